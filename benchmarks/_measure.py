@@ -1,0 +1,42 @@
+"""Measuring side by side: the rivals take turns, so that a busy moment of the machine hits all of them."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def rates(rivals: Mapping[str, tuple[int, Callable[[], object]]], rounds: int) -> dict[str, list[float]]:
+    """Operations a second of each rival in each round. A rival is how many operations one call does, and the call."""
+    measured: dict[str, list[float]] = {name: [] for name in rivals}
+    for _ in range(rounds):
+        for name, (count, work) in rivals.items():
+            measured[name].append(count / seconds(work))
+    return measured
+
+
+def ratio(measured: Mapping[str, list[float]], ours: str, theirs: str) -> float:
+    """The median over the rounds of our rate over theirs in the same round."""
+    pairs = zip(measured[ours], measured[theirs], strict=True)
+    return round(statistics.median(own / other for own, other in pairs), 3)
+
+
+def in_threads(count: int, work: Callable[[int], None]) -> None:
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def percentile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]

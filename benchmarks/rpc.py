@@ -1,0 +1,197 @@
+"""Calls through the real server against a bare gRPC echo of the same messages, each server in its own process."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from benchmarks._measure import in_threads, percentile
+from drillcore import AsyncClient, Client
+from drillcore_proto.v1 import corpora_pb2 as pb
+
+ECHO = "/benchmarks.Echo/GetCorpus"
+
+
+def run(arguments: list[str]) -> dict[str, object]:
+    parser = argparse.ArgumentParser(prog="benchmarks rpc")
+    parser.add_argument("--calls", type=int, default=1_500, help="calls of each kind in each round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=16)
+    parser.add_argument("--echo-server", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.echo_server:
+        _serve_echo()
+    with tempfile.TemporaryDirectory(dir=".") as directory, _echo_server() as echo, _real_server(directory) as real:
+        samples = _Samples(options.calls, options.threads)
+        for _ in range(options.rounds):
+            _one_round(samples, echo, *real)
+        return {"benchmark": "rpc", **samples.report()}
+
+
+class _Samples:
+    """Latencies of sequential calls and rates of concurrent ones, by kind of call, a list entry a round."""
+
+    def __init__(self, calls: int, threads: int) -> None:
+        self._calls = calls
+        self._threads = threads
+        self._latencies: dict[str, list[list[float]]] = {}
+        self._rates: dict[str, list[float]] = {}
+
+    def sequential(self, kind: str, call: Callable[[], object], share: int = 1) -> None:
+        self._add(kind, [_timed(call) for _ in range(self._calls // share)])
+
+    def concurrent(self, kind: str, call: Callable[[], object], share: int = 1) -> None:
+        each = self._calls // share // self._threads
+        started = time.perf_counter()
+        in_threads(self._threads, lambda _number: [call() for _ in range(each)] and None)
+        self._rates.setdefault(kind, []).append(each * self._threads / (time.perf_counter() - started))
+
+    async def asynchronous(self, kind: str, call: Callable[[], Awaitable[object]], share: int = 1) -> None:
+        latencies = []
+        for _ in range(self._calls // share):
+            started = time.perf_counter()
+            await call()
+            latencies.append(time.perf_counter() - started)
+        self._add(kind, latencies)
+        each = self._calls // share // self._threads
+
+        async def several() -> None:
+            for _ in range(each):
+                await call()
+
+        started = time.perf_counter()
+        await asyncio.gather(*(several() for _ in range(self._threads)))
+        self._rates.setdefault(kind, []).append(each * self._threads / (time.perf_counter() - started))
+
+    def report(self) -> dict[str, object]:
+        figures: dict[str, object] = {}
+        for kind, rounds in self._latencies.items():
+            figures[f"{kind}_p50_ms"] = round(statistics.median(percentile(one, 0.5) for one in rounds) * 1e3, 3)
+            figures[f"{kind}_p99_ms"] = round(statistics.median(percentile(one, 0.99) for one in rounds) * 1e3, 3)
+            figures[f"{kind}_calls_per_s"] = round(statistics.median(self._rates[kind]))
+        for client in ("sync", "async"):
+            for call in ("read", "write"):
+                figures[f"{client}_{call}_ratio"] = self._ratio(f"{client}_{call}", f"{client}_echo")
+                own, echo = self._rates[f"{client}_{call}"], self._rates[f"{client}_echo"]
+                pairs = zip(own, echo, strict=True)
+                figures[f"{client}_{call}_concurrent_ratio"] = round(statistics.median(o / e for o, e in pairs), 3)
+        figures["read_ratio"] = figures["sync_read_ratio"]
+        return figures
+
+    def _ratio(self, ours: str, theirs: str) -> float:
+        """How many of our calls fit into the time of one of theirs, one after the other."""
+        pairs = zip(self._latencies[ours], self._latencies[theirs], strict=True)
+        return round(statistics.median(sum(echo) / len(echo) / (sum(own) / len(own)) for own, echo in pairs), 3)
+
+    def _add(self, kind: str, latencies: list[float]) -> None:
+        self._latencies.setdefault(kind, []).append(latencies)
+
+
+def _timed(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def _one_round(samples: _Samples, echo_address: str, address: str, token: str, tenant: str, corpus: str) -> None:
+    request = pb.GetCorpusRequest(tenant_id=tenant, id=corpus)
+    with grpc.insecure_channel(echo_address) as channel:
+        echo = channel.unary_unary(ECHO, pb.GetCorpusRequest.SerializeToString, pb.GetCorpusResponse.FromString)
+        samples.sequential("sync_echo", lambda: echo(request))
+        samples.concurrent("sync_echo", lambda: echo(request))
+    with Client(address, token=token, tenant_id=tenant) as client:
+        samples.sequential("sync_read", lambda: client.get_corpus(corpus))
+        samples.concurrent("sync_read", lambda: client.get_corpus(corpus))
+        samples.sequential("sync_write", lambda: client.update_corpus(corpus, description="changed"), share=4)
+        samples.concurrent("sync_write", _fresh_writer(client), share=4)
+    asyncio.run(_one_async_round(samples, echo_address, address, token, tenant, corpus))
+
+
+def _fresh_writer(client: Client) -> Callable[[], object]:
+    """Writes that do not contend for one record: each makes a corpus of its own."""
+    started = time.time_ns()
+    numbers = iter(range(10**9))
+    return lambda: client.create_corpus(f"corpus {started} {next(numbers)}")
+
+
+async def _one_async_round(
+    samples: _Samples, echo_address: str, address: str, token: str, tenant: str, corpus: str
+) -> None:
+    request = pb.GetCorpusRequest(tenant_id=tenant, id=corpus)
+    async with grpc.aio.insecure_channel(echo_address) as channel:
+        echo = channel.unary_unary(ECHO, pb.GetCorpusRequest.SerializeToString, pb.GetCorpusResponse.FromString)
+        await samples.asynchronous("async_echo", lambda: echo(request))
+    started = time.time_ns()
+    numbers = iter(range(10**9))
+    async with AsyncClient(address, token=token, tenant_id=tenant) as client:
+        await samples.asynchronous("async_read", lambda: client.get_corpus(corpus))
+        create = client.create_corpus
+        await samples.asynchronous("async_write", lambda: create(f"async {started} {next(numbers)}"), share=4)
+
+
+@contextmanager
+def _real_server(directory: str) -> Iterator[tuple[str, str, str, str]]:
+    data = Path(directory) / "data"
+    flags = ["serve", "--data-dir", str(data), "--listen", "127.0.0.1:0", "--metrics-listen", "", "--json"]
+    with (Path(directory) / "server.log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "drillcore", *flags], stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        try:
+            assert process.stdout is not None
+            lines = ""
+            while not lines.rstrip().endswith("}\n}"):
+                lines += process.stdout.readline()
+            address = f"127.0.0.1:{json.loads(lines)['serving']['port']}"
+            token = (data / "operator.token").read_text().strip()
+            with Client(address, token=token) as client:
+                tenant = client.create_tenant("benchmark")
+                corpus = client.create_corpus("first", description="a corpus", tenant_id=tenant.id)
+            yield address, token, str(tenant.id), str(corpus.id)
+        finally:
+            process.terminate()
+            process.wait()
+
+
+@contextmanager
+def _echo_server() -> Iterator[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks", "rpc", "--echo-server"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        yield f"127.0.0.1:{process.stdout.readline().strip()}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _serve_echo() -> None:
+    """Answers every request with a corpus of the same size as the real one, from the same kind of server."""
+    corpus = pb.Corpus(id="0" * 36, tenant_id="1" * 36, name="first", description="a corpus", created_by="operator")
+    corpus.version = 1
+    corpus.created_at.GetCurrentTime()
+    corpus.updated_at.GetCurrentTime()
+    handler = grpc.unary_unary_rpc_method_handler(
+        lambda _request, _context: pb.GetCorpusResponse(corpus=corpus),
+        pb.GetCorpusRequest.FromString,
+        pb.GetCorpusResponse.SerializeToString,
+    )
+    server = grpc.server(ThreadPoolExecutor(32))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("benchmarks.Echo", {"GetCorpus": handler}),))
+    print(server.add_insecure_port("127.0.0.1:0"), flush=True)
+    server.start()
+    server.wait_for_termination()

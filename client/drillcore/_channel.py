@@ -1,0 +1,116 @@
+"""How calls travel: channel options, credentials and metadata, the same for both clients."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+from drillcore._client_settings import TLS, ClientSettings
+from drillcore._version import api_version
+from drillcore.settings import SettingsError
+from drillcore_proto.reasons import API_VERSION_HEADER, REQUEST_ID_HEADER
+
+MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Largest answer taken, and largest request that gRPC keeps for a retry."""
+
+_FIRST_BACKOFF_S: Final = 0.2
+_BACKOFF_MAX_S: Final = 2.0
+_TARGET: Final = re.compile(r"(?:dns:(?://[^/]*/)?|ipv4:|ipv6:)?(?P<host>\[[^\]]*\]|[^:]*)(?::\w+)?")
+
+Options = Sequence[tuple[str, str | int]]
+
+
+def options(settings: ClientSettings) -> Options:
+    """Channel options: gRPC itself retries UNAVAILABLE, with backoff and jitter, within the deadline of the call.
+
+    It sends the same metadata each time, so the server knows a write it has done by its request id.
+    """
+    found: list[tuple[str, str | int]] = [
+        ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+        ("grpc.per_rpc_retry_buffer_size", MESSAGE_BYTES_MAX),
+        # A channel waits this long before it connects again. With gRPC's own 1 s retries would find it still waiting.
+        ("grpc.initial_reconnect_backoff_ms", int(_FIRST_BACKOFF_S * 1000)),
+        ("grpc.min_reconnect_backoff_ms", int(_FIRST_BACKOFF_S * 1000)),
+        ("grpc.max_reconnect_backoff_ms", int(_BACKOFF_MAX_S * 1000)),
+        ("grpc.enable_retries", int(settings.attempts > 1)),
+    ]
+    if settings.attempts > 1:
+        found.append(("grpc.service_config", json.dumps(_retry_config(settings.attempts))))
+    if is_local(settings.address):
+        # A proxy cannot reach this machine's loopback, and must not see a token on its way there.
+        found.append(("grpc.enable_http_proxy", 0))
+    if settings.tls is not None and settings.tls.server_name:
+        found.append(("grpc.ssl_target_name_override", settings.tls.server_name))
+    return found
+
+
+def _retry_config(attempts: int) -> object:
+    policy = {
+        "maxAttempts": attempts,
+        "initialBackoff": f"{_FIRST_BACKOFF_S}s",
+        "maxBackoff": f"{_BACKOFF_MAX_S}s",
+        "backoffMultiplier": 2,
+        "retryableStatusCodes": ["UNAVAILABLE"],
+    }
+    return {"methodConfig": [{"name": [{}], "retryPolicy": policy}]}
+
+
+def credentials(settings: ClientSettings) -> grpc.ChannelCredentials | None:
+    """Credentials for an encrypted channel, None for a plain one.
+
+    Raises SettingsError if a token would leave this machine unencrypted, or if a file cannot be read.
+    """
+    if settings.tls is not None and settings.tls.enabled:
+        return _tls_credentials(settings.tls)
+    if settings.bearer_token() and not settings.allow_insecure and not is_local(settings.address):
+        raise SettingsError(
+            f"the token would travel unencrypted to {settings.address}: "
+            "set up TLS ([client.tls]), or allow_insecure if the network between is trusted"
+        )
+    return None
+
+
+def _tls_credentials(tls: TLS) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(
+        root_certificates=_read(tls.ca_file, "tls.ca_file"),
+        private_key=_read(tls.key_file, "tls.key_file"),
+        certificate_chain=_read(tls.certificate_file, "tls.certificate_file"),
+    )
+
+
+def _read(file: Path | None, setting: str) -> bytes | None:
+    try:
+        return file.read_bytes() if file else None
+    except OSError as error:
+        raise SettingsError(f"{setting} cannot be read: {error}") from error
+
+
+def is_local(address: str) -> bool:
+    """Whether what is sent to this address stays on this machine."""
+    if address.startswith(("unix:", "unix-abstract:")):
+        return True
+    match = _TARGET.fullmatch(address)
+    host = match["host"].strip("[]") if match else ""
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_request_id(request_id: str) -> str:
+    """The request id. Raises ValueError for one that cannot be sent."""
+    if not request_id or not request_id.isascii() or not request_id.isprintable():
+        raise ValueError("a request id must be printable ASCII and not empty")
+    return request_id
+
+
+def metadata(token: str | None, request_id: str) -> Sequence[tuple[str, str]]:
+    """What every call carries beside its request."""
+    pairs = [(REQUEST_ID_HEADER, request_id), (API_VERSION_HEADER, api_version())]
+    return [*pairs, ("authorization", f"Bearer {token}")] if token else pairs

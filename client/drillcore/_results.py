@@ -1,0 +1,65 @@
+"""What calls return: plain frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, TypeVar
+from uuid import UUID
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """An owner of corpora, who sees nothing of any other tenant."""
+
+    id: UUID
+    name: str
+    metadata: Mapping[str, str]
+    created_at: datetime
+    created_by: str
+    updated_at: datetime
+    version: int
+    """1 when created, one more with each update."""
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """A body of documents of one tenant."""
+
+    id: UUID
+    tenant_id: UUID
+    name: str
+    description: str
+    metadata: Mapping[str, str]
+    created_at: datetime
+    created_by: str
+    updated_at: datetime
+    version: int
+    """1 when created, one more with each update."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """What the server says of itself and of the caller."""
+
+    version: str
+    api_version: str
+    """Of the protocol, "major.minor"."""
+    principal: str
+    """Who the server takes the caller for."""
+    tenant_id: UUID | None
+    """The caller's tenant; None for an operator."""
+    engine: str
+    format_version: int
+    message_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some of a list. `next_page_token` asks for what follows; it is empty on the last page."""
+
+    items: tuple[T, ...]
+    next_page_token: str

@@ -1,0 +1,152 @@
+"""The root command: finds the others, and turns what went wrong into a line and an exit code."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import sys
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
+
+import click
+
+from drillcore._version import api_version, client_version
+from drillcore.cli.corpus import corpus
+from drillcore.cli.doctor import doctor
+from drillcore.cli.options import common_options, connection_options
+from drillcore.cli.session import CommandError, Session, pass_session
+from drillcore.cli.tenant import tenant
+from drillcore.cli.text import printable
+from drillcore.errors import DrillcoreError
+from drillcore.settings import SettingsError
+
+GROUP: Final = "drillcore.commands"
+NEEDS_SERVER: Final = "needs the server: pip install 'drillcore[server]'"
+
+FAILED: Final = 1
+MISUSED: Final = 2
+
+
+class _Root(click.Group):
+    """Lists commands of other packages too. They are imported when they are run, and for the list in --help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *importlib.metadata.entry_points(group=GROUP).names})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        own = super().get_command(ctx, cmd_name)
+        found = importlib.metadata.entry_points(group=GROUP, name=cmd_name)
+        return own or next((_loaded(entry) for entry in found), None)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        arguments = list(sys.argv[1:] if args is None else args)
+        try:
+            code = super().main(arguments, prog_name, complete_var, standalone_mode=False, **extra)
+        except (
+            DrillcoreError,
+            SettingsError,
+            CommandError,
+            click.ClickException,
+            click.Abort,
+            UnicodeEncodeError,
+        ) as error:
+            if not standalone_mode:
+                raise
+            _fail(error, as_json="--json" in arguments)
+        return sys.exit(code if isinstance(code, int) else 0) if standalone_mode else code
+
+
+def _loaded(entry: importlib.metadata.EntryPoint) -> click.Command:
+    try:
+        command = entry.load()
+    except ModuleNotFoundError as error:
+        return _unusable(entry.name, f"{entry.name} {NEEDS_SERVER} (there is no module {error.name})")
+    assert isinstance(command, click.Command), f"entry point {entry.name} must be a click command"
+    return command
+
+
+def _unusable(name: str, message: str) -> click.Command:
+    """A stand-in for a command whose package is not installed, which says so whatever its arguments."""
+
+    def refuse() -> NoReturn:
+        raise CommandError("SERVER_NOT_INSTALLED", message, exit_code=MISUSED)
+
+    return click.Command(
+        name,
+        callback=refuse,
+        short_help=NEEDS_SERVER,
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )
+
+
+def _fail(error: Exception, *, as_json: bool) -> NoReturn:
+    reason, message, request_id, code = _explain(error)
+    if as_json:
+        document = {"error": {"reason": reason, "message": message, "request_id": request_id}}
+        click.echo(json.dumps(document, indent=2))
+    elif isinstance(error, click.ClickException):
+        error.show()
+    else:
+        suffix = f" (request {request_id})" if request_id else ""
+        click.echo(f"{reason}: {printable(message)}{suffix}", err=True)
+    sys.exit(code)
+
+
+def _explain(error: Exception) -> tuple[str, str, str | None, int]:
+    """Reason, message, request id and exit code."""
+    if isinstance(error, DrillcoreError):
+        return error.reason_name, error.message, error.request_id, FAILED
+    if isinstance(error, CommandError):
+        return error.reason, error.message, None, error.exit_code
+    if isinstance(error, SettingsError):
+        return "INVALID_SETTINGS", str(error), None, MISUSED
+    if isinstance(error, click.ClickException):
+        return "INVALID_USAGE", error.format_message(), None, MISUSED
+    if isinstance(error, UnicodeEncodeError):
+        return "INVALID_USAGE", f"an argument is not valid UTF-8: {error.object!r}", None, MISUSED
+    return "ABORTED", "stopped at the user's wish, nothing was done", None, FAILED
+
+
+@click.group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@connection_options
+def main() -> None:
+    """Drillcore: a knowledge store in which every level moves together and every call is on the record.
+
+    \b
+    Examples:
+      drillcore serve --data-dir ./data
+      drillcore --token-file ./data/operator.token tenant create acme
+      drillcore --token-file ./data/operator.token --tenant acme corpus list
+      drillcore doctor
+
+    Flags such as --address may stand before or after the command. Each has a setting in the settings file, table
+    [client], and a variable such as DRILLCORE_CLIENT_ADDRESS; flags win over variables, variables over the file. The
+    file is --config, $DRILLCORE_CONFIG, ./drillcore.toml or ~/.config/drillcore/drillcore.toml.
+
+    With --json stdout holds exactly one JSON document: the result, or {"error": {"reason", "message", "request_id"}}.
+
+    Exit codes: 0 done, 1 the call or a check failed, 2 wrong usage or settings.
+    """
+
+
+@main.command()
+@common_options
+@pass_session
+def version(session: Session) -> None:
+    """Show the version of this client and of the protocol it speaks."""
+    document = {"version": client_version(), "api_version": api_version(), "python": platform.python_version()}
+    session.emit(document, "drillcore {version} (API {api_version}, Python {python})".format(**document))
+
+
+main.add_command(corpus)
+main.add_command(doctor)
+main.add_command(tenant)

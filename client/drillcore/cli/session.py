@@ -1,0 +1,110 @@
+"""What one command line asked for: the flags it gave, and how its result is to be shown."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import click
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+from drillcore._client import Client
+from drillcore._client_settings import load_client_settings
+from drillcore._results import Page
+from drillcore.settings import find_file
+
+PIPE_WIDTH: Final = 200
+"""Columns for tables that go into a file or a pipe, where folded lines would be hard to search."""
+
+
+class CommandError(Exception):
+    """A command could not do its work, for a reason that is not a failed call. Shown in one line."""
+
+    def __init__(self, reason: str, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.exit_code = exit_code
+
+
+@dataclass(slots=True)
+class Session:
+    """The flags given so far. A flag after the subcommand wins over the same flag before it."""
+
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    named_file: Path | None = None
+    json: bool = False
+    overrides: dict[str, object] = field(default_factory=dict)
+    """Names of client settings to the values that flags gave them."""
+
+    def settings_file(self) -> Path | None:
+        """The settings file that counts, None if there is none. Raises SettingsError."""
+        return find_file(self.named_file, self.environment)
+
+    @contextlib.contextmanager
+    def client(self, *, in_tenant: bool = True) -> Iterator[Client]:
+        """A client by settings and flags; `in_tenant`, acting in the tenant that they name by id or by name."""
+        settings = load_client_settings(self.settings_file(), self.environment, self.overrides).settings
+        if in_tenant and settings.tenant_id and as_id(settings.tenant_id) is None:
+            with Client.from_settings(settings) as client:
+                tenant = client.get_tenant(name=settings.tenant_id)
+            settings = dataclasses.replace(settings, tenant_id=str(tenant.id))
+        with Client.from_settings(settings) as client:
+            yield client
+
+    def confirm(self, deed: str, yes: bool) -> None:
+        """Ask whether to do it, unless `yes`. The question goes to stderr: stdout is for the result."""
+        if yes:
+            return
+        if self.json:
+            raise click.UsageError("with --json nobody is asked: add --yes")
+        click.confirm(f"{deed}?", abort=True, err=True)
+
+    def emit_page(self, name: str, page: Page[Any], table: Table) -> None:
+        """Show one page of a list."""
+        more = [f"There are more: --page-token {page.next_page_token}, or --all"] if page.next_page_token else []
+        self.emit({name: page.items, "next_page_token": page.next_page_token}, table, *more)
+
+    def emit(self, document: object, *human: RenderableType) -> None:
+        """Show a result: the document with --json, else what is made for people."""
+        if self.json:
+            click.echo(json.dumps(document, indent=2, default=_plain))
+            return
+        console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+        with console.capture() as shown:
+            for part in human:
+                console.print(part, soft_wrap=not isinstance(part, Table))
+        for line in shown.get().splitlines():
+            click.echo(line.rstrip())  # tables pad their last column, which is in the way of whoever copies or compares
+
+
+pass_session = click.make_pass_decorator(Session, ensure=True)
+
+
+def as_id(reference: str) -> UUID | None:
+    """The id that the text is, None if it is a name."""
+    try:
+        return UUID(reference)
+    except ValueError:
+        return None
+
+
+def _plain(value: object) -> object:
+    """What JSON has no form of its own for."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, UUID | Path):
+        return str(value)
+    raise TypeError(f"no JSON for {type(value)}")

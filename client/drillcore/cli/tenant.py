@@ -1,0 +1,137 @@
+"""`drillcore tenant ...`"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import click
+
+from drillcore._client import Client
+from drillcore._results import Page, Tenant
+from drillcore.cli.options import (
+    connection_options,
+    page_options,
+    set_option,
+    unset_option,
+    version_option,
+    write_options,
+)
+from drillcore.cli.session import Session, as_id, pass_session
+from drillcore.cli.text import listing, record
+
+
+@click.group()
+def tenant() -> None:
+    """Create, show, change and delete tenants. For operators.
+
+    A tenant owns corpora and sees nothing of any other tenant. Commands take its id or its name.
+    """
+
+
+@tenant.command()
+@click.argument("name")
+@set_option
+@click.option("--id", "tenant_id", type=click.UUID, help="An id of your own; by default the server makes one.")
+@write_options
+@connection_options
+@pass_session
+def create(
+    session: Session, name: str, metadata: tuple[tuple[str, str], ...], tenant_id: UUID | None, request_id: str | None
+) -> None:
+    """Create a tenant.
+
+    Example: drillcore tenant create acme --set region=eu
+    """
+    with session.client(in_tenant=False) as client:
+        created = client.create_tenant(name, metadata=dict(metadata), tenant_id=tenant_id, request_id=request_id)
+    _emit(session, created)
+
+
+@tenant.command()
+@click.argument("reference", metavar="ID|NAME")
+@connection_options
+@pass_session
+def get(session: Session, reference: str) -> None:
+    """Show a tenant."""
+    with session.client(in_tenant=False) as client:
+        _emit(session, _find(client, reference))
+
+
+@tenant.command("list")
+@page_options
+@connection_options
+@pass_session
+def list_(session: Session, page_size: int, page_token: str, all_pages: bool) -> None:
+    """List tenants, one page unless --all."""
+    with session.client(in_tenant=False) as client:
+        if all_pages:
+            page = Page(tuple(client.iter_tenants(page_size=page_size)), "")
+        else:
+            page = client.list_tenants(page_size=page_size, page_token=page_token)
+    rows = [(one.id, one.name, one.version, one.metadata) for one in page.items]
+    session.emit_page("tenants", page, listing(["id", "name", "version", "metadata"], rows))
+
+
+@tenant.command()
+@click.argument("reference", metavar="ID|NAME")
+@click.option("--name", help="New name.")
+@set_option
+@unset_option
+@version_option
+@write_options
+@connection_options
+@pass_session
+def update(
+    session: Session,
+    reference: str,
+    name: str | None,
+    metadata: tuple[tuple[str, str], ...],
+    unset: tuple[str, ...],
+    expected_version: int | None,
+    request_id: str | None,
+) -> None:
+    """Change a tenant's name or metadata; what is not named stays.
+
+    Example: drillcore tenant update acme --set region=us --unset contact
+    """
+    if name is None and not metadata and not unset:
+        raise click.UsageError("say what to change: see --help")
+    with session.client(in_tenant=False) as client:
+        updated = client.update_tenant(
+            _find_id(client, reference),
+            name=name,
+            set_metadata=dict(metadata),
+            remove_metadata=unset,
+            expected_version=expected_version,
+            request_id=request_id,
+        )
+    _emit(session, updated)
+
+
+@tenant.command()
+@click.argument("reference", metavar="ID|NAME")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@version_option
+@write_options
+@connection_options
+@pass_session
+def delete(session: Session, reference: str, yes: bool, expected_version: int | None, request_id: str | None) -> None:
+    """Delete a tenant, which must have no corpora. Its id is never used again."""
+    session.confirm(f"Delete the tenant {reference}", yes)
+    with session.client(in_tenant=False) as client:
+        tenant_id = _find_id(client, reference)
+        client.delete_tenant(tenant_id, expected_version=expected_version, request_id=request_id)
+    session.emit({"deleted": tenant_id}, f"deleted tenant {tenant_id}")
+
+
+def _find(client: Client, reference: str) -> Tenant:
+    tenant_id = as_id(reference)
+    return client.get_tenant(tenant_id) if tenant_id else client.get_tenant(name=reference)
+
+
+def _find_id(client: Client, reference: str) -> UUID:
+    return as_id(reference) or client.get_tenant(name=reference).id
+
+
+def _emit(session: Session, found: Tenant) -> None:
+    session.emit(found, record(found))

@@ -1,0 +1,45 @@
+"""Results as people read them in a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from rich.table import Table
+from rich.text import Text
+
+from drillcore._results import Corpus, Tenant
+
+
+def record(thing: Tenant | Corpus) -> Table:
+    """One thing: a line for each of its fields."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for field in dataclasses.fields(thing):
+        table.add_row(field.name.replace("_", " "), _text(getattr(thing, field.name)))
+    return table
+
+
+def listing(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """Several things: a line for each."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column == "id")
+    for row in rows:
+        table.add_row(*map(_text, row))
+    return table
+
+
+def printable(text: str) -> str:
+    """The text with control characters made visible: names come from others, and a terminal obeys such characters."""
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def _text(value: object) -> Text:
+    if isinstance(value, datetime):
+        return Text(value.astimezone().isoformat(sep=" ", timespec="seconds"))
+    if isinstance(value, Mapping):
+        return Text(printable(", ".join(f"{key}={value[key]}" for key in sorted(value))))
+    return Text(printable(str(value)))

@@ -1,0 +1,265 @@
+"""A transaction on a cluster: the contract's calls on FoundationDB's own transaction.
+
+Every call waits for its result and returns plain bytes and numbers. The binding's lazy values never leave this file,
+so that an error is raised by the call it belongs to and not by a later look at its result.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+
+import fdb
+
+from drillcore_fdb import limits
+from drillcore_fdb.cluster.binding import translated
+from drillcore_fdb.cluster.lifetime import Lifetime
+from drillcore_fdb.cluster.settings import TIMEOUT_S_MAX, ClusterSettings
+from drillcore_fdb.cluster.watch import ClusterWatch
+from drillcore_fdb.engine import Atomic, Attempts, KeySelector, KeyValue, Options, Priority, Reader, Streaming, Watch
+from drillcore_fdb.errors import (
+    EngineError,
+    RetryableError,
+    TransactionCancelledError,
+    TransactionTimedOutError,
+    UnknownResultError,
+)
+
+_CLUSTER_VERSION_CHANGED = 1039
+_INT_MAX = 2**31 - 1
+
+
+class _Reads(Reader):
+    """Reads through the binding's transaction or through its snapshot."""
+
+    @abstractmethod
+    def _source(self) -> fdb.impl.TransactionRead:
+        """Where to read. Raises `TransactionCancelledError` once the transaction is over."""
+
+    def get(self, key: bytes) -> bytes | None:
+        limits.check_key(key)
+        with translated():
+            return self._source().get(key).value
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        for key in keys:
+            limits.check_key(key)
+        with translated():
+            source = self._source()
+            # All are asked for before the first is waited for: that is what makes it one round trip.
+            futures = [source.get(key) for key in keys]
+            return [future.value for future in futures]
+
+    def get_key(self, selector: KeySelector) -> bytes:
+        named = _native_selector(selector)
+        with translated():
+            return self._source().get_key(named).value
+
+    def range(
+        self,
+        begin: bytes | KeySelector,
+        end: bytes | KeySelector,
+        *,
+        limit: int = 0,
+        reverse: bool = False,
+        streaming: Streaming = Streaming.ITERATOR,
+    ) -> Iterator[KeyValue]:
+        limits.check_limit(limit)
+        return self._scan(_native_selector(begin), _native_selector(end), limit, reverse, streaming)
+
+    def _scan(
+        self, begin: fdb.KeySelector, end: fdb.KeySelector, limit: int, reverse: bool, streaming: Streaming
+    ) -> Iterator[KeyValue]:
+        # A name of `Streaming` is the binding's name for the same mode.
+        mode: int = getattr(fdb.StreamingMode, streaming.value)
+        with translated():
+            for entry in self._source().get_range(begin, end, min(limit, _INT_MAX), reverse, mode):
+                yield entry.key, entry.value
+
+    def read_version(self) -> int:
+        with translated():
+            return self._source().get_read_version().wait()
+
+
+class ClusterAttempts(_Reads, Attempts):
+    """One `run` on a cluster. Used by one thread.
+
+    FoundationDB's transaction stops itself at the timeout and backs off between retries; the retry limit and
+    whether a commit may be run again are decided here.
+    """
+
+    def __init__(self, database: fdb.Database, settings: ClusterSettings, options: Options, lifetime: Lifetime) -> None:
+        self._database = database
+        self._settings = settings
+        self._options = options
+        self._lifetime = lifetime
+        timeout_s = options.timeout_s if options.timeout_s is not None else settings.timeout_s
+        self._deadline_s = time.monotonic() + min(timeout_s, TIMEOUT_S_MAX)
+        self._retries = 0
+        with translated():
+            self._begin()
+
+    def _begin(self) -> None:
+        self._open: fdb.Transaction | None = self._database.create_transaction()
+        options = self._open.options
+        # These two last over on_error.
+        options.set_timeout(_milliseconds(self._deadline_s - time.monotonic()))
+        options.set_max_retry_delay(math.ceil(self._settings.max_retry_delay_s * 1000))
+        self._prepare_run(self._open)
+
+    def _prepare_run(self, transaction: fdb.Transaction) -> None:
+        """What holds for one run only: on_error sets these options back."""
+        self._written = False
+        self._committed = False
+        transaction.options.set_size_limit(self._settings.transaction_bytes_max)
+        if self._options.priority is Priority.BATCH:
+            transaction.options.set_priority_batch()
+        elif self._options.priority is Priority.SYSTEM_IMMEDIATE:
+            transaction.options.set_priority_system_immediate()
+
+    @property
+    def native(self) -> fdb.Transaction:
+        """The binding's transaction, for FoundationDB's directory layer."""
+        if self._open is None:
+            raise TransactionCancelledError
+        return self._open
+
+    def _source(self) -> fdb.impl.TransactionRead:
+        return self.native
+
+    def _writing(self) -> fdb.Transaction:
+        self._written = True
+        return self.native
+
+    @property
+    def snapshot(self) -> Reader:
+        return _Snapshot(self)
+
+    def set(self, key: bytes, value: bytes) -> None:
+        limits.check_write(key, value)
+        with translated():
+            self._writing().set(key, value)
+
+    def clear(self, key: bytes) -> None:
+        limits.check_key(key)
+        with translated():
+            self._writing().clear(key)
+
+    def clear_range(self, begin: bytes, end: bytes) -> None:
+        limits.check_range(begin, end)
+        with translated():
+            self._writing().clear_range(begin, end)
+
+    def atomic(self, operation: Atomic, key: bytes, operand: bytes) -> None:
+        limits.check_write(key, operand)
+        with translated():
+            # A name of `Atomic` is the binding's name for the same operation.
+            getattr(self._writing(), operation.value)(key, operand)
+
+    def set_versionstamped_key(self, template: bytes, value: bytes) -> None:
+        limits.check_write(template, value)
+        limits.check_template(template)
+        with translated():
+            self._writing().set_versionstamped_key(template, value)
+
+    def set_versionstamped_value(self, key: bytes, template: bytes) -> None:
+        limits.check_write(key, template)
+        limits.check_template(template)
+        with translated():
+            self._writing().set_versionstamped_value(key, template)
+
+    def add_read_conflict_range(self, begin: bytes, end: bytes) -> None:
+        limits.check_range(begin, end)
+        with translated():
+            self.native.add_read_conflict_range(begin, end)
+
+    def add_write_conflict_range(self, begin: bytes, end: bytes) -> None:
+        limits.check_range(begin, end)
+        with translated():
+            self._writing().add_write_conflict_range(begin, end)
+
+    def approximate_size(self) -> int:
+        with translated():
+            return self.native.get_approximate_size().wait()
+
+    def watch(self, key: bytes) -> Watch:
+        limits.check_watch(key)
+        with translated():
+            watch = ClusterWatch(self.native.watch(key))
+        self._lifetime.add_watch(watch)
+        return watch
+
+    def commit(self) -> tuple[int, bytes | None]:
+        transaction = self.native
+        with self._lifetime.committing(), translated():
+            # FoundationDB gives out the versionstamp only to those who asked before the commit.
+            versionstamp = transaction.get_versionstamp() if self._written else None
+            transaction.commit().wait()
+            self._committed = True
+            version = transaction.get_committed_version()
+            # A write that changes nothing, such as clearing an empty range, is no write to FoundationDB.
+            if versionstamp is None or version < 0:
+                return -1, None
+            return version, versionstamp.value
+
+    def recover(self, error: EngineError) -> None:
+        if not self._may_run_again(error):
+            raise error
+        self._retries += 1
+        if self._deadline_s <= time.monotonic():
+            raise TransactionTimedOutError from error
+        with translated():
+            self._run_again(error.code)
+
+    def _may_run_again(self, error: EngineError) -> bool:
+        if self._open is None or not isinstance(error, RetryableError):
+            return False
+        if self._options.retry_limit is not None and self._retries >= self._options.retry_limit:
+            return False
+        return self._options.idempotent or not self._result_unknown(error)
+
+    def _result_unknown(self, error: EngineError) -> bool:
+        # A cluster that changes its version fails reads too, and what was only read is not in doubt.
+        harmless = error.code == _CLUSTER_VERSION_CHANGED and not self._written
+        return isinstance(error, UnknownResultError) and not harmless
+
+    def _run_again(self, code: int) -> None:
+        if code == _CLUSTER_VERSION_CHANGED:
+            # Only the multi-version client's on_error knows this code; a new transaction does the same on both.
+            self._cancel()
+            self._begin()
+        else:
+            self.native.on_error(code).wait()
+            self._prepare_run(self.native)
+
+    def close(self) -> None:
+        self._cancel()
+        self._open = None
+
+    def _cancel(self) -> None:
+        # Left alone after a commit: its watches go on.
+        if self._open is not None and not self._committed:
+            self._open.cancel()
+
+
+class _Snapshot(_Reads):
+    """The reads of a transaction, without conflicts."""
+
+    def __init__(self, attempts: ClusterAttempts) -> None:
+        self._attempts = attempts
+
+    def _source(self) -> fdb.impl.TransactionRead:
+        return self._attempts.native.snapshot
+
+
+def _native_selector(place: bytes | KeySelector) -> fdb.KeySelector:
+    selector = place if isinstance(place, KeySelector) else KeySelector.first_greater_or_equal(place)
+    limits.check_bound(selector.key)
+    return fdb.KeySelector(selector.key, selector.or_equal, selector.offset)
+
+
+def _milliseconds(timeout_s: float) -> int:
+    """FoundationDB's unit. At least one: zero would mean no timeout at all."""
+    return max(1, math.ceil(timeout_s * 1000))

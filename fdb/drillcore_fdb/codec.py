@@ -1,0 +1,116 @@
+"""Values: how a record becomes bytes, and how bytes beyond FoundationDB's 100 kB become several values.
+
+A record is a msgpack map; its first byte in the store says how it is kept:
+
+    0x00 crc32 record                 whole, at the record's own key
+    0x01 crc32 parts length           split: `parts` values follow at the key's own tuple extended by 1, 2, 3 ...
+
+The checksum covers the record, so a damaged value is found when it is read, on either engine.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgpack
+
+from drillcore_fdb.engine import Reader, Transaction
+from drillcore_fdb.errors import StoreCorruptError
+from drillcore_fdb.tuples import pack
+
+PART_BYTES: Final = 90_000
+"""Well below the limit of a value, and a round number of pages is not worth more."""
+
+_WHOLE, _SPLIT = 0, 1
+_WHOLE_HEADER = struct.Struct(">BI")
+_SPLIT_HEADER = struct.Struct(">BIIQ")
+
+
+def encode(record: Mapping[str, Any]) -> bytes:
+    """A record as bytes. The same record always gives the same bytes if its keys come in the same order."""
+    packed: bytes = msgpack.packb(record, use_bin_type=True, datetime=False)
+    return packed
+
+
+def decode(value: bytes) -> dict[str, Any]:
+    try:
+        record = msgpack.unpackb(value, raw=False, strict_map_key=True)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise StoreCorruptError(f"a stored record cannot be decoded: {error}") from error
+    if not isinstance(record, dict):
+        raise StoreCorruptError(f"a stored record is a {type(record).__name__}, not a map")
+    return record
+
+
+def write(tr: Transaction, key: bytes, value: bytes) -> None:
+    """Stores a value of any size that a transaction can hold, in place of what was there."""
+    tr.clear_range(key + b"\x15", key + b"\x1d")
+    checksum = zlib.crc32(value)
+    if len(value) <= PART_BYTES:
+        tr.set(key, _WHOLE_HEADER.pack(_WHOLE, checksum) + value)
+        return
+    parts = [value[start : start + PART_BYTES] for start in range(0, len(value), PART_BYTES)]
+    tr.set(key, _SPLIT_HEADER.pack(_SPLIT, checksum, len(parts), len(value)))
+    for number, part in enumerate(parts, 1):
+        tr.set(pack((number,), key), part)
+
+
+def read(tr: Reader, key: bytes) -> bytes | None:
+    """The value stored by `write`, or None. Raises `StoreCorruptError` if it is not what was written."""
+    head = tr.get(key)
+    if head is None:
+        return None
+    if head[:1] == b"\0":
+        return _checked(key, head)
+    parts = [value for _, value in tr.range(key + b"\x15", key + b"\x1d")]
+    return _joined(key, head, parts)
+
+
+def clear(tr: Transaction, key: bytes) -> None:
+    tr.clear(key)
+    tr.clear_range(key + b"\x15", key + b"\x1d")
+
+
+def scan(tr: Reader, begin: bytes, end: bytes, *, limit: int = 0) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values stored by `write` from `begin` up to `end`, in order, split ones put together again."""
+    entries = iter(tr.range(begin, end))
+    for given, (key, head) in enumerate(entries, 1):
+        if head[:1] == b"\0":
+            yield key, _checked(key, head)
+        else:
+            parts = [next(entries, (b"", b""))[1] for _ in range(_split_header(key, head)[1])]
+            yield key, _joined(key, head, parts)
+        if given == limit:
+            return
+
+
+def _checked(key: bytes, head: bytes) -> bytes:
+    if len(head) < _WHOLE_HEADER.size:
+        raise _damaged(key)
+    _, checksum = _WHOLE_HEADER.unpack_from(head)
+    value = head[_WHOLE_HEADER.size :]
+    if zlib.crc32(value) != checksum:
+        raise _damaged(key)
+    return value
+
+
+def _split_header(key: bytes, head: bytes) -> tuple[int, int, int]:
+    if len(head) != _SPLIT_HEADER.size or head[0] != _SPLIT:
+        raise _damaged(key)
+    _, checksum, parts, length = _SPLIT_HEADER.unpack(head)
+    return checksum, parts, length
+
+
+def _joined(key: bytes, head: bytes, parts: list[bytes]) -> bytes:
+    checksum, count, length = _split_header(key, head)
+    value = b"".join(parts)
+    if len(parts) != count or len(value) != length or zlib.crc32(value) != checksum:
+        raise _damaged(key)
+    return value
+
+
+def _damaged(key: bytes) -> StoreCorruptError:
+    return StoreCorruptError(f"the value at key {key.hex()} is not what was written; restore the store from a backup")

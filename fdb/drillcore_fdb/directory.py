@@ -1,0 +1,113 @@
+"""Directories for engines without a directory layer of their own: a path of names owns a short key prefix.
+
+What is stored is what FoundationDB's directory layer (version 1.0.0) stores: nodes below `\\xfe`, prefixes from its
+allocator's windows. So a store that moves to a cluster keeps its directories, and the layer there goes on from them.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from drillcore_fdb.engine import Transaction
+from drillcore_fdb.errors import EngineError, InvalidUseError
+from drillcore_fdb.tuples import Subspace, pack, prefix_end
+
+_NODES = Subspace(b"\xfe")
+_ROOT = _NODES[_NODES.prefix]
+_VERSION = (1, 0, 0)
+_SUBDIRECTORIES = 0
+_COUNTERS, _RECENT = _ROOT[b"hca"][0], _ROOT[b"hca"][1]
+
+
+def create_or_open(tr: Transaction, path: tuple[str, ...]) -> Subspace:
+    """The prefix of a path, with every directory on the way made if it is not there."""
+    if not path:
+        raise InvalidUseError(2255, "The root directory has no keys of its own: name a path")
+    node, prefix = _ROOT, b""
+    for name in path:
+        entry = node[_SUBDIRECTORIES].pack((name,))
+        stored = tr.get(entry)
+        prefix = stored if stored is not None else _create(tr, entry)
+        node = _NODES[prefix]
+    return Subspace(prefix)
+
+
+def list_names(tr: Transaction, path: tuple[str, ...]) -> list[str]:
+    node = _find(tr, path)
+    if node is None:
+        raise KeyError("/".join(path))
+    subdirectories = node[_SUBDIRECTORIES]
+    return [subdirectories.unpack(key)[0] for key, _ in tr.range(*subdirectories.range())]
+
+
+def remove(tr: Transaction, path: tuple[str, ...]) -> bool:
+    if not path:
+        raise InvalidUseError(2267, "The root directory cannot be removed: name a path")
+    parent, node = _find(tr, path[:-1]), _find(tr, path)
+    if parent is None or node is None:
+        return False
+    _remove_node(tr, node)
+    tr.clear(parent[_SUBDIRECTORIES].pack((path[-1],)))
+    return True
+
+
+def _find(tr: Transaction, path: tuple[str, ...]) -> Subspace | None:
+    node = _ROOT
+    for name in path:
+        prefix = tr.get(node[_SUBDIRECTORIES].pack((name,)))
+        if prefix is None:
+            return None
+        node = _NODES[prefix]
+    return node
+
+
+def _create(tr: Transaction, entry: bytes) -> bytes:
+    _check_version(tr)
+    prefix = _allocate(tr)
+    if any(True for _ in tr.range(prefix, prefix_end(prefix), limit=1)):
+        raise EngineError(2000, f"keys are stored at the prefix {prefix!r}, which no directory owns")
+    tr.set(entry, prefix)
+    tr.set(_NODES[prefix].pack((b"layer",)), b"")
+    return prefix
+
+
+def _check_version(tr: Transaction) -> None:
+    key = _ROOT.pack((b"version",))
+    stored = tr.get(key)
+    if stored is None:
+        tr.set(key, struct.pack("<III", *_VERSION))
+    elif struct.unpack("<III", stored)[:2] > _VERSION[:2]:
+        raise EngineError(2000, "the directories were written by a newer directory layer")
+
+
+def _allocate(tr: Transaction) -> bytes:
+    """A prefix that was never given before. Readers of the same window conflict, so no two get the same."""
+    start = next((_COUNTERS.unpack(key)[0] for key, _ in tr.range(*_COUNTERS.range(), limit=1, reverse=True)), 0)
+    while (_count(tr, start) + 1) * 2 >= _window(start):
+        tr.clear_range(_COUNTERS.prefix, _COUNTERS.pack((start,)) + b"\0")
+        tr.clear_range(_RECENT.prefix, _RECENT.pack((start + _window(start),)))
+        start += _window(start)
+    tr.add(_COUNTERS.pack((start,)), 1)
+    taken = {_RECENT.unpack(key)[0] for key, _ in tr.range(*_RECENT.range())}
+    candidate = next(number for number in range(start, start + _window(start)) if number not in taken)
+    tr.set(_RECENT.pack((candidate,)), b"")
+    return pack((candidate,))
+
+
+def _count(tr: Transaction, start: int) -> int:
+    stored = tr.get(_COUNTERS.pack((start,)))
+    return 0 if stored is None else int.from_bytes(stored, "little")
+
+
+def _window(start: int) -> int:
+    if start < 255:
+        return 64
+    return 1024 if start < 65535 else 8192
+
+
+def _remove_node(tr: Transaction, node: Subspace) -> None:
+    for _, prefix in list(tr.range(*node[_SUBDIRECTORIES].range())):
+        _remove_node(tr, _NODES[prefix])
+    (prefix,) = _NODES.unpack(node.prefix)
+    tr.clear_range(prefix, prefix_end(prefix))
+    tr.clear_range(*node.range())

@@ -1,0 +1,225 @@
+"""The embedded engine: FoundationDB's semantics in one process, on one directory."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import lmdb.verify
+
+from drillcore_fdb import directory
+from drillcore_fdb.embedded.committer import Committer
+from drillcore_fdb.embedded.ordered import OrderedStore
+from drillcore_fdb.embedded.storage import (
+    VERSION_KEY,
+    DirectoryLock,
+    as_engine_error,
+    open_environment,
+    sync_directory,
+    unpack_version,
+)
+from drillcore_fdb.embedded.transaction import EmbeddedTransaction
+from drillcore_fdb.embedded.watches import Watches
+from drillcore_fdb.engine import Attempts, Engine, Figures, Options
+from drillcore_fdb.errors import RetryableError, UnavailableError
+from drillcore_fdb.tuples import Subspace
+
+_REAP_EVERY_S = 1.0
+
+
+class Durability(enum.Enum):
+    """FULL: a commit returns when it is on disk. RELAXED, for tests: it survives the process, not the machine."""
+
+    FULL = "full"
+    RELAXED = "relaxed"
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedSettings:
+    path: Path
+    durability: Durability = Durability.FULL
+    map_size_bytes: int = 1 << 40
+    """The most the store may grow to. Address space, not memory or disk."""
+    default_timeout_s: float = 30.0
+
+
+class EmbeddedEngine(Engine):
+    def __init__(self, settings: EmbeddedSettings, lock: DirectoryLock, environment: lmdb.Environment) -> None:
+        self.store = OrderedStore(environment)
+        self.watches = Watches(self._read_committed)
+        self.default_timeout_s = settings.default_timeout_s
+        self._settings = settings
+        self._lock = lock
+        self._environment = environment
+        with environment.begin() as txn:
+            version = unpack_version(txn.get(VERSION_KEY, db=self.store.meta))
+        self.committer = Committer(environment, self.store, self.watches, version)
+        self._snapshots: set[EmbeddedTransaction] = set()
+        self._snapshots_lock = threading.Lock()
+        self._closing = threading.Event()
+        self._reaper = threading.Thread(target=self._reap, name="drillcore-snapshot-reaper", daemon=True)
+        self._reaper.start()
+
+    @classmethod
+    def open(cls, settings: EmbeddedSettings) -> EmbeddedEngine:
+        """Opens a data directory, making it if it is not there.
+
+        Raises `StoreInUseError`, `StoreCorruptError` or `UnavailableError`; a directory it refuses is left as it was.
+        """
+        with _locked(settings.path) as lock:
+            sync = settings.durability is Durability.FULL
+            environment = open_environment(settings.path, map_size_bytes=settings.map_size_bytes, sync=sync)
+            try:
+                return cls(settings, lock, environment)
+            except lmdb.Error as error:
+                environment.close()
+                raise as_engine_error(error) from error
+
+    def begin(self, options: Options) -> Attempts:
+        return EmbeddedTransaction(self, options)
+
+    def directory(self, *path: str) -> Subspace:
+        return self.run(lambda tr: directory.create_or_open(tr, path))
+
+    def list_directories(self, *path: str) -> list[str]:
+        return self.run(lambda tr: directory.list_names(tr, path))
+
+    def remove_directory(self, *path: str) -> bool:
+        return self.run(lambda tr: directory.remove(tr, path))
+
+    def describe(self) -> dict[str, str | int | float]:
+        return {
+            "engine": "embedded",
+            "path": str(self._settings.path),
+            "durability": self._settings.durability.value,
+            "library": "LMDB " + ".".join(map(str, self._environment.lib_version())),
+            **self.space(),
+        }
+
+    def space(self) -> dict[str, int]:
+        """Bytes of the file, of live pages in it, and of pages free for reuse; and the number of keys."""
+        page = self._environment.stat()["psize"]
+        with self._environment.begin() as txn:
+            stats = [txn.stat(database) for database in self.store.databases()]
+            version = unpack_version(txn.get(VERSION_KEY, db=self.store.meta))
+        pages = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
+        file_bytes = (self._settings.path / "kv" / "data.mdb").stat().st_size
+        return {
+            "file_bytes": file_bytes,
+            "live_bytes": pages * page,
+            "free_bytes": max(file_bytes - pages * page, 0),
+            "limit_bytes": self._environment.info()["map_size"],
+            "keys": stats[1]["entries"] + stats[2]["entries"],
+            "version": version,
+        }
+
+    def figures(self) -> Figures:
+        counts = self.committer.counts
+        totals = {"commits": counts.commits, "conflicts": counts.conflicts, "commit_groups": counts.groups}
+        return Figures(self.space(), totals)
+
+    def close(self) -> None:
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self.committer.close()
+        self.watches.cancel_all()
+        self._reaper.join()
+        with self._snapshots_lock:
+            open_snapshots = list(self._snapshots)
+        for transaction in open_snapshots:
+            transaction.close()
+        self._environment.close()
+        self._lock.release()
+
+    def open_snapshot(self, transaction: EmbeddedTransaction) -> tuple[Any, int]:
+        """An LMDB read transaction and the version it shows; pinned until `close_snapshot`."""
+        with self._snapshots_lock:
+            if self._closing.is_set():
+                raise UnavailableError("the store is closed")
+            self._snapshots.add(transaction)
+        try:
+            txn = self._environment.begin()
+        except lmdb.ReadersFullError as error:
+            self._snapshots.discard(transaction)
+            raise RetryableError(1037, "too many transactions at once") from error
+        return txn, unpack_version(txn.get(VERSION_KEY, None, self.store.meta))
+
+    def close_snapshot(self, transaction: EmbeddedTransaction, txn: Any) -> None:
+        self._snapshots.discard(transaction)
+        txn.abort()
+
+    def _read_committed(self, key: bytes) -> bytes | None:
+        with self._environment.begin() as txn:
+            return self.store.get(txn, key)
+
+    def _reap(self) -> None:
+        """Ends snapshots that are past their age: an idle one would keep LMDB from reusing any page."""
+        while not self._closing.wait(_REAP_EVERY_S):
+            with self._snapshots_lock:
+                snapshots = list(self._snapshots)
+            for transaction in snapshots:
+                transaction.expire()
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[DirectoryLock]:
+    """The directory, made and locked; the lock is let go again if what follows fails."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = DirectoryLock(path)
+    except OSError as error:
+        raise UnavailableError(f"the data directory {path} cannot be used: {error.strerror}") from error
+    try:
+        yield lock
+    except BaseException:
+        lock.release()
+        raise
+
+
+def verify(path: Path) -> list[str]:
+    """What is wrong with the file of a store that nobody has open; nothing if it is sound.
+
+    Every page is checked by reading bytes, without opening the store, so no damage can harm this process.
+    """
+    with _locked(path) as lock:
+        try:
+            problems = list(map(str, lmdb.verify.verify(str(path / "kv"))))  # type: ignore[no-untyped-call]
+        except (lmdb.verify.VerifyError, OSError) as error:
+            problems = [str(error)]
+        lock.release()
+        return problems
+
+
+def compact(path: Path) -> tuple[int, int]:
+    """Rewrites a store that nobody has open without its free pages; bytes of the file before and after.
+
+    The old file is replaced in one step once the new one is on disk, so a crash leaves one or the other.
+    """
+    with _locked(path) as lock:
+        data, fresh = path / "kv" / "data.mdb", path / "compacting"
+        environment = open_environment(path, map_size_bytes=0, sync=True)
+        before = data.stat().st_size
+        try:
+            for leftover in fresh.glob("*"):
+                leftover.unlink()
+            fresh.mkdir(exist_ok=True)
+            environment.copy(str(fresh), compact=True)
+        except lmdb.Error as error:
+            raise as_engine_error(error) from error
+        finally:
+            environment.close()
+        with (fresh / "data.mdb").open("rb") as file:
+            os.fsync(file.fileno())
+        (fresh / "data.mdb").replace(data)
+        sync_directory(path / "kv")
+        fresh.rmdir()
+        lock.release()
+        return before, data.stat().st_size

@@ -1,0 +1,157 @@
+"""The files of the embedded engine: opening, checking, locking, compacting; and LMDB's errors in our words.
+
+<data directory>/LOCK            who has it open
+<data directory>/engine.json     what this directory is; written last when a store is made
+<data directory>/kv/data.mdb     the store itself, an LMDB environment
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import struct
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Final
+
+import lmdb
+
+from drillcore_fdb.errors import (
+    DiskFullError,
+    EngineError,
+    StorageError,
+    StoreCorruptError,
+    StoreInUseError,
+    UnavailableError,
+)
+
+ENGINE_FORMAT: Final = 1
+"""1: databases `keys`, `tails` and `meta` as `ordered.py` describes them, pieces of 1900 bytes, LMDB 1.0 files."""
+
+VERSION_KEY: Final = b"version"
+_VERSION = struct.Struct(">Q")
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_READERS_MAX = 1024
+
+
+def pack_version(version: int) -> bytes:
+    return _VERSION.pack(version)
+
+
+def unpack_version(value: bytes | None) -> int:
+    return 0 if value is None else int(_VERSION.unpack(value)[0])
+
+
+def as_engine_error(error: lmdb.Error) -> EngineError:
+    """LMDB's failure as one of ours."""
+    code = getattr(error, "code", 0)
+    if isinstance(error, lmdb.MapFullError):
+        return DiskFullError("the store has reached its configured size (engine.map_size_bytes); raise it and restart")
+    if code in _FULL or (isinstance(error, lmdb.DiskError) and any(os.strerror(c) in str(error) for c in _FULL)):
+        return DiskFullError(f"no room left for the store: {error}; make room, nothing has been lost")
+    if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError | lmdb.InvalidError | lmdb.VersionMismatchError):
+        return StoreCorruptError(f"the store's file is damaged: {error}; restore it from a backup")
+    return StorageError(f"the store's file cannot be used: {error}")
+
+
+class DirectoryLock:
+    """Holds a data directory for this process. The operating system lets go of it however the process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[str] = (path / "LOCK").open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.seek(0)
+            holder = self._file.read().strip() or "another process"
+            self._file.close()
+            raise StoreInUseError(
+                f"{path} is in use by {holder}; stop that process, or give this one another data directory"
+            ) from error
+        self._file.truncate(0)
+        self._file.write(f"process {os.getpid()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
+        self._file.flush()
+
+    def release(self) -> None:
+        self._file.close()
+
+
+def open_environment(path: Path, *, map_size_bytes: int, sync: bool) -> lmdb.Environment:
+    """The LMDB environment of a data directory, made if the directory is new, checked if it is not."""
+    marker, data = path / "engine.json", path / "kv" / "data.mdb"
+    _check_marker(marker, data)
+    (path / "kv").mkdir(exist_ok=True)
+    try:
+        environment = lmdb.open(
+            str(path / "kv"),
+            map_size=max(map_size_bytes, data.stat().st_size if data.exists() else 0),
+            max_dbs=8,
+            max_readers=_READERS_MAX,
+            max_spare_txns=64,
+            sync=sync,
+            metasync=sync,
+            readahead=False,
+            mode=0o600,
+            lib_version=1,
+        )
+        _check_whole(environment, data)
+    except lmdb.Error as error:
+        raise _cannot_open(data, error) from error
+    if not marker.exists():
+        _write_marker(marker)
+    return environment
+
+
+def _check_marker(marker: Path, data: Path) -> None:
+    if not marker.exists():
+        return
+    try:
+        engine_format = int(json.loads(marker.read_text(encoding="utf-8"))["engine_format"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreCorruptError(f"{marker} cannot be read: {error}; restore the directory from a backup") from error
+    if engine_format > ENGINE_FORMAT:
+        raise UnavailableError(
+            f"{marker.parent} was written by a newer Drillcore (engine format {engine_format}, "
+            f"this one knows up to {ENGINE_FORMAT}); upgrade Drillcore"
+        )
+    if not data.exists():
+        raise StoreCorruptError(f"{data} is missing although the store was made; restore it from a backup")
+
+
+def _check_whole(environment: lmdb.Environment, data: Path) -> None:
+    """A file shorter than its own last page would kill the process on the first read behind its end."""
+    needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+    if data.stat().st_size < needed:
+        environment.close()
+        raise StoreCorruptError(
+            f"{data} has {data.stat().st_size} bytes but needs {needed}: it was cut short; restore it from a backup"
+        )
+
+
+def _cannot_open(data: Path, error: lmdb.Error) -> EngineError:
+    found = as_engine_error(error)
+    if isinstance(found, StoreCorruptError):
+        return StoreCorruptError(f"{data} is not a whole store: {error}; nothing was changed, restore it from a backup")
+    return UnavailableError(f"{data} cannot be opened: {error}")
+
+
+def _write_marker(marker: Path) -> None:
+    draft = marker.with_suffix(".tmp")
+    with draft.open("w", encoding="utf-8") as file:
+        json.dump({"engine": "embedded", "engine_format": ENGINE_FORMAT}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(marker)
+    for directory in (marker.parent / "kv", marker.parent, marker.parent.parent):
+        sync_directory(directory)
+
+
+def sync_directory(path: Path) -> None:
+    """Makes the names in a directory durable, not only the files."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

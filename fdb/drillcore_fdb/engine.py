@@ -1,0 +1,321 @@
+"""The contract of an ordered transactional key-value store, with FoundationDB's semantics.
+
+Two engines keep it: `embedded` (one process, one directory) and `cluster` (FoundationDB). One suite,
+`tests/conformance`, runs on both, so what is promised here is what both do.
+
+Keys and values are bytes; keys sort by byte value and are below `\\xff`. A transaction reads one version of the
+whole store, sees its own writes, and commits only if nothing it read was changed by another commit since. Reads
+through `Transaction.snapshot` are not part of that check; a transaction that only reads, or only writes
+blindly, never conflicts.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from drillcore_fdb.errors import EngineError
+from drillcore_fdb.tuples import Subspace
+
+T = TypeVar("T")
+KeyValue = tuple[bytes, bytes]
+
+KEY_BYTES_MAX = 10_000
+VALUE_BYTES_MAX = 100_000
+TRANSACTION_BYTES_MAX = 10_000_000
+TRANSACTION_AGE_S_MAX = 5.0
+VERSIONSTAMP_BYTES = 10
+KEYS_END = b"\xff"
+"""The end of the keys a transaction may touch. FoundationDB keeps its own records from here on."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeySelector:
+    """A key named by its place: `offset` keys after the last key below `key` (or up to it, with `or_equal`)."""
+
+    key: bytes
+    or_equal: bool
+    offset: int
+
+    @classmethod
+    def last_less_than(cls, key: bytes) -> KeySelector:
+        return cls(key, False, 0)
+
+    @classmethod
+    def last_less_or_equal(cls, key: bytes) -> KeySelector:
+        return cls(key, True, 0)
+
+    @classmethod
+    def first_greater_than(cls, key: bytes) -> KeySelector:
+        return cls(key, True, 1)
+
+    @classmethod
+    def first_greater_or_equal(cls, key: bytes) -> KeySelector:
+        return cls(key, False, 1)
+
+    def __add__(self, offset: int) -> KeySelector:
+        return KeySelector(self.key, self.or_equal, self.offset + offset)
+
+    def __sub__(self, offset: int) -> KeySelector:
+        return self + -offset
+
+
+class Atomic(enum.Enum):
+    """Operations that combine an operand with whatever is stored when the commit is applied, without reading it.
+
+    ADD, BIT_AND, BIT_OR, BIT_XOR, MAX and MIN take little-endian unsigned integers and give a value as long as the
+    operand.
+    """
+
+    ADD = "add"
+    BIT_AND = "bit_and"
+    BIT_OR = "bit_or"
+    BIT_XOR = "bit_xor"
+    MAX = "max"
+    MIN = "min"
+    BYTE_MAX = "byte_max"
+    BYTE_MIN = "byte_min"
+    APPEND_IF_FITS = "append_if_fits"
+    COMPARE_AND_CLEAR = "compare_and_clear"
+
+
+class Streaming(enum.Enum):
+    """How much of a range to bring at a time. It changes speed, never the result."""
+
+    ITERATOR = "iterator"
+    SMALL = "small"
+    WANT_ALL = "want_all"
+
+
+class Priority(enum.Enum):
+    """Who goes first when a cluster is short of capacity. The embedded engine admits everyone at once."""
+
+    DEFAULT = "default"
+    BATCH = "batch"
+    SYSTEM_IMMEDIATE = "system_immediate"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Limits of one `Engine.run`, all its retries included.
+
+    `timeout_s` None means the engine's own default; `retry_limit` None means to retry until the timeout.
+    `idempotent` says that the work can tell whether an earlier run of it was committed (by a request id it
+    records), so a commit with an unknown result may be run again. Without it such a commit is raised.
+    """
+
+    timeout_s: float | None = None
+    retry_limit: int | None = None
+    priority: Priority = Priority.DEFAULT
+    idempotent: bool = False
+
+
+DEFAULT_OPTIONS = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Generic[T]):
+    """What a committed transaction returned, and where it stands in the order of commits.
+
+    A transaction without writes and write conflict ranges has no place in that order: version -1, no versionstamp.
+    """
+
+    value: T
+    version: int
+    versionstamp: bytes | None
+
+
+class Watch(ABC):
+    """Fires once after the watched key's value is no longer what the transaction saw or wrote.
+
+    It starts when the transaction that made it commits, and ends with the engine. It may fire although the value is
+    back to what it was. A cluster that keeps too many watches fails some: then `wait` raises.
+    """
+
+    @abstractmethod
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """True when the key has changed, False when `timeout_s` passed first. Raises if the watch was cancelled."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Stops watching; a wait under way raises `TransactionCancelledError`."""
+
+
+class Reader(ABC):
+    """Reads of one version of the store, with the transaction's own writes on top."""
+
+    @abstractmethod
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key, or None."""
+
+    @abstractmethod
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of several keys in the order asked for, in one round trip."""
+
+    @abstractmethod
+    def get_key(self, selector: KeySelector) -> bytes:
+        """The key a selector names; `b""` before the first key, `KEYS_END` after the last."""
+
+    @abstractmethod
+    def range(
+        self,
+        begin: bytes | KeySelector,
+        end: bytes | KeySelector,
+        *,
+        limit: int = 0,
+        reverse: bool = False,
+        streaming: Streaming = Streaming.ITERATOR,
+    ) -> Iterator[KeyValue]:
+        """Keys from `begin` up to, not including, `end`, in order; brought as they are consumed.
+
+        `limit` 0 means all. With `reverse` the last keys come first, and `limit` counts from the end.
+        """
+
+    @abstractmethod
+    def read_version(self) -> int:
+        """The version this transaction reads. Fixed by its first read."""
+
+
+class Transaction(Reader):
+    """What `work` is given. Valid only inside the call of `work` it was passed to."""
+
+    @property
+    @abstractmethod
+    def snapshot(self) -> Reader:
+        """The same version and own writes, read without becoming a reason for a conflict."""
+
+    @abstractmethod
+    def set(self, key: bytes, value: bytes) -> None: ...
+
+    @abstractmethod
+    def clear(self, key: bytes) -> None: ...
+
+    @abstractmethod
+    def clear_range(self, begin: bytes, end: bytes) -> None:
+        """Removes every key from `begin` up to, not including, `end`."""
+
+    @abstractmethod
+    def atomic(self, operation: Atomic, key: bytes, operand: bytes) -> None: ...
+
+    def add(self, key: bytes, amount: int) -> None:
+        """Adds to the 64-bit counter at `key`, without reading it."""
+        self.atomic(Atomic.ADD, key, (amount % (1 << 64)).to_bytes(8, "little"))
+
+    @abstractmethod
+    def set_versionstamped_key(self, template: bytes, value: bytes) -> None:
+        """Sets a key that holds the commit's versionstamp.
+
+        `template` is the key with ten bytes to be replaced, then their position as four bytes, little-endian
+        (`tuples.pack_with_versionstamp` makes it). The key cannot be read in the same transaction.
+        """
+
+    @abstractmethod
+    def set_versionstamped_value(self, key: bytes, template: bytes) -> None:
+        """Sets a value that holds the commit's versionstamp; `template` as for `set_versionstamped_key`."""
+
+    @abstractmethod
+    def add_read_conflict_range(self, begin: bytes, end: bytes) -> None:
+        """As if the range had been read: a commit by another that writes into it is a conflict."""
+
+    @abstractmethod
+    def add_write_conflict_range(self, begin: bytes, end: bytes) -> None:
+        """As if the range had been written: another transaction that read from it conflicts."""
+
+    def add_read_conflict_key(self, key: bytes) -> None:
+        self.add_read_conflict_range(key, key + b"\0")
+
+    def add_write_conflict_key(self, key: bytes) -> None:
+        self.add_write_conflict_range(key, key + b"\0")
+
+    @abstractmethod
+    def approximate_size(self) -> int:
+        """Bytes this transaction would commit now; `TRANSACTION_BYTES_MAX` is the limit."""
+
+    @abstractmethod
+    def watch(self, key: bytes) -> Watch:
+        """A watch that starts when this transaction commits. Hand it out of `work` as its result. Reads the key."""
+
+
+class Attempts(Transaction):
+    """One `Engine.run` from the engine's side: the transaction, its commit, and what follows a failure.
+
+    Only engines and wrappers of engines use this.
+    """
+
+    @abstractmethod
+    def commit(self) -> tuple[int, bytes | None]:
+        """Commits, and gives version and versionstamp: (-1, None) when nothing was written."""
+
+    @abstractmethod
+    def recover(self, error: EngineError) -> None:
+        """Waits and makes itself new for another run, or raises `error` if there must not be one."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets go of everything. Without a commit nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What an engine counts: how things stand now, and totals since it was opened."""
+
+    gauges: Mapping[str, float]
+    totals: Mapping[str, float]
+
+
+class Engine(ABC):
+    """A store. Safe to use from many threads at once."""
+
+    def run(self, work: Callable[[Transaction], T], options: Options = DEFAULT_OPTIONS) -> T:
+        """What `work(tr)` returned in the run that was committed.
+
+        `work` may be run more than once, so it must not keep state between runs or act on the outside world:
+        ids, times and random numbers are made before it. An error it raises ends the transaction with nothing
+        written. Raises `EngineError` when the limits in `options` do not allow another try.
+        """
+        return self.commit(work, options).value
+
+    def commit(self, work: Callable[[Transaction], T], options: Options = DEFAULT_OPTIONS) -> Committed[T]:
+        """`run`, with the version and versionstamp of the commit."""
+        attempts = self.begin(options)
+        try:
+            while True:
+                try:
+                    value = work(attempts)
+                    version, versionstamp = attempts.commit()
+                    return Committed(value, version, versionstamp)
+                except EngineError as error:
+                    attempts.recover(error)
+        finally:
+            attempts.close()
+
+    @abstractmethod
+    def begin(self, options: Options) -> Attempts:
+        """Starts what `run` drives. Everyone else calls `run`, which retries, commits and closes."""
+
+    @abstractmethod
+    def directory(self, *path: str) -> Subspace:
+        """The key prefix that belongs to a path of names, made on first use. Short, and the same ever after."""
+
+    @abstractmethod
+    def list_directories(self, *path: str) -> list[str]:
+        """The names below a path, sorted. Raises `KeyError` if there is no such path."""
+
+    @abstractmethod
+    def remove_directory(self, *path: str) -> bool:
+        """Removes a path, everything below it and all their keys. False if there is no such path."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, str | int | float]:
+        """What this engine is and how it is doing, for a person: name, version, place, sizes."""
+
+    def figures(self) -> Figures:
+        """Cheap to ask for, for metrics. A cluster has metrics of its own, so its engine has none."""
+        return Figures({}, {})
+
+    @abstractmethod
+    def close(self) -> None:
+        """Waits for commits under way, then lets go of the store. Idempotent."""

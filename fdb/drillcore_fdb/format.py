@@ -1,0 +1,56 @@
+"""The store's header: which layout of keys and values it holds, and whether this software may open it.
+
+1  tenants, corpora, request outcomes
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID, uuid4
+
+from drillcore_fdb import codec
+from drillcore_fdb.engine import Engine, Options, Transaction
+from drillcore_fdb.errors import StoreCorruptError, UnavailableError
+from drillcore_fdb.tuples import Subspace
+
+FORMAT_VERSION: Final = 1
+STORE_PATH: Final = ("drillcore",)
+_HEADER: Final = 0
+"""The header's subspace; `keyspace.Space` numbers the others from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHeader:
+    format_version: int
+    store_id: UUID
+    """Made once. Two stores never have the same, however alike they are."""
+
+
+def open_store(engine: Engine) -> tuple[Subspace, StoreHeader]:
+    """The store's own key prefix and header, both made on first use.
+
+    Raises `UnavailableError` for a store of a newer format, which is left as it is.
+    """
+    root = engine.directory(*STORE_PATH)
+    new = StoreHeader(FORMAT_VERSION, uuid4())
+    header = engine.run(lambda tr: _read_or_make(tr, root, new), Options(idempotent=True))
+    if header.format_version > FORMAT_VERSION:
+        raise UnavailableError(
+            f"the store has format {header.format_version}, this Drillcore knows up to {FORMAT_VERSION}; "
+            "upgrade Drillcore, the store was not touched"
+        )
+    return root, header
+
+
+def _read_or_make(tr: Transaction, root: Subspace, new: StoreHeader) -> StoreHeader:
+    key = root.pack((_HEADER,))
+    stored = codec.read(tr, key)
+    if stored is None:
+        codec.write(tr, key, codec.encode({"format": new.format_version, "store": str(new.store_id)}))
+        return new
+    record = codec.decode(stored)
+    try:
+        return StoreHeader(int(record["format"]), UUID(record["store"]))
+    except (KeyError, ValueError, TypeError) as error:
+        raise StoreCorruptError(f"the store's header cannot be read: {error!r}") from error

@@ -1,0 +1,62 @@
+"""Why a call failed: the machine-readable reasons, each with its gRPC code. Server and client share this table.
+
+A reason travels as `google.rpc.ErrorInfo.reason` with the domain below. Reasons are never renamed or reused.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import grpc
+
+DOMAIN: Final = "drillcore"
+API_VERSION: Final = (1, 0)
+"""Major and minor version of the protocol. The minor grows with every new field or call, the major breaks."""
+
+REQUEST_ID_HEADER: Final = "drillcore-request-id"
+API_VERSION_HEADER: Final = "drillcore-api-version"
+SERVER_VERSION_HEADER: Final = "drillcore-server-version"
+
+
+class Reason(enum.Enum):
+    """Name: the reason. Value: its gRPC code's name and, in a sentence, when it is given."""
+
+    INVALID_ARGUMENT = ("INVALID_ARGUMENT", "A field has a value that can never be accepted.")
+    INVALID_ID = ("INVALID_ARGUMENT", "An id is not a UUID.")
+    INVALID_PAGE_TOKEN = ("INVALID_ARGUMENT", "A page token is not one this server gave for this call.")
+    UNKNOWN_FIELD = ("INVALID_ARGUMENT", "The request has a field this server does not know.")
+    TOO_LARGE = ("RESOURCE_EXHAUSTED", "The request or what it would store is over a limit.")
+    UNAUTHENTICATED = ("UNAUTHENTICATED", "No valid credentials.")
+    PERMISSION_DENIED = ("PERMISSION_DENIED", "The caller may not do this.")
+    TENANT_REQUIRED = ("INVALID_ARGUMENT", "An operator must name the tenant to act in.")
+    TENANT_NOT_FOUND = ("NOT_FOUND", "There is no such tenant.")
+    TENANT_EXISTS = ("ALREADY_EXISTS", "A tenant has, or had, this id or name.")
+    TENANT_NOT_EMPTY = ("FAILED_PRECONDITION", "The tenant still has corpora.")
+    CORPUS_NOT_FOUND = ("NOT_FOUND", "There is no such corpus.")
+    CORPUS_EXISTS = ("ALREADY_EXISTS", "A corpus has, or had, this id or name.")
+    VERSION_MISMATCH = ("ABORTED", "The record is not at the version the caller expected.")
+    REQUEST_ID_REUSED = ("INVALID_ARGUMENT", "Another request was made with this request id.")
+    CLIENT_TOO_OLD = ("FAILED_PRECONDITION", "The client speaks a protocol this server no longer does.")
+    CLIENT_TOO_NEW = ("FAILED_PRECONDITION", "The client speaks a protocol this server does not yet.")
+    SERVER_TOO_OLD = ("UNIMPLEMENTED", "The server does not know this call.")
+    DEADLINE_EXCEEDED = ("DEADLINE_EXCEEDED", "Time ran out; a retry with the same request id tells the outcome.")
+    CONFLICT = ("ABORTED", "Too much contention; nothing was written.")
+    OUTCOME_UNKNOWN = ("UNAVAILABLE", "The commit may have happened; retry with the same request id.")
+    STORE_UNAVAILABLE = ("UNAVAILABLE", "The store cannot be reached now; nothing was written.")
+    STORE_FULL = ("RESOURCE_EXHAUSTED", "The store has no room left; nothing was written.")
+    SHUTTING_DOWN = ("UNAVAILABLE", "The server is stopping.")
+    CANCELLED = ("CANCELLED", "The caller gave up.")
+    INTERNAL = ("INTERNAL", "A defect of the server; its log has the details under the request id.")
+
+    @property
+    def code(self) -> grpc.StatusCode:
+        """Its gRPC code. Imported here, so that code without gRPC can name reasons."""
+        import grpc
+
+        return grpc.StatusCode[self.value[0]]
+
+    @property
+    def meaning(self) -> str:
+        return self.value[1]

@@ -1,0 +1,46 @@
+"""CreateCorpus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import uuid4
+
+from drillcore_fdb.engine import Transaction
+from drillcore_server.auth import access
+from drillcore_server.commands.unit import Call, Unit
+from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.ids import CorpusId, TenantId
+from drillcore_server.domain.named import checked_description, checked_metadata, checked_name
+from drillcore_server.store.corpora import CORPORA, CORPUS
+
+
+def create_corpus(
+    unit: Unit,
+    call: Call,
+    *,
+    tenant: TenantId | None,
+    name: str,
+    description: str,
+    metadata: Mapping[str, str],
+    corpus_id: CorpusId | None,
+) -> Corpus:
+    new_id = corpus_id or CorpusId(uuid4())
+    new_name, new_metadata = checked_name(name), checked_metadata(metadata)
+    new_description = checked_description(description)
+
+    def work(tr: Transaction, granted: TenantId) -> Corpus:
+        corpus = Corpus(
+            id=new_id,
+            tenant_id=granted,
+            name=new_name,
+            description=new_description,
+            metadata=new_metadata,
+            created_at=call.at,
+            created_by=call.principal.id,
+            updated_at=call.at,
+            version=1,
+        )
+        CORPORA.insert(tr, unit.keys, corpus)
+        return corpus
+
+    return unit.write(call, access.in_tenant(tenant), CORPUS, work)

@@ -1,0 +1,29 @@
+"""DeleteCorpus."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from drillcore_fdb.engine import Transaction
+from drillcore_server.auth import access
+from drillcore_server.commands.unit import Call, Unit
+from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.ids import CorpusId, TenantId
+from drillcore_server.domain.named import check_version
+from drillcore_server.store import corpora
+from drillcore_server.store.corpora import CORPORA, CORPUS
+
+
+def delete_corpus(
+    unit: Unit, call: Call, *, tenant: TenantId | None, corpus_id: CorpusId, expected_version: int | None
+) -> Corpus:
+    """The corpus as it was left: marked deleted, so that its id is never used again."""
+
+    def work(tr: Transaction, granted: TenantId) -> Corpus:
+        old = corpora.get(tr, unit.keys, granted, corpus_id)
+        check_version(old, expected_version)
+        new = replace(old, updated_at=call.at, version=old.version + 1, deleted_at=call.at)
+        CORPORA.replace(tr, unit.keys, old, new)
+        return new
+
+    return unit.write(call, access.in_tenant(tenant), CORPUS, work)

@@ -1,0 +1,47 @@
+"""UpdateCorpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from drillcore_fdb.engine import Transaction
+from drillcore_server.auth import access
+from drillcore_server.commands.unit import Call, Unit
+from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.ids import CorpusId, TenantId
+from drillcore_server.domain.named import changed_metadata, check_version, checked_description, checked_name
+from drillcore_server.store import corpora
+from drillcore_server.store.corpora import CORPORA, CORPUS
+
+
+def update_corpus(
+    unit: Unit,
+    call: Call,
+    *,
+    tenant: TenantId | None,
+    corpus_id: CorpusId,
+    name: str | None,
+    description: str | None,
+    set_metadata: Mapping[str, str],
+    remove_metadata: Iterable[str],
+    expected_version: int | None,
+) -> Corpus:
+    new_name = None if name is None else checked_name(name)
+    new_description = None if description is None else checked_description(description)
+
+    def work(tr: Transaction, granted: TenantId) -> Corpus:
+        old = corpora.get(tr, unit.keys, granted, corpus_id)
+        check_version(old, expected_version)
+        new = replace(
+            old,
+            name=new_name or old.name,
+            description=old.description if new_description is None else new_description,
+            metadata=changed_metadata(old.metadata, set_metadata, remove_metadata),
+            updated_at=call.at,
+            version=old.version + 1,
+        )
+        CORPORA.replace(tr, unit.keys, old, new)
+        return new
+
+    return unit.write(call, access.in_tenant(tenant), CORPUS, work)

@@ -1,0 +1,43 @@
+"""UpdateTenant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from drillcore_fdb.engine import Transaction
+from drillcore_server.auth import access
+from drillcore_server.commands.unit import Call, Unit
+from drillcore_server.domain.ids import TenantId
+from drillcore_server.domain.named import changed_metadata, check_version, checked_name
+from drillcore_server.domain.tenants import Tenant
+from drillcore_server.store import tenants
+from drillcore_server.store.tenants import TENANT, TENANTS
+
+
+def update_tenant(
+    unit: Unit,
+    call: Call,
+    *,
+    tenant_id: TenantId,
+    name: str | None,
+    set_metadata: Mapping[str, str],
+    remove_metadata: Iterable[str],
+    expected_version: int | None,
+) -> Tenant:
+    new_name = None if name is None else checked_name(name)
+
+    def work(tr: Transaction, _granted: None) -> Tenant:
+        old = tenants.get(tr, unit.keys, tenant_id)
+        check_version(old, expected_version)
+        new = replace(
+            old,
+            name=new_name or old.name,
+            metadata=changed_metadata(old.metadata, set_metadata, remove_metadata),
+            updated_at=call.at,
+            version=old.version + 1,
+        )
+        TENANTS.replace(tr, unit.keys, old, new)
+        return new
+
+    return unit.write(call, access.operator, TENANT, work)

@@ -1,0 +1,175 @@
+"""The server's settings: the tables `[server]` and `[engine]`. Read once, at the start; see `drillcore.settings`."""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from drillcore.settings import find_file, load, secret
+from drillcore_fdb.embedded import Durability
+from drillcore_server.auth.tokens import TOKEN_CHARACTERS_MIN
+
+TABLES_OF_THE_CLIENT: Final = ("client",)
+_MIB: Final = 1 << 20
+
+
+class EngineKind(enum.Enum):
+    EMBEDDED = "embedded"
+    CLUSTER = "cluster"
+
+
+class LogFormat(enum.Enum):
+    JSON = "json"
+    CONSOLE = "console"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSettings:
+    """One caller: `[[server.tokens]]`."""
+
+    name: str
+    token: str | None = secret()
+    token_sha256: str | None = None
+    """The token's SHA-256 in hex, for those who keep no secrets in files. Set this or `token`."""
+    tenant_id: str | None = None
+    """The tenant the caller belongs to; without it the caller is an operator."""
+
+    def __post_init__(self) -> None:
+        if (self.token is None) == (self.token_sha256 is None):
+            raise ValueError(f"the token {self.name!r} needs either token or token_sha256")
+        if self.token is not None and len(self.token) < TOKEN_CHARACTERS_MIN:
+            raise ValueError(f"the token {self.name!r} needs at least {TOKEN_CHARACTERS_MIN} characters")
+        if self.token_sha256 is not None and len(bytes.fromhex(self.token_sha256)) != 32:
+            raise ValueError(f"token_sha256 of {self.name!r} is not a SHA-256 in hex")
+        if self.tenant_id is not None:
+            UUID(self.tenant_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    certificate_file: Path
+    key_file: Path
+    client_ca_file: Path | None = None
+    """With it, only clients with a certificate of this authority may connect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    listen: str = "127.0.0.1:7600"
+    metrics_listen: str = "127.0.0.1:7601"
+    """Where Prometheus reads the metrics; empty for nowhere."""
+    workers: int = 32
+    """Calls under way at once; more wait."""
+    message_bytes_max: int = 16 * _MIB
+    timeout_default_s: float = 30.0
+    """For calls whose client set no deadline."""
+    timeout_max_s: float = 120.0
+    shutdown_grace_s: float = 10.0
+    """How long calls under way may take to finish when the server stops."""
+    request_retention_s: float = 7 * 86_400.0
+    """How long the outcome of a write is kept for retries with the same request id."""
+    reflection: bool = True
+    allow_insecure: bool = False
+    """Whether to listen without TLS on an address that other machines reach."""
+    log_format: LogFormat = LogFormat.JSON
+    tls: TlsSettings | None = None
+    tokens: tuple[TokenSettings, ...] = ()
+    """Who may call. Without any, an operator's token is made in the data directory."""
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "message_bytes_max", "timeout_default_s", "timeout_max_s", "request_retention_s"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be more than 0")
+        for name in ("listen", "metrics_listen"):
+            if getattr(self, name):
+                split_address(getattr(self, name), name)
+        self._check_names()
+        if not self.allow_insecure and self.tls is None and not is_loopback(split_address(self.listen, "listen")[0]):
+            raise ValueError(
+                f"listen is {self.listen}, which other machines reach, but there is no [server.tls]; "
+                "set that up, or allow_insecure = true if something else encrypts"
+            )
+
+    def _check_names(self) -> None:
+        """A name is one caller, in one tenant: outcomes of requests are kept by it. It may have several tokens."""
+        tenants: dict[str, str | None] = {}
+        for token in self.tokens:
+            if tenants.setdefault(token.name, token.tenant_id) != token.tenant_id:
+                raise ValueError(f"the name {token.name!r} has tokens for different tenants: give each its own name")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterTable:
+    """`[engine.cluster]`: how to reach FoundationDB."""
+
+    cluster_file: Path | None = None
+    tls_certificate_file: Path | None = None
+    tls_key_file: Path | None = None
+    tls_ca_file: Path | None = None
+    tls_verify_peers: str | None = None
+    tls_password: str | None = secret()
+    connect_timeout_s: float = 10.0
+    knobs: Mapping[str, str] = field(default_factory=dict)
+    trace_directory: Path | None = None
+    external_client_directory: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    kind: EngineKind = EngineKind.EMBEDDED
+    data_dir: Path = Path("drillcore-data")
+    """The embedded engine's store, and the operator's token on either engine."""
+    durability: Durability = Durability.FULL
+    map_size_bytes: int = 1 << 40
+    """The most the embedded store may grow to. Address space, not memory or disk."""
+    timeout_s: float = 30.0
+    """For one transaction with all its retries, where the call itself sets no deadline."""
+    cluster: ClusterTable = field(default_factory=ClusterTable)
+
+    def __post_init__(self) -> None:
+        if self.map_size_bytes < _MIB:
+            raise ValueError("map_size_bytes must be at least a mebibyte")
+        if self.timeout_s <= 0:
+            raise ValueError("timeout_s must be more than 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    server: ServerSettings = field(default_factory=ServerSettings)
+    engine: EngineSettings = field(default_factory=EngineSettings)
+
+
+def load_settings(
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    overrides: Mapping[str, object] | None = None,
+) -> Settings:
+    """From the file, then the environment, then `overrides` by dotted name; the last wins. Raises SettingsError."""
+    environment = os.environ if environment is None else environment
+    return load(
+        Settings,
+        file=find_file(file, environment),
+        environment=environment,
+        overrides=overrides or {},
+        known_elsewhere=TABLES_OF_THE_CLIENT,
+    )
+
+
+def split_address(address: str, name: str) -> tuple[str, int]:
+    host, separator, port = address.rpartition(":")
+    if not separator or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{name} must be HOST:PORT, not {address!r}")
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

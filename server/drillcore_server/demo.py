@@ -1,0 +1,125 @@
+"""A first session with a server: started, loaded with a sample, called with the command line, shown as it happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import click
+
+from drillcore import AlreadyExists, Client
+from drillcore.settings import SettingsError
+from drillcore_server.auth.operator_token import FILE_NAME
+from drillcore_server.config import EngineSettings, ServerSettings, Settings
+from drillcore_server.engines import open_engine
+from drillcore_server.logs import make_logger
+from drillcore_server.main import Server
+
+_COMMANDS = (
+    "corpus list",
+    "corpus create deviations --description 'Deviation reports of site 12' --set site=12",
+    "corpus update deviations --set reviewed=yes",
+    "corpus get deviations",
+    "corpus delete deviations --yes",
+    "corpus get deviations",
+)
+"""The last one fails, and shows how a refusal looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    command: str
+    output: str
+    exit_code: int
+
+
+def run_demo(data_dir: Path, *, stay: bool, quiet: bool) -> dict[str, Any]:
+    """Shows the session, then keeps serving if `stay`, until it is told to stop. What was done, for --json."""
+    say = (lambda _text: None) if quiet else click.echo
+    with _serving(data_dir) as port:
+        flags = _load_sample(port, data_dir)
+        say(f"A server is running on 127.0.0.1:{port}, its store is {data_dir}. A session with it:\n")
+        shown = [_show(command, flags, say) for command in _COMMANDS]
+        if stay:
+            say(f"Still serving. From another terminal: drillcore {shlex.join(flags)} --help\nStop it with Ctrl-C.")
+            _wait_for_signal()
+    directory, token_file = shlex.quote(str(data_dir)), shlex.quote(str(data_dir / FILE_NAME))
+    say(
+        "The server has stopped; what it acknowledged is in its store. To go on:\n"
+        f"  .venv/bin/drillcore serve --data-dir {directory}   (stop it with Ctrl-C)\n"
+        f"  .venv/bin/drillcore --token-file {token_file} --tenant sample-sponsor corpus list"
+    )
+    return {"port": port, "session": [{"command": s.command, "exit_code": s.exit_code} for s in shown]}
+
+
+@contextmanager
+def _serving(data_dir: Path) -> Iterator[int]:
+    """A server on the usual port, or on a free one if that is taken. Its log goes to a file beside the store."""
+    settings = Settings(
+        server=ServerSettings(metrics_listen="", shutdown_grace_s=2.0), engine=EngineSettings(data_dir=data_dir)
+    )
+    engine = open_engine(settings.engine)
+    try:
+        with (data_dir / "demo.log").open("w", encoding="utf-8") as log_file:
+            log = make_logger(settings.server.log_format, log_file)
+            server = Server(settings, engine, log)
+            try:
+                port = server.start()
+            except SettingsError:
+                server = Server(replace(settings, server=replace(settings.server, listen="127.0.0.1:0")), engine, log)
+                port = server.start()
+            try:
+                yield port
+            finally:
+                server.stop()
+    finally:
+        engine.close()
+
+
+def _load_sample(port: int, data_dir: Path) -> list[str]:
+    """Puts the bundled sample into the store, unless it is there; the flags to reach it with."""
+    sample = json.loads(resources.files("drillcore_server").joinpath("sample/corpora.json").read_text("utf-8"))
+    token_file = data_dir / FILE_NAME
+    with Client(f"127.0.0.1:{port}", token=token_file.read_text("ascii").strip()) as client:
+        name = sample["tenant"]["name"]
+        try:
+            tenant = client.create_tenant(name, metadata=sample["tenant"]["metadata"])
+        except AlreadyExists:
+            tenant = client.get_tenant(name=name)
+        existing = {corpus.name for corpus in client.iter_corpora(tenant_id=tenant.id)}
+        for corpus in sample["corpora"]:
+            if corpus["name"] not in existing:
+                client.create_corpus(**corpus, tenant_id=tenant.id)
+    return ["--address", f"127.0.0.1:{port}", "--token-file", str(token_file), "--tenant", name]
+
+
+def _show(command: str, flags: list[str], say: Any) -> _Shown:
+    say(f"$ drillcore {command}")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("DRILLCORE_")}
+    result = subprocess.run(  # noqa: S603 - our own command line, with our own arguments
+        [sys.executable, "-m", "drillcore", *flags, *shlex.split(command)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    say(result.stdout + result.stderr)
+    return _Shown(command, result.stdout + result.stderr, result.returncode)
+
+
+def _wait_for_signal() -> None:
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    stop.wait()

@@ -1,0 +1,23 @@
+"""Corpora."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from drillcore_server.domain.ids import CorpusId, PrincipalId, TenantId
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    id: CorpusId
+    tenant_id: TenantId
+    name: str
+    description: str
+    metadata: Mapping[str, str]
+    created_at: datetime
+    created_by: PrincipalId
+    updated_at: datetime
+    version: int
+    deleted_at: datetime | None = None

@@ -1,0 +1,156 @@
+"""The one place where a server's parts are put together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import grpc
+import structlog
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from drillcore.settings import SettingsError
+from drillcore_fdb.engine import Engine
+from drillcore_fdb.errors import EngineError
+from drillcore_fdb.format import open_store
+from drillcore_proto.v1 import corpora_pb2, server_pb2, tenants_pb2
+from drillcore_server.auth import operator_token
+from drillcore_server.auth.principal import Principal
+from drillcore_server.auth.tokens import Token, Tokens, digest
+from drillcore_server.commands.forget_requests import forget_requests
+from drillcore_server.commands.unit import Unit
+from drillcore_server.config import Settings, TlsSettings, TokenSettings, split_address
+from drillcore_server.domain.ids import PrincipalId, TenantId
+from drillcore_server.metrics import Metrics
+from drillcore_server.rpc.corpora import CorpusService
+from drillcore_server.rpc.pipeline import Pipeline, TimeLimits, UnknownMethods
+from drillcore_server.rpc.server_info import ServerService
+from drillcore_server.rpc.stages import Authenticate, Log, Measure, RequestIds
+from drillcore_server.rpc.tenants import TenantService
+from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.version import VERSION
+
+_HOUSEKEEPING_EVERY_S = 3_600.0
+
+
+class Server:
+    """A server on an engine that is already open. `start`, then `stop`; the engine stays the caller's to close."""
+
+    def __init__(self, settings: Settings, engine: Engine, log: structlog.stdlib.BoundLogger) -> None:
+        self._settings = settings.server
+        self._engine = engine
+        self.log = log
+        root, header = open_store(engine)
+        self._keys = Keyspace(root)
+        self.metrics = Metrics()
+        self.metrics.follow_engine(engine.figures)
+        pipeline = Pipeline(
+            [
+                RequestIds(),
+                Log(self.log),
+                Measure(self.metrics),
+                Authenticate(Tokens(_tokens(settings, self.log))),
+            ],
+            TimeLimits(self._settings.timeout_default_s, self._settings.timeout_max_s),
+        )
+        unit = Unit(engine, self._keys)
+        info = ServerService(settings.engine.kind.value, header.format_version, self._settings.message_bytes_max)
+        self._services: list[tuple[ServiceDescriptor, object]] = [
+            (tenants_pb2.DESCRIPTOR.services_by_name["TenantService"], TenantService(unit)),
+            (corpora_pb2.DESCRIPTOR.services_by_name["CorpusService"], CorpusService(unit)),
+            (server_pb2.DESCRIPTOR.services_by_name["ServerService"], info),
+        ]
+        self._health = health.HealthServicer()
+        self._grpc = self._make_grpc(pipeline)
+        self._stopping = threading.Event()
+        self._housekeeper = threading.Thread(target=self._keep_house, name="drillcore-housekeeper", daemon=True)
+
+    def start(self) -> int:
+        """Begins to answer; the port it listens on. Raises `SettingsError` if it cannot listen there."""
+        port = self._listen()
+        if self._settings.metrics_listen:
+            try:
+                self._metrics_server = self.metrics.serve(*split_address(self._settings.metrics_listen, "listen"))
+            except OSError as error:
+                message = f"server.metrics_listen {self._settings.metrics_listen}: {error.strerror or error}"
+                raise SettingsError(message) from error
+        self._grpc.start()
+        self._housekeeper.start()
+        for service, _ in self._services:
+            self._health.set(service.full_name, health_pb2.HealthCheckResponse.SERVING)
+        self._health.set("", health_pb2.HealthCheckResponse.SERVING)
+        self.log.info("serving", version=VERSION, listen=self._settings.listen, port=port)
+        return port
+
+    def stop(self) -> None:
+        """Takes no new calls, waits for those under way up to the grace, then returns."""
+        self.log.info("stopping", grace_s=self._settings.shutdown_grace_s)
+        self._stopping.set()
+        self._health.enter_graceful_shutdown()
+        self._grpc.stop(self._settings.shutdown_grace_s).wait()
+        if self._settings.metrics_listen:
+            self._metrics_server.shutdown()
+            self._metrics_server.server_close()
+        self._housekeeper.join()
+        self.log.info("stopped")
+
+    def _make_grpc(self, pipeline: Pipeline) -> grpc.Server:
+        limit = self._settings.message_bytes_max
+        server = grpc.server(
+            ThreadPoolExecutor(self._settings.workers, thread_name_prefix="drillcore-rpc"),
+            options=[
+                ("grpc.max_receive_message_length", limit),
+                ("grpc.max_send_message_length", limit),
+                ("grpc.so_reuseport", 0),
+            ],
+        )
+        server.add_generic_rpc_handlers(tuple(pipeline.bind(*service) for service in self._services))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        if self._settings.reflection:
+            names = [service.full_name for service, _ in self._services]
+            reflection.enable_server_reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        server.add_generic_rpc_handlers((UnknownMethods(),))
+        return server
+
+    def _listen(self) -> int:
+        try:
+            if self._settings.tls is None:
+                return self._grpc.add_insecure_port(self._settings.listen)
+            return self._grpc.add_secure_port(self._settings.listen, _credentials(self._settings.tls))
+        except (RuntimeError, OSError) as error:
+            raise SettingsError(f"server.listen {self._settings.listen}: cannot listen there: {error}") from error
+
+    def _keep_house(self) -> None:
+        retention = timedelta(seconds=self._settings.request_retention_s)
+        while not self._stopping.wait(_HOUSEKEEPING_EVERY_S):
+            try:
+                forgotten = forget_requests(self._engine, self._keys, datetime.now(UTC) - retention)
+                self.log.info("housekeeping", requests_forgotten=forgotten)
+            except EngineError as error:
+                self.log.warning("housekeeping failed, will try again", error=error.message, code=error.code)
+
+
+def _tokens(settings: Settings, log: structlog.stdlib.BoundLogger) -> Sequence[Token]:
+    if settings.server.tokens:
+        return [_token(token) for token in settings.server.tokens]
+    token, path, made = operator_token.read_or_make(settings.engine.data_dir)
+    if made:
+        log.warning("no callers are configured: made a token for an operator", file=str(path))
+    return [token]
+
+
+def _token(settings: TokenSettings) -> Token:
+    tenant = None if settings.tenant_id is None else TenantId(UUID(settings.tenant_id))
+    secret = bytes.fromhex(settings.token_sha256) if settings.token_sha256 else digest(settings.token or "")
+    return Token(Principal(PrincipalId(settings.name), tenant), secret)
+
+
+def _credentials(tls: TlsSettings) -> grpc.ServerCredentials:
+    client_ca = tls.client_ca_file.read_bytes() if tls.client_ca_file else None
+    pair = (tls.key_file.read_bytes(), tls.certificate_file.read_bytes())
+    return grpc.ssl_server_credentials([pair], client_ca, require_client_auth=client_ca is not None)

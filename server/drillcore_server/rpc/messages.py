@@ -1,0 +1,57 @@
+"""Between messages and the domain's types: ids, times, and fields we do not know."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from drillcore_proto.reasons import Reason
+from drillcore_server.domain.errors import BadInput
+from drillcore_server.domain.ids import CorpusId, TenantId
+
+
+def tenant_id(text: str, field: str = "id") -> TenantId:
+    return TenantId(_uuid(text, field))
+
+
+def corpus_id(text: str, field: str = "id") -> CorpusId:
+    return CorpusId(_uuid(text, field))
+
+
+def optional_tenant_id(text: str, field: str = "tenant_id") -> TenantId | None:
+    return tenant_id(text, field) if text else None
+
+
+def optional_corpus_id(text: str, field: str = "id") -> CorpusId | None:
+    return corpus_id(text, field) if text else None
+
+
+def timestamp(at: datetime) -> Timestamp:
+    message = Timestamp()
+    message.FromDatetime(at)
+    return message
+
+
+def check_known_fields(message: Message) -> None:
+    """Refuses a field that a newer client has set and this server would silently leave out."""
+    unknown = UnknownFieldSet(message)
+    if len(unknown):
+        number = unknown[0].field_number
+        text = f"field {number} of {message.DESCRIPTOR.name} is not known to this server; upgrade it, or leave it out"
+        raise BadInput(Reason.UNKNOWN_FIELD, text, field=str(number))
+    for field, value in message.ListFields():
+        if field.message_type is not None and not field.message_type.GetOptions().map_entry:
+            for inner in [value] if isinstance(value, Message) else value:
+                check_known_fields(inner)
+
+
+def _uuid(text: str, field: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        shown = text if len(text) <= 64 else text[:64] + "..."
+        raise BadInput(Reason.INVALID_ID, f"{field} is not a UUID: {shown!r}", field=field) from None

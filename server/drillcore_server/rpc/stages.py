@@ -1,0 +1,125 @@
+"""What every call passes through before its handler: request id, log, metrics, authentication, in that order."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from typing import Protocol
+
+import structlog
+from google.protobuf.message import Message
+
+from drillcore_proto.reasons import API_VERSION, API_VERSION_HEADER, REQUEST_ID_HEADER, Reason
+from drillcore_server.auth.tokens import Tokens
+from drillcore_server.domain.errors import BadInput, NotReady, Refused, Unavailable
+from drillcore_server.metrics import Metrics
+from drillcore_server.rpc.exchange import Answer, Exchange
+from drillcore_server.rpc.refusals import abort, reply_metadata
+
+REQUEST_ID_CHARACTERS_MAX = 128
+
+
+class Stage(Protocol):
+    def __call__(self, exchange: Exchange, proceed: Answer) -> Message: ...
+
+
+class RequestIds:
+    """Outermost: gives the call its id, and turns whatever goes wrong further in into a refusal with that id."""
+
+    def __call__(self, exchange: Exchange, proceed: Answer) -> Message:
+        try:
+            self._check(exchange)
+            response = proceed(exchange)
+        except Refused as refused:
+            abort(exchange.context, refused, exchange.request_id)
+        exchange.context.set_trailing_metadata(reply_metadata(exchange.request_id))
+        return response
+
+    @staticmethod
+    def _check(exchange: Exchange) -> None:
+        given = exchange.metadata.get(REQUEST_ID_HEADER)
+        if given is None:
+            return
+        if not 0 < len(given) <= REQUEST_ID_CHARACTERS_MAX or not given.isascii() or not given.isprintable():
+            message = f"a request id is 1 to {REQUEST_ID_CHARACTERS_MAX} printable ASCII characters"
+            raise BadInput(Reason.INVALID_ARGUMENT, message, field=REQUEST_ID_HEADER)
+
+
+class Log:
+    """One line a call: who, what, how long, how it ended. Never what was in it."""
+
+    def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
+        self._log = log
+
+    def __call__(self, exchange: Exchange, proceed: Answer) -> Message:
+        started = time.perf_counter()
+        try:
+            response = proceed(exchange)
+        except Refused as refused:
+            self._write(exchange, started, refused.reason.name)
+            raise
+        except Exception as error:
+            self._write(exchange, started, Reason.INTERNAL.name)
+            self._log.error("defect", request_id=exchange.request_id, error=type(error).__name__, at=_where(error))
+            raise Unavailable(Reason.INTERNAL, "a defect of the server; its log has the details") from error
+        self._write(exchange, started, "OK")
+        return response
+
+    def _write(self, exchange: Exchange, started: float, outcome: str) -> None:
+        self._log.info(
+            "call",
+            method=exchange.method,
+            request_id=exchange.request_id,
+            principal=exchange.principal.id if exchange.principal else None,
+            outcome=outcome,
+            ms=round((time.perf_counter() - started) * 1e3, 3),
+        )
+
+
+def _where(error: Exception) -> list[str]:
+    """Where an exception came from, without its message: that may hold content."""
+    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)]
+
+
+class Measure:
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def __call__(self, exchange: Exchange, proceed: Answer) -> Message:
+        started = time.perf_counter()
+        outcome = Reason.INTERNAL.name
+        try:
+            response = proceed(exchange)
+            outcome = "OK"
+        except Refused as refused:
+            outcome = refused.reason.name
+            raise
+        finally:
+            self._metrics.observe_call(exchange.method, outcome, time.perf_counter() - started)
+        return response
+
+
+class Authenticate:
+    """Innermost: who is calling, and whether both sides speak the same protocol."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    def __call__(self, exchange: Exchange, proceed: Answer) -> Message:
+        exchange.principal = self._tokens.authenticate(exchange.metadata.get("authorization"))
+        _check_api_version(exchange.metadata.get(API_VERSION_HEADER))
+        return proceed(exchange)
+
+
+def _check_api_version(given: str | None) -> None:
+    """A client of another major version is refused. One of a later minor is served: its new fields are refused."""
+    if given is None:
+        return
+    major, _, minor = given.partition(".")
+    if not (major.isdecimal() and minor.isdecimal()):
+        raise BadInput(Reason.INVALID_ARGUMENT, f"{API_VERSION_HEADER} must be MAJOR.MINOR", field=API_VERSION_HEADER)
+    spoken = f"this server speaks protocol {API_VERSION[0]}.{API_VERSION[1]}, the client {given}"
+    if int(major) < API_VERSION[0]:
+        raise NotReady(Reason.CLIENT_TOO_OLD, f"{spoken}; upgrade the client")
+    if int(major) > API_VERSION[0]:
+        raise NotReady(Reason.CLIENT_TOO_NEW, f"{spoken}; upgrade the server or use an older client")

@@ -1,0 +1,98 @@
+"""How a domain object is kept: a msgpack map of its fields, ids as 16 bytes, times as microseconds since 1970.
+
+The map is made from the dataclass itself. A field that an older record lacks takes its default, so fields may be added
+(with a default) without a new format; renaming or retyping one needs a new format.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+from drillcore_fdb import codec
+from drillcore_fdb.engine import Reader, Transaction
+from drillcore_fdb.errors import StoreCorruptError
+
+T = TypeVar("T")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class _Conversion(NamedTuple):
+    to_stored: Callable[[Any], Any]
+    from_stored: Callable[[Any], Any]
+
+
+class RecordKind(Generic[T]):
+    """To and from the bytes of one dataclass."""
+
+    def __init__(self, record_type: type[T]) -> None:
+        self.name = record_type.__name__.lower()
+        self._type = record_type
+        self._fields = {name: _conversion(hint) for name, hint in get_type_hints(record_type).items()}
+
+    def encode(self, value: T) -> bytes:
+        return codec.encode({name: field.to_stored(getattr(value, name)) for name, field in self._fields.items()})
+
+    def decode(self, stored: bytes) -> T:
+        record = codec.decode(stored)
+        try:
+            return self._type(**{name: self._fields[name].from_stored(value) for name, value in record.items()})
+        except (KeyError, ValueError, TypeError) as error:
+            raise StoreCorruptError(f"a stored {self.name} cannot be read: {error!r}") from error
+
+    def read(self, tr: Reader, key: bytes) -> T | None:
+        stored = codec.read(tr, key)
+        return None if stored is None else self.decode(stored)
+
+    def write(self, tr: Transaction, key: bytes, value: T) -> None:
+        codec.write(tr, key, self.encode(value))
+
+
+def _conversion(hint: Any) -> _Conversion:
+    while hasattr(hint, "__supertype__"):
+        hint = hint.__supertype__
+    if get_origin(hint) in {Union, types.UnionType}:
+        (inner,) = [argument for argument in get_args(hint) if argument is not type(None)]
+        return _optional(_conversion(inner))
+    if hint in _CONVERSIONS:
+        return _CONVERSIONS[hint]
+    if get_origin(hint) is Mapping and get_args(hint) == (str, str):
+        return _Conversion(dict, _expect(dict))
+    raise TypeError(f"no way to store a {hint}")
+
+
+def _optional(inner: _Conversion) -> _Conversion:
+    return _Conversion(
+        lambda value: None if value is None else inner.to_stored(value),
+        lambda value: None if value is None else inner.from_stored(value),
+    )
+
+
+def _expect(expected: type) -> Callable[[Any], Any]:
+    def checked(value: Any) -> Any:
+        if type(value) is not expected:
+            raise TypeError(f"{type(value).__name__} where {expected.__name__} was stored")
+        return value
+
+    return checked
+
+
+def _same(stored_type: type) -> _Conversion:
+    return _Conversion(lambda value: value, _expect(stored_type))
+
+
+_CONVERSIONS: dict[Any, _Conversion] = {
+    str: _same(str),
+    int: _same(int),
+    float: _same(float),
+    bool: _same(bool),
+    bytes: _same(bytes),
+    UUID: _Conversion(lambda value: value.bytes, lambda stored: UUID(bytes=stored)),
+    datetime: _Conversion(
+        lambda value: (value - _EPOCH) // _MICROSECOND, lambda stored: _EPOCH + stored * _MICROSECOND
+    ),
+}

@@ -1,0 +1,34 @@
+"""Which engines the conformance suite runs on, and what is said when FoundationDB is not among them."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drillcore_fdb.engine import Engine
+
+CLUSTER_FILE_VARIABLE = "DRILLCORE_FDB_CLUSTER_FILE"
+REQUIRED_VARIABLE = "DRILLCORE_REQUIRE_FDB"
+NOT_RUN = f"FoundationDB leg NOT RUN: {CLUSTER_FILE_VARIABLE} is not set"
+
+
+def open_embedded(directory: Path) -> Engine:
+    from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
+
+    return EmbeddedEngine.open(EmbeddedSettings(path=directory, durability=Durability.RELAXED))
+
+
+def open_cluster(directory: Path) -> Engine:
+    """The cluster of the environment. Without one the test is skipped, or fails where a cluster is required."""
+    cluster_file = os.environ.get(CLUSTER_FILE_VARIABLE)
+    if not cluster_file:
+        if os.environ.get(REQUIRED_VARIABLE) == "1":
+            pytest.fail(f"{NOT_RUN}, and {REQUIRED_VARIABLE}=1 asks for it", pytrace=False)
+        pytest.skip(NOT_RUN)
+    from drillcore_fdb.cluster import ClusterEngine, ClusterSettings
+
+    return ClusterEngine.open(ClusterSettings(cluster_file=Path(cluster_file)))
+
+
+OPENERS: dict[str, Callable[[Path], Engine]] = {"embedded": open_embedded, "cluster": open_cluster}

@@ -1,0 +1,88 @@
+"""A real server on a real embedded store, and who may call it: an operator and two tenants."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from drillcore import Client
+from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
+from drillcore_server.config import EngineSettings, LogFormat, ServerSettings, Settings, TokenSettings
+from drillcore_server.logs import make_logger
+from drillcore_server.main import Server
+
+OPERATOR = "operator-token-0123456789"
+ACME_ID = UUID("aaaaaaaa-0000-4000-8000-000000000001")
+ACME = "acme-token-0123456789"
+GLOBEX_ID = UUID("bbbbbbbb-0000-4000-8000-000000000002")
+GLOBEX = "globex-token-0123456789"
+
+SETTINGS = ServerSettings(
+    listen="127.0.0.1:0",
+    metrics_listen="",
+    shutdown_grace_s=5.0,
+    tokens=(
+        TokenSettings(name="root", token=OPERATOR),
+        TokenSettings(name="ann@acme", token=ACME, tenant_id=str(ACME_ID)),
+        TokenSettings(name="gus@globex", token=GLOBEX, tenant_id=str(GLOBEX_ID)),
+    ),
+)
+
+
+@dataclass
+class Running:
+    """A server that answers, and clients of it that are closed with it."""
+
+    server: Server
+    engine: EmbeddedEngine
+    port: int
+    log: io.StringIO
+    clients: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def client(self, token: str | None = OPERATOR, **settings: Any) -> Client:
+        return self.clients.enter_context(Client(self.address, token=token, **{"attempts": 1, **settings}))
+
+    def log_lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.getvalue().splitlines()]
+
+    def logged_calls(self) -> list[dict[str, Any]]:
+        return [line for line in self.log_lines() if line["event"] == "call"]
+
+
+def open_store(path: Path) -> EmbeddedEngine:
+    return EmbeddedEngine.open(EmbeddedSettings(path=path, durability=Durability.RELAXED))
+
+
+@contextmanager
+def running(path: Path, **changes: Any) -> Iterator[Running]:
+    """A server on the store in `path`, with some of its settings changed."""
+    settings = Settings(
+        server=replace(SETTINGS, **changes), engine=EngineSettings(data_dir=path, durability=Durability.RELAXED)
+    )
+    engine, log = open_store(path), io.StringIO()
+    try:
+        server = Server(settings, engine, make_logger(LogFormat.JSON, log))
+        found = Running(server, engine, server.start(), log)
+        try:
+            yield found
+        finally:
+            found.clients.close()
+            server.stop()
+    finally:
+        engine.close()
+
+
+def create_tenants(operator: Client) -> None:
+    """The tenants that the tokens belong to."""
+    operator.create_tenant("acme", tenant_id=ACME_ID)
+    operator.create_tenant("globex", tenant_id=GLOBEX_ID)
