@@ -171,7 +171,8 @@ class Reader(ABC):
     ) -> Iterator[KeyValue]:
         """Keys from `begin` up to, not including, `end`, in order; brought as they are consumed.
 
-        `limit` 0 means all. With `reverse` the last keys come first, and `limit` counts from the end.
+        `limit` 0 means all. With `reverse` the last keys come first, and `limit` counts from the end. What the
+        transaction writes into the range while it is being consumed may or may not be seen.
         """
 
     @abstractmethod

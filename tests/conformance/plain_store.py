@@ -94,9 +94,9 @@ class PlainStore:
             case ClearRange(begin, end):
                 self.pairs = {key: value for key, value in self.pairs.items() if not begin <= key < end}
             case Combine(operation, key, operand):
-                value = combine(operation, self.pairs.pop(key, None), operand)
-                if value is not None:
-                    self.pairs[key] = value
+                combined = combine(operation, self.pairs.pop(key, None), operand)
+                if combined is not None:
+                    self.pairs[key] = combined
 
     def read(self, read: Read) -> Result:
         match read:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -28,8 +29,8 @@ def failing_first(engine: Engine, fault: Fault, times: int = 1) -> FaultyEngine:
     """An engine on which `fault` strikes the first `times` occasions, and then never again."""
 
     class Striking(Faults):
-        def draw(self, dice: object, among: object) -> Fault | None:
-            if fault not in among or self.injected[fault] == times:  # type: ignore[operator]
+        def draw(self, dice: random.Random, among: Sequence[Fault]) -> Fault | None:  # noqa: ARG002 - nothing random
+            if fault not in among or self.injected[fault] == times:
                 return None
             self.injected[fault] += 1
             return fault

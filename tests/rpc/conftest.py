@@ -41,3 +41,11 @@ def acme(tenant: TenantFactory) -> Client:
 @pytest.fixture
 def globex(tenant: TenantFactory) -> Client:
     return tenant("globex")
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One server for tests that only make calls which are refused, and so leave nothing behind."""
+    with running(tmp_path_factory.mktemp("shared")) as found:
+        create_tenants(found.client())
+        yield found

@@ -46,6 +46,7 @@ class Request:
         "error",
         "mutations",
         "order",
+        "promoted",
         "read_keys",
         "read_ranges",
         "read_version",
@@ -77,6 +78,8 @@ class Request:
         self.order = -1
         self.error: EngineError | None = None
         self.done = False
+        self.promoted = False
+        """To lead the next group, for itself and those behind it."""
         self.wake = threading.Lock()
         self.wake.acquire()
 
@@ -114,12 +117,24 @@ class Committer:
             leads = not self._led
             self._led = True
         if not leads:
-            request.wake.acquire()
+            self._await_turn(request)
         if not request.done:
             self._lead(request)
         if request.error is not None:
             raise request.error
         return request.version, request.order
+
+    def _await_turn(self, request: Request) -> None:
+        """Returns when the request is committed or has to lead. Interrupted, it leaves nobody waiting for it."""
+        try:
+            request.wake.acquire()
+        except BaseException:
+            with self._queue_lock:
+                if request in self._queue:
+                    self._queue.remove(request)
+            if request.promoted and not request.done:
+                self._hand_over()
+            raise
 
     def close(self) -> None:
         """Refuses new commits and waits for those under way."""
@@ -133,7 +148,7 @@ class Committer:
             self._commit_group(group)
         except BaseException as error:
             for request in group:
-                request.error = request.error or StorageError(f"the commit failed: {error!r}")
+                request.error = request.error or UnknownResultError(message=f"The commit was interrupted: {error!r}")
             raise
         finally:
             for request in group:
@@ -156,6 +171,7 @@ class Committer:
     def _hand_over(self) -> None:
         with self._idle:
             if self._queue:
+                self._queue[0].promoted = True
                 self._queue[0].wake.release()
             else:
                 self._led = False

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import lmdb
-import lmdb.verify
 
 from drillcore_fdb import directory
 from drillcore_fdb.embedded.committer import Committer
@@ -24,6 +23,7 @@ from drillcore_fdb.embedded.storage import (
     open_environment,
     sync_directory,
     unpack_version,
+    verify_file,
 )
 from drillcore_fdb.embedded.transaction import EmbeddedTransaction
 from drillcore_fdb.embedded.watches import Watches
@@ -185,15 +185,9 @@ def _locked(path: Path) -> Iterator[DirectoryLock]:
 
 
 def verify(path: Path) -> list[str]:
-    """What is wrong with the file of a store that nobody has open; nothing if it is sound.
-
-    Every page is checked by reading bytes, without opening the store, so no damage can harm this process.
-    """
+    """What is wrong with the file of a store that nobody has open; nothing if it is sound."""
     with _locked(path) as lock:
-        try:
-            problems = list(map(str, lmdb.verify.verify(str(path / "kv"))))  # type: ignore[no-untyped-call]
-        except (lmdb.verify.VerifyError, OSError) as error:
-            problems = [str(error)]
+        problems = verify_file(path / "kv" / "data.mdb")
         lock.release()
         return problems
 

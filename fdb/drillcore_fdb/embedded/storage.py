@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Final
 
 import lmdb
+import lmdb.verify
 
 from drillcore_fdb.errors import (
     DiskFullError,
@@ -121,13 +122,26 @@ def _check_marker(marker: Path, data: Path) -> None:
 
 
 def _check_whole(environment: lmdb.Environment, data: Path) -> None:
-    """A file shorter than its own last page would kill the process on the first read behind its end."""
+    """Refuses a file that was cut short: the first read behind its end would kill the process.
+
+    LMDB leaves out the last pages of a file when a commit filled and freed them, so a short file is not proof. Whether
+    a page that counts is missing is found by walking the file.
+    """
     needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
-    if data.stat().st_size < needed:
+    if data.stat().st_size >= needed:
+        return
+    if problems := verify_file(data):
         environment.close()
-        raise StoreCorruptError(
-            f"{data} has {data.stat().st_size} bytes but needs {needed}: it was cut short; restore it from a backup"
-        )
+        raise StoreCorruptError(f"{data} was cut short: {problems[0]}; restore it from a backup")
+    os.truncate(data, needed)
+
+
+def verify_file(data: Path) -> list[str]:
+    """What is wrong with a store's file, page by page; read as bytes, so that no damage can harm this process."""
+    try:
+        return list(map(str, lmdb.verify.verify(str(data))))  # type: ignore[no-untyped-call]
+    except (lmdb.verify.VerifyError, OSError) as error:
+        return [str(error)]
 
 
 def _cannot_open(data: Path, error: lmdb.Error) -> EngineError:

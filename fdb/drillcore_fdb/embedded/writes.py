@@ -132,9 +132,7 @@ class WriteBuffer:
         for cleared_begin, cleared_end in self._cleared.overlapping(begin, end):
             decided.add(cleared_begin, cleared_end)
         for key in self._keys_in(begin, end):
-            if isinstance(self._values[key], Unwritten):
-                decided.remove(key, key + b"\0")
-            else:
+            if not isinstance(self._values[key], Unwritten):
                 decided.add(key, key + b"\0")
         for decided_begin, decided_end in decided.overlapping(begin, end):
             if begin < decided_begin:

@@ -5,13 +5,11 @@ isort:skip_file
 
 import abc
 import collections.abc
-import sys
-import typing
-
+import drillcore_proto.v1.corpora_pb2
 import grpc
 import grpc.aio
-
-import drillcore_proto.v1.corpora_pb2
+import sys
+import typing
 
 if sys.version_info >= (3, 13):
     import typing as typing_extensions
@@ -208,35 +206,35 @@ class CorpusServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: drillcore_proto.v1.corpora_pb2.CreateCorpusRequest,
         context: _ServicerContext,
-    ) -> drillcore_proto.v1.corpora_pb2.CreateCorpusResponse | collections.abc.Awaitable[drillcore_proto.v1.corpora_pb2.CreateCorpusResponse]: ...
+    ) -> typing.Union[drillcore_proto.v1.corpora_pb2.CreateCorpusResponse, collections.abc.Awaitable[drillcore_proto.v1.corpora_pb2.CreateCorpusResponse]]: ...
 
     @abc.abstractmethod
     def GetCorpus(
         self,
         request: drillcore_proto.v1.corpora_pb2.GetCorpusRequest,
         context: _ServicerContext,
-    ) -> drillcore_proto.v1.corpora_pb2.GetCorpusResponse | collections.abc.Awaitable[drillcore_proto.v1.corpora_pb2.GetCorpusResponse]: ...
+    ) -> typing.Union[drillcore_proto.v1.corpora_pb2.GetCorpusResponse, collections.abc.Awaitable[drillcore_proto.v1.corpora_pb2.GetCorpusResponse]]: ...
 
     @abc.abstractmethod
     def ListCorpora(
         self,
         request: drillcore_proto.v1.corpora_pb2.ListCorporaRequest,
         context: _ServicerContext,
-    ) -> drillcore_proto.v1.corpora_pb2.ListCorporaResponse | collections.abc.Awaitable[drillcore_proto.v1.corpora_pb2.ListCorporaResponse]: ...
+    ) -> typing.Union[drillcore_proto.v1.corpora_pb2.ListCorporaResponse, collections.abc.Awaitable[drillcore_proto.v1.corpora_pb2.ListCorporaResponse]]: ...
 
     @abc.abstractmethod
     def UpdateCorpus(
         self,
         request: drillcore_proto.v1.corpora_pb2.UpdateCorpusRequest,
         context: _ServicerContext,
-    ) -> drillcore_proto.v1.corpora_pb2.UpdateCorpusResponse | collections.abc.Awaitable[drillcore_proto.v1.corpora_pb2.UpdateCorpusResponse]: ...
+    ) -> typing.Union[drillcore_proto.v1.corpora_pb2.UpdateCorpusResponse, collections.abc.Awaitable[drillcore_proto.v1.corpora_pb2.UpdateCorpusResponse]]: ...
 
     @abc.abstractmethod
     def DeleteCorpus(
         self,
         request: drillcore_proto.v1.corpora_pb2.DeleteCorpusRequest,
         context: _ServicerContext,
-    ) -> drillcore_proto.v1.corpora_pb2.DeleteCorpusResponse | collections.abc.Awaitable[drillcore_proto.v1.corpora_pb2.DeleteCorpusResponse]:
+    ) -> typing.Union[drillcore_proto.v1.corpora_pb2.DeleteCorpusResponse, collections.abc.Awaitable[drillcore_proto.v1.corpora_pb2.DeleteCorpusResponse]]:
         """Its id is never used again."""
 
-def add_CorpusServiceServicer_to_server(servicer: CorpusServiceServicer, server: grpc.Server | grpc.aio.Server) -> None: ...
+def add_CorpusServiceServicer_to_server(servicer: CorpusServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -5,13 +5,11 @@ isort:skip_file
 
 import abc
 import collections.abc
-import sys
-import typing
-
+import drillcore_proto.v1.server_pb2
 import grpc
 import grpc.aio
-
-import drillcore_proto.v1.server_pb2
+import sys
+import typing
 
 if sys.version_info >= (3, 13):
     import typing as typing_extensions
@@ -79,6 +77,6 @@ class ServerServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: drillcore_proto.v1.server_pb2.GetServerInfoRequest,
         context: _ServicerContext,
-    ) -> drillcore_proto.v1.server_pb2.GetServerInfoResponse | collections.abc.Awaitable[drillcore_proto.v1.server_pb2.GetServerInfoResponse]: ...
+    ) -> typing.Union[drillcore_proto.v1.server_pb2.GetServerInfoResponse, collections.abc.Awaitable[drillcore_proto.v1.server_pb2.GetServerInfoResponse]]: ...
 
-def add_ServerServiceServicer_to_server(servicer: ServerServiceServicer, server: grpc.Server | grpc.aio.Server) -> None: ...
+def add_ServerServiceServicer_to_server(servicer: ServerServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -5,13 +5,11 @@ isort:skip_file
 
 import abc
 import collections.abc
-import sys
-import typing
-
+import drillcore_proto.v1.tenants_pb2
 import grpc
 import grpc.aio
-
-import drillcore_proto.v1.tenants_pb2
+import sys
+import typing
 
 if sys.version_info >= (3, 13):
     import typing as typing_extensions
@@ -200,35 +198,35 @@ class TenantServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: drillcore_proto.v1.tenants_pb2.CreateTenantRequest,
         context: _ServicerContext,
-    ) -> drillcore_proto.v1.tenants_pb2.CreateTenantResponse | collections.abc.Awaitable[drillcore_proto.v1.tenants_pb2.CreateTenantResponse]: ...
+    ) -> typing.Union[drillcore_proto.v1.tenants_pb2.CreateTenantResponse, collections.abc.Awaitable[drillcore_proto.v1.tenants_pb2.CreateTenantResponse]]: ...
 
     @abc.abstractmethod
     def GetTenant(
         self,
         request: drillcore_proto.v1.tenants_pb2.GetTenantRequest,
         context: _ServicerContext,
-    ) -> drillcore_proto.v1.tenants_pb2.GetTenantResponse | collections.abc.Awaitable[drillcore_proto.v1.tenants_pb2.GetTenantResponse]: ...
+    ) -> typing.Union[drillcore_proto.v1.tenants_pb2.GetTenantResponse, collections.abc.Awaitable[drillcore_proto.v1.tenants_pb2.GetTenantResponse]]: ...
 
     @abc.abstractmethod
     def ListTenants(
         self,
         request: drillcore_proto.v1.tenants_pb2.ListTenantsRequest,
         context: _ServicerContext,
-    ) -> drillcore_proto.v1.tenants_pb2.ListTenantsResponse | collections.abc.Awaitable[drillcore_proto.v1.tenants_pb2.ListTenantsResponse]: ...
+    ) -> typing.Union[drillcore_proto.v1.tenants_pb2.ListTenantsResponse, collections.abc.Awaitable[drillcore_proto.v1.tenants_pb2.ListTenantsResponse]]: ...
 
     @abc.abstractmethod
     def UpdateTenant(
         self,
         request: drillcore_proto.v1.tenants_pb2.UpdateTenantRequest,
         context: _ServicerContext,
-    ) -> drillcore_proto.v1.tenants_pb2.UpdateTenantResponse | collections.abc.Awaitable[drillcore_proto.v1.tenants_pb2.UpdateTenantResponse]: ...
+    ) -> typing.Union[drillcore_proto.v1.tenants_pb2.UpdateTenantResponse, collections.abc.Awaitable[drillcore_proto.v1.tenants_pb2.UpdateTenantResponse]]: ...
 
     @abc.abstractmethod
     def DeleteTenant(
         self,
         request: drillcore_proto.v1.tenants_pb2.DeleteTenantRequest,
         context: _ServicerContext,
-    ) -> drillcore_proto.v1.tenants_pb2.DeleteTenantResponse | collections.abc.Awaitable[drillcore_proto.v1.tenants_pb2.DeleteTenantResponse]:
+    ) -> typing.Union[drillcore_proto.v1.tenants_pb2.DeleteTenantResponse, collections.abc.Awaitable[drillcore_proto.v1.tenants_pb2.DeleteTenantResponse]]:
         """Refused while the tenant has corpora. Its id is never used again."""
 
-def add_TenantServiceServicer_to_server(servicer: TenantServiceServicer, server: grpc.Server | grpc.aio.Server) -> None: ...
+def add_TenantServiceServicer_to_server(servicer: TenantServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -1,0 +1,28 @@
+"""The deployment files name settings and commands that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from drillcore_server.config import load_settings
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+
+
+def test_every_variable_in_the_deployment_files_is_a_setting() -> None:
+    checked = 0
+    for file in ("Dockerfile", "compose.yaml", "drillcore.service"):
+        text = (DEPLOY / file).read_text(encoding="utf-8")
+        pairs = re.findall(r"(DRILLCORE_\w+)\s*[=:]\s*\"?([^\"\s\\]+)", text)
+        assert pairs, file
+        load_settings(environment=dict(pairs))
+        checked += len(pairs)
+    assert checked == 7
+
+
+def test_compose_serves_on_a_cluster() -> None:
+    text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+    settings = load_settings(environment=dict(re.findall(r"(DRILLCORE_\w+): \"?([^\"\s]+)", text)))
+    assert settings.engine.kind.value == "cluster"
+    assert settings.engine.cluster.cluster_file == Path("/var/fdb/fdb.cluster")

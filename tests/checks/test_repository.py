@@ -1,0 +1,69 @@
+"""Rules about the repository itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from drillcore_server.store.keyspace import Space
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_the_folder_fdb_is_no_package() -> None:
+    """It would shadow FoundationDB's own package `fdb`."""
+    assert not (ROOT / "fdb" / "__init__.py").exists()
+
+
+def test_import_fdb_finds_foundationdb() -> None:
+    code = "import fdb; print(fdb.__file__)"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout
+    assert "site-packages" in found
+
+
+def test_the_committed_stubs_are_what_the_protocol_files_give(tmp_path: Path) -> None:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(
+        [sys.executable, ROOT / "proto" / "generate.py", tmp_path], env=environment, check=True, capture_output=True
+    )
+    made = stubs_below(tmp_path)
+    assert made
+    assert made == stubs_below(ROOT / "proto"), "run `make stubs`"
+
+
+def stubs_below(folder: Path) -> dict[Path, str]:
+    paths = [path for pattern in ("*_pb2*.py", "*_pb2*.pyi") for path in folder.rglob(pattern)]
+    return {path.relative_to(folder): path.read_text(encoding="utf-8") for path in paths}
+
+
+def dependencies() -> set[str]:
+    groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    return {re.split(r"[<>=~!\[; ]", line)[0] for group in groups for line in group}
+
+
+def test_every_dependency_is_listed_with_its_licence() -> None:
+    listed = set(re.findall(r"^\| ([\w-]+) \|", (ROOT / "THIRD_PARTY_LICENSES.md").read_text(), re.MULTILINE))
+    assert dependencies() == listed - {"package"}
+
+
+def test_every_dependency_is_listed_with_its_reason() -> None:
+    architecture = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    section = architecture.split("## Dependencies")[1].split("\n## ")[0]
+    assert {name for name in dependencies() if f"`{name}`" not in section} == set()
+
+
+def test_every_space_of_keys_is_on_the_page_of_the_key_layout() -> None:
+    page = (ROOT / "fdb" / "README.md").read_text(encoding="utf-8")
+    numbers = {int(number) for number in re.findall(r"^\| (\d+) ", page, re.MULTILINE)}
+    assert numbers == {0, *map(int, Space)}
+
+
+def test_ci_runs_make_test_and_nothing_else() -> None:
+    lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert lines[-1] == "exec make test"
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)

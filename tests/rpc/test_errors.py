@@ -1,0 +1,140 @@
+"""The error model: every refusal says why in a form for machines, under the id of its request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID, uuid4
+
+import grpc
+import pytest
+from google.protobuf.message import Message
+
+from drillcore import Client
+from drillcore_proto.reasons import DOMAIN, REQUEST_ID_HEADER, SERVER_VERSION_HEADER, Reason
+from drillcore_proto.v1 import corpora_pb2, tenants_pb2
+from drillcore_server.rpc.stages import REQUEST_ID_CHARACTERS_MAX
+from drillcore_server.version import VERSION
+from tests.rpc.rpcs import METHODS, RawAnswer, call, name_of, path_of, request_of
+from tests.rpc.running import ACME, ACME_ID, OPERATOR, Running
+
+PATHS = {method.input_type.name: path_of(method) for method in METHODS}
+INFO = "/drillcore_proto.v1.ServerService/GetServerInfo"
+
+
+def ask(server: Running, request: Message, token: str = OPERATOR, **headers: str) -> RawAnswer:
+    path = PATHS[request.DESCRIPTOR.name]
+    return call(server.address, path, request.SerializeToString(), token=token, **headers)
+
+
+def create_corpus(**fields: str) -> Message:
+    return corpora_pb2.CreateCorpusRequest(tenant_id=str(ACME_ID), **fields)
+
+
+REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
+    Reason.INVALID_ARGUMENT: lambda server: ask(server, tenants_pb2.CreateTenantRequest(name="")),
+    Reason.INVALID_ID: lambda server: ask(server, tenants_pb2.GetTenantRequest(id="x")),
+    Reason.INVALID_PAGE_TOKEN: lambda server: ask(server, tenants_pb2.ListTenantsRequest(page_token="x")),
+    Reason.UNKNOWN_FIELD: lambda server: call(server.address, INFO, b"\x08\x01", token=OPERATOR),
+    Reason.TOO_LARGE: lambda server: ask(server, create_corpus(name="n", description="d" * 10_001)),
+    Reason.UNAUTHENTICATED: lambda server: ask(server, tenants_pb2.ListTenantsRequest(), token="wrong"),
+    Reason.PERMISSION_DENIED: lambda server: ask(server, tenants_pb2.ListTenantsRequest(), token=ACME),
+    Reason.TENANT_REQUIRED: lambda server: ask(server, corpora_pb2.ListCorporaRequest()),
+    Reason.TENANT_NOT_FOUND: lambda server: ask(server, tenants_pb2.GetTenantRequest(id=str(uuid4()))),
+    Reason.TENANT_EXISTS: lambda server: ask(server, tenants_pb2.CreateTenantRequest(name="acme")),
+    Reason.TENANT_NOT_EMPTY: lambda server: ask(server, tenants_pb2.DeleteTenantRequest(id=str(ACME_ID))),
+    Reason.CORPUS_NOT_FOUND: lambda server: ask(server, corpora_pb2.GetCorpusRequest(name="none"), token=ACME),
+    Reason.CORPUS_EXISTS: lambda server: ask(server, create_corpus(name="taken")),
+    Reason.VERSION_MISMATCH: lambda server: ask(
+        server, tenants_pb2.UpdateTenantRequest(id=str(ACME_ID), expected_version=99)
+    ),
+    Reason.REQUEST_ID_REUSED: lambda server: ask(server, create_corpus(name="other"), drillcore_request_id="used"),
+    Reason.CLIENT_TOO_OLD: lambda server: call(server.address, INFO, b"", token=OPERATOR, drillcore_api_version="0.9"),
+    Reason.CLIENT_TOO_NEW: lambda server: call(server.address, INFO, b"", token=OPERATOR, drillcore_api_version="2.0"),
+}
+
+MADE_ELSEWHERE = {
+    Reason.SERVER_TOO_OLD: "by the client, see test_versions",
+    Reason.DEADLINE_EXCEEDED: "test_limits",
+    Reason.STORE_UNAVAILABLE: "test_defects",
+    Reason.INTERNAL: "test_defects",
+    Reason.CONFLICT: "needs a failing engine: tests/faults",
+    Reason.OUTCOME_UNKNOWN: "needs a failing engine: tests/faults",
+    Reason.STORE_FULL: "needs a full disk: tests/faults",
+    Reason.SHUTTING_DOWN: "by gRPC itself as UNAVAILABLE, see test_shutdown",
+    Reason.CANCELLED: "by the client",
+}
+
+
+@pytest.fixture
+def prepared(server: Running, operator: Client, acme: Client) -> Running:
+    """A server that has what the refusals above stumble over."""
+    operator.create_corpus("taken", tenant_id=ACME_ID, request_id="used")
+    return server
+
+
+@pytest.mark.parametrize("reason", REFUSALS, ids=lambda reason: reason.name)
+def test_a_refusal_carries_its_reason_and_the_reasons_code(prepared: Running, reason: Reason) -> None:
+    answer = REFUSALS[reason](prepared)
+    assert answer.info.reason == reason.name
+    assert answer.code is reason.code
+    assert answer.info.domain == DOMAIN
+    assert answer.status.code == reason.code.value[0]
+    assert answer.status.message == answer.details != ""
+
+
+@pytest.mark.parametrize("reason", REFUSALS, ids=lambda reason: reason.name)
+def test_a_refusal_carries_the_id_of_its_request(prepared: Running, reason: Reason) -> None:
+    answer = REFUSALS[reason](prepared)
+    assert answer.info.metadata["request_id"] == answer.trailing[REQUEST_ID_HEADER]
+
+
+def test_every_reason_is_tried_here_or_elsewhere() -> None:
+    assert set(REFUSALS) | set(MADE_ELSEWHERE) == set(Reason)
+    assert not set(REFUSALS) & set(MADE_ELSEWHERE)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=name_of)
+def test_every_answer_repeats_the_request_id(shared: Running, method: object) -> None:
+    for token in (OPERATOR, "wrong"):
+        content = request_of(method).SerializeToString()
+        answer = call(shared.address, path_of(method), content, token=token, drillcore_request_id="my own id")
+        assert answer.trailing[REQUEST_ID_HEADER] == "my own id"
+
+
+@pytest.mark.parametrize("method", METHODS, ids=name_of)
+def test_every_answer_tells_the_servers_version(shared: Running, method: object) -> None:
+    for token in (OPERATOR, "wrong"):
+        answer = call(shared.address, path_of(method), request_of(method).SerializeToString(), token=token)
+        assert answer.trailing[SERVER_VERSION_HEADER] == VERSION
+
+
+def test_a_call_without_a_request_id_gets_one(shared: Running) -> None:
+    first, second = (call(shared.address, INFO, b"", token=OPERATOR).trailing[REQUEST_ID_HEADER] for _ in range(2))
+    assert UUID(str(first)) != UUID(str(second))
+
+
+@pytest.mark.parametrize("wrong", ["", "i" * (REQUEST_ID_CHARACTERS_MAX + 1), "i" * 5_000], ids=len)
+def test_a_bad_request_id_is_refused(shared: Running, wrong: str) -> None:
+    answer = call(shared.address, INFO, b"", token=OPERATOR, drillcore_request_id=wrong)
+    assert answer.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert answer.info.reason == Reason.INVALID_ARGUMENT.name
+    assert answer.info.metadata["field"] == REQUEST_ID_HEADER
+
+
+def test_the_longest_request_id_is_taken(shared: Running) -> None:
+    longest = "i" * REQUEST_ID_CHARACTERS_MAX
+    answer = call(shared.address, INFO, b"", token=OPERATOR, drillcore_request_id=longest)
+    assert answer.trailing[REQUEST_ID_HEADER] == longest
+
+
+def test_a_request_that_does_not_parse_is_refused(shared: Running) -> None:
+    """By gRPC itself, before it gets to us."""
+    answer = call(shared.address, "/drillcore_proto.v1.TenantService/GetTenant", b"\xff\xff\xff", token=OPERATOR)
+    assert answer.code is not grpc.StatusCode.OK
+    assert answer.content is None
+
+
+def test_text_that_is_not_utf8_is_refused(shared: Running) -> None:
+    request = b"\x0a\x04a\xff\xfeb"
+    answer = call(shared.address, "/drillcore_proto.v1.TenantService/CreateTenant", request, token=OPERATOR)
+    assert answer.code is not grpc.StatusCode.OK
