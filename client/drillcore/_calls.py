@@ -1,45 +1,25 @@
-"""Every call of the API, declared once: its arguments, its request and how its answer is read.
+"""Calls about the server, tenants and corpora, each declared once: its arguments, its request, how its answer is read.
 
-A function here makes no call: it returns the `Call` that `Client` and `AsyncClient` each carry out in their way.
+A function here, as in `_document_calls` and `_node_calls`, makes no call: it returns the `Call` that `Client` and
+`AsyncClient` each carry out in their way.
 `request_id` names the request, so that a repeated write is done once; a new one is made if it is not given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
-from uuid import UUID
+from collections.abc import Collection, Mapping
+from typing import Final
 
 from google.protobuf.empty_pb2 import Empty
-from google.protobuf.message import Message
 
 from drillcore import _convert
+from drillcore._call import Call, Id, Pages, id_text
 from drillcore._results import Corpus, Page, ServerInfo, Tenant
 from drillcore_proto.v1 import corpora_pb2, server_pb2, tenants_pb2
-
-T = TypeVar("T")
 
 _SERVER: Final = "/drillcore_proto.v1.ServerService/"
 _TENANTS: Final = "/drillcore_proto.v1.TenantService/"
 _CORPORA: Final = "/drillcore_proto.v1.CorpusService/"
-
-Id = UUID | str
-
-
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
-    """One call, ready to be made. `decode` reads the bytes of the answer."""
-
-    path: str
-    request: Message
-    decode: Callable[[bytes], T]
-    request_id: str | None
-    timeout_s: float | None
-
-
-Pages = Callable[[str], Call[Page[T]]]
-"""The call for the page that a page token names; "" names the first."""
 
 
 def server_info(*, request_id: str | None = None, timeout_s: float | None = None) -> Call[ServerInfo]:
@@ -73,7 +53,7 @@ def create_tenant(
     def decode(answer: bytes) -> Tenant:
         return _convert.tenant(tenants_pb2.CreateTenantResponse.FromString(answer).tenant)
 
-    request = tenants_pb2.CreateTenantRequest(name=name, metadata=metadata or {}, id=_text(tenant_id))
+    request = tenants_pb2.CreateTenantRequest(name=name, metadata=metadata or {}, id=id_text(tenant_id))
     return Call(f"{_TENANTS}CreateTenant", request, decode, request_id, timeout_s)
 
 
@@ -130,7 +110,7 @@ def update_tenant(
         return _convert.tenant(tenants_pb2.UpdateTenantResponse.FromString(answer).tenant)
 
     request = tenants_pb2.UpdateTenantRequest(
-        id=_text(tenant_id),
+        id=id_text(tenant_id),
         name=name,
         set_metadata=set_metadata or {},
         remove_metadata=remove_metadata,
@@ -147,7 +127,7 @@ def delete_tenant(
     timeout_s: float | None = None,
 ) -> Call[None]:
     """Delete a tenant. Raises FailedPrecondition while it has corpora."""
-    request = tenants_pb2.DeleteTenantRequest(id=_text(tenant_id), expected_version=expected_version)
+    request = tenants_pb2.DeleteTenantRequest(id=id_text(tenant_id), expected_version=expected_version)
     return Call(f"{_TENANTS}DeleteTenant", request, _nothing, request_id, timeout_s)
 
 
@@ -170,11 +150,11 @@ def create_corpus(
         return _convert.corpus(corpora_pb2.CreateCorpusResponse.FromString(answer).corpus)
 
     request = corpora_pb2.CreateCorpusRequest(
-        tenant_id=_text(tenant_id),
+        tenant_id=id_text(tenant_id),
         name=name,
         description=description,
         metadata=metadata or {},
-        id=_text(corpus_id),
+        id=id_text(corpus_id),
     )
     return Call(f"{_CORPORA}CreateCorpus", request, decode, request_id, timeout_s)
 
@@ -192,7 +172,7 @@ def get_corpus(
     def decode(answer: bytes) -> Corpus:
         return _convert.corpus(corpora_pb2.GetCorpusResponse.FromString(answer).corpus)
 
-    request = corpora_pb2.GetCorpusRequest(tenant_id=_text(tenant_id), **_one_key(corpus_id, name))
+    request = corpora_pb2.GetCorpusRequest(tenant_id=id_text(tenant_id), **_one_key(corpus_id, name))
     return Call(f"{_CORPORA}GetCorpus", request, decode, request_id, timeout_s)
 
 
@@ -209,7 +189,7 @@ def list_corpora(
     def decode(answer: bytes) -> Page[Corpus]:
         return _convert.corpora(corpora_pb2.ListCorporaResponse.FromString(answer))
 
-    request = corpora_pb2.ListCorporaRequest(tenant_id=_text(tenant_id), page_size=page_size, page_token=page_token)
+    request = corpora_pb2.ListCorporaRequest(tenant_id=id_text(tenant_id), page_size=page_size, page_token=page_token)
     return Call(f"{_CORPORA}ListCorpora", request, decode, request_id, timeout_s)
 
 
@@ -236,8 +216,8 @@ def update_corpus(
         return _convert.corpus(corpora_pb2.UpdateCorpusResponse.FromString(answer).corpus)
 
     request = corpora_pb2.UpdateCorpusRequest(
-        tenant_id=_text(tenant_id),
-        id=_text(corpus_id),
+        tenant_id=id_text(tenant_id),
+        id=id_text(corpus_id),
         name=name,
         description=description,
         set_metadata=set_metadata or {},
@@ -257,13 +237,9 @@ def delete_corpus(
 ) -> Call[None]:
     """Delete a corpus. Its id is never used again."""
     request = corpora_pb2.DeleteCorpusRequest(
-        tenant_id=_text(tenant_id), id=_text(corpus_id), expected_version=expected_version
+        tenant_id=id_text(tenant_id), id=id_text(corpus_id), expected_version=expected_version
     )
     return Call(f"{_CORPORA}DeleteCorpus", request, _nothing, request_id, timeout_s)
-
-
-def _text(key: Id | None) -> str:
-    return "" if key is None else str(key)
 
 
 def _one_key(key: Id | None, name: str | None) -> dict[str, str]:

@@ -6,6 +6,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,8 @@ Options = Sequence[tuple[str, str | int]]
 
 def options(settings: ClientSettings) -> Options:
     """Channel options: gRPC itself retries UNAVAILABLE, with backoff and jitter, within the deadline of the call.
+
+    And CANCELLED, which is what a server that stops makes of calls it had begun; the caller's own is not retried.
 
     It sends the same metadata each time, so the server knows a write it has done by its request id.
     """
@@ -56,7 +59,7 @@ def _retry_config(attempts: int) -> object:
         "initialBackoff": f"{_FIRST_BACKOFF_S}s",
         "maxBackoff": f"{_BACKOFF_MAX_S}s",
         "backoffMultiplier": 2,
-        "retryableStatusCodes": ["UNAVAILABLE"],
+        "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
     }
     return {"methodConfig": [{"name": [{}], "retryPolicy": policy}]}
 
@@ -74,6 +77,18 @@ def credentials(settings: ClientSettings) -> grpc.ChannelCredentials | None:
             "set up TLS ([client.tls]), or allow_insecure if the network between is trusted"
         )
     return None
+
+
+def open_channel(settings: ClientSettings, encryption: grpc.ChannelCredentials | None) -> grpc.Channel:
+    """A channel whose calls block. It connects with the first one."""
+    if encryption is None:
+        return grpc.insecure_channel(settings.address, options(settings))
+    return grpc.secure_channel(settings.address, encryption, options(settings))
+
+
+def open_upload_channel(settings: ClientSettings, encryption: grpc.ChannelCredentials | None) -> grpc.Channel:
+    """A channel whose calls are never tried again: gRPC would have to hold all that was sent in memory."""
+    return open_channel(replace(settings, attempts=1), encryption)
 
 
 def _tls_credentials(tls: TLS) -> grpc.ChannelCredentials:

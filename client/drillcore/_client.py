@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
@@ -13,10 +15,12 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from drillcore import _calls, _channel
-from drillcore._calls import Call, Pages
+from drillcore import _calls, _channel, _document_calls, _node_calls
+from drillcore._call import Call, Pages
 from drillcore._client_settings import DEFAULT_ADDRESS, TLS, ClientSettings, load_client_settings
-from drillcore.errors import from_rpc_error
+from drillcore._document_results import AddResult
+from drillcore._upload import Bridge, Exchange, Upload
+from drillcore.errors import DrillcoreError, from_rpc_error
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,6 +61,15 @@ def _paged(build: Callable[P, Pages[T]]) -> _Iteration[P, T]:
         return self._iterate(build(*args, **kwargs))
 
     return cast(_Iteration[P, T], _dressed(method, build))
+
+
+def _upload(build: Callable[P, Upload]) -> _Method[P, AddResult]:
+    """The method that builds an upload and carries it out."""
+
+    def method(self: Client | AsyncClient, *args: P.args, **kwargs: P.kwargs) -> object:
+        return self._send(build(*args, **kwargs))
+
+    return cast(_Method[P, AddResult], _dressed(method, build))
 
 
 def _dressed(method: Callable[..., object], build: Callable[..., object]) -> object:
@@ -111,26 +124,40 @@ class _Api:
         self.settings = settings
         self._token = settings.bearer_token()
         self._credentials = _channel.credentials(settings)
+        # Blocks, in both clients: an upload of grpc.aio that the server ends loses the reason (grpc/grpc#36066).
+        self._upload_channel = _channel.open_upload_channel(settings, self._credentials)
         self._closed = False
         self._methods: dict[str, Any] = {}
 
-    def _method(self, channel: grpc.Channel | grpc.aio.Channel, path: str) -> Any:
-        """What carries out the call of this path: takes a request, gives the bytes of the answer."""
+    def _method(self, channel: grpc.Channel | grpc.aio.Channel, call: Call[T] | Upload) -> Any:
+        """What carries out such calls: takes a request and gives the bytes of the answer, or for uploads several."""
         if self._closed:
             raise RuntimeError("this client is closed")
-        if path not in self._methods:
-            self._methods[path] = channel.unary_unary(path, request_serializer=_serialize)
-        return self._methods[path]
+        if call.path not in self._methods:
+            kind = channel.stream_stream if isinstance(call, Upload) else channel.unary_unary
+            self._methods[call.path] = kind(call.path, request_serializer=_serialize)
+        return self._methods[call.path]
 
-    def _prepare(self, call: Call[T]) -> tuple[str, dict[str, Any]]:
-        """The request id, and the keyword arguments that gRPC needs."""
+    def _prepare(self, call: Call[T] | Upload, timeout_s: float | None) -> tuple[str, dict[str, Any]]:
+        """The request id, and the keyword arguments that gRPC needs beside the request. Fills in the default tenant."""
         request = call.request
         if self.settings.tenant_id and getattr(request, "tenant_id", None) == "":
             request.tenant_id = self.settings.tenant_id  # type: ignore[attr-defined]  # checked just above
         request_id = str(uuid.uuid4()) if call.request_id is None else _channel.check_request_id(call.request_id)
         metadata = _channel.metadata(self._token, request_id)
-        timeout_s = self.settings.timeout_s if call.timeout_s is None else call.timeout_s
-        return request_id, {"request": request, "metadata": metadata, "timeout": timeout_s}
+        return request_id, {"metadata": metadata, "timeout": timeout_s if call.timeout_s is None else call.timeout_s}
+
+    def _exchange(self, upload: Upload, exchange: Exchange) -> AddResult:
+        """Carries out an upload, in the thread of the caller."""
+        method = self._method(self._upload_channel, upload)
+        request_id, arguments = self._prepare(upload, None)
+        try:
+            return exchange.run(method, arguments).result(request_id)
+        except grpc.RpcError as error:
+            raise self._error(error, request_id) from error
+
+    def _error(self, error: grpc.RpcError, request_id: str) -> DrillcoreError:
+        return from_rpc_error(error, request_id=request_id, address=self.settings.address)
 
     server_info = _rpc(_calls.server_info)
     create_tenant = _rpc(_calls.create_tenant)
@@ -145,6 +172,19 @@ class _Api:
     iter_corpora = _paged(_calls.iter_corpora)
     update_corpus = _rpc(_calls.update_corpus)
     delete_corpus = _rpc(_calls.delete_corpus)
+    add_documents = _upload(_document_calls.add_documents)
+    remove_documents = _rpc(_document_calls.remove_documents)
+    get_document = _rpc(_document_calls.get_document)
+    list_documents = _rpc(_document_calls.list_documents)
+    iter_documents = _paged(_document_calls.iter_documents)
+    get_node = _rpc(_node_calls.get_node)
+    query = _rpc(_node_calls.query)
+    iter_query = _paged(_node_calls.iter_query)
+    drill_down = _rpc(_node_calls.drill_down)
+    iter_drill_down = _paged(_node_calls.iter_drill_down)
+    roll_up = _rpc(_node_calls.roll_up)
+    history = _rpc(_node_calls.history)
+    iter_history = _paged(_node_calls.iter_history)
 
 
 class Client(_Api):
@@ -155,16 +195,12 @@ class Client(_Api):
 
     def _start(self, settings: ClientSettings) -> None:
         super()._start(settings)
-        options = _channel.options(settings)
-        self._channel = (
-            grpc.secure_channel(settings.address, self._credentials, options)
-            if self._credentials
-            else grpc.insecure_channel(settings.address, options)
-        )
+        self._channel = _channel.open_channel(settings, self._credentials)
 
     def close(self) -> None:
         """Give the connection back. Calls under way fail with Cancelled."""
         self._closed = True
+        self._upload_channel.close()
         self._channel.close()
 
     def __enter__(self) -> Self:
@@ -176,13 +212,18 @@ class Client(_Api):
         self.close()
 
     def _carry_out(self, call: Call[T]) -> T:
-        method = self._method(self._channel, call.path)
-        request_id, arguments = self._prepare(call)
+        method = self._method(self._channel, call)
+        request_id, arguments = self._prepare(call, self.settings.timeout_s)
         try:
-            answer: bytes = method(**arguments)
+            answer: bytes = method(call.request, **arguments)
         except grpc.RpcError as error:
-            raise from_rpc_error(error, request_id=request_id, address=self.settings.address) from error
+            raise self._error(error, request_id) from error
         return call.decode(answer)
+
+    def _send(self, upload: Upload) -> AddResult:
+        if isinstance(upload.documents, AsyncIterable):
+            raise TypeError("a Client cannot iterate over async documents: use an AsyncClient")
+        return self._exchange(upload, Exchange(upload.request, upload.documents, upload.on_event))
 
     def _iterate(self, pages: Pages[T]) -> Iterator[T]:
         page = self._carry_out(pages(""))
@@ -209,6 +250,7 @@ class AsyncClient(_Api):
     async def close(self) -> None:
         """Give the connection back. Calls under way fail with Cancelled."""
         self._closed = True
+        self._upload_channel.close()
         if "_channel" in self.__dict__:
             await self._channel.close()
 
@@ -221,13 +263,31 @@ class AsyncClient(_Api):
         await self.close()
 
     async def _carry_out(self, call: Call[T]) -> T:
-        method = self._method(self._channel, call.path)
-        request_id, arguments = self._prepare(call)
+        method = self._method(self._channel, call)
+        request_id, arguments = self._prepare(call, self.settings.timeout_s)
         try:
-            answer: bytes = await method(**arguments)
+            answer: bytes = await method(call.request, **arguments)
         except grpc.RpcError as error:
-            raise from_rpc_error(error, request_id=request_id, address=self.settings.address) from error
+            raise self._error(error, request_id) from error
         return call.decode(answer)
+
+    async def _send(self, upload: Upload) -> AddResult:
+        loop = asyncio.get_running_loop()
+        bridge = Bridge(loop)
+        documents = upload.documents
+        exchange = Exchange(
+            upload.request,
+            bridge.documents(documents) if isinstance(documents, AsyncIterable) else documents,
+            bridge.listener(upload.on_event) if upload.on_event else None,
+        )
+        # A thread of its own: the event loop's are few, and the documents may need them.
+        threads = ThreadPoolExecutor(1, "drillcore-upload")
+        try:
+            return await loop.run_in_executor(threads, self._exchange, upload, exchange)
+        finally:
+            exchange.cancel()
+            bridge.close()
+            threads.shutdown(wait=False)
 
     async def _iterate(self, pages: Pages[T]) -> AsyncIterator[T]:
         page = await self._carry_out(pages(""))

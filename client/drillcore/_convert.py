@@ -1,4 +1,4 @@
-"""Protocol messages to results. The only place that knows both."""
+"""Protocol messages to results. Only this module and its sisters `_convert_*` know both."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def tenant(message: tenants_pb2.Tenant) -> Tenant:
         id=UUID(message.id),
         name=message.name,
         metadata=dict(message.metadata),
-        created_at=_datetime(message.created_at),
+        created_at=to_datetime(message.created_at),
         created_by=message.created_by,
-        updated_at=_datetime(message.updated_at),
+        updated_at=to_datetime(message.updated_at),
         version=message.version,
     )
 
@@ -34,9 +34,9 @@ def corpus(message: corpora_pb2.Corpus) -> Corpus:
         name=message.name,
         description=message.description,
         metadata=dict(message.metadata),
-        created_at=_datetime(message.created_at),
+        created_at=to_datetime(message.created_at),
         created_by=message.created_by,
-        updated_at=_datetime(message.updated_at),
+        updated_at=to_datetime(message.updated_at),
         version=message.version,
     )
 
@@ -50,12 +50,17 @@ def server_info(message: server_pb2.GetServerInfoResponse) -> ServerInfo:
         version=message.version,
         api_version=message.api_version,
         principal=message.principal,
-        tenant_id=UUID(message.tenant_id) if message.tenant_id else None,
+        tenant_id=to_id(message.tenant_id),
         engine=message.engine,
         format_version=message.format_version,
         message_bytes_max=message.message_bytes_max,
     )
 
 
-def _datetime(message: Timestamp) -> datetime:
+def to_datetime(message: Timestamp) -> datetime:
     return message.ToDatetime(tzinfo=UTC)
+
+
+def to_id(text: str) -> UUID | None:
+    """The id, None where there is none."""
+    return UUID(text) if text else None

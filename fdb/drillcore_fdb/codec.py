@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 import msgpack
@@ -45,15 +46,32 @@ def decode(value: bytes) -> dict[str, Any]:
     return record
 
 
+def frame(value: bytes) -> list[bytes]:
+    """A value as it is stored: whole in one piece, or a head and the parts that follow it."""
+    checksum = zlib.crc32(value)
+    if len(value) <= PART_BYTES:
+        return [_WHOLE_HEADER.pack(_WHOLE, checksum) + value]
+    parts = [value[start : start + PART_BYTES] for start in range(0, len(value), PART_BYTES)]
+    return [_SPLIT_HEADER.pack(_SPLIT, checksum, len(parts), len(value)), *parts]
+
+
+def parts_of(key: bytes, head: bytes) -> int:
+    """How many parts follow the head stored at `key`; 0 if the value is whole."""
+    return 0 if head[:1] == b"\0" else _split_header(key, head)[1]
+
+
+def unframe(key: bytes, head: bytes, parts: list[bytes]) -> bytes:
+    """The value again. Raises `StoreCorruptError` if it is not what was stored at `key`."""
+    if head[:1] != b"\0":
+        return _joined(key, head, parts)
+    return _checked(key, head)
+
+
 def write(tr: Transaction, key: bytes, value: bytes) -> None:
     """Stores a value of any size that a transaction can hold, in place of what was there."""
     tr.clear_range(key + b"\x15", key + b"\x1d")
-    checksum = zlib.crc32(value)
-    if len(value) <= PART_BYTES:
-        tr.set(key, _WHOLE_HEADER.pack(_WHOLE, checksum) + value)
-        return
-    parts = [value[start : start + PART_BYTES] for start in range(0, len(value), PART_BYTES)]
-    tr.set(key, _SPLIT_HEADER.pack(_SPLIT, checksum, len(parts), len(value)))
+    head, *parts = frame(value)
+    tr.set(key, head)
     for number, part in enumerate(parts, 1):
         tr.set(pack((number,), key), part)
 
@@ -63,10 +81,8 @@ def read(tr: Reader, key: bytes) -> bytes | None:
     head = tr.get(key)
     if head is None:
         return None
-    if head[:1] == b"\0":
-        return _checked(key, head)
-    parts = [value for _, value in tr.range(key + b"\x15", key + b"\x1d")]
-    return _joined(key, head, parts)
+    parts = [value for _, value in tr.range(key + b"\x15", key + b"\x1d")] if parts_of(key, head) else []
+    return unframe(key, head, parts)
 
 
 def clear(tr: Transaction, key: bytes) -> None:
@@ -78,11 +94,8 @@ def scan(tr: Reader, begin: bytes, end: bytes, *, limit: int = 0) -> Iterator[tu
     """Keys and values stored by `write` from `begin` up to `end`, in order, split ones put together again."""
     entries = iter(tr.range(begin, end))
     for given, (key, head) in enumerate(entries, 1):
-        if head[:1] == b"\0":
-            yield key, _checked(key, head)
-        else:
-            parts = [next(entries, (b"", b""))[1] for _ in range(_split_header(key, head)[1])]
-            yield key, _joined(key, head, parts)
+        parts = [value for _, value in islice(entries, parts_of(key, head))]
+        yield key, unframe(key, head, parts)
         if given == limit:
             return
 
@@ -101,6 +114,8 @@ def _split_header(key: bytes, head: bytes) -> tuple[int, int, int]:
     if len(head) != _SPLIT_HEADER.size or head[0] != _SPLIT:
         raise _damaged(key)
     _, checksum, parts, length = _SPLIT_HEADER.unpack(head)
+    if parts != -(-length // PART_BYTES):
+        raise _damaged(key)
     return checksum, parts, length
 
 

@@ -23,6 +23,7 @@ def create_or_open(tr: Transaction, path: tuple[str, ...]) -> Subspace:
     """The prefix of a path, with every directory on the way made if it is not there."""
     if not path:
         raise InvalidUseError(2255, "The root directory has no keys of its own: name a path")
+    _check_version(tr)
     node, prefix = _ROOT, b""
     for name in path:
         entry = node[_SUBDIRECTORIES].pack((name,))
@@ -62,7 +63,7 @@ def _find(tr: Transaction, path: tuple[str, ...]) -> Subspace | None:
 
 
 def _create(tr: Transaction, entry: bytes) -> bytes:
-    _check_version(tr)
+    _check_version(tr, writing=True)
     prefix = _allocate(tr)
     if any(True for _ in tr.range(prefix, prefix_end(prefix), limit=1)):
         raise EngineError(2000, f"keys are stored at the prefix {prefix!r}, which no directory owns")
@@ -71,12 +72,15 @@ def _create(tr: Transaction, entry: bytes) -> bytes:
     return prefix
 
 
-def _check_version(tr: Transaction) -> None:
+def _check_version(tr: Transaction, *, writing: bool = False) -> None:
+    """Another major version has another layout; a later minor one may be read, not added to."""
     key = _ROOT.pack((b"version",))
     stored = tr.get(key)
+    known = 2 if writing else 1
     if stored is None:
-        tr.set(key, struct.pack("<III", *_VERSION))
-    elif struct.unpack("<III", stored)[:2] > _VERSION[:2]:
+        if writing:
+            tr.set(key, struct.pack("<III", *_VERSION))
+    elif len(stored) != 12 or struct.unpack("<III", stored)[:known] > _VERSION[:known]:
         raise EngineError(2000, "the directories were written by a newer directory layer")
 
 

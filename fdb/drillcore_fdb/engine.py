@@ -237,7 +237,10 @@ class Transaction(Reader):
 
     @abstractmethod
     def watch(self, key: bytes) -> Watch:
-        """A watch that starts when this transaction commits. Hand it out of `work` as its result. Reads the key."""
+        """A watch that starts when this transaction commits. Reads the key.
+
+        Hand it out of `work` as its result: one that is let go of is cancelled.
+        """
 
 
 class Attempts(Transaction):

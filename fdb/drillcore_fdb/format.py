@@ -51,6 +51,9 @@ def _read_or_make(tr: Transaction, root: Subspace, new: StoreHeader) -> StoreHea
         return new
     record = codec.decode(stored)
     try:
-        return StoreHeader(int(record["format"]), UUID(record["store"]))
-    except (KeyError, ValueError, TypeError) as error:
+        format_version, store_id = record["format"], UUID(record["store"])
+        if type(format_version) is not int or format_version < 1:
+            raise ValueError(f"format {format_version!r}")
+        return StoreHeader(format_version, store_id)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise StoreCorruptError(f"the store's header cannot be read: {error!r}") from error

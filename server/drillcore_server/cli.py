@@ -14,6 +14,7 @@ import click
 from rich.table import Table
 
 from drillcore.cli import CommandError, Session, common_options, pass_session
+from drillcore.settings import SettingsError
 from drillcore_fdb import embedded
 from drillcore_fdb.errors import (
     ClusterUnreachableError,
@@ -25,9 +26,11 @@ from drillcore_fdb.errors import (
 from drillcore_fdb.format import open_store
 from drillcore_server.config import EngineKind, LogFormat, Settings, load_settings
 from drillcore_server.demo import run_demo
-from drillcore_server.engines import open_engine
+from drillcore_server.engines import open_engine, open_keyring
+from drillcore_server.fsck import Fsck
 from drillcore_server.logs import make_logger
 from drillcore_server.main import Server
+from drillcore_server.store.keyspace import Keyspace
 
 F = TypeVar("F", bound=Callable[..., Any])
 _REASONS = {
@@ -103,7 +106,11 @@ def serve(
         engine = open_engine(settings.engine)
         try:
             server = Server(settings, engine, make_logger(settings.server.log_format))
-            port = server.start()
+            try:
+                port = server.start()
+            except SettingsError:
+                server.close()
+                raise
             token_file = None if settings.server.tokens else settings.engine.data_dir / "operator.token"
             session.emit({"serving": {"port": port, "token_file": token_file}})
             stop.wait()
@@ -167,6 +174,36 @@ def check(context: click.Context, session: Session, data_dir: Path | None) -> No
     verdict = f"{len(problems)} problems: restore the store from a backup" if problems else "the file is sound"
     session.emit({"ok": not problems, "problems": problems}, verdict, *problems)
     context.exit(1 if problems else 0)
+
+
+@click.command()
+@engine_options
+@pass_session
+@click.pass_context
+def fsck(
+    context: click.Context, session: Session, kind: str | None, data_dir: Path | None, cluster_file: Path | None
+) -> None:
+    """Prove that nodes and indexes of every corpus agree. Exit code 1 if anything does not.
+
+    An embedded store must not be in use; on a cluster it runs beside the servers. Nothing is changed.
+    """
+    settings = _settings(session, kind, data_dir, cluster_file)
+    _must_exist(settings)
+    with _store_errors():
+        opened = open_engine(settings.engine)
+        try:
+            root, _ = open_store(opened)
+            with open_keyring(settings.engine, opened) as keyring:
+                report = Fsck(opened, Keyspace(root), keyring).run()
+        finally:
+            opened.close()
+    verdict = f"{report.corpora} corpora, {report.nodes:,} nodes, {len(report.problems)} problems"
+    session.emit(
+        {"ok": not report.problems, "corpora": report.corpora, "nodes": report.nodes, "problems": report.problems},
+        verdict,
+        *report.problems,
+    )
+    context.exit(1 if report.problems else 0)
 
 
 @click.command()

@@ -67,6 +67,8 @@ class ServerSettings:
     workers: int = 32
     """Calls under way at once; more wait."""
     message_bytes_max: int = 16 * _MIB
+    upload_bytes_max: int = 256 * _MIB
+    """The largest document that AddDocuments takes."""
     timeout_default_s: float = 30.0
     """For calls whose client set no deadline."""
     timeout_max_s: float = 120.0
@@ -83,7 +85,14 @@ class ServerSettings:
     """Who may call. Without any, an operator's token is made in the data directory."""
 
     def __post_init__(self) -> None:
-        for name in ("workers", "message_bytes_max", "timeout_default_s", "timeout_max_s", "request_retention_s"):
+        for name in (
+            "workers",
+            "message_bytes_max",
+            "upload_bytes_max",
+            "timeout_default_s",
+            "timeout_max_s",
+            "request_retention_s",
+        ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be more than 0")
         for name in ("listen", "metrics_listen"):

@@ -26,15 +26,8 @@ from drillcore_server.engines import open_engine
 from drillcore_server.logs import make_logger
 from drillcore_server.main import Server
 
-_COMMANDS = (
-    "corpus list",
-    "corpus create deviations --description 'Deviation reports of site 12' --set site=12",
-    "corpus update deviations --set reviewed=yes",
-    "corpus get deviations",
-    "corpus delete deviations --yes",
-    "corpus get deviations",
-)
-"""The last one fails, and shows how a refusal looks."""
+_CORPUS = "21-cfr-11"
+_QUESTION = "Who is accountable for actions under an electronic signature?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +43,7 @@ def run_demo(data_dir: Path, *, stay: bool, quiet: bool) -> dict[str, Any]:
     with _serving(data_dir) as port:
         flags = _load_sample(port, data_dir)
         say(f"A server is running on 127.0.0.1:{port}, its store is {data_dir}. A session with it:\n")
-        shown = [_show(command, flags, say) for command in _COMMANDS]
+        shown = [_show(command, flags, say) for command in _commands(port, data_dir)]
         if stay:
             say(f"Still serving. From another terminal: drillcore {shlex.join(flags)} --help\nStop it with Ctrl-C.")
             _wait_for_signal()
@@ -58,9 +51,29 @@ def run_demo(data_dir: Path, *, stay: bool, quiet: bool) -> dict[str, Any]:
     say(
         "The server has stopped; what it acknowledged is in its store. To go on:\n"
         f"  .venv/bin/drillcore serve --data-dir {directory}   (stop it with Ctrl-C)\n"
-        f"  .venv/bin/drillcore --token-file {token_file} --tenant sample-sponsor corpus list"
+        f"  .venv/bin/drillcore --token-file {token_file} --tenant sample-sponsor tree {_CORPUS}"
     )
     return {"port": port, "session": [{"command": s.command, "exit_code": s.exit_code} for s in shown]}
+
+
+def _commands(port: int, data_dir: Path) -> Iterator[str]:
+    """The session, each command made when its turn comes: the last but one drills into what the query found."""
+    document = data_dir / "21-cfr-11.txt"
+    document.write_bytes(resources.files("drillcore_server").joinpath("sample/21-cfr-11.txt").read_bytes())
+    yield "corpus list"
+    yield f"ingest {shlex.quote(str(document))} --corpus {_CORPUS}"
+    yield f"tree {_CORPUS}"
+    yield f"query {shlex.quote(_QUESTION)} --corpus {_CORPUS} --page-size 2"
+    with _client(port, data_dir) as client:
+        tenant = client.get_tenant(name="sample-sponsor").id
+        corpus = client.get_corpus(name=_CORPUS, tenant_id=tenant).id
+        best = client.query(_QUESTION, corpus_ids=[corpus], page_size=1, tenant_id=tenant).items[0].node
+    yield f"drill {best.id} --to raw"
+    yield "corpus get no-such-corpus"
+
+
+def _client(port: int, data_dir: Path) -> Client:
+    return Client(f"127.0.0.1:{port}", token=(data_dir / FILE_NAME).read_text("ascii").strip())
 
 
 @contextmanager
@@ -77,6 +90,7 @@ def _serving(data_dir: Path) -> Iterator[int]:
             try:
                 port = server.start()
             except SettingsError:
+                server.close()
                 server = Server(replace(settings, server=replace(settings.server, listen="127.0.0.1:0")), engine, log)
                 port = server.start()
             try:
@@ -90,8 +104,7 @@ def _serving(data_dir: Path) -> Iterator[int]:
 def _load_sample(port: int, data_dir: Path) -> list[str]:
     """Puts the bundled sample into the store, unless it is there; the flags to reach it with."""
     sample = json.loads(resources.files("drillcore_server").joinpath("sample/corpora.json").read_text("utf-8"))
-    token_file = data_dir / FILE_NAME
-    with Client(f"127.0.0.1:{port}", token=token_file.read_text("ascii").strip()) as client:
+    with _client(port, data_dir) as client:
         name = sample["tenant"]["name"]
         try:
             tenant = client.create_tenant(name, metadata=sample["tenant"]["metadata"])
@@ -101,7 +114,7 @@ def _load_sample(port: int, data_dir: Path) -> list[str]:
         for corpus in sample["corpora"]:
             if corpus["name"] not in existing:
                 client.create_corpus(**corpus, tenant_id=tenant.id)
-    return ["--address", f"127.0.0.1:{port}", "--token-file", str(token_file), "--tenant", name]
+    return ["--address", f"127.0.0.1:{port}", "--token-file", str(data_dir / FILE_NAME), "--tenant", name]
 
 
 def _show(command: str, flags: list[str], say: Any) -> _Shown:

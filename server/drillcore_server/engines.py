@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
 from drillcore_fdb.cluster import ClusterEngine, ClusterSettings
 from drillcore_fdb.embedded import EmbeddedEngine, EmbeddedSettings
 from drillcore_fdb.engine import Engine
 from drillcore_server.config import EngineKind, EngineSettings
+from drillcore_server.store.keyring import Keyring, read_or_make_master_key
+
+_KEYRING_PATH: Final = ("drillcore-keyring",)
 
 
 def open_engine(settings: EngineSettings) -> Engine:
@@ -22,6 +30,20 @@ def embedded_settings(settings: EngineSettings) -> EmbeddedSettings:
         map_size_bytes=settings.map_size_bytes,
         default_timeout_s=settings.timeout_s,
     )
+
+
+@contextmanager
+def open_keyring(settings: EngineSettings, engine: Engine) -> Iterator[Keyring]:
+    """The keyring of a store, which is a store of its own: beside the embedded one, or elsewhere on the cluster."""
+    master_key = read_or_make_master_key(settings.data_dir / "keyring" / "master.key")
+    if settings.kind is EngineKind.CLUSTER:
+        yield Keyring(engine, engine.directory(*_KEYRING_PATH), master_key)
+        return
+    own = EmbeddedEngine.open(replace(embedded_settings(settings), path=settings.data_dir / "keyring"))
+    try:
+        yield Keyring(own, own.directory(*_KEYRING_PATH), master_key)
+    finally:
+        own.close()
 
 
 def _cluster(settings: EngineSettings) -> ClusterSettings:

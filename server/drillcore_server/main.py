@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -18,24 +19,37 @@ from drillcore.settings import SettingsError
 from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.format import open_store
-from drillcore_proto.v1 import corpora_pb2, server_pb2, tenants_pb2
+from drillcore_proto.v1 import corpora_pb2, documents_pb2, nodes_pb2, server_pb2, tenants_pb2
 from drillcore_server.auth import operator_token
 from drillcore_server.auth.principal import Principal
 from drillcore_server.auth.tokens import Token, Tokens, digest
 from drillcore_server.commands.forget_requests import forget_requests
+from drillcore_server.commands.ingester import Ingester
+from drillcore_server.commands.revise import Reviser
 from drillcore_server.commands.unit import Unit
+from drillcore_server.commands.viewing import Library
 from drillcore_server.config import Settings, TlsSettings, TokenSettings, split_address
+from drillcore_server.derived.sections import SectionCache
+from drillcore_server.derived.vectors import VectorCache
 from drillcore_server.domain.ids import PrincipalId, TenantId
+from drillcore_server.engines import open_keyring
+from drillcore_server.ingest import builtin
 from drillcore_server.metrics import Metrics
 from drillcore_server.rpc.corpora import CorpusService
+from drillcore_server.rpc.documents import DocumentService
+from drillcore_server.rpc.nodes import NodeService
 from drillcore_server.rpc.pipeline import Pipeline, TimeLimits, UnknownMethods
 from drillcore_server.rpc.server_info import ServerService
-from drillcore_server.rpc.stages import Authenticate, Log, Measure, RequestIds
+from drillcore_server.rpc.stages import Admit, Authenticate, Log, Measure, RequestIds
 from drillcore_server.rpc.tenants import TenantService
+from drillcore_server.store.keyring import Keyring
 from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.version import VERSION
 
 _HOUSEKEEPING_EVERY_S = 3_600.0
+_LAST_ANSWERS_S = 0.5
+"""For the last answers to get away. gRPC would wait longer for those who only watch our health."""
 
 
 class Server:
@@ -49,20 +63,27 @@ class Server:
         self._keys = Keyspace(root)
         self.metrics = Metrics()
         self.metrics.follow_engine(engine.figures)
+        self._admit = Admit()
         pipeline = Pipeline(
             [
                 RequestIds(),
                 Log(self.log),
                 Measure(self.metrics),
+                self._admit,
                 Authenticate(Tokens(_tokens(settings, self.log))),
             ],
             TimeLimits(self._settings.timeout_default_s, self._settings.timeout_max_s),
         )
-        unit = Unit(engine, self._keys)
+        self._open = ExitStack()
+        unit = Unit(engine, self._keys, self._settings.message_bytes_max // 2)
         info = ServerService(settings.engine.kind.value, header.format_version, self._settings.message_bytes_max)
+        library, ingester = _knowledge(engine, unit, self._open.enter_context(open_keyring(settings.engine, engine)))
+        documents = DocumentService(library, ingester, self._settings.upload_bytes_max)
         self._services: list[tuple[ServiceDescriptor, object]] = [
             (tenants_pb2.DESCRIPTOR.services_by_name["TenantService"], TenantService(unit)),
             (corpora_pb2.DESCRIPTOR.services_by_name["CorpusService"], CorpusService(unit)),
+            (documents_pb2.DESCRIPTOR.services_by_name["DocumentService"], documents),
+            (nodes_pb2.DESCRIPTOR.services_by_name["NodeService"], NodeService(library)),
             (server_pb2.DESCRIPTOR.services_by_name["ServerService"], info),
         ]
         self._health = health.HealthServicer()
@@ -92,12 +113,18 @@ class Server:
         self.log.info("stopping", grace_s=self._settings.shutdown_grace_s)
         self._stopping.set()
         self._health.enter_graceful_shutdown()
-        self._grpc.stop(self._settings.shutdown_grace_s).wait()
+        self._admit.close(self._settings.shutdown_grace_s)
+        self._grpc.stop(min(_LAST_ANSWERS_S, self._settings.shutdown_grace_s)).wait()
         if self._settings.metrics_listen:
             self._metrics_server.shutdown()
             self._metrics_server.server_close()
         self._housekeeper.join()
+        self.close()
         self.log.info("stopped")
+
+    def close(self) -> None:
+        """Lets go of what it opened itself; for a server that was never started."""
+        self._open.close()
 
     def _make_grpc(self, pipeline: Pipeline) -> grpc.Server:
         limit = self._settings.message_bytes_max
@@ -114,7 +141,7 @@ class Server:
         if self._settings.reflection:
             names = [service.full_name for service, _ in self._services]
             reflection.enable_server_reflection((*names, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-        server.add_generic_rpc_handlers((UnknownMethods(),))
+        server.add_generic_rpc_handlers((UnknownMethods(self.log),))
         return server
 
     def _listen(self) -> int:
@@ -133,6 +160,14 @@ class Server:
                 self.log.info("housekeeping", requests_forgotten=forgotten)
             except EngineError as error:
                 self.log.warning("housekeeping failed, will try again", error=error.message, code=error.code)
+
+
+def _knowledge(engine: Engine, unit: Unit, keyring: Keyring) -> tuple[Library, Ingester]:
+    """What reads and what changes the hierarchy; both see the same caches and models."""
+    sealed, sections, preparer = SealedRecords(keyring), SectionCache(), builtin.preparer()
+    library = Library(unit, sealed, keyring, sections, VectorCache(), preparer.embedder)
+    ingester = Ingester(engine, unit, Reviser(engine, unit, sealed), keyring, sealed, sections, preparer)
+    return library, ingester
 
 
 def _tokens(settings: Settings, log: structlog.stdlib.BoundLogger) -> Sequence[Token]:

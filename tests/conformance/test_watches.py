@@ -152,8 +152,10 @@ def test_a_change_between_the_read_version_and_the_commit_fires(engine: Engine, 
 
 
 def test_watching_a_key_is_reading_it(engine: Engine, space: Space) -> None:
+    held: list[Watch] = []  # one that is let go of is cancelled, with its read
+
     def work(tr: Transaction) -> None:
-        tr.watch(space.key(b"a"))
+        held.append(tr.watch(space.key(b"a")))
         tr.set(space.key(b"result"), b"1")
 
     assert not commits_despite(engine, work, lambda tr: tr.set(space.key(b"a"), b"1"))

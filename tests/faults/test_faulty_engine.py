@@ -100,7 +100,7 @@ def test_a_read_that_fails_is_run_again(engine: EmbeddedEngine, fault: Fault, re
 
 def test_a_range_can_fail_between_two_of_its_entries(engine: EmbeddedEngine) -> None:
     engine.run(lambda tr: [tr.set(b"a%d" % number, b"") for number in range(20)])
-    faulty = FaultyEngine(engine, Faults(3, rates(read=0.2)))
+    faulty = FaultyEngine(engine, Faults(3, rates(read=0.1)))
     seen: list[int] = []
 
     def work(tr: Transaction) -> int:

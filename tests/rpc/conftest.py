@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from drillcore import Client
+from tests.rpc.knowledge import Caller
 from tests.rpc.running import ACME, GLOBEX, Running, create_tenants, running
+from tests.rpc.texts import REGULATIONS
+from tests.rpc.trees import Tree, walk
 
 TenantFactory = Callable[[str], Client]
 
@@ -45,7 +50,43 @@ def globex(tenant: TenantFactory) -> Client:
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One server for tests that only make calls which are refused, and so leave nothing behind."""
+    """One server for tests that make many calls and do not look at what is stored."""
     with running(tmp_path_factory.mktemp("shared")) as found:
         create_tenants(found.client())
         yield found
+
+
+@pytest.fixture(scope="session")
+def library(shared: Running) -> Iterator[Caller]:
+    """A caller of the shared server's services for documents and nodes, in the tenant acme."""
+    caller = Caller(shared.address, ACME)
+    yield caller
+    caller.close()
+
+
+def new_corpus(server: Running, token: str = ACME) -> str:
+    with server.client(token) as client:
+        return str(client.create_corpus(f"corpus {uuid4()}").id)
+
+
+@pytest.fixture
+def corpus(shared: Running) -> str:
+    """An empty corpus of acme on the shared server."""
+    return new_corpus(shared)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A corpus with all the regulations, which tests only read."""
+
+    corpus: str
+    ids: Mapping[str, str]
+    """Of its documents, by name."""
+    tree: Tree
+
+
+@pytest.fixture(scope="session")
+def filled(shared: Running, library: Caller) -> Filled:
+    corpus = new_corpus(shared)
+    ids = library.add_texts(corpus, REGULATIONS)
+    return Filled(corpus, ids, walk(library, corpus))

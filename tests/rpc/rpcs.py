@@ -5,25 +5,33 @@ A new RPC has no request here and fails every test that walks the RPCs, until it
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
 import grpc
-from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
 
-from drillcore_proto.v1 import corpora_pb2, server_pb2, tenants_pb2
+from drillcore_proto import v1
 
 SERVICES: Final[Sequence[ServiceDescriptor]] = [
-    service for file in (tenants_pb2, corpora_pb2, server_pb2) for service in file.DESCRIPTOR.services_by_name.values()
+    service
+    for module in pkgutil.iter_modules(v1.__path__)
+    if module.name.endswith("_pb2")
+    for service in importlib.import_module(f"{v1.__name__}.{module.name}").DESCRIPTOR.services_by_name.values()
 ]
 METHODS: Final[Sequence[MethodDescriptor]] = [method for service in SERVICES for method in service.methods]
 TENANT_METHODS: Final = [method for method in METHODS if method.containing_service.name == "TenantService"]
 CORPUS_METHODS: Final = [method for method in METHODS if method.containing_service.name == "CorpusService"]
+KNOWLEDGE_METHODS: Final = [
+    method for method in METHODS if method.containing_service.name in {"DocumentService", "NodeService"}
+]
 
 _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "CreateTenant": lambda: {"name": f"tenant {uuid4()}"},
@@ -37,7 +45,18 @@ _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "UpdateCorpus": lambda: {"id": str(uuid4()), "set_metadata": {"key": "value"}},
     "DeleteCorpus": lambda: {"id": str(uuid4())},
     "GetServerInfo": dict,
+    "AddDocuments": lambda: {"corpus_id": str(uuid4())},
+    "RemoveDocuments": lambda: {"corpus_id": str(uuid4()), "document_ids": [str(uuid4())]},
+    "GetDocument": lambda: {"corpus_id": str(uuid4()), "id": str(uuid4())},
+    "ListDocuments": lambda: {"corpus_id": str(uuid4())},
+    "GetNode": lambda: {"id": str(uuid4())},
+    "Query": lambda: {"corpus_ids": [str(uuid4())], "level": "LEVEL_CHUNK"},
+    "DrillDown": lambda: {"id": str(uuid4()), "target": "LEVEL_RAW"},
+    "RollUp": lambda: {"ids": [str(uuid4())], "target": "LEVEL_SECTION"},
+    "GetHistory": lambda: {"corpus_id": str(uuid4())},
 }
+_FIRST: Final = {"AddDocuments": "target"}
+"""Where a call streams: the part of its first request that names what it is about."""
 
 
 def name_of(method: MethodDescriptor) -> str:
@@ -49,15 +68,27 @@ def path_of(method: MethodDescriptor) -> str:
     return f"/{method.containing_service.full_name}/{method.name}"
 
 
+def fields_of(method: MethodDescriptor) -> dict[str, FieldDescriptor]:
+    """The fields that `request_of` takes, by name."""
+    fields = method.input_type.fields_by_name
+    part = _FIRST.get(method.name)
+    return dict(fields[part].message_type.fields_by_name if part else fields)
+
+
 def request_of(method: MethodDescriptor, **fields: Any) -> Message:
-    """A request that has nothing wrong with it, with some fields changed. It names records that are not there."""
+    """A request that has nothing wrong with it, with some fields changed. It names records that are not there.
+
+    Of a call that streams, the first request: with no other, there is nothing wrong with it either.
+    """
     assert method.name in _REQUESTS, f"{method.name} is new: add a well-formed request for it to {__name__}"
-    return GetMessageClass(method.input_type)(**{**_REQUESTS[method.name](), **fields})
+    content = {**_REQUESTS[method.name](), **fields}
+    part = _FIRST.get(method.name)
+    return GetMessageClass(method.input_type)(**{part: content} if part else content)
 
 
 @dataclass(frozen=True)
 class RawAnswer:
-    """What came over the wire: an answer's bytes or nothing, the status and the trailing metadata."""
+    """What came over the wire: the last answer's bytes or nothing, the status and the trailing metadata."""
 
     content: bytes | None
     code: grpc.StatusCode
@@ -80,14 +111,17 @@ class RawAnswer:
 
 
 def call(address: str, path: str, content: bytes, *, token: str | None = None, **headers: str) -> RawAnswer:
-    """One call without the client's help. Headers: underscores become dashes."""
+    """One call without the client's help, of one request. Headers: underscores become dashes.
+
+    On the wire a call with one request and one answer is a stream of each, so this does for every RPC.
+    """
     metadata = [(name.replace("_", "-"), value) for name, value in headers.items()]
     if token is not None:
         metadata.append(("authorization", f"Bearer {token}"))
     with grpc.insecure_channel(address, [("grpc.enable_http_proxy", 0), ("grpc.enable_retries", 0)]) as channel:
-        method = channel.unary_unary(path)
+        ended = channel.stream_stream(path)(iter([content]), metadata=metadata, timeout=10)
         try:
-            answer, ended = method.with_call(content, metadata=metadata, timeout=10)
-        except grpc.RpcError as error:
-            answer, ended = None, error
+            (*_, answer) = ended
+        except grpc.RpcError:
+            answer = None
         return RawAnswer(answer, ended.code(), ended.details() or "", dict(ended.trailing_metadata() or ()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 from uuid import UUID, uuid4
 
 import grpc
@@ -11,13 +12,14 @@ from google.protobuf.message import Message
 
 from drillcore import Client
 from drillcore_proto.reasons import DOMAIN, REQUEST_ID_HEADER, SERVER_VERSION_HEADER, Reason
-from drillcore_proto.v1 import corpora_pb2, tenants_pb2
+from drillcore_proto.v1 import corpora_pb2, documents_pb2, nodes_pb2, tenants_pb2
 from drillcore_server.rpc.stages import REQUEST_ID_CHARACTERS_MAX
 from drillcore_server.version import VERSION
 from tests.rpc.rpcs import METHODS, RawAnswer, call, name_of, path_of, request_of
 from tests.rpc.running import ACME, ACME_ID, OPERATOR, Running
 
 PATHS = {method.input_type.name: path_of(method) for method in METHODS}
+CORPUS_ID = uuid4()
 INFO = "/drillcore_proto.v1.ServerService/GetServerInfo"
 
 
@@ -28,6 +30,10 @@ def ask(server: Running, request: Message, token: str = OPERATOR, **headers: str
 
 def create_corpus(**fields: str) -> Message:
     return corpora_pb2.CreateCorpusRequest(tenant_id=str(ACME_ID), **fields)
+
+
+def in_corpus(kind: Callable[..., Message], **fields: Any) -> Message:
+    return kind(tenant_id=str(ACME_ID), corpus_id=str(CORPUS_ID), **fields)
 
 
 REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
@@ -43,24 +49,29 @@ REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
     Reason.TENANT_EXISTS: lambda server: ask(server, tenants_pb2.CreateTenantRequest(name="acme")),
     Reason.TENANT_NOT_EMPTY: lambda server: ask(server, tenants_pb2.DeleteTenantRequest(id=str(ACME_ID))),
     Reason.CORPUS_NOT_FOUND: lambda server: ask(server, corpora_pb2.GetCorpusRequest(name="none"), token=ACME),
+    Reason.DOCUMENT_NOT_FOUND: lambda server: ask(server, in_corpus(documents_pb2.GetDocumentRequest, id=str(uuid4()))),
+    Reason.NODE_NOT_FOUND: lambda server: ask(server, nodes_pb2.GetNodeRequest(id=str(uuid4())), token=ACME),
+    Reason.REVISION_NOT_FOUND: lambda server: ask(
+        server, in_corpus(documents_pb2.ListDocumentsRequest, as_of=nodes_pb2.AsOf(revision=99))
+    ),
     Reason.CORPUS_EXISTS: lambda server: ask(server, create_corpus(name="taken")),
     Reason.VERSION_MISMATCH: lambda server: ask(
         server, tenants_pb2.UpdateTenantRequest(id=str(ACME_ID), expected_version=99)
     ),
     Reason.REQUEST_ID_REUSED: lambda server: ask(server, create_corpus(name="other"), drillcore_request_id="used"),
     Reason.CLIENT_TOO_OLD: lambda server: call(server.address, INFO, b"", token=OPERATOR, drillcore_api_version="0.9"),
+    Reason.SERVER_TOO_OLD: lambda server: call(server.address, "/drillcore_proto.v1.New/Call", b"", token=OPERATOR),
     Reason.CLIENT_TOO_NEW: lambda server: call(server.address, INFO, b"", token=OPERATOR, drillcore_api_version="2.0"),
 }
 
 MADE_ELSEWHERE = {
-    Reason.SERVER_TOO_OLD: "by the client, see test_versions",
     Reason.DEADLINE_EXCEEDED: "test_limits",
-    Reason.STORE_UNAVAILABLE: "test_defects",
-    Reason.INTERNAL: "test_defects",
+    Reason.STORE_UNAVAILABLE: "test_logs",
+    Reason.INTERNAL: "test_logs",
     Reason.CONFLICT: "needs a failing engine: tests/faults",
     Reason.OUTCOME_UNKNOWN: "needs a failing engine: tests/faults",
     Reason.STORE_FULL: "needs a full disk: tests/faults",
-    Reason.SHUTTING_DOWN: "by gRPC itself as UNAVAILABLE, see test_shutdown",
+    Reason.SHUTTING_DOWN: "only while the server stops: test_shutdown",
     Reason.CANCELLED: "by the client",
 }
 
@@ -68,7 +79,7 @@ MADE_ELSEWHERE = {
 @pytest.fixture
 def prepared(server: Running, operator: Client, acme: Client) -> Running:
     """A server that has what the refusals above stumble over."""
-    operator.create_corpus("taken", tenant_id=ACME_ID, request_id="used")
+    operator.create_corpus("taken", corpus_id=CORPUS_ID, tenant_id=ACME_ID, request_id="used")
     return server
 
 

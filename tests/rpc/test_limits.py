@@ -11,7 +11,8 @@ from drillcore import Client, DeadlineExceeded, NotFound, ResourceExhausted
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import tenants_pb2, tenants_pb2_grpc
 from tests.rpc.concurrently import concurrently
-from tests.rpc.running import ACME, ACME_ID, OPERATOR, create_tenants, running
+from tests.rpc.held import held
+from tests.rpc.running import ACME, ACME_ID, OPERATOR, Running, create_tenants, running
 
 KIB = 1 << 10
 
@@ -39,9 +40,18 @@ def test_a_list_is_readable_though_it_is_larger_than_a_message(tmp_path: Path) -
         assert sorted(corpus.name for corpus in acme.iter_corpora()) == names
 
 
-def test_a_call_whose_client_has_no_time_left_ends(operator: Client) -> None:
-    with pytest.raises(DeadlineExceeded):
-        operator.list_tenants(timeout_s=1e-6)
+def test_a_call_ends_when_its_client_has_no_time_left(server: Running, operator: Client) -> None:
+    with held(server.engine) as hold:
+        with pytest.raises(DeadlineExceeded):
+            operator.list_tenants(timeout_s=0.2)
+        assert hold.begun.is_set(), "the call must have reached the store"
+
+
+def test_a_write_that_outlasts_its_client_is_answered_when_it_is_repeated(server: Running, operator: Client) -> None:
+    with held(server.engine), pytest.raises(DeadlineExceeded):
+        operator.create_tenant("acme", request_id="one", timeout_s=0.2)
+    made = operator.create_tenant("acme", request_id="one")
+    assert list(operator.iter_tenants()) == [made]
 
 
 def test_the_server_ends_a_call_that_takes_longer_than_it_allows(tmp_path: Path) -> None:

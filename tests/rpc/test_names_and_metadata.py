@@ -61,7 +61,7 @@ NAUGHTY_NAMES = [
     "\U0010fffd",
     "a\u0338\u0338\u0338",
     "\ue000 private",
-    "İstanbul ıstanbul",
+    "\u0130stanbul \u0131stanbul",
     "\ufb01 ligature",
     "00000000-0000-0000-0000-000000000000",
     "_" * 50,

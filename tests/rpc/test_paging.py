@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from datetime import UTC, datetime
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -11,9 +11,9 @@ import pytest
 from drillcore import Client, InvalidArgument, Page, Reason
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import open_store
-from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.ids import CorpusId, PrincipalId, TenantId
+from drillcore_server.domain.ids import CorpusId, TenantId
 from drillcore_server.domain.pages import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
+from drillcore_server.store import corpora as stored_corpora
 from drillcore_server.store.corpora import CORPORA
 from drillcore_server.store.keyspace import Keyspace
 from tests.rpc.running import ACME_ID, Running
@@ -98,21 +98,22 @@ def test_large_records_are_listed_whole(acme: Client) -> None:
     assert all(corpus.metadata == (metadata if "large" in corpus.name else {}) for corpus in listed)
 
 
-def fill(server: Running, count: int) -> None:
-    """Puts corpora into the store at once, past the server: it would take as many calls."""
+def fill(server: Running, client: Client, count: int) -> None:
+    """Makes corpora like a first one, at once and past the server: it would take as many calls."""
+    first = client.create_corpus("first")
     root, _ = open_store(server.engine)
-    keys, now, author = Keyspace(root), datetime.now(UTC), PrincipalId("test")
+    keys = Keyspace(root)
 
     def work(tr: Transaction) -> None:
-        for number in range(count):
-            corpus = Corpus(CorpusId(uuid4()), TenantId(ACME_ID), f"corpus {number}", "", {}, now, author, now, 1)
-            CORPORA.insert(tr, keys, corpus)
+        model = stored_corpora.get(tr, keys, TenantId(ACME_ID), CorpusId(first.id))
+        for number in range(1, count):
+            CORPORA.insert(tr, keys, replace(model, id=CorpusId(uuid4()), name=f"corpus {number}"))
 
     server.engine.run(work)
 
 
 def test_the_page_size_has_a_default_and_a_maximum(server: Running, acme: Client) -> None:
-    fill(server, PAGE_SIZE_MAX + 1)
+    fill(server, acme, PAGE_SIZE_MAX + 1)
     assert len(acme.list_corpora().items) == PAGE_SIZE_DEFAULT
     page = acme.list_corpora(page_size=2**32 - 1)
     assert len(page.items) == PAGE_SIZE_MAX

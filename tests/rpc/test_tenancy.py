@@ -9,20 +9,31 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
 from drillcore import Client, InvalidArgument, NotFound, PermissionDenied, Reason
-from tests.rpc.rpcs import CORPUS_METHODS, TENANT_METHODS, RawAnswer, call, name_of, path_of, request_of
+from tests.rpc.rpcs import (
+    CORPUS_METHODS,
+    KNOWLEDGE_METHODS,
+    TENANT_METHODS,
+    RawAnswer,
+    call,
+    fields_of,
+    name_of,
+    path_of,
+    request_of,
+)
 from tests.rpc.running import ACME, ACME_ID, GLOBEX_ID, OPERATOR, Running
 
 SECRET = "globex-secret-corpus"
 every_corpus_method = pytest.mark.parametrize("method", CORPUS_METHODS, ids=name_of)
+every_method_in_a_tenant = pytest.mark.parametrize("method", [*CORPUS_METHODS, *KNOWLEDGE_METHODS], ids=name_of)
 every_tenant_method = pytest.mark.parametrize("method", TENANT_METHODS, ids=name_of)
 
 
 def ask(server: Running, token: str, method: MethodDescriptor, **fields: Any) -> RawAnswer:
-    known = {name: value for name, value in fields.items() if name in method.input_type.fields_by_name}
+    known = {name: value for name, value in fields.items() if name in fields_of(method)}
     return call(server.address, path_of(method), request_of(method, **known).SerializeToString(), token=token)
 
 
-@every_corpus_method
+@every_method_in_a_tenant
 def test_another_tenants_id_is_not_found(server: Running, globex: Client, method: MethodDescriptor) -> None:
     theirs = globex.create_corpus(SECRET, description=SECRET)
     answer = ask(server, ACME, method, tenant_id=str(GLOBEX_ID), id=str(theirs.id))
@@ -31,7 +42,7 @@ def test_another_tenants_id_is_not_found(server: Running, globex: Client, method
     assert list(globex.iter_corpora()) == [theirs]
 
 
-@every_corpus_method
+@every_method_in_a_tenant
 def test_another_tenant_and_one_that_never_was_are_refused_alike(
     server: Running, globex: Client, method: MethodDescriptor
 ) -> None:
@@ -105,7 +116,7 @@ def test_what_a_tenant_tried_to_do_to_tenants_was_not_done(operator: Client, acm
     assert list(operator.iter_tenants()) == before
 
 
-@every_corpus_method
+@every_method_in_a_tenant
 def test_an_operator_must_name_the_tenant(server: Running, operator: Client, method: MethodDescriptor) -> None:
     answer = ask(server, OPERATOR, method)
     assert answer.info.reason == Reason.TENANT_REQUIRED.name
@@ -137,7 +148,7 @@ def test_a_corpus_is_not_found_in_another_tenant_by_an_operator(
     assert SECRET not in repr(answer)
 
 
-@every_corpus_method
+@every_method_in_a_tenant
 def test_the_token_of_a_deleted_tenant_finds_nothing(
     server: Running, operator: Client, acme: Client, method: MethodDescriptor
 ) -> None:
@@ -145,7 +156,7 @@ def test_the_token_of_a_deleted_tenant_finds_nothing(
     assert ask(server, ACME, method).info.reason == Reason.TENANT_NOT_FOUND.name
 
 
-@every_corpus_method
+@every_method_in_a_tenant
 def test_the_token_of_a_tenant_that_is_not_made_yet_finds_nothing(server: Running, method: MethodDescriptor) -> None:
     assert ask(server, ACME, method).info.reason == Reason.TENANT_NOT_FOUND.name
 

@@ -14,6 +14,7 @@ from drillcore_proto.reasons import API_VERSION, Reason
 from drillcore_proto.v1 import corpora_pb2, tenants_pb2
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.rpc.messages import check_known_fields
+from drillcore_server.version import VERSION
 from tests.rpc.rpcs import METHODS, RawAnswer, call, name_of, path_of, request_of
 from tests.rpc.running import OPERATOR, Running
 
@@ -91,7 +92,11 @@ def test_a_message_without_unknown_fields_passes_the_check() -> None:
     check_known_fields(corpora_pb2.ListCorporaResponse(corpora=[corpus]))
 
 
-@pytest.mark.parametrize("path", ["/drillcore_proto.v1.TenantService/NewCall", "/drillcore_proto.v9.NewService/Call"])
+@pytest.mark.parametrize(
+    "path",
+    ["/drillcore_proto.v1.TenantService/NewCall", "/drillcore_proto.v9.NewService/Call", "/x/" + "y" * 7_000],
+    ids=["method", "service", "long"],
+)
 def test_a_call_this_server_does_not_know_tells_the_client_that_the_server_is_too_old(
     operator: Client, path: str
 ) -> None:
@@ -99,4 +104,5 @@ def test_a_call_this_server_does_not_know_tells_the_client_that_the_server_is_to
     with pytest.raises(Incompatible) as caught:
         operator._carry_out(Call(path, request, bytes, None, None))
     assert caught.value.reason is Reason.SERVER_TOO_OLD
+    assert VERSION in caught.value.message
     assert "upgrade the server" in caught.value.message

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from uuid import uuid4
+
 import pytest
-from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
+from google.rpc.error_details_pb2 import ErrorInfo
 
 from drillcore import AlreadyExists, Client, InvalidArgument
 from drillcore_proto.reasons import Reason
-from tests.rpc.rpcs import METHODS, call, path_of, request_of
+from tests.rpc.rpcs import METHODS, call, fields_of, path_of, request_of
 from tests.rpc.running import ACME_ID, OPERATOR, Running
 
 FIELDS = [
     (method, field.name)
     for method in METHODS
-    for field in method.input_type.fields
-    if field.name == "id" or field.name.endswith("_id")
+    for field in fields_of(method).values()
+    if re.fullmatch("(.*_)?ids?", field.name)
 ]
 
 WRONG_IDS = {
@@ -23,14 +27,17 @@ WRONG_IDS = {
     "too short": "aaaaaaaa-0000-4000-8000-00000000000",
     "too long": "aaaaaaaa-0000-4000-8000-0000000000011",
     "not hexadecimal": "gggggggg-0000-4000-8000-000000000001",
-    "an underscore, which Python takes within numbers": "aaaa_aaa-0000-4000-8000-000000000001",
-    "a prefix, which Python takes before numbers": "0xaaaaaa-0000-4000-8000-000000000001",
-    "a sign, which Python takes before numbers": "+aaaaaaa-0000-4000-8000-000000000001",
-    "Arabic digits, which Python takes in numbers": "\u0661" * 32,
-    "a space": " aaaaaaa-0000-4000-8000-000000000001",
     "a null": "\x00aaaaaaa-0000-4000-8000-000000000001",
     "very long": "a" * 1_000_000,
     "a path": "../../etc/passwd",
+}
+
+TAKEN_BY_PYTHON = {
+    "underscore": "aaaa_aaa-0000-4000-8000-000000000001",
+    "prefix": "0xaaaaaa-0000-4000-8000-000000000001",
+    "sign": "+aaaaaaa-0000-4000-8000-000000000001",
+    "space": " aaaaaaa-0000-4000-8000-000000000001",
+    "Arabic digits": "\u0661" * 32,
 }
 
 every_field = pytest.mark.parametrize(
@@ -38,18 +45,27 @@ every_field = pytest.mark.parametrize(
 )
 
 
+def ask(server: Running, method: MethodDescriptor, field: str, wrong: str) -> ErrorInfo:
+    fields = fields_of(method)
+    given = {"tenant_id": str(ACME_ID)} if "tenant_id" in fields else {}
+    repeated = fields[field].label == FieldDescriptor.LABEL_REPEATED
+    request = request_of(method, **{**given, field: [str(uuid4()), wrong] if repeated else wrong})
+    return call(server.address, path_of(method), request.SerializeToString(), token=OPERATOR).info
+
+
 @every_field
-@pytest.mark.parametrize("wrong", WRONG_IDS.values(), ids=WRONG_IDS.keys())
-def test_an_id_that_is_no_uuid_is_refused(shared: Running, method: MethodDescriptor, field: str, wrong: str) -> None:
-    content = request_of(method, **{"tenant_id": str(ACME_ID)} if "tenant_id" in _fields(method) else {})
-    setattr(content, field, wrong)
-    answer = call(shared.address, path_of(method), content.SerializeToString(), token=OPERATOR)
-    assert answer.info.reason == Reason.INVALID_ID.name
-    assert answer.info.metadata["field"] == field
+def test_an_id_that_is_no_uuid_is_refused(shared: Running, method: MethodDescriptor, field: str) -> None:
+    for case, wrong in WRONG_IDS.items():
+        info = ask(shared, method, field, wrong)
+        assert (info.reason, info.metadata["field"]) == (Reason.INVALID_ID.name, field), case
 
 
-def _fields(method: MethodDescriptor) -> set[str]:
-    return {field.name for field in method.input_type.fields}
+@pytest.mark.parametrize("wrong", TAKEN_BY_PYTHON.values(), ids=TAKEN_BY_PYTHON.keys())
+def test_an_id_that_only_python_takes_for_a_uuid_is_refused(shared: Running, wrong: str) -> None:
+    """Python's UUID reads its digits as a number, and so takes what may stand in a number."""
+    for method, field in FIELDS:
+        info = ask(shared, method, field, wrong)
+        assert (info.reason, info.metadata["field"]) == (Reason.INVALID_ID.name, field), f"{method.name} {field}"
 
 
 def test_no_id_at_all_is_refused_where_one_is_needed(operator: Client, acme: Client) -> None:

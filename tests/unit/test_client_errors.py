@@ -14,7 +14,7 @@ from google.protobuf.empty_pb2 import Empty
 
 import drillcore
 from drillcore import AsyncClient, Client, DrillcoreError, Reason
-from drillcore._calls import Call
+from drillcore._call import Call
 from tests.unit.in_memory_server import Failure, Peer, because, explained, running
 
 KINDS = {
@@ -30,6 +30,9 @@ KINDS = {
     "PERMISSION_DENIED": drillcore.PermissionDenied,
     "TENANT_NOT_FOUND": drillcore.NotFound,
     "CORPUS_NOT_FOUND": drillcore.NotFound,
+    "DOCUMENT_NOT_FOUND": drillcore.NotFound,
+    "NODE_NOT_FOUND": drillcore.NotFound,
+    "REVISION_NOT_FOUND": drillcore.NotFound,
     "TENANT_EXISTS": drillcore.AlreadyExists,
     "CORPUS_EXISTS": drillcore.AlreadyExists,
     "TENANT_NOT_EMPTY": drillcore.FailedPrecondition,
@@ -145,7 +148,7 @@ def test_a_server_that_is_not_drillcore_is_suspected() -> None:
 
 def test_a_request_over_the_servers_limit_is_too_large(peer: Peer) -> None:
     with Client(peer.address) as client, pytest.raises(drillcore.ResourceExhausted) as caught:
-        client.create_tenant("x" * 200_000)
+        client.create_tenant("x" * 400_000)
     assert caught.value.reason is Reason.TOO_LARGE
     assert peer.address in caught.value.message
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import click
 
 from drillcore._client import Client
-from drillcore._results import Corpus, Page
+from drillcore._results import Corpus
 from drillcore.cli.options import (
     connection_options,
     page_options,
@@ -16,7 +16,7 @@ from drillcore.cli.options import (
     version_option,
     write_options,
 )
-from drillcore.cli.session import Session, as_id, pass_session
+from drillcore.cli.session import Session, as_id, fetch_pages, find_corpus_id, pass_session
 from drillcore.cli.text import listing, record
 
 
@@ -73,10 +73,9 @@ def get(session: Session, reference: str) -> None:
 def list_(session: Session, page_size: int, page_token: str, all_pages: bool) -> None:
     """List corpora, one page unless --all."""
     with session.client() as client:
-        if all_pages:
-            page = Page(tuple(client.iter_corpora(page_size=page_size)), "")
-        else:
-            page = client.list_corpora(page_size=page_size, page_token=page_token)
+        page = fetch_pages(
+            lambda token: client.list_corpora(page_size=page_size, page_token=token), page_token, all_pages
+        )
     rows = [(one.id, one.name, one.version, one.description) for one in page.items]
     session.emit_page("corpora", page, listing(["id", "name", "version", "description"], rows))
 
@@ -109,7 +108,7 @@ def update(
         raise click.UsageError("say what to change: see --help")
     with session.client() as client:
         updated = client.update_corpus(
-            _find_id(client, reference),
+            find_corpus_id(client, reference),
             name=name,
             description=description,
             set_metadata=dict(metadata),
@@ -131,7 +130,7 @@ def delete(session: Session, reference: str, yes: bool, expected_version: int | 
     """Delete a corpus. Its id is never used again."""
     session.confirm(f"Delete the corpus {reference}", yes)
     with session.client() as client:
-        corpus_id = _find_id(client, reference)
+        corpus_id = find_corpus_id(client, reference)
         client.delete_corpus(corpus_id, expected_version=expected_version, request_id=request_id)
     session.emit({"deleted": corpus_id}, f"deleted corpus {corpus_id}")
 
@@ -139,10 +138,6 @@ def delete(session: Session, reference: str, yes: bool, expected_version: int | 
 def _find(client: Client, reference: str) -> Corpus:
     corpus_id = as_id(reference)
     return client.get_corpus(corpus_id) if corpus_id else client.get_corpus(name=reference)
-
-
-def _find_id(client: Client, reference: str) -> UUID:
-    return as_id(reference) or client.get_corpus(name=reference).id
 
 
 def _emit(session: Session, found: Corpus) -> None:

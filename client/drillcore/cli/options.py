@@ -10,21 +10,10 @@ import click
 
 from drillcore._channel import check_request_id
 from drillcore.cli.session import Session
+from drillcore.cli.values import KeyValue, LevelName, Moment
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[F], F]
-
-
-class _KeyValue(click.ParamType[tuple[str, str]]):
-    name = "key=value"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        key, equals, text = str(value).partition("=")
-        if not equals or not key:
-            self.fail(f"{value!r} is not of the form key=value", param, ctx)
-        return key, text
 
 
 def common_options(command: F) -> F:
@@ -85,7 +74,7 @@ def version_option(command: F) -> F:
 def set_option(command: F) -> F:
     return _applied(
         command,
-        click.option("--set", "metadata", type=_KeyValue(), multiple=True, help="Metadata to set. May be repeated."),
+        click.option("--set", "metadata", type=KeyValue(), multiple=True, help="Metadata to set. May be repeated."),
     )
 
 
@@ -93,6 +82,25 @@ def unset_option(command: F) -> F:
     return _applied(
         command,
         click.option("--unset", metavar="KEY", multiple=True, help="Metadata to remove. May be repeated."),
+    )
+
+
+def corpus_option(command: F) -> F:
+    """The one corpus to act in."""
+    return _applied(command, click.option("--corpus", required=True, metavar="ID|NAME", help="The corpus."))
+
+
+def target_option(command: F) -> F:
+    """The level to go to."""
+    return _applied(
+        command, click.option("--to", "target", type=LevelName(), required=True, help="Level, by name or number.")
+    )
+
+
+def as_of_option(command: F) -> F:
+    """Which moment to read."""
+    return _applied(
+        command, click.option("--as-of", type=Moment(), help="Read this revision, or as it was then.  [default: now]")
     )
 
 

@@ -14,10 +14,14 @@ import click
 from drillcore._version import api_version, client_version
 from drillcore.cli.corpus import corpus
 from drillcore.cli.doctor import doctor
+from drillcore.cli.document import documents, remove
+from drillcore.cli.ingest import ingest
+from drillcore.cli.node import drill, history, query, rollup, show
 from drillcore.cli.options import common_options, connection_options
 from drillcore.cli.session import CommandError, Session, pass_session
 from drillcore.cli.tenant import tenant
 from drillcore.cli.text import printable
+from drillcore.cli.tree import tree
 from drillcore.errors import DrillcoreError
 from drillcore.settings import SettingsError
 
@@ -106,7 +110,7 @@ def _explain(error: Exception) -> tuple[str, str, str | None, int]:
     if isinstance(error, DrillcoreError):
         return error.reason_name, error.message, error.request_id, FAILED
     if isinstance(error, CommandError):
-        return error.reason, error.message, None, error.exit_code
+        return error.reason, error.message, error.request_id, error.exit_code
     if isinstance(error, SettingsError):
         return "INVALID_SETTINGS", str(error), None, MISUSED
     if isinstance(error, click.ClickException):
@@ -125,7 +129,9 @@ def main() -> None:
     Examples:
       drillcore serve --data-dir ./data
       drillcore --token-file ./data/operator.token tenant create acme
-      drillcore --token-file ./data/operator.token --tenant acme corpus list
+      drillcore --token-file ./data/operator.token --tenant acme corpus create rules
+      drillcore --token-file ./data/operator.token --tenant acme ingest ./regulations --corpus rules
+      drillcore --token-file ./data/operator.token --tenant acme tree rules
       drillcore doctor
 
     Flags such as --address may stand before or after the command. Each has a setting in the settings file, table
@@ -147,6 +153,5 @@ def version(session: Session) -> None:
     session.emit(document, "drillcore {version} (API {api_version}, Python {python})".format(**document))
 
 
-main.add_command(corpus)
-main.add_command(doctor)
-main.add_command(tenant)
+for command in (corpus, doctor, documents, drill, history, ingest, query, remove, rollup, show, tenant, tree):
+    main.add_command(command)

@@ -4,37 +4,43 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import enum
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import click
 from rich.console import Console, RenderableType
 from rich.table import Table
+from rich.tree import Tree
 
 from drillcore._client import Client
 from drillcore._client_settings import load_client_settings
+from drillcore._node_results import QueryPage
 from drillcore._results import Page
 from drillcore.settings import find_file
+
+PageT = TypeVar("PageT", bound=Page[Any])
 
 PIPE_WIDTH: Final = 200
 """Columns for tables that go into a file or a pipe, where folded lines would be hard to search."""
 
 
 class CommandError(Exception):
-    """A command could not do its work, for a reason that is not a failed call. Shown in one line."""
+    """A command could not do its work, and there is more to say than which call failed. Shown in one line."""
 
-    def __init__(self, reason: str, message: str, *, exit_code: int = 1) -> None:
+    def __init__(self, reason: str, message: str, *, exit_code: int = 1, request_id: str | None = None) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.exit_code = exit_code
+        self.request_id = request_id
 
 
 @dataclass(slots=True)
@@ -73,7 +79,10 @@ class Session:
     def emit_page(self, name: str, page: Page[Any], table: Table) -> None:
         """Show one page of a list."""
         more = [f"There are more: --page-token {page.next_page_token}, or --all"] if page.next_page_token else []
-        self.emit({name: page.items, "next_page_token": page.next_page_token}, table, *more)
+        document: dict[str, object] = {name: page.items, "next_page_token": page.next_page_token}
+        if isinstance(page, QueryPage):
+            document["revisions"] = {str(corpus): revision for corpus, revision in page.revisions.items()}
+        self.emit(document, table, *more)
 
     def emit(self, document: object, *human: RenderableType) -> None:
         """Show a result: the document with --json, else what is made for people."""
@@ -83,12 +92,27 @@ class Session:
         console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
         with console.capture() as shown:
             for part in human:
-                console.print(part, soft_wrap=not isinstance(part, Table))
+                console.print(part, soft_wrap=not isinstance(part, Table | Tree))
         for line in shown.get().splitlines():
             click.echo(line.rstrip())  # tables pad their last column, which is in the way of whoever copies or compares
 
 
 pass_session = click.make_pass_decorator(Session, ensure=True)
+
+
+def fetch_pages(fetch: Callable[[str], PageT], page_token: str, all_pages: bool) -> PageT:
+    """The page that the token names, or with `all_pages` that one and all that follow as one."""
+    page = fetch(page_token)
+    items = list(page.items)
+    while all_pages and page.next_page_token:
+        page = fetch(page.next_page_token)
+        items += page.items
+    return dataclasses.replace(page, items=tuple(items))
+
+
+def find_corpus_id(client: Client, reference: str) -> UUID:
+    """The id of the corpus that the text names by id or name. Raises NotFound for a name that no corpus has."""
+    return as_id(reference) or client.get_corpus(name=reference).id
 
 
 def as_id(reference: str) -> UUID | None:
@@ -105,6 +129,8 @@ def _plain(value: object) -> object:
         return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, enum.Enum):
+        return value.value
     if isinstance(value, UUID | Path):
         return str(value)
     raise TypeError(f"no JSON for {type(value)}")

@@ -7,7 +7,7 @@ from uuid import UUID
 import click
 
 from drillcore._client import Client
-from drillcore._results import Page, Tenant
+from drillcore._results import Tenant
 from drillcore.cli.options import (
     connection_options,
     page_options,
@@ -16,7 +16,7 @@ from drillcore.cli.options import (
     version_option,
     write_options,
 )
-from drillcore.cli.session import Session, as_id, pass_session
+from drillcore.cli.session import Session, as_id, fetch_pages, pass_session
 from drillcore.cli.text import listing, record
 
 
@@ -64,10 +64,9 @@ def get(session: Session, reference: str) -> None:
 def list_(session: Session, page_size: int, page_token: str, all_pages: bool) -> None:
     """List tenants, one page unless --all."""
     with session.client(in_tenant=False) as client:
-        if all_pages:
-            page = Page(tuple(client.iter_tenants(page_size=page_size)), "")
-        else:
-            page = client.list_tenants(page_size=page_size, page_token=page_token)
+        page = fetch_pages(
+            lambda token: client.list_tenants(page_size=page_size, page_token=token), page_token, all_pages
+        )
     rows = [(one.id, one.name, one.version, one.metadata) for one in page.items]
     session.emit_page("tenants", page, listing(["id", "name", "version", "metadata"], rows))
 

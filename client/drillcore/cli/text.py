@@ -14,11 +14,16 @@ from drillcore._results import Corpus, Tenant
 
 def record(thing: Tenant | Corpus) -> Table:
     """One thing: a line for each of its fields."""
+    return pairs((field.name, one_line(getattr(thing, field.name))) for field in dataclasses.fields(thing))
+
+
+def pairs(rows: Iterable[tuple[str, Text]]) -> Table:
+    """Names of fields and what is in them."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for field in dataclasses.fields(thing):
-        table.add_row(field.name.replace("_", " "), _text(getattr(thing, field.name)))
+    for name, value in rows:
+        table.add_row(name.replace("_", " "), value)
     return table
 
 
@@ -28,7 +33,7 @@ def listing(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column == "id")
     for row in rows:
-        table.add_row(*map(_text, row))
+        table.add_row(*map(one_line, row))
     return table
 
 
@@ -37,7 +42,22 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
-def _text(value: object) -> Text:
+def prose(text: str) -> Text:
+    """Text of several lines, each with its control characters made visible."""
+    return Text("\n".join(printable(line.rstrip("\r")) for line in text.split("\n")))
+
+
+def first_words(text: str, width: int) -> str:
+    """The beginning of a text in one line of up to `width` characters."""
+    line = " ".join(printable(word) for word in text[: 4 * width].split())
+    return line if len(line) <= width else line[: width - 1].rstrip() + "…"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def one_line(value: object) -> Text:
     if isinstance(value, datetime):
         return Text(value.astimezone().isoformat(sep=" ", timespec="seconds"))
     if isinstance(value, Mapping):

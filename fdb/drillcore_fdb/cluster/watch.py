@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 
 import fdb
 
@@ -26,6 +27,10 @@ class ClusterWatch(Watch):
     def __init__(self, future: fdb.impl.FutureVoid) -> None:
         self._future = future
         self._ready = when_ready(future)
+        # The binding keeps a future with a callback until it fires; for a watch nobody holds any more that may be
+        # never, and a cluster allows a limited number of them. No __del__: in a cycle of garbage the future may be
+        # freed before the watch.
+        weakref.finalize(self, future.cancel).atexit = False
 
     def wait(self, timeout_s: float | None = None) -> bool:
         if not self._ready.wait(timeout_s):
@@ -39,9 +44,4 @@ class ClusterWatch(Watch):
         return True
 
     def cancel(self) -> None:
-        self._future.cancel()
-
-    def __del__(self) -> None:
-        # The callback keeps the future alive until it fires; for a watch nobody holds any more that may be never,
-        # and a cluster allows a limited number of them.
         self._future.cancel()

@@ -17,6 +17,7 @@ from drillcore_fdb import directory
 from drillcore_fdb.embedded.committer import Committer
 from drillcore_fdb.embedded.ordered import OrderedStore
 from drillcore_fdb.embedded.storage import (
+    SNAPSHOTS_MAX,
     VERSION_KEY,
     DirectoryLock,
     as_engine_error,
@@ -105,6 +106,8 @@ class EmbeddedEngine(Engine):
 
     def space(self) -> dict[str, int]:
         """Bytes of the file, of live pages in it, and of pages free for reuse; and the number of keys."""
+        if self._closing.is_set():
+            raise UnavailableError("the store is closed")
         page = self._environment.stat()["psize"]
         with self._environment.begin() as txn:
             stats = [txn.stat(database) for database in self.store.databases()]
@@ -144,12 +147,14 @@ class EmbeddedEngine(Engine):
         with self._snapshots_lock:
             if self._closing.is_set():
                 raise UnavailableError("the store is closed")
+            if len(self._snapshots) >= SNAPSHOTS_MAX:
+                raise RetryableError(1037, "too many transactions at once")
             self._snapshots.add(transaction)
         try:
             txn = self._environment.begin()
-        except lmdb.ReadersFullError as error:
+        except lmdb.Error as error:
             self._snapshots.discard(transaction)
-            raise RetryableError(1037, "too many transactions at once") from error
+            raise as_engine_error(error) from error
         return txn, unpack_version(txn.get(VERSION_KEY, None, self.store.meta))
 
     def close_snapshot(self, transaction: EmbeddedTransaction, txn: Any) -> None:
@@ -179,6 +184,9 @@ def _locked(path: Path) -> Iterator[DirectoryLock]:
         raise UnavailableError(f"the data directory {path} cannot be used: {error.strerror}") from error
     try:
         yield lock
+    except OSError as error:
+        lock.release()
+        raise UnavailableError(f"the data directory {path} cannot be used: {error}") from error
     except BaseException:
         lock.release()
         raise

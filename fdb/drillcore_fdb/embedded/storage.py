@@ -34,7 +34,11 @@ ENGINE_FORMAT: Final = 1
 VERSION_KEY: Final = b"version"
 _VERSION = struct.Struct(">Q")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_READERS_MAX = 1024
+_SHORT_WRITE = "MDB_SHORT_WRITE"
+"""LMDB's name for a write that the disk took only in part. It has no class of its own in the binding."""
+SNAPSHOTS_MAX: Final = 1024
+_READERS_SPARE = 256
+"""Readers beyond the transactions' snapshots: watches and figures read too, and must not be refused."""
 
 
 def pack_version(version: int) -> bytes:
@@ -50,11 +54,15 @@ def as_engine_error(error: lmdb.Error) -> EngineError:
     code = getattr(error, "code", 0)
     if isinstance(error, lmdb.MapFullError):
         return DiskFullError("the store has reached its configured size (engine.map_size_bytes); raise it and restart")
-    if code in _FULL or (isinstance(error, lmdb.DiskError) and any(os.strerror(c) in str(error) for c in _FULL)):
+    if code in _FULL or _SHORT_WRITE in str(error) or _is_full(error):
         return DiskFullError(f"no room left for the store: {error}; make room, nothing has been lost")
     if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError | lmdb.InvalidError | lmdb.VersionMismatchError):
         return StoreCorruptError(f"the store's file is damaged: {error}; restore it from a backup")
     return StorageError(f"the store's file cannot be used: {error}")
+
+
+def _is_full(error: lmdb.Error) -> bool:
+    return isinstance(error, lmdb.DiskError) and any(os.strerror(code) in str(error) for code in _FULL)
 
 
 class DirectoryLock:
@@ -89,7 +97,7 @@ def open_environment(path: Path, *, map_size_bytes: int, sync: bool) -> lmdb.Env
             str(path / "kv"),
             map_size=max(map_size_bytes, data.stat().st_size if data.exists() else 0),
             max_dbs=8,
-            max_readers=_READERS_MAX,
+            max_readers=SNAPSHOTS_MAX + _READERS_SPARE,
             max_spare_txns=64,
             sync=sync,
             metasync=sync,
@@ -109,7 +117,9 @@ def _check_marker(marker: Path, data: Path) -> None:
     if not marker.exists():
         return
     try:
-        engine_format = int(json.loads(marker.read_text(encoding="utf-8"))["engine_format"])
+        engine_format = json.loads(marker.read_text(encoding="utf-8"))["engine_format"]
+        if type(engine_format) is not int or engine_format < 1:
+            raise ValueError(f"engine_format is {engine_format!r}")
     except (ValueError, KeyError, TypeError) as error:
         raise StoreCorruptError(f"{marker} cannot be read: {error}; restore the directory from a backup") from error
     if engine_format > ENGINE_FORMAT:
@@ -117,8 +127,8 @@ def _check_marker(marker: Path, data: Path) -> None:
             f"{marker.parent} was written by a newer Drillcore (engine format {engine_format}, "
             f"this one knows up to {ENGINE_FORMAT}); upgrade Drillcore"
         )
-    if not data.exists():
-        raise StoreCorruptError(f"{data} is missing although the store was made; restore it from a backup")
+    if not data.exists() or data.stat().st_size == 0:
+        raise StoreCorruptError(f"{data} is missing or empty although the store was made; restore it from a backup")
 
 
 def _check_whole(environment: lmdb.Environment, data: Path) -> None:

@@ -322,7 +322,7 @@ class EmbeddedTransaction(Attempts):
         request = Request(
             self._version, self._read_keys, self._read_ranges, writes.mutations, writes.keys, writes.ranges, size_bytes
         )
-        self._release_snapshot()
+        self._let_go()
         return self._engine.committer.commit(request)
 
     def recover(self, error: EngineError) -> None:

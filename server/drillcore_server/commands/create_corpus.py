@@ -11,6 +11,7 @@ from drillcore_server.commands.unit import Call, Unit
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import CorpusId, TenantId
 from drillcore_server.domain.named import checked_description, checked_metadata, checked_name
+from drillcore_server.store import corpora
 from drillcore_server.store.corpora import CORPORA, CORPUS
 
 
@@ -27,6 +28,7 @@ def create_corpus(
     new_id = corpus_id or CorpusId(uuid4())
     new_name, new_metadata = checked_name(name), checked_metadata(metadata)
     new_description = checked_description(description)
+    numbers = corpora.new_numbers()
 
     def work(tr: Transaction, granted: TenantId) -> Corpus:
         corpus = Corpus(
@@ -39,6 +41,7 @@ def create_corpus(
             created_by=call.principal.id,
             updated_at=call.at,
             version=1,
+            number=corpora.take_number(tr, unit.keys, numbers, new_id),
         )
         CORPORA.insert(tr, unit.keys, corpus)
         return corpus

@@ -51,9 +51,10 @@ class Call:
 
 
 class Unit:
-    def __init__(self, engine: Engine, keys: Keyspace) -> None:
+    def __init__(self, engine: Engine, keys: Keyspace, page_bytes_max: int = 1 << 22) -> None:
         self._engine = engine
         self.keys = keys
+        self.page_bytes_max = page_bytes_max
 
     def read(self, call: Call, access: Rule[G], work: Callable[[Transaction, G], T]) -> T:
         """What `work` finds. `work` may be run more than once."""

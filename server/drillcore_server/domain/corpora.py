@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from drillcore_server.domain.ids import CorpusId, PrincipalId, TenantId
+from drillcore_server.domain.ids import CorpusId, CorpusNumber, PrincipalId, TenantId
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,4 +20,6 @@ class Corpus:
     created_by: PrincipalId
     updated_at: datetime
     version: int
+    number: CorpusNumber
+    """Its short name in keys."""
     deleted_at: datetime | None = None

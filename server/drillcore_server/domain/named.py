@@ -60,7 +60,7 @@ def checked_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 def changed_metadata(stored: Mapping[str, str], put: Mapping[str, str], remove: Iterable[str]) -> dict[str, str]:
     removed = set(remove)
     if both := removed & put.keys():
-        message = f"metadata key {min(both)!r} is both set and removed"
+        message = f"metadata key {min(both)[:METADATA_KEY_CHARACTERS_MAX]!r} is both set and removed"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="remove_metadata")
     kept = {key: value for key, value in stored.items() if key not in removed}
     return checked_metadata({**kept, **put})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
@@ -18,6 +19,7 @@ class HasId(Protocol):
     def id(self) -> UUID: ...
 
 
+Item = TypeVar("Item")
 T = TypeVar("T", bound=HasId)
 
 PAGE_SIZE_DEFAULT = 100
@@ -34,34 +36,56 @@ def page_size(asked: int) -> int:
     return min(asked or PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
 
 
-def make_page(listing: str, found: list[T], wanted: int) -> Page[T]:
-    """A page of up to `wanted` of the items found, with a token if there are more.
-
-    `listing` names the listing with everything that selects its items.
-    """
-    items = found[:wanted]
-    return Page(items, _token(listing, items[-1].id) if len(found) > wanted else "")
+@dataclass(frozen=True, slots=True)
+class PageLimit:
+    items: int
+    bytes: int
+    """Of the records as they are stored; an answer is about as large."""
 
 
-def _token(listing: str, last: UUID) -> str:
-    return base64.urlsafe_b64encode(last.bytes + _mark(listing, last.bytes)).decode("ascii").rstrip("=")
+def fill_page(found: Iterable[tuple[Item, int]], limit: PageLimit) -> tuple[list[Item], bool]:
+    """Items, each given with its size, up to the limit; and whether there are more. A page has at least one."""
+    items: list[Item] = []
+    size_bytes = 0
+    for item, item_bytes in found:
+        size_bytes += item_bytes
+        if items and (len(items) == limit.items or size_bytes > limit.bytes):
+            return items, True
+        items.append(item)
+    return items, False
 
 
-def read_token(listing: str, token: str) -> UUID | None:
-    """The last id before the page, or None for the first page. A token of another listing is refused."""
+def make_page(listing: str, items: list[T], more: bool) -> Page[T]:
+    """A page, with a token if there are more items. `listing` names the listing with all that selects its items."""
+    return Page(items, make_token(listing, items[-1].id.bytes) if more else "")
+
+
+def make_token(listing: str, cursor: bytes) -> str:
+    """A token for what follows the place that `cursor` says."""
+    return base64.urlsafe_b64encode(cursor + _mark(listing, cursor)).decode("ascii").rstrip("=")
+
+
+def read_token(listing: str, token: str) -> bytes | None:
+    """The cursor of a token, or None for the first page. A token of another listing is refused."""
     if not token:
         return None
     try:
         raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     except (binascii.Error, ValueError):
         raw = b""
-    if len(raw) != 20 or raw[16:] != _mark(listing, raw[:16]):
+    if len(raw) < 5 or raw[-4:] != _mark(listing, raw[:-4]):
         raise BadInput(
             Reason.INVALID_PAGE_TOKEN,
             "the page token is not one that this listing gave; start from the first page",
             field="page_token",
         )
-    return UUID(bytes=raw[:16])
+    return raw[:-4]
+
+
+def read_id_token(listing: str, token: str) -> UUID | None:
+    """The last id before the page, for listings that `make_page` made."""
+    cursor = read_token(listing, token)
+    return None if cursor is None else UUID(bytes=cursor)
 
 
 def _mark(listing: str, last: bytes) -> bytes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from datetime import UTC, datetime
+from typing import Final
 from uuid import UUID
 
 from google.protobuf.message import Message
@@ -11,7 +13,10 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from drillcore_proto.reasons import Reason
 from drillcore_server.domain.errors import BadInput
-from drillcore_server.domain.ids import CorpusId, TenantId
+from drillcore_server.domain.ids import CorpusId, DocumentId, NodeId, TenantId
+
+# Python's UUID takes more: what may stand in a number, such as underscores and signs, and any digits of Unicode.
+_UUID: Final = re.compile("[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 
 
 def tenant_id(text: str, field: str = "id") -> TenantId:
@@ -20,6 +25,14 @@ def tenant_id(text: str, field: str = "id") -> TenantId:
 
 def corpus_id(text: str, field: str = "id") -> CorpusId:
     return CorpusId(_uuid(text, field))
+
+
+def node_id(text: str, field: str = "id") -> NodeId:
+    return NodeId(_uuid(text, field))
+
+
+def document_id(text: str, field: str = "id") -> DocumentId:
+    return DocumentId(_uuid(text, field))
 
 
 def optional_tenant_id(text: str, field: str = "tenant_id") -> TenantId | None:
@@ -36,6 +49,10 @@ def timestamp(at: datetime) -> Timestamp:
     return message
 
 
+def utc(message: Timestamp) -> datetime:
+    return message.ToDatetime(tzinfo=UTC)
+
+
 def check_known_fields(message: Message) -> None:
     """Refuses a field that a newer client has set and this server would silently leave out."""
     unknown = UnknownFieldSet(message)
@@ -50,8 +67,7 @@ def check_known_fields(message: Message) -> None:
 
 
 def _uuid(text: str, field: str) -> UUID:
-    try:
+    if _UUID.fullmatch(text):
         return UUID(text)
-    except ValueError:
-        shown = text if len(text) <= 64 else text[:64] + "..."
-        raise BadInput(Reason.INVALID_ID, f"{field} is not a UUID: {shown!r}", field=field) from None
+    shown = text if len(text) <= 64 else text[:64] + "..."
+    raise BadInput(Reason.INVALID_ID, f"{field} is not a UUID: {shown!r}", field=field)

@@ -1,6 +1,6 @@
 """How a call gets from the wire to its handler and back.
 
-    gRPC -> RequestIds -> Log -> Measure -> Authenticate -> handler (a method of a service in this package) -> command
+    gRPC -> RequestIds -> Log -> Measure -> Admit -> Authenticate -> handler (a method of a service here) -> command
 
 A service is a class with one method per RPC, named like it; `bind` finds them by the service's descriptor, so an RPC
 without a method is found when the server starts, not when it is called.
@@ -9,29 +9,36 @@ without a method is found when the server starts, not when it is called.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import queue
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from uuid import uuid4
 
 import grpc
+import structlog
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from drillcore_proto.reasons import REQUEST_ID_HEADER, Reason
 from drillcore_server.commands.unit import Call
-from drillcore_server.domain.errors import NotReady
+from drillcore_server.domain.errors import NotReady, Unavailable
 from drillcore_server.domain.ids import RequestId
 from drillcore_server.rpc.exchange import Answer, Exchange, Handler
 from drillcore_server.rpc.messages import check_known_fields
 from drillcore_server.rpc.refusals import abort
-from drillcore_server.rpc.stages import Authenticate, Log, Measure, RequestIds, Stage
+from drillcore_server.rpc.stages import Admit, Authenticate, Log, Measure, RequestIds, Stage, is_request_id
 from drillcore_server.version import VERSION
 
-ORDER: Final = (RequestIds, Log, Measure, Authenticate)
+ORDER: Final = (RequestIds, Log, Measure, Admit, Authenticate)
 """Outermost first. A call is logged even if it is not authenticated; everything in the log has a request id."""
+
+
+_LONGER_THAN_ANY_DEADLINE_S: Final = 100 * 365 * 86_400.0
+"""gRPC says "no deadline" as one in the far future."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,9 @@ class TimeLimits:
 
     def of(self, remaining_s: float | None) -> float:
         """How long a call may take: what its caller allows, up to our own limit."""
-        return min(self.default_s if remaining_s is None else max(remaining_s, 0.0), self.max_s)
+        if remaining_s is None or remaining_s > _LONGER_THAN_ANY_DEADLINE_S:
+            return min(self.default_s, self.max_s)
+        return min(max(remaining_s, 0.0), self.max_s)
 
 
 class Pipeline:
@@ -56,29 +65,54 @@ class Pipeline:
         return grpc.method_handlers_generic_handler(service.full_name, handlers)
 
     def _bind(self, method: MethodDescriptor, handler: Handler) -> grpc.RpcMethodHandler[Any, Any]:
-        answer = _call_handler(method.name, handler)
+        streaming = method.client_streaming and method.server_streaming
+        assert streaming or not (method.client_streaming or method.server_streaming), (
+            "streams go both ways or not at all"
+        )
+        answer = _stream_handler(method.name, handler) if streaming else _call_handler(method.name, handler)
         for stage in reversed(self._stages):
             answer = _inside(stage, answer)
-
-        def behave(request: Message, context: grpc.ServicerContext) -> Message:
-            metadata = _readable(context.invocation_metadata())
-            request_id = RequestId(metadata.get(REQUEST_ID_HEADER) or str(uuid4()))
-            timeout_s = self._limits.of(context.time_remaining())
-            return answer(Exchange(method.name, request, context, metadata, datetime.now(UTC), timeout_s, request_id))
-
         request_class, response_class = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
-        return grpc.unary_unary_rpc_method_handler(behave, request_class.FromString, response_class.SerializeToString)
+        if streaming:
+            return grpc.stream_stream_rpc_method_handler(
+                lambda requests, context: _streamed(answer, self._exchange(method.name, requests, context)),
+                request_class.FromString,
+                response_class.SerializeToString,
+            )
+        return grpc.unary_unary_rpc_method_handler(
+            lambda request, context: answer(self._exchange(method.name, request, context)),
+            request_class.FromString,
+            response_class.SerializeToString,
+        )
+
+    def _exchange(self, method: str, request: Message | Iterator[Message], context: grpc.ServicerContext) -> Exchange:
+        metadata = _readable(context.invocation_metadata())
+        given = metadata.get(REQUEST_ID_HEADER, "")
+        request_id = RequestId(given if is_request_id(given) else str(uuid4()))
+        timeout_s = self._limits.of(context.time_remaining())
+        return Exchange(method, request, context, metadata, datetime.now(UTC), timeout_s, request_id)
 
 
 class UnknownMethods(grpc.GenericRpcHandler):
     """Goes last: answers calls that a newer client knows and this server does not, saying so with our version."""
 
+    def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
+        self._log = log
+
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
         refused = NotReady(
-            Reason.SERVER_TOO_OLD, f"this server, version {VERSION}, does not know {handler_call_details.method}"
+            Reason.SERVER_TOO_OLD,
+            f"this server, version {VERSION}, does not know {handler_call_details.method[:200]}; upgrade the server",
         )
-        request_id = _readable(handler_call_details.invocation_metadata).get(REQUEST_ID_HEADER) or str(uuid4())
-        return grpc.unary_unary_rpc_method_handler(lambda _request, context: abort(context, refused, request_id))
+        given = _readable(handler_call_details.invocation_metadata).get(REQUEST_ID_HEADER, "")
+        request_id = given if is_request_id(given) else str(uuid4())
+
+        def refuse(_request: bytes, context: grpc.ServicerContext) -> NoReturn:
+            outcome = refused.reason.name
+            self._log.info("call", method="unknown", request_id=request_id, principal=None, outcome=outcome, ms=0.0)
+            abort(context, refused, request_id)
+
+        return grpc.unary_unary_rpc_method_handler(refuse)
 
 
 def _inside(stage: Stage, inner: Answer) -> Answer:
@@ -87,14 +121,57 @@ def _inside(stage: Stage, inner: Answer) -> Answer:
 
 def _call_handler(action: str, handler: Handler) -> Answer:
     def answer(exchange: Exchange) -> Message:
-        assert exchange.principal is not None, "a handler was reached without authentication"
+        assert isinstance(exchange.request, Message)
         check_known_fields(exchange.request)
         content = exchange.request.SerializeToString(deterministic=True)
-        fingerprint = hashlib.sha256(action.encode() + b"\0" + content).digest()
-        call = Call(action, exchange.request_id, exchange.principal, exchange.at, exchange.timeout_s, fingerprint)
-        return handler(exchange.request, call)
+        response: Message = handler(exchange.request, _call(exchange, action, content))
+        return response
 
     return answer
+
+
+def _stream_handler(action: str, handler: Handler) -> Answer:
+    """A stream's fingerprint is not known before its end: its handler completes the call when it has read it all."""
+
+    def answer(exchange: Exchange) -> None:
+        assert not isinstance(exchange.request, Message)
+        handler(_received(exchange.request), _call(exchange, action, b""), exchange.emit)
+
+    return answer
+
+
+def _received(requests: Iterator[Message]) -> Iterator[Message]:
+    try:
+        for request in requests:
+            check_known_fields(request)
+            yield request
+    except grpc.RpcError as error:
+        raise Unavailable(Reason.CANCELLED, "the caller gave up; nothing was written") from error
+
+
+def _call(exchange: Exchange, action: str, content: bytes) -> Call:
+    assert exchange.principal is not None, "a handler was reached without authentication"
+    fingerprint = hashlib.sha256(action.encode() + b"\0" + content).digest()
+    return Call(action, exchange.request_id, exchange.principal, exchange.at, exchange.timeout_s, fingerprint)
+
+
+def _streamed(answer: Answer, exchange: Exchange) -> Iterator[Message]:
+    """Runs the stages in a thread of their own, as one call from start to end, and yields what is emitted meanwhile."""
+    outbox: queue.SimpleQueue[Message | BaseException | None] = queue.SimpleQueue()
+    exchange.emit = outbox.put
+
+    def run() -> None:
+        try:
+            answer(exchange)
+            outbox.put(None)
+        except BaseException as error:  # goes on in gRPC's own thread, which knows what to make of it
+            outbox.put(error)
+
+    threading.Thread(target=run, name=f"drillcore-{exchange.method}", daemon=True).start()
+    while (item := outbox.get()) is not None:
+        if isinstance(item, BaseException):
+            raise item
+        yield item
 
 
 def _readable(metadata: Sequence[tuple[str, str | bytes]] | Any) -> dict[str, str]:

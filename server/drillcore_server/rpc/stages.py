@@ -1,7 +1,8 @@
-"""What every call passes through before its handler: request id, log, metrics, authentication, in that order."""
+"""What every call passes through before its handler: request id, log, metrics, admission, authentication, in order."""
 
 from __future__ import annotations
 
+import threading
 import time
 import traceback
 from typing import Protocol
@@ -9,6 +10,7 @@ from typing import Protocol
 import structlog
 from google.protobuf.message import Message
 
+from drillcore_fdb.errors import EngineError
 from drillcore_proto.reasons import API_VERSION, API_VERSION_HEADER, REQUEST_ID_HEADER, Reason
 from drillcore_server.auth.tokens import Tokens
 from drillcore_server.domain.errors import BadInput, NotReady, Refused, Unavailable
@@ -17,32 +19,27 @@ from drillcore_server.rpc.exchange import Answer, Exchange
 from drillcore_server.rpc.refusals import abort, reply_metadata
 
 REQUEST_ID_CHARACTERS_MAX = 128
+API_VERSION_CHARACTERS_MAX = 16
 
 
 class Stage(Protocol):
-    def __call__(self, exchange: Exchange, proceed: Answer) -> Message: ...
+    def __call__(self, exchange: Exchange, proceed: Answer) -> Message | None: ...
 
 
 class RequestIds:
     """Outermost: gives the call its id, and turns whatever goes wrong further in into a refusal with that id."""
 
-    def __call__(self, exchange: Exchange, proceed: Answer) -> Message:
+    def __call__(self, exchange: Exchange, proceed: Answer) -> Message | None:
         try:
-            self._check(exchange)
             response = proceed(exchange)
         except Refused as refused:
             abort(exchange.context, refused, exchange.request_id)
         exchange.context.set_trailing_metadata(reply_metadata(exchange.request_id))
         return response
 
-    @staticmethod
-    def _check(exchange: Exchange) -> None:
-        given = exchange.metadata.get(REQUEST_ID_HEADER)
-        if given is None:
-            return
-        if not 0 < len(given) <= REQUEST_ID_CHARACTERS_MAX or not given.isascii() or not given.isprintable():
-            message = f"a request id is 1 to {REQUEST_ID_CHARACTERS_MAX} printable ASCII characters"
-            raise BadInput(Reason.INVALID_ARGUMENT, message, field=REQUEST_ID_HEADER)
+
+def is_request_id(given: str) -> bool:
+    return 0 < len(given) <= REQUEST_ID_CHARACTERS_MAX and given.isascii() and given.isprintable()
 
 
 class Log:
@@ -51,12 +48,15 @@ class Log:
     def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
         self._log = log
 
-    def __call__(self, exchange: Exchange, proceed: Answer) -> Message:
+    def __call__(self, exchange: Exchange, proceed: Answer) -> Message | None:
         started = time.perf_counter()
         try:
             response = proceed(exchange)
         except Refused as refused:
             self._write(exchange, started, refused.reason.name)
+            if isinstance(refused.__cause__, EngineError) and isinstance(refused, Unavailable):
+                cause = refused.__cause__
+                self._log.warning("store", request_id=exchange.request_id, error=cause.message, code=cause.code)
             raise
         except Exception as error:
             self._write(exchange, started, Reason.INTERNAL.name)
@@ -85,7 +85,7 @@ class Measure:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
-    def __call__(self, exchange: Exchange, proceed: Answer) -> Message:
+    def __call__(self, exchange: Exchange, proceed: Answer) -> Message | None:
         started = time.perf_counter()
         outcome = Reason.INTERNAL.name
         try:
@@ -99,16 +99,51 @@ class Measure:
         return response
 
 
+class Admit:
+    """Lets calls in until the server stops, and knows when the last one is done."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._open = True
+        self._under_way = 0
+
+    def __call__(self, exchange: Exchange, proceed: Answer) -> Message | None:
+        with self._changed:
+            if not self._open:
+                raise Unavailable(Reason.SHUTTING_DOWN, "the server is stopping; nothing was written")
+            self._under_way += 1
+        try:
+            return proceed(exchange)
+        finally:
+            with self._changed:
+                self._under_way -= 1
+                self._changed.notify_all()
+
+    def close(self, timeout_s: float) -> None:
+        """Lets nobody in any more, and waits for those who are."""
+        with self._changed:
+            self._open = False
+            self._changed.wait_for(lambda: not self._under_way, timeout_s)
+
+
 class Authenticate:
     """Innermost: who is calling, and whether both sides speak the same protocol."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
 
-    def __call__(self, exchange: Exchange, proceed: Answer) -> Message:
+    def __call__(self, exchange: Exchange, proceed: Answer) -> Message | None:
         exchange.principal = self._tokens.authenticate(exchange.metadata.get("authorization"))
+        _check_request_id(exchange.metadata.get(REQUEST_ID_HEADER))
         _check_api_version(exchange.metadata.get(API_VERSION_HEADER))
         return proceed(exchange)
+
+
+def _check_request_id(given: str | None) -> None:
+    """Here and not where the id is taken, so that the refusal is logged and counted, under an id of our own."""
+    if given is not None and not is_request_id(given):
+        message = f"a request id is 1 to {REQUEST_ID_CHARACTERS_MAX} printable ASCII characters"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field=REQUEST_ID_HEADER)
 
 
 def _check_api_version(given: str | None) -> None:
@@ -116,7 +151,7 @@ def _check_api_version(given: str | None) -> None:
     if given is None:
         return
     major, _, minor = given.partition(".")
-    if not (major.isdecimal() and minor.isdecimal()):
+    if not (major.isdecimal() and minor.isdecimal() and len(given) <= API_VERSION_CHARACTERS_MAX):
         raise BadInput(Reason.INVALID_ARGUMENT, f"{API_VERSION_HEADER} must be MAJOR.MINOR", field=API_VERSION_HEADER)
     spoken = f"this server speaks protocol {API_VERSION[0]}.{API_VERSION[1]}, the client {given}"
     if int(major) < API_VERSION[0]:

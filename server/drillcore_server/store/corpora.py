@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from drillcore_fdb.engine import Reader
+import secrets
+
+from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.ids import CorpusId, TenantId
+from drillcore_server.domain.errors import Unavailable
+from drillcore_server.domain.ids import CorpusId, CorpusNumber, TenantId
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.named import NamedRecords
 from drillcore_server.store.records import RecordKind
@@ -31,3 +34,17 @@ def get_by_name(tr: Reader, keys: Keyspace, tenant: TenantId, name: str) -> Corp
 def any_in(tr: Reader, keys: Keyspace, tenant: TenantId) -> bool:
     """Whether the tenant has a corpus that is not deleted: each of those has a name."""
     return any(True for _ in tr.range(*keys.corpus_names(tenant), limit=1))
+
+
+def new_numbers() -> list[CorpusNumber]:
+    """Numbers to choose from, made before the transaction. Random, so that corpora made at once do not contend."""
+    return [CorpusNumber(secrets.randbits(32)) for _ in range(8)]
+
+
+def take_number(tr: Transaction, keys: Keyspace, numbers: list[CorpusNumber], corpus: CorpusId) -> CorpusNumber:
+    """The first of these that no corpus has or had; from now on it is this one's."""
+    for number in numbers:
+        if tr.get(keys.corpus_number(number)) is None:
+            tr.set(keys.corpus_number(number), corpus.bytes)
+            return number
+    raise Unavailable(Reason.CONFLICT, "no free number was found for the corpus; try again")

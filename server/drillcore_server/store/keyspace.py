@@ -6,10 +6,24 @@ A record's key is never another record's key extended by a positive integer: tho
 from __future__ import annotations
 
 import enum
+import hashlib
+from collections.abc import Mapping
 from datetime import datetime
+from uuid import UUID
 
-from drillcore_fdb.tuples import KeyRange, Subspace
-from drillcore_server.domain.ids import CorpusId, PrincipalId, RequestId, TenantId
+from drillcore_fdb.tuples import KeyRange, Subspace, prefix_end
+from drillcore_server.domain.ids import (
+    CorpusId,
+    CorpusNumber,
+    DocumentId,
+    NodeId,
+    PrincipalId,
+    RequestId,
+    Revision,
+    SourceId,
+    TenantId,
+)
+from drillcore_server.domain.times import to_microseconds
 
 
 class Space(enum.IntEnum):
@@ -21,11 +35,39 @@ class Space(enum.IntEnum):
     CORPUS_NAMES = 4
     REQUESTS = 5
     REQUEST_TIMES = 6
+    CORPUS_NUMBERS = 7
+    LOCATORS = 8
+    HEADS = 9
+    REVISIONS = 10
+    REVISION_TIMES = 11
+    CLAIMS = 12
+    STAGED = 13
+    MASTERS = 14
+    SECTIONS = 15
+    CHUNKS = 16
+    RAWS = 17
+    VECTORS = 18
+    MEMBERS = 19
+    PARENTS = 20
+    DOCUMENTS = 21
+    SOURCES = 22
+    ENTITIES = 23
+    CATEGORIES = 24
+    CITING = 25
 
 
 class Keyspace:
     def __init__(self, root: Subspace) -> None:
         self._spaces = {space: root[int(space)] for space in Space}
+
+    def of_corpus(self, number: CorpusNumber) -> CorpusKeys:
+        return CorpusKeys({space: subspace[number].prefix for space, subspace in self._spaces.items()})
+
+    def corpus_number(self, number: CorpusNumber) -> bytes:
+        return self._spaces[Space.CORPUS_NUMBERS].pack((number,))
+
+    def locator(self, tenant: TenantId, node: NodeId) -> bytes:
+        return self._spaces[Space.LOCATORS].pack((tenant, node))
 
     def tenant(self, tenant: TenantId) -> bytes:
         return self._spaces[Space.TENANTS].pack((tenant,))
@@ -63,6 +105,141 @@ class Keyspace:
     def parse_request_time(self, key: bytes) -> tuple[PrincipalId, RequestId]:
         _, principal, request = self._spaces[Space.REQUEST_TIMES].unpack(key)
         return PrincipalId(principal), RequestId(request)
+
+
+class CorpusKeys:
+    """Keys of one corpus. Behind its number ids are 16 plain bytes and numbers have fixed sizes: short, and in order.
+
+    Those marked * are logical keys, which `versioned` extends by revision and part.
+    """
+
+    def __init__(self, prefixes: Mapping[Space, bytes]) -> None:
+        self._prefixes = prefixes
+
+    def head(self) -> bytes:
+        return self._prefixes[Space.HEADS]
+
+    def revision(self, revision: Revision) -> bytes:
+        return self._prefixes[Space.REVISIONS] + revision.to_bytes(6, "big")
+
+    def revisions(self, after: Revision, up_to: Revision) -> KeyRange:
+        return KeyRange(self.revision(Revision(after + 1)), self.revision(Revision(up_to + 1)))
+
+    def revision_time(self, at: datetime, revision: Revision) -> bytes:
+        return self._time(at) + revision.to_bytes(6, "big")
+
+    def revision_times_up_to(self, at: datetime) -> KeyRange:
+        return KeyRange(self._prefixes[Space.REVISION_TIMES], self._time(at) + b"\xff")
+
+    def claim(self) -> bytes:
+        return self._prefixes[Space.CLAIMS]
+
+    def staged(self, revision: Revision, batch: int) -> bytes:
+        return self._prefixes[Space.STAGED] + revision.to_bytes(6, "big") + batch.to_bytes(4, "big")
+
+    def all_staged(self) -> KeyRange:
+        return _below(self._prefixes[Space.STAGED])
+
+    def master(self) -> bytes:
+        """*"""
+        return self._prefixes[Space.MASTERS]
+
+    def section(self, section: NodeId) -> bytes:
+        """*"""
+        return self._prefixes[Space.SECTIONS] + section.bytes
+
+    def sections(self) -> KeyRange:
+        return _below(self._prefixes[Space.SECTIONS])
+
+    def chunk(self, chunk: NodeId) -> bytes:
+        """*"""
+        return self._prefixes[Space.CHUNKS] + chunk.bytes
+
+    def chunks(self) -> KeyRange:
+        return _below(self._prefixes[Space.CHUNKS])
+
+    def raws(self, chunk: NodeId) -> bytes:
+        """*"""
+        return self._prefixes[Space.RAWS] + chunk.bytes
+
+    def all_raws(self) -> KeyRange:
+        return _below(self._prefixes[Space.RAWS])
+
+    def vector(self, chunk: NodeId) -> bytes:
+        """*"""
+        return self._prefixes[Space.VECTORS] + chunk.bytes
+
+    def vectors(self) -> KeyRange:
+        return _below(self._prefixes[Space.VECTORS])
+
+    def member(self, section: NodeId, document: DocumentId, ordinal: int, chunk: NodeId) -> bytes:
+        """* A section's chunks, in the order of their documents."""
+        return self.members(section).begin + document.bytes + ordinal.to_bytes(4, "big") + chunk.bytes
+
+    def members(self, section: NodeId) -> KeyRange:
+        return _below(self._prefixes[Space.MEMBERS] + section.bytes)
+
+    def all_members(self) -> KeyRange:
+        return _below(self._prefixes[Space.MEMBERS])
+
+    @staticmethod
+    def parse_member(key: bytes) -> NodeId:
+        return NodeId(UUID(bytes=key[-16:]))
+
+    @staticmethod
+    def parse_membership(key: bytes) -> tuple[NodeId, NodeId]:
+        """The section and the chunk."""
+        return NodeId(UUID(bytes=key[-52:-36])), NodeId(UUID(bytes=key[-16:]))
+
+    def parent(self, chunk: NodeId) -> bytes:
+        """*"""
+        return self._prefixes[Space.PARENTS] + chunk.bytes
+
+    def parents(self) -> KeyRange:
+        return _below(self._prefixes[Space.PARENTS])
+
+    def document(self, document: DocumentId) -> bytes:
+        """*"""
+        return self._prefixes[Space.DOCUMENTS] + document.bytes
+
+    def documents(self, after: DocumentId | None = None) -> KeyRange:
+        whole = _below(self._prefixes[Space.DOCUMENTS])
+        return whole if after is None else KeyRange(_behind(self.document(after)), whole.end)
+
+    def source(self, source: SourceId) -> bytes:
+        """*"""
+        return self._prefixes[Space.SOURCES] + hashlib.sha256(source.encode()).digest()[:16]
+
+    def entity(self, kind: bytes, value: bytes, chunk: NodeId) -> bytes:
+        """* Kind and value are keyed hashes of 8 and 16 bytes: a key tells nothing of what it stands for."""
+        return self.entities(kind, value).begin + chunk.bytes
+
+    def entities(self, kind: bytes, value: bytes = b"") -> KeyRange:
+        return _below(self._prefixes[Space.ENTITIES] + kind + value)
+
+    def all_entities(self) -> KeyRange:
+        return _below(self._prefixes[Space.ENTITIES])
+
+    def category(self, category: bytes, section: NodeId) -> bytes:
+        """* As for entities, a keyed hash of 16 bytes."""
+        return self.categories(category).begin + section.bytes
+
+    def categories(self, category: bytes) -> KeyRange:
+        return _below(self._prefixes[Space.CATEGORIES] + category)
+
+    def all_categories(self) -> KeyRange:
+        return _below(self._prefixes[Space.CATEGORIES])
+
+    def citing(self, document: DocumentId, node: NodeId) -> bytes:
+        """* The sections and the master whose summaries cite a document."""
+        return self._prefixes[Space.CITING] + document.bytes + node.bytes
+
+    def _time(self, at: datetime) -> bytes:
+        return self._prefixes[Space.REVISION_TIMES] + to_microseconds(at).to_bytes(8, "big")
+
+
+def _below(prefix: bytes) -> KeyRange:
+    return KeyRange(prefix, prefix_end(prefix))
 
 
 def _behind(key: bytes) -> bytes:

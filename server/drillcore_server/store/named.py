@@ -50,12 +50,12 @@ class NamedRecords(Generic[R]):
             raise Missing(self.missing, f"there is no {self.kind.name} named {name!r}")
         return UUID(bytes=stored)
 
-    def list(self, tr: Reader, keys: KeyRange) -> Iterator[R]:
-        """The records of a range that are not deleted, in the order of their ids."""
+    def scan(self, tr: Reader, keys: KeyRange) -> Iterator[tuple[R, int]]:
+        """The records of a range that are not deleted, in the order of their ids, each with its size in bytes."""
         for _, stored in codec.scan(tr, *keys):
             record = self.kind.decode(stored)
             if record.deleted_at is None:
-                yield record
+                yield record, len(stored)
 
     def insert(self, tr: Transaction, keys: Keyspace, record: R) -> None:
         if tr.get(self.key(keys, record)) is not None:

@@ -6,19 +6,20 @@ The map is made from the dataclass itself. A field that an older record lacks ta
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import types
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
+from drillcore_server.domain.times import from_microseconds, to_microseconds
 
 T = TypeVar("T")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class _Conversion(NamedTuple):
@@ -41,7 +42,7 @@ class RecordKind(Generic[T]):
         record = codec.decode(stored)
         try:
             return self._type(**{name: self._fields[name].from_stored(value) for name, value in record.items()})
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise StoreCorruptError(f"a stored {self.name} cannot be read: {error!r}") from error
 
     def read(self, tr: Reader, key: bytes) -> T | None:
@@ -61,8 +62,33 @@ def _conversion(hint: Any) -> _Conversion:
     if hint in _CONVERSIONS:
         return _CONVERSIONS[hint]
     if get_origin(hint) is Mapping and get_args(hint) == (str, str):
-        return _Conversion(dict, _expect(dict))
+        return _Conversion(dict, _texts)
+    if get_origin(hint) is tuple and get_args(hint)[1:] == (...,):
+        return _sequence(_conversion(get_args(hint)[0]))
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return _Conversion(lambda value: value.value, hint)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return _nested(hint)
     raise TypeError(f"no way to store a {hint}")
+
+
+def _sequence(inner: _Conversion) -> _Conversion:
+    return _Conversion(
+        lambda values: [inner.to_stored(value) for value in values],
+        lambda stored: tuple([inner.from_stored(value) for value in _expect(list)(stored)]),
+    )
+
+
+def _nested(record_type: type) -> _Conversion:
+    """A dataclass inside a record: its values in the order of its fields. Fields may be added at the end."""
+    hints = get_type_hints(record_type)
+    names = [field.name for field in dataclasses.fields(record_type)]
+    conversions = [_conversion(hints[name]) for name in names]
+    pairs = list(zip(names, conversions, strict=True))
+    return _Conversion(
+        lambda value: [conversion.to_stored(getattr(value, name)) for name, conversion in pairs],
+        lambda stored: record_type(*[c.from_stored(value) for c, value in zip(conversions, stored, strict=False)]),
+    )
 
 
 def _optional(inner: _Conversion) -> _Conversion:
@@ -81,6 +107,12 @@ def _expect(expected: type) -> Callable[[Any], Any]:
     return checked
 
 
+def _texts(value: Any) -> Any:
+    if type(value) is not dict or not all(type(text) is str for pair in value.items() for text in pair):
+        raise TypeError("something else where a map of texts was stored")
+    return value
+
+
 def _same(stored_type: type) -> _Conversion:
     return _Conversion(lambda value: value, _expect(stored_type))
 
@@ -91,8 +123,6 @@ _CONVERSIONS: dict[Any, _Conversion] = {
     float: _same(float),
     bool: _same(bool),
     bytes: _same(bytes),
-    UUID: _Conversion(lambda value: value.bytes, lambda stored: UUID(bytes=stored)),
-    datetime: _Conversion(
-        lambda value: (value - _EPOCH) // _MICROSECOND, lambda stored: _EPOCH + stored * _MICROSECOND
-    ),
+    UUID: _Conversion(lambda value: value.bytes, lambda stored: UUID(bytes=_expect(bytes)(stored))),
+    datetime: _Conversion(to_microseconds, lambda stored: from_microseconds(_expect(int)(stored))),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from drillcore_fdb import codec
 from drillcore_fdb.engine import Transaction
 from drillcore_server.domain.ids import PrincipalId, RequestId
 from drillcore_server.store.keyspace import Keyspace
@@ -35,7 +36,6 @@ def forget_before(tr: Transaction, keys: Keyspace, at: datetime, limit: int) -> 
     """Removes up to `limit` outcomes older than `at`; how many."""
     old = [key for key, _ in tr.range(*keys.request_times_before(at), limit=limit)]
     for key in old:
-        begin = keys.request(*keys.parse_request_time(key))
-        tr.clear_range(begin, begin + b"\xff")
+        codec.clear(tr, keys.request(*keys.parse_request_time(key)))
         tr.clear(key)
     return len(old)

@@ -1,0 +1,125 @@
+"""Calls about documents. See `_calls`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Collection, Iterable
+from typing import Final
+
+from drillcore import _convert_documents, _convert_nodes
+from drillcore._call import Call, Id, Pages, id_text
+from drillcore._convert_nodes import AsOf
+from drillcore._document_results import Document, NewDocument, OnEvent, RemoveResult
+from drillcore._results import Page
+from drillcore._upload import Upload
+from drillcore_proto.v1 import documents_pb2
+
+_DOCUMENTS: Final = "/drillcore_proto.v1.DocumentService/"
+
+
+def add_documents(
+    corpus_id: Id,
+    documents: Iterable[NewDocument] | AsyncIterable[NewDocument],
+    *,
+    on_event: OnEvent | None = None,
+    tenant_id: Id | None = None,
+    request_id: str | None = None,
+    timeout_s: float | None = None,
+) -> Upload:
+    """Add documents to a corpus as one revision: what can be parsed goes in together, the rest is in the outcomes.
+
+    Files are sent in pieces and never held whole. `on_event` is told of outcomes and progress while documents are still
+    being sent. Sync iterables and files are read in a thread; an AsyncClient takes async iterables too, which it
+    iterates over in its event loop.
+
+    If `documents` raises, the call ends, nothing is added, and the error is raised here. If the server fails, nothing
+    is added either. Unlike other calls this one is never tried again by itself: to repeat it after Unavailable,
+    DeadlineExceeded or Cancelled, or after `on_event` raised, when it may have happened or not, give the same documents
+    and the same `request_id`, and it is done once. `timeout_s` is for the whole call; by default it has no limit.
+    """
+    target = documents_pb2.AddDocumentsTarget(tenant_id=id_text(tenant_id), corpus_id=id_text(corpus_id))
+    return Upload(f"{_DOCUMENTS}AddDocuments", target, documents, on_event, request_id, timeout_s)
+
+
+def remove_documents(
+    corpus_id: Id,
+    document_ids: Collection[Id],
+    *,
+    tenant_id: Id | None = None,
+    request_id: str | None = None,
+    timeout_s: float | None = None,
+) -> Call[RemoveResult]:
+    """Remove documents from every level, as one revision. Raises NotFound, and removes none, if one is not there."""
+
+    def decode(answer: bytes) -> RemoveResult:
+        return _convert_documents.remove_result(documents_pb2.RemoveDocumentsResponse.FromString(answer))
+
+    request = documents_pb2.RemoveDocumentsRequest(
+        tenant_id=id_text(tenant_id), corpus_id=id_text(corpus_id), document_ids=map(id_text, document_ids)
+    )
+    return Call(f"{_DOCUMENTS}RemoveDocuments", request, decode, request_id, timeout_s)
+
+
+def get_document(
+    corpus_id: Id,
+    document_id: Id,
+    *,
+    as_of: AsOf | None = None,
+    with_text: bool = False,
+    tenant_id: Id | None = None,
+    request_id: str | None = None,
+    timeout_s: float | None = None,
+) -> Call[Document]:
+    """A document of a corpus; `with_text`, also its original characters. Raises NotFound."""
+
+    def decode(answer: bytes) -> Document:
+        response = documents_pb2.GetDocumentResponse.FromString(answer)
+        text = response.text if with_text else None
+        return _convert_documents.document(response.document, response.revision, text)
+
+    request = documents_pb2.GetDocumentRequest(
+        tenant_id=id_text(tenant_id),
+        corpus_id=id_text(corpus_id),
+        id=id_text(document_id),
+        as_of=_convert_nodes.as_of_message(as_of),
+        with_text=with_text,
+    )
+    return Call(f"{_DOCUMENTS}GetDocument", request, decode, request_id, timeout_s)
+
+
+def list_documents(
+    corpus_id: Id,
+    *,
+    as_of: AsOf | None = None,
+    page_size: int = 0,
+    page_token: str = "",
+    tenant_id: Id | None = None,
+    request_id: str | None = None,
+    timeout_s: float | None = None,
+) -> Call[Page[Document]]:
+    """One page of a corpus's documents, without their texts."""
+
+    def decode(answer: bytes) -> Page[Document]:
+        return _convert_documents.documents(documents_pb2.ListDocumentsResponse.FromString(answer))
+
+    request = documents_pb2.ListDocumentsRequest(
+        tenant_id=id_text(tenant_id),
+        corpus_id=id_text(corpus_id),
+        as_of=_convert_nodes.as_of_message(as_of),
+        page_size=page_size,
+        page_token=page_token,
+    )
+    return Call(f"{_DOCUMENTS}ListDocuments", request, decode, request_id, timeout_s)
+
+
+def iter_documents(
+    corpus_id: Id,
+    *,
+    as_of: AsOf | None = None,
+    page_size: int = 0,
+    tenant_id: Id | None = None,
+    timeout_s: float | None = None,
+) -> Pages[Document]:
+    """Every document of a corpus, fetched page by page, all of one moment. `timeout_s` is for each page."""
+    return lambda token: list_documents(
+        corpus_id, as_of=as_of, page_size=page_size, page_token=token, tenant_id=tenant_id, timeout_s=timeout_s
+    )

@@ -1,0 +1,174 @@
+"""The call that adds documents: what it sends, piece by piece, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import grpc
+
+from drillcore import _convert_documents
+from drillcore._document_results import AddEvent, AddResult, BinaryFile, DocumentOutcome, NewDocument, OnEvent
+from drillcore.errors import Internal
+from drillcore_proto.reasons import Reason
+from drillcore_proto.v1 import documents_pb2
+from drillcore_proto.v1.documents_pb2 import AddDocumentsRequest
+
+T = TypeVar("T")
+
+PIECE_BYTES: Final = 256 * 1024
+"""Sent at once, and about what is held of a file at any time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """One call that adds documents, ready to be made."""
+
+    path: str
+    request: documents_pb2.AddDocumentsTarget
+    documents: Iterable[NewDocument] | AsyncIterable[NewDocument]
+    on_event: OnEvent | None
+    request_id: str | None
+    timeout_s: float | None
+
+
+class Exchange:
+    """An upload under way: documents go out in a thread that gRPC makes for them, answers are taken in the caller's."""
+
+    def __init__(
+        self, target: documents_pb2.AddDocumentsTarget, documents: Iterable[NewDocument], on_event: OnEvent | None
+    ) -> None:
+        self._target = target
+        self._documents = documents
+        self._receipt = Receipt(on_event)
+        self._call: Future[Any] = Future()
+        self._failure: Exception | None = None
+
+    def run(self, method: Callable[..., Any], arguments: Mapping[str, Any]) -> Receipt:
+        """What the answers say. Raises grpc.RpcError, or what the documents or the listener raised."""
+        call = method(self._requests(), **arguments)
+        self._call.set_result(call)
+        try:
+            for answer in call:
+                self._receipt.take(answer)
+        except grpc.RpcError:
+            if self._failure is None:
+                raise
+        finally:
+            call.cancel()  # does nothing to a call that has ended by itself
+        if self._failure is not None:
+            raise self._failure
+        return self._receipt
+
+    def cancel(self) -> None:
+        """Ends the call, as soon as there is one. From any thread."""
+        self._call.add_done_callback(lambda call: call.result().cancel())
+
+    def _requests(self) -> Iterator[AddDocumentsRequest]:
+        """What is sent.
+
+        The last request says that it is: without it the server adds nothing, so after a failure the requests just stop.
+        """
+        sent = 0
+        try:
+            yield AddDocumentsRequest(target=self._target)
+            for document in self._documents:
+                yield from _parts(document)
+                sent += 1
+        except Exception as error:
+            self._failure = error
+        else:
+            yield AddDocumentsRequest(end=documents_pb2.AddDocumentsEnd(documents=sent))
+
+
+class Receipt:
+    """What the answers to an upload say, taken one after the other."""
+
+    def __init__(self, on_event: OnEvent | None) -> None:
+        self._on_event = on_event or (lambda _event: None)
+        self._outcomes: list[DocumentOutcome] = []
+        self._done: documents_pb2.AddDocumentsDone | None = None
+
+    def take(self, answer: bytes) -> None:
+        response = documents_pb2.AddDocumentsResponse.FromString(answer)
+        match response.WhichOneof("event"):
+            case "outcome":
+                outcome = _convert_documents.outcome(response.outcome)
+                self._outcomes.append(outcome)
+                self._on_event(outcome)
+            case "progress":
+                self._on_event(_convert_documents.progress(response.progress))
+            case "done":
+                self._done = response.done
+
+    def result(self, request_id: str) -> AddResult:
+        """The result, after the last answer. Raises Internal if the server ended without one."""
+        if self._done is None:
+            message = "the server ended the call without saying what it did; repeat it under the same request id"
+            code = grpc.StatusCode.INTERNAL
+            raise Internal(message, reason_name=Reason.INTERNAL.name, code=code, request_id=request_id)
+        return _convert_documents.add_result(self._done, self._outcomes)
+
+
+class Bridge:
+    """Lets the threads of an upload use what belongs to an event loop: async documents and the listener."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._awaited: Future[Any] | None = None
+
+    def documents(self, documents: AsyncIterable[NewDocument]) -> Iterator[NewDocument]:
+        iterator = aiter(documents)
+        while (document := self._wait(_next_document(iterator))) is not None:
+            yield document
+
+    def listener(self, on_event: OnEvent) -> OnEvent:
+        async def tell(event: AddEvent) -> None:
+            on_event(event)
+
+        return lambda event: asyncio.run_coroutine_threadsafe(tell(event), self._loop).result()
+
+    def close(self) -> None:
+        """Nobody waits for further documents."""
+        if self._awaited is not None:
+            self._awaited.cancel()
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        self._awaited = awaited = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        return awaited.result()
+
+
+async def _next_document(iterator: AsyncIterator[NewDocument]) -> NewDocument | None:
+    return await anext(iterator, None)
+
+
+def _parts(document: NewDocument) -> Iterator[AddDocumentsRequest]:
+    header = documents_pb2.DocumentHeader(
+        name=document.name,
+        media_type=document.media_type,
+        source_id=document.source_id,
+        metadata=document.metadata,
+    )
+    yield AddDocumentsRequest(header=header)
+    for piece in _pieces(document.content):
+        yield AddDocumentsRequest(data=piece)
+
+
+def _pieces(content: bytes | Path | BinaryFile) -> Iterator[bytes]:
+    if isinstance(content, bytes):
+        for start in range(0, len(content), PIECE_BYTES):
+            yield content[start : start + PIECE_BYTES]
+        return
+    with _opened(content) as file:
+        while piece := file.read(PIECE_BYTES):
+            yield piece
+
+
+def _opened(content: Path | BinaryFile) -> AbstractContextManager[BinaryFile]:
+    return content.open("rb") if isinstance(content, Path) else contextlib.nullcontext(content)

@@ -1,0 +1,77 @@
+"""What flags and arguments may be, beyond what click knows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+from drillcore._convert_nodes import AsOf
+from drillcore._node_results import Entity, Level
+
+
+class KeyValue(click.ParamType[tuple[str, str]]):
+    name = "key=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        key, equals, text = str(value).partition("=")
+        if not equals or not key:
+            self.fail(f"{value!r} is not of the form key=value", param, ctx)
+        return key, text
+
+
+class LevelName(click.ParamType[Level]):
+    """A level by its name or its number."""
+
+    name = "level"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Level:
+        if isinstance(value, Level):
+            return value
+        named = {name: level for level in Level for name in (level.name.lower(), str(level.value))}
+        if str(value).lower() not in named:
+            self.fail(f"{value!r} is no level: master (3), section (2), chunk (1) or raw (0)", param, ctx)
+        return named[str(value).lower()]
+
+
+class EntityFilter(click.ParamType[Entity]):
+    """An entity by type and value, or any of a type."""
+
+    name = "type[=value]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Entity:
+        if isinstance(value, Entity):
+            return value
+        kind, equals, text = str(value).partition("=")
+        if not kind or (equals and not text):
+            self.fail(f"{value!r} is not of the form type or type=value", param, ctx)
+        return Entity(kind, text)
+
+
+class Time(click.ParamType[datetime]):
+    """A time in ISO 8601; without a zone it is local, as the times that commands show."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is no time: write it as 2026-01-31 or 2026-01-31T12:00:00Z", param, ctx)
+        return time if time.tzinfo else time.astimezone()
+
+
+class Moment(click.ParamType[AsOf]):
+    """A revision, or a time."""
+
+    name = "revision|time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> AsOf:
+        if isinstance(value, int):
+            return value
+        if str(value).isascii() and str(value).isdigit() and int(value) < 2**64:
+            return int(value)
+        return Time().convert(value, param, ctx)

@@ -1,0 +1,173 @@
+"""AddDocuments."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from drillcore_server.commands.ingester import Change, Ingester
+from drillcore_server.commands.revise import Plan, Target
+from drillcore_server.commands.unit import Call
+from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.documents import ParsedDocument
+from drillcore_server.domain.ids import DocumentId, Revision, SourceId
+from drillcore_server.domain.sources import Source
+from drillcore_server.ingest.parsing import Unparsable, parse
+from drillcore_server.ingest.prepare import Origin, PreparedDocument, content_hash
+from drillcore_server.store.records import RecordKind
+
+
+class OutcomeKind(enum.Enum):
+    ADDED = "added"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """One document as it was sent."""
+
+    name: str
+    media_type: str
+    source: str
+    metadata: Mapping[str, str]
+    content: bytes
+
+    def fingerprint(self) -> bytes:
+        """The same for the same document, however it was cut into pieces on its way."""
+        fields = repr((self.name, self.media_type, self.source, sorted(self.metadata.items())))
+        return hashlib.sha256(hashlib.sha256(fields.encode()).digest() + self.content).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentOutcome:
+    name: str
+    kind: OutcomeKind
+    document: DocumentId | None
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What the call did, and the head it left."""
+
+    revision: Revision
+    outcomes: tuple[DocumentOutcome, ...]
+    sections_changed: int
+
+
+ADDED = RecordKind(Added)
+
+
+class _NothingToAdd(Exception):  # noqa: N818 - a turn of events, not an error
+    """Others have added the same meanwhile."""
+
+
+class DocumentBatch:
+    """One AddDocuments: documents are taken one by one, then added as one revision.
+
+    A source that has this content already is left alone; one with other content is updated. `report` hears of each
+    document, of those with nothing to add as they come. If nothing is to be added there is no new revision.
+    """
+
+    def __init__(
+        self, ingester: Ingester, call: Call, target: Target, report: Callable[[DocumentOutcome], None]
+    ) -> None:
+        self._ingester = ingester
+        self._call = call
+        self._target = target
+        self._report = report
+        self._corpus, self._head = ingester.reviser.find(call, target)
+        self._reader = ingester.reader(self._corpus, self._head)
+        self._prepared: dict[SourceId, tuple[str, PreparedDocument]] = {}
+        self._outcomes: list[DocumentOutcome] = []
+        self.documents = 0
+        self.characters = 0
+
+    def take(self, upload: Upload) -> None:
+        """Parses and prepares one upload; what has nothing to add is reported at once."""
+        parsed = parse(upload.content, name=upload.name, media_type=upload.media_type or None)
+        for place, one in enumerate(parsed):
+            if isinstance(one, Unparsable):
+                self._settle(DocumentOutcome(one.name, OutcomeKind.FAILED, None, one.reason.name, one.message))
+            else:
+                self._take_document(upload, one, place)
+
+    def _take_document(self, upload: Upload, parsed: ParsedDocument, place: int) -> None:
+        self.documents += 1
+        self.characters += len(parsed.text)
+        source = SourceId(upload.source or upload.name)
+        if parsed.external_id is not None or place > 0:
+            source = SourceId(f"{source}#{parsed.external_id or place}")
+        if source in self._prepared:
+            message = f"another document of this call has the source {source!r} too"
+            self._settle(DocumentOutcome(upload.name, OutcomeKind.FAILED, None, "DUPLICATE_SOURCE", message))
+            return
+        (known,) = self._reader.sources([source])
+        if known is not None and known.document and known.content_hash == content_hash(parsed.text):
+            self._settle(DocumentOutcome(upload.name, OutcomeKind.UNCHANGED, known.document))
+            return
+        parsed = replace(parsed, metadata={**parsed.metadata, **upload.metadata})
+        origin = Origin(source, 1, self._call.at, self._call.principal.id)
+        self._prepared[source] = upload.name, self._ingester.preparer.prepare(parsed, origin)
+
+    def _settle(self, outcome: DocumentOutcome) -> None:
+        self._outcomes.append(outcome)
+        self._report(outcome)
+
+    def commit(self, call: Call) -> Added:
+        """Adds what was taken. `call` has the fingerprint of all that was sent."""
+        if not self._prepared:
+            return Added(self._head, tuple(self._outcomes), 0)
+        try:
+            added = self._ingester.reviser.revise(call, self._target, ADDED, self._plan)
+        except _NothingToAdd:
+            _, head = self._ingester.reviser.find(self._call, self._target)
+            return Added(head, tuple(self._outcomes), 0)
+        for outcome in added.outcomes[len(self._outcomes) :]:
+            self._report(outcome)
+        return added
+
+    def _plan(self, corpus: Corpus, base: Revision) -> Plan[Added]:
+        """On the corpus as it is at `base`: a source may have changed since its document was prepared."""
+        reader = self._ingester.reader(corpus, base)
+        outcomes = list(self._outcomes)
+        added: list[PreparedDocument] = []
+        sources: list[Source] = []
+        replaced: list[DocumentId] = []
+        known_sources = reader.sources(list(self._prepared))
+        for known, (source, (name, prepared)) in zip(known_sources, self._prepared.items(), strict=True):
+            document = prepared.document
+            if known is not None and known.document and known.content_hash == document.content_hash:
+                outcomes.append(DocumentOutcome(name, OutcomeKind.UNCHANGED, known.document))
+                continue
+            version = known.version + 1 if known else 1
+            added.append(replace(prepared, document=replace(document, source_version=version)))
+            sources.append(
+                Source(
+                    source,
+                    version,
+                    document.id,
+                    document.content_hash,
+                    known.first_seen_at if known else self._call.at,
+                    self._call.at,
+                )
+            )
+            if known is not None and known.document:
+                replaced.append(known.document)
+            kind = OutcomeKind.UPDATED if known is not None and known.document else OutcomeKind.ADDED
+            outcomes.append(DocumentOutcome(name, kind, document.id))
+        if not added:
+            raise _NothingToAdd
+        removed = [document for document in reader.documents(replaced) if document is not None]
+        return self._ingester.plan(
+            self._call,
+            corpus,
+            base,
+            Change(added, removed, sources),
+            lambda revision, sections: Added(revision, tuple(outcomes), sections),
+        )

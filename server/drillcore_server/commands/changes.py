@@ -1,0 +1,53 @@
+"""A planned change of the hierarchy as the writes that make it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from drillcore_server.domain.ids import NodeId
+from drillcore_server.domain.sources import Source
+from drillcore_server.ingest.planning import HierarchyChange, SectionChange
+from drillcore_server.store.hierarchy import HierarchyWrites
+from drillcore_server.store.writes import Write
+
+
+def writes_of(change: HierarchyChange, sources: Sequence[Source], make: HierarchyWrites) -> list[Write]:
+    return list(_writes(change, sources, make))
+
+
+def _writes(change: HierarchyChange, sources: Sequence[Source], make: HierarchyWrites) -> Iterator[Write]:
+    for prepared in change.added:
+        yield from make.put_document(prepared.document)
+        for one in prepared.chunks:
+            yield from make.put_chunk(one.chunk, one.page, one.vector.astype(np.dtype("<f2")).tobytes())
+    for document in change.removed:
+        yield from make.remove_document(document)
+    for chunk in change.removed_chunks:
+        yield from make.remove_chunk(chunk)
+    for section in change.sections:
+        yield from _section_writes(section, make)
+    for source in sources:
+        yield from make.put_source(source)
+    yield from make.put_master(change.master, change.master_before)
+    yield from make.cite(change.master.id, change.master.citations)
+
+
+def _section_writes(change: SectionChange, make: HierarchyWrites) -> Iterator[Write]:
+    section = change.after or change.before
+    assert section is not None
+    for chunk in change.left:
+        yield from make.leave(section.id, chunk)
+    for chunk in change.joined:
+        yield from make.join(section.id, chunk)
+    if change.after is not None:
+        yield from make.put_section(change.after, change.before)
+        yield from make.cite(change.after.id, change.after.citations)
+    elif change.before is not None:
+        yield from make.remove_section(change.before)
+
+
+def changed_sections(change: HierarchyChange) -> tuple[NodeId, ...]:
+    sections = [one.after or one.before for one in change.sections]
+    return tuple(section.id for section in sections if section is not None)

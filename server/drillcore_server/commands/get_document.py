@@ -1,0 +1,48 @@
+"""GetDocument."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from drillcore_fdb.engine import Transaction
+from drillcore_proto.reasons import Reason
+from drillcore_server.auth import access
+from drillcore_server.commands.unit import Call
+from drillcore_server.commands.viewing import Library
+from drillcore_server.domain.errors import Missing
+from drillcore_server.domain.found import AsOf
+from drillcore_server.domain.ids import CorpusId, DocumentId, Revision, TenantId
+from drillcore_server.domain.nodes import Document
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFound:
+    document: Document
+    text: str
+    revision: Revision
+
+
+def get_document(
+    library: Library,
+    call: Call,
+    *,
+    tenant: TenantId | None,
+    corpus: CorpusId,
+    document: DocumentId,
+    as_of: AsOf,
+    with_text: bool,
+) -> DocumentFound:
+    """The document, with its original characters if asked for."""
+
+    def work(tr: Transaction, granted: TenantId) -> DocumentFound:
+        shelf = library.shelf(tr, granted, corpus, as_of)
+        found = shelf.view.document(document)
+        if found is None:
+            raise Missing(Reason.DOCUMENT_NOT_FOUND, f"there is no document {document}")
+        text = ""
+        if with_text:
+            pages = [shelf.view.raws(chunk) for chunk in found.chunks]
+            text = "".join(raw.content for page in pages if page is not None for raw in page.raws)
+        return DocumentFound(found, text, shelf.revision)
+
+    return library.unit.read(call, access.in_tenant(tenant), work)

@@ -1,0 +1,70 @@
+"""GetHistory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from drillcore_fdb.engine import Transaction
+from drillcore_proto.reasons import Reason
+from drillcore_server.auth import access
+from drillcore_server.commands.unit import Call
+from drillcore_server.commands.viewing import Library, Shelf, missing
+from drillcore_server.domain.errors import BadInput
+from drillcore_server.domain.found import AsOf
+from drillcore_server.domain.ids import CorpusId, NodeId, Revision, TenantId
+from drillcore_server.domain.nodes import Level, chunk_of_raw
+from drillcore_server.domain.pages import make_token, page_size, read_token
+from drillcore_server.domain.revisions import RevisionRecord
+from drillcore_server.store import revisions, versioned
+
+
+def get_history(
+    library: Library,
+    call: Call,
+    *,
+    tenant: TenantId | None,
+    corpus: CorpusId | None,
+    node: NodeId | None,
+    size: int,
+    token: str,
+) -> tuple[list[RevisionRecord], str]:
+    """The revisions of a corpus, or those that changed a node, newest first; and the token of the next page."""
+    if (corpus is None) == (node is None):
+        raise BadInput(Reason.INVALID_ARGUMENT, "name either a corpus or a node", field="corpus_id")
+    wanted = page_size(size)
+    listing = f"history of {corpus or node}"
+    cursor = read_token(listing, token)
+    below = int.from_bytes(cursor, "big") if cursor else None
+
+    def work(tr: Transaction, granted: TenantId) -> tuple[list[RevisionRecord], str]:
+        numbers = _numbers(library, tr, granted, corpus, node)
+        shelf, changed = numbers
+        chosen = list(islice((one for one in changed if below is None or one < below), wanted + 1))
+        records = [revisions.get(tr, shelf.view.keys, one) for one in chosen[:wanted]]
+        more = make_token(listing, chosen[wanted - 1].to_bytes(6, "big")) if len(chosen) > wanted else ""
+        return [record for record in records if record is not None], more
+
+    return library.unit.read(call, access.in_tenant(tenant), work)
+
+
+def _numbers(
+    library: Library, tr: Transaction, tenant: TenantId, corpus: CorpusId | None, node: NodeId | None
+) -> tuple[Shelf, Iterator[Revision]]:
+    if corpus is not None:
+        shelf = library.shelf(tr, tenant, corpus, AsOf())
+        return shelf, (Revision(one) for one in range(shelf.revision, 0, -1))
+    assert node is not None
+    shelf, level = library.shelf_of(tr, tenant, node, AsOf())
+    written = [revision for revision, _ in versioned.history(tr, _key(shelf, node, level))]
+    if not written:
+        raise missing(node)
+    return shelf, iter(sorted((one for one in written if one <= shelf.revision), reverse=True))
+
+
+def _key(shelf: Shelf, node: NodeId, level: Level) -> bytes:
+    if level is Level.MASTER:
+        return shelf.view.keys.master()
+    if level is Level.SECTION:
+        return shelf.view.keys.section(node)
+    return shelf.view.keys.chunk(node if level is Level.CHUNK else chunk_of_raw(node)[0])

@@ -1,0 +1,73 @@
+"""What the commands that change documents share: preparing, planning and writing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from drillcore_fdb.engine import Engine
+from drillcore_server.commands.changes import changed_sections, writes_of
+from drillcore_server.commands.corpus_reader import SnapshotReader
+from drillcore_server.commands.revise import Plan, Reviser
+from drillcore_server.commands.unit import Call, Unit
+from drillcore_server.derived.sections import SectionCache
+from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.ids import Revision
+from drillcore_server.domain.nodes import Document
+from drillcore_server.domain.sources import Source
+from drillcore_server.ingest.planning import Planner
+from drillcore_server.ingest.prepare import PreparedDocument, Preparer
+from drillcore_server.store.hierarchy import HierarchyWrites
+from drillcore_server.store.keyring import Keyring
+from drillcore_server.store.sealed import SealedRecords
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Documents to add, documents to remove, and their sources afterwards."""
+
+    added: Sequence[PreparedDocument]
+    removed: Sequence[Document]
+    sources: Sequence[Source]
+
+
+@dataclass(frozen=True, slots=True)
+class Ingester:
+    engine: Engine
+    unit: Unit
+    reviser: Reviser
+    keyring: Keyring
+    sealed: SealedRecords
+    cache: SectionCache
+    preparer: Preparer
+
+    def reader(self, corpus: Corpus, revision: Revision) -> SnapshotReader:
+        keys = self.unit.keys.of_corpus(corpus.number)
+        return SnapshotReader(self.engine, keys, self.sealed, corpus.number, revision, self.cache)
+
+    def plan(
+        self,
+        call: Call,
+        corpus: Corpus,
+        base: Revision,
+        documents: Change,
+        result: Callable[[Revision, int], R],
+    ) -> Plan[R]:
+        """The revision that makes a change of documents; `result` gets its number and how many sections changed."""
+        planner = Planner(self.reader(corpus, base), self.preparer.processor, call.at, call.principal.id)
+        change = planner.plan(documents.added, documents.removed)
+        # All keys at once: each call that makes one is a commit of its own.
+        self.keyring.numbers(corpus.number, [source.id for source in documents.sources])
+        make = HierarchyWrites(self.unit.keys, corpus.tenant_id, corpus.number, self.keyring)
+        sections = changed_sections(change)
+        return Plan(
+            base=base,
+            writes=writes_of(change, documents.sources, make),
+            sections=sections,
+            documents_added=tuple(one.document.id for one in change.added),
+            documents_removed=tuple(document.id for document in change.removed),
+            result=lambda revision: result(revision, len(sections)),
+        )

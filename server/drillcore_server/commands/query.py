@@ -1,0 +1,160 @@
+"""Query."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from drillcore_fdb.engine import Transaction
+from drillcore_proto.reasons import Reason
+from drillcore_server.auth import access
+from drillcore_server.commands.selecting import Selection
+from drillcore_server.commands.unit import Call
+from drillcore_server.commands.viewing import Library, Shelf
+from drillcore_server.domain.errors import BadInput
+from drillcore_server.domain.filters import Filters
+from drillcore_server.domain.found import AsOf, Node
+from drillcore_server.domain.ids import CorpusId, NodeId, Revision, TenantId
+from drillcore_server.domain.nodes import Level
+from drillcore_server.domain.pages import PageLimit, fill_page, make_token, page_size, read_token
+from drillcore_server.ingest.embedding.ports import Vector, Vectors
+from drillcore_server.store.corpora import CORPORA
+
+CORPORA_MAX: Final = 100
+TEXT_CHARACTERS_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    node: Node
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    hits: Sequence[Hit]
+    revisions: Mapping[CorpusId, Revision]
+    next_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked, of which corpora, at which moment."""
+
+    corpora: tuple[CorpusId, ...]
+    level: Level
+    text: str
+    filters: Filters
+    as_of: AsOf
+
+    def fingerprint(self) -> str:
+        """The same for the same question, on any server."""
+        parts = (self.corpora, self.level, self.text, self.filters.in_order(), self.as_of)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def query(library: Library, call: Call, *, tenant: TenantId | None, question: Question, size: int, token: str) -> Hits:
+    """Nodes of one level that the filters allow: by meaning, best first, if there is a text; else in order."""
+    _check(question)
+    limit = PageLimit(page_size(size), library.unit.page_bytes_max)
+    listing = f"query {question.fingerprint()}"
+    cursor = _Cursor.read(read_token(listing, token))
+    vector = library.embedder.embed([question.text])[0] if question.text.strip() else None
+
+    def work(tr: Transaction, granted: TenantId) -> Hits:
+        shelves = _shelves(library, tr, granted, question, cursor)
+        found = _listed(library, shelves, question) if vector is None else _ranked(library, shelves, question, vector)
+        rest = islice(found, cursor.offset, None)
+        hits, more = fill_page((_sized(shelf.node(one, question.level), score) for shelf, one, score in rest), limit)
+        revisions = {shelf.corpus.id: shelf.revision for shelf in shelves}
+        if not more:
+            return Hits(hits, revisions)
+        following = _Cursor(cursor.offset + len(hits), tuple(shelf.revision for shelf in shelves))
+        return Hits(hits, revisions, make_token(listing, following.written()))
+
+    return library.unit.read(call, access.in_tenant(tenant), work)
+
+
+def _sized(node: Node, score: float | None) -> tuple[Hit, int]:
+    return Hit(node, score), node.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Cursor:
+    """How many hits were shown, and the revisions they were of: later pages are of the same."""
+
+    offset: int = 0
+    revisions: tuple[Revision, ...] = ()
+
+    @classmethod
+    def read(cls, stored: bytes | None) -> _Cursor:
+        if stored is None:
+            return cls()
+        numbers = [int.from_bytes(stored[place : place + 6], "big") for place in range(0, len(stored), 6)]
+        return cls(numbers[0], tuple(map(Revision, numbers[1:])))
+
+    def written(self) -> bytes:
+        return b"".join(number.to_bytes(6, "big") for number in (self.offset, *self.revisions))
+
+
+def _check(question: Question) -> None:
+    if len(question.corpora) > CORPORA_MAX:
+        raise BadInput(Reason.INVALID_ARGUMENT, f"name at most {CORPORA_MAX} corpora", field="corpus_ids")
+    if len(question.text) > TEXT_CHARACTERS_MAX:
+        message = f"text has over {TEXT_CHARACTERS_MAX} characters"
+        raise BadInput(Reason.TOO_LARGE, message, field="text")
+    if question.text and question.level not in {Level.SECTION, Level.CHUNK}:
+        raise BadInput(Reason.INVALID_ARGUMENT, "only sections and chunks are searched by meaning", field="text")
+    if question.as_of.revision is not None and len(question.corpora) != 1:
+        raise BadInput(Reason.INVALID_ARGUMENT, "a revision is of one corpus: name just that one", field="as_of")
+
+
+def _shelves(library: Library, tr: Transaction, tenant: TenantId, question: Question, cursor: _Cursor) -> list[Shelf]:
+    ids = question.corpora
+    if not ids:
+        everything = CORPORA.scan(tr, library.unit.keys.corpora(tenant))
+        ids = tuple(corpus.id for corpus, _ in islice(everything, CORPORA_MAX))
+    moments = [AsOf(revision) for revision in cursor.revisions] or [question.as_of] * len(ids)
+    return [library.shelf(tr, tenant, one, moment) for one, moment in zip(ids, moments, strict=False)]
+
+
+def _listed(
+    library: Library, shelves: Iterable[Shelf], question: Question
+) -> Iterator[tuple[Shelf, NodeId, float | None]]:
+    for shelf in shelves:
+        for node in Selection(library, shelf, question.filters).nodes(question.level):
+            yield shelf, node, None
+
+
+def _ranked(
+    library: Library, shelves: Iterable[Shelf], question: Question, vector: Vector
+) -> Iterator[tuple[Shelf, NodeId, float | None]]:
+    """Everything the filters allow, by cosine; scores are rounded to 1e-6 and ties go to the smaller id."""
+    scored: list[tuple[float, NodeId, Shelf]] = []
+    for shelf in shelves:
+        ids, rows = _candidates(library, shelf, question.level)
+        allowed = Selection(library, shelf, question.filters).allowed(question.level)
+        scores = np.round(rows @ vector, 6) if len(ids) else np.empty(0)
+        scored += [
+            (float(score), node, shelf)
+            for score, node in zip(scores, ids, strict=True)
+            if allowed is None or node in allowed
+        ]
+    scored.sort(key=lambda one: (-one[0], one[1]))
+    return ((shelf, node, score) for score, node, shelf in scored)
+
+
+def _candidates(library: Library, shelf: Shelf, level: Level) -> tuple[Sequence[NodeId], Vectors]:
+    if level is Level.CHUNK:
+        vectors = library.vectors.vectors(shelf.corpus.number, shelf.view)
+        return vectors.ids, vectors.rows
+    sections = library.sections.sections(shelf.corpus.number, shelf.view)
+    ids = sorted(sections)
+    sums = [np.frombuffer(sections[one].vector_sum, dtype="<f4") for one in ids]
+    rows = np.stack(sums) if sums else np.empty((0, 0), np.float32)
+    return ids, rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) if ids else rows

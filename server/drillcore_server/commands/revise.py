@@ -1,0 +1,237 @@
+"""Writes a corpus's next revision, whatever its size: all levels and indexes become visible together, or none.
+
+    plan on the head as it is now -> small: one transaction writes it and moves the head
+                                  -> large: claim the next revision, write it in batches nobody sees, then move the head
+
+A plan that another writer overtook is made again on the new head. Only planning is repeated: parsing, embedding and
+digests of documents are done before and kept. A claim is a lease: when its holder dies it expires, and whoever writes
+next first sweeps away what it had written.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Generic, TypeVar
+from uuid import uuid4
+
+from drillcore_fdb.engine import Engine, Options, Transaction
+from drillcore_proto.reasons import Reason
+from drillcore_server.auth import access
+from drillcore_server.commands.unit import Call, Unit
+from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.errors import Unavailable
+from drillcore_server.domain.ids import CorpusId, DocumentId, NodeId, Revision, TenantId
+from drillcore_server.domain.revisions import Claim, RevisionRecord
+from drillcore_server.store import corpora, revisions
+from drillcore_server.store.keyspace import CorpusKeys
+from drillcore_server.store.records import RecordKind
+from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.writes import Write
+
+R = TypeVar("R")
+
+SMALL_BYTES_MAX: Final = 3_000_000
+"""A revision up to this size is one transaction. FoundationDB allows 10 MB, but wants them well below."""
+BATCH_BYTES_MAX: Final = 1_000_000
+LEASE_S: Final = 30.0
+_PAUSE_S: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Generic[R]):
+    """A revision about to be written, made on the corpus as it was at `base`."""
+
+    base: Revision
+    writes: Sequence[Write]
+    sections: tuple[NodeId, ...]
+    documents_added: tuple[DocumentId, ...]
+    documents_removed: tuple[DocumentId, ...]
+    result: Callable[[Revision], R]
+    """What the caller gets, once the revision has its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The corpus to revise, as the caller named it."""
+
+    tenant: TenantId | None
+    corpus: CorpusId
+
+
+class Overtaken(Exception):  # noqa: N818 - a turn of events, not an error
+    """The head has moved since the plan was made."""
+
+
+class Claimed(Exception):  # noqa: N818 - likewise
+    """Somebody else holds the claim."""
+
+    def __init__(self, claim: Claim) -> None:
+        super().__init__()
+        self.claim = claim
+
+
+class Reviser:
+    def __init__(self, engine: Engine, unit: Unit, sealed: SealedRecords) -> None:
+        self._engine = engine
+        self._unit = unit
+        self._sealed = sealed
+
+    def revise(
+        self, call: Call, target: Target, kind: RecordKind[R], make_plan: Callable[[Corpus, Revision], Plan[R]]
+    ) -> R:
+        """Plans and writes the next revision; what the plan's `result` says, stored as the outcome of the request.
+
+        Raises `Refused`; CONFLICT or DEADLINE_EXCEEDED if others keep writing first.
+        """
+        deadline = time.monotonic() + call.timeout_s
+        while True:
+            corpus, base = self.find(call, target)
+            keys = self._unit.keys.of_corpus(corpus.number)
+            try:
+                plan = make_plan(corpus, base)
+                return self._write(call, target, kind, plan, keys)
+            except Overtaken:
+                pass
+            except Claimed as claimed:
+                self._wait_or_sweep(keys, claimed.claim)
+            if time.monotonic() > deadline:
+                raise Unavailable(Reason.CONFLICT, "others kept changing the corpus; nothing was written, try again")
+
+    def find(self, call: Call, target: Target) -> tuple[Corpus, Revision]:
+        """The corpus and its head. Raises `Refused` if the caller may not have it."""
+
+        def work(tr: Transaction, granted: TenantId) -> tuple[Corpus, Revision]:
+            corpus = corpora.get(tr, self._unit.keys, granted, target.corpus)
+            return corpus, revisions.head(tr, self._unit.keys.of_corpus(corpus.number))
+
+        return self._unit.read(call, access.in_tenant(target.tenant), work)
+
+    def _write(self, call: Call, target: Target, kind: RecordKind[R], plan: Plan[R], keys: CorpusKeys) -> R:
+        if sum(write.size_bytes for write in plan.writes) <= SMALL_BYTES_MAX:
+            return self._publish(call, target, kind, plan, None)
+        claim = self._claim(keys, plan.base)
+        try:
+            for number, batch in enumerate(_batches(plan.writes)):
+                self._stage(keys, claim, number, batch)
+            return self._publish(call, target, kind, plan, claim)
+        except BaseException:
+            self._sweep(keys, claim)
+            raise
+
+    def _publish(self, call: Call, target: Target, kind: RecordKind[R], plan: Plan[R], claim: Claim | None) -> R:
+        def work(tr: Transaction, granted: TenantId) -> R:
+            corpus = corpora.get(tr, self._unit.keys, granted, target.corpus)
+            keys = self._unit.keys.of_corpus(corpus.number)
+            self._check_claim(tr, keys, claim)
+            if revisions.head(tr, keys) != plan.base:
+                raise Overtaken
+            revision = Revision(plan.base + 1)
+            if claim is None:
+                for write in plan.writes:
+                    write.apply(tr, revision, self._sealed)
+            else:
+                revisions.clear_claim(tr, keys)
+                revisions.unstage(tr, keys)
+            revisions.publish(tr, keys, _record(call, plan, revision))
+            return plan.result(revision)
+
+        return self._unit.write(call, access.in_tenant(target.tenant), kind, work)
+
+    def _check_claim(self, tr: Transaction, keys: CorpusKeys, own: Claim | None) -> None:
+        held = revisions.get_claim(tr, keys)
+        if held is not None and (own is None or held.id != own.id):
+            raise Claimed(held)
+        if held is None and own is not None:
+            raise Overtaken
+
+    def _claim(self, keys: CorpusKeys, base: Revision) -> Claim:
+        claim = Claim(uuid4(), Revision(base + 1), _lease_end())
+
+        def work(tr: Transaction) -> None:
+            held = revisions.get_claim(tr, keys)
+            if held is not None and held.id != claim.id:
+                raise Claimed(held)
+            if revisions.head(tr, keys) != base:
+                raise Overtaken
+            revisions.put_claim(tr, keys, claim)
+
+        self._engine.run(work, Options(idempotent=True))
+        return claim
+
+    def _stage(self, keys: CorpusKeys, claim: Claim, number: int, batch: Sequence[Write]) -> None:
+        renewed = Claim(claim.id, claim.revision, _lease_end())
+
+        def work(tr: Transaction) -> None:
+            self._check_claim(tr, keys, claim)
+            revisions.put_claim(tr, keys, renewed)
+            revisions.stage(tr, keys, claim.revision, number, batch)
+            for write in batch:
+                write.apply(tr, claim.revision, self._sealed)
+
+        self._engine.run(work, Options(idempotent=True))
+
+    def _wait_or_sweep(self, keys: CorpusKeys, held: Claim) -> None:
+        if not held.is_expired(datetime.now(UTC)):
+            time.sleep(_PAUSE_S * (1 + random.random()))
+            return
+        own = Claim(uuid4(), held.revision, _lease_end())
+
+        def take_over(tr: Transaction) -> bool:
+            now_held = revisions.get_claim(tr, keys)
+            if now_held != held and (now_held is None or now_held.id != own.id):
+                return False
+            revisions.put_claim(tr, keys, own)
+            return True
+
+        if self._engine.run(take_over, Options(idempotent=True)):
+            self._sweep(keys, own)
+
+    def _sweep(self, keys: CorpusKeys, claim: Claim) -> None:
+        """Removes what was staged under a claim of ours, then the claim. Does nothing if it is no longer ours."""
+
+        def work(tr: Transaction) -> bool:
+            held = revisions.get_claim(tr, keys)
+            if held is None or held.id != claim.id:
+                return False
+            revisions.put_claim(tr, keys, Claim(claim.id, claim.revision, _lease_end()))
+            if revisions.sweep_batch(tr, keys):
+                return True
+            revisions.clear_claim(tr, keys)
+            return False
+
+        while self._engine.run(work, Options(idempotent=True)):
+            pass
+
+
+def _record(call: Call, plan: Plan[R], revision: Revision) -> RevisionRecord:
+    return RevisionRecord(
+        revision=revision,
+        at=call.at,
+        by=call.principal.id,
+        request_id=call.request_id,
+        action=call.action,
+        documents_added=plan.documents_added,
+        documents_removed=plan.documents_removed,
+        sections=plan.sections,
+    )
+
+
+def _batches(writes: Sequence[Write]) -> Iterator[list[Write]]:
+    batch: list[Write] = []
+    size_bytes = 0
+    for write in writes:
+        if batch and size_bytes + write.size_bytes > BATCH_BYTES_MAX:
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append(write)
+        size_bytes += write.size_bytes
+    if batch:
+        yield batch
+
+
+def _lease_end() -> datetime:
+    return datetime.now(UTC) + timedelta(seconds=LEASE_S)

@@ -1,0 +1,66 @@
+"""RollUp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from drillcore_fdb.engine import Transaction
+from drillcore_proto.reasons import Reason
+from drillcore_server.auth import access
+from drillcore_server.commands.unit import Call
+from drillcore_server.commands.viewing import Library, Shelf, missing
+from drillcore_server.domain.errors import BadInput
+from drillcore_server.domain.found import AsOf, Node
+from drillcore_server.domain.ids import NodeId, Revision, TenantId
+from drillcore_server.domain.nodes import Level
+
+NODES_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class RolledUp:
+    ancestors: Sequence[Node]
+    common: Node
+    """The lowest node above all of them: the single ancestor, or the master."""
+    revision: Revision
+
+
+def roll_up(
+    library: Library, call: Call, *, tenant: TenantId | None, nodes: Sequence[NodeId], target: Level, as_of: AsOf
+) -> RolledUp:
+    """The ancestors of nodes of one corpus at a higher level, each once, in the order of the nodes."""
+    if not 0 < len(nodes) <= NODES_MAX:
+        raise BadInput(Reason.INVALID_ARGUMENT, f"name 1 to {NODES_MAX} nodes", field="ids")
+
+    def work(tr: Transaction, granted: TenantId) -> RolledUp:
+        shelf, _ = library.shelf_of(tr, granted, nodes[0], as_of)
+        ancestors: dict[NodeId, Node] = {}
+        for one in nodes:
+            home, level = library.shelf_of(tr, granted, one, as_of)
+            if home.corpus.id != shelf.corpus.id:
+                raise BadInput(Reason.INVALID_ARGUMENT, "the nodes are of different corpora", field="ids")
+            if level >= target:
+                message = f"{one} is a {level.name.lower()}, which has no {target.name.lower()} above it"
+                raise BadInput(Reason.INVALID_ARGUMENT, message, field="target")
+            ancestor = _ancestor(shelf, shelf.node(one, level), target)
+            ancestors[ancestor.id] = ancestor
+        found = list(ancestors.values())
+        return RolledUp(found, found[0] if len(found) == 1 else _master(shelf, nodes[0]), shelf.revision)
+
+    return library.unit.read(call, access.in_tenant(tenant), work)
+
+
+def _ancestor(shelf: Shelf, node: Node, target: Level) -> Node:
+    while node.level < target:
+        if node.parent is None:
+            raise missing(node.id)
+        node = shelf.node(node.parent, Level(node.level + 1))
+    return node
+
+
+def _master(shelf: Shelf, node: NodeId) -> Node:
+    master = shelf.master()
+    if master is None:
+        raise missing(node)
+    return master

@@ -1,0 +1,157 @@
+"""What the commands that read the hierarchy share: finding the corpus, the revision and the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from uuid import UUID
+
+from drillcore_fdb.engine import Reader
+from drillcore_proto.reasons import Reason
+from drillcore_server.commands.unit import Unit
+from drillcore_server.derived.sections import SectionCache
+from drillcore_server.derived.vectors import VectorCache, unpacked
+from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.errors import Missing
+from drillcore_server.domain.found import AsOf, ChunkText, Node, RawText
+from drillcore_server.domain.ids import CorpusId, NodeId, Revision, TenantId
+from drillcore_server.domain.nodes import Level, Master, Section, chunk_of_raw, raw_id
+from drillcore_server.ingest.embedding.ports import Embedder
+from drillcore_server.store import corpora, revisions
+from drillcore_server.store.hierarchy import CorpusView, locate
+from drillcore_server.store.keyring import Keyring
+from drillcore_server.store.sealed import SealedRecords
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Everything that reads of the hierarchy need."""
+
+    unit: Unit
+    sealed: SealedRecords
+    keyring: Keyring
+    sections: SectionCache
+    vectors: VectorCache
+    embedder: Embedder
+
+    def shelf(self, tr: Reader, tenant: TenantId, corpus: CorpusId, as_of: AsOf) -> Shelf:
+        """A corpus at a moment. Raises `Missing` for a corpus or revision that is not there."""
+        return self._shelf(tr, corpora.get(tr, self.unit.keys, tenant, corpus), as_of)
+
+    def shelf_of(self, tr: Reader, tenant: TenantId, node: NodeId, as_of: AsOf) -> tuple[Shelf, Level]:
+        """The corpus that a node is in, at a moment, and the node's level."""
+        found = locate(tr, self.unit.keys, tenant, node)
+        corpus = tr.get(self.unit.keys.corpus_number(found.corpus)) if found is not None else None
+        if found is None or corpus is None:
+            raise missing(node)
+        return self.shelf(tr, tenant, CorpusId(UUID(bytes=corpus)), as_of), found.level
+
+    def _shelf(self, tr: Reader, corpus: Corpus, as_of: AsOf) -> Shelf:
+        keys = self.unit.keys.of_corpus(corpus.number)
+        head = revisions.head(tr, keys)
+        revision = head
+        if as_of.revision is not None:
+            revision = as_of.revision
+        elif as_of.time is not None:
+            revision = revisions.at_time(tr, keys, as_of.time)
+        if revision > head:
+            raise Missing(Reason.REVISION_NOT_FOUND, f"the corpus is at revision {head}, there is no {revision} yet")
+        return Shelf(corpus, CorpusView(tr, keys, self.sealed, revision))
+
+
+def missing(node: NodeId) -> Missing:
+    return Missing(Reason.NODE_NOT_FOUND, f"there is no node {node}")
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """A corpus at one revision."""
+
+    corpus: Corpus
+    view: CorpusView
+
+    @property
+    def revision(self) -> Revision:
+        return self.view.revision
+
+    def node(self, node: NodeId, level: Level, *, with_embedding: bool = False) -> Node:
+        """The node. Raises `Missing` if this revision does not have it."""
+        if level is Level.MASTER:
+            found = self.master()
+        elif level is Level.SECTION:
+            section = self.view.section(node)
+            found = None if section is None else self.section(section)
+        elif level is Level.CHUNK:
+            found = self.chunk(node, with_embedding=with_embedding)
+        else:
+            found = self.raw(node)
+        if found is None or found.id != node:
+            raise missing(node)
+        return found
+
+    def master(self) -> Node | None:
+        master = self.view.master()
+        return None if master is None else self._shown(master.id, Level.MASTER, None, master)
+
+    @cached_property
+    def master_id(self) -> NodeId | None:
+        master = self.view.master()
+        return None if master is None else master.id
+
+    def section(self, section: Section) -> Node:
+        return self._shown(section.id, Level.SECTION, self.master_id, section)
+
+    def chunk(self, chunk: NodeId, *, with_embedding: bool = False) -> Node | None:
+        record, page = self.view.chunk(chunk), self.view.raws(chunk)
+        if record is None or page is None:
+            return None
+        stored = self.view.vector(chunk) if with_embedding else None
+        embedding = tuple(unpacked(stored).tolist()) if stored is not None else ()
+        content = ChunkText(record, page, embedding)
+        return Node(
+            record.id,
+            self.corpus.id,
+            Level.CHUNK,
+            self.view.parent(chunk),
+            content,
+            record.created_at,
+            record.created_by,
+            record.version,
+        )
+
+    def raws(self, chunk: NodeId) -> Iterator[Node]:
+        record, page = self.view.chunk(chunk), self.view.raws(chunk)
+        if record is None or page is None:
+            return
+        document = self.view.document(record.document)
+        preprocessing = document.preprocessing if document else ()
+        for place, raw in enumerate(page.raws):
+            yield Node(
+                raw.id or raw_id(chunk, place),
+                self.corpus.id,
+                Level.RAW,
+                chunk,
+                RawText(raw, record, preprocessing),
+                record.created_at,
+                record.created_by,
+                record.version,
+            )
+
+    def raw(self, node: NodeId) -> Node | None:
+        chunk, _ = chunk_of_raw(node)
+        return next((raw for raw in self.raws(chunk) if raw.id == node), None)
+
+    def children(self, node: Node) -> tuple[NodeId, ...]:
+        if node.level is Level.MASTER:
+            return tuple(self.view.section_ids())
+        if node.level is Level.SECTION:
+            return tuple(self.view.chunks_of(node.id))
+        if node.level is Level.CHUNK:
+            return tuple(raw.id for raw in self.raws(node.id))
+        return ()
+
+    def _shown(self, node: NodeId, level: Level, parent: NodeId | None, content: Master | Section) -> Node:
+        return Node(
+            node, self.corpus.id, level, parent, content, content.created_at, content.created_by, content.version
+        )

@@ -1,0 +1,91 @@
+"""The embeddings of corpora in memory, each corpus at the revision last asked for, kept up to date by what changed.
+
+Search is exact: every vector is compared.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from drillcore_server.domain.ids import CorpusNumber, NodeId, Revision
+from drillcore_server.store import revisions
+from drillcore_server.store.hierarchy import CorpusView, node_id
+
+_CORPORA_MAX: Final = 64
+Rows = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkVectors:
+    """Ids in order, and a row of length 1 for each."""
+
+    revision: Revision
+    ids: tuple[NodeId, ...]
+    rows: Rows
+
+
+class VectorCache:
+    """Safe to use from many threads: what is kept is never changed, only replaced."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[CorpusNumber, ChunkVectors] = OrderedDict()
+
+    def vectors(self, number: CorpusNumber, view: CorpusView) -> ChunkVectors:
+        """The vectors of exactly the chunks that the view's revision has."""
+        with self._lock:
+            kept = self._kept.get(number)
+        if kept is not None and kept.revision == view.revision:
+            return kept
+        if kept is None or kept.revision > view.revision:
+            fresh = _stacked(view.revision, _all_of(view))
+        else:
+            fresh = _brought_up_to_date(kept, view)
+        if kept is None or kept.revision < view.revision:
+            with self._lock:
+                self._kept[number] = fresh
+                self._kept.move_to_end(number)
+                while len(self._kept) > _CORPORA_MAX:
+                    self._kept.popitem(last=False)
+        return fresh
+
+
+def unpacked(stored: bytes) -> npt.NDArray[np.float32]:
+    return np.frombuffer(stored, dtype="<f2").astype(np.float32)
+
+
+def _all_of(view: CorpusView) -> dict[NodeId, npt.NDArray[np.float32]]:
+    entries = view.sealed.scan(view.tr, *view.keys.vectors(), view.revision)
+    return {node_id(entry.key[-16:]): unpacked(entry.value) for entry in entries}
+
+
+def _brought_up_to_date(kept: ChunkVectors, view: CorpusView) -> ChunkVectors:
+    known = dict(zip(kept.ids, kept.rows, strict=True))
+    for record in revisions.between(view.tr, view.keys, kept.revision, view.revision):
+        before = CorpusView(view.tr, view.keys, view.sealed, Revision(record.revision - 1))
+        for one in record.documents_removed:
+            document = before.document(one)
+            for chunk in document.chunks if document else ():
+                known.pop(chunk, None)
+        after = CorpusView(view.tr, view.keys, view.sealed, record.revision)
+        for one in record.documents_added:
+            document = after.document(one)
+            for chunk in document.chunks if document else ():
+                stored = after.vector(chunk)
+                if stored is not None:
+                    known[chunk] = unpacked(stored)
+    return _stacked(view.revision, known)
+
+
+def _stacked(revision: Revision, vectors: Mapping[NodeId, npt.NDArray[np.float32]]) -> ChunkVectors:
+    ids = tuple(sorted(vectors))
+    rows = np.stack([vectors[one] for one in ids]) if ids else np.empty((0, 0), np.float32)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True) if ids else np.ones((0, 1), np.float32)
+    return ChunkVectors(revision, ids, np.asarray(rows / np.maximum(lengths, 1e-12), dtype=np.float32))

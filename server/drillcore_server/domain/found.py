@@ -1,0 +1,78 @@
+"""Nodes as they are shown: records with the text they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from drillcore_server.domain.ids import CorpusId, NodeId, Revision
+from drillcore_server.domain.nodes import Chunk, Excerpt, Level, Master, Raw, RawPage, Section
+
+_OVERHEAD_BYTES: Final = 1_000
+"""Of ids, times, keywords and entities: a generous guess."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkText:
+    """A chunk with its raws, which hold the text of its excerpts."""
+
+    chunk: Chunk
+    page: RawPage
+    embedding: tuple[float, ...] = ()
+
+    def text_of(self, excerpt: Excerpt) -> str:
+        content = "".join(raw.content for raw in self.page.raws)
+        start = excerpt.span.start - self.page.raws[0].span.start
+        return content[start : start + len(excerpt.span)]
+
+    def summary(self) -> str:
+        return self.chunk.summary_text or "\n".join(self.text_of(one) for one in self.chunk.summary)
+
+
+@dataclass(frozen=True, slots=True)
+class RawText:
+    raw: Raw
+    chunk: Chunk
+    preprocessing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    id: NodeId
+    corpus: CorpusId
+    level: Level
+    parent: NodeId | None
+    content: Master | Section | ChunkText | RawText
+    created_at: datetime
+    created_by: str
+    version: int
+    children: tuple[NodeId, ...] = ()
+    """Only where they were asked for."""
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in an answer."""
+        if isinstance(self.content, ChunkText):
+            return _OVERHEAD_BYTES + 4 * sum(len(raw.content) for raw in self.content.page.raws)
+        if isinstance(self.content, RawText):
+            return _OVERHEAD_BYTES + 4 * len(self.content.raw.content)
+        return _OVERHEAD_BYTES + 4 * len(self.content.summary) + 100 * len(self.content.citations)
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """A moment of a corpus; with neither, now."""
+
+    revision: Revision | None = None
+    time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Nodes of one revision, and where the next page begins."""
+
+    nodes: Sequence[Node]
+    revision: Revision
+    next_token: str = ""

@@ -1,0 +1,16 @@
+"""Times as numbers: microseconds since 1970, exact."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_microseconds(at: datetime) -> int:
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def from_microseconds(microseconds: int) -> datetime:
+    return _EPOCH + microseconds * _MICROSECOND

@@ -1,0 +1,237 @@
+"""Proves that a store agrees with itself: every node has what leads to it, and every index entry leads to a node.
+
+Each corpus is read at its head as one revision. What is found is said in words; nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Final, TypeVar
+from uuid import UUID
+
+from drillcore_fdb.engine import Engine
+from drillcore_fdb.errors import EngineError
+from drillcore_fdb.tuples import KeyRange
+from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.ids import NodeId
+from drillcore_server.domain.nodes import Chunk, Document, Level, RawPage, Section, Statistics
+from drillcore_server.store import revisions, versioned
+from drillcore_server.store.corpora import CORPORA
+from drillcore_server.store.hierarchy import (
+    CHUNK,
+    DOCUMENT,
+    RAW_PAGE,
+    SECTION,
+    CorpusView,
+    HierarchyWrites,
+    locate,
+    node_id,
+)
+from drillcore_server.store.keyring import Keyring
+from drillcore_server.store.keyspace import CorpusKeys, Keyspace
+from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.tenants import TENANTS
+from drillcore_server.store.versioned import Entry
+
+T = TypeVar("T")
+_BATCH: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    corpora: int
+    nodes: int
+    problems: tuple[str, ...]
+
+
+class Fsck:
+    def __init__(self, engine: Engine, keys: Keyspace, keyring: Keyring) -> None:
+        self._engine = engine
+        self._keys = keys
+        self._keyring = keyring
+        self._sealed = SealedRecords(keyring)
+
+    def run(self) -> Report:
+        problems: list[str] = []
+        corpora, nodes = 0, 0
+        for tenant, _ in self._engine.run(lambda tr: list(TENANTS.scan(tr, self._keys.tenants()))):
+            if self._engine.run(lambda tr: tr.get(self._keys.tenant_name(tenant.name))) != tenant.id.bytes:  # noqa: B023
+                problems.append(f"tenant {tenant.id}: its name does not lead to it")
+            found = self._engine.run(lambda tr: list(CORPORA.scan(tr, self._keys.corpora(tenant.id))))  # noqa: B023
+            for corpus, _ in found:
+                checked = _CorpusCheck(self._engine, self._keys, self._keyring, self._sealed, corpus)
+                problems += checked.run()
+                corpora, nodes = corpora + 1, nodes + checked.nodes
+        return Report(corpora, nodes, tuple(problems))
+
+
+class _CorpusCheck:
+    """One corpus at its head. Records that cannot be read are problems too, and the rest is still checked."""
+
+    def __init__(self, engine: Engine, keys: Keyspace, keyring: Keyring, sealed: SealedRecords, corpus: Corpus) -> None:
+        self._engine = engine
+        self._keyspace = keys
+        self._keys: CorpusKeys = keys.of_corpus(corpus.number)
+        self._sealed = sealed
+        self._corpus = corpus
+        self._hashes = HierarchyWrites(keys, corpus.tenant_id, corpus.number, keyring)
+        self._revision = engine.run(lambda tr: revisions.head(tr, self._keys))
+        self.nodes = 0
+
+    def run(self) -> list[str]:
+        return [f"corpus {self._corpus.id}, revision {self._revision}: {problem}" for problem in self._problems()]
+
+    def _problems(self) -> Iterator[str]:
+        name = self._engine.run(
+            lambda tr: tr.get(self._keyspace.corpus_name(self._corpus.tenant_id, self._corpus.name))
+        )
+        if name != self._corpus.id.bytes:
+            yield "its name does not lead to it"
+        if self._revision == 0:
+            return
+        sections: dict[NodeId, Section] = {}
+        documents: dict[UUID, Document] = {}
+        chunks: dict[NodeId, Chunk] = {}
+        yield from self._read(self._keys.sections(), SECTION.decode, lambda one: sections.__setitem__(one.id, one))
+        yield from self._read(self._keys.documents(), DOCUMENT.decode, lambda one: documents.__setitem__(one.id, one))
+        yield from self._read(self._keys.chunks(), CHUNK.decode, lambda one: chunks.__setitem__(one.id, one))
+        self.nodes = 1 + len(sections) + len(chunks)
+        yield from self._memberships(sections, chunks)
+        yield from self._documents(documents, chunks)
+        yield from self._texts(chunks)
+        yield from self._index("entity", self._keys.all_entities(), self._expected_entities(chunks))
+        yield from self._index("category", self._keys.all_categories(), self._expected_categories(sections))
+        yield from self._locators(sections, chunks)
+        yield from self._master(sections, documents)
+
+    def _memberships(self, sections: dict[NodeId, Section], chunks: dict[NodeId, Chunk]) -> Iterator[str]:
+        """Members and parents say the same, and cover every chunk once."""
+        members: dict[NodeId, NodeId] = {}
+        counts: Counter[NodeId] = Counter()
+        documents: dict[NodeId, set[UUID]] = {}
+        for entry in self._plain(self._keys.all_members()):
+            section, chunk = self._keys.parse_membership(entry.key)
+            if chunk in members:
+                yield f"chunk {chunk} is in two sections"
+            if section not in sections:
+                yield f"a section {section} that is not there has the member {chunk}"
+            if chunk not in chunks:
+                yield f"section {section} has a member {chunk} that is not there"
+                continue
+            members[chunk] = section
+            counts[section] += 1
+            documents.setdefault(section, set()).add(chunks[chunk].document)
+        parents = {node_id(entry.key[-16:]): node_id(entry.value) for entry in self._plain(self._keys.parents())}
+        yield from (f"chunk {one} is in no section" for one in chunks.keys() - members.keys())
+        yield from (f"the parent of {one} is not the section it is in" for one in parents.items() ^ members.items())
+        for record in sections.values():
+            if (record.chunks, record.documents) != (counts[record.id], len(documents.get(record.id, ()))):
+                yield f"section {record.id} counts its chunks or documents wrongly"
+            yield from (
+                f"section {record.id} cites {one.chunk}, which is not there"
+                for one in record.citations
+                if one.chunk not in chunks
+            )
+
+    def _documents(self, documents: dict[UUID, Document], chunks: dict[NodeId, Chunk]) -> Iterator[str]:
+        """Documents name exactly the chunks that name them, and their sources name them."""
+        named = [chunk for document in documents.values() for chunk in document.chunks]
+        yield from (f"a document names the chunk {one}, which is not there" for one in set(named) - chunks.keys())
+        yield from (f"chunk {one} belongs to no document" for one in chunks.keys() - set(named))
+        for document in documents.values():
+            source = self._view(lambda view, one=document: view.source(one.source))  # type: ignore[misc]
+            if source is None or source.document != document.id:
+                yield f"the source of document {document.id} does not lead to it"
+
+    def _texts(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
+        """Every chunk has its raws, without gaps, and its vector; nothing else has."""
+        pages: set[NodeId] = set()
+        for entry in self._sealed_entries(self._keys.all_raws()):
+            if isinstance(entry, str):
+                yield entry
+                continue
+            chunk = node_id(entry.key[-16:])
+            pages.add(chunk)
+            page = RAW_PAGE.decode(entry.value)
+            self.nodes += len(page.raws)
+            if chunk in chunks and not _covers(page, chunks[chunk]):
+                yield f"the raws of chunk {chunk} do not make up its text"
+        vectors = {node_id(entry.key[-16:]) for entry in self._plain(self._keys.vectors())}
+        yield from (f"chunk {one} has no raws, or raws have no chunk" for one in pages ^ chunks.keys())
+        yield from (f"chunk {one} has no vector, or a vector has no chunk" for one in vectors ^ chunks.keys())
+
+    def _index(self, name: str, keys: KeyRange, expected: set[bytes]) -> Iterator[str]:
+        there = {entry.key for entry in self._plain(keys)}
+        yield from (f"the {name} index lacks {key.hex()}" for key in expected - there)
+        yield from (f"the {name} index has {key.hex()}, which leads nowhere" for key in there - expected)
+
+    def _expected_entities(self, chunks: dict[NodeId, Chunk]) -> set[bytes]:
+        return {key for chunk in chunks.values() for key in self._hashes.entity_keys(chunk)}
+
+    def _expected_categories(self, sections: dict[NodeId, Section]) -> set[bytes]:
+        return {self._keys.category(self._hashes.hashed(one.category), one.id) for one in sections.values()}
+
+    def _locators(self, sections: dict[NodeId, Section], chunks: dict[NodeId, Chunk]) -> Iterator[str]:
+        expected = dict.fromkeys(sections, Level.SECTION) | dict.fromkeys(chunks, Level.CHUNK)
+        todo = iter(expected.items())
+        while batch := list(islice(todo, _BATCH)):
+            for node, level in batch:
+                found = self._view(lambda view, one=node: locate(view.tr, self._keyspace, self._corpus.tenant_id, one))  # type: ignore[misc]
+                if found is None or (found.corpus, found.level) != (self._corpus.number, level):
+                    yield f"the locator of {node} does not lead to it"
+
+    def _master(self, sections: dict[NodeId, Section], documents: dict[UUID, Document]) -> Iterator[str]:
+        master = self._view(lambda view: view.master())
+        if master is None:
+            yield "there is no master"
+            return
+        counted = Statistics(
+            documents=len(documents),
+            sections=len(sections),
+            chunks=sum(len(one.chunks) for one in documents.values()),
+            raws=sum(one.raws for one in documents.values()),
+            characters=sum(one.characters for one in documents.values()),
+            tokens=sum(one.tokens for one in documents.values()),
+        )
+        if master.statistics != counted:
+            yield f"the master says {master.statistics}, there are {counted}"
+
+    def _view(self, work: Callable[[CorpusView], T]) -> T:
+        return self._engine.run(lambda tr: work(CorpusView(tr.snapshot, self._keys, self._sealed, self._revision)))
+
+    def _plain(self, keys: KeyRange) -> Iterator[Entry]:
+        """What this revision has of a range, however long it is."""
+        begin = keys.begin
+        while True:
+            batch = self._engine.run(
+                lambda tr, b=begin: list(islice(versioned.scan(tr.snapshot, b, keys.end, self._revision), _BATCH))  # type: ignore[misc]
+            )
+            yield from batch
+            if len(batch) < _BATCH:
+                return
+            begin = batch[-1].key + b"\xff" * 8
+
+    def _sealed_entries(self, keys: KeyRange) -> Iterator[Entry | str]:
+        """The same, opened; a record that cannot be opened is said in words."""
+        for entry in self._plain(keys):
+            try:
+                yield self._sealed.opened(entry)
+            except EngineError as error:
+                yield error.message
+
+    def _read(self, keys: KeyRange, decode: Callable[[bytes], T], keep: Callable[[T], None]) -> Iterator[str]:
+        for entry in self._sealed_entries(keys):
+            if isinstance(entry, str):
+                yield entry
+            else:
+                keep(decode(entry.value))
+
+
+def _covers(page: RawPage, chunk: Chunk) -> bool:
+    spans = [raw.span for raw in page.raws]
+    whole = bool(spans) and (spans[0].start, spans[-1].end) == (chunk.span.start, chunk.span.end)
+    seamless = all(one.end == following.start for one, following in pairwise(spans))
+    return whole and seamless and all(len(raw.content) == len(raw.span) for raw in page.raws)

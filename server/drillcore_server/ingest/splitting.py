@@ -1,0 +1,160 @@
+"""Text that is too long for a chunk, cut where it hurts least: between sentences, clauses, words, at last characters.
+
+Every function here is linear in the text, whatever the text is.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import sentencex
+
+from drillcore_server.ingest.tokens import TokenCounter
+
+WINDOW_CHARS = 65_536
+"""Sentences are looked for in this much text at a time, so that memory does not grow with the paragraph."""
+_LANGUAGE = "en"
+_CHARS_PER_TOKEN = 6
+"""More than text has in any language, so that a first try holds as many tokens as are allowed."""
+_CLAUSE_END = re.compile(r"[,;:)\]\u2013\u2014\u060c\u061b](?=\s)")
+_GRAPHEME_CHARS_MAX = 64
+_ZERO_WIDTH_JOINER = "\u200d"
+
+
+class Piece(NamedTuple):
+    start: int
+    end: int
+    tokens: int
+
+
+def boundary(text: str, left_end: int, right_start: int) -> int:
+    """Where to cut in the white space between two words: after its last line end, else before it.
+
+    There tokens hardly ever reach across: line ends go with what precedes them, spaces with the word they stand before.
+    """
+    line_end = max(text.rfind("\n", left_end, right_start), text.rfind("\r", left_end, right_start))
+    return left_end if line_end < 0 else line_end + 1
+
+
+def split(
+    text: str, start: int, end: int, tokens_max: int, counter: TokenCounter, *, by_lines: bool
+) -> Iterator[Piece]:
+    """Sentences, or lines, of this part of the text, without gaps; those above `tokens_max` in pieces."""
+    for sentence_end in _line_ends(text, start, end) if by_lines else sentence_ends(text, start, end):
+        if sentence_end - start <= tokens_max * _CHARS_PER_TOKEN:
+            tokens = counter.count(text[start:sentence_end])
+            if tokens <= tokens_max:
+                yield Piece(start, sentence_end, tokens)
+                start = sentence_end
+                continue
+        yield from _cuts(text, start, sentence_end, tokens_max, counter)
+        start = sentence_end
+
+
+def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
+    """The end of each sentence of this part, the last one `end`."""
+    while end - start > WINDOW_CHARS:
+        ends = _ends_within(text, start, start + WINDOW_CHARS)
+        # The window may have cut the last sentence: it is looked at again with what follows, if it is not all there is.
+        yield from ends[:-1] or ends
+        start = ends[-2] if len(ends) > 1 else ends[-1]
+    yield from _ends_within(text, start, end)
+
+
+def tail_start(text: str, start: int, end: int, tokens_max: int, counter: TokenCounter) -> int:
+    """Where the last words of this part begin that have at most `tokens_max` tokens; `end` if there are none."""
+    chars = min(tokens_max * _CHARS_PER_TOKEN, end - start)
+    while chars > 0:
+        first = _word_start(text, end - chars, end)
+        tokens = counter.count(text[first:end])
+        if tokens <= tokens_max:
+            return first
+        chars = min(chars - 1, chars * tokens_max // tokens)
+    return end
+
+
+def _line_ends(text: str, start: int, end: int) -> Iterator[int]:
+    while 0 <= (found := text.find("\n", start, end)) < end - 1:
+        start = found + 1
+        yield start
+    yield end
+
+
+def _ends_within(text: str, start: int, end: int) -> list[int]:
+    ends: list[int] = []
+    at = start
+    for sentence in sentencex.segment(_LANGUAGE, text[start:end]):
+        words = sentence.strip()
+        first = at + len(sentence) - len(sentence.lstrip())
+        if words and ends and first < end:
+            ends[-1] = boundary(text, ends[-1], first)
+        if words:
+            ends.append(first + len(words))
+        at += len(sentence)
+    return [*ends[:-1], end]
+
+
+def _cuts(text: str, start: int, end: int, tokens_max: int, counter: TokenCounter) -> Iterator[Piece]:
+    chars = tokens_max * _CHARS_PER_TOKEN
+    while start < end:
+        piece = _cut(text, start, end, chars, tokens_max, counter)
+        yield piece
+        start = piece.end
+        # The next piece is tried as long as this one suggests, so that most are counted once.
+        chars = max(tokens_max, (piece.end - piece.start) * tokens_max * 49 // (max(piece.tokens, 1) * 50))
+
+
+def _cut(text: str, start: int, end: int, chars: int, tokens_max: int, counter: TokenCounter) -> Piece:
+    """A piece from `start` that fits, ending where a reader would pause; of at most `chars` characters."""
+    chars = min(chars, tokens_max * _CHARS_PER_TOKEN, end - start)
+    while True:
+        cut = end if start + chars == end else _pause(text, start, start + chars)
+        tokens = counter.count(text[start:cut])
+        if tokens <= tokens_max or cut == start + 1:
+            return Piece(start, cut, tokens)
+        # A little less than the proportion says: texts are not even, and one more try costs a count.
+        chars = max(1, min(cut - start - 1, (cut - start) * tokens_max * 19 // (tokens * 20)))
+
+
+def _pause(text: str, start: int, end: int) -> int:
+    """The last place to cut before `end`: a clause, a word, a whole character."""
+    half = start + (end - start) // 2
+    clauses = [found.end() for found in _CLAUSE_END.finditer(text, half, end)]
+    if clauses:
+        return clauses[-1]
+    for at in range(end, half, -1):
+        if at < len(text) and text[at].isspace() and not text[at - 1].isspace():
+            return at
+    return grapheme_start(text, end, start)
+
+
+def grapheme_start(text: str, at: int, above: int) -> int:
+    """The nearest place at or before `at`, and above `above`, that is not inside what is read as one character."""
+    for place in range(at, max(above, at - _GRAPHEME_CHARS_MAX), -1):
+        if not _continues(text, place):
+            return place
+    return at
+
+
+def _continues(text: str, at: int) -> bool:
+    if at >= len(text):
+        return False
+    character = text[at]
+    if character < "\u0300":
+        return character == "\n" and text[at - 1] == "\r"
+    return (
+        unicodedata.category(character) in ("Mn", "Mc", "Me")
+        or _ZERO_WIDTH_JOINER in (character, text[at - 1])
+        or "\U0001f3fb" <= character <= "\U0001f3ff"
+    )
+
+
+def _word_start(text: str, at: int, end: int) -> int:
+    """The first word that begins at or after `at`; where there is none, the character there."""
+    for place in range(at, end):
+        if not text[place].isspace() and (place == 0 or text[place - 1].isspace()):
+            return place
+    return grapheme_start(text, at, max(0, at - _GRAPHEME_CHARS_MAX))

@@ -1,0 +1,138 @@
+"""Nodes as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from drillcore_proto.v1 import nodes_pb2 as pb
+from drillcore_server.domain.digests import Entity, MadeBy
+from drillcore_server.domain.documents import Span
+from drillcore_server.domain.found import ChunkText, Node, RawText
+from drillcore_server.domain.nodes import Citation, Excerpt, Level, Master, Section
+from drillcore_server.rpc.messages import timestamp
+
+_LEVELS = {
+    Level.RAW: pb.LEVEL_RAW,
+    Level.CHUNK: pb.LEVEL_CHUNK,
+    Level.SECTION: pb.LEVEL_SECTION,
+    Level.MASTER: pb.LEVEL_MASTER,
+}
+
+
+def node_message(node: Node) -> pb.Node:
+    message = pb.Node(
+        id=str(node.id),
+        corpus_id=str(node.corpus),
+        level=_LEVELS[node.level],
+        parent_id=str(node.parent or ""),
+        child_ids=map(str, node.children),
+        created_at=timestamp(node.created_at),
+        created_by=node.created_by,
+        version=node.version,
+    )
+    content = node.content
+    if isinstance(content, Master):
+        message.master.CopyFrom(_master(content))
+    elif isinstance(content, Section):
+        message.section.CopyFrom(_section(content))
+    elif isinstance(content, ChunkText):
+        message.chunk.CopyFrom(_chunk(content))
+    else:
+        message.raw.CopyFrom(_raw(content))
+    return message
+
+
+def _master(master: Master) -> pb.MasterContent:
+    statistics = master.statistics
+    return pb.MasterContent(
+        summary=master.summary,
+        citations=map(_citation, master.citations),
+        findings=[
+            pb.Finding(kind=one.kind.value, text=one.text, citation=_citation(one.citation)) for one in master.findings
+        ],
+        keywords=master.keywords,
+        statistics=pb.Statistics(
+            documents=statistics.documents,
+            sections=statistics.sections,
+            chunks=statistics.chunks,
+            raws=statistics.raws,
+            characters=statistics.characters,
+            tokens=statistics.tokens,
+        ),
+        processing=_processing(master.made_by),
+    )
+
+
+def _section(section: Section) -> pb.SectionContent:
+    return pb.SectionContent(
+        title=section.title,
+        category=section.category,
+        summary=section.summary,
+        citations=map(_citation, section.citations),
+        entities=_entities(section.entities),
+        keywords=section.keywords,
+        document_count=section.documents,
+        chunk_count=section.chunks,
+        processing=_processing(section.made_by),
+    )
+
+
+def _chunk(found: ChunkText) -> pb.ChunkContent:
+    chunk = found.chunk
+    return pb.ChunkContent(
+        document_id=str(chunk.document),
+        source_id=chunk.source,
+        span=_span(chunk.span),
+        headings=chunk.headings,
+        page=chunk.page,
+        summary=found.summary(),
+        quotes=[_excerpt(found, one) for one in chunk.quotes],
+        entities=_entities(chunk.entities),
+        keywords=chunk.keywords,
+        tokens=chunk.tokens,
+        embedding_model=chunk.embedding_model,
+        embedding=found.embedding,
+        processing=_processing(chunk.made_by),
+    )
+
+
+def _raw(found: RawText) -> pb.RawContent:
+    return pb.RawContent(
+        document_id=str(found.raw.document),
+        span=_span(found.raw.span),
+        content=found.raw.content,
+        preprocessing=found.preprocessing,
+    )
+
+
+def _citation(citation: Citation) -> pb.Citation:
+    return pb.Citation(
+        document_id=str(citation.document),
+        chunk_id=str(citation.chunk),
+        span=_span(citation.span),
+        weight=citation.weight,
+    )
+
+
+def _excerpt(found: ChunkText, excerpt: Excerpt) -> pb.Citation:
+    return pb.Citation(
+        document_id=str(found.chunk.document),
+        chunk_id=str(found.chunk.id),
+        span=_span(excerpt.span),
+        text=found.text_of(excerpt),
+        weight=excerpt.weight,
+    )
+
+
+def _span(span: Span) -> pb.Span:
+    return pb.Span(start=span.start, end=span.end)
+
+
+def _entities(entities: Iterable[Entity]) -> list[pb.Entity]:
+    return [pb.Entity(type=one.type, value=one.value) for one in entities]
+
+
+def _processing(made_by: MadeBy) -> pb.Processing:
+    return pb.Processing(
+        processor=made_by.processor, version=made_by.version, fallback_reason=made_by.fallback_reason or ""
+    )

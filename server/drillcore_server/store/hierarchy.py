@@ -1,0 +1,218 @@
+"""The nodes of a corpus as a reader at one revision sees them, and the writes that make a new one."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import UUID
+
+from drillcore_fdb.engine import Reader
+from drillcore_fdb.tuples import KeyRange
+from drillcore_server.domain.ids import CorpusNumber, DocumentId, NodeId, Revision, SourceId, TenantId
+from drillcore_server.domain.nodes import Chunk, Citation, Document, Level, Master, RawPage, Section, chunk_of_raw
+from drillcore_server.domain.sources import Source
+from drillcore_server.store import versioned
+from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber, Keyring
+from drillcore_server.store.keyspace import CorpusKeys, Keyspace
+from drillcore_server.store.records import RecordKind
+from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.writes import Write
+
+T = TypeVar("T")
+MASTER = RecordKind(Master)
+SECTION = RecordKind(Section)
+CHUNK = RecordKind(Chunk)
+RAW_PAGE = RecordKind(RawPage)
+DOCUMENT = RecordKind(Document)
+SOURCE = RecordKind(Source)
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusView:
+    """Reads of one corpus at one revision."""
+
+    tr: Reader
+    keys: CorpusKeys
+    sealed: SealedRecords
+    revision: Revision
+
+    def master(self) -> Master | None:
+        return self._one(MASTER, self.keys.master())
+
+    def section(self, section: NodeId) -> Section | None:
+        return self._one(SECTION, self.keys.section(section))
+
+    def sections(self) -> Iterator[Section]:
+        return self._many(SECTION, self.keys.sections())
+
+    def section_ids(self) -> Iterator[NodeId]:
+        """In order, without opening the records."""
+        for entry in versioned.scan(self.tr, *self.keys.sections(), self.revision):
+            yield node_id(entry.key[-16:])
+
+    def chunk(self, chunk: NodeId) -> Chunk | None:
+        return self._one(CHUNK, self.keys.chunk(chunk))
+
+    def chunks_of(self, section: NodeId) -> Iterator[NodeId]:
+        """The section's chunks, in the order of their documents."""
+        for entry in versioned.scan(self.tr, *self.keys.members(section), self.revision):
+            yield self.keys.parse_member(entry.key)
+
+    def raws(self, chunk: NodeId) -> RawPage | None:
+        return self._one(RAW_PAGE, self.keys.raws(chunk))
+
+    def vector(self, chunk: NodeId) -> bytes | None:
+        entry = self.sealed.get(self.tr, self.keys.vector(chunk), self.revision)
+        return None if entry is None else entry.value
+
+    def parent(self, chunk: NodeId) -> NodeId | None:
+        entry = versioned.get(self.tr, self.keys.parent(chunk), self.revision)
+        return None if entry is None else node_id(entry.value)
+
+    def document(self, document: DocumentId) -> Document | None:
+        return self._one(DOCUMENT, self.keys.document(document))
+
+    def documents(self, after: DocumentId | None = None) -> Iterator[Document]:
+        return self._many(DOCUMENT, self.keys.documents(after))
+
+    def source(self, source: SourceId) -> Source | None:
+        return self._one(SOURCE, self.keys.source(source))
+
+    def sections_in(self, category: bytes) -> Iterator[NodeId]:
+        """The sections of a category, given as its keyed hash."""
+        for entry in versioned.scan(self.tr, *self.keys.categories(category), self.revision):
+            yield node_id(entry.key[-16:])
+
+    def chunks_naming(self, kind: bytes, value: bytes = b"") -> Iterator[NodeId]:
+        """The chunks that name an entity of a kind, and of a value if one is given; both as keyed hashes."""
+        for entry in versioned.scan(self.tr, *self.keys.entities(kind, value), self.revision):
+            yield node_id(entry.key[-16:])
+
+    def _one(self, kind: RecordKind[T], key: bytes) -> T | None:
+        entry = self.sealed.get(self.tr, key, self.revision)
+        return None if entry is None else kind.decode(entry.value)
+
+    def _many(self, kind: RecordKind[T], keys: KeyRange) -> Iterator[T]:
+        for entry in self.sealed.scan(self.tr, *keys, self.revision):
+            yield kind.decode(entry.value)
+
+
+def node_id(stored: bytes) -> NodeId:
+    return NodeId(UUID(bytes=stored))
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where a node is, found by its id alone."""
+
+    corpus: CorpusNumber
+    level: Level
+
+
+def locate(tr: Reader, keys: Keyspace, tenant: TenantId, node: NodeId) -> Located | None:
+    """The tenant's node of this id. One that a revision removed is still located: ask its revision whether it is there.
+
+    The raws of ingested chunks have no locator of their own: their ids are made from their chunks'.
+    """
+    stored = tr.get(keys.locator(tenant, node))
+    if stored is not None:
+        return Located(CorpusNumber(int.from_bytes(stored[1:], "big")), Level(stored[0]))
+    chunk, place = chunk_of_raw(node)
+    owner = tr.get(keys.locator(tenant, chunk)) if place >= 0 else None
+    if owner is None or owner[0] != Level.CHUNK:
+        return None
+    return Located(CorpusNumber(int.from_bytes(owner[1:], "big")), Level.RAW)
+
+
+class HierarchyWrites:
+    """Makes the writes of nodes and of everything that leads to them: one method a node, all its indexes with it."""
+
+    def __init__(self, keys: Keyspace, tenant: TenantId, number: CorpusNumber, keyring: Keyring) -> None:
+        self._keys = keys
+        self._corpus_keys = keys.of_corpus(number)
+        self._tenant = tenant
+        self._number = number
+        self._keyring = keyring
+        (self._corpus_key,) = keyring.numbers(number, [CORPUS_SCOPE])
+
+    def put_document(self, document: Document) -> Iterator[Write]:
+        number = self._source_key(document.source)
+        yield Write(self._corpus_keys.document(document.id), DOCUMENT.encode(document), number)
+
+    def remove_document(self, document: Document) -> Iterator[Write]:
+        yield Write(self._corpus_keys.document(document.id), None)
+
+    def put_source(self, source: Source) -> Iterator[Write]:
+        yield Write(self._corpus_keys.source(source.id), SOURCE.encode(source), self._source_key(source.id))
+
+    def put_chunk(self, chunk: Chunk, page: RawPage, vector: bytes) -> Iterator[Write]:
+        number, keys = self._source_key(chunk.source), self._corpus_keys
+        yield Write(keys.chunk(chunk.id), CHUNK.encode(chunk), number)
+        yield Write(keys.raws(chunk.id), RAW_PAGE.encode(page), number)
+        yield Write(keys.vector(chunk.id), vector, number)
+        yield self._locator(chunk.id, Level.CHUNK)
+        for raw in page.raws:
+            if raw.id is not None:
+                yield self._locator(raw.id, Level.RAW)
+        for key in self.entity_keys(chunk):
+            yield Write(key, b"")
+
+    def remove_chunk(self, chunk: Chunk) -> Iterator[Write]:
+        keys = self._corpus_keys
+        for key in (keys.chunk(chunk.id), keys.raws(chunk.id), keys.vector(chunk.id), keys.parent(chunk.id)):
+            yield Write(key, None)
+        for key in self.entity_keys(chunk):
+            yield Write(key, None)
+
+    def join(self, section: NodeId, chunk: Chunk) -> Iterator[Write]:
+        keys = self._corpus_keys
+        yield Write(keys.member(section, chunk.document, chunk.ordinal, chunk.id), b"")
+        yield Write(keys.parent(chunk.id), section.bytes)
+
+    def leave(self, section: NodeId, chunk: Chunk) -> Iterator[Write]:
+        """Its parent is for `join` or `remove_chunk` to change."""
+        yield Write(self._corpus_keys.member(section, chunk.document, chunk.ordinal, chunk.id), None)
+
+    def put_section(self, section: Section, before: Section | None) -> Iterator[Write]:
+        keys = self._corpus_keys
+        yield Write(keys.section(section.id), SECTION.encode(section), self._corpus_key)
+        yield Write(keys.category(self.hashed(section.category), section.id), b"")
+        if before is None:
+            yield self._locator(section.id, Level.SECTION)
+        elif before.category != section.category:
+            yield Write(keys.category(self.hashed(before.category), section.id), None)
+
+    def remove_section(self, section: Section) -> Iterator[Write]:
+        keys = self._corpus_keys
+        yield Write(keys.section(section.id), None)
+        yield Write(keys.category(self.hashed(section.category), section.id), None)
+
+    def put_master(self, master: Master, before: Master | None) -> Iterator[Write]:
+        yield Write(self._corpus_keys.master(), MASTER.encode(master), self._corpus_key)
+        if before is None:
+            yield self._locator(master.id, Level.MASTER)
+
+    def cite(self, node: NodeId, citations: Iterable[Citation]) -> Iterator[Write]:
+        """Notes which documents this revision of a section or master cites, for the day one is erased."""
+        for document in sorted({citation.document for citation in citations}):
+            yield Write(self._corpus_keys.citing(document, node), b"")
+
+    def hashed(self, text: str, size: int = 16) -> bytes:
+        """A keyed hash for the keys of indexes: equal texts are found, and nobody can read them off a key."""
+        secret = self._keyring.derived(self._corpus_key, b"index")
+        return hmac.digest(secret, text.casefold().encode(), "sha256")[:size]
+
+    def entity_keys(self, chunk: Chunk) -> list[bytes]:
+        """The entries that a chunk has in the index of entities."""
+        keys = self._corpus_keys
+        return [keys.entity(self.hashed(one.type, 8), self.hashed(one.value), chunk.id) for one in chunk.entities]
+
+    def _locator(self, node: NodeId, level: Level) -> Write:
+        value = bytes([level]) + self._number.to_bytes(8, "big")
+        return Write(self._keys.locator(self._tenant, node), value, versioned=False)
+
+    def _source_key(self, source: SourceId) -> KeyNumber:
+        (number,) = self._keyring.numbers(self._number, [source])
+        return number

@@ -1,0 +1,132 @@
+"""The keys that content is sealed under: one for each source, one for each corpus. A store of its own.
+
+Erasing a source is destroying its key, so the keys are kept apart from what they seal: in another environment of
+the embedded engine, in another directory of a cluster, and in no backup of the store. Each key is wrapped under
+the keyring's master key, which is a file that only the server may read.
+
+    (1, number)            a wrapped key and whose it is
+    (2, corpus, source)    its number; the source is empty for the corpus's own key
+    (3,)                   the last number given
+
+A key is durable before anything is sealed under it. A number is never given twice.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NewType
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from drillcore_fdb.engine import Engine, Options, Transaction
+from drillcore_fdb.errors import StoreCorruptError, UnavailableError
+from drillcore_fdb.tuples import Subspace
+from drillcore_server.domain.ids import CorpusNumber, SourceId
+
+KeyNumber = NewType("KeyNumber", int)
+CORPUS_SCOPE: Final = SourceId("")
+"""Stands for the corpus itself where a source is asked for: its summaries are made of many sources."""
+
+_KEY_BYTES: Final = 32
+_NONCE_BYTES: Final = 12
+_BY_NUMBER, _BY_SCOPE, _LAST = 1, 2, 3
+
+
+class KeyLostError(StoreCorruptError):
+    """A key that records are sealed under is not in the keyring."""
+
+
+class Keyring:
+    def __init__(self, engine: Engine, root: Subspace, master_key: bytes) -> None:
+        self._engine = engine
+        self._root = root
+        self._master = AESGCM(master_key)
+        self._lock = threading.Lock()
+        self._keys: dict[KeyNumber, tuple[bytes, AESGCM]] = {}
+        self._numbers: dict[tuple[CorpusNumber, SourceId], KeyNumber] = {}
+
+    def numbers(self, corpus: CorpusNumber, sources: Sequence[SourceId]) -> list[KeyNumber]:
+        """The numbers of the keys of these sources, made where there are none."""
+        wanted = [(corpus, source) for source in sources]
+        missing = sorted({scope for scope in wanted if scope not in self._numbers})
+        if missing:
+            fresh = {scope: secrets.token_bytes(_KEY_BYTES) for scope in missing}
+            found = self._engine.run(
+                lambda tr: {scope: self._find_or_make(tr, scope, key) for scope, key in fresh.items()},
+                Options(idempotent=True),
+            )
+            with self._lock:
+                self._numbers.update(found)
+        return [self._numbers[scope] for scope in wanted]
+
+    def cipher(self, number: KeyNumber) -> AESGCM:
+        """The key of this number, ready to use. Raises `KeyLostError` if it is not there."""
+        return self._key(number)[1]
+
+    def derived(self, number: KeyNumber, purpose: bytes) -> bytes:
+        """A secret for another purpose, gone with the key it is made from."""
+        return hmac.digest(self._key(number)[0], purpose, "sha256")
+
+    def _key(self, number: KeyNumber) -> tuple[bytes, AESGCM]:
+        known = self._keys.get(number)
+        if known is None:
+            key = self._unwrap(number)
+            known = key, AESGCM(key)
+            with self._lock:
+                self._keys[number] = known
+        return known
+
+    def _find_or_make(self, tr: Transaction, scope: tuple[CorpusNumber, SourceId], key: bytes) -> KeyNumber:
+        place = self._root.pack((_BY_SCOPE, *scope))
+        stored = tr.get(place)
+        if stored is not None:
+            return KeyNumber(int.from_bytes(stored, "big"))
+        last = tr.get(self._root.pack((_LAST,)))
+        number = KeyNumber(int.from_bytes(last or b"", "big") + 1)
+        tr.set(self._root.pack((_LAST,)), number.to_bytes(8, "big"))
+        tr.set(place, number.to_bytes(8, "big"))
+        tr.set(self._root.pack((_BY_NUMBER, number)), self._wrap(number, key))
+        return number
+
+    def _wrap(self, number: KeyNumber, key: bytes) -> bytes:
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + self._master.encrypt(nonce, key, b"key %d" % number)
+
+    def _unwrap(self, number: KeyNumber) -> bytes:
+        stored = self._engine.run(lambda tr: tr.get(self._root.pack((_BY_NUMBER, number))))
+        if stored is None:
+            raise KeyLostError(
+                f"the key {number} is not in the keyring: what is sealed under it cannot be read; "
+                "restore the keyring from its own backup, unless the source was erased"
+            )
+        try:
+            return self._master.decrypt(stored[:_NONCE_BYTES], stored[_NONCE_BYTES:], b"key %d" % number)
+        except InvalidTag as error:
+            raise KeyLostError(
+                f"the key {number} cannot be unwrapped: the keyring's master key is not the one it was made with"
+            ) from error
+
+
+def read_or_make_master_key(path: Path) -> bytes:
+    """The master key in a file that only its owner may read; made on first use."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".tmp")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(_KEY_BYTES))
+            file.flush()
+            os.fsync(descriptor)
+        draft.rename(path)
+    if path.stat().st_mode & 0o077:
+        raise UnavailableError(f"others may read the master key {path}: chmod 600 it")
+    key = path.read_bytes()
+    if len(key) != _KEY_BYTES:
+        raise UnavailableError(f"{path} is not a master key: it must have {_KEY_BYTES} bytes")
+    return key

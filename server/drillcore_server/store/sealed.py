@@ -1,0 +1,79 @@
+"""Records by revision whose content only the keyring can open.
+
+    key number (4 bytes) nonce (12) ciphertext
+
+Sealed with AES-256-GCM and authenticated with its own logical key and revision, so a record put in another's place, or
+changed, is found when it is read. Text is compressed before it is sealed.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+
+from drillcore_fdb.engine import Reader, Transaction
+from drillcore_fdb.errors import StoreCorruptError
+from drillcore_server.domain.ids import Revision
+from drillcore_server.store import versioned
+from drillcore_server.store.keyring import KeyNumber, Keyring
+from drillcore_server.store.versioned import REVISION_BYTES, Entry
+
+_NUMBER_BYTES: Final = 4
+_NONCE_BYTES: Final = 12
+_PLAIN, _COMPRESSED = b"\0", b"\1"
+_COMPRESS_FROM_BYTES: Final = 200
+"""Shorter texts do not get shorter."""
+
+
+class SealedRecords:
+    def __init__(self, keyring: Keyring) -> None:
+        self._keyring = keyring
+
+    def put(self, tr: Transaction, key: bytes, revision: Revision, number: KeyNumber, value: bytes) -> None:
+        versioned.put(tr, key, revision, self.seal(key, revision, number, value))
+
+    def get(self, tr: Reader, key: bytes, revision: Revision) -> Entry | None:
+        entry = versioned.get(tr, key, revision)
+        return None if entry is None else self.opened(entry)
+
+    def scan(self, tr: Reader, begin: bytes, end: bytes, revision: Revision) -> Iterator[Entry]:
+        return map(self.opened, versioned.scan(tr, begin, end, revision))
+
+    def seal(self, key: bytes, revision: Revision, number: KeyNumber, value: bytes) -> bytes:
+        """What `put` would store; for writers that prepare their records before the transaction."""
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed = self._keyring.cipher(number).encrypt(nonce, _squeezed(value), _bound_to(key, revision))
+        return number.to_bytes(_NUMBER_BYTES, "big") + nonce + sealed
+
+    def opened(self, entry: Entry) -> Entry:
+        """The entry with its value in the clear. Raises `StoreCorruptError` if it is not what was written there."""
+        number = KeyNumber(int.from_bytes(entry.value[:_NUMBER_BYTES], "big"))
+        nonce, sealed = entry.value[_NUMBER_BYTES:][:_NONCE_BYTES], entry.value[_NUMBER_BYTES + _NONCE_BYTES :]
+        try:
+            opened = self._keyring.cipher(number).decrypt(nonce, sealed, _bound_to(entry.key, entry.revision))
+        except (InvalidTag, ValueError) as error:
+            raise StoreCorruptError(
+                f"the record at {entry.key.hex()}, revision {entry.revision}, is not what was written there"
+            ) from error
+        return replace(entry, value=_unsqueezed(opened))
+
+
+def _bound_to(key: bytes, revision: Revision) -> bytes:
+    return key + revision.to_bytes(REVISION_BYTES, "big")
+
+
+def _squeezed(value: bytes) -> bytes:
+    if len(value) >= _COMPRESS_FROM_BYTES:
+        compressed = zlib.compress(value, 1)
+        if len(compressed) < len(value):
+            return _COMPRESSED + compressed
+    return _PLAIN + value
+
+
+def _unsqueezed(value: bytes) -> bytes:
+    return zlib.decompress(value[1:]) if value[:1] == _COMPRESSED else value[1:]

@@ -1,0 +1,103 @@
+"""Records kept by revision: a key, then the corpus revision that wrote it. Nothing is overwritten.
+
+    <logical key> <revision, 6 bytes> <part, 2 bytes>
+
+Part 0 holds the record, or the head of one that is split; further parts follow. A reader at revision R sees for each
+logical key the newest entry at or below R; an entry without a record is a tombstone: from there on the key is gone.
+Revision and part have fixed sizes, so a scan takes keys apart without decoding them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from drillcore_fdb import codec
+from drillcore_fdb.engine import Reader, Transaction
+from drillcore_server.domain.ids import Revision
+
+REVISION_BYTES: Final = 6
+_PART_BYTES: Final = 2
+_SUFFIX_BYTES: Final = REVISION_BYTES + _PART_BYTES
+_TOMBSTONE: Final = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record as a reader at some revision sees it."""
+
+    key: bytes
+    """The logical key."""
+    revision: Revision
+    """That wrote it."""
+    value: bytes
+
+
+def put(tr: Transaction, key: bytes, revision: Revision, value: bytes) -> None:
+    """Writes the record of a key from `revision` on. Written again at the same revision, the last one counts."""
+    place = key + revision.to_bytes(REVISION_BYTES, "big")
+    head, *parts = codec.frame(value)
+    tr.set(place + b"\0\0", head)
+    for number, part in enumerate(parts, 1):
+        tr.set(place + number.to_bytes(_PART_BYTES, "big"), part)
+
+
+def remove(tr: Transaction, key: bytes, revision: Revision) -> None:
+    """From `revision` on the key is not there. Earlier readers still see it."""
+    place = key + revision.to_bytes(REVISION_BYTES, "big")
+    tr.clear_range(place, place + b"\xff\xff")
+    tr.set(place + b"\0\0", _TOMBSTONE)
+
+
+def get(tr: Reader, key: bytes, revision: Revision) -> Entry | None:
+    """What a reader at `revision` sees at a key."""
+    found = next(iter(_newest(tr, key, revision)), None)
+    if found is None:
+        return None
+    stored_key, head = found
+    place, written = stored_key[:-_PART_BYTES], _revision_of(stored_key)
+    if stored_key[-_PART_BYTES:] != b"\0\0":
+        head = tr.get(place + b"\0\0") or b""
+    if head == _TOMBSTONE:
+        return None
+    parts = [value for _, value in tr.range(place + b"\0\1", place + b"\xff\xff")] if codec.parts_of(key, head) else []
+    return Entry(key, written, codec.unframe(key, head, parts))
+
+
+def _newest(tr: Reader, key: bytes, revision: Revision) -> Iterator[tuple[bytes, bytes]]:
+    end = (revision + 1).to_bytes(REVISION_BYTES, "big")
+    return tr.range(key + bytes(_SUFFIX_BYTES), key + end, limit=1, reverse=True)
+
+
+def scan(tr: Reader, begin: bytes, end: bytes, revision: Revision) -> Iterator[Entry]:
+    """What a reader at `revision` sees of the logical keys from `begin` up to `end`, in order."""
+    current: bytes | None = None
+    pieces: list[bytes] = []
+    written = Revision(0)
+    for stored_key, value in tr.range(begin, end):
+        key, at = stored_key[:-_SUFFIX_BYTES], _revision_of(stored_key)
+        if at > revision:
+            continue
+        if stored_key[-_PART_BYTES:] != b"\0\0":
+            pieces.append(value)
+            continue
+        if key != current:
+            yield from _entry(current, written, pieces)
+        current, written, pieces = key, at, [value]
+    yield from _entry(current, written, pieces)
+
+
+def history(tr: Reader, key: bytes) -> list[tuple[Revision, bool]]:
+    """The revisions that wrote a key, and whether it was there from then on, in order."""
+    entries = tr.range(key + bytes(_SUFFIX_BYTES), key + b"\xff" * _SUFFIX_BYTES)
+    return [(_revision_of(one), value != _TOMBSTONE) for one, value in entries if one[-_PART_BYTES:] == b"\0\0"]
+
+
+def _entry(key: bytes | None, revision: Revision, pieces: list[bytes]) -> Iterator[Entry]:
+    if key is not None and pieces and pieces[0] != _TOMBSTONE:
+        yield Entry(key, revision, codec.unframe(key, pieces[0], pieces[1:]))
+
+
+def _revision_of(stored_key: bytes) -> Revision:
+    return Revision(int.from_bytes(stored_key[-_SUFFIX_BYTES:-_PART_BYTES], "big"))

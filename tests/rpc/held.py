@@ -1,0 +1,36 @@
+"""A store that makes the next transaction wait, so that a call is under way for as long as a test needs it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+from drillcore_fdb.engine import Attempts, Engine, Options
+
+
+@dataclass
+class Hold:
+    begun: threading.Event = field(default_factory=threading.Event)
+    """Set when a transaction has begun and waits."""
+    release: threading.Event = field(default_factory=threading.Event)
+
+
+@contextmanager
+def held(engine: Engine) -> Iterator[Hold]:
+    """Every transaction that begins waits for `release`, at the latest until the end of the block."""
+    hold, begin = Hold(), engine.begin
+
+    def wait(options: Options, *more: Any) -> Attempts:
+        hold.begun.set()
+        hold.release.wait(timeout=30)
+        return begin(options, *more)
+
+    with mock.patch.object(engine, "begin", wait):
+        try:
+            yield hold
+        finally:
+            hold.release.set()

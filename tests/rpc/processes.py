@@ -1,0 +1,105 @@
+"""The command line and the server as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drillcore import Client
+
+COMMAND = [sys.executable, "-m", "drillcore"]
+
+
+@dataclass(frozen=True)
+class Ended:
+    exit_code: int
+    output: str
+    errors: str
+
+    @property
+    def document(self) -> Any:
+        """What --json printed: one document and nothing else."""
+        return json.loads(self.output)
+
+    @property
+    def error(self) -> Any:
+        return self.document["error"]
+
+
+def environment(home: Path, **variables: str) -> dict[str, str]:
+    """Ours without settings of whoever runs the tests."""
+    ours = {key: value for key, value in os.environ.items() if not key.startswith(("DRILLCORE_", "XDG_"))}
+    return {**ours, "HOME": str(home), **variables}
+
+
+def drillcore(directory: Path, *arguments: str, **variables: str) -> Ended:
+    """Runs a command to its end, in `directory`."""
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=directory,
+        env=environment(directory, **variables),
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@dataclass
+class Serving:
+    process: subprocess.Popen[str]
+    document: Any
+    """What `drillcore serve --json` printed when it was ready."""
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.document['serving']['port']}"
+
+    def client(self) -> Client:
+        token = Path(self.document["serving"]["token_file"]).read_text().strip()
+        return Client(self.address, token=token)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Tells it to stop; its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(timeout=30)
+
+
+@contextmanager
+def serving(directory: Path, *arguments: str) -> Iterator[Serving]:
+    """`drillcore serve` in `directory`, on the store in data/ and a free port. Its log is serve.log."""
+    flags = ["--data-dir", str(directory / "data"), "--listen", "127.0.0.1:0", "--metrics-listen", "", *arguments]
+    with (
+        (directory / "serve.log").open("w") as log,
+        subprocess.Popen(
+            [*COMMAND, "serve", "--json", *flags],
+            cwd=directory,
+            env=environment(directory),
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as process,
+    ):
+        try:
+            yield Serving(process, _document(process))
+        finally:
+            process.kill()
+
+
+def _document(process: subprocess.Popen[str]) -> Any:
+    """The document on stdout, as soon as it is whole."""
+    assert process.stdout is not None
+    text = ""
+    for line in process.stdout:
+        text += line
+        if line == "}\n":
+            return json.loads(text)
+    raise AssertionError(f"it ended with {process.wait()} and printed {text!r}")

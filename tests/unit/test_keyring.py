@@ -1,0 +1,202 @@
+"""The keyring: numbers are given once, keys are there before they are used, and a key that is gone is said to be."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from drillcore_fdb.embedded import EmbeddedEngine
+from drillcore_fdb.errors import UnavailableError
+from drillcore_fdb.tuples import Subspace
+from drillcore_server.config import EngineSettings
+from drillcore_server.domain.ids import CorpusNumber, SourceId
+from drillcore_server.engines import open_engine, open_keyring
+from drillcore_server.store.keyring import CORPUS_SCOPE, KeyLostError, KeyNumber, Keyring, read_or_make_master_key
+from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
+from tests.faults.stores import opened
+
+CORPUS, OTHER = CorpusNumber(1), CorpusNumber(2)
+ROOT = Subspace(b"keyring")
+MASTER_KEY = bytes(range(32))
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[EmbeddedEngine]:
+    with opened(tmp_path / "keyring") as engine:
+        yield engine
+
+
+@pytest.fixture
+def keyring(engine: EmbeddedEngine) -> Keyring:
+    return Keyring(engine, ROOT, MASTER_KEY)
+
+
+def sources(count: int) -> list[SourceId]:
+    return [SourceId(f"source-{number}") for number in range(count)]
+
+
+def secret(keyring: Keyring, number: KeyNumber) -> bytes:
+    return keyring.derived(number, b"test")
+
+
+def test_a_source_has_the_same_key_ever_after_and_no_other_has_it(keyring: Keyring) -> None:
+    first = keyring.numbers(CORPUS, [CORPUS_SCOPE, *sources(3)])
+    others = keyring.numbers(OTHER, [CORPUS_SCOPE, *sources(3)])
+    assert keyring.numbers(CORPUS, [CORPUS_SCOPE, *sources(3)]) == first
+    assert len({*first, *others}) == 8
+    assert len({secret(keyring, number) for number in (*first, *others)}) == 8
+
+
+def test_numbers_come_in_the_order_asked_for_also_for_a_source_named_twice(keyring: Keyring) -> None:
+    one, two = sources(2)
+    (known,) = keyring.numbers(CORPUS, [two])
+    numbers = keyring.numbers(CORPUS, [one, two, one])
+    assert numbers[1] == known
+    assert numbers[0] == numbers[2] != known
+
+
+def test_the_keyring_survives_being_opened_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as engine:
+        keyring = Keyring(engine, ROOT, MASTER_KEY)
+        numbers = keyring.numbers(CORPUS, sources(3))
+        secrets = [secret(keyring, number) for number in numbers]
+    with opened(tmp_path) as engine:
+        again = Keyring(engine, ROOT, MASTER_KEY)
+        assert [secret(again, number) for number in numbers] == secrets
+        assert again.numbers(CORPUS, sources(3)) == numbers
+        assert again.numbers(CORPUS, [SourceId("another")])[0] not in numbers
+
+
+def test_many_who_ask_at_once_get_one_number_for_a_source_and_no_number_twice(engine: EmbeddedEngine) -> None:
+    """Each has a keyring of its own, as servers on a cluster have."""
+    asked = [random.Random(seed).sample(sources(40), 15) for seed in range(8)]
+    start = threading.Barrier(len(asked))
+
+    def ask(wanted: Sequence[SourceId]) -> dict[SourceId, tuple[KeyNumber, bytes]]:
+        keyring = Keyring(engine, ROOT, MASTER_KEY)
+        start.wait()
+        numbers = [keyring.numbers(CORPUS, [one])[0] for one in wanted]
+        return {one: (number, secret(keyring, number)) for one, number in zip(wanted, numbers, strict=True)}
+
+    with ThreadPoolExecutor(len(asked)) as threads:
+        answers = list(threads.map(ask, asked))
+    agreed: dict[SourceId, tuple[KeyNumber, bytes]] = {}
+    for answer in answers:
+        for source, found in answer.items():
+            assert agreed.setdefault(source, found) == found
+    assert len({number for number, _ in agreed.values()}) == len(agreed)
+    assert len({key for _, key in agreed.values()}) == len(agreed)
+
+
+def test_a_key_is_in_the_store_before_its_number_is_known(keyring: Keyring, engine: EmbeddedEngine) -> None:
+    for source in sources(3):
+        (number,) = keyring.numbers(CORPUS, [source])
+        assert engine.run(lambda tr, n=number: tr.get(ROOT.pack((1, n)))) is not None  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("fault", [Fault.UNKNOWN_NOT_APPLIED, Fault.UNKNOWN_APPLIED, Fault.CONFLICT])
+def test_a_commit_that_failed_or_may_have_is_no_reason_to_use_a_key_that_is_not_kept(
+    engine: EmbeddedEngine, fault: Fault
+) -> None:
+    faulty = FaultyEngine(engine, Faults(5, {fault: 0.5}))
+    keyring = Keyring(faulty, ROOT, MASTER_KEY)
+    numbers = [keyring.numbers(CORPUS, [source])[0] for source in sources(20)]
+    assert faulty.faults.injected[fault] > 5
+    again = Keyring(engine, ROOT, MASTER_KEY)
+    assert again.numbers(CORPUS, sources(20)) == numbers
+    assert [secret(again, number) for number in numbers] == [secret(keyring, number) for number in numbers]
+    assert len(set(numbers)) == 20
+
+
+def test_reads_that_fail_are_tried_again(engine: EmbeddedEngine) -> None:
+    keyring = Keyring(FaultyEngine(engine, Faults(6, rates(read=0.2))), ROOT, MASTER_KEY)
+    numbers = keyring.numbers(CORPUS, sources(5))
+    assert len({secret(keyring, number) for number in numbers}) == 5
+
+
+def test_a_lost_key_is_reported_with_its_number(keyring: Keyring, engine: EmbeddedEngine) -> None:
+    (number,) = keyring.numbers(CORPUS, sources(1))
+    engine.run(lambda tr: tr.clear(ROOT.pack((1, number))))
+    with pytest.raises(KeyLostError, match=rf"\bkey {number} is not in the keyring"):
+        keyring.cipher(number)
+    with pytest.raises(KeyLostError, match=r"\bkey 77 is not in the keyring"):
+        keyring.cipher(KeyNumber(77))
+
+
+def test_another_master_key_is_refused_in_words(keyring: Keyring, engine: EmbeddedEngine) -> None:
+    (number,) = keyring.numbers(CORPUS, sources(1))
+    with pytest.raises(KeyLostError, match=rf"\bkey {number} cannot be unwrapped: .*master key is not the one"):
+        Keyring(engine, ROOT, bytes(32)).cipher(number)
+
+
+def test_a_key_put_under_another_number_is_refused(keyring: Keyring, engine: EmbeddedEngine) -> None:
+    one, two = keyring.numbers(CORPUS, sources(2))
+    engine.run(lambda tr: tr.set(ROOT.pack((1, one)), tr.get(ROOT.pack((1, two))) or b""))
+    with pytest.raises(KeyLostError):
+        keyring.cipher(one)
+    assert keyring.cipher(two)
+
+
+def test_keys_are_kept_wrapped(keyring: Keyring, engine: EmbeddedEngine) -> None:
+    (number,) = keyring.numbers(CORPUS, sources(1))
+    key = keyring._key(number)[0]
+    assert all(key not in value for _, value in engine.run(lambda tr: list(tr.range(b"", b"\xff"))))
+
+
+def test_the_name_of_a_source_may_be_of_any_length(keyring: Keyring) -> None:
+    """Names of sources come from callers; FoundationDB's keys have 10,000 bytes at most."""
+    (number,) = keyring.numbers(CORPUS, [SourceId("s" * 20_000)])
+    assert keyring.cipher(number)
+
+
+def test_the_keyring_does_not_tell_the_names_of_sources(keyring: Keyring, engine: EmbeddedEngine) -> None:
+    """They may name a person, and they outlive the source's key: erasing must not leave them."""
+    keyring.numbers(CORPUS, [SourceId("patient-4711-MARKER")])
+    stored = engine.run(lambda tr: list(tr.range(b"", b"\xff")))
+    assert not any(b"4711" in part for pair in stored for part in pair)
+
+
+def test_the_master_key_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "keyring" / "master.key"
+    key = read_or_make_master_key(path)
+    assert len(key) == 32
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_or_make_master_key(path) == key
+    assert os.listdir(path.parent) == ["master.key"]
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
+def test_a_master_key_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "master.key"
+    read_or_make_master_key(path)
+    path.chmod(mode)
+    with pytest.raises(UnavailableError, match="chmod 600"):
+        read_or_make_master_key(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"short", bytes(33)])
+def test_a_file_that_is_no_master_key_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "master.key"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with pytest.raises(UnavailableError, match="not a master key"):
+        read_or_make_master_key(path)
+
+
+def test_the_keyring_of_a_store_is_a_store_of_its_own_beside_it(tmp_path: Path) -> None:
+    settings = EngineSettings(data_dir=tmp_path)
+    engine = open_engine(settings)
+    with open_keyring(settings, engine) as keyring:
+        (number,) = keyring.numbers(CORPUS, sources(1))
+        before = secret(keyring, number)
+    assert not engine.run(lambda tr: [value for _, value in tr.range(b"", b"\xff") if len(value) > 32])
+    with open_keyring(settings, engine) as keyring:
+        assert secret(keyring, number) == before
+    engine.close()
+    assert (tmp_path / "keyring" / "master.key").stat().st_mode & 0o077 == 0

@@ -1,0 +1,247 @@
+"""Keys: the bytes are those of the golden file, they sort as listings need, and what is parsed is what was built."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drillcore_fdb.tuples import KeyRange, Subspace, pack
+from drillcore_server.domain.ids import (
+    CorpusId,
+    CorpusNumber,
+    DocumentId,
+    NodeId,
+    PrincipalId,
+    RequestId,
+    Revision,
+    SourceId,
+    TenantId,
+)
+from drillcore_server.store.keyspace import CorpusKeys, Keyspace, Space
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "keys.json").read_text("utf-8"))
+KEYS = Keyspace(Subspace(pack((7,))))
+TENANT = TenantId(UUID("00112233-4455-6677-8899-aabbccddeeff"))
+CORPUS = CorpusId(UUID("ffeeddcc-bbaa-9988-7766-554433221100"))
+OPERATOR, REQUEST = PrincipalId("operator"), RequestId("r-1")
+AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+NUMBER = CorpusNumber(0xC0FFEE)
+NODE = NodeId(UUID("0a1a2a3a-4a5a-6a7a-8a9a-aabacadaeafa"))
+CHUNK = NodeId(UUID("0c1c2c3c-4c5c-6c7c-8c9c-acbcccdc0000"))
+DOCUMENT = DocumentId(UUID("0d1d2d3d-4d5d-6d7d-8d9d-adbdcdddedfd"))
+REVISION = Revision(0x0102)
+KIND, VALUE = b"kind" * 2, b"a value " * 2
+BUILT = {
+    "tenant": KEYS.tenant(TENANT),
+    "tenants": KEYS.tenants(),
+    "tenants_after": KEYS.tenants(TENANT),
+    "tenant_name": KEYS.tenant_name("Größe\0x"),
+    "corpus": KEYS.corpus(TENANT, CORPUS),
+    "corpora": KEYS.corpora(TENANT),
+    "corpora_after": KEYS.corpora(TENANT, CORPUS),
+    "corpus_name": KEYS.corpus_name(TENANT, "plan"),
+    "corpus_names": KEYS.corpus_names(TENANT),
+    "request": KEYS.request(OPERATOR, REQUEST),
+    "request_time": KEYS.request_time(AT, OPERATOR, REQUEST),
+    "request_times_before": KEYS.request_times_before(AT),
+    "corpus_number": KEYS.corpus_number(NUMBER),
+    "locator": KEYS.locator(TENANT, NODE),
+}
+SPACES = {
+    "TENANTS": 1,
+    "TENANT_NAMES": 2,
+    "CORPORA": 3,
+    "CORPUS_NAMES": 4,
+    "REQUESTS": 5,
+    "REQUEST_TIMES": 6,
+    "CORPUS_NUMBERS": 7,
+    "LOCATORS": 8,
+    "HEADS": 9,
+    "REVISIONS": 10,
+    "REVISION_TIMES": 11,
+    "CLAIMS": 12,
+    "STAGED": 13,
+    "MASTERS": 14,
+    "SECTIONS": 15,
+    "CHUNKS": 16,
+    "RAWS": 17,
+    "VECTORS": 18,
+    "MEMBERS": 19,
+    "PARENTS": 20,
+    "DOCUMENTS": 21,
+    "SOURCES": 22,
+    "ENTITIES": 23,
+    "CATEGORIES": 24,
+    "CITING": 25,
+}
+OF_CORPUS = KEYS.of_corpus(NUMBER)
+BUILT_OF_CORPUS = {
+    "head": OF_CORPUS.head(),
+    "revision": OF_CORPUS.revision(REVISION),
+    "revisions": OF_CORPUS.revisions(Revision(1), REVISION),
+    "revision_time": OF_CORPUS.revision_time(AT, REVISION),
+    "revision_times_up_to": OF_CORPUS.revision_times_up_to(AT),
+    "claim": OF_CORPUS.claim(),
+    "staged": OF_CORPUS.staged(REVISION, 7),
+    "all_staged": OF_CORPUS.all_staged(),
+    "master": OF_CORPUS.master(),
+    "section": OF_CORPUS.section(NODE),
+    "sections": OF_CORPUS.sections(),
+    "chunk": OF_CORPUS.chunk(CHUNK),
+    "chunks": OF_CORPUS.chunks(),
+    "raws": OF_CORPUS.raws(CHUNK),
+    "all_raws": OF_CORPUS.all_raws(),
+    "vector": OF_CORPUS.vector(CHUNK),
+    "vectors": OF_CORPUS.vectors(),
+    "member": OF_CORPUS.member(NODE, DOCUMENT, 3, CHUNK),
+    "members": OF_CORPUS.members(NODE),
+    "all_members": OF_CORPUS.all_members(),
+    "parent": OF_CORPUS.parent(CHUNK),
+    "parents": OF_CORPUS.parents(),
+    "document": OF_CORPUS.document(DOCUMENT),
+    "documents": OF_CORPUS.documents(),
+    "documents_after": OF_CORPUS.documents(DOCUMENT),
+    "source": OF_CORPUS.source(SourceId("protocol.pdf")),
+    "entity": OF_CORPUS.entity(KIND, VALUE, CHUNK),
+    "entities": OF_CORPUS.entities(KIND, VALUE),
+    "entities_of_kind": OF_CORPUS.entities(KIND),
+    "all_entities": OF_CORPUS.all_entities(),
+    "category": OF_CORPUS.category(VALUE, NODE),
+    "categories": OF_CORPUS.categories(VALUE),
+    "all_categories": OF_CORPUS.all_categories(),
+    "citing": OF_CORPUS.citing(DOCUMENT, NODE),
+}
+IDS = st.uuids()
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
+MOMENTS = st.datetimes(datetime(1971, 1, 1), datetime(2900, 1, 1), timezones=st.just(UTC))
+
+
+NUMBERS = st.integers(0, 2**32 - 1).map(CorpusNumber)
+REVISIONS = st.integers(0, 2**47).map(Revision)
+
+
+def golden(name: str) -> list[bytes]:
+    return [bytes.fromhex(part) for part in GOLDEN[name].split("/")]
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_key_bytes_never_change(name: str) -> None:
+    built = BUILT[name]
+    assert golden(name) == (list(built) if isinstance(built, KeyRange) else [built])
+
+
+@pytest.mark.parametrize("name", BUILT_OF_CORPUS)
+def test_key_bytes_of_a_corpus_never_change(name: str) -> None:
+    built = BUILT_OF_CORPUS[name]
+    assert golden(f"of_corpus.{name}") == (list(built) if isinstance(built, KeyRange) else [built])
+
+
+def methods(of: type) -> set[str]:
+    return {name for name in vars(of) if not name.startswith(("_", "parse"))}
+
+
+def test_every_way_to_build_a_key_is_in_the_golden_file() -> None:
+    assert methods(Keyspace) == {name.removesuffix("_after") for name in BUILT} | {"of_corpus"}
+    assert methods(CorpusKeys) == {name.removesuffix("_after").removesuffix("_of_kind") for name in BUILT_OF_CORPUS}
+    assert BUILT.keys() | {f"of_corpus.{name}" for name in BUILT_OF_CORPUS} == GOLDEN.keys()
+
+
+def test_space_numbers_never_change_and_none_is_used_twice() -> None:
+    assert {name: int(space) for name, space in Space.__members__.items()} == SPACES
+    assert len(set(SPACES.values())) == len(SPACES)
+    assert 0 not in SPACES.values(), "the store's header is there"
+
+
+@given(NUMBERS, NUMBERS)
+def test_no_corpus_has_a_key_below_anothers(one: CorpusNumber, other: CorpusNumber) -> None:
+    """Some of its keys are the bare prefix, so no prefix may be the beginning of another."""
+    own, others = KEYS.of_corpus(one), KEYS.of_corpus(other)
+    assert others.master().startswith(own.master()) == (one == other)
+    assert others.head().startswith(own.head()) == (one == other)
+    assert not own.claim().startswith(own.head())
+
+
+@given(IDS, IDS, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), IDS)
+def test_members_sort_by_document_and_place_and_their_chunk_is_parsed(
+    one: UUID, other: UUID, ordinal: int, later: int, chunk: UUID
+) -> None:
+    first, second = sorted([(one.bytes, ordinal), (other.bytes, later)])
+    keys = [OF_CORPUS.member(NODE, DocumentId(UUID(bytes=d)), place, NodeId(chunk)) for d, place in (first, second)]
+    assert keys == sorted(keys)
+    assert OF_CORPUS.members(NODE).begin <= keys[0] < OF_CORPUS.members(NODE).end
+    assert CorpusKeys.parse_member(keys[0]) == chunk
+
+
+@given(REVISIONS, REVISIONS, st.integers(1, 2**16))
+def test_a_range_of_revisions_has_the_last_with_its_parts_and_not_the_first(
+    one: Revision, other: Revision, part: int
+) -> None:
+    after, up_to = sorted((one, other))
+    begin, end = OF_CORPUS.revisions(after, up_to)
+    assert not begin <= pack((part,), OF_CORPUS.revision(after)) < end
+    assert (begin <= pack((part,), OF_CORPUS.revision(up_to)) < end) == (after < up_to)
+
+
+@given(MOMENTS, MOMENTS, REVISIONS)
+def test_revision_times_up_to_a_moment_have_those_of_the_moment_itself(
+    at: datetime, other: datetime, revision: Revision
+) -> None:
+    begin, end = OF_CORPUS.revision_times_up_to(other)
+    assert (begin <= OF_CORPUS.revision_time(at, revision) < end) == (at <= other)
+
+
+@given(IDS, IDS, REVISIONS)
+def test_a_page_of_documents_goes_on_behind_every_revision_of_the_last_one(
+    one: UUID, other: UUID, revision: Revision
+) -> None:
+    stored = OF_CORPUS.document(DocumentId(other)) + revision.to_bytes(6, "big") + b"\0\0"
+    begin, end = OF_CORPUS.documents(DocumentId(one))
+    assert (begin <= stored < end) == (other.bytes > one.bytes)
+
+
+@given(IDS, IDS)
+def test_records_sort_by_id_and_a_page_goes_on_behind_the_last_one_and_its_parts(one: UUID, other: UUID) -> None:
+    first, second = sorted((TenantId(one), TenantId(other)), key=lambda tenant: tenant.bytes)
+    whole, rest = KEYS.tenants(), KEYS.tenants(first)
+    part = pack((2**60,), KEYS.tenant(first))
+    assert whole.begin <= KEYS.tenant(first) < part < rest.begin < rest.end == whole.end
+    if first != second:
+        assert KEYS.tenant(first) < part < rest.begin <= KEYS.tenant(second) < whole.end
+
+
+@given(IDS, IDS, IDS)
+def test_corpora_of_a_tenant_are_together_and_without_anyone_elses(one: UUID, other: UUID, corpus: UUID) -> None:
+    own, names = KEYS.corpora(TenantId(one)), KEYS.corpus_names(TenantId(one))
+    key, name_key = KEYS.corpus(TenantId(other), CorpusId(corpus)), KEYS.corpus_name(TenantId(other), "name")
+    assert (own.begin <= key < own.end) == (one == other)
+    assert (names.begin <= name_key < names.end) == (one == other)
+
+
+@given(TEXTS, TEXTS)
+def test_names_sort_as_text_and_different_names_have_different_keys(one: str, other: str) -> None:
+    assert (one < other) == (KEYS.tenant_name(one) < KEYS.tenant_name(other))
+    assert (one == other) == (KEYS.tenant_name(one) == KEYS.tenant_name(other))
+
+
+@given(MOMENTS, TEXTS, TEXTS)
+def test_a_request_time_is_parsed_into_what_it_was_built_from(at: datetime, principal: str, request: str) -> None:
+    key = KEYS.request_time(at, PrincipalId(principal), RequestId(request))
+    assert KEYS.parse_request_time(key) == (principal, request)
+
+
+@given(MOMENTS, MOMENTS, TEXTS)
+def test_request_times_sort_by_time_to_the_second(at: datetime, other: datetime, request: str) -> None:
+    key = KEYS.request_time(at, OPERATOR, RequestId(request))
+    before = KEYS.request_times_before(other)
+    assert (before.begin <= key < before.end) == (int(at.timestamp()) < int(other.timestamp()))
+
+
+def test_a_request_time_of_the_same_second_is_not_before_it() -> None:
+    before = KEYS.request_times_before(AT + timedelta(milliseconds=999))
+    assert not KEYS.request_time(AT, OPERATOR, REQUEST) < before.end
