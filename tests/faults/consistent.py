@@ -83,9 +83,9 @@ def check_in(tr: Reader, archive: Archive, revision: Revision | None = None, *, 
     check.documents_and_chunks()
     check.sections_and_members()
     check.indexes()
-    check.sources()
+    check.sources(head)
     check.master_and_statistics()
-    check.locators(head if idle else _LATEST)
+    check.locators(head, head if idle else _LATEST)
     check.citing(head)
     return check.result()
 
@@ -210,7 +210,7 @@ class _Check:
         categories = {hashed(section.category) + section.id.bytes for section in self._sections.values()}
         assert set(self._seen[Space.CATEGORIES]) == categories
 
-    def sources(self) -> None:
+    def sources(self, head: Revision) -> None:
         sources: dict[SourceId, Source] = {}
         for key, value in self._seen[Space.SOURCES].items():
             source = SOURCE.decode(value)
@@ -224,8 +224,9 @@ class _Check:
             assert source.content_hash == document.content_hash
         for ats in self._written[Space.DOCUMENTS].values():
             for at, value in ats.items():
-                key = None if value is None else self._archive.keys.source(DOCUMENT.decode(value).source)[-16:]
-                assert key is None or at in self._written[Space.SOURCES].get(key, {}), "a source knows its history"
+                if value is not None and at <= head:
+                    key = self._archive.keys.source(DOCUMENT.decode(value).source)[-16:]
+                    assert at in self._written[Space.SOURCES].get(key, {}), "a source knows its history"
 
     def master_and_statistics(self) -> None:
         if self._at == 0:
@@ -246,8 +247,8 @@ class _Check:
         assert self._master.summary == "\n".join(self._quoted(one) for one in self._master.citations)
         assert all(finding.text == self._quoted(finding.citation) for finding in self._master.findings)
 
-    def locators(self, up_to: Revision) -> None:
-        """Every node is located; what is located was there once, or is being written."""
+    def locators(self, head: Revision, latest: Revision) -> None:
+        """Every node that ever was is located; what is located was there once, or is being written."""
         tr, keyspace, tenant = self._tr, self._archive.keyspace, self._archive.corpus.tenant_id
         here = {(one, Level.CHUNK) for one in self._chunks} | {(one, Level.SECTION) for one in self._sections}
         if self._master is not None:
@@ -256,17 +257,21 @@ class _Check:
             found = locate(tr, keyspace, tenant, node)
             assert found is not None
             assert (found.corpus, found.level) == (self._archive.corpus.number, level)
-        ever = {
+        prefix = keyspace._spaces[Space.LOCATORS][tenant].prefix
+        located = {key[-16:] for key, _ in tr.range(prefix, prefix_end(prefix))}
+        assert self._ever(head) <= located <= self._ever(latest), "there are locators for what ever was, and no others"
+
+    def _ever(self, up_to: Revision) -> set[bytes]:
+        """The ids of all nodes that a revision had."""
+        masters = [
+            value for ats in self._written[Space.MASTERS].values() for at, value in ats.items() if value and at <= up_to
+        ]
+        return {MASTER.decode(value).id.bytes for value in masters} | {
             key
             for space in (Space.CHUNKS, Space.SECTIONS)
             for key, ats in self._written[space].items()
             if any(value is not None for at, value in ats.items() if at <= up_to)
         }
-        masters = [value for ats in self._written[Space.MASTERS].values() for value in ats.values() if value]
-        ever |= {MASTER.decode(value).id.bytes for value in masters}
-        prefix = keyspace._spaces[Space.LOCATORS][tenant].prefix
-        located = {key[-16:] for key, _ in tr.range(prefix, prefix_end(prefix))}
-        assert located == ever, "there is a locator for every node that ever was, and for nothing else"
 
     def citing(self, head: Revision) -> None:
         """Each revision of a section or master is noted with every document it cites."""

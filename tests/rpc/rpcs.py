@@ -78,7 +78,7 @@ def fields_of(method: MethodDescriptor) -> dict[str, FieldDescriptor]:
 def request_of(method: MethodDescriptor, **fields: Any) -> Message:
     """A request that has nothing wrong with it, with some fields changed. It names records that are not there.
 
-    Of a call that streams, the first request: with no other, there is nothing wrong with it either.
+    Of a call that streams, the first request: a caller who sends no other has given up.
     """
     assert method.name in _REQUESTS, f"{method.name} is new: add a well-formed request for it to {__name__}"
     content = {**_REQUESTS[method.name](), **fields}

@@ -422,7 +422,7 @@ def test_an_upload_that_is_broken_off_leaves_nothing(library: Caller, corpus: st
     go_on = threading.Event()
 
     def requests() -> Iterator[pb.AddDocumentsRequest]:
-        yield from parts(corpus, [File("whole.txt", notice(2)), File("half.txt", notice(3)[:100])])
+        yield from list(parts(corpus, [File("whole.txt", notice(2)), File("half.txt", notice(3)[:100])]))[:-1]
         go_on.wait(timeout=20)
 
     calls_before = len(shared.logged_calls())
@@ -445,7 +445,7 @@ def test_a_refusal_in_the_middle_of_a_stream_leaves_nothing(library: Caller, cor
     in_header = pb.AddDocumentsRequest(header=pb.DocumentHeader.FromString(b"\xfa\x7f\x05hello"))
     for wrong in (unknown, in_header):
         with refused(Reason.UNKNOWN_FIELD, field="2047"):
-            library.send([*whole, wrong])
+            library.send([*whole[:-1], wrong, whole[-1]])
     assert (library.head(corpus), library.list_documents(corpus)) == (0, [])
 
 

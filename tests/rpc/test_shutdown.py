@@ -108,8 +108,10 @@ def uploading(server: Running) -> Iterator[tuple[Caller, str, threading.Event, F
     caller, corpus, go_on = Caller(server.address, ACME), new_corpus(server), threading.Event()
 
     def requests() -> Iterator[AddDocumentsRequest]:
-        yield from parts(corpus, [File("a.txt", notice(1)), File("b.txt", notice(2))])
-        go_on.wait(timeout=20)
+        *documents, end = parts(corpus, [File("a.txt", notice(1)), File("b.txt", notice(2))])
+        yield from documents
+        if go_on.wait(timeout=20):
+            yield end
 
     with ThreadPoolExecutor(1) as pool:
         under_way = caller.documents.AddDocuments(requests(), **caller.options())

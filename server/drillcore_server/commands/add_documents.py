@@ -6,17 +6,23 @@ import enum
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
+from drillcore_proto.reasons import Reason
 from drillcore_server.commands.ingester import Change, Ingester
 from drillcore_server.commands.revise import Plan, Target
 from drillcore_server.commands.unit import Call
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.documents import ParsedDocument
+from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import DocumentId, Revision, SourceId
+from drillcore_server.domain.named import checked_metadata
 from drillcore_server.domain.sources import Source
 from drillcore_server.ingest.parsing import Unparsable, parse
 from drillcore_server.ingest.prepare import Origin, PreparedDocument, content_hash
 from drillcore_server.store.records import RecordKind
+
+SOURCE_CHARACTERS_MAX: Final = 1_000
 
 
 class OutcomeKind(enum.Enum):
@@ -35,6 +41,8 @@ class Upload:
     source: str
     metadata: Mapping[str, str]
     content: bytes
+    too_large: str = ""
+    """What to tell of one that was over the limit: its content was not kept."""
 
     def fingerprint(self) -> bytes:
         """The same for the same document, however it was cut into pieces on its way."""
@@ -64,14 +72,19 @@ ADDED = RecordKind(Added)
 
 
 class _NothingToAdd(Exception):  # noqa: N818 - a turn of events, not an error
-    """Others have added the same meanwhile."""
+    """Every document failed or is there already."""
+
+    def __init__(self, added: Added) -> None:
+        super().__init__()
+        self.added = added
 
 
 class DocumentBatch:
     """One AddDocuments: documents are taken one by one, then added as one revision.
 
     A source that has this content already is left alone; one with other content is updated. `report` hears of each
-    document, of those with nothing to add as they come. If nothing is to be added there is no new revision.
+    document at the end, not before: the same request may have been made already, and then it is answered as it was.
+    If nothing is added there is no new revision.
     """
 
     def __init__(
@@ -81,19 +94,23 @@ class DocumentBatch:
         self._call = call
         self._target = target
         self._report = report
-        self._corpus, self._head = ingester.reviser.find(call, target)
-        self._reader = ingester.reader(self._corpus, self._head)
+        self._reader = ingester.reader(*ingester.reviser.find(call, target))
         self._prepared: dict[SourceId, tuple[str, PreparedDocument]] = {}
+        self._seen: set[SourceId] = set()
         self._outcomes: list[DocumentOutcome] = []
         self.documents = 0
         self.characters = 0
 
     def take(self, upload: Upload) -> None:
-        """Parses and prepares one upload; what has nothing to add is reported at once."""
+        """Parses and prepares one upload."""
+        if upload.too_large:
+            self._fail(upload.name, Reason.TOO_LARGE.name, upload.too_large)
+            return
         parsed = parse(upload.content, name=upload.name, media_type=upload.media_type or None)
         for place, one in enumerate(parsed):
             if isinstance(one, Unparsable):
-                self._settle(DocumentOutcome(one.name, OutcomeKind.FAILED, None, one.reason.name, one.message))
+                line = f"line {one.line} " if one.line is not None else ""
+                self._fail(one.name, one.reason.name, line + one.message)
             else:
                 self._take_document(upload, one, place)
 
@@ -103,32 +120,37 @@ class DocumentBatch:
         source = SourceId(upload.source or upload.name)
         if parsed.external_id is not None or place > 0:
             source = SourceId(f"{source}#{parsed.external_id or place}")
-        if source in self._prepared:
-            message = f"another document of this call has the source {source!r} too"
-            self._settle(DocumentOutcome(upload.name, OutcomeKind.FAILED, None, "DUPLICATE_SOURCE", message))
+        if len(source) > SOURCE_CHARACTERS_MAX:
+            message = f"its source has over {SOURCE_CHARACTERS_MAX} characters; give it a shorter source_id"
+            self._fail(upload.name, Reason.TOO_LARGE.name, message)
             return
+        if source in self._seen:
+            message = f"another document of this call has the source {source!r} too"
+            self._fail(upload.name, "DUPLICATE_SOURCE", message)
+            return
+        self._seen.add(source)
         (known,) = self._reader.sources([source])
         if known is not None and known.document and known.content_hash == content_hash(parsed.text):
-            self._settle(DocumentOutcome(upload.name, OutcomeKind.UNCHANGED, known.document))
+            self._outcomes.append(DocumentOutcome(upload.name, OutcomeKind.UNCHANGED, known.document))
             return
-        parsed = replace(parsed, metadata={**parsed.metadata, **upload.metadata})
+        try:
+            parsed = replace(parsed, metadata=checked_metadata({**parsed.metadata, **upload.metadata}))
+        except BadInput as refused:
+            self._fail(upload.name, refused.reason.name, refused.message)
+            return
         origin = Origin(source, 1, self._call.at, self._call.principal.id)
         self._prepared[source] = upload.name, self._ingester.preparer.prepare(parsed, origin)
 
-    def _settle(self, outcome: DocumentOutcome) -> None:
-        self._outcomes.append(outcome)
-        self._report(outcome)
+    def _fail(self, name: str, reason: str, message: str) -> None:
+        self._outcomes.append(DocumentOutcome(name, OutcomeKind.FAILED, None, reason, message))
 
     def commit(self, call: Call) -> Added:
         """Adds what was taken. `call` has the fingerprint of all that was sent."""
-        if not self._prepared:
-            return Added(self._head, tuple(self._outcomes), 0)
         try:
             added = self._ingester.reviser.revise(call, self._target, ADDED, self._plan)
-        except _NothingToAdd:
-            _, head = self._ingester.reviser.find(self._call, self._target)
-            return Added(head, tuple(self._outcomes), 0)
-        for outcome in added.outcomes[len(self._outcomes) :]:
+        except _NothingToAdd as nothing:
+            added = nothing.added
+        for outcome in added.outcomes:
             self._report(outcome)
         return added
 
@@ -162,7 +184,7 @@ class DocumentBatch:
             kind = OutcomeKind.UPDATED if known is not None and known.document else OutcomeKind.ADDED
             outcomes.append(DocumentOutcome(name, kind, document.id))
         if not added:
-            raise _NothingToAdd
+            raise _NothingToAdd(Added(base, tuple(outcomes), 0))
         removed = [document for document in reader.documents(replaced) if document is not None]
         return self._ingester.plan(
             self._call,

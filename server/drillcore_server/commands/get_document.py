@@ -8,8 +8,8 @@ from drillcore_fdb.engine import Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_server.auth import access
 from drillcore_server.commands.unit import Call
-from drillcore_server.commands.viewing import Library
-from drillcore_server.domain.errors import Missing
+from drillcore_server.commands.viewing import Library, Shelf
+from drillcore_server.domain.errors import BadInput, Missing
 from drillcore_server.domain.found import AsOf
 from drillcore_server.domain.ids import CorpusId, DocumentId, Revision, TenantId
 from drillcore_server.domain.nodes import Document
@@ -41,8 +41,17 @@ def get_document(
             raise Missing(Reason.DOCUMENT_NOT_FOUND, f"there is no document {document}")
         text = ""
         if with_text:
-            pages = [shelf.view.raws(chunk) for chunk in found.chunks]
-            text = "".join(raw.content for page in pages if page is not None for raw in page.raws)
+            text = _text(shelf, found, library.unit.page_bytes_max)
         return DocumentFound(found, text, shelf.revision)
 
     return library.unit.read(call, access.in_tenant(tenant), work)
+
+
+def _text(shelf: Shelf, document: Document, bytes_max: int) -> str:
+    if document.characters <= bytes_max:
+        pages = [shelf.view.raws(chunk) for chunk in document.chunks]
+        text = "".join(raw.content for page in pages if page is not None for raw in page.raws)
+        if len(text.encode()) <= bytes_max:
+            return text
+    message = "the text is too large for one answer: query the document's raws, which come in pages"
+    raise BadInput(Reason.TOO_LARGE, message, field="with_text")

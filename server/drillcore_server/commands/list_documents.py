@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from typing import Final
 from uuid import UUID
 
 from drillcore_fdb.engine import Transaction
@@ -12,14 +12,17 @@ from drillcore_server.commands.viewing import Library
 from drillcore_server.domain.found import AsOf
 from drillcore_server.domain.ids import CorpusId, DocumentId, Revision, TenantId
 from drillcore_server.domain.nodes import Document
-from drillcore_server.domain.pages import Page, make_token, page_size, read_token
+from drillcore_server.domain.pages import Page, PageLimit, fill_page, make_token, page_size, read_token
+
+_OVERHEAD_BYTES: Final = 1_000
+"""Of ids, times, hashes and numbers: a generous guess."""
 
 
 def list_documents(
     library: Library, call: Call, *, tenant: TenantId | None, corpus: CorpusId, as_of: AsOf, size: int, token: str
 ) -> tuple[Page[Document], Revision]:
     """Documents by id, and the revision they are of. Later pages are of the first one's revision."""
-    wanted = page_size(size)
+    limit = PageLimit(page_size(size), library.unit.page_bytes_max)
     listing = f"documents of {corpus}"
     cursor = read_token(listing, token)
     after = None
@@ -28,11 +31,14 @@ def list_documents(
 
     def work(tr: Transaction, granted: TenantId) -> tuple[Page[Document], Revision]:
         shelf = library.shelf(tr, granted, corpus, as_of)
-        found = list(islice(shelf.view.documents(after), wanted + 1))
-        items = found[:wanted]
-        more = ""
-        if len(found) > wanted:
-            more = make_token(listing, shelf.revision.to_bytes(6, "big") + items[-1].id.bytes)
-        return Page(items, more), shelf.revision
+        items, more = fill_page(((one, _size_bytes(one)) for one in shelf.view.documents(after)), limit)
+        token = make_token(listing, shelf.revision.to_bytes(6, "big") + items[-1].id.bytes) if more else ""
+        return Page(items, token), shelf.revision
 
     return library.unit.read(call, access.in_tenant(tenant), work)
+
+
+def _size_bytes(document: Document) -> int:
+    """About what it takes in an answer."""
+    texts = [document.source, document.title, *document.preprocessing, *document.metadata, *document.metadata.values()]
+    return _OVERHEAD_BYTES + 4 * sum(map(len, texts))

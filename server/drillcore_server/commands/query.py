@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+from uuid import UUID
 
 import numpy as np
 
@@ -62,11 +63,11 @@ def query(library: Library, call: Call, *, tenant: TenantId | None, question: Qu
     """Nodes of one level that the filters allow: by meaning, best first, if there is a text; else in order."""
     _check(question)
     limit = PageLimit(page_size(size), library.unit.page_bytes_max)
-    listing = f"query {question.fingerprint()}"
-    cursor = _Cursor.read(read_token(listing, token))
     vector = library.embedder.embed([question.text])[0] if question.text.strip() else None
 
     def work(tr: Transaction, granted: TenantId) -> Hits:
+        listing = f"query of {granted} {question.fingerprint()}"
+        cursor = _Cursor.read(read_token(listing, token))
         shelves = _shelves(library, tr, granted, question, cursor)
         found = _listed(library, shelves, question) if vector is None else _ranked(library, shelves, question, vector)
         rest = islice(found, cursor.offset, None)
@@ -74,7 +75,7 @@ def query(library: Library, call: Call, *, tenant: TenantId | None, question: Qu
         revisions = {shelf.corpus.id: shelf.revision for shelf in shelves}
         if not more:
             return Hits(hits, revisions)
-        following = _Cursor(cursor.offset + len(hits), tuple(shelf.revision for shelf in shelves))
+        following = _Cursor(cursor.offset + len(hits), tuple(revisions.items()))
         return Hits(hits, revisions, make_token(listing, following.written()))
 
     return library.unit.read(call, access.in_tenant(tenant), work)
@@ -86,20 +87,22 @@ def _sized(node: Node, score: float | None) -> tuple[Hit, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Cursor:
-    """How many hits were shown, and the revisions they were of: later pages are of the same."""
+    """How many hits were shown, and the corpora and revisions they were of: later pages are of the same."""
 
     offset: int = 0
-    revisions: tuple[Revision, ...] = ()
+    revisions: tuple[tuple[CorpusId, Revision], ...] = ()
 
     @classmethod
     def read(cls, stored: bytes | None) -> _Cursor:
         if stored is None:
             return cls()
-        numbers = [int.from_bytes(stored[place : place + 6], "big") for place in range(0, len(stored), 6)]
-        return cls(numbers[0], tuple(map(Revision, numbers[1:])))
+        pairs = (stored[place : place + 22] for place in range(6, len(stored), 22))
+        revisions = tuple((CorpusId(UUID(bytes=one[:16])), Revision(int.from_bytes(one[16:], "big"))) for one in pairs)
+        return cls(int.from_bytes(stored[:6], "big"), revisions)
 
     def written(self) -> bytes:
-        return b"".join(number.to_bytes(6, "big") for number in (self.offset, *self.revisions))
+        pairs = (corpus.bytes + revision.to_bytes(6, "big") for corpus, revision in self.revisions)
+        return self.offset.to_bytes(6, "big") + b"".join(pairs)
 
 
 def _check(question: Question) -> None:
@@ -115,12 +118,19 @@ def _check(question: Question) -> None:
 
 
 def _shelves(library: Library, tr: Transaction, tenant: TenantId, question: Question, cursor: _Cursor) -> list[Shelf]:
-    ids = question.corpora
-    if not ids:
-        everything = CORPORA.scan(tr, library.unit.keys.corpora(tenant))
-        ids = tuple(corpus.id for corpus, _ in islice(everything, CORPORA_MAX))
-    moments = [AsOf(revision) for revision in cursor.revisions] or [question.as_of] * len(ids)
-    return [library.shelf(tr, tenant, one, moment) for one, moment in zip(ids, moments, strict=False)]
+    if cursor.revisions:
+        return [library.shelf(tr, tenant, one, AsOf(revision)) for one, revision in cursor.revisions]
+    ids = question.corpora or _everything(library, tr, tenant)
+    return [library.shelf(tr, tenant, one, question.as_of) for one in ids]
+
+
+def _everything(library: Library, tr: Transaction, tenant: TenantId) -> tuple[CorpusId, ...]:
+    stored = CORPORA.scan(tr, library.unit.keys.corpora(tenant))
+    ids = tuple(corpus.id for corpus, _ in islice(stored, CORPORA_MAX + 1))
+    if len(ids) > CORPORA_MAX:
+        message = f"there are over {CORPORA_MAX} corpora, more than one query searches: name those to search"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field="corpus_ids")
+    return ids
 
 
 def _listed(

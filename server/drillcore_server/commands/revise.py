@@ -62,6 +62,15 @@ class Target:
     corpus: CorpusId
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun(Generic[R]):
+    """What a request finds: the corpus, its head, and its own outcome if that is part of the head already."""
+
+    corpus: Corpus
+    head: Revision
+    known: R | None
+
+
 class Overtaken(Exception):  # noqa: N818 - a turn of events, not an error
     """The head has moved since the plan was made."""
 
@@ -85,11 +94,15 @@ class Reviser:
     ) -> R:
         """Plans and writes the next revision; what the plan's `result` says, stored as the outcome of the request.
 
+        A request that was made before gets its outcome without a plan: what it changed is changed already.
         Raises `Refused`; CONFLICT or DEADLINE_EXCEEDED if others keep writing first.
         """
         deadline = time.monotonic() + call.timeout_s
         while True:
-            corpus, base = self.find(call, target)
+            begun = self._begin(call, target, kind)
+            if begun.known is not None:
+                return begun.known
+            corpus, base = begun.corpus, begun.head
             keys = self._unit.keys.of_corpus(corpus.number)
             try:
                 plan = make_plan(corpus, base)
@@ -107,6 +120,14 @@ class Reviser:
         def work(tr: Transaction, granted: TenantId) -> tuple[Corpus, Revision]:
             corpus = corpora.get(tr, self._unit.keys, granted, target.corpus)
             return corpus, revisions.head(tr, self._unit.keys.of_corpus(corpus.number))
+
+        return self._unit.read(call, access.in_tenant(target.tenant), work)
+
+    def _begin(self, call: Call, target: Target, kind: RecordKind[R]) -> _Begun[R]:
+        def work(tr: Transaction, granted: TenantId) -> _Begun[R]:
+            corpus = corpora.get(tr, self._unit.keys, granted, target.corpus)
+            head = revisions.head(tr, self._unit.keys.of_corpus(corpus.number))
+            return _Begun(corpus, head, self._unit.known(tr, call, kind))
 
         return self._unit.read(call, access.in_tenant(target.tenant), work)
 
@@ -210,7 +231,7 @@ class Reviser:
 def _record(call: Call, plan: Plan[R], revision: Revision) -> RevisionRecord:
     return RevisionRecord(
         revision=revision,
-        at=call.at,
+        at=datetime.now(UTC),  # when readers begin to see it: the call itself may have begun long before
         by=call.principal.id,
         request_id=call.request_id,
         action=call.action,

@@ -22,7 +22,7 @@ NODES_MAX = 1_000
 class RolledUp:
     ancestors: Sequence[Node]
     common: Node
-    """The lowest node above all of them: the single ancestor, or the master."""
+    """The lowest node above all of them, from the target level up."""
     revision: Revision
 
 
@@ -46,7 +46,7 @@ def roll_up(
             ancestor = _ancestor(shelf, shelf.node(one, level), target)
             ancestors[ancestor.id] = ancestor
         found = list(ancestors.values())
-        return RolledUp(found, found[0] if len(found) == 1 else _master(shelf, nodes[0]), shelf.revision)
+        return RolledUp(found, _common(shelf, found), shelf.revision)
 
     return library.unit.read(call, access.in_tenant(tenant), work)
 
@@ -59,8 +59,10 @@ def _ancestor(shelf: Shelf, node: Node, target: Level) -> Node:
     return node
 
 
-def _master(shelf: Shelf, node: NodeId) -> Node:
-    master = shelf.master()
-    if master is None:
-        raise missing(node)
-    return master
+def _common(shelf: Shelf, nodes: Sequence[Node]) -> Node:
+    """The lowest node above nodes of one level, or the node itself if there is one only."""
+    while len(nodes) > 1:
+        level = Level(nodes[0].level + 1)
+        parents = dict.fromkeys(node.parent for node in nodes)
+        nodes = [shelf.node(parent, level) for parent in parents if parent is not None]
+    return nodes[0]

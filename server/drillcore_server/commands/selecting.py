@@ -21,8 +21,8 @@ class Selection:
     def nodes(self, level: Level) -> Iterator[NodeId]:
         """The allowed nodes of a level, in order."""
         if level is Level.MASTER:
-            master = self._shelf.master_id
-            if master is not None:
+            master, chunks = self._shelf.master_id, self.allowed(Level.CHUNK)
+            if master is not None and (chunks is None or chunks):
                 yield master
             return
         allowed = self.allowed(Level.SECTION if level is Level.SECTION else Level.CHUNK)

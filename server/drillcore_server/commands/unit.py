@@ -68,17 +68,24 @@ class Unit:
         """What `work` did, now or when the same request was made before. `work` may be run more than once."""
 
         def attempt(tr: Transaction) -> T:
-            known = requests.find(tr, self.keys, call.principal.id, call.request_id)
             granted = access(tr, self.keys, call.principal)
+            known = self.known(tr, call, result)
             if known is not None:
-                _check_same(call, known)
-                return result.decode(known.result)
+                return known
             done = work(tr, granted)
             outcome = Outcome(call.fingerprint, result.encode(done), call.at)
             requests.remember(tr, self.keys, call.principal.id, call.request_id, outcome)
             return done
 
         return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
+
+    def known(self, tr: Transaction, call: Call, result: RecordKind[T]) -> T | None:
+        """What this request did when it was made before, if it was. Raises `Refused` if its id was another's."""
+        outcome = requests.find(tr, self.keys, call.principal.id, call.request_id)
+        if outcome is None:
+            return None
+        _check_same(call, outcome)
+        return result.decode(outcome.result)
 
     def _run(self, attempt: Callable[[Transaction], T], options: Options) -> T:
         try:

@@ -96,19 +96,20 @@ def _uploads(requests: Iterator[pb.AddDocumentsRequest], bytes_max: int) -> Iter
     """
     header: pb.DocumentHeader | None = None
     data = bytearray()
-    begun = 0
+    size_bytes = begun = 0
     for request in requests:
         part = request.WhichOneof("part")
         if part in {"header", "end"} and header is not None:
-            yield _upload(header, bytes(data))
+            yield _upload(header, bytes(data), size_bytes, bytes_max)
             header = None
         if part == "header":
-            header, data, begun = request.header, bytearray(), begun + 1
+            header, data, size_bytes, begun = request.header, bytearray(), 0, begun + 1
         elif part == "data" and header is not None:
-            data += request.data
-            if len(data) > bytes_max:
-                message = f"{header.name[:200]} has over {bytes_max} bytes (server.upload_bytes_max)"
-                raise BadInput(Reason.TOO_LARGE, message, field="data")
+            size_bytes += len(request.data)
+            if size_bytes <= bytes_max:
+                data += request.data
+            else:
+                data.clear()
         elif part == "end" and request.end.documents == begun:
             return
         else:
@@ -116,10 +117,11 @@ def _uploads(requests: Iterator[pb.AddDocumentsRequest], bytes_max: int) -> Iter
     raise Unavailable(Reason.CANCELLED, "the documents stopped before their end; nothing was added")
 
 
-def _upload(header: pb.DocumentHeader, content: bytes) -> Upload:
+def _upload(header: pb.DocumentHeader, content: bytes, size_bytes: int, bytes_max: int) -> Upload:
     if not (header.name or header.source_id):
         raise BadInput(Reason.INVALID_ARGUMENT, "a document needs a name or a source_id", field="header")
-    return Upload(header.name, header.media_type, header.source_id, dict(header.metadata), content)
+    too_large = f"has over {bytes_max} bytes (server.upload_bytes_max)" if size_bytes > bytes_max else ""
+    return Upload(header.name, header.media_type, header.source_id, dict(header.metadata), content, too_large)
 
 
 def _outcome_event(outcome: DocumentOutcome) -> pb.AddDocumentsResponse:

@@ -49,8 +49,11 @@ def timestamp(at: datetime) -> Timestamp:
     return message
 
 
-def utc(message: Timestamp) -> datetime:
-    return message.ToDatetime(tzinfo=UTC)
+def utc(message: Timestamp, field: str) -> datetime:
+    try:
+        return message.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
+        raise BadInput(Reason.INVALID_ARGUMENT, f"{field} is not a time of the years 1 to 9999", field=field) from error
 
 
 def check_known_fields(message: Message) -> None:

@@ -46,7 +46,7 @@ class NodeService:
 
     def Query(self, request: pb.QueryRequest, call: Call) -> pb.QueryResponse:
         question = Question(
-            corpora=tuple(corpus_id(one, "corpus_ids") for one in request.corpus_ids),
+            corpora=tuple(dict.fromkeys(corpus_id(one, "corpus_ids") for one in request.corpus_ids)),
             level=_level(request.level, "level"),
             text=request.text,
             filters=_filters(request.filters),
@@ -113,7 +113,7 @@ def as_of(message: pb.AsOf) -> AsOf:
         if message.revision >= 1 << 48:
             raise BadInput(Reason.INVALID_ARGUMENT, "there is no such revision", field="as_of")
         return AsOf(revision=Revision(message.revision))
-    return AsOf(time=utc(message.time)) if moment == "time" else AsOf()
+    return AsOf(time=utc(message.time, "as_of")) if moment == "time" else AsOf()
 
 
 def _level(value: pb.Level.ValueType, field: str) -> Level:
@@ -128,8 +128,8 @@ def _filters(message: pb.Filters) -> Filters:
         entities=frozenset(Entity(one.type, one.value) for one in message.entities),
         documents=frozenset(document_id(one, "document_ids") for one in message.document_ids),
         sources=frozenset(map(SourceId, message.source_ids)),
-        created_after=utc(message.created_after) if message.HasField("created_after") else None,
-        created_before=utc(message.created_before) if message.HasField("created_before") else None,
+        created_after=utc(message.created_after, "created_after") if message.HasField("created_after") else None,
+        created_before=utc(message.created_before, "created_before") if message.HasField("created_before") else None,
     )
 
 

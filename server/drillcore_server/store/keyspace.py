@@ -235,7 +235,7 @@ class CorpusKeys:
         return self._prefixes[Space.CITING] + document.bytes + node.bytes
 
     def _time(self, at: datetime) -> bytes:
-        return self._prefixes[Space.REVISION_TIMES] + to_microseconds(at).to_bytes(8, "big")
+        return self._prefixes[Space.REVISION_TIMES] + max(to_microseconds(at), 0).to_bytes(8, "big")
 
 
 def _below(prefix: bytes) -> KeyRange:

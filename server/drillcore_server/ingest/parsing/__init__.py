@@ -7,7 +7,7 @@ from typing import Any
 
 from drillcore_server.domain.documents import ParsedDocument
 from drillcore_server.ingest.parsing.assemble import refuse_blank, title
-from drillcore_server.ingest.parsing.decode import declared_charset, decode
+from drillcore_server.ingest.parsing.decode import declared_charset, decode, storable
 from drillcore_server.ingest.parsing.detect import Format, detect_binary, detect_markup, detect_text, hinted
 from drillcore_server.ingest.parsing.docx import parse_docx
 from drillcore_server.ingest.parsing.html import parse_html
@@ -108,5 +108,5 @@ def _described(document: ParsedDocument, name: str, fields: Mapping[str, Any]) -
         blocks=document.blocks,
         preprocessing=document.preprocessing,
         metadata=metadata(fields),
-        external_id=None if identity is None else str(identity),
+        external_id=None if identity is None else storable(str(identity))[0],
     )

@@ -1,0 +1,173 @@
+"""AddDocuments and RemoveDocuments are done exactly once and wholly, whatever the store says of their commits.
+
+DRILLCORE_SOAK=1 runs many more seeds.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from drillcore_server.commands import revise
+from drillcore_server.commands.add_documents import OutcomeKind
+from drillcore_server.domain.ids import RequestId, Revision
+from drillcore_server.store import revisions
+from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
+from tests.faults.caller import ask
+from tests.faults.consistent import check
+from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
+
+SOAK = os.environ.get("DRILLCORE_SOAK") == "1"
+SEEDS = range(200 if SOAK else 10)
+REQUESTS = 6
+MIXED = rates(commit=0.3, read=0.001)
+OFTEN = rates(commit=0.7, read=0.004)
+"""For revisions that are one commit."""
+
+
+@pytest.fixture(autouse=True)
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep may fail too; what it leaves is the next one's to sweep, and the test does not wait long for it."""
+    monkeypatch.setattr(revise, "LEASE_S", 0.05)
+
+
+def set_path(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setattr(revise, "SMALL_BYTES_MAX", {"small": 3_000_000, "large": 0, "either": 25_000}[path])
+    monkeypatch.setattr(revise, "BATCH_BYTES_MAX", 8_000)
+
+
+class Session:
+    """Seeded requests of one caller, and a plain model of what they must lead to."""
+
+    def __init__(self, archive: Archive, seed: int) -> None:
+        self._archive = archive
+        self._dice = random.Random(seed)
+        self._prefix = f"caller-{seed}"
+        self.texts: dict[str, str] = {}
+        self.made: dict[RequestId, Revision] = {}
+
+    def run(self, requests: int) -> None:
+        for _ in range(requests):
+            if self.texts and self._dice.random() < 0.3:
+                self._remove()
+            else:
+                self._add()
+
+    def _add(self) -> None:
+        topics = self._dice.sample(sorted(SENTENCES), self._dice.randint(1, 3))
+        new = {f"{self._prefix}-{topic}": text_of(topic, self._dice.randint(1, 3)) for topic in topics}
+        call = self._archive.call("AddDocuments")
+        added = ask(call, lambda c: self._archive.add(new, c))
+        kinds = {one.name.removesuffix(".md"): one.kind for one in added.outcomes}
+        assert kinds == {source: self._kind(source, text) for source, text in new.items()}
+        if set(kinds.values()) != {OutcomeKind.UNCHANGED}:
+            self.made[call.request_id] = added.revision
+        self.texts |= new
+
+    def _kind(self, source: str, text: str) -> OutcomeKind:
+        if source not in self.texts:
+            return OutcomeKind.ADDED
+        return OutcomeKind.UNCHANGED if self.texts[source] == text else OutcomeKind.UPDATED
+
+    def _remove(self) -> None:
+        sources = self._dice.sample(sorted(self.texts), self._dice.randint(1, len(self.texts)))
+        known = self._archive.documents()
+        call = self._archive.call("RemoveDocuments")
+        removed = ask(call, lambda c: self._archive.remove([known[source] for source in sources], c))
+        assert removed.documents == len(sources)
+        self.made[call.request_id] = removed.revision
+        for source in sources:
+            del self.texts[source]
+
+
+def requests_made(archive: Archive) -> dict[RequestId, Revision]:
+    records = archive.engine.run(lambda tr: list(revisions.between(tr, archive.keys, Revision(0), Revision(1_000_000))))
+    assert len({record.request_id for record in records}) == len(records), "one revision for each request"
+    return {record.request_id: record.revision for record in records}
+
+
+@pytest.mark.timeout(3600 if SOAK else 120)
+@pytest.mark.parametrize("path", ["small", "large", "either"])
+def test_every_request_makes_one_revision_and_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    set_path(monkeypatch, path)
+    injected: Counter[Fault] = Counter()
+    for seed in SEEDS:
+        with opened_archive(tmp_path / str(seed)) as archive:
+            faults = Faults(seed, OFTEN if path == "small" else MIXED)
+            session = Session(archive.on(FaultyEngine(archive.engine, faults)), seed)
+            session.run(REQUESTS)
+            injected += faults.injected
+            assert requests_made(archive) == session.made
+            sweep_leftovers(archive)
+            assert check(archive).texts == session.texts
+    assert injected.total() > 5 * len(SEEDS)
+    assert {Fault.UNKNOWN_APPLIED, Fault.UNKNOWN_NOT_APPLIED, Fault.CONFLICT} <= set(injected)
+
+
+def sweep_leftovers(archive: Archive) -> None:
+    """A claim that could not be cleared for faults stays until the next writer: here is one, which adds nothing."""
+    before = archive.head()
+    if archive.engine.run(lambda tr: revisions.get_claim(tr, archive.keys)) is None:
+        return
+    archive.add({"last": text_of("school", 9)})
+    archive.remove([archive.documents()["last"]])
+    assert archive.head() == before + 2
+
+
+@pytest.mark.parametrize("fault", [Fault.UNKNOWN_APPLIED, Fault.UNKNOWN_NOT_APPLIED])
+@pytest.mark.parametrize("path", ["small", "large"])
+def test_a_lost_answer_never_repeats_a_revision_and_never_loses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, fault: Fault
+) -> None:
+    set_path(monkeypatch, path)
+    with opened_archive(tmp_path) as archive:
+        faults = Faults(4, {fault: 0.5})
+        session = Session(archive.on(FaultyEngine(archive.engine, faults)), 4)
+        session.run(REQUESTS)
+        assert faults.injected[fault] >= 3
+        assert check(archive).texts == session.texts
+        assert requests_made(archive) == session.made
+
+
+def test_callers_at_once_make_one_revision_for_each_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each on a server of its own, some of their revisions small and some large, all with faults."""
+    set_path(monkeypatch, "either")
+    monkeypatch.setattr(revise, "LEASE_S", 1.0)
+    with opened_archive(tmp_path) as archive:
+        sessions = [Session(archive.on(FaultyEngine(archive.engine, Faults(seed, MIXED))), seed) for seed in range(3)]
+        with ThreadPoolExecutor(len(sessions)) as threads:
+            list(threads.map(lambda session: session.run(4), sessions))
+        made = {request: revision for session in sessions for request, revision in session.made.items()}
+        assert requests_made(archive) == made
+        expected = {source: text for session in sessions for source, text in session.texts.items()}
+        sweep_leftovers(archive)
+        assert check(archive).texts == expected
+
+
+class Forgetful(revise.Reviser):
+    """A planted bug: what was staged is not swept when its claim is taken over."""
+
+    def _sweep(self, keys: revisions.CorpusKeys, claim: revisions.Claim) -> None:  # noqa: ARG002 - forgotten
+        self._engine.run(lambda tr: revisions.clear_claim(tr, keys))
+
+
+def test_the_check_catches_a_sweep_that_leaves_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_path(monkeypatch, "large")
+    monkeypatch.setattr(revise.Reviser, "_sweep", Forgetful._sweep)
+    caught = 0
+    for seed in range(6):
+        with opened_archive(tmp_path / str(seed)) as archive:
+            session = Session(archive.on(FaultyEngine(archive.engine, Faults(seed, MIXED))), seed)
+            try:
+                session.run(REQUESTS)
+                check(archive)
+            except AssertionError:
+                caught += 1
+    assert caught >= 3

@@ -1,0 +1,489 @@
+"""A revision becomes visible whole or not at all, whatever its size and whoever else writes, waits, pauses or dies."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from drillcore_fdb.engine import Engine
+from drillcore_proto.reasons import Reason
+from drillcore_server.commands import revise
+from drillcore_server.commands.add_documents import ADDED, OutcomeKind
+from drillcore_server.commands.revise import Claimed, Overtaken, Plan, Reviser
+from drillcore_server.derived.sections import SectionCache
+from drillcore_server.derived.vectors import VectorCache
+from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.errors import BadInput, Missing, Unavailable
+from drillcore_server.domain.ids import DocumentId, Revision
+from drillcore_server.domain.revisions import Claim
+from drillcore_server.store import revisions
+from drillcore_server.store.hierarchy import CorpusView
+from drillcore_server.store.keyring import CORPUS_SCOPE
+from drillcore_server.store.writes import Write
+from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
+from tests.faults.consistent import check
+from tests.faults.faulty_engine import Fault
+from tests.faults.stores import started, wait_until
+from tests.faults.test_faulty_engine import failing_first
+
+FIRST = {topic: text_of(topic, 1) for topic in ("fishing", "banking", "school")}
+NEXT = {"fishing": text_of("fishing", 2), "aircraft": text_of("aircraft", 2)}
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[Archive]:
+    with opened_archive(tmp_path) as archive:
+        archive.add(FIRST)
+        yield archive
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every revision is too large for one transaction, and takes many."""
+    monkeypatch.setattr(revise, "SMALL_BYTES_MAX", 0)
+    monkeypatch.setattr(revise, "BATCH_BYTES_MAX", 3_000)
+
+
+@pytest.fixture(params=["small", "large"])
+def either(request: pytest.FixtureRequest) -> str:
+    if request.param == "large":
+        request.getfixturevalue("large")
+    return str(request.param)
+
+
+def before_each(monkeypatch: pytest.MonkeyPatch, method: str, hook: Callable[[Reviser, int], None]) -> list[int]:
+    """Calls `hook` with the count so far before each call of a method of any reviser; the calls."""
+    inner: Callable[..., Any] = getattr(Reviser, method)
+    calls: list[int] = []
+
+    def wrapper(self: Reviser, *arguments: Any) -> Any:
+        calls.append(len(calls))
+        hook(self, calls[-1])
+        return inner(self, *arguments)
+
+    monkeypatch.setattr(Reviser, method, wrapper)
+    return calls
+
+
+@pytest.mark.usefixtures("either")
+def test_a_revision_of_any_size_is_whole_and_the_one_before_is_still_there(archive: Archive) -> None:
+    before = check(archive)
+    added = archive.add(NEXT)
+    assert added.revision == before.revision + 1
+    after = check(archive)
+    assert after.texts == FIRST | NEXT
+    assert check(archive, before.revision).records == before.records
+    removed = archive.remove([archive.documents()["banking"]])
+    assert removed.revision == after.revision + 1
+    assert set(check(archive).texts) == {"fishing", "school", "aircraft"}
+    assert check(archive, after.revision).records == after.records
+
+
+@pytest.mark.usefixtures("large")
+def test_nothing_of_a_large_revision_is_seen_until_it_is_published(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = check(archive)
+    calls = before_each(monkeypatch, "_stage", lambda *_: unchanged())
+    before_each(monkeypatch, "_publish", lambda *_: unchanged())
+
+    def unchanged() -> None:
+        now = check(archive, idle=False)
+        assert (now.revision, now.records) == (before.revision, before.records)
+
+    archive.add(NEXT)
+    assert len(calls) > 5
+    assert check(archive).texts == FIRST | NEXT
+
+
+def edition(archive: Archive, number: int) -> None:
+    """All documents replaced, so that no two editions share a chunk."""
+    archive.add({topic: text_of(topic, number) for topic in SENTENCES})
+
+
+class Readers:
+    """Threads that read the whole corpus at its head, again and again, in every way there is."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._sections, self._vectors = SectionCache(), VectorCache()
+        self.stop = threading.Event()
+        self.seen: set[Revision] = set()
+
+    def read_until_stopped(self, way: Callable[[], Revision]) -> None:
+        while not self.stop.is_set():
+            self.seen.add(way())
+
+    def in_one_transaction(self) -> Revision:
+        """Every space, every index: a mixture of two editions would not agree with itself."""
+        found = check(self._archive, idle=False)
+        assert found.texts == {topic: text_of(topic, found.revision) for topic in SENTENCES}
+        return found.revision
+
+    def in_many_transactions(self) -> Revision:
+        revision = self._archive.head()
+        reader = self._archive.ingester.reader(self._archive.corpus, revision)
+        chunks = [chunk for section in reader.sections() for chunk in reader.members(section)]
+        texts = ["".join(raw.content for raw in page.raws) for page in reader.pages(chunks)]
+        master = reader.master()
+        assert master is not None
+        assert master.statistics.chunks == len(chunks)
+        assert sum(f"edition {revision}\n" in text for text in texts) == len(SENTENCES)
+        assert not [text for text in texts if "edition" in text and f"edition {revision}\n" not in text]
+        return revision
+
+    def through_caches(self) -> Revision:
+        archive, number = self._archive, self._archive.corpus.number
+
+        def work(tr: revisions.Transaction) -> Revision:
+            view = CorpusView(tr, archive.keys, archive.sealed, revisions.head(tr, archive.keys))
+            chunks = {chunk for document in view.documents() for chunk in document.chunks}
+            assert set(self._vectors.vectors(number, view).ids) == chunks
+            assert self._sections.sections(number, view) == {one.id: one for one in view.sections()}
+            return view.revision
+
+        return archive.engine.run(work)
+
+
+@pytest.mark.usefixtures("either")
+def test_readers_at_any_moment_see_all_of_one_revision_and_nothing_of_another(archive: Archive) -> None:
+    editions = range(4, 9)
+    archive.remove(list(archive.documents().values()))
+    edition(archive, 3)
+    readers = Readers(archive)
+    ways = [readers.in_one_transaction, readers.in_many_transactions, readers.through_caches]
+    with ThreadPoolExecutor(len(ways)) as threads:
+        reading = [threads.submit(readers.read_until_stopped, way) for way in ways]
+        try:
+            for number in editions:
+                edition(archive, number)
+                wait_until(lambda n=number: n in readers.seen or any(r.done() for r in reading), "it is read")  # type: ignore[misc]
+        finally:
+            readers.stop.set()
+        for one in reading:
+            one.result()
+    assert {*editions} <= readers.seen
+    assert check(archive).revision == editions[-1]
+
+
+@pytest.mark.usefixtures("either")
+def test_a_plan_that_was_overtaken_is_made_again_on_what_the_other_left(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = archive.on(archive.engine)
+    inner = Reviser._write
+
+    def overtaken(self: Reviser, *arguments: Any) -> Any:
+        if self is archive.ingester.reviser and archive.head() == 1:
+            other.add({"consent": text_of("consent", 5), "aircraft": text_of("aircraft", 9)})
+        return inner(self, *arguments)
+
+    monkeypatch.setattr(Reviser, "_write", overtaken)
+    added = archive.add(NEXT)
+    assert added.revision == 3
+    assert [one.kind for one in added.outcomes] == [OutcomeKind.UPDATED, OutcomeKind.UPDATED]
+    assert check(archive).texts == FIRST | {"consent": text_of("consent", 5)} | NEXT
+    assert check(archive, Revision(2)).texts["aircraft"] == text_of("aircraft", 9)
+
+
+@pytest.mark.usefixtures("either")
+def test_what_others_added_meanwhile_is_reported_as_unchanged(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = archive.on(archive.engine)
+    inner = Reviser._write
+
+    def overtaken(self: Reviser, *arguments: Any) -> Any:
+        if self is archive.ingester.reviser and archive.head() == 1:
+            other.add(NEXT)
+        return inner(self, *arguments)
+
+    monkeypatch.setattr(Reviser, "_write", overtaken)
+    added = archive.add(NEXT)
+    assert added.revision == check(archive).revision == 2
+    assert [one.kind for one in added.outcomes] == [OutcomeKind.UNCHANGED] * 2
+    assert [one.document for one in added.outcomes] == [archive.documents()[source] for source in NEXT]
+
+
+def hold_claim(archive: Archive, lease_s: float) -> Claim:
+    """As another writer would, which does nothing more."""
+    claim = Claim(uuid4(), Revision(archive.head() + 1), datetime.now(UTC) + timedelta(seconds=lease_s))
+    archive.engine.run(lambda tr: revisions.put_claim(tr, archive.keys, claim))
+    return claim
+
+
+def release_claim(archive: Archive) -> None:
+    archive.engine.run(lambda tr: revisions.clear_claim(tr, archive.keys))
+
+
+@pytest.mark.usefixtures("either")
+def test_a_writer_waits_for_whoever_holds_the_claim_and_then_goes_on(archive: Archive) -> None:
+    hold_claim(archive, 60)
+    done = threading.Event()
+    writer = started(lambda: (archive.add(NEXT), done.set()))
+    assert not done.wait(0.3)
+    assert check(archive, idle=False).revision == 1
+    release_claim(archive)
+    writer.join(20)
+    assert check(archive).texts == FIRST | NEXT
+
+
+def test_a_writer_that_waits_does_not_plan_over_and_over(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planning reads and summarises every section it touches; a claim may be held for minutes."""
+    calls = before_each(monkeypatch, "_write", lambda *_: None)
+    hold_claim(archive, 60)
+    writer = started(lambda: archive.add(NEXT))
+    wait_until(lambda: calls, "the first plan")
+    time.sleep(0.7)
+    release_claim(archive)
+    writer.join(20)
+    assert check(archive).revision == 2
+    assert len(calls) <= 3
+
+
+@pytest.mark.usefixtures("either")
+def test_a_writer_that_waited_too_long_says_so_and_has_written_nothing(archive: Archive) -> None:
+    hold_claim(archive, 60)
+    before = archive.dump()
+    with pytest.raises(Unavailable) as refused:
+        archive.add(NEXT, archive.call("AddDocuments", timeout_s=0.3))
+    assert refused.value.reason in {Reason.CONFLICT, Reason.DEADLINE_EXCEEDED}
+    assert archive.dump() == before
+
+
+class Died(Exception):  # noqa: N818 - what becomes of a writer
+    pass
+
+
+def die_while_staging(archive: Archive, monkeypatch: pytest.MonkeyPatch, batches: int | None) -> None:
+    """Leaves what a writer leaves that is killed after so many batches; with None just before it publishes."""
+
+    def die(_: Reviser, number: int) -> None:
+        if batches is None or number == batches:
+            raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(revise, "SMALL_BYTES_MAX", 0)
+        patch.setattr(revise, "BATCH_BYTES_MAX", 3_000)
+        patch.setattr(revise, "LEASE_S", -1.0)
+        patch.setattr(Reviser, "_sweep", lambda *_: None)
+        before_each(patch, "_publish" if batches is None else "_stage", die)
+        with pytest.raises(Died):
+            archive.on(archive.engine).add(NEXT | {"consent": text_of("consent", 1, paragraphs=4)})
+
+
+@pytest.mark.parametrize("batches", [0, 1, 4, None])
+def test_an_expired_claim_is_swept_to_the_last_key(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, batches: int | None
+) -> None:
+    before = archive.dump()
+    die_while_staging(archive, monkeypatch, batches)
+    assert len(archive.dump()) > len(before)
+    assert check(archive, idle=False).texts == FIRST
+    planned: list[Revision] = []
+
+    def plan(_: Corpus, base: Revision) -> Plan[Any]:
+        planned.append(base)
+        if len(planned) == 2:
+            raise Died
+        raise Claimed(archive.engine.run(lambda tr: revisions.get_claim(tr, archive.keys)))  # type: ignore[arg-type]
+
+    with pytest.raises(Died):
+        archive.ingester.reviser.revise(archive.call("Sweep"), archive.target, ADDED, plan)
+    assert planned == [1, 1]
+    assert archive.dump() == before
+
+
+@pytest.mark.usefixtures("either")
+@pytest.mark.parametrize("batches", [0, 4, None])
+def test_the_writer_after_one_that_died_succeeds(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, batches: int | None
+) -> None:
+    die_while_staging(archive, monkeypatch, batches)
+    assert archive.add({"school": text_of("school", 5)}).revision == 2
+    assert check(archive).texts == FIRST | {"school": text_of("school", 5)}
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("method", ["_stage", "_publish"])
+@pytest.mark.parametrize("other_publishes", [True, False])
+def test_a_writer_that_paused_until_its_claim_was_taken_over_starts_again(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, method: str, other_publishes: bool
+) -> None:
+    """The other sweeps its batches away, and publishes a revision of its own or not."""
+    other = archive.on(archive.engine)
+    monkeypatch.setattr(revise, "LEASE_S", -1.0)
+    paused: list[int] = []
+
+    def pause(reviser: Reviser, number: int) -> None:
+        if reviser is archive.ingester.reviser and not paused and (method == "_publish" or number == 4):
+            paused.append(number)
+            if other_publishes:
+                other.add({"school": text_of("school", 5)})
+            else:
+                hold_claim(archive, -1)
+
+    before_each(monkeypatch, method, pause)
+    added = archive.add(NEXT)
+    assert paused
+    assert added.revision == (3 if other_publishes else 2)
+    school = {"school": text_of("school", 5)} if other_publishes else {}
+    assert check(archive).texts == FIRST | NEXT | school
+
+
+@pytest.mark.usefixtures("large")
+def test_nothing_can_be_staged_or_published_under_a_claim_that_is_not_held(archive: Archive) -> None:
+    reviser: Any = archive.ingester.reviser
+    own = Claim(uuid4(), Revision(2), datetime.now(UTC) + timedelta(seconds=60))
+    plan = Plan(**_plan_fields(archive))
+    writes = [Write(b"key", b"value")]
+    steps: Sequence[Callable[[], object]] = [
+        lambda: reviser._stage(archive.keys, own, 0, writes),
+        lambda: reviser._publish(archive.call("AddDocuments"), archive.target, ADDED, plan, own),
+    ]
+    before = archive.dump()
+    for step in steps:
+        with pytest.raises(Overtaken):
+            step()
+    hold_claim(archive, 60)
+    held = archive.dump()
+    for step in steps:
+        with pytest.raises(Claimed):
+            step()
+    assert archive.dump() == held
+    reviser._sweep(archive.keys, own)
+    assert archive.dump() == held, "and nobody sweeps under another's claim"
+    release_claim(archive)
+    assert archive.dump() == before
+
+
+def _plan_fields(archive: Archive) -> dict[str, Any]:
+    known = {
+        "base": Revision(1),
+        "writes": [],
+        "sections": (),
+        "documents_added": (),
+        "documents_removed": (),
+        "result": lambda _: None,
+        "number": archive.keyring.numbers(archive.corpus.number, [CORPUS_SCOPE])[0],
+    }
+    return {name: known[name] for name in Plan.__dataclass_fields__}
+
+
+@pytest.mark.usefixtures("either")
+def test_a_request_made_again_gets_its_first_answer_and_makes_no_second_revision(archive: Archive) -> None:
+    adding, removing = archive.call("AddDocuments"), archive.call("RemoveDocuments")
+    added = archive.add(NEXT, adding)
+    assert archive.add(NEXT, adding) == added
+    assert archive.on(archive.engine).add(NEXT, adding) == added
+    gone = archive.documents()["aircraft"]
+    removed = archive.remove([gone], removing)
+    assert archive.remove([gone], removing) == removed
+    assert archive.add(NEXT, adding) == added, "also when the corpus has moved on"
+    assert check(archive).revision == removed.revision
+
+
+@pytest.mark.usefixtures("either")
+def test_another_request_under_the_same_id_is_refused(archive: Archive) -> None:
+    call = archive.call("AddDocuments")
+    archive.add(NEXT, call)
+    for texts in (NEXT, {"consent": text_of("consent", 1)}):
+        with pytest.raises(BadInput) as refused:
+            archive.add(texts, replace(call, fingerprint=b"another"))
+        assert refused.value.reason is Reason.REQUEST_ID_REUSED
+    assert check(archive).revision == 2
+
+
+@pytest.mark.usefixtures("large")
+def test_the_same_request_twice_at_once_is_done_once_and_leaves_no_claim(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller that lost patience asks again while its first request is still staging."""
+    call, answers = archive.call("AddDocuments"), []
+    again = archive.on(archive.engine)
+    monkeypatch.setattr(revise, "LEASE_S", -1.0)
+
+    def ask_again(reviser: Reviser, number: int) -> None:
+        if reviser is archive.ingester.reviser and number == 3:
+            answers.append(again.add(NEXT, call))
+
+    before_each(monkeypatch, "_stage", ask_again)
+    answers.append(archive.add(NEXT, call))
+    assert answers[0] == answers[1]
+    assert check(archive).revision == 2
+
+
+@pytest.mark.usefixtures("either")
+def test_removing_what_is_not_there_is_refused_and_writes_nothing(archive: Archive) -> None:
+    before = archive.dump()
+    with pytest.raises(Missing):
+        archive.remove([archive.documents()["school"], DocumentId(uuid4())])
+    assert archive.dump() == before
+
+
+STRIKES = [Fault.TIMED_OUT_APPLIED, Fault.TIMED_OUT_NOT_APPLIED]
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("fault", STRIKES)
+@pytest.mark.parametrize("commits_before", [0, 1, 5])
+def test_a_store_that_fails_in_the_midst_is_a_refusal_and_the_next_writer_need_not_wait(
+    archive: Archive, fault: Fault, commits_before: int
+) -> None:
+    """At the claim, at the first batch and at a later one; not a defect of the server, and no claim stays behind."""
+    call = archive.call("AddDocuments")
+    with pytest.raises(Unavailable) as refused:
+        archive.on(failing_after(archive.engine, fault, commits_before)).add(NEXT, call)
+    assert refused.value.reason is Reason.DEADLINE_EXCEEDED
+    began = time.monotonic()
+    assert archive.add(NEXT, call).revision == 2
+    assert time.monotonic() - began < 10
+    assert check(archive).texts == FIRST | NEXT
+
+
+def failing_after(engine: Engine, fault: Fault, commits: int) -> Engine:
+    faulty = failing_first(engine, fault)
+    draw, left = faulty.faults.draw, [commits]
+
+    def later(dice: Any, among: Sequence[Fault]) -> Fault | None:
+        if fault in among and left[0]:
+            left[0] -= 1
+            return None
+        return draw(dice, among)
+
+    faulty.faults = _Drawing(faulty.faults, later)
+    return faulty
+
+
+class _Drawing:
+    """Other faults' bookkeeping, with another way to draw."""
+
+    def __init__(self, faults: Any, draw: Callable[..., Fault | None]) -> None:
+        self.begin, self.draw, self.injected = faults.begin, draw, faults.injected
+
+
+@pytest.mark.usefixtures("either")
+def test_a_time_gives_what_readers_saw_then_also_while_a_revision_was_being_made(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call takes its time from when it came in; readers see its revision only later."""
+    moments: list[datetime] = []
+
+    def note(*_: object) -> None:
+        assert archive.head() == 1
+        time.sleep(0.001)
+        moments.append(datetime.now(UTC))
+
+    before_each(monkeypatch, "_publish", note)
+    archive.add(NEXT)
+    assert archive.engine.run(lambda tr: revisions.at_time(tr, archive.keys, moments[0])) == 1
+    assert archive.engine.run(lambda tr: revisions.at_time(tr, archive.keys, datetime.now(UTC))) == 2

@@ -1,0 +1,204 @@
+"""Which section a chunk belongs to, and what a plan leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drillcore_server.domain.ids import NodeId, PrincipalId, SourceId
+from drillcore_server.ingest import builtin, planning, sectioning
+from drillcore_server.ingest.embedding.ports import Vector, Vectors
+from drillcore_server.ingest.parsing import parse
+from drillcore_server.ingest.planning import HierarchyChange, Planner
+from drillcore_server.ingest.prepare import Origin, PreparedDocument
+from drillcore_server.ingest.sectioning import Topics, groups_of, partitions
+from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
+from tests.faults.consistent import Hierarchy, check
+
+AT, BY = datetime(2026, 1, 1, tzinfo=UTC), PrincipalId("me")
+
+
+def prepared(text: str) -> PreparedDocument:
+    (parsed,) = parse(text.encode(), name="a.md", media_type=None)
+    assert not isinstance(parsed, Exception)
+    return builtin.preparer().prepare(parsed, Origin(SourceId("s"), 1, AT, BY))  # type: ignore[arg-type]
+
+
+def vector(*values: float) -> Vector:
+    return np.array(values, dtype=np.float32)
+
+
+def rows(seed: int, count: int, kinds: int) -> Vectors:
+    """Vectors around a few directions."""
+    dice = np.random.default_rng(seed)
+    directions = dice.normal(size=(kinds, 8))
+    return np.asarray(directions[dice.integers(0, kinds, count)] + dice.normal(size=(count, 8)) / 10, dtype=np.float32)
+
+
+@given(seed=st.integers(0, 99), count=st.integers(1, 60), kinds=st.integers(1, 5), largest=st.integers(1, 20))
+@settings(deadline=None)
+def test_parts_have_every_vector_once_and_none_is_too_large(seed: int, count: int, kinds: int, largest: int) -> None:
+    vectors = rows(seed, count, kinds)
+    parts = partitions(vectors, largest)
+    assert sorted(int(place) for part in parts for place in part) == list(range(count))
+    assert all(1 <= len(part) <= largest for part in parts)
+    assert [part.tolist() for part in partitions(vectors, largest)] == [part.tolist() for part in parts]
+
+
+@pytest.mark.parametrize("vectors", [np.ones((9, 4), np.float32), np.zeros((9, 4), np.float32)], ids=["equal", "zero"])
+def test_vectors_that_cannot_be_told_apart_are_split_all_the_same(vectors: Vectors) -> None:
+    parts = partitions(vectors, 2)
+    assert sorted(int(place) for part in parts for place in part) == list(range(9))
+    assert all(1 <= len(part) <= 2 for part in parts)
+
+
+def test_a_part_is_of_one_topic_where_topics_are_apart() -> None:
+    vectors = np.repeat(np.eye(2, 8, dtype=np.float32), 5, axis=0)
+    assert sorted(sorted(part.tolist()) for part in partitions(vectors, 5)) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+
+
+def test_the_nearest_topic_is_by_direction_and_moves_with_what_joins() -> None:
+    one, two = NodeId(UUID(int=1)), NodeId(UUID(int=2))
+    topics = Topics({one: vector(5, 0), two: vector(0, 1)})
+    assert topics.nearest(vector(2, 1)) == (one, pytest.approx(2 / 5**0.5, abs=1e-5))
+    assert topics.nearest(vector(1, 9)) == (two, pytest.approx(9 / 82**0.5, abs=1e-5))
+    topics.add(two, vector(9, 0))
+    nearest = topics.nearest(vector(9, 1))
+    assert nearest is not None
+    assert nearest[0] == two
+    three = NodeId(UUID(int=3))
+    topics.add(three, vector(-1, 0))
+    assert topics.nearest(vector(-2, 0)) == (three, pytest.approx(1))
+
+
+def test_without_sections_there_is_no_nearest_topic() -> None:
+    assert Topics({}).nearest(vector(1, 0)) is None
+
+
+def test_a_document_is_taken_in_groups_below_its_top_headings_none_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sectioning, "SECTION_CHUNKS_MAX", 6)
+    document = prepared(text_of("fishing", 1, 7) + "\n" + text_of("banking", 1, 2))
+    groups = groups_of(document)
+    assert [one for group in groups for one in group.chunks] == list(document.chunks)
+    assert all(1 <= len(group.chunks) <= 3 for group in groups)
+    for group in groups:
+        assert len({one.chunk.headings[:1] for one in group.chunks}) == 1
+        assert np.allclose(group.vector_sum, sum(one.vector for one in group.chunks), atol=1e-5)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[Archive]:
+    with opened_archive(tmp_path) as archive:
+        yield archive
+
+
+def sections_by_topic(hierarchy: Hierarchy, archive: Archive) -> dict[str, set[NodeId]]:
+    found: dict[str, set[NodeId]] = {}
+    reader = archive.ingester.reader(archive.corpus, hierarchy.revision)
+    for section, members in hierarchy.sections.items():
+        for chunk in reader.chunks(members):
+            found.setdefault(chunk.source.partition("-")[0], set()).add(section)
+    return found
+
+
+def test_documents_of_one_topic_share_a_section_and_others_have_their_own(archive: Archive) -> None:
+    for number in range(3):
+        archive.add({f"{topic}-{number}": text_of(topic, number) for topic in SENTENCES})
+    found = sections_by_topic(check(archive), archive)
+    assert all(len(sections) == 1 for sections in found.values())
+    assert len({next(iter(sections)) for sections in found.values()}) == len(SENTENCES)
+
+
+def test_an_added_document_leaves_every_other_chunk_where_it_was(archive: Archive) -> None:
+    archive.add({topic: text_of(topic, 1) for topic in SENTENCES})
+    before = check(archive)
+    added = archive.add({"fishing-2": text_of("fishing", 2)})
+    after = check(archive)
+    assert added.sections_changed == 1
+    for section, chunks in before.sections.items():
+        assert set(chunks) <= set(after.sections[section])
+    unchanged = [one for one in before.sections if before.sections[one] == after.sections[one]]
+    assert len(unchanged) == len(before.sections) - 1
+
+
+def test_a_section_that_has_grown_too_large_is_split_and_its_largest_part_keeps_its_id(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (planning, sectioning):
+        monkeypatch.setattr(module, "SECTION_CHUNKS_MAX", 5)
+    archive.add({"one": text_of("banking", 1, 4), "other": text_of("school", 1, 2)})
+    before = check(archive)
+    archive.add({"two": text_of("banking", 2, 3)})
+    after = check(archive)
+    assert len(after.sections) == len(before.sections) + 1
+    assert set(before.sections) < set(after.sections)
+    (new,) = set(after.sections) - set(before.sections)
+    split = next(one for one in before.sections if before.sections[one] != after.sections[one])
+    assert len(after.sections[split]) >= len(after.sections[new]) >= 1
+    assert check(archive, before.revision).records == before.records
+
+
+def test_one_document_may_fill_several_sections(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (planning, sectioning):
+        monkeypatch.setattr(module, "SECTION_CHUNKS_MAX", 4)
+    archive.add({"one": text_of("banking", 1, 14)})
+    sections = check(archive).sections
+    assert len(sections) >= 4
+    assert max(map(len, sections.values())) <= 4
+
+
+def test_a_section_without_chunks_is_gone_and_one_that_loses_some_stays(archive: Archive) -> None:
+    archive.add({"one": text_of("banking", 1), "two": text_of("banking", 2), "other": text_of("school", 1)})
+    before, documents = check(archive), archive.documents()
+    archive.remove([documents["other"], documents["one"]])
+    after = check(archive)
+    assert len(after.sections) == 1
+    assert set(after.sections) < set(before.sections)
+    archive.remove([documents["two"]])
+    empty = check(archive)
+    assert empty.sections == {}
+    assert empty.master is not None
+    assert (empty.master.summary, empty.master.citations, empty.master.findings) == ("", (), ())
+    archive.add({"one": text_of("banking", 1)})
+    assert check(archive).master.id == empty.master.id  # type: ignore[union-attr]
+
+
+def test_an_update_that_changes_the_topic_moves_the_document(archive: Archive) -> None:
+    archive.add({"a": text_of("banking", 1), "banking": text_of("banking", 2), "school": text_of("school", 1)})
+    archive.add({"a": text_of("school", 2)})
+    found = sections_by_topic(check(archive), archive)
+    assert found["a"] == found["school"] != found["banking"]
+
+
+def shape(change: HierarchyChange) -> list[tuple[object, ...]]:
+    """What a plan does, without the ids it makes up."""
+    sections = [
+        (
+            None if one.before is None else one.before.id,
+            [chunk.id for chunk in one.joined],
+            [chunk.id for chunk in one.left],
+            None if one.after is None else replace(one.after, id=NodeId(UUID(int=0))),
+        )
+        for one in change.sections
+    ]
+    return [*sections, (change.master.summary, change.master.findings, change.master.statistics)]
+
+
+def test_the_same_plan_twice_is_the_same(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (planning, sectioning):
+        monkeypatch.setattr(module, "SECTION_CHUNKS_MAX", 5)
+    archive.add({topic: text_of(topic, 1, 3) for topic in SENTENCES})
+    reader = archive.ingester.reader(archive.corpus, archive.head())
+    added = [prepared(text_of(topic, 2, 4)) for topic in ("banking", "school")]
+    removed = [one for one in reader.documents([archive.documents()["school"]]) if one is not None]
+    first, second = (Planner(reader, builtin.preparer().processor, AT, BY).plan(added, removed) for _ in range(2))
+    assert shape(first) == shape(second)
+    assert first.master_before == second.master_before
