@@ -5,7 +5,7 @@ the embedded engine, in another directory of a cluster, and in no backup of the 
 the keyring's master key, which is a file that only the server may read.
 
     (1, number)            a wrapped key and whose it is
-    (2, corpus, source)    its number; the source is empty for the corpus's own key
+    (2, corpus, source)    its number; the source as a keyed hash of 16 bytes, of nothing for the corpus's own key
     (3,)                   the last number given
 
 A key is durable before anything is sealed under it. A number is never given twice.
@@ -47,6 +47,7 @@ class Keyring:
         self._engine = engine
         self._root = root
         self._master = AESGCM(master_key)
+        self._hash_key = hmac.digest(master_key, b"names of sources", "sha256")
         self._lock = threading.Lock()
         self._keys: dict[KeyNumber, tuple[bytes, AESGCM]] = {}
         self._numbers: dict[tuple[CorpusNumber, SourceId], KeyNumber] = {}
@@ -83,7 +84,9 @@ class Keyring:
         return known
 
     def _find_or_make(self, tr: Transaction, scope: tuple[CorpusNumber, SourceId], key: bytes) -> KeyNumber:
-        place = self._root.pack((_BY_SCOPE, *scope))
+        corpus, source = scope
+        hashed = hmac.digest(self._hash_key, source.encode(), "sha256")[:16]
+        place = self._root.pack((_BY_SCOPE, corpus, hashed))
         stored = tr.get(place)
         if stored is not None:
             return KeyNumber(int.from_bytes(stored, "big"))
