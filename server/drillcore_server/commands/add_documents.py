@@ -11,7 +11,7 @@ from typing import Final
 from drillcore_proto.reasons import Reason
 from drillcore_server.commands.ingester import Change, Ingester
 from drillcore_server.commands.revise import Plan, Target
-from drillcore_server.commands.unit import Call
+from drillcore_server.commands.unit import Call, refusing
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.documents import ParsedDocument
 from drillcore_server.domain.errors import BadInput
@@ -129,7 +129,8 @@ class DocumentBatch:
             self._fail(upload.name, "DUPLICATE_SOURCE", message)
             return
         self._seen.add(source)
-        (known,) = self._reader.sources([source])
+        with refusing():
+            (known,) = self._reader.sources([source])
         if known is not None and known.document and known.content_hash == content_hash(parsed.text):
             self._outcomes.append(DocumentOutcome(upload.name, OutcomeKind.UNCHANGED, known.document))
             return

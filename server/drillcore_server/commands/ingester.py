@@ -19,7 +19,7 @@ from drillcore_server.domain.sources import Source
 from drillcore_server.ingest.planning import Planner
 from drillcore_server.ingest.prepare import PreparedDocument, Preparer
 from drillcore_server.store.hierarchy import HierarchyWrites
-from drillcore_server.store.keyring import Keyring
+from drillcore_server.store.keyring import CORPUS_SCOPE, Keyring
 from drillcore_server.store.sealed import SealedRecords
 
 R = TypeVar("R")
@@ -59,12 +59,13 @@ class Ingester:
         """The revision that makes a change of documents; `result` gets its number and how many sections changed."""
         planner = Planner(self.reader(corpus, base), self.preparer.processor, call.at, call.principal.id)
         change = planner.plan(documents.added, documents.removed)
-        # All keys at once: each call that makes one is a commit of its own.
-        self.keyring.numbers(corpus.number, [source.id for source in documents.sources])
+        # All keys in one commit: one by one, each new document would wait for the disk.
+        number, *_ = self.keyring.numbers(corpus.number, [CORPUS_SCOPE, *(one.id for one in documents.sources)])
         make = HierarchyWrites(self.unit.keys, corpus.tenant_id, corpus.number, self.keyring)
         sections = changed_sections(change)
         return Plan(
             base=base,
+            number=number,
             writes=writes_of(change, documents.sources, make),
             sections=sections,
             documents_added=tuple(one.document.id for one in change.added),

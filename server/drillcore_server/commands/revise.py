@@ -21,15 +21,16 @@ from uuid import uuid4
 from drillcore_fdb.engine import Engine, Options, Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_server.auth import access
-from drillcore_server.commands.unit import Call, Unit
+from drillcore_server.commands.unit import Call, Unit, refusing
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import Unavailable
 from drillcore_server.domain.ids import CorpusId, DocumentId, NodeId, Revision, TenantId
 from drillcore_server.domain.revisions import Claim, RevisionRecord
 from drillcore_server.store import corpora, revisions
+from drillcore_server.store.keyring import KeyNumber
 from drillcore_server.store.keyspace import CorpusKeys
 from drillcore_server.store.records import RecordKind
-from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.sealed import SealedKind, SealedRecords
 from drillcore_server.store.writes import Write
 
 R = TypeVar("R")
@@ -46,6 +47,8 @@ class Plan(Generic[R]):
     """A revision about to be written, made on the corpus as it was at `base`."""
 
     base: Revision
+    number: KeyNumber
+    """Of the corpus's own key: the result is stored sealed under it."""
     writes: Sequence[Write]
     sections: tuple[NodeId, ...]
     documents_added: tuple[DocumentId, ...]
@@ -104,13 +107,14 @@ class Reviser:
                 return begun.known
             corpus, base = begun.corpus, begun.head
             keys = self._unit.keys.of_corpus(corpus.number)
-            try:
-                plan = make_plan(corpus, base)
-                return self._write(call, target, kind, plan, keys)
-            except Overtaken:
-                pass
-            except Claimed as claimed:
-                self._wait_or_sweep(keys, claimed.claim)
+            with refusing():
+                try:
+                    plan = make_plan(corpus, base)
+                    return self._write(call, target, kind, plan, keys)
+                except Overtaken:
+                    pass
+                except Claimed as claimed:
+                    self._wait_or_sweep(keys, claimed.claim, deadline)
             if time.monotonic() > deadline:
                 raise Unavailable(Reason.CONFLICT, "others kept changing the corpus; nothing was written, try again")
 
@@ -127,15 +131,16 @@ class Reviser:
         def work(tr: Transaction, granted: TenantId) -> _Begun[R]:
             corpus = corpora.get(tr, self._unit.keys, granted, target.corpus)
             head = revisions.head(tr, self._unit.keys.of_corpus(corpus.number))
-            return _Begun(corpus, head, self._unit.known(tr, call, kind))
+            return _Begun(corpus, head, self._unit.known(tr, call, SealedKind(kind, self._sealed, call.request_id)))
 
         return self._unit.read(call, access.in_tenant(target.tenant), work)
 
     def _write(self, call: Call, target: Target, kind: RecordKind[R], plan: Plan[R], keys: CorpusKeys) -> R:
         if sum(write.size_bytes for write in plan.writes) <= SMALL_BYTES_MAX:
             return self._publish(call, target, kind, plan, None)
-        claim = self._claim(keys, plan.base)
+        claim = Claim(uuid4(), Revision(plan.base + 1), _lease_end())
         try:
+            self._claim(keys, claim)
             for number, batch in enumerate(_batches(plan.writes)):
                 self._stage(keys, claim, number, batch)
             return self._publish(call, target, kind, plan, claim)
@@ -160,7 +165,8 @@ class Reviser:
             revisions.publish(tr, keys, _record(call, plan, revision))
             return plan.result(revision)
 
-        return self._unit.write(call, access.in_tenant(target.tenant), kind, work)
+        stored_as = SealedKind(kind, self._sealed, call.request_id, plan.number)
+        return self._unit.write(call, access.in_tenant(target.tenant), stored_as, work)
 
     def _check_claim(self, tr: Transaction, keys: CorpusKeys, own: Claim | None) -> None:
         held = revisions.get_claim(tr, keys)
@@ -169,19 +175,16 @@ class Reviser:
         if held is None and own is not None:
             raise Overtaken
 
-    def _claim(self, keys: CorpusKeys, base: Revision) -> Claim:
-        claim = Claim(uuid4(), Revision(base + 1), _lease_end())
-
+    def _claim(self, keys: CorpusKeys, claim: Claim) -> None:
         def work(tr: Transaction) -> None:
             held = revisions.get_claim(tr, keys)
             if held is not None and held.id != claim.id:
                 raise Claimed(held)
-            if revisions.head(tr, keys) != base:
+            if revisions.head(tr, keys) + 1 != claim.revision:
                 raise Overtaken
             revisions.put_claim(tr, keys, claim)
 
         self._engine.run(work, Options(idempotent=True))
-        return claim
 
     def _stage(self, keys: CorpusKeys, claim: Claim, number: int, batch: Sequence[Write]) -> None:
         renewed = Claim(claim.id, claim.revision, _lease_end())
@@ -195,10 +198,17 @@ class Reviser:
 
         self._engine.run(work, Options(idempotent=True))
 
-    def _wait_or_sweep(self, keys: CorpusKeys, held: Claim) -> None:
-        if not held.is_expired(datetime.now(UTC)):
+    def _wait_or_sweep(self, keys: CorpusKeys, claim: Claim, deadline: float) -> None:
+        """Returns when the claim is gone, swept away or somebody else's, or when there is no more time."""
+        held: Claim | None = claim
+        while held is not None and held.id == claim.id and time.monotonic() <= deadline:
+            if held.is_expired(datetime.now(UTC)):
+                self._take_over(keys, held)
+                return
             time.sleep(_PAUSE_S * (1 + random.random()))
-            return
+            held = self._engine.run(lambda tr: revisions.get_claim(tr.snapshot, keys))
+
+    def _take_over(self, keys: CorpusKeys, held: Claim) -> None:
         own = Claim(uuid4(), held.revision, _lease_end())
 
         def take_over(tr: Transaction) -> bool:

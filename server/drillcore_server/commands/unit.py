@@ -9,7 +9,8 @@ behalf.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -88,10 +89,17 @@ class Unit:
         return result.decode(outcome.result)
 
     def _run(self, attempt: Callable[[Transaction], T], options: Options) -> T:
-        try:
+        with refusing():
             return self._engine.run(attempt, options)
-        except EngineError as error:
-            raise _as_refusal(error) from error
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Failures of the engine leave the block as `Refused`."""
+    try:
+        yield
+    except EngineError as error:
+        raise _as_refusal(error) from error
 
 
 def _check_same(call: Call, known: Outcome) -> None:

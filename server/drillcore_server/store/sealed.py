@@ -12,7 +12,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from cryptography.exceptions import InvalidTag
 
@@ -21,8 +21,10 @@ from drillcore_fdb.errors import StoreCorruptError
 from drillcore_server.domain.ids import Revision
 from drillcore_server.store import versioned
 from drillcore_server.store.keyring import KeyNumber, Keyring
+from drillcore_server.store.records import RecordKind
 from drillcore_server.store.versioned import REVISION_BYTES, Entry
 
+T = TypeVar("T")
 _NUMBER_BYTES: Final = 4
 _NONCE_BYTES: Final = 12
 _PLAIN, _COMPRESSED = b"\0", b"\1"
@@ -61,6 +63,26 @@ class SealedRecords:
                 f"the record at {entry.key.hex()}, revision {entry.revision}, is not what was written there"
             ) from error
         return replace(entry, value=_unsqueezed(opened))
+
+
+class SealedKind(RecordKind[T]):
+    """A kind of record that is sealed where it is kept among plain ones. Only to read it needs no key's number."""
+
+    def __init__(
+        self, kind: RecordKind[T], sealed: SealedRecords, bound_to: str, number: KeyNumber | None = None
+    ) -> None:
+        self.name = kind.name
+        self._kind = kind
+        self._sealed = sealed
+        self._bound_to = bound_to.encode()
+        self._number = number
+
+    def encode(self, value: T) -> bytes:
+        assert self._number is not None
+        return self._sealed.seal(self._bound_to, Revision(0), self._number, self._kind.encode(value))
+
+    def decode(self, stored: bytes) -> T:
+        return self._kind.decode(self._sealed.opened(Entry(self._bound_to, Revision(0), stored)).value)
 
 
 def _bound_to(key: bytes, revision: Revision) -> bytes:

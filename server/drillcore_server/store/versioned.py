@@ -35,7 +35,10 @@ class Entry:
 
 
 def put(tr: Transaction, key: bytes, revision: Revision, value: bytes) -> None:
-    """Writes the record of a key from `revision` on. Written again at the same revision, the last one counts."""
+    """Writes the record of a key from `revision` on. Written again at the same revision, the last one counts.
+
+    Parts of a larger one before it may stay behind: a reader takes only as many as the head says.
+    """
     place = key + revision.to_bytes(REVISION_BYTES, "big")
     head, *parts = codec.frame(value)
     tr.set(place + b"\0\0", head)
@@ -61,7 +64,9 @@ def get(tr: Reader, key: bytes, revision: Revision) -> Entry | None:
         head = tr.get(place + b"\0\0") or b""
     if head == _TOMBSTONE:
         return None
-    parts = [value for _, value in tr.range(place + b"\0\1", place + b"\xff\xff")] if codec.parts_of(key, head) else []
+    count = codec.parts_of(key, head)
+    parts_end = place + (count + 1).to_bytes(_PART_BYTES, "big")
+    parts = [value for _, value in tr.range(place + b"\0\1", parts_end)] if count else []
     return Entry(key, written, codec.unframe(key, head, parts))
 
 
@@ -96,7 +101,8 @@ def history(tr: Reader, key: bytes) -> list[tuple[Revision, bool]]:
 
 def _entry(key: bytes | None, revision: Revision, pieces: list[bytes]) -> Iterator[Entry]:
     if key is not None and pieces and pieces[0] != _TOMBSTONE:
-        yield Entry(key, revision, codec.unframe(key, pieces[0], pieces[1:]))
+        parts = pieces[1 : 1 + codec.parts_of(key, pieces[0])]
+        yield Entry(key, revision, codec.unframe(key, pieces[0], parts))
 
 
 def _revision_of(stored_key: bytes) -> Revision:
