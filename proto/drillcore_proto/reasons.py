@@ -39,6 +39,7 @@ class Reason(enum.Enum):
     DOCUMENT_NOT_FOUND = ("NOT_FOUND", "There is no such document in this corpus at this revision.")
     NODE_NOT_FOUND = ("NOT_FOUND", "There is no such node at this revision.")
     REVISION_NOT_FOUND = ("NOT_FOUND", "The corpus has, or had, no such revision.")
+    MODEL_MISMATCH = ("FAILED_PRECONDITION", "The corpus was embedded with another model than the server has now.")
     VERSION_MISMATCH = ("ABORTED", "The record is not at the version the caller expected.")
     REQUEST_ID_REUSED = ("INVALID_ARGUMENT", "Another request was made with this request id.")
     CLIENT_TOO_OLD = ("FAILED_PRECONDITION", "The client speaks a protocol this server no longer does.")

@@ -1,4 +1,4 @@
-"""The server's settings: the tables `[server]` and `[engine]`. Read once, at the start; see `drillcore.settings`."""
+"""The server's settings: `[server]`, `[engine]` and `[ingest]`. Read once, at the start; see `drillcore.settings`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from uuid import UUID
 from drillcore.settings import find_file, load, secret
 from drillcore_fdb.embedded import Durability
 from drillcore_server.auth.tokens import TOKEN_CHARACTERS_MIN
+from drillcore_server.ingest.embedding.openai import OpenAISettings
+from drillcore_server.ingest.processing.chat import ChatSettings
 
 TABLES_OF_THE_CLIENT: Final = ("client",)
 _MIB: Final = 1 << 20
@@ -134,6 +136,8 @@ class EngineSettings:
     kind: EngineKind = EngineKind.EMBEDDED
     data_dir: Path = Path("drillcore-data")
     """The embedded engine's store, and the operator's token on either engine."""
+    master_key_file: Path | None = None
+    """Of the keyring, by default keyring/master.key in the data directory. Servers on one cluster need the same."""
     durability: Durability = Durability.FULL
     map_size_bytes: int = 1 << 40
     """The most the embedded store may grow to. Address space, not memory or disk."""
@@ -148,10 +152,51 @@ class EngineSettings:
             raise ValueError("timeout_s must be more than 0")
 
 
+class ProcessorKind(enum.Enum):
+    """EXTRACTIVE: built in, offline, the same input gives the same output. OPENAI: a model behind an HTTP server."""
+
+    EXTRACTIVE = "extractive"
+    OPENAI = "openai"
+
+
+class EmbedderKind(enum.Enum):
+    """STATIC: built in, fast. MINILM: better, needs the extra `minilm`. ONNX: a folder of yours. OPENAI: over HTTP."""
+
+    STATIC = "static"
+    MINILM = "minilm"
+    ONNX = "onnx"
+    OPENAI = "openai"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestSettings:
+    """`[ingest]`: what makes summaries, entities and embeddings."""
+
+    processor: ProcessorKind = ProcessorKind.EXTRACTIVE
+    embedder: EmbedderKind = EmbedderKind.STATIC
+    onnx_folder: Path | None = None
+    """model.onnx and tokenizer.json, for the embedder `onnx`."""
+    embedding_cache_bytes_max: int = 64 * _MIB
+    """Memory for vectors of texts seen before."""
+    chat: ChatSettings | None = None
+    """`[ingest.chat]`, for the processor `openai`."""
+    embeddings: OpenAISettings | None = None
+    """`[ingest.embeddings]`, for the embedder `openai`."""
+
+    def __post_init__(self) -> None:
+        if self.processor is ProcessorKind.OPENAI and self.chat is None:
+            raise ValueError("the processor openai needs [ingest.chat]")
+        if self.embedder is EmbedderKind.OPENAI and self.embeddings is None:
+            raise ValueError("the embedder openai needs [ingest.embeddings]")
+        if self.embedder is EmbedderKind.ONNX and self.onnx_folder is None:
+            raise ValueError("the embedder onnx needs onnx_folder")
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     server: ServerSettings = field(default_factory=ServerSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
+    ingest: IngestSettings = field(default_factory=IngestSettings)
 
 
 def load_settings(

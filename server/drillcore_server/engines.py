@@ -11,7 +11,7 @@ from drillcore_fdb.cluster import ClusterEngine, ClusterSettings
 from drillcore_fdb.embedded import EmbeddedEngine, EmbeddedSettings
 from drillcore_fdb.engine import Engine
 from drillcore_server.config import EngineKind, EngineSettings
-from drillcore_server.store.keyring import Keyring, read_or_make_master_key
+from drillcore_server.store.keyring import Keyring
 
 _KEYRING_PATH: Final = ("drillcore-keyring",)
 
@@ -35,13 +35,13 @@ def embedded_settings(settings: EngineSettings) -> EmbeddedSettings:
 @contextmanager
 def open_keyring(settings: EngineSettings, engine: Engine) -> Iterator[Keyring]:
     """The keyring of a store, which is a store of its own: beside the embedded one, or elsewhere on the cluster."""
-    master_key = read_or_make_master_key(settings.data_dir / "keyring" / "master.key")
+    master_key_file = settings.master_key_file or settings.data_dir / "keyring" / "master.key"
     if settings.kind is EngineKind.CLUSTER:
-        yield Keyring(engine, engine.directory(*_KEYRING_PATH), master_key)
+        yield Keyring.open(engine, engine.directory(*_KEYRING_PATH), master_key_file)
         return
     own = EmbeddedEngine.open(replace(embedded_settings(settings), path=settings.data_dir / "keyring"))
     try:
-        yield Keyring(own, own.directory(*_KEYRING_PATH), master_key)
+        yield Keyring.open(own, own.directory(*_KEYRING_PATH), master_key_file)
     finally:
         own.close()
 

@@ -33,8 +33,9 @@ from drillcore_server.derived.sections import SectionCache
 from drillcore_server.derived.vectors import VectorCache
 from drillcore_server.domain.ids import PrincipalId, TenantId
 from drillcore_server.engines import open_keyring
-from drillcore_server.ingest import builtin
+from drillcore_server.ingest.prepare import Preparer
 from drillcore_server.metrics import Metrics
+from drillcore_server.models import open_preparer
 from drillcore_server.rpc.corpora import CorpusService
 from drillcore_server.rpc.documents import DocumentService
 from drillcore_server.rpc.nodes import NodeService
@@ -77,7 +78,8 @@ class Server:
         self._open = ExitStack()
         unit = Unit(engine, self._keys, self._settings.message_bytes_max // 2)
         info = ServerService(settings.engine.kind.value, header.format_version, self._settings.message_bytes_max)
-        library, ingester = _knowledge(engine, unit, self._open.enter_context(open_keyring(settings.engine, engine)))
+        keyring = self._open.enter_context(open_keyring(settings.engine, engine))
+        library, ingester = knowledge(engine, unit, keyring, open_preparer(settings.ingest, self._open))
         documents = DocumentService(library, ingester, self._settings.upload_bytes_max)
         self._services: list[tuple[ServiceDescriptor, object]] = [
             (tenants_pb2.DESCRIPTOR.services_by_name["TenantService"], TenantService(unit)),
@@ -162,9 +164,9 @@ class Server:
                 self.log.warning("housekeeping failed, will try again", error=error.message, code=error.code)
 
 
-def _knowledge(engine: Engine, unit: Unit, keyring: Keyring) -> tuple[Library, Ingester]:
+def knowledge(engine: Engine, unit: Unit, keyring: Keyring, preparer: Preparer) -> tuple[Library, Ingester]:
     """What reads and what changes the hierarchy; both see the same caches and models."""
-    sealed, sections, preparer = SealedRecords(keyring), SectionCache(), builtin.preparer()
+    sealed, sections = SealedRecords(keyring), SectionCache()
     library = Library(unit, sealed, keyring, sections, VectorCache(), preparer.embedder)
     ingester = Ingester(engine, unit, Reviser(engine, unit, sealed), keyring, sealed, sections, preparer)
     return library, ingester

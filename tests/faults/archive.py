@@ -6,9 +6,9 @@ import contextlib
 import hashlib
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -121,17 +121,15 @@ class Archive:
 
 
 @contextlib.contextmanager
-def opened_archive(
-    path: Path, durability: Durability = Durability.RELAXED, wrap: Callable[[Engine], Engine] = lambda engine: engine
-) -> Iterator[Archive]:
-    """The corpus of a data directory, made on first use. `wrap` may put faults between it and its engine."""
+def opened_archive(path: Path, durability: Durability = Durability.RELAXED) -> Iterator[Archive]:
+    """The corpus of a data directory, made on first use."""
     settings = EngineSettings(data_dir=path, durability=durability)
     with contextlib.ExitStack() as open_now:
         engine = open_engine(settings)
         open_now.callback(engine.close)
         keyring = open_now.enter_context(open_keyring(settings, engine))
         keyspace = Keyspace(open_store(engine)[0])
-        yield _archive(wrap(engine), keyring, keyspace, _find_or_make(Unit(engine, keyspace), engine))
+        yield _archive(engine, keyring, keyspace, _find_or_make(Unit(engine, keyspace), engine))
 
 
 def _archive(engine: Engine, keyring: Keyring, keyspace: Keyspace, corpus: Corpus) -> Archive:
@@ -153,7 +151,3 @@ def _find_or_make(unit: Unit, engine: Engine) -> Corpus:
         unit, call("CreateCorpus"), tenant=TENANT, name="corpus", description="", metadata={}, corpus_id=CORPUS
     )
     return engine.run(lambda tr: corpora.get(tr, unit.keys, TENANT, CORPUS))
-
-
-def later(call: Call, seconds: float) -> Call:
-    return replace(call, at=call.at + timedelta(seconds=seconds))

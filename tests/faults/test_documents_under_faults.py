@@ -112,7 +112,7 @@ def test_every_request_makes_one_revision_and_it_is_whole(
 
 
 def sweep_leftovers(archive: Archive) -> None:
-    """A claim that could not be cleared for faults stays until the next writer: here is one, which adds nothing."""
+    """A claim that could not be cleared for faults stays until the next writer: here is one, which leaves nothing."""
     before = archive.head()
     if archive.engine.run(lambda tr: revisions.get_claim(tr, archive.keys)) is None:
         return

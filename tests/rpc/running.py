@@ -13,7 +13,7 @@ from uuid import UUID
 
 from drillcore import Client
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
-from drillcore_server.config import EngineSettings, LogFormat, ServerSettings, Settings, TokenSettings
+from drillcore_server.config import EngineSettings, IngestSettings, LogFormat, ServerSettings, Settings, TokenSettings
 from drillcore_server.logs import make_logger
 from drillcore_server.main import Server
 
@@ -64,10 +64,12 @@ def open_store(path: Path) -> EmbeddedEngine:
 
 
 @contextmanager
-def running(path: Path, **changes: Any) -> Iterator[Running]:
+def running(path: Path, ingest: IngestSettings | None = None, **changes: Any) -> Iterator[Running]:
     """A server on the store in `path`, with some of its settings changed."""
     settings = Settings(
-        server=replace(SETTINGS, **changes), engine=EngineSettings(data_dir=path, durability=Durability.RELAXED)
+        server=replace(SETTINGS, **changes),
+        engine=EngineSettings(data_dir=path, durability=Durability.RELAXED),
+        ingest=ingest or IngestSettings(),
     )
     engine, log = open_store(path), io.StringIO()
     try:

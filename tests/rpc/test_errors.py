@@ -68,6 +68,7 @@ MADE_ELSEWHERE = {
     Reason.DEADLINE_EXCEEDED: "test_limits",
     Reason.STORE_UNAVAILABLE: "test_logs",
     Reason.INTERNAL: "test_logs",
+    Reason.MODEL_MISMATCH: "needs another embedder: test_models",
     Reason.CONFLICT: "needs a failing engine: tests/faults",
     Reason.OUTCOME_UNKNOWN: "needs a failing engine: tests/faults",
     Reason.STORE_FULL: "needs a full disk: tests/faults",

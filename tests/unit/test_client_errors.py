@@ -36,6 +36,7 @@ KINDS = {
     "TENANT_EXISTS": drillcore.AlreadyExists,
     "CORPUS_EXISTS": drillcore.AlreadyExists,
     "TENANT_NOT_EMPTY": drillcore.FailedPrecondition,
+    "MODEL_MISMATCH": drillcore.FailedPrecondition,
     "VERSION_MISMATCH": drillcore.Conflict,
     "CONFLICT": drillcore.Conflict,
     "CLIENT_TOO_OLD": drillcore.Incompatible,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from drillcore_fdb.embedded import EmbeddedEngine
+from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
 from drillcore_fdb.errors import UnavailableError
 from drillcore_fdb.tuples import Subspace
 from drillcore_server.config import EngineSettings
@@ -200,3 +200,21 @@ def test_the_keyring_of_a_store_is_a_store_of_its_own_beside_it(tmp_path: Path) 
         assert secret(keyring, number) == before
     engine.close()
     assert (tmp_path / "keyring" / "master.key").stat().st_mode & 0o077 == 0
+
+
+def test_a_keyring_whose_master_key_is_gone_is_not_given_a_new_one(tmp_path: Path) -> None:
+    engine = EmbeddedEngine.open(EmbeddedSettings(tmp_path / "keyring", Durability.RELAXED))
+    root, file = engine.directory("keyring"), tmp_path / "master.key"
+    Keyring.open(engine, root, file)
+    kept = file.read_bytes()
+    file.unlink()
+    with pytest.raises(KeyLostError, match="gone"):
+        Keyring.open(engine, root, file)
+    assert not file.exists()
+    file.write_bytes(bytes(32))
+    file.chmod(0o600)
+    with pytest.raises(KeyLostError, match="not the one"):
+        Keyring.open(engine, root, file)
+    file.write_bytes(kept)
+    Keyring.open(engine, root, file)
+    engine.close()

@@ -199,6 +199,9 @@ def test_the_same_plan_twice_is_the_same(archive: Archive, monkeypatch: pytest.M
     reader = archive.ingester.reader(archive.corpus, archive.head())
     added = [prepared(text_of(topic, 2, 4)) for topic in ("banking", "school")]
     removed = [one for one in reader.documents([archive.documents()["school"]]) if one is not None]
-    first, second = (Planner(reader, builtin.preparer().processor, AT, BY).plan(added, removed) for _ in range(2))
+    first, second = (
+        Planner(reader, builtin.preparer().processor, builtin.embedder().model, AT, BY).plan(added, removed)
+        for _ in range(2)
+    )
     assert shape(first) == shape(second)
     assert first.master_before == second.master_before

@@ -147,6 +147,9 @@ def _ranked(
     """Everything the filters allow, by cosine; scores are rounded to 1e-6 and ties go to the smaller id."""
     scored: list[tuple[float, NodeId, Shelf]] = []
     for shelf in shelves:
+        master = shelf.view.master()
+        if master is not None:
+            master.check_model(library.embedder.model)
         ids, rows = _candidates(library, shelf, question.level)
         allowed = Selection(library, shelf, question.filters).allowed(question.level)
         scores = np.round(rows @ vector, 6) if len(ids) else np.empty(0)

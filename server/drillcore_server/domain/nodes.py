@@ -17,8 +17,10 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
+from drillcore_proto.reasons import Reason
 from drillcore_server.domain.digests import Entity, FindingKind, MadeBy
 from drillcore_server.domain.documents import Span
+from drillcore_server.domain.errors import NotReady
 from drillcore_server.domain.ids import DocumentId, NodeId, PrincipalId, SourceId, new_uuid
 
 
@@ -149,9 +151,17 @@ class Master:
     tokens: int
     made_by: MadeBy
     statistics: Statistics
+    embedding_model: str
+    """Of every vector in the corpus: vectors of different models cannot be compared."""
     created_at: datetime
     created_by: PrincipalId
     version: int = 1
+
+    def check_model(self, model: str) -> None:
+        """Refuses to mix vectors of different models. An empty corpus takes any."""
+        if self.statistics.chunks and self.embedding_model != model:
+            message = f"the corpus was embedded with {self.embedding_model}, the server now has {model}"
+            raise NotReady(Reason.MODEL_MISMATCH, message)
 
 
 @dataclass(frozen=True, slots=True)

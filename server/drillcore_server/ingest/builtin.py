@@ -8,7 +8,7 @@ from drillcore_server.ingest.chunking import ChunkSettings
 from drillcore_server.ingest.embedding.ports import Embedder
 from drillcore_server.ingest.embedding.static import load_static
 from drillcore_server.ingest.prepare import Preparer
-from drillcore_server.ingest.processing import ExtractiveProcessor
+from drillcore_server.ingest.processing import ExtractiveProcessor, Processor
 from drillcore_server.ingest.tokens import TokenCounter, token_counter
 
 
@@ -22,5 +22,10 @@ def counter() -> TokenCounter:
     return token_counter()
 
 
-def preparer() -> Preparer:
-    return Preparer(counter(), ExtractiveProcessor(counter()), embedder(), ChunkSettings())
+def processor() -> Processor:
+    return ExtractiveProcessor(counter())
+
+
+def preparer(by: Processor | None = None, with_embedder: Embedder | None = None) -> Preparer:
+    """Prepares documents with these, else with the built-in ones."""
+    return Preparer(counter(), by or processor(), with_embedder or embedder(), ChunkSettings())

@@ -96,21 +96,26 @@ class _Pool:
 
 
 class Planner:
-    def __init__(self, reader: CorpusReader, processor: Processor, at: datetime, by: PrincipalId) -> None:
+    def __init__(
+        self, reader: CorpusReader, processor: Processor, embedding_model: str, at: datetime, by: PrincipalId
+    ) -> None:
         self._reader = reader
         self._processor = processor
+        self._embedding_model = embedding_model
         self._at = at
         self._by = by
         self._sections = dict(reader.sections())
         self._fresh: dict[NodeId, PreparedChunk] = {}
 
     def plan(self, added: Sequence[PreparedDocument], removed: Sequence[Document]) -> HierarchyChange:
+        master_before = self._reader.master()
+        if master_before is not None:
+            master_before.check_model(self._embedding_model)
         self._fresh = {one.chunk.id: one for document in added for one in document.chunks}
         drafts: dict[NodeId, _Draft] = {}
         gone = self._leave(removed, drafts)
         self._join(added, drafts)
         changes = [change for draft in drafts.values() for change in self._settle(draft)]
-        master_before = self._reader.master()
         return HierarchyChange(
             tuple(added),
             tuple(removed),
@@ -294,6 +299,7 @@ class Planner:
             tokens=digest.summary.tokens,
             made_by=digest.made_by,
             statistics=replace(statistics - _statistics(removed), sections=len(sections)),
+            embedding_model=self._embedding_model,
             created_at=before.created_at if before else self._at,
             created_by=before.created_by if before else self._by,
             version=before.version + 1 if before else 1,

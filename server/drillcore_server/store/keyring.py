@@ -7,6 +7,7 @@ the keyring's master key, which is a file that only the server may read.
     (1, number)            a wrapped key and whose it is
     (2, corpus, source)    its number; the source as a keyed hash of 16 bytes, of nothing for the corpus's own key
     (3,)                   the last number given
+    (4,)                   a word wrapped under the master key, to know that key again
 
 A key is durable before anything is sealed under it. A number is never given twice.
 """
@@ -35,7 +36,8 @@ CORPUS_SCOPE: Final = SourceId("")
 
 _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
-_BY_NUMBER, _BY_SCOPE, _LAST = 1, 2, 3
+_BY_NUMBER, _BY_SCOPE, _LAST, _CHECK = 1, 2, 3, 4
+_CHECK_WORD: Final = b"drillcore keyring"
 
 
 class KeyLostError(StoreCorruptError):
@@ -51,6 +53,31 @@ class Keyring:
         self._lock = threading.Lock()
         self._keys: dict[KeyNumber, tuple[bytes, AESGCM]] = {}
         self._numbers: dict[tuple[CorpusNumber, SourceId], KeyNumber] = {}
+
+    @classmethod
+    def open(cls, engine: Engine, root: Subspace, master_key_file: Path) -> Keyring:
+        """The keyring with its master key, which is made with it. Servers that share a keyring share that file.
+
+        Raises `KeyLostError` if the file is gone or is another's: what is sealed could not be read, so nothing new is
+        sealed under a new key either.
+        """
+        check = engine.run(lambda tr: tr.get(root.pack((_CHECK,))))
+        if check is not None and not master_key_file.exists():
+            raise KeyLostError(
+                f"the keyring's master key {master_key_file} is gone; restore it from its own backup, or copy it from "
+                "a server that shares this keyring"
+            )
+        keyring = cls(engine, root, read_or_make_master_key(master_key_file))
+        nonce = os.urandom(_NONCE_BYTES)
+        made = nonce + keyring._master.encrypt(nonce, _CHECK_WORD, b"check")
+        keyring._recognise(engine.run(lambda tr: _get_or_set(tr, root.pack((_CHECK,)), made), Options(idempotent=True)))
+        return keyring
+
+    def _recognise(self, check: bytes) -> None:
+        try:
+            self._master.decrypt(check[:_NONCE_BYTES], check[_NONCE_BYTES:], b"check")
+        except InvalidTag as error:
+            raise KeyLostError("the master key is not the one that this keyring was made with") from error
 
     def numbers(self, corpus: CorpusNumber, sources: Sequence[SourceId]) -> list[KeyNumber]:
         """The numbers of the keys of these sources, made where there are none."""
@@ -116,6 +143,13 @@ class Keyring:
             ) from error
 
 
+def _get_or_set(tr: Transaction, key: bytes, value: bytes) -> bytes:
+    stored = tr.get(key)
+    if stored is None:
+        tr.set(key, value)
+    return value if stored is None else stored
+
+
 def read_or_make_master_key(path: Path) -> bytes:
     """The master key in a file that only its owner may read; made on first use."""
     if not path.exists():
@@ -127,6 +161,9 @@ def read_or_make_master_key(path: Path) -> bytes:
             file.flush()
             os.fsync(descriptor)
         draft.rename(path)
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        os.fsync(directory)
+        os.close(directory)
     if path.stat().st_mode & 0o077:
         raise UnavailableError(f"others may read the master key {path}: chmod 600 it")
     key = path.read_bytes()
