@@ -67,7 +67,7 @@ def test_a_part_is_of_one_topic_where_topics_are_apart() -> None:
 
 def test_the_nearest_topic_is_by_direction_and_moves_with_what_joins() -> None:
     one, two = NodeId(UUID(int=1)), NodeId(UUID(int=2))
-    topics = Topics({one: vector(5, 0), two: vector(0, 1)})
+    topics = Topics({one: vector(5, 0).tobytes(), two: vector(0, 1).tobytes()})
     assert topics.nearest(vector(2, 1)) == (one, pytest.approx(2 / 5**0.5, abs=1e-5))
     assert topics.nearest(vector(1, 9)) == (two, pytest.approx(9 / 82**0.5, abs=1e-5))
     topics.add(two, vector(9, 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -145,21 +146,23 @@ def _ranked(
     library: Library, shelves: Iterable[Shelf], question: Question, vector: Vector
 ) -> Iterator[tuple[Shelf, NodeId, float | None]]:
     """Everything the filters allow, by cosine; scores are rounded to 1e-6 and ties go to the smaller id."""
-    scored: list[tuple[float, NodeId, Shelf]] = []
-    for shelf in shelves:
-        master = shelf.view.master()
-        if master is not None:
-            master.check_model(library.embedder.model)
-        ids, rows = _candidates(library, shelf, question.level)
-        allowed = Selection(library, shelf, question.filters).allowed(question.level)
-        scores = np.round(rows @ vector, 6) if len(ids) else np.empty(0)
-        scored += [
-            (float(score), node, shelf)
-            for score, node in zip(scores, ids, strict=True)
-            if allowed is None or node in allowed
-        ]
-    scored.sort(key=lambda one: (-one[0], one[1]))
-    return ((shelf, node, score) for score, node, shelf in scored)
+    rankings = [_ranking(library, shelf, question, vector) for shelf in shelves]
+    return heapq.merge(*rankings, key=lambda one: (-(one[2] or 0.0), one[1]))
+
+
+def _ranking(
+    library: Library, shelf: Shelf, question: Question, vector: Vector
+) -> Iterator[tuple[Shelf, NodeId, float | None]]:
+    master = shelf.view.master()
+    if master is None:
+        return
+    master.check_model(library.embedder.model)
+    ids, rows = _candidates(library, shelf, question.level)
+    allowed = Selection(library, shelf, question.filters).allowed(question.level)
+    scores = np.round(rows @ vector, 6) if len(ids) else np.empty(0)
+    for place in np.argsort(-scores, kind="stable"):
+        if allowed is None or ids[place] in allowed:
+            yield shelf, ids[place], float(scores[place])
 
 
 def _candidates(library: Library, shelf: Shelf, level: Level) -> tuple[Sequence[NodeId], Vectors]:

@@ -67,21 +67,41 @@ def _all_of(view: CorpusView) -> dict[NodeId, npt.NDArray[np.float32]]:
 
 
 def _brought_up_to_date(kept: ChunkVectors, view: CorpusView) -> ChunkVectors:
-    known = dict(zip(kept.ids, kept.rows, strict=True))
+    added: dict[NodeId, npt.NDArray[np.float32]] = {}
+    removed: set[NodeId] = set()
     for record in revisions.between(view.tr, view.keys, kept.revision, view.revision):
         before = CorpusView(view.tr, view.keys, view.sealed, Revision(record.revision - 1))
         for one in record.documents_removed:
             document = before.document(one)
-            for chunk in document.chunks if document else ():
-                known.pop(chunk, None)
+            removed.update(document.chunks if document else ())
         after = CorpusView(view.tr, view.keys, view.sealed, record.revision)
         for one in record.documents_added:
             document = after.document(one)
             for chunk in document.chunks if document else ():
                 stored = after.vector(chunk)
                 if stored is not None:
-                    known[chunk] = unpacked(stored)
-    return _stacked(view.revision, known)
+                    added[chunk] = unpacked(stored)
+    fresh = _stacked(view.revision, {one: vector for one, vector in added.items() if one not in removed})
+    return _joined(_without(kept, removed), fresh)
+
+
+def _without(kept: ChunkVectors, removed: set[NodeId]) -> ChunkVectors:
+    if not removed:
+        return kept
+    places = [place for place, one in enumerate(kept.ids) if one not in removed]
+    return ChunkVectors(kept.revision, tuple(kept.ids[place] for place in places), kept.rows[places])
+
+
+def _joined(kept: ChunkVectors, fresh: ChunkVectors) -> ChunkVectors:
+    """Both, in the order of their ids. New ids are greater than those before them, so mostly nothing has to move."""
+    if not fresh.ids or not kept.ids:
+        found = kept if kept.ids else fresh
+        return ChunkVectors(fresh.revision, found.ids, found.rows)
+    ids, rows = kept.ids + fresh.ids, np.concatenate([kept.rows, fresh.rows])
+    if kept.ids[-1] > fresh.ids[0]:
+        order = sorted(range(len(ids)), key=ids.__getitem__)
+        ids, rows = tuple(ids[place] for place in order), rows[order]
+    return ChunkVectors(fresh.revision, ids, rows)
 
 
 def _stacked(revision: Revision, vectors: Mapping[NodeId, npt.NDArray[np.float32]]) -> ChunkVectors:

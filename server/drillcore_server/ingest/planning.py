@@ -5,6 +5,7 @@ Made on one revision of the corpus, which it reads through `CorpusReader`; it wr
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -28,8 +29,11 @@ from drillcore_server.ingest.sectioning import NEAR_ENOUGH, SECTION_CHUNKS_MAX, 
 
 SECTION_POOL: Final = 48
 """Passages a section keeps to choose its summary from."""
-MASTER_POOL: Final = 160
-MASTER_POOL_PER_SECTION: Final = 4
+MASTER_POOL: Final = 72
+"""Passages a master's summary is chosen from: about what 2,000 tokens hold, and a few to leave out."""
+MASTER_POOL_PER_SECTION: Final = 2
+MASTER_WORDS_PER_SECTION: Final = 8
+"""Keywords and entities that a section has a say with: more would only make the master slower to make."""
 
 
 class CorpusReader(Protocol):
@@ -133,7 +137,7 @@ class Planner:
         return chunks
 
     def _join(self, added: Sequence[PreparedDocument], drafts: dict[NodeId, _Draft]) -> None:
-        topics = Topics({section.id: _vector(section.vector_sum) for section in self._sections.values()})
+        topics = Topics({section.id: section.vector_sum for section in self._sections.values()})
         for group in [group for document in added for group in groups_of(document)]:
             nearest = topics.nearest(group.vector_sum)
             if nearest is not None and nearest[1] >= NEAR_ENOUGH:
@@ -309,13 +313,20 @@ class Planner:
         """The corpus's digest from its sections' heaviest passages. Only those chosen are read."""
         ordered = sorted(sections, key=lambda section: section.id)
         offered = [(one, section) for section in ordered for one in section.candidates[:MASTER_POOL_PER_SECTION]]
-        best = sorted(offered, key=lambda pair: _by_weight(pair[0]))[:MASTER_POOL]
+        least = min(heapq.nlargest(MASTER_POOL, (one.weight for one, _ in offered)), default=0.0)
+        heavy = [pair for pair in offered if pair[0].weight >= least]
+        best = sorted(heavy, key=lambda pair: _by_weight(pair[0]))[:MASTER_POOL]
         passages = dict(zip([one for one, _ in best], self._passages([one for one, _ in best]), strict=True))
         by_section: dict[NodeId, list[Passage]] = {}
         for one, section in best:
             by_section.setdefault(section.id, []).append(passages[one])
         members = [
-            SectionMember(section.title, tuple(by_section[section.id]), section.keywords, section.entities)
+            SectionMember(
+                section.title,
+                tuple(by_section[section.id]),
+                section.keywords[:MASTER_WORDS_PER_SECTION],
+                section.entities[:MASTER_WORDS_PER_SECTION],
+            )
             for section in ordered
             if section.id in by_section
         ]

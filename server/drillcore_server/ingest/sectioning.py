@@ -60,20 +60,19 @@ def sum_of(vectors: Sequence[Vector]) -> Vector:
 class Topics:
     """The centroids of a corpus's sections, to be asked for the nearest."""
 
-    def __init__(self, sums: Mapping[NodeId, Vector]) -> None:
-        self._sums = dict(sums)
+    def __init__(self, sums: Mapping[NodeId, bytes]) -> None:
+        """`sums` as sections keep them: little-endian 32-bit floats."""
         self._ids = sorted(sums)
         self._places = {section: place for place, section in enumerate(self._ids)}
-        self._rows: list[Vector] = [_direction(sums[section]) for section in self._ids]
-        self._matrix: Vectors | None = None
+        stored = np.frombuffer(b"".join(sums[section] for section in self._ids), dtype="<f4")
+        self._sums: Vectors = stored.reshape(len(self._ids), -1) if self._ids else np.empty((0, 0), np.float32)
+        self._rows: Vectors = self._sums / np.maximum(np.linalg.norm(self._sums, axis=1, keepdims=True), 1e-12)
 
     def nearest(self, vector_sum: Vector) -> tuple[NodeId, float] | None:
         """The section with the greatest cosine, the one that was there first among equals."""
         if not self._ids:
             return None
-        if self._matrix is None or len(self._matrix) < len(self._rows):
-            self._matrix = np.stack(self._rows)
-        scores = np.round(self._matrix @ _direction(vector_sum), 6)
+        scores = np.round(self._rows @ _direction(vector_sum), 6)
         best = int(np.argmax(scores))
         return self._ids[best], float(scores[best])
 
@@ -82,14 +81,14 @@ class Topics:
         if section not in self._places:
             self._places[section] = len(self._ids)
             self._ids.append(section)
-            self._sums[section] = vector_sum
-            self._rows.append(_direction(vector_sum))
+            self._sums = np.concatenate([self._sums.reshape(-1, len(vector_sum)), vector_sum[np.newaxis]])
+            self._rows = np.concatenate([self._rows.reshape(-1, len(vector_sum)), _direction(vector_sum)[np.newaxis]])
             return
         place = self._places[section]
-        self._sums[section] = self._sums[section] + vector_sum
-        self._rows[place] = _direction(self._sums[section])
-        if self._matrix is not None and place < len(self._matrix):
-            self._matrix[place] = self._rows[place]
+        if not self._sums.flags.writeable:
+            self._sums = self._sums.copy()
+        self._sums[place] += vector_sum
+        self._rows[place] = _direction(self._sums[place])
 
 
 def _direction(vector: Vector) -> Vector:
