@@ -26,7 +26,7 @@ stubs: $(SETUP)  ## make the committed stubs from the .proto files
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python proto/generate.py
 
 bench: $(SETUP)  ## set up what the benchmarks need; then: .venv/bin/python -m benchmarks NAME
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[server,dev,bench]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[server,minilm,dev,bench]'
 	$(BIN)/python -m benchmarks --list
 
 soak: $(SETUP)  ## the long versions of the crash and serializability tests
@@ -44,5 +44,5 @@ $(SETUP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip, venv' || { echo "Python's venv is missing. On Debian: apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25,<27'
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[server,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[server,minilm,dev]'
 	touch $@
