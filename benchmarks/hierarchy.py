@@ -6,14 +6,12 @@ import argparse
 import gzip
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks._measure import percentile, seconds
+from benchmarks._server import real_server
 from drillcore import Client, Level, NewDocument
 from drillcore_server.ingest import builtin
 
@@ -28,7 +26,11 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--samples", type=int, default=30)
     options = parser.parse_args(arguments)
     documents = _documents(options.data, options.large + 2 * options.samples)
-    with tempfile.TemporaryDirectory(dir=".") as directory, _server(directory) as (client, data):
+    with (
+        tempfile.TemporaryDirectory(dir=".") as directory,
+        real_server(directory) as (address, token, data),
+        Client(address, token=token) as client,
+    ):
         tenant = client.create_tenant("benchmark").id
         small = _filled(client, tenant, "small", documents[: options.small])
         before_bytes = _size(data)
@@ -121,24 +123,3 @@ def _parts_s(texts: Sequence[str]) -> float:
 
 def _size(data: Path) -> int:
     return sum(path.stat().st_size for path in data.rglob("data.mdb"))
-
-
-@contextmanager
-def _server(directory: str) -> Iterator[tuple[Client, Path]]:
-    data = Path(directory) / "data"
-    flags = ["serve", "--data-dir", str(data), "--listen", "127.0.0.1:0", "--metrics-listen", "", "--json"]
-    with (Path(directory) / "server.log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "drillcore", *flags], stdout=subprocess.PIPE, stderr=log, text=True
-        )
-        try:
-            assert process.stdout is not None
-            lines = ""
-            while not lines.endswith("\n}\n"):
-                lines += process.stdout.readline()
-            address = f"127.0.0.1:{json.loads(lines)['serving']['port']}"
-            with Client(address, token=(data / "operator.token").read_text().strip()) as client:
-                yield client, data
-        finally:
-            process.terminate()
-            process.wait()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
 import subprocess
 import sys
@@ -13,12 +12,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 import grpc
 import grpc.aio
 
 from benchmarks._measure import in_threads, percentile
+from benchmarks._server import real_server
 from drillcore import AsyncClient, Client
 from drillcore_proto.v1 import corpora_pb2 as pb
 
@@ -30,14 +29,23 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--calls", type=int, default=1_500, help="calls of each kind in each round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=16)
-    parser.add_argument("--echo-server", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--echo-server", choices=["threaded", "asyncio"], help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.echo_server:
+    if options.echo_server == "threaded":
         _serve_echo()
-    with tempfile.TemporaryDirectory(dir=".") as directory, _echo_server() as echo, _real_server(directory) as real:
+    elif options.echo_server == "asyncio":
+        asyncio.run(_serve_echo_asyncio())
+    with (
+        tempfile.TemporaryDirectory(dir=".") as directory,
+        _echo_server("threaded") as echo,
+        _echo_server("asyncio") as asyncio_echo,
+        real_server(directory) as (address, token, _),
+    ):
         samples = _Samples(options.calls, options.threads)
+        tenant, corpus = _corpus(address, token)
         for _ in range(options.rounds):
-            _one_round(samples, echo, *real)
+            _echo_round(samples, "asyncio_server_echo", asyncio_echo)
+            _one_round(samples, echo, address, token, tenant, corpus)
         return {"benchmark": "rpc", **samples.report()}
 
 
@@ -107,17 +115,21 @@ def _timed(call: Callable[[], object]) -> float:
 
 
 def _one_round(samples: _Samples, echo_address: str, address: str, token: str, tenant: str, corpus: str) -> None:
-    request = pb.GetCorpusRequest(tenant_id=tenant, id=corpus)
-    with grpc.insecure_channel(echo_address) as channel:
-        echo = channel.unary_unary(ECHO, pb.GetCorpusRequest.SerializeToString, pb.GetCorpusResponse.FromString)
-        samples.sequential("sync_echo", lambda: echo(request))
-        samples.concurrent("sync_echo", lambda: echo(request))
+    _echo_round(samples, "sync_echo", echo_address)
     with Client(address, token=token, tenant_id=tenant) as client:
         samples.sequential("sync_read", lambda: client.get_corpus(corpus))
         samples.concurrent("sync_read", lambda: client.get_corpus(corpus))
         samples.sequential("sync_write", lambda: client.update_corpus(corpus, description="changed"), share=4)
         samples.concurrent("sync_write", _fresh_writer(client), share=4)
     asyncio.run(_one_async_round(samples, echo_address, address, token, tenant, corpus))
+
+
+def _echo_round(samples: _Samples, kind: str, address: str) -> None:
+    request = pb.GetCorpusRequest(tenant_id="1" * 36, id="0" * 36)
+    with grpc.insecure_channel(address) as channel:
+        echo = channel.unary_unary(ECHO, pb.GetCorpusRequest.SerializeToString, pb.GetCorpusResponse.FromString)
+        samples.sequential(kind, lambda: echo(request))
+        samples.concurrent(kind, lambda: echo(request))
 
 
 def _fresh_writer(client: Client) -> Callable[[], object]:
@@ -142,34 +154,18 @@ async def _one_async_round(
         await samples.asynchronous("async_write", lambda: create(f"async {started} {next(numbers)}"), share=4)
 
 
-@contextmanager
-def _real_server(directory: str) -> Iterator[tuple[str, str, str, str]]:
-    data = Path(directory) / "data"
-    flags = ["serve", "--data-dir", str(data), "--listen", "127.0.0.1:0", "--metrics-listen", "", "--json"]
-    with (Path(directory) / "server.log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "drillcore", *flags], stdout=subprocess.PIPE, stderr=log, text=True
-        )
-        try:
-            assert process.stdout is not None
-            lines = ""
-            while not lines.rstrip().endswith("}\n}"):
-                lines += process.stdout.readline()
-            address = f"127.0.0.1:{json.loads(lines)['serving']['port']}"
-            token = (data / "operator.token").read_text().strip()
-            with Client(address, token=token) as client:
-                tenant = client.create_tenant("benchmark")
-                corpus = client.create_corpus("first", description="a corpus", tenant_id=tenant.id)
-            yield address, token, str(tenant.id), str(corpus.id)
-        finally:
-            process.terminate()
-            process.wait()
+def _corpus(address: str, token: str) -> tuple[str, str]:
+    """Ids of a new tenant and a corpus of its."""
+    with Client(address, token=token) as client:
+        tenant = client.create_tenant("benchmark")
+        corpus = client.create_corpus("first", description="a corpus", tenant_id=tenant.id)
+    return str(tenant.id), str(corpus.id)
 
 
 @contextmanager
-def _echo_server() -> Iterator[str]:
+def _echo_server(kind: str) -> Iterator[str]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks", "rpc", "--echo-server"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "benchmarks", "rpc", "--echo-server", kind], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None
@@ -179,19 +175,40 @@ def _echo_server() -> Iterator[str]:
         process.wait()
 
 
-def _serve_echo() -> None:
-    """Answers every request with a corpus of the same size as the real one, from the same kind of server."""
+def _corpus_of_usual_size() -> pb.Corpus:
     corpus = pb.Corpus(id="0" * 36, tenant_id="1" * 36, name="first", description="a corpus", created_by="operator")
     corpus.version = 1
     corpus.created_at.GetCurrentTime()
     corpus.updated_at.GetCurrentTime()
+    return corpus
+
+
+def _echo_handlers(answer: Callable[..., object]) -> tuple[grpc.GenericRpcHandler]:
     handler = grpc.unary_unary_rpc_method_handler(
-        lambda _request, _context: pb.GetCorpusResponse(corpus=corpus),
-        pb.GetCorpusRequest.FromString,
-        pb.GetCorpusResponse.SerializeToString,
+        answer, pb.GetCorpusRequest.FromString, pb.GetCorpusResponse.SerializeToString
     )
+    return (grpc.method_handlers_generic_handler("benchmarks.Echo", {"GetCorpus": handler}),)
+
+
+def _serve_echo() -> None:
+    """Answers every request with a corpus of the same size as the real one, from the same kind of server."""
+    corpus = _corpus_of_usual_size()
     server = grpc.server(ThreadPoolExecutor(32))
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("benchmarks.Echo", {"GetCorpus": handler}),))
+    server.add_generic_rpc_handlers(_echo_handlers(lambda _request, _context: pb.GetCorpusResponse(corpus=corpus)))
     print(server.add_insecure_port("127.0.0.1:0"), flush=True)
     server.start()
     server.wait_for_termination()
+
+
+async def _serve_echo_asyncio() -> None:
+    """The same from gRPC's asyncio server."""
+    corpus = _corpus_of_usual_size()
+
+    async def answer(_request: pb.GetCorpusRequest, _context: object) -> pb.GetCorpusResponse:
+        return pb.GetCorpusResponse(corpus=corpus)
+
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers(_echo_handlers(answer))
+    print(server.add_insecure_port("127.0.0.1:0"), flush=True)
+    await server.start()
+    await server.wait_for_termination()

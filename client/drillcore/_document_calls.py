@@ -27,9 +27,9 @@ def add_documents(
 ) -> Upload:
     """Add documents to a corpus as one revision: what can be parsed goes in together, the rest is in the outcomes.
 
-    Files are sent in pieces and never held whole. `on_event` is told of outcomes and progress while documents are still
-    being sent. Sync iterables and files are read in a thread; an AsyncClient takes async iterables too, which it
-    iterates over in its event loop.
+    Files are sent in pieces and never held whole. `on_event` is told of progress while documents are still being sent,
+    and of each document's outcome once all are in. A Client iterates over `documents` in a thread of its own; an
+    AsyncClient takes async iterables too, and reads sync iterables and files in threads.
 
     If `documents` raises, the call ends, nothing is added, and the error is raised here. If the server fails, nothing
     is added either. Unlike other calls this one is never tried again by itself: to repeat it after Unavailable,

@@ -147,8 +147,8 @@ class Readers:
         def work(tr: revisions.Transaction) -> Revision:
             view = CorpusView(tr, archive.keys, archive.sealed, revisions.head(tr, archive.keys))
             chunks = {chunk for document in view.documents() for chunk in document.chunks}
-            assert set(self._vectors.vectors(number, view).ids) == chunks
-            assert self._sections.sections(number, view) == {one.id: one for one in view.sections()}
+            assert set(self._vectors.at(number, view).ids) == chunks
+            assert self._sections.at(number, view) == {one.id: one for one in view.sections()}
             return view.revision
 
         return archive.engine.run(work)

@@ -40,7 +40,7 @@ class SnapshotReader:
         self._cache = cache
 
     def sections(self) -> Mapping[NodeId, Section]:
-        return self._read(lambda view: self._cache.sections(self._number, view))
+        return self._read(lambda view: self._cache.at(self._number, view))
 
     def master(self) -> Master | None:
         return self._read(lambda view: view.master())

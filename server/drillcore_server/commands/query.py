@@ -167,9 +167,9 @@ def _ranking(
 
 def _candidates(library: Library, shelf: Shelf, level: Level) -> tuple[Sequence[NodeId], Vectors]:
     if level is Level.CHUNK:
-        vectors = library.vectors.vectors(shelf.corpus.number, shelf.view)
+        vectors = library.vectors.at(shelf.corpus.number, shelf.view)
         return vectors.ids, vectors.rows
-    sections = library.sections.sections(shelf.corpus.number, shelf.view)
+    sections = library.sections.at(shelf.corpus.number, shelf.view)
     ids = sorted(sections)
     sums = [np.frombuffer(sections[one].vector_sum, dtype="<f4") for one in ids]
     rows = np.stack(sums) if sums else np.empty((0, 0), np.float32)

@@ -1,24 +1,18 @@
-"""The embeddings of corpora in memory, each corpus at the revision last asked for, kept up to date by what changed.
-
-Search is exact: every vector is compared.
-"""
+"""The embeddings of a corpus in memory. Search is exact: every vector is compared."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from drillcore_server.domain.ids import CorpusNumber, NodeId, Revision
+from drillcore_server.derived.follower import Follower
+from drillcore_server.domain.ids import NodeId, Revision
 from drillcore_server.store import revisions
 from drillcore_server.store.hierarchy import CorpusView, node_id
 
-_CORPORA_MAX: Final = 64
 Rows = npt.NDArray[np.float32]
 
 
@@ -26,35 +20,13 @@ Rows = npt.NDArray[np.float32]
 class ChunkVectors:
     """Ids in order, and a row of length 1 for each."""
 
-    revision: Revision
     ids: tuple[NodeId, ...]
     rows: Rows
 
 
-class VectorCache:
-    """Safe to use from many threads: what is kept is never changed, only replaced."""
-
+class VectorCache(Follower[ChunkVectors]):
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[CorpusNumber, ChunkVectors] = OrderedDict()
-
-    def vectors(self, number: CorpusNumber, view: CorpusView) -> ChunkVectors:
-        """The vectors of exactly the chunks that the view's revision has."""
-        with self._lock:
-            kept = self._kept.get(number)
-        if kept is not None and kept.revision == view.revision:
-            return kept
-        if kept is None or kept.revision > view.revision:
-            fresh = _stacked(view.revision, _all_of(view))
-        else:
-            fresh = _brought_up_to_date(kept, view)
-        if kept is None or kept.revision < view.revision:
-            with self._lock:
-                self._kept[number] = fresh
-                self._kept.move_to_end(number)
-                while len(self._kept) > _CORPORA_MAX:
-                    self._kept.popitem(last=False)
-        return fresh
+        super().__init__(lambda view: _stacked(_all_of(view)), _follow)
 
 
 def unpacked(stored: bytes) -> npt.NDArray[np.float32]:
@@ -66,10 +38,10 @@ def _all_of(view: CorpusView) -> dict[NodeId, npt.NDArray[np.float32]]:
     return {node_id(entry.key[-16:]): unpacked(entry.value) for entry in entries}
 
 
-def _brought_up_to_date(kept: ChunkVectors, view: CorpusView) -> ChunkVectors:
+def _follow(kept: ChunkVectors, revision: Revision, view: CorpusView) -> ChunkVectors:
     added: dict[NodeId, npt.NDArray[np.float32]] = {}
     removed: set[NodeId] = set()
-    for record in revisions.between(view.tr, view.keys, kept.revision, view.revision):
+    for record in revisions.between(view.tr, view.keys, revision, view.revision):
         before = CorpusView(view.tr, view.keys, view.sealed, Revision(record.revision - 1))
         for one in record.documents_removed:
             document = before.document(one)
@@ -81,7 +53,7 @@ def _brought_up_to_date(kept: ChunkVectors, view: CorpusView) -> ChunkVectors:
                 stored = after.vector(chunk)
                 if stored is not None:
                     added[chunk] = unpacked(stored)
-    fresh = _stacked(view.revision, {one: vector for one, vector in added.items() if one not in removed})
+    fresh = _stacked({one: vector for one, vector in added.items() if one not in removed})
     return _joined(_without(kept, removed), fresh)
 
 
@@ -89,23 +61,22 @@ def _without(kept: ChunkVectors, removed: set[NodeId]) -> ChunkVectors:
     if not removed:
         return kept
     places = [place for place, one in enumerate(kept.ids) if one not in removed]
-    return ChunkVectors(kept.revision, tuple(kept.ids[place] for place in places), kept.rows[places])
+    return ChunkVectors(tuple(kept.ids[place] for place in places), kept.rows[places])
 
 
 def _joined(kept: ChunkVectors, fresh: ChunkVectors) -> ChunkVectors:
     """Both, in the order of their ids. New ids are greater than those before them, so mostly nothing has to move."""
     if not fresh.ids or not kept.ids:
-        found = kept if kept.ids else fresh
-        return ChunkVectors(fresh.revision, found.ids, found.rows)
+        return kept if kept.ids else fresh
     ids, rows = kept.ids + fresh.ids, np.concatenate([kept.rows, fresh.rows])
     if kept.ids[-1] > fresh.ids[0]:
         order = sorted(range(len(ids)), key=ids.__getitem__)
         ids, rows = tuple(ids[place] for place in order), rows[order]
-    return ChunkVectors(fresh.revision, ids, rows)
+    return ChunkVectors(ids, rows)
 
 
-def _stacked(revision: Revision, vectors: Mapping[NodeId, npt.NDArray[np.float32]]) -> ChunkVectors:
+def _stacked(vectors: Mapping[NodeId, npt.NDArray[np.float32]]) -> ChunkVectors:
     ids = tuple(sorted(vectors))
     rows = np.stack([vectors[one] for one in ids]) if ids else np.empty((0, 0), np.float32)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True) if ids else np.ones((0, 1), np.float32)
-    return ChunkVectors(revision, ids, np.asarray(rows / np.maximum(lengths, 1e-12), dtype=np.float32))
+    return ChunkVectors(ids, np.asarray(rows / np.maximum(lengths, 1e-12), dtype=np.float32))

@@ -23,9 +23,7 @@ class ChunkText:
     embedding: tuple[float, ...] = ()
 
     def text_of(self, excerpt: Excerpt) -> str:
-        content = "".join(raw.content for raw in self.page.raws)
-        start = excerpt.span.start - self.page.raws[0].span.start
-        return content[start : start + len(excerpt.span)]
+        return self.page.text_of(excerpt.span)
 
     def summary(self) -> str:
         return self.chunk.summary_text or "\n".join(self.text_of(one) for one in self.chunk.summary)

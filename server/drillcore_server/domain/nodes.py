@@ -68,9 +68,15 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class RawPage:
-    """The raws of one chunk."""
+    """The raws of one chunk, which follow each other without gaps."""
 
     raws: tuple[Raw, ...]
+
+    def text_of(self, span: Span) -> str:
+        """The original characters of a span within the chunk."""
+        content = "".join(raw.content for raw in self.raws)
+        start = span.start - self.raws[0].span.start
+        return content[start : start + len(span)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,7 +254,7 @@ class Planner:
         pages = dict(zip(stored, self._reader.pages(stored), strict=True))
         pages |= {one: self._fresh[one].page for one in ids if one in self._fresh}
         return tuple(
-            Passage(text_at(pages[one.chunk], one), str(one.document), one.span, one.weight) for one in citations
+            Passage(pages[one.chunk].text_of(one.span), str(one.document), one.span, one.weight) for one in citations
         )
 
     def _section(self, draft: _Draft, pool: _Pool, *, documents: int, chunks: int, vector_sum: Vector) -> Section:
@@ -332,13 +332,6 @@ class Planner:
         ]
         digest = self._processor.summarise_corpus(members, MASTER_TOKENS)
         return digest, _Pool((), _places([one for one, _ in best]))
-
-
-def text_at(page: RawPage, citation: Citation) -> str:
-    """The original characters of a passage of the chunk with this page."""
-    content = "".join(raw.content for raw in page.raws)
-    start = citation.span.start - page.raws[0].span.start
-    return content[start : start + len(citation.span)]
 
 
 def _places(citations: Iterable[Citation]) -> dict[tuple[str, int, int], Citation]:

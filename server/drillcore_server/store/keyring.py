@@ -29,6 +29,7 @@ from drillcore_fdb.engine import Engine, Options, Transaction
 from drillcore_fdb.errors import StoreCorruptError, UnavailableError
 from drillcore_fdb.tuples import Subspace
 from drillcore_server.domain.ids import CorpusNumber, SourceId
+from drillcore_server.secret_file import make_secret_file
 
 KeyNumber = NewType("KeyNumber", int)
 CORPUS_SCOPE: Final = SourceId("")
@@ -153,17 +154,7 @@ def _get_or_set(tr: Transaction, key: bytes, value: bytes) -> bytes:
 def read_or_make_master_key(path: Path) -> bytes:
     """The master key in a file that only its owner may read; made on first use."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".tmp")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(_KEY_BYTES))
-            file.flush()
-            os.fsync(descriptor)
-        draft.rename(path)
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        os.fsync(directory)
-        os.close(directory)
+        make_secret_file(path, secrets.token_bytes(_KEY_BYTES))
     if path.stat().st_mode & 0o077:
         raise UnavailableError(f"others may read the master key {path}: chmod 600 it")
     key = path.read_bytes()
