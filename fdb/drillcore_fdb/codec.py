@@ -1,6 +1,6 @@
 """Values: how a record becomes bytes, and how bytes beyond FoundationDB's 100 kB become several values.
 
-A record is a msgpack map; its first byte in the store says how it is kept:
+A record is msgpack; its first byte in the store says how it is kept:
 
     0x00 crc32 record                 whole, at the record's own key
     0x01 crc32 parts length           split: `parts` values follow at the key's own tuple extended by 1, 2, 3 ...
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-import msgpack
+import msgspec
 
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
@@ -32,18 +32,14 @@ _SPLIT_HEADER = struct.Struct(">BIIQ")
 
 def encode(record: Mapping[str, Any]) -> bytes:
     """A record as bytes. The same record always gives the same bytes if its keys come in the same order."""
-    packed: bytes = msgpack.packb(record, use_bin_type=True, datetime=False)
-    return packed
+    return msgspec.msgpack.encode(record)
 
 
 def decode(value: bytes) -> dict[str, Any]:
     try:
-        record = msgpack.unpackb(value, raw=False, strict_map_key=True)
-    except (ValueError, msgpack.UnpackException) as error:
+        return msgspec.msgpack.decode(value, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreCorruptError(f"a stored record cannot be decoded: {error}") from error
-    if not isinstance(record, dict):
-        raise StoreCorruptError(f"a stored record is a {type(record).__name__}, not a map")
-    return record
 
 
 def frame(value: bytes) -> list[bytes]:

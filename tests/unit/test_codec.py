@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgpack
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -192,11 +192,11 @@ def test_a_record_is_decoded_as_it_was_encoded(record: dict[str, Any]) -> None:
     [
         b"",
         b"\xc1",
-        msgpack.packb([1, 2]),
-        msgpack.packb(None),
-        msgpack.packb({1: 2}),
-        msgpack.packb({"a": 1}) + b"\0",
-        msgpack.packb({"a": "text"})[:-1],
+        msgspec.msgpack.encode([1, 2]),
+        msgspec.msgpack.encode(None),
+        msgspec.msgpack.encode({1: 2}),
+        msgspec.msgpack.encode({"a": 1}) + b"\0",
+        msgspec.msgpack.encode({"a": "text"})[:-1],
         b"\x81\xa1a\xa2\xff\xfe",
         b"\x81" * 2_000,
     ],

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-import msgpack
+import msgspec
 
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader, Transaction
@@ -67,7 +67,7 @@ def clear_claim(tr: Transaction, keys: CorpusKeys) -> None:
 
 def stage(tr: Transaction, keys: CorpusKeys, revision: Revision, batch: int, writes: Sequence[Write]) -> None:
     """Notes where a batch of a claimed revision writes, so that it can be swept away if the claim expires."""
-    codec.write(tr, keys.staged(revision, batch), msgpack.packb([write.place(revision) for write in writes]))
+    codec.write(tr, keys.staged(revision, batch), msgspec.msgpack.encode([write.place(revision) for write in writes]))
 
 
 def unstage(tr: Transaction, keys: CorpusKeys) -> None:
@@ -81,7 +81,7 @@ def sweep_batch(tr: Transaction, keys: CorpusKeys) -> bool:
     if found is None:
         return False
     key, places = found
-    for place in msgpack.unpackb(places):
+    for place in msgspec.msgpack.decode(places, type=list[bytes]):
         tr.clear_range(place, prefix_end(place))
     codec.clear(tr, key)
     return True
