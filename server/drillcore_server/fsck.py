@@ -18,7 +18,7 @@ from drillcore_fdb.tuples import KeyRange
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import NodeId
 from drillcore_server.domain.nodes import Chunk, Document, Level, RawPage, Section, Statistics
-from drillcore_server.store import revisions, versioned
+from drillcore_server.store import revisions
 from drillcore_server.store.corpora import CORPORA
 from drillcore_server.store.hierarchy import (
     CHUNK,
@@ -33,6 +33,7 @@ from drillcore_server.store.hierarchy import (
 from drillcore_server.store.keyring import Keyring
 from drillcore_server.store.keyspace import CorpusKeys, Keyspace
 from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.snapshot import Snapshot
 from drillcore_server.store.tenants import TENANTS
 from drillcore_server.store.versioned import Entry
 
@@ -79,6 +80,7 @@ class _CorpusCheck:
         self._corpus = corpus
         self._hashes = HierarchyWrites(keys, corpus.tenant_id, corpus.number, keyring)
         self._revision = engine.run(lambda tr: revisions.head(tr, self._keys))
+        self._snapshot = Snapshot(engine, self._keys, sealed, self._revision)
         self.nodes = 0
 
     def run(self) -> list[str]:
@@ -104,6 +106,7 @@ class _CorpusCheck:
         yield from self._texts(chunks)
         yield from self._index("entity", self._keys.all_entities(), self._expected_entities(chunks))
         yield from self._index("category", self._keys.all_categories(), self._expected_categories(sections))
+        yield from self._index("section", self._keys.listed_sections(), set(map(self._keys.listed_section, sections)))
         yield from self._locators(sections, chunks)
         yield from self._master(sections, documents)
 
@@ -112,7 +115,7 @@ class _CorpusCheck:
         members: dict[NodeId, NodeId] = {}
         counts: Counter[NodeId] = Counter()
         documents: dict[NodeId, set[UUID]] = {}
-        for entry in self._plain(self._keys.all_members()):
+        for entry in self._snapshot.entries(self._keys.all_members()):
             section, chunk = self._keys.parse_membership(entry.key)
             if chunk in members:
                 yield f"chunk {chunk} is in two sections"
@@ -124,7 +127,9 @@ class _CorpusCheck:
             members[chunk] = section
             counts[section] += 1
             documents.setdefault(section, set()).add(chunks[chunk].document)
-        parents = {node_id(entry.key[-16:]): node_id(entry.value) for entry in self._plain(self._keys.parents())}
+        parents = {
+            node_id(entry.key[-16:]): node_id(entry.value) for entry in self._snapshot.entries(self._keys.parents())
+        }
         yield from (f"chunk {one} is in no section" for one in chunks.keys() - members.keys())
         yield from (f"the parent of {one} is not the section it is in" for one in parents.items() ^ members.items())
         for record in sections.values():
@@ -159,12 +164,12 @@ class _CorpusCheck:
             self.nodes += len(page.raws)
             if chunk in chunks and not _covers(page, chunks[chunk]):
                 yield f"the raws of chunk {chunk} do not make up its text"
-        vectors = {node_id(entry.key[-16:]) for entry in self._plain(self._keys.vectors())}
+        vectors = {node_id(entry.key[-16:]) for entry in self._snapshot.entries(self._keys.vectors())}
         yield from (f"chunk {one} has no raws, or raws have no chunk" for one in pages ^ chunks.keys())
         yield from (f"chunk {one} has no vector, or a vector has no chunk" for one in vectors ^ chunks.keys())
 
     def _index(self, name: str, keys: KeyRange, expected: set[bytes]) -> Iterator[str]:
-        there = {entry.key for entry in self._plain(keys)}
+        there = {entry.key for entry in self._snapshot.entries(keys)}
         yield from (f"the {name} index lacks {key.hex()}" for key in expected - there)
         yield from (f"the {name} index has {key.hex()}, which leads nowhere" for key in there - expected)
 
@@ -200,23 +205,11 @@ class _CorpusCheck:
             yield f"the master says {master.statistics}, there are {counted}"
 
     def _view(self, work: Callable[[CorpusView], T]) -> T:
-        return self._engine.run(lambda tr: work(CorpusView(tr.snapshot, self._keys, self._sealed, self._revision)))
-
-    def _plain(self, keys: KeyRange) -> Iterator[Entry]:
-        """What this revision has of a range, however long it is."""
-        begin = keys.begin
-        while True:
-            batch = self._engine.run(
-                lambda tr, b=begin: list(islice(versioned.scan(tr.snapshot, b, keys.end, self._revision), _BATCH))  # type: ignore[misc]
-            )
-            yield from batch
-            if len(batch) < _BATCH:
-                return
-            begin = batch[-1].key + b"\xff" * 8
+        return self._snapshot.read(work)
 
     def _sealed_entries(self, keys: KeyRange) -> Iterator[Entry | str]:
         """The same, opened; a record that cannot be opened is said in words."""
-        for entry in self._plain(keys):
+        for entry in self._snapshot.entries(keys):
             try:
                 yield self._sealed.opened(entry)
             except EngineError as error:

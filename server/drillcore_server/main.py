@@ -166,8 +166,8 @@ class Server:
 
 def knowledge(engine: Engine, unit: Unit, keyring: Keyring, preparer: Preparer) -> tuple[Library, Ingester]:
     """What reads and what changes the hierarchy; both see the same caches and models."""
-    sealed, sections = SealedRecords(keyring), SectionCache()
-    library = Library(unit, sealed, keyring, sections, VectorCache(), preparer.embedder)
+    sealed, sections = SealedRecords(keyring), SectionCache(engine)
+    library = Library(unit, sealed, keyring, sections, VectorCache(engine), preparer.embedder)
     ingester = Ingester(engine, unit, Reviser(engine, unit, sealed), keyring, sealed, sections, preparer)
     return library, ingester
 

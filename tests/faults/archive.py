@@ -135,7 +135,7 @@ def opened_archive(path: Path, durability: Durability = Durability.RELAXED) -> I
 def _archive(engine: Engine, keyring: Keyring, keyspace: Keyspace, corpus: Corpus) -> Archive:
     unit, sealed = Unit(engine, keyspace), SealedRecords(keyring)
     reviser = Reviser(engine, unit, sealed)
-    ingester = Ingester(engine, unit, reviser, keyring, sealed, SectionCache(), builtin.preparer())
+    ingester = Ingester(engine, unit, reviser, keyring, sealed, SectionCache(engine), builtin.preparer())
     return Archive(engine, keyring, corpus, ingester, sealed, keyspace)
 
 

@@ -45,7 +45,7 @@ _SEALED = {
     Space.DOCUMENTS,
     Space.SOURCES,
 }
-_PLAIN = {Space.MEMBERS, Space.PARENTS, Space.ENTITIES, Space.CATEGORIES, Space.CITING}
+_PLAIN = {Space.MEMBERS, Space.PARENTS, Space.ENTITIES, Space.CATEGORIES, Space.CITING, Space.SECTION_LIST}
 Written = dict[bytes, dict[Revision, bytes | None]]
 """By key, without its prefix: what each revision wrote there, opened; None for a tombstone."""
 
@@ -209,12 +209,13 @@ class _Check:
         assert set(self._seen[Space.ENTITIES]) == entities
         categories = {hashed(section.category) + section.id.bytes for section in self._sections.values()}
         assert set(self._seen[Space.CATEGORIES]) == categories
+        assert set(self._seen[Space.SECTION_LIST]) == {section.bytes for section in self._sections}
 
     def sources(self, head: Revision) -> None:
         sources: dict[SourceId, Source] = {}
         for key, value in self._seen[Space.SOURCES].items():
             source = SOURCE.decode(value)
-            assert self._archive.keys.source(source.id).endswith(key), "a source is found by its id"
+            assert self._archive.keyring.hashed(source.id) == key, "a source is found by its id"
             sources[source.id] = source
         holding = {source.document for source in sources.values()} - {None}
         assert holding == set(self._documents), "sources name all documents, and no others"
@@ -225,7 +226,7 @@ class _Check:
         for ats in self._written[Space.DOCUMENTS].values():
             for at, value in ats.items():
                 if value is not None and at <= head:
-                    key = self._archive.keys.source(DOCUMENT.decode(value).source)[-16:]
+                    key = self._archive.keyring.hashed(DOCUMENT.decode(value).source)
                     assert at in self._written[Space.SOURCES].get(key, {}), "a source knows its history"
 
     def master_and_statistics(self) -> None:

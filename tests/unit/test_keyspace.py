@@ -20,9 +20,9 @@ from drillcore_server.domain.ids import (
     PrincipalId,
     RequestId,
     Revision,
-    SourceId,
     TenantId,
 )
+from drillcore_server.domain.nodes import Membership
 from drillcore_server.store.keyspace import CorpusKeys, Keyspace, Space
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "keys.json").read_text("utf-8"))
@@ -79,6 +79,7 @@ SPACES = {
     "ENTITIES": 23,
     "CATEGORIES": 24,
     "CITING": 25,
+    "SECTION_LIST": 27,
 }
 OF_CORPUS = KEYS.of_corpus(NUMBER)
 BUILT_OF_CORPUS = {
@@ -93,6 +94,9 @@ BUILT_OF_CORPUS = {
     "master": OF_CORPUS.master(),
     "section": OF_CORPUS.section(NODE),
     "sections": OF_CORPUS.sections(),
+    "listed_section": OF_CORPUS.listed_section(NODE),
+    "listed_sections": OF_CORPUS.listed_sections(),
+    "listed_sections_after": OF_CORPUS.listed_sections(NODE),
     "chunk": OF_CORPUS.chunk(CHUNK),
     "chunks": OF_CORPUS.chunks(),
     "raws": OF_CORPUS.raws(CHUNK),
@@ -107,7 +111,7 @@ BUILT_OF_CORPUS = {
     "document": OF_CORPUS.document(DOCUMENT),
     "documents": OF_CORPUS.documents(),
     "documents_after": OF_CORPUS.documents(DOCUMENT),
-    "source": OF_CORPUS.source(SourceId("protocol.pdf")),
+    "source": OF_CORPUS.source(VALUE),
     "entity": OF_CORPUS.entity(KIND, VALUE, CHUNK),
     "entities": OF_CORPUS.entities(KIND, VALUE),
     "entities_of_kind": OF_CORPUS.entities(KIND),
@@ -175,7 +179,7 @@ def test_members_sort_by_document_and_place_and_their_chunk_is_parsed(
     keys = [OF_CORPUS.member(NODE, DocumentId(UUID(bytes=d)), place, NodeId(chunk)) for d, place in (first, second)]
     assert keys == sorted(keys)
     assert OF_CORPUS.members(NODE).begin <= keys[0] < OF_CORPUS.members(NODE).end
-    assert CorpusKeys.parse_member(keys[0]) == chunk
+    assert CorpusKeys.parse_member(keys[0]) == Membership(NodeId(chunk), DocumentId(UUID(bytes=first[0])), first[1])
 
 
 @given(REVISIONS, REVISIONS, st.integers(1, 2**16))

@@ -17,9 +17,12 @@ from drillcore_server.domain.documents import ParsedDocument
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import DocumentId, Revision, SourceId
 from drillcore_server.domain.named import checked_metadata
+from drillcore_server.domain.nodes import Document
 from drillcore_server.domain.sources import Source
 from drillcore_server.ingest.parsing import Unparsable, parse
-from drillcore_server.ingest.prepare import Origin, PreparedDocument, content_hash
+from drillcore_server.ingest.planning import Settled
+from drillcore_server.ingest.prepare import Origin, content_hash
+from drillcore_server.ingest.spool import Incoming, Spool
 from drillcore_server.store.records import RecordKind
 
 SOURCE_CHARACTERS_MAX: Final = 1_000
@@ -95,11 +98,18 @@ class DocumentBatch:
         self._target = target
         self._report = report
         self._reader = ingester.reader(*ingester.reviser.find(call, target))
-        self._prepared: dict[SourceId, tuple[str, PreparedDocument]] = {}
+        self._spool = Spool()
+        self._names: list[str] = []
+        """Of the documents in the spool."""
+        self._settled = Settled()
         self._seen: set[SourceId] = set()
         self._outcomes: list[DocumentOutcome] = []
         self.documents = 0
         self.characters = 0
+
+    def close(self) -> None:
+        """Lets go of what was taken."""
+        self._spool.close()
 
     def take(self, upload: Upload) -> None:
         """Parses and prepares one upload."""
@@ -140,7 +150,8 @@ class DocumentBatch:
             self._fail(upload.name, refused.reason.name, refused.message)
             return
         origin = Origin(source, 1, self._call.at, self._call.principal.id)
-        self._prepared[source] = upload.name, self._ingester.preparer.prepare(parsed, origin)
+        self._spool.append(self._ingester.preparer.prepare(parsed, origin))
+        self._names.append(upload.name)
 
     def _fail(self, name: str, reason: str, message: str) -> None:
         self._outcomes.append(DocumentOutcome(name, OutcomeKind.FAILED, None, reason, message))
@@ -159,20 +170,20 @@ class DocumentBatch:
         """On the corpus as it is at `base`: a source may have changed since its document was prepared."""
         reader = self._ingester.reader(corpus, base)
         outcomes = list(self._outcomes)
-        added: list[PreparedDocument] = []
+        added: list[tuple[int, Document]] = []
         sources: list[Source] = []
         replaced: list[DocumentId] = []
-        known_sources = reader.sources(list(self._prepared))
-        for known, (source, (name, prepared)) in zip(known_sources, self._prepared.items(), strict=True):
-            document = prepared.document
+        known_sources = reader.sources([document.source for document in self._spool.documents])
+        for number, (name, document) in enumerate(zip(self._names, self._spool.documents, strict=True)):
+            known = known_sources[number]
             if known is not None and known.document and known.content_hash == document.content_hash:
                 outcomes.append(DocumentOutcome(name, OutcomeKind.UNCHANGED, known.document))
                 continue
             version = known.version + 1 if known else 1
-            added.append(replace(prepared, document=replace(document, source_version=version)))
+            added.append((number, replace(document, source_version=version)))
             sources.append(
                 Source(
-                    source,
+                    document.source,
                     version,
                     document.id,
                     document.content_hash,
@@ -191,6 +202,7 @@ class DocumentBatch:
             self._call,
             corpus,
             base,
-            Change(added, removed, sources),
+            Change(Incoming(self._spool, added), removed, sources),
+            self._settled,
             lambda revision, sections: Added(revision, tuple(outcomes), sections),
         )

@@ -170,7 +170,4 @@ def _candidates(library: Library, shelf: Shelf, level: Level) -> tuple[Sequence[
         vectors = library.vectors.at(shelf.corpus.number, shelf.view)
         return vectors.ids, vectors.rows
     sections = library.sections.at(shelf.corpus.number, shelf.view)
-    ids = sorted(sections)
-    sums = [np.frombuffer(sections[one].vector_sum, dtype="<f4") for one in ids]
-    rows = np.stack(sums) if sums else np.empty((0, 0), np.float32)
-    return ids, rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) if ids else rows
+    return sections.ids, sections.rows

@@ -14,7 +14,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from drillcore_proto.reasons import Reason
@@ -103,6 +103,18 @@ class Chunk:
     created_at: datetime
     created_by: PrincipalId
     version: int = 1
+
+    @property
+    def membership(self) -> Membership:
+        return Membership(self.id, self.document, self.ordinal)
+
+
+class Membership(NamedTuple):
+    """A chunk's place in its section: by document, then in reading order."""
+
+    id: NodeId
+    document: DocumentId
+    ordinal: int
 
 
 @dataclass(frozen=True, slots=True)

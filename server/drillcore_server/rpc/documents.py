@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 
 from drillcore_proto.reasons import Reason
@@ -46,11 +47,12 @@ class DocumentService:
         target = Target(optional_tenant_id(first.target.tenant_id), corpus_id(first.target.corpus_id, "corpus_id"))
         digest = hashlib.sha256(first.SerializeToString(deterministic=True))
         batch = DocumentBatch(self._ingester, call, target, lambda outcome: emit(_outcome_event(outcome)))
-        for upload in _uploads(requests, self._upload_bytes_max):
-            batch.take(upload)
-            digest.update(upload.fingerprint())
-            emit(pb.AddDocumentsResponse(progress=_progress(batch)))
-        added = batch.commit(replace(call, fingerprint=digest.digest()))
+        with closing(batch):
+            for upload in _uploads(requests, self._upload_bytes_max):
+                batch.take(upload)
+                digest.update(upload.fingerprint())
+                emit(pb.AddDocumentsResponse(progress=_progress(batch)))
+            added = batch.commit(replace(call, fingerprint=digest.digest()))
         emit(pb.AddDocumentsResponse(done=_done(added)))
 
     def RemoveDocuments(self, request: pb.RemoveDocumentsRequest, call: Call) -> pb.RemoveDocumentsResponse:

@@ -11,7 +11,17 @@ from uuid import UUID
 from drillcore_fdb.engine import Reader
 from drillcore_fdb.tuples import KeyRange
 from drillcore_server.domain.ids import CorpusNumber, DocumentId, NodeId, Revision, SourceId, TenantId
-from drillcore_server.domain.nodes import Chunk, Citation, Document, Level, Master, RawPage, Section, chunk_of_raw
+from drillcore_server.domain.nodes import (
+    Chunk,
+    Citation,
+    Document,
+    Level,
+    Master,
+    Membership,
+    RawPage,
+    Section,
+    chunk_of_raw,
+)
 from drillcore_server.domain.sources import Source
 from drillcore_server.store import versioned
 from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber, Keyring
@@ -44,21 +54,21 @@ class CorpusView:
     def section(self, section: NodeId) -> Section | None:
         return self._one(SECTION, self.keys.section(section))
 
-    def sections(self) -> Iterator[Section]:
-        return self._many(SECTION, self.keys.sections())
-
-    def section_ids(self) -> Iterator[NodeId]:
-        """In order. Read off the index of categories, whose entries are small: every section has one there."""
-        entries = versioned.scan(self.tr, *self.keys.all_categories(), self.revision)
-        return iter(sorted(node_id(entry.key[-16:]) for entry in entries))
+    def section_ids(self, after: NodeId | None = None) -> Iterator[NodeId]:
+        """In order."""
+        for entry in versioned.scan(self.tr, *self.keys.listed_sections(after), self.revision):
+            yield node_id(entry.key[-16:])
 
     def chunk(self, chunk: NodeId) -> Chunk | None:
         return self._one(CHUNK, self.keys.chunk(chunk))
 
-    def chunks_of(self, section: NodeId) -> Iterator[NodeId]:
+    def members(self, section: NodeId) -> Iterator[Membership]:
         """The section's chunks, in the order of their documents."""
         for entry in versioned.scan(self.tr, *self.keys.members(section), self.revision):
             yield self.keys.parse_member(entry.key)
+
+    def chunks_of(self, section: NodeId) -> Iterator[NodeId]:
+        return (one.id for one in self.members(section))
 
     def raws(self, chunk: NodeId) -> RawPage | None:
         return self._one(RAW_PAGE, self.keys.raws(chunk))
@@ -78,7 +88,7 @@ class CorpusView:
         return self._many(DOCUMENT, self.keys.documents(after))
 
     def source(self, source: SourceId) -> Source | None:
-        return self._one(SOURCE, self.keys.source(source))
+        return self._one(SOURCE, self.keys.source(self.sealed.hashed(source)))
 
     def sections_in(self, category: bytes) -> Iterator[NodeId]:
         """The sections of a category, given as its keyed hash."""
@@ -145,7 +155,8 @@ class HierarchyWrites:
         yield Write(self._corpus_keys.document(document.id), None)
 
     def put_source(self, source: Source) -> Iterator[Write]:
-        yield Write(self._corpus_keys.source(source.id), SOURCE.encode(source), self._source_key(source.id))
+        key = self._corpus_keys.source(self._keyring.hashed(source.id))
+        yield Write(key, SOURCE.encode(source), self._source_key(source.id))
 
     def put_chunk(self, chunk: Chunk, page: RawPage, vector: bytes) -> Iterator[Write]:
         number, keys = self._source_key(chunk.source), self._corpus_keys
@@ -166,27 +177,30 @@ class HierarchyWrites:
         for key in self.entity_keys(chunk):
             yield Write(key, None)
 
-    def join(self, section: NodeId, chunk: Chunk) -> Iterator[Write]:
+    def join(self, section: NodeId, chunk: Chunk | Membership) -> Iterator[Write]:
         keys = self._corpus_keys
         yield Write(keys.member(section, chunk.document, chunk.ordinal, chunk.id), b"")
         yield Write(keys.parent(chunk.id), section.bytes)
 
-    def leave(self, section: NodeId, chunk: Chunk) -> Iterator[Write]:
+    def leave(self, section: NodeId, chunk: Chunk | Membership) -> Iterator[Write]:
         """Its parent is for `join` or `remove_chunk` to change."""
         yield Write(self._corpus_keys.member(section, chunk.document, chunk.ordinal, chunk.id), None)
 
     def put_section(self, section: Section, before: Section | None) -> Iterator[Write]:
         keys = self._corpus_keys
         yield Write(keys.section(section.id), SECTION.encode(section), self._corpus_key)
-        yield Write(keys.category(self.hashed(section.category), section.id), b"")
         if before is None:
             yield self._locator(section.id, Level.SECTION)
+            yield Write(keys.listed_section(section.id), b"")
         elif before.category != section.category:
             yield Write(keys.category(self.hashed(before.category), section.id), None)
+        if before is None or before.category != section.category:
+            yield Write(keys.category(self.hashed(section.category), section.id), b"")
 
     def remove_section(self, section: Section) -> Iterator[Write]:
         keys = self._corpus_keys
         yield Write(keys.section(section.id), None)
+        yield Write(keys.listed_section(section.id), None)
         yield Write(keys.category(self.hashed(section.category), section.id), None)
 
     def put_master(self, master: Master, before: Master | None) -> Iterator[Write]:

@@ -6,7 +6,6 @@ A record's key is never another record's key extended by a positive integer: tho
 from __future__ import annotations
 
 import enum
-import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from uuid import UUID
@@ -20,9 +19,9 @@ from drillcore_server.domain.ids import (
     PrincipalId,
     RequestId,
     Revision,
-    SourceId,
     TenantId,
 )
+from drillcore_server.domain.nodes import Membership
 from drillcore_server.domain.times import to_microseconds
 
 
@@ -54,6 +53,7 @@ class Space(enum.IntEnum):
     ENTITIES = 23
     CATEGORIES = 24
     CITING = 25
+    SECTION_LIST = 27
 
 
 class Keyspace:
@@ -151,6 +151,14 @@ class CorpusKeys:
     def sections(self) -> KeyRange:
         return _below(self._prefixes[Space.SECTIONS])
 
+    def listed_section(self, section: NodeId) -> bytes:
+        """* The sections alone, without what they hold: short to walk, however often they changed."""
+        return self._prefixes[Space.SECTION_LIST] + section.bytes
+
+    def listed_sections(self, after: NodeId | None = None) -> KeyRange:
+        whole = _below(self._prefixes[Space.SECTION_LIST])
+        return whole if after is None else KeyRange(_behind(self.listed_section(after)), whole.end)
+
     def chunk(self, chunk: NodeId) -> bytes:
         """*"""
         return self._prefixes[Space.CHUNKS] + chunk.bytes
@@ -183,8 +191,9 @@ class CorpusKeys:
         return _below(self._prefixes[Space.MEMBERS])
 
     @staticmethod
-    def parse_member(key: bytes) -> NodeId:
-        return NodeId(UUID(bytes=key[-16:]))
+    def parse_member(key: bytes) -> Membership:
+        document, ordinal = DocumentId(UUID(bytes=key[-36:-20])), int.from_bytes(key[-20:-16], "big")
+        return Membership(NodeId(UUID(bytes=key[-16:])), document, ordinal)
 
     @staticmethod
     def parse_membership(key: bytes) -> tuple[NodeId, NodeId]:
@@ -206,9 +215,9 @@ class CorpusKeys:
         whole = _below(self._prefixes[Space.DOCUMENTS])
         return whole if after is None else KeyRange(_behind(self.document(after)), whole.end)
 
-    def source(self, source: SourceId) -> bytes:
-        """*"""
-        return self._prefixes[Space.SOURCES] + hashlib.sha256(source.encode()).digest()[:16]
+    def source(self, source: bytes) -> bytes:
+        """* A keyed hash of 16 bytes: nobody can find out by trial what is stored."""
+        return self._prefixes[Space.SOURCES] + source
 
     def entity(self, kind: bytes, value: bytes, chunk: NodeId) -> bytes:
         """* Kind and value are keyed hashes of 8 and 16 bytes: a key tells nothing of what it stands for."""

@@ -18,7 +18,7 @@ from cryptography.exceptions import InvalidTag
 
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
-from drillcore_server.domain.ids import Revision
+from drillcore_server.domain.ids import Revision, SourceId
 from drillcore_server.store import versioned
 from drillcore_server.store.keyring import KeyNumber, Keyring
 from drillcore_server.store.records import RecordKind
@@ -35,6 +35,10 @@ _COMPRESS_FROM_BYTES: Final = 200
 class SealedRecords:
     def __init__(self, keyring: Keyring) -> None:
         self._keyring = keyring
+
+    def hashed(self, source: SourceId) -> bytes:
+        """What stands for a source in keys."""
+        return self._keyring.hashed(source)
 
     def put(self, tr: Transaction, key: bytes, revision: Revision, number: KeyNumber, value: bytes) -> None:
         versioned.put(tr, key, revision, self.seal(key, revision, number, value))

@@ -93,9 +93,14 @@ def scan(tr: Reader, begin: bytes, end: bytes, revision: Revision) -> Iterator[E
     yield from _entry(current, written, pieces)
 
 
+def behind(key: bytes) -> bytes:
+    """Where a scan goes on after a logical key."""
+    return key + b"\xff" * _SUFFIX_BYTES
+
+
 def history(tr: Reader, key: bytes) -> list[tuple[Revision, bool]]:
     """The revisions that wrote a key, and whether it was there from then on, in order."""
-    entries = tr.range(key + bytes(_SUFFIX_BYTES), key + b"\xff" * _SUFFIX_BYTES)
+    entries = tr.range(key + bytes(_SUFFIX_BYTES), behind(key))
     return [(_revision_of(one), value != _TOMBSTONE) for one, value in entries if one[-_PART_BYTES:] == b"\0\0"]
 
 
