@@ -96,7 +96,7 @@ BUILT_OF_CORPUS = {
     "sections": OF_CORPUS.sections(),
     "listed_section": OF_CORPUS.listed_section(NODE),
     "listed_sections": OF_CORPUS.listed_sections(),
-    "listed_sections_after": OF_CORPUS.listed_sections(NODE),
+    "listed_sections_from": OF_CORPUS.listed_sections(NODE),
     "chunk": OF_CORPUS.chunk(CHUNK),
     "chunks": OF_CORPUS.chunks(),
     "raws": OF_CORPUS.raws(CHUNK),
@@ -152,7 +152,9 @@ def methods(of: type) -> set[str]:
 
 def test_every_way_to_build_a_key_is_in_the_golden_file() -> None:
     assert methods(Keyspace) == {name.removesuffix("_after") for name in BUILT} | {"of_corpus"}
-    assert methods(CorpusKeys) == {name.removesuffix("_after").removesuffix("_of_kind") for name in BUILT_OF_CORPUS}
+    assert methods(CorpusKeys) == {
+        name.removesuffix("_after").removesuffix("_from").removesuffix("_of_kind") for name in BUILT_OF_CORPUS
+    }
     assert BUILT.keys() | {f"of_corpus.{name}" for name in BUILT_OF_CORPUS} == GOLDEN.keys()
 
 

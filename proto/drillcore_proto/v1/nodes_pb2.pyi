@@ -402,6 +402,7 @@ class Node(google.protobuf.message.Message):
     SECTION_FIELD_NUMBER: builtins.int
     CHUNK_FIELD_NUMBER: builtins.int
     RAW_FIELD_NUMBER: builtins.int
+    CHILD_COUNT_FIELD_NUMBER: builtins.int
     id: builtins.str
     corpus_id: builtins.str
     level: Global___Level.ValueType
@@ -409,9 +410,11 @@ class Node(google.protobuf.message.Message):
     created_by: builtins.str
     version: builtins.int
     """of the node"""
+    child_count: builtins.int
+    """only from GetNode"""
     @property
     def child_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """only from GetNode"""
+        """only from GetNode, and at most 1,000: DrillDown gives all"""
 
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
@@ -438,9 +441,10 @@ class Node(google.protobuf.message.Message):
         section: Global___SectionContent | None = ...,
         chunk: Global___ChunkContent | None = ...,
         raw: Global___RawContent | None = ...,
+        child_count: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["chunk", b"chunk", "content", b"content", "created_at", b"created_at", "master", b"master", "raw", b"raw", "section", b"section"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["child_ids", b"child_ids", "chunk", b"chunk", "content", b"content", "corpus_id", b"corpus_id", "created_at", b"created_at", "created_by", b"created_by", "id", b"id", "level", b"level", "master", b"master", "parent_id", b"parent_id", "raw", b"raw", "section", b"section", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["child_count", b"child_count", "child_ids", b"child_ids", "chunk", b"chunk", "content", b"content", "corpus_id", b"corpus_id", "created_at", b"created_at", "created_by", b"created_by", "id", b"id", "level", b"level", "master", b"master", "parent_id", b"parent_id", "raw", b"raw", "section", b"section", "version", b"version"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["content", b"content"]) -> typing.Literal["master", "section", "chunk", "raw"] | None: ...
 
 Global___Node: typing_extensions.TypeAlias = Node

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
+from typing import Final
 from uuid import UUID
 
 from drillcore_fdb.engine import Reader
@@ -22,6 +24,9 @@ from drillcore_server.store import corpora, revisions
 from drillcore_server.store.hierarchy import CorpusView, locate
 from drillcore_server.store.keyring import Keyring
 from drillcore_server.store.sealed import SealedRecords
+
+CHILDREN_MAX: Final = 1_000
+"""Of a node's children that are named with it; DrillDown gives all, in pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +147,17 @@ class Shelf:
         chunk, _ = chunk_of_raw(node)
         return next((raw for raw in self.raws(chunk) if raw.id == node), None)
 
-    def children(self, node: Node) -> tuple[NodeId, ...]:
-        if node.level is Level.MASTER:
-            return tuple(self.view.section_ids())
-        if node.level is Level.SECTION:
-            return tuple(self.view.chunks_of(node.id))
-        if node.level is Level.CHUNK:
-            return tuple(raw.id for raw in self.raws(node.id))
-        return ()
+    def with_children(self, node: Node) -> Node:
+        """The node with the first of its children, and how many it has."""
+        children: Iterator[NodeId] = iter(())
+        count = 0
+        if isinstance(node.content, Master):
+            children, count = self.view.section_ids(), node.content.statistics.sections
+        elif isinstance(node.content, Section):
+            children, count = self.view.chunks_of(node.id), node.content.chunks
+        elif isinstance(node.content, ChunkText):
+            children, count = (raw.id for raw in self.raws(node.id)), len(node.content.page.raws)
+        return replace(node, children=tuple(islice(children, CHILDREN_MAX)), children_count=count)
 
     def _shown(self, node: NodeId, level: Level, parent: NodeId | None, content: Master | Section) -> Node:
         return Node(

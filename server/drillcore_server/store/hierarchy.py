@@ -54,9 +54,9 @@ class CorpusView:
     def section(self, section: NodeId) -> Section | None:
         return self._one(SECTION, self.keys.section(section))
 
-    def section_ids(self, after: NodeId | None = None) -> Iterator[NodeId]:
-        """In order."""
-        for entry in versioned.scan(self.tr, *self.keys.listed_sections(after), self.revision):
+    def section_ids(self, first: NodeId | None = None) -> Iterator[NodeId]:
+        """In order, from `first` on."""
+        for entry in versioned.scan(self.tr, *self.keys.listed_sections(first), self.revision):
             yield node_id(entry.key[-16:])
 
     def chunk(self, chunk: NodeId) -> Chunk | None:

@@ -155,9 +155,9 @@ class CorpusKeys:
         """* The sections alone, without what they hold: short to walk, however often they changed."""
         return self._prefixes[Space.SECTION_LIST] + section.bytes
 
-    def listed_sections(self, after: NodeId | None = None) -> KeyRange:
+    def listed_sections(self, first: NodeId | None = None) -> KeyRange:
         whole = _below(self._prefixes[Space.SECTION_LIST])
-        return whole if after is None else KeyRange(_behind(self.listed_section(after)), whole.end)
+        return whole if first is None else KeyRange(self.listed_section(first), whole.end)
 
     def chunk(self, chunk: NodeId) -> bytes:
         """*"""
