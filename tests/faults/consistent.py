@@ -19,7 +19,7 @@ from drillcore_fdb.tuples import prefix_end
 from drillcore_server.domain.ids import DocumentId, NodeId, Revision, SourceId
 from drillcore_server.domain.nodes import Chunk, Citation, Document, Level, Master, Section, Statistics
 from drillcore_server.domain.sources import Source
-from drillcore_server.ingest.prepare import content_hash
+from drillcore_server.ingest.digesting import content_hash
 from drillcore_server.store import revisions
 from drillcore_server.store.hierarchy import (
     CHUNK,

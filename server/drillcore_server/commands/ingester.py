@@ -18,6 +18,7 @@ from drillcore_server.domain.nodes import Document
 from drillcore_server.domain.sources import Source
 from drillcore_server.ingest.planning import Planner, Settled
 from drillcore_server.ingest.prepare import PreparedDocument, Preparer
+from drillcore_server.ingest.readers import Readers
 from drillcore_server.store.hierarchy import HierarchyWrites
 from drillcore_server.store.keyring import CORPUS_SCOPE, Keyring
 from drillcore_server.store.sealed import SealedRecords
@@ -44,6 +45,7 @@ class Ingester:
     sealed: SealedRecords
     cache: SectionCache
     preparer: Preparer
+    readers: Readers
 
     def reader(self, corpus: Corpus, revision: Revision) -> SnapshotReader:
         keys = self.unit.keys.of_corpus(corpus.number)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 
 from drillcore_proto.reasons import Reason
@@ -46,12 +45,18 @@ class DocumentService:
             raise BadInput(Reason.INVALID_ARGUMENT, "the first request must name the corpus", field="target")
         target = Target(optional_tenant_id(first.target.tenant_id), corpus_id(first.target.corpus_id, "corpus_id"))
         digest = hashlib.sha256(first.SerializeToString(deterministic=True))
-        batch = DocumentBatch(self._ingester, call, target, lambda outcome: emit(_outcome_event(outcome)))
-        with closing(batch):
+
+        def report(outcome: DocumentOutcome) -> None:
+            emit(_outcome_event(outcome))
+
+        def progress(documents: int, characters: int) -> None:
+            prepared = pb.Progress(documents_prepared=documents, characters_prepared=characters)
+            emit(pb.AddDocumentsResponse(progress=prepared))
+
+        with DocumentBatch(self._ingester, call, target, report, progress) as batch:
             for upload in _uploads(requests, self._upload_bytes_max):
                 batch.take(upload)
                 digest.update(upload.fingerprint())
-                emit(pb.AddDocumentsResponse(progress=_progress(batch)))
             added = batch.commit(replace(call, fingerprint=digest.digest()))
         emit(pb.AddDocumentsResponse(done=_done(added)))
 
@@ -136,10 +141,6 @@ def _outcome_event(outcome: DocumentOutcome) -> pb.AddDocumentsResponse:
             message=outcome.message,
         )
     )
-
-
-def _progress(batch: DocumentBatch) -> pb.Progress:
-    return pb.Progress(documents_prepared=batch.documents, characters_prepared=batch.characters)
 
 
 def _done(added: Added) -> pb.AddDocumentsDone:

@@ -1,0 +1,8 @@
+"""Imported once by the process that workers are forked from: they share what it loads."""
+
+from drillcore_server.ingest import worker  # noqa: F401 - for the modules that it imports
+from drillcore_server.ingest.processing.words import ENGLISH, stopwords
+from drillcore_server.ingest.tokens import token_counter
+
+token_counter()
+stopwords(ENGLISH)
