@@ -17,6 +17,8 @@ SourceId = NewType("SourceId", str)
 NodeId = NewType("NodeId", UUID)
 Revision = NewType("Revision", int)
 """Of a corpus: 0 before its first change, then one more with each."""
+ContentHash = NewType("ContentHash", str)
+"""SHA-256 of a text's UTF-8 bytes, in hex."""
 CorpusNumber = NewType("CorpusNumber", int)
 """A corpus's short name in keys. Never given twice."""
 

@@ -21,7 +21,7 @@ from drillcore_proto.reasons import Reason
 from drillcore_server.domain.digests import Entity, FindingKind, MadeBy
 from drillcore_server.domain.documents import Span
 from drillcore_server.domain.errors import NotReady
-from drillcore_server.domain.ids import DocumentId, NodeId, PrincipalId, SourceId, new_uuid
+from drillcore_server.domain.ids import ContentHash, DocumentId, NodeId, PrincipalId, SourceId, new_uuid
 
 
 class Level(enum.IntEnum):
@@ -180,8 +180,7 @@ class Document:
     """1 for the first content that came from this source, one more with each change of it."""
     title: str
     media_type: str
-    content_hash: str
-    """SHA-256 of the text's UTF-8 bytes, in hex."""
+    content_hash: ContentHash
     preprocessing: tuple[str, ...]
     metadata: Mapping[str, str]
     chunks: tuple[NodeId, ...]

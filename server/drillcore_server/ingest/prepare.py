@@ -9,7 +9,7 @@ from datetime import datetime
 
 from drillcore_server.domain.digests import ChunkDigest, Passage
 from drillcore_server.domain.documents import ChunkSpan, ParsedDocument, Span
-from drillcore_server.domain.ids import DocumentId, PrincipalId, SourceId, new_uuid
+from drillcore_server.domain.ids import ContentHash, DocumentId, PrincipalId, SourceId, new_uuid
 from drillcore_server.domain.nodes import Chunk, Document, Excerpt, Raw, RawPage, new_chunk_id
 from drillcore_server.ingest.chunking import ChunkSettings, chunk
 from drillcore_server.ingest.embedding.ports import Embedder, Vector
@@ -40,8 +40,8 @@ class PreparedDocument:
     chunks: tuple[PreparedChunk, ...]
 
 
-def content_hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+def content_hash(text: str) -> ContentHash:
+    return ContentHash(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
