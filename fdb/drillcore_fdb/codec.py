@@ -4,8 +4,10 @@ A record is msgpack; its first byte in the store says how it is kept:
 
     0x00 crc32 record                 whole, at the record's own key
     0x01 crc32 parts length           split: `parts` values follow at the key's own tuple extended by 1, 2, 3 ...
+    0xfe record                       whole, without a checksum: empty, or of a kind that shows damage by itself
 
-The checksum covers the record, so a damaged value is found when it is read, on either engine.
+The checksum covers the record, so a damaged value is found when it is read, on either engine. The kinds are far enough
+apart that no single flipped bit takes a checked value for an unchecked one.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ PART_BYTES: Final = 90_000
 """Well below the limit of a value, and a round number of pages is not worth more."""
 
 _WHOLE, _SPLIT = 0, 1
+_UNCHECKED: Final = b"\xfe"
+_KINDS_WHOLE: Final = (b"\0", _UNCHECKED)
 _WHOLE_HEADER = struct.Struct(">BI")
 _SPLIT_HEADER = struct.Struct(">BIIQ")
 
@@ -42,22 +46,28 @@ def decode(value: bytes) -> dict[str, Any]:
         raise StoreCorruptError(f"a stored record cannot be decoded: {error}") from error
 
 
-def frame(value: bytes) -> list[bytes]:
-    """A value as it is stored: whole in one piece, or a head and the parts that follow it."""
-    checksum = zlib.crc32(value)
+def frame(value: bytes, *, checksum: bool = True) -> list[bytes]:
+    """A value as it is stored: whole in one piece, or a head and the parts that follow it.
+
+    Without `checksum` only what is split has one. An empty value needs none.
+    """
     if len(value) <= PART_BYTES:
-        return [_WHOLE_HEADER.pack(_WHOLE, checksum) + value]
+        if not checksum or not value:
+            return [_UNCHECKED + value]
+        return [_WHOLE_HEADER.pack(_WHOLE, zlib.crc32(value)) + value]
     parts = [value[start : start + PART_BYTES] for start in range(0, len(value), PART_BYTES)]
-    return [_SPLIT_HEADER.pack(_SPLIT, checksum, len(parts), len(value)), *parts]
+    return [_SPLIT_HEADER.pack(_SPLIT, zlib.crc32(value), len(parts), len(value)), *parts]
 
 
 def parts_of(key: bytes, head: bytes) -> int:
     """How many parts follow the head stored at `key`; 0 if the value is whole."""
-    return 0 if head[:1] == b"\0" else _split_header(key, head)[1]
+    return 0 if head[:1] in _KINDS_WHOLE else _split_header(key, head)[1]
 
 
 def unframe(key: bytes, head: bytes, parts: list[bytes]) -> bytes:
     """The value again. Raises `StoreCorruptError` if it is not what was stored at `key`."""
+    if head[:1] == _UNCHECKED:
+        return head[1:]
     if head[:1] != b"\0":
         return _joined(key, head, parts)
     return _checked(key, head)

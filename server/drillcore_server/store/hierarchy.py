@@ -162,7 +162,7 @@ class HierarchyWrites:
         number, keys = self._source_key(chunk.source), self._corpus_keys
         yield Write(keys.chunk(chunk.id), CHUNK.encode(chunk), number)
         yield Write(keys.raws(chunk.id), RAW_PAGE.encode(page), number)
-        yield Write(keys.vector(chunk.id), vector, number)
+        yield Write(keys.vector(chunk.id), vector, number, is_dense=True)
         yield self._locator(chunk.id, Level.CHUNK)
         for raw in page.raws:
             if raw.id is not None:

@@ -34,13 +34,14 @@ class Entry:
     value: bytes
 
 
-def put(tr: Transaction, key: bytes, revision: Revision, value: bytes) -> None:
+def put(tr: Transaction, key: bytes, revision: Revision, value: bytes, *, checksum: bool = True) -> None:
     """Writes the record of a key from `revision` on. Written again at the same revision, the last one counts.
 
+    Only a value that shows damage by itself, as a sealed one does, may go without a checksum.
     Parts of a larger one before it may stay behind: a reader takes only as many as the head says.
     """
     place = key + revision.to_bytes(REVISION_BYTES, "big")
-    head, *parts = codec.frame(value)
+    head, *parts = codec.frame(value, checksum=checksum)
     tr.set(place + b"\0\0", head)
     for number, part in enumerate(parts, 1):
         tr.set(place + number.to_bytes(_PART_BYTES, "big"), part)

@@ -27,6 +27,8 @@ class Write:
     value: bytes | None
     number: KeyNumber | None = None
     versioned: bool = True
+    is_dense: bool = False
+    """Does not get shorter, as a vector: to be stored without trying."""
 
     @property
     def size_bytes(self) -> int:
@@ -41,7 +43,7 @@ class Write:
         elif self.number is None:
             versioned.put(tr, self.key, revision, self.value)
         else:
-            sealed.put(tr, self.key, revision, self.number, self.value)
+            sealed.put(tr, self.key, revision, self.number, self.value, is_dense=self.is_dense)
 
     def place(self, revision: Revision) -> bytes:
         """The prefix of every key that it writes."""
