@@ -27,6 +27,7 @@ class Reason(enum.Enum):
     INVALID_ID = ("INVALID_ARGUMENT", "An id is not a UUID.")
     INVALID_PAGE_TOKEN = ("INVALID_ARGUMENT", "A page token is not one this server gave for this call.")
     UNKNOWN_FIELD = ("INVALID_ARGUMENT", "The request has a field this server does not know.")
+    UNPARSABLE = ("INVALID_ARGUMENT", "The content cannot be parsed; `cause` in the details says why.")
     TOO_LARGE = ("RESOURCE_EXHAUSTED", "The request or what it would store is over a limit.")
     UNAUTHENTICATED = ("UNAUTHENTICATED", "No valid credentials.")
     PERMISSION_DENIED = ("PERMISSION_DENIED", "The caller may not do this.")

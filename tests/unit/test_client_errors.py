@@ -21,6 +21,7 @@ KINDS = {
     "INVALID_ARGUMENT": drillcore.InvalidArgument,
     "INVALID_ID": drillcore.InvalidArgument,
     "INVALID_PAGE_TOKEN": drillcore.InvalidArgument,
+    "UNPARSABLE": drillcore.InvalidArgument,
     "UNKNOWN_FIELD": drillcore.InvalidArgument,
     "TENANT_REQUIRED": drillcore.InvalidArgument,
     "REQUEST_ID_REUSED": drillcore.InvalidArgument,

@@ -6,6 +6,7 @@ import enum
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 from drillcore_proto.reasons import Reason
@@ -168,18 +169,9 @@ class DocumentBatch:
             if known is not None and known.document and known.content_hash == document.content_hash:
                 outcomes.append(DocumentOutcome(name, OutcomeKind.UNCHANGED, known.document))
                 continue
-            version = known.version + 1 if known else 1
-            added.append(replace(prepared, document=replace(document, source_version=version)))
-            sources.append(
-                Source(
-                    source,
-                    version,
-                    document.id,
-                    document.content_hash,
-                    known.first_seen_at if known else self._call.at,
-                    self._call.at,
-                )
-            )
+            next_document, next_source = succeed(source, known, prepared, self._call.at)
+            added.append(next_document)
+            sources.append(next_source)
             if known is not None and known.document:
                 replaced.append(known.document)
             kind = OutcomeKind.UPDATED if known is not None and known.document else OutcomeKind.ADDED
@@ -194,3 +186,15 @@ class DocumentBatch:
             Change(added, removed, sources),
             lambda revision, sections: Added(revision, tuple(outcomes), sections),
         )
+
+
+def succeed(
+    source: SourceId, known: Source | None, prepared: PreparedDocument, at: datetime
+) -> tuple[PreparedDocument, Source]:
+    """The document as the next version of its source, and the source that then has it."""
+    version = known.version + 1 if known else 1
+    document = replace(prepared.document, source_version=version)
+    first_seen_at = known.first_seen_at if known else at
+    return replace(prepared, document=document), Source(
+        source, version, document.id, document.content_hash, first_seen_at, at
+    )
