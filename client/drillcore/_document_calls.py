@@ -44,7 +44,8 @@ def add_documents(
     If `documents` raises, the call ends, nothing is added, and the error is raised here. If the server fails, nothing
     is added either. Unlike other calls this one is never tried again by itself: to repeat it after Unavailable,
     DeadlineExceeded or Cancelled, or after `on_event` raised, when it may have happened or not, give the same documents
-    and the same `request_id`, and it is done once. `timeout_s` is for the whole call; by default it has no limit.
+    and the same `request_id`, and it is done once. `timeout_s` is for the whole call; by default it has no limit. But
+    the server ends a call that sends nothing for longer than its setting `server.stream_idle_s`, by default 30 seconds.
     """
     target = documents_pb2.AddDocumentsTarget(tenant_id=id_text(tenant_id), corpus_id=id_text(corpus_id))
     messages = functools.partial(_upload.added, target)

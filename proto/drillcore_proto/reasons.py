@@ -47,6 +47,7 @@ class Reason(enum.Enum):
     CLIENT_TOO_NEW = ("FAILED_PRECONDITION", "The client speaks a protocol this server does not yet.")
     SERVER_TOO_OLD = ("UNIMPLEMENTED", "The server does not know this call.")
     DEADLINE_EXCEEDED = ("DEADLINE_EXCEEDED", "Time ran out; a retry with the same request id tells the outcome.")
+    STREAM_IDLE = ("DEADLINE_EXCEEDED", "The caller of a stream sent, or took, nothing for too long.")
     CONFLICT = ("ABORTED", "Too much contention; nothing was written.")
     OUTCOME_UNKNOWN = ("UNAVAILABLE", "The commit may have happened; retry with the same request id.")
     STORE_UNAVAILABLE = ("UNAVAILABLE", "The store cannot be reached now; nothing was written.")

@@ -43,6 +43,7 @@ KINDS = {
     "CLIENT_TOO_OLD": drillcore.Incompatible,
     "CLIENT_TOO_NEW": drillcore.Incompatible,
     "SERVER_TOO_OLD": drillcore.Incompatible,
+    "STREAM_IDLE": drillcore.DeadlineExceeded,
     "DEADLINE_EXCEEDED": drillcore.DeadlineExceeded,
     "OUTCOME_UNKNOWN": drillcore.Unavailable,
     "STORE_UNAVAILABLE": drillcore.Unavailable,
