@@ -150,6 +150,27 @@ def test_a_caller_who_never_reads_is_held_back_and_then_ended(tmp_path: Path) ->
         unread.cancel()
 
 
+def test_a_caller_who_never_reads_is_not_read_from_for_ever(tmp_path: Path) -> None:
+    """What waits for it would fill the server's memory."""
+    sent, pause = 0, threading.Event()
+
+    def endless(corpus: str) -> Iterator[Message]:
+        nonlocal sent
+        yield next(parts(corpus, []))
+        for sent in itertools.count():
+            yield pb.AddDocumentsRequest(header=pb.DocumentHeader(name=f"{sent} {'n' * 500}"))
+
+    def stands_still() -> bool:
+        before = sent
+        pause.wait(timeout=0.5)
+        return 0 < before == sent
+
+    with served(tmp_path, stream_idle_s=60.0) as (server, caller, corpus), unhurried(server.address) as stub:
+        unread = stub.AddDocuments(endless(corpus), **caller.options())
+        assert eventually(stands_still)
+        unread.cancel()
+
+
 def test_a_caller_who_does_not_read_what_became_of_the_documents_holds_no_worker(tmp_path: Path) -> None:
     """They are added all the same, and a retry would be told."""
     sent = [File(f"{number} {'n' * 900}", b"") for number in range(OUTBOX_MAX * 3)] + FILES
