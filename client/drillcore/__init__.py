@@ -15,6 +15,7 @@ from drillcore._document_results import (
     OutcomeKind,
     Progress,
     RemoveResult,
+    UpdateResult,
 )
 from drillcore._node_results import (
     ChunkContent,
@@ -103,4 +104,5 @@ __all__ = [
     "Tenant",
     "Unauthenticated",
     "Unavailable",
+    "UpdateResult",
 ]

@@ -76,6 +76,9 @@ class ServerSettings:
     timeout_default_s: float = 30.0
     """For calls whose client set no deadline."""
     timeout_max_s: float = 120.0
+    """Of an upload this is the time from its last request on: one that takes longer to arrive is not cut off."""
+    stream_idle_s: float = 30.0
+    """A stream whose caller sends no whole message, or takes no answer, for so long is ended: it holds a worker."""
     shutdown_grace_s: float = 10.0
     """How long calls under way may take to finish when the server stops."""
     request_retention_s: float = 7 * 86_400.0
@@ -95,6 +98,7 @@ class ServerSettings:
             "upload_bytes_max",
             "timeout_default_s",
             "timeout_max_s",
+            "stream_idle_s",
             "request_retention_s",
         ):
             if getattr(self, name) <= 0:

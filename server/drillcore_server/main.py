@@ -74,7 +74,7 @@ class Server:
                 self._admit,
                 Authenticate(Tokens(_tokens(settings, self.log))),
             ],
-            TimeLimits(self._settings.timeout_default_s, self._settings.timeout_max_s),
+            TimeLimits(self._settings.timeout_default_s, self._settings.timeout_max_s, self._settings.stream_idle_s),
         )
         self._open = ExitStack()
         unit = Unit(engine, self._keys, self._settings.message_bytes_max // 2)

@@ -65,7 +65,9 @@ REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
 }
 
 MADE_ELSEWHERE = {
+    Reason.UNPARSABLE: "needs a whole stream: test_update_document",
     Reason.DEADLINE_EXCEEDED: "test_limits",
+    Reason.STREAM_IDLE: "needs a caller who waits: test_stalled_streams",
     Reason.STORE_UNAVAILABLE: "test_logs",
     Reason.INTERNAL: "test_logs",
     Reason.MODEL_MISMATCH: "needs another embedder: test_models",

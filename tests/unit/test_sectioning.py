@@ -99,6 +99,43 @@ def test_a_document_is_taken_in_groups_below_its_top_headings_none_too_large(mon
         assert np.allclose(group.vector_sum, sum(one.vector for one in group.chunks), atol=1e-5)
 
 
+def headed(*headings: tuple[str, ...]) -> PreparedDocument:
+    """A document with a chunk below each of these headings."""
+    one = prepared(text_of("fishing", 1, 1))
+    chunks = [replace(one.chunks[0], chunk=replace(one.chunks[0].chunk, headings=above)) for above in headings]
+    return replace(one, document=replace(one.document, title="Document"), chunks=tuple(chunks))
+
+
+@pytest.mark.parametrize(
+    ("headings", "titles"),
+    [
+        ([("T", "A"), ("T", "A"), ("T", "B")], ["A", "B"]),
+        ([("T", "A", "a"), ("T", "A", "b"), ("T", "A", "b")], ["a", "b"]),
+        ([("T",), ("T", "A"), ("T", "B")], ["T", "A", "B"]),
+        ([(), ("T",), ("T", "A"), ("T", "B", "b")], ["T", "A", "B"]),
+        ([("A", "x"), ("B", "x")], ["A", "B"]),
+        ([("A", "x"), ("A", "y"), ("B",)], ["A", "B"]),
+        ([("T", "A"), ("T", "A")], ["A"]),
+        ([(), ()], ["Document"]),
+        ([(), ("A",), ("B",)], ["Document", "A", "B"]),
+        ([("T", "A"), ("T", "B"), ("T", "A")], ["A", "B", "A"]),
+    ],
+)
+def test_a_document_is_grouped_by_the_first_headings_that_differ(
+    headings: list[tuple[str, ...]], titles: list[str]
+) -> None:
+    document = headed(*headings)
+    groups = groups_of(document)
+    assert [group.title for group in groups] == titles
+    assert [one for group in groups for one in group.chunks] == list(document.chunks)
+
+
+def test_a_title_above_everything_does_not_keep_different_subjects_in_one_section(archive: Archive) -> None:
+    parts = [text_of(topic, 1, 4).replace("# ", "## ") for topic in ("fishing", "banking", "school")]
+    archive.add({"all": "# Handbook\n\n" + "\n".join(parts)})
+    assert len(check(archive).sections) == 3
+
+
 @pytest.fixture
 def archive(tmp_path: Path) -> Iterator[Archive]:
     with opened_archive(tmp_path) as archive:

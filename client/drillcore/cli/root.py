@@ -14,7 +14,7 @@ import click
 from drillcore._version import api_version, client_version
 from drillcore.cli.corpus import corpus
 from drillcore.cli.doctor import doctor
-from drillcore.cli.document import documents, remove
+from drillcore.cli.document import documents, remove, update
 from drillcore.cli.ingest import ingest
 from drillcore.cli.node import drill, history, query, rollup, show
 from drillcore.cli.options import common_options, connection_options
@@ -153,5 +153,5 @@ def version(session: Session) -> None:
     session.emit(document, "drillcore {version} (API {api_version}, Python {python})".format(**document))
 
 
-for command in (corpus, doctor, documents, drill, history, ingest, query, remove, rollup, show, tenant, tree):
+for command in (corpus, doctor, documents, drill, history, ingest, query, remove, rollup, show, tenant, tree, update):
     main.add_command(command)

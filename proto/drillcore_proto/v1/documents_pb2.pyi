@@ -343,6 +343,195 @@ class AddDocumentsDone(google.protobuf.message.Message):
 Global___AddDocumentsDone: typing_extensions.TypeAlias = AddDocumentsDone
 
 @typing.final
+class UpdateDocumentRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TARGET_FIELD_NUMBER: builtins.int
+    HEADER_FIELD_NUMBER: builtins.int
+    DATA_FIELD_NUMBER: builtins.int
+    END_FIELD_NUMBER: builtins.int
+    data: builtins.bytes
+    @property
+    def target(self) -> Global___UpdateDocumentTarget: ...
+    @property
+    def header(self) -> Global___UpdateDocumentHeader:
+        """optional, before the data"""
+
+    @property
+    def end(self) -> Global___UpdateDocumentEnd:
+        """the last request: without it nothing changes"""
+
+    def __init__(
+        self,
+        *,
+        target: Global___UpdateDocumentTarget | None = ...,
+        header: Global___UpdateDocumentHeader | None = ...,
+        data: builtins.bytes = ...,
+        end: Global___UpdateDocumentEnd | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["data", b"data", "end", b"end", "header", b"header", "part", b"part", "target", b"target"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["data", b"data", "end", b"end", "header", b"header", "part", b"part", "target", b"target"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["part", b"part"]) -> typing.Literal["target", "header", "data", "end"] | None: ...
+
+Global___UpdateDocumentRequest: typing_extensions.TypeAlias = UpdateDocumentRequest
+
+@typing.final
+class UpdateDocumentTarget(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: builtins.int
+    CORPUS_ID_FIELD_NUMBER: builtins.int
+    DOCUMENT_ID_FIELD_NUMBER: builtins.int
+    SOURCE_ID_FIELD_NUMBER: builtins.int
+    EXPECTED_SOURCE_VERSION_FIELD_NUMBER: builtins.int
+    tenant_id: builtins.str
+    corpus_id: builtins.str
+    document_id: builtins.str
+    source_id: builtins.str
+    expected_source_version: builtins.int
+    """refuse unless the source is at this version"""
+    def __init__(
+        self,
+        *,
+        tenant_id: builtins.str = ...,
+        corpus_id: builtins.str = ...,
+        document_id: builtins.str = ...,
+        source_id: builtins.str = ...,
+        expected_source_version: builtins.int | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_expected_source_version", b"_expected_source_version", "document", b"document", "document_id", b"document_id", "expected_source_version", b"expected_source_version", "source_id", b"source_id"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_expected_source_version", b"_expected_source_version", "corpus_id", b"corpus_id", "document", b"document", "document_id", b"document_id", "expected_source_version", b"expected_source_version", "source_id", b"source_id", "tenant_id", b"tenant_id"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_expected_source_version", b"_expected_source_version"]) -> typing.Literal["expected_source_version"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["document", b"document"]) -> typing.Literal["document_id", "source_id"] | None: ...
+
+Global___UpdateDocumentTarget: typing_extensions.TypeAlias = UpdateDocumentTarget
+
+@typing.final
+class UpdateDocumentHeader(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    MEDIA_TYPE_FIELD_NUMBER: builtins.int
+    METADATA_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """a hint to its format and, where the text has none, to its title; without it the source's id"""
+    media_type: builtins.str
+    """optional hint; without it and without a name, as the document was"""
+    @property
+    def metadata(self) -> Global___NewMetadata:
+        """replaces the old metadata; without it that is kept"""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        media_type: builtins.str = ...,
+        metadata: Global___NewMetadata | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["metadata", b"metadata"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["media_type", b"media_type", "metadata", b"metadata", "name", b"name"]) -> None: ...
+
+Global___UpdateDocumentHeader: typing_extensions.TypeAlias = UpdateDocumentHeader
+
+@typing.final
+class NewMetadata(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class EntriesEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    ENTRIES_FIELD_NUMBER: builtins.int
+    @property
+    def entries(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        entries: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entries", b"entries"]) -> None: ...
+
+Global___NewMetadata: typing_extensions.TypeAlias = NewMetadata
+
+@typing.final
+class UpdateDocumentEnd(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___UpdateDocumentEnd: typing_extensions.TypeAlias = UpdateDocumentEnd
+
+@typing.final
+class UpdateDocumentResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PROGRESS_FIELD_NUMBER: builtins.int
+    DONE_FIELD_NUMBER: builtins.int
+    @property
+    def progress(self) -> Global___Progress: ...
+    @property
+    def done(self) -> Global___UpdateDocumentDone:
+        """the last one"""
+
+    def __init__(
+        self,
+        *,
+        progress: Global___Progress | None = ...,
+        done: Global___UpdateDocumentDone | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["done", b"done", "event", b"event", "progress", b"progress"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["done", b"done", "event", b"event", "progress", b"progress"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["progress", "done"] | None: ...
+
+Global___UpdateDocumentResponse: typing_extensions.TypeAlias = UpdateDocumentResponse
+
+@typing.final
+class UpdateDocumentDone(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: builtins.int
+    KIND_FIELD_NUMBER: builtins.int
+    DOCUMENT_ID_FIELD_NUMBER: builtins.int
+    SOURCE_VERSION_FIELD_NUMBER: builtins.int
+    SECTIONS_CHANGED_FIELD_NUMBER: builtins.int
+    revision: builtins.int
+    """the head, also when nothing changed"""
+    kind: Global___OutcomeKind.ValueType
+    """UPDATED, or UNCHANGED: it has this content and metadata already, nothing was done"""
+    document_id: builtins.str
+    """of the document as it is now"""
+    source_version: builtins.int
+    sections_changed: builtins.int
+    def __init__(
+        self,
+        *,
+        revision: builtins.int = ...,
+        kind: Global___OutcomeKind.ValueType = ...,
+        document_id: builtins.str = ...,
+        source_version: builtins.int = ...,
+        sections_changed: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["document_id", b"document_id", "kind", b"kind", "revision", b"revision", "sections_changed", b"sections_changed", "source_version", b"source_version"]) -> None: ...
+
+Global___UpdateDocumentDone: typing_extensions.TypeAlias = UpdateDocumentDone
+
+@typing.final
 class RemoveDocumentsRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -41,6 +41,22 @@ _DocumentServiceAddDocumentsType = typing_extensions.TypeVar(
     ],
 )
 
+_DocumentServiceUpdateDocumentType = typing_extensions.TypeVar(
+    '_DocumentServiceUpdateDocumentType',
+    grpc.StreamStreamMultiCallable[
+        drillcore_proto.v1.documents_pb2.UpdateDocumentRequest,
+        drillcore_proto.v1.documents_pb2.UpdateDocumentResponse,
+    ],
+    grpc.aio.StreamStreamMultiCallable[
+        drillcore_proto.v1.documents_pb2.UpdateDocumentRequest,
+        drillcore_proto.v1.documents_pb2.UpdateDocumentResponse,
+    ],
+    default=grpc.StreamStreamMultiCallable[
+        drillcore_proto.v1.documents_pb2.UpdateDocumentRequest,
+        drillcore_proto.v1.documents_pb2.UpdateDocumentResponse,
+    ],
+)
+
 _DocumentServiceRemoveDocumentsType = typing_extensions.TypeVar(
     '_DocumentServiceRemoveDocumentsType',
     grpc.UnaryUnaryMultiCallable[
@@ -89,7 +105,7 @@ _DocumentServiceListDocumentsType = typing_extensions.TypeVar(
     ],
 )
 
-class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _DocumentServiceRemoveDocumentsType, _DocumentServiceGetDocumentType, _DocumentServiceListDocumentsType]):
+class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _DocumentServiceUpdateDocumentType, _DocumentServiceRemoveDocumentsType, _DocumentServiceGetDocumentType, _DocumentServiceListDocumentsType]):
     """Documents into and out of a corpus. Each call is one revision: every level, fact and index moves together or not at all."""
 
     @typing.overload
@@ -97,6 +113,10 @@ class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _Docu
         grpc.StreamStreamMultiCallable[
             drillcore_proto.v1.documents_pb2.AddDocumentsRequest,
             drillcore_proto.v1.documents_pb2.AddDocumentsResponse,
+        ],
+        grpc.StreamStreamMultiCallable[
+            drillcore_proto.v1.documents_pb2.UpdateDocumentRequest,
+            drillcore_proto.v1.documents_pb2.UpdateDocumentResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             drillcore_proto.v1.documents_pb2.RemoveDocumentsRequest,
@@ -118,6 +138,10 @@ class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _Docu
             drillcore_proto.v1.documents_pb2.AddDocumentsRequest,
             drillcore_proto.v1.documents_pb2.AddDocumentsResponse,
         ],
+        grpc.aio.StreamStreamMultiCallable[
+            drillcore_proto.v1.documents_pb2.UpdateDocumentRequest,
+            drillcore_proto.v1.documents_pb2.UpdateDocumentResponse,
+        ],
         grpc.aio.UnaryUnaryMultiCallable[
             drillcore_proto.v1.documents_pb2.RemoveDocumentsRequest,
             drillcore_proto.v1.documents_pb2.RemoveDocumentsResponse,
@@ -137,6 +161,12 @@ class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _Docu
     each document, and last of all the revision. Documents that cannot be parsed are reported; the others are added.
     """
 
+    UpdateDocument: _DocumentServiceUpdateDocumentType
+    """New content for a document that is there. The first request says which; then, if wanted, a header, the bytes and the end. The
+    source keeps its id and goes up one version, the document gets a new id; earlier revisions keep the old one. Content that
+    cannot be parsed, or that holds several documents, is refused and nothing changes.
+    """
+
     RemoveDocuments: _DocumentServiceRemoveDocumentsType
 
     GetDocument: _DocumentServiceGetDocumentType
@@ -147,6 +177,10 @@ DocumentServiceAsyncStub: typing_extensions.TypeAlias = DocumentServiceStub[
     grpc.aio.StreamStreamMultiCallable[
         drillcore_proto.v1.documents_pb2.AddDocumentsRequest,
         drillcore_proto.v1.documents_pb2.AddDocumentsResponse,
+    ],
+    grpc.aio.StreamStreamMultiCallable[
+        drillcore_proto.v1.documents_pb2.UpdateDocumentRequest,
+        drillcore_proto.v1.documents_pb2.UpdateDocumentResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         drillcore_proto.v1.documents_pb2.RemoveDocumentsRequest,
@@ -173,6 +207,17 @@ class DocumentServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.documents_pb2.AddDocumentsResponse], collections.abc.AsyncIterator[drillcore_proto.v1.documents_pb2.AddDocumentsResponse]]:
         """The first request names the corpus; then documents follow, each as a header and its bytes. Answers tell what becomes of
         each document, and last of all the revision. Documents that cannot be parsed are reported; the others are added.
+        """
+
+    @abc.abstractmethod
+    def UpdateDocument(
+        self,
+        request_iterator: _MaybeAsyncIterator[drillcore_proto.v1.documents_pb2.UpdateDocumentRequest],
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.documents_pb2.UpdateDocumentResponse], collections.abc.AsyncIterator[drillcore_proto.v1.documents_pb2.UpdateDocumentResponse]]:
+        """New content for a document that is there. The first request says which; then, if wanted, a header, the bytes and the end. The
+        source keeps its id and goes up one version, the document gets a new id; earlier revisions keep the old one. Content that
+        cannot be parsed, or that holds several documents, is refused and nothing changes.
         """
 
     @abc.abstractmethod

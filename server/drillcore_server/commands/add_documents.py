@@ -6,6 +6,7 @@ import enum
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import Final, Self
 
@@ -213,18 +214,9 @@ class DocumentBatch:
             if known is not None and known.document and known.content_hash == document.content_hash:
                 outcomes.append(DocumentOutcome(name, OutcomeKind.UNCHANGED, known.document))
                 continue
-            version = known.version + 1 if known else 1
-            added.append((number, replace(document, source_version=version)))
-            sources.append(
-                Source(
-                    document.source,
-                    version,
-                    document.id,
-                    document.content_hash,
-                    known.first_seen_at if known else self._call.at,
-                    self._call.at,
-                )
-            )
+            next_document, next_source = succeed(known, document, self._call.at)
+            added.append((number, next_document))
+            sources.append(next_source)
             if known is not None and known.document:
                 replaced.append(known.document)
             kind = OutcomeKind.UPDATED if known is not None and known.document else OutcomeKind.ADDED
@@ -246,3 +238,11 @@ def _source(upload: Upload, document: Asked) -> SourceId:
     """An upload's own, unless it holds several documents: then each has its id there, or its place, as well."""
     source = upload.source or upload.name
     return SourceId(source if document.is_the_upload else f"{source}#{document.external_id or document.place}")
+
+
+def succeed(known: Source | None, document: Document, at: datetime) -> tuple[Document, Source]:
+    """The document as the next version of its source, and the source that then has it."""
+    version = known.version + 1 if known else 1
+    first_seen_at = known.first_seen_at if known else at
+    source = Source(document.source, version, document.id, document.content_hash, first_seen_at, at)
+    return replace(document, source_version=version), source

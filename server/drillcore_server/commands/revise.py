@@ -68,7 +68,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun(Generic[R]):
+class Begun(Generic[R]):
     """What a request finds: the corpus, its head, and its own outcome if that is part of the head already."""
 
     corpus: Corpus
@@ -104,7 +104,7 @@ class Reviser:
         """
         deadline = time.monotonic() + call.timeout_s
         while True:
-            begun = self._begin(call, target, kind)
+            begun = self.begin(call, target, kind)
             if begun.known is not None:
                 return begun.known
             corpus, base = begun.corpus, begun.head
@@ -129,11 +129,13 @@ class Reviser:
 
         return self._unit.read(call, access.in_tenant(target.tenant), work)
 
-    def _begin(self, call: Call, target: Target, kind: RecordKind[R]) -> _Begun[R]:
-        def work(tr: Transaction, granted: TenantId) -> _Begun[R]:
+    def begin(self, call: Call, target: Target, kind: RecordKind[R]) -> Begun[R]:
+        """What a request finds before it changes anything. Raises `Refused` if the caller may not have the corpus."""
+
+        def work(tr: Transaction, granted: TenantId) -> Begun[R]:
             corpus = corpora.get(tr, self._unit.keys, granted, target.corpus)
             head = revisions.head(tr, self._unit.keys.of_corpus(corpus.number))
-            return _Begun(corpus, head, self._unit.known(tr, call, SealedKind(kind, self._sealed, call.request_id)))
+            return Begun(corpus, head, self._unit.known(tr, call, SealedKind(kind, self._sealed, call.request_id)))
 
         return self._unit.read(call, access.in_tenant(target.tenant), work)
 

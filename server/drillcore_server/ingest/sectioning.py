@@ -1,6 +1,6 @@
 """Which section a chunk belongs to: the one whose topic is nearest, or a new one if none is near enough.
 
-A document is taken in groups of chunks below the same top heading: what its author kept together stays together.
+A document is taken in groups of chunks below the same heading: what its author kept together stays together.
 Sections keep their chunks when documents are added; only one that has grown too large is split in two.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Final
 
 import numpy as np
@@ -28,7 +28,7 @@ _SPLIT_ROUNDS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Chunks of one document below one top heading."""
+    """Chunks of one document below one heading."""
 
     title: str
     chunks: tuple[PreparedChunk, ...]
@@ -36,18 +36,24 @@ class Group:
 
 
 def groups_of(prepared: PreparedDocument) -> list[Group]:
-    """The document's groups, none larger than half a section."""
+    """The document's groups, none larger than half a section.
+
+    Chunks are grouped by the first heading that tells them apart: one that stands above all of them, as a title does,
+    says nothing of what belongs together.
+    """
     largest = SECTION_CHUNKS_MAX // 2
+    headings = [one.chunk.headings for one in prepared.chunks if one.chunk.headings]
+    shared = [level[0] for level in takewhile(lambda level: len(set(level)) == 1, zip(*headings, strict=False))]
     groups = []
-    for heading, members in groupby(prepared.chunks, key=_top_heading):
+    for heading, members in groupby(prepared.chunks, key=lambda one: _heading(one, len(shared))):
         chunks = list(members)
-        title = heading or prepared.document.title
+        title = heading or (shared[-1] if shared else prepared.document.title)
         groups += [_group(title, chunks[start : start + largest]) for start in range(0, len(chunks), largest)]
     return groups
 
 
-def _top_heading(one: PreparedChunk) -> str:
-    return one.chunk.headings[0] if one.chunk.headings else ""
+def _heading(one: PreparedChunk, level: int) -> str:
+    return one.chunk.headings[level] if len(one.chunk.headings) > level else ""
 
 
 def _group(title: str, chunks: Sequence[PreparedChunk]) -> Group:
