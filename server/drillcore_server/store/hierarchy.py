@@ -16,15 +16,13 @@ from drillcore_server.domain.sources import Source
 from drillcore_server.store import versioned
 from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber, Keyring
 from drillcore_server.store.keyspace import CorpusKeys, Keyspace
+from drillcore_server.store.packed import SECTION, ChunkWithRaws, decode_chunk, encode_chunk
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.store.writes import Write
 
 T = TypeVar("T")
 MASTER = RecordKind(Master)
-SECTION = RecordKind(Section)
-CHUNK = RecordKind(Chunk)
-RAW_PAGE = RecordKind(RawPage)
 DOCUMENT = RecordKind(Document)
 SOURCE = RecordKind(Source)
 
@@ -53,15 +51,22 @@ class CorpusView:
         return iter(sorted(node_id(entry.key[-16:]) for entry in entries))
 
     def chunk(self, chunk: NodeId) -> Chunk | None:
-        return self._one(CHUNK, self.keys.chunk(chunk))
+        found = self.chunk_with_raws(chunk)
+        return None if found is None else found.chunk
+
+    def raws(self, chunk: NodeId) -> RawPage | None:
+        found = self.chunk_with_raws(chunk)
+        return None if found is None else found.page
+
+    def chunk_with_raws(self, chunk: NodeId) -> ChunkWithRaws | None:
+        """The chunk and its raws, which are one record."""
+        entry = self.sealed.get(self.tr, self.keys.chunk(chunk), self.revision)
+        return None if entry is None else decode_chunk(chunk, entry.value)
 
     def chunks_of(self, section: NodeId) -> Iterator[NodeId]:
         """The section's chunks, in the order of their documents."""
         for entry in versioned.scan(self.tr, *self.keys.members(section), self.revision):
             yield self.keys.parse_member(entry.key)
-
-    def raws(self, chunk: NodeId) -> RawPage | None:
-        return self._one(RAW_PAGE, self.keys.raws(chunk))
 
     def vector(self, chunk: NodeId) -> bytes | None:
         entry = self.sealed.get(self.tr, self.keys.vector(chunk), self.revision)
@@ -149,8 +154,7 @@ class HierarchyWrites:
 
     def put_chunk(self, chunk: Chunk, page: RawPage, vector: bytes) -> Iterator[Write]:
         number, keys = self._source_key(chunk.source), self._corpus_keys
-        yield Write(keys.chunk(chunk.id), CHUNK.encode(chunk), number)
-        yield Write(keys.raws(chunk.id), RAW_PAGE.encode(page), number)
+        yield Write(keys.chunk(chunk.id), encode_chunk(chunk, page), number)
         yield Write(keys.vector(chunk.id), vector, number, is_dense=True)
         yield self._locator(chunk.id, Level.CHUNK)
         for raw in page.raws:
@@ -161,7 +165,7 @@ class HierarchyWrites:
 
     def remove_chunk(self, chunk: Chunk) -> Iterator[Write]:
         keys = self._corpus_keys
-        for key in (keys.chunk(chunk.id), keys.raws(chunk.id), keys.vector(chunk.id), keys.parent(chunk.id)):
+        for key in (keys.chunk(chunk.id), keys.vector(chunk.id), keys.parent(chunk.id)):
             yield Write(key, None)
         for key in self.entity_keys(chunk):
             yield Write(key, None)

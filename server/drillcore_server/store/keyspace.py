@@ -45,7 +45,6 @@ class Space(enum.IntEnum):
     MASTERS = 14
     SECTIONS = 15
     CHUNKS = 16
-    RAWS = 17
     VECTORS = 18
     MEMBERS = 19
     PARENTS = 20
@@ -157,13 +156,6 @@ class CorpusKeys:
 
     def chunks(self) -> KeyRange:
         return _below(self._prefixes[Space.CHUNKS])
-
-    def raws(self, chunk: NodeId) -> bytes:
-        """*"""
-        return self._prefixes[Space.RAWS] + chunk.bytes
-
-    def all_raws(self) -> KeyRange:
-        return _below(self._prefixes[Space.RAWS])
 
     def vector(self, chunk: NodeId) -> bytes:
         """*"""
