@@ -200,7 +200,7 @@ class _Check:
     def indexes(self) -> None:
         hashed = self._make.hashed
         entities = {
-            hashed(one.type, 8) + hashed(one.value) + chunk.id.bytes
+            hashed(one.type, 4) + hashed(one.value) + chunk.id.bytes
             for chunk in self._chunks.values()
             for one in chunk.entities
         }

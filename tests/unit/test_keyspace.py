@@ -36,7 +36,7 @@ NODE = NodeId(UUID("0a1a2a3a-4a5a-6a7a-8a9a-aabacadaeafa"))
 CHUNK = NodeId(UUID("0c1c2c3c-4c5c-6c7c-8c9c-acbcccdc0000"))
 DOCUMENT = DocumentId(UUID("0d1d2d3d-4d5d-6d7d-8d9d-adbdcdddedfd"))
 REVISION = Revision(0x0102)
-KIND, VALUE = b"kind" * 2, b"a value " * 2
+KIND, VALUE = b"kind", b"a value "
 BUILT = {
     "tenant": KEYS.tenant(TENANT),
     "tenants": KEYS.tenants(),

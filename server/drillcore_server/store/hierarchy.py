@@ -203,18 +203,25 @@ class HierarchyWrites:
         for document in sorted({citation.document for citation in citations}):
             yield Write(self._corpus_keys.citing(document, node), b"")
 
-    def hashed(self, text: str, size: int = 16) -> bytes:
-        """A keyed hash for the keys of indexes: equal texts are found, and nobody can read them off a key."""
+    def hashed(self, text: str, size: int = 8) -> bytes:
+        """A keyed hash for the keys of indexes: equal texts are found, and nobody can read them off a key.
+
+        Nor can anybody make two that are equal, so it need not be longer than chance asks for.
+        """
         secret = self._keyring.derived(self._corpus_key, b"index")
         return hmac.digest(secret, text.casefold().encode(), "sha256")[:size]
+
+    def hashed_kind(self, kind: str) -> bytes:
+        """Of a type of entities, of which there are few."""
+        return self.hashed(kind, 4)
 
     def entity_keys(self, chunk: Chunk) -> list[bytes]:
         """The entries that a chunk has in the index of entities."""
         keys = self._corpus_keys
-        return [keys.entity(self.hashed(one.type, 8), self.hashed(one.value), chunk.id) for one in chunk.entities]
+        return [keys.entity(self.hashed_kind(one.type), self.hashed(one.value), chunk.id) for one in chunk.entities]
 
     def _locator(self, node: NodeId, level: Level) -> Write:
-        value = bytes([level]) + self._number.to_bytes(8, "big")
+        value = bytes([level]) + self._number.to_bytes((self._number.bit_length() + 7) // 8, "big")
         return Write(self._keys.locator(self._tenant, node), value, versioned=False)
 
     def _source_key(self, source: SourceId) -> KeyNumber:

@@ -203,7 +203,7 @@ class CorpusKeys:
         return self._prefixes[Space.SOURCES] + hashlib.sha256(source.encode()).digest()[:16]
 
     def entity(self, kind: bytes, value: bytes, chunk: NodeId) -> bytes:
-        """* Kind and value are keyed hashes of 8 and 16 bytes: a key tells nothing of what it stands for."""
+        """* Kind and value are keyed hashes of 4 and 8 bytes: a key tells nothing of what it stands for."""
         return self.entities(kind, value).begin + chunk.bytes
 
     def entities(self, kind: bytes, value: bytes = b"") -> KeyRange:
@@ -213,7 +213,7 @@ class CorpusKeys:
         return _below(self._prefixes[Space.ENTITIES])
 
     def category(self, category: bytes, section: NodeId) -> bytes:
-        """* As for entities, a keyed hash of 16 bytes."""
+        """* As for entities, a keyed hash of 8 bytes."""
         return self.categories(category).begin + section.bytes
 
     def categories(self, category: bytes) -> KeyRange:
