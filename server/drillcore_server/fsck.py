@@ -17,14 +17,11 @@ from drillcore_fdb.errors import EngineError
 from drillcore_fdb.tuples import KeyRange
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import NodeId
-from drillcore_server.domain.nodes import Chunk, Document, Level, RawPage, Section, Statistics
+from drillcore_server.domain.nodes import Chunk, Document, Level, Section, Statistics
 from drillcore_server.store import revisions
 from drillcore_server.store.corpora import CORPORA
 from drillcore_server.store.hierarchy import (
-    CHUNK,
     DOCUMENT,
-    RAW_PAGE,
-    SECTION,
     CorpusView,
     HierarchyWrites,
     locate,
@@ -32,6 +29,7 @@ from drillcore_server.store.hierarchy import (
 )
 from drillcore_server.store.keyring import Keyring
 from drillcore_server.store.keyspace import CorpusKeys, Keyspace
+from drillcore_server.store.packed import SECTION, ChunkWithRaws, decode_chunk
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.store.snapshot import Snapshot
 from drillcore_server.store.tenants import TENANTS
@@ -99,16 +97,28 @@ class _CorpusCheck:
         chunks: dict[NodeId, Chunk] = {}
         yield from self._read(self._keys.sections(), SECTION.decode, lambda one: sections.__setitem__(one.id, one))
         yield from self._read(self._keys.documents(), DOCUMENT.decode, lambda one: documents.__setitem__(one.id, one))
-        yield from self._read(self._keys.chunks(), CHUNK.decode, lambda one: chunks.__setitem__(one.id, one))
-        self.nodes = 1 + len(sections) + len(chunks)
+        yield from self._chunks(chunks)
+        self.nodes += 1 + len(sections) + len(chunks)
         yield from self._memberships(sections, chunks)
         yield from self._documents(documents, chunks)
-        yield from self._texts(chunks)
+        yield from self._vectors(chunks)
         yield from self._index("entity", self._keys.all_entities(), self._expected_entities(chunks))
         yield from self._index("category", self._keys.all_categories(), self._expected_categories(sections))
         yield from self._index("section", self._keys.listed_sections(), set(map(self._keys.listed_section, sections)))
         yield from self._locators(sections, chunks)
         yield from self._master(sections, documents)
+
+    def _chunks(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
+        """Every chunk has its raws, without gaps. Their text is not kept: it may be more than memory holds."""
+        for entry in self._sealed_entries(self._keys.chunks()):
+            if isinstance(entry, str):
+                yield entry
+                continue
+            found = decode_chunk(node_id(entry.key[-16:]), entry.value)
+            chunks[found.chunk.id] = found.chunk
+            self.nodes += len(found.page.raws)
+            if not _covers(found):
+                yield f"the raws of chunk {found.chunk.id} do not make up its text"
 
     def _memberships(self, sections: dict[NodeId, Section], chunks: dict[NodeId, Chunk]) -> Iterator[str]:
         """Members and parents say the same, and cover every chunk once."""
@@ -151,21 +161,14 @@ class _CorpusCheck:
             if source is None or source.document != document.id:
                 yield f"the source of document {document.id} does not lead to it"
 
-    def _texts(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
-        """Every chunk has its raws, without gaps, and its vector; nothing else has."""
-        pages: set[NodeId] = set()
-        for entry in self._sealed_entries(self._keys.all_raws()):
+    def _vectors(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
+        """Every chunk has its vector; nothing else has."""
+        vectors: set[NodeId] = set()
+        for entry in self._sealed_entries(self._keys.vectors()):
             if isinstance(entry, str):
                 yield entry
-                continue
-            chunk = node_id(entry.key[-16:])
-            pages.add(chunk)
-            page = RAW_PAGE.decode(entry.value)
-            self.nodes += len(page.raws)
-            if chunk in chunks and not _covers(page, chunks[chunk]):
-                yield f"the raws of chunk {chunk} do not make up its text"
-        vectors = {node_id(entry.key[-16:]) for entry in self._snapshot.entries(self._keys.vectors())}
-        yield from (f"chunk {one} has no raws, or raws have no chunk" for one in pages ^ chunks.keys())
+            else:
+                vectors.add(node_id(entry.key[-16:]))
         yield from (f"chunk {one} has no vector, or a vector has no chunk" for one in vectors ^ chunks.keys())
 
     def _index(self, name: str, keys: KeyRange, expected: set[bytes]) -> Iterator[str]:
@@ -223,8 +226,9 @@ class _CorpusCheck:
                 keep(decode(entry.value))
 
 
-def _covers(page: RawPage, chunk: Chunk) -> bool:
-    spans = [raw.span for raw in page.raws]
-    whole = bool(spans) and (spans[0].start, spans[-1].end) == (chunk.span.start, chunk.span.end)
+def _covers(found: ChunkWithRaws) -> bool:
+    spans = [raw.span for raw in found.page.raws]
+    span = found.chunk.span
+    whole = bool(spans) and (spans[0].start, spans[-1].end) == (span.start, span.end)
     seamless = all(one.end == following.start for one, following in pairwise(spans))
-    return whole and seamless and all(len(raw.content) == len(raw.span) for raw in page.raws)
+    return whole and seamless and all(len(raw.content) == len(raw.span) for raw in found.page.raws)

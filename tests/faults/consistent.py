@@ -22,16 +22,14 @@ from drillcore_server.domain.sources import Source
 from drillcore_server.ingest.digesting import content_hash
 from drillcore_server.store import revisions
 from drillcore_server.store.hierarchy import (
-    CHUNK,
     DOCUMENT,
     MASTER,
-    RAW_PAGE,
-    SECTION,
     SOURCE,
     HierarchyWrites,
     locate,
 )
 from drillcore_server.store.keyspace import Space
+from drillcore_server.store.packed import SECTION, decode_chunk
 from drillcore_server.store.versioned import Entry
 from tests.faults.archive import Archive
 
@@ -40,7 +38,6 @@ _SEALED = {
     Space.MASTERS,
     Space.SECTIONS,
     Space.CHUNKS,
-    Space.RAWS,
     Space.VECTORS,
     Space.DOCUMENTS,
     Space.SOURCES,
@@ -140,8 +137,9 @@ class _Check:
         self._seen = {space: _seen(records, at) for space, records in written.items()}
         self._make = HierarchyWrites(archive.keyspace, archive.corpus.tenant_id, archive.corpus.number, archive.keyring)
         self._documents = {DocumentId(one): DOCUMENT.decode(value) for one, value in self._nodes(Space.DOCUMENTS)}
-        self._chunks = {NodeId(one): CHUNK.decode(value) for one, value in self._nodes(Space.CHUNKS)}
-        self._pages = {NodeId(one): RAW_PAGE.decode(value) for one, value in self._nodes(Space.RAWS)}
+        texts = [decode_chunk(NodeId(one), value) for one, value in self._nodes(Space.CHUNKS)]
+        self._chunks = {one.chunk.id: one.chunk for one in texts}
+        self._pages = {one.chunk.id: one.page for one in texts}
         self._sections = {NodeId(one): SECTION.decode(value) for one, value in self._nodes(Space.SECTIONS)}
         masters = [MASTER.decode(value) for value in self._seen[Space.MASTERS].values()]
         self._master = masters[0] if masters else None
@@ -202,7 +200,7 @@ class _Check:
     def indexes(self) -> None:
         hashed = self._make.hashed
         entities = {
-            hashed(one.type, 8) + hashed(one.value) + chunk.id.bytes
+            hashed(one.type, 4) + hashed(one.value) + chunk.id.bytes
             for chunk in self._chunks.values()
             for one in chunk.entities
         }

@@ -36,7 +36,7 @@ NODE = NodeId(UUID("0a1a2a3a-4a5a-6a7a-8a9a-aabacadaeafa"))
 CHUNK = NodeId(UUID("0c1c2c3c-4c5c-6c7c-8c9c-acbcccdc0000"))
 DOCUMENT = DocumentId(UUID("0d1d2d3d-4d5d-6d7d-8d9d-adbdcdddedfd"))
 REVISION = Revision(0x0102)
-KIND, VALUE = b"kind" * 2, b"a value " * 2
+KIND, VALUE = b"kind", b"a value "
 BUILT = {
     "tenant": KEYS.tenant(TENANT),
     "tenants": KEYS.tenants(),
@@ -70,7 +70,6 @@ SPACES = {
     "MASTERS": 14,
     "SECTIONS": 15,
     "CHUNKS": 16,
-    "RAWS": 17,
     "VECTORS": 18,
     "MEMBERS": 19,
     "PARENTS": 20,
@@ -99,8 +98,6 @@ BUILT_OF_CORPUS = {
     "listed_sections_from": OF_CORPUS.listed_sections(NODE),
     "chunk": OF_CORPUS.chunk(CHUNK),
     "chunks": OF_CORPUS.chunks(),
-    "raws": OF_CORPUS.raws(CHUNK),
-    "all_raws": OF_CORPUS.all_raws(),
     "vector": OF_CORPUS.vector(CHUNK),
     "vectors": OF_CORPUS.vectors(),
     "member": OF_CORPUS.member(NODE, DOCUMENT, 3, CHUNK),

@@ -108,9 +108,10 @@ class Shelf:
         return self._shown(section.id, Level.SECTION, self.master_id, section)
 
     def chunk(self, chunk: NodeId, *, with_embedding: bool = False) -> Node | None:
-        record, page = self.view.chunk(chunk), self.view.raws(chunk)
-        if record is None or page is None:
+        found = self.view.chunk_with_raws(chunk)
+        if found is None:
             return None
+        record, page = found.chunk, found.page
         stored = self.view.vector(chunk) if with_embedding else None
         embedding = tuple(unpacked(stored).tolist()) if stored is not None else ()
         content = ChunkText(record, page, embedding)
@@ -126,9 +127,10 @@ class Shelf:
         )
 
     def raws(self, chunk: NodeId) -> Iterator[Node]:
-        record, page = self.view.chunk(chunk), self.view.raws(chunk)
-        if record is None or page is None:
+        found = self.view.chunk_with_raws(chunk)
+        if found is None:
             return
+        record, page = found.chunk, found.page
         document = self.view.document(record.document)
         preprocessing = document.preprocessing if document else ()
         for place, raw in enumerate(page.raws):

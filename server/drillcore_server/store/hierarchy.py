@@ -26,15 +26,13 @@ from drillcore_server.domain.sources import Source
 from drillcore_server.store import versioned
 from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber, Keyring
 from drillcore_server.store.keyspace import CorpusKeys, Keyspace
+from drillcore_server.store.packed import SECTION, ChunkWithRaws, decode_chunk, encode_chunk
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.store.writes import Write
 
 T = TypeVar("T")
 MASTER = RecordKind(Master)
-SECTION = RecordKind(Section)
-CHUNK = RecordKind(Chunk)
-RAW_PAGE = RecordKind(RawPage)
 DOCUMENT = RecordKind(Document)
 SOURCE = RecordKind(Source)
 
@@ -60,7 +58,17 @@ class CorpusView:
             yield node_id(entry.key[-16:])
 
     def chunk(self, chunk: NodeId) -> Chunk | None:
-        return self._one(CHUNK, self.keys.chunk(chunk))
+        found = self.chunk_with_raws(chunk)
+        return None if found is None else found.chunk
+
+    def raws(self, chunk: NodeId) -> RawPage | None:
+        found = self.chunk_with_raws(chunk)
+        return None if found is None else found.page
+
+    def chunk_with_raws(self, chunk: NodeId) -> ChunkWithRaws | None:
+        """The chunk and its raws, which are one record."""
+        entry = self.sealed.get(self.tr, self.keys.chunk(chunk), self.revision)
+        return None if entry is None else decode_chunk(chunk, entry.value)
 
     def members(self, section: NodeId) -> Iterator[Membership]:
         """The section's chunks, in the order of their documents."""
@@ -69,9 +77,6 @@ class CorpusView:
 
     def chunks_of(self, section: NodeId) -> Iterator[NodeId]:
         return (one.id for one in self.members(section))
-
-    def raws(self, chunk: NodeId) -> RawPage | None:
-        return self._one(RAW_PAGE, self.keys.raws(chunk))
 
     def vector(self, chunk: NodeId) -> bytes | None:
         entry = self.sealed.get(self.tr, self.keys.vector(chunk), self.revision)
@@ -160,8 +165,7 @@ class HierarchyWrites:
 
     def put_chunk(self, chunk: Chunk, page: RawPage, vector: bytes) -> Iterator[Write]:
         number, keys = self._source_key(chunk.source), self._corpus_keys
-        yield Write(keys.chunk(chunk.id), CHUNK.encode(chunk), number)
-        yield Write(keys.raws(chunk.id), RAW_PAGE.encode(page), number)
+        yield Write(keys.chunk(chunk.id), encode_chunk(chunk, page), number)
         yield Write(keys.vector(chunk.id), vector, number, is_dense=True)
         yield self._locator(chunk.id, Level.CHUNK)
         for raw in page.raws:
@@ -172,7 +176,7 @@ class HierarchyWrites:
 
     def remove_chunk(self, chunk: Chunk) -> Iterator[Write]:
         keys = self._corpus_keys
-        for key in (keys.chunk(chunk.id), keys.raws(chunk.id), keys.vector(chunk.id), keys.parent(chunk.id)):
+        for key in (keys.chunk(chunk.id), keys.vector(chunk.id), keys.parent(chunk.id)):
             yield Write(key, None)
         for key in self.entity_keys(chunk):
             yield Write(key, None)
@@ -213,18 +217,25 @@ class HierarchyWrites:
         for document in sorted({citation.document for citation in citations}):
             yield Write(self._corpus_keys.citing(document, node), b"")
 
-    def hashed(self, text: str, size: int = 16) -> bytes:
-        """A keyed hash for the keys of indexes: equal texts are found, and nobody can read them off a key."""
+    def hashed(self, text: str, size: int = 8) -> bytes:
+        """A keyed hash for the keys of indexes: equal texts are found, and nobody can read them off a key.
+
+        Nor can anybody make two that are equal, so it need not be longer than chance asks for.
+        """
         secret = self._keyring.derived(self._corpus_key, b"index")
         return hmac.digest(secret, text.casefold().encode(), "sha256")[:size]
+
+    def hashed_kind(self, kind: str) -> bytes:
+        """Of a type of entities, of which there are few."""
+        return self.hashed(kind, 4)
 
     def entity_keys(self, chunk: Chunk) -> list[bytes]:
         """The entries that a chunk has in the index of entities."""
         keys = self._corpus_keys
-        return [keys.entity(self.hashed(one.type, 8), self.hashed(one.value), chunk.id) for one in chunk.entities]
+        return [keys.entity(self.hashed_kind(one.type), self.hashed(one.value), chunk.id) for one in chunk.entities]
 
     def _locator(self, node: NodeId, level: Level) -> Write:
-        value = bytes([level]) + self._number.to_bytes(8, "big")
+        value = bytes([level]) + self._number.to_bytes((self._number.bit_length() + 7) // 8, "big")
         return Write(self._keys.locator(self._tenant, node), value, versioned=False)
 
     def _source_key(self, source: SourceId) -> KeyNumber:

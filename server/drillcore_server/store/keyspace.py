@@ -44,7 +44,6 @@ class Space(enum.IntEnum):
     MASTERS = 14
     SECTIONS = 15
     CHUNKS = 16
-    RAWS = 17
     VECTORS = 18
     MEMBERS = 19
     PARENTS = 20
@@ -166,13 +165,6 @@ class CorpusKeys:
     def chunks(self) -> KeyRange:
         return _below(self._prefixes[Space.CHUNKS])
 
-    def raws(self, chunk: NodeId) -> bytes:
-        """*"""
-        return self._prefixes[Space.RAWS] + chunk.bytes
-
-    def all_raws(self) -> KeyRange:
-        return _below(self._prefixes[Space.RAWS])
-
     def vector(self, chunk: NodeId) -> bytes:
         """*"""
         return self._prefixes[Space.VECTORS] + chunk.bytes
@@ -220,7 +212,7 @@ class CorpusKeys:
         return self._prefixes[Space.SOURCES] + source
 
     def entity(self, kind: bytes, value: bytes, chunk: NodeId) -> bytes:
-        """* Kind and value are keyed hashes of 8 and 16 bytes: a key tells nothing of what it stands for."""
+        """* Kind and value are keyed hashes of 4 and 8 bytes: a key tells nothing of what it stands for."""
         return self.entities(kind, value).begin + chunk.bytes
 
     def entities(self, kind: bytes, value: bytes = b"") -> KeyRange:
@@ -230,7 +222,7 @@ class CorpusKeys:
         return _below(self._prefixes[Space.ENTITIES])
 
     def category(self, category: bytes, section: NodeId) -> bytes:
-        """* As for entities, a keyed hash of 16 bytes."""
+        """* As for entities, a keyed hash of 8 bytes."""
         return self.categories(category).begin + section.bytes
 
     def categories(self, category: bytes) -> KeyRange:

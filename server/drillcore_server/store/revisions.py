@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -67,7 +68,8 @@ def clear_claim(tr: Transaction, keys: CorpusKeys) -> None:
 
 def stage(tr: Transaction, keys: CorpusKeys, revision: Revision, batch: int, writes: Sequence[Write]) -> None:
     """Notes where a batch of a claimed revision writes, so that it can be swept away if the claim expires."""
-    codec.write(tr, keys.staged(revision, batch), msgspec.msgpack.encode([write.place(revision) for write in writes]))
+    places = msgspec.msgpack.encode([write.place(revision) for write in writes])
+    codec.write(tr, keys.staged(revision, batch), zlib.compress(places, 1))
 
 
 def unstage(tr: Transaction, keys: CorpusKeys) -> None:
@@ -81,7 +83,7 @@ def sweep_batch(tr: Transaction, keys: CorpusKeys) -> bool:
     if found is None:
         return False
     key, places = found
-    for place in msgspec.msgpack.decode(places, type=list[bytes]):
+    for place in msgspec.msgpack.decode(zlib.decompress(places), type=list[bytes]):
         tr.clear_range(place, prefix_end(place))
     codec.clear(tr, key)
     return True
