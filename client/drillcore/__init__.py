@@ -21,6 +21,7 @@ from drillcore._node_results import (
     Citation,
     Entity,
     Finding,
+    HistoryPage,
     Hit,
     Level,
     MasterContent,
@@ -34,7 +35,7 @@ from drillcore._node_results import (
     Span,
     Statistics,
 )
-from drillcore._results import Corpus, Page, ServerInfo, Tenant
+from drillcore._results import Corpus, LegalHold, Page, ServerInfo, Tenant, Trimmed
 from drillcore.errors import (
     AlreadyExists,
     Cancelled,
@@ -74,10 +75,12 @@ __all__ = [
     "Entity",
     "FailedPrecondition",
     "Finding",
+    "HistoryPage",
     "Hit",
     "Incompatible",
     "Internal",
     "InvalidArgument",
+    "LegalHold",
     "Level",
     "MasterContent",
     "NewDocument",
@@ -101,6 +104,7 @@ __all__ = [
     "Span",
     "Statistics",
     "Tenant",
+    "Trimmed",
     "Unauthenticated",
     "Unavailable",
 ]

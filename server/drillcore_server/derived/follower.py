@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from drillcore_server.domain.ids import CorpusNumber, Revision
+from drillcore_server.store import trimming
 from drillcore_server.store.hierarchy import CorpusView
 
 T = TypeVar("T")
@@ -36,6 +37,8 @@ class Follower(Generic[T]):
             fresh = self._load(view)
         elif revision == view.revision:
             return kept
+        elif revision < trimming.floor(view.tr, view.keys):
+            fresh = self._load(view)  # what the revisions since then changed can no longer be read
         else:
             fresh = self._follow(kept, revision, view)
         if revision is None or revision < view.revision:

@@ -9,6 +9,7 @@ import enum
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from drillcore_fdb.tuples import KeyRange, Subspace, prefix_end
@@ -54,6 +55,24 @@ class Space(enum.IntEnum):
     ENTITIES = 23
     CATEGORIES = 24
     CITING = 25
+    FLOORS = 26
+
+
+_BY_REVISION: Final = (
+    Space.MASTERS,
+    Space.SECTIONS,
+    Space.CHUNKS,
+    Space.RAWS,
+    Space.VECTORS,
+    Space.MEMBERS,
+    Space.PARENTS,
+    Space.DOCUMENTS,
+    Space.SOURCES,
+    Space.ENTITIES,
+    Space.CATEGORIES,
+    Space.CITING,
+)
+"""Those marked * in the order of their numbers."""
 
 
 class Keyspace:
@@ -233,6 +252,16 @@ class CorpusKeys:
     def citing(self, document: DocumentId, node: NodeId) -> bytes:
         """* The sections and the master whose summaries cite a document."""
         return self._prefixes[Space.CITING] + document.bytes + node.bytes
+
+    def all_citing(self) -> KeyRange:
+        return _below(self._prefixes[Space.CITING])
+
+    def floor(self) -> bytes:
+        return self._prefixes[Space.FLOORS]
+
+    def by_revision(self) -> list[KeyRange]:
+        """Everything that is kept by revision, in the order of the keys."""
+        return [_below(self._prefixes[space]) for space in _BY_REVISION]
 
     def _time(self, at: datetime) -> bytes:
         return self._prefixes[Space.REVISION_TIMES] + max(to_microseconds(at), 0).to_bytes(8, "big")
