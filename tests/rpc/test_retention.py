@@ -268,6 +268,8 @@ def test_a_trim_under_the_same_request_id_is_answered_as_the_first_time(
     assert first.records_removed > 0
     assert acme.trim_corpus(corpus, request_id="one") == first
     assert acme.trim_corpus(corpus, request_id="two").records_removed == 0
+    acme.update_corpus(corpus, hold_reason="a case", retention_days=5)
+    assert acme.trim_corpus(corpus, request_id="one") == first
 
 
 def test_what_was_trimmed_does_not_come_back_with_a_longer_policy(
