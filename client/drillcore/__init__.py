@@ -22,6 +22,7 @@ from drillcore._node_results import (
     Citation,
     Entity,
     Finding,
+    HistoryPage,
     Hit,
     Level,
     MasterContent,
@@ -35,7 +36,7 @@ from drillcore._node_results import (
     Span,
     Statistics,
 )
-from drillcore._results import Corpus, Page, ServerInfo, Tenant
+from drillcore._results import Corpus, LegalHold, Page, ServerInfo, Tenant, Trimmed
 from drillcore.errors import (
     AlreadyExists,
     Cancelled,
@@ -75,10 +76,12 @@ __all__ = [
     "Entity",
     "FailedPrecondition",
     "Finding",
+    "HistoryPage",
     "Hit",
     "Incompatible",
     "Internal",
     "InvalidArgument",
+    "LegalHold",
     "Level",
     "MasterContent",
     "NewDocument",
@@ -102,6 +105,7 @@ __all__ = [
     "Span",
     "Statistics",
     "Tenant",
+    "Trimmed",
     "Unauthenticated",
     "Unavailable",
     "UpdateResult",

@@ -171,6 +171,7 @@ class _Api:
     iter_corpora = _paged(_calls.iter_corpora)
     update_corpus = _rpc(_calls.update_corpus)
     delete_corpus = _rpc(_calls.delete_corpus)
+    trim_corpus = _rpc(_calls.trim_corpus)
     add_documents = _upload(_document_calls.add_documents)
     update_document = _upload(_document_calls.update_document)
     remove_documents = _rpc(_document_calls.remove_documents)

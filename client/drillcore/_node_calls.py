@@ -9,7 +9,7 @@ from typing import Final
 from drillcore import _convert_nodes
 from drillcore._call import Call, Id, Pages, id_text
 from drillcore._convert_nodes import AsOf
-from drillcore._node_results import Entity, Hit, Level, Node, QueryPage, Revision, RollUp
+from drillcore._node_results import Entity, HistoryPage, Hit, Level, Node, QueryPage, Revision, RollUp
 from drillcore._results import Page
 from drillcore_proto.v1 import nodes_pb2
 
@@ -206,12 +206,12 @@ def history(
     tenant_id: Id | None = None,
     request_id: str | None = None,
     timeout_s: float | None = None,
-) -> Call[Page[Revision]]:
+) -> Call[HistoryPage]:
     """One page of the revisions of a corpus, or of those that changed a node, newest first."""
     if (corpus_id is None) == (node_id is None):
         raise TypeError("give either a corpus or a node")
 
-    def decode(answer: bytes) -> Page[Revision]:
+    def decode(answer: bytes) -> HistoryPage:
         return _convert_nodes.history(nodes_pb2.GetHistoryResponse.FromString(answer))
 
     request = nodes_pb2.GetHistoryRequest(

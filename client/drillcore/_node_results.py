@@ -210,3 +210,13 @@ class Revision:
     documents_removed: int
     section_ids: tuple[UUID, ...]
     """Of the sections that it changed."""
+    trimmed: bool = False
+    """It can no longer be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPage(Page[Revision]):
+    """Some of the revisions of a corpus or a node."""
+
+    oldest_revision: int
+    """The oldest that can still be read; 0 if none was trimmed. Changes of a node before it are no longer listed."""

@@ -1,6 +1,7 @@
 """Proves that a store agrees with itself: every node has what leads to it, and every index entry leads to a node.
 
-Each corpus is read at its head as one revision. What is found is said in words; nothing is changed.
+Each corpus is read at its head, and at the oldest revision that is kept if some were trimmed: those between see what
+one of the two sees, or what trimming does not touch. What is found is said in words; nothing is changed.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.tuples import KeyRange
 from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.ids import NodeId
+from drillcore_server.domain.ids import NodeId, Revision
 from drillcore_server.domain.nodes import Chunk, Document, Level, Section, Statistics
+from drillcore_server.fsck_retention import RetentionCheck
 from drillcore_server.store import revisions
 from drillcore_server.store.corpora import CORPORA
 from drillcore_server.store.hierarchy import (
@@ -44,6 +46,8 @@ class Report:
     corpora: int
     nodes: int
     problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What may be so, but is worth knowing."""
 
 
 class Fsck:
@@ -55,6 +59,7 @@ class Fsck:
 
     def run(self) -> Report:
         problems: list[str] = []
+        notes: list[str] = []
         corpora, nodes = 0, 0
         for tenant, _ in self._engine.run(lambda tr: list(TENANTS.scan(tr, self._keys.tenants()))):
             if self._engine.run(lambda tr: tr.get(self._keys.tenant_name(tenant.name))) != tenant.id.bytes:  # noqa: B023
@@ -64,20 +69,39 @@ class Fsck:
                 checked = _CorpusCheck(self._engine, self._keys, self._keyring, self._sealed, corpus)
                 problems += checked.run()
                 corpora, nodes = corpora + 1, nodes + checked.nodes
-        return Report(corpora, nodes, tuple(problems))
+                retention = RetentionCheck(self._engine, self._keys, corpus)
+                problems += [*retention.problems(), *self._at_floor(corpus, retention)]
+                notes += retention.notes()
+        return Report(corpora, nodes, tuple(problems), tuple(notes))
+
+    def _at_floor(self, corpus: Corpus, retention: RetentionCheck) -> list[str]:
+        """What is wrong with the oldest revision that is kept. Of one that is trimmed meanwhile nothing is known."""
+        floor = retention.state.floor
+        if floor in {0, retention.head}:
+            return []
+        found = _CorpusCheck(self._engine, self._keys, self._keyring, self._sealed, corpus, floor).run()
+        return [] if retention.has_moved() else found
 
 
 class _CorpusCheck:
-    """One corpus at its head. Records that cannot be read are problems too, and the rest is still checked."""
+    """One corpus at a revision, else its head. Records that cannot be read are problems; the rest is still checked."""
 
-    def __init__(self, engine: Engine, keys: Keyspace, keyring: Keyring, sealed: SealedRecords, corpus: Corpus) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        keys: Keyspace,
+        keyring: Keyring,
+        sealed: SealedRecords,
+        corpus: Corpus,
+        revision: Revision | None = None,
+    ) -> None:
         self._engine = engine
         self._keyspace = keys
         self._keys: CorpusKeys = keys.of_corpus(corpus.number)
         self._sealed = sealed
         self._corpus = corpus
         self._hashes = HierarchyWrites(keys, corpus.tenant_id, corpus.number, keyring)
-        self._revision = engine.run(lambda tr: revisions.head(tr, self._keys))
+        self._revision = revision or engine.run(lambda tr: revisions.head(tr, self._keys))
         self._snapshot = Snapshot(engine, self._keys, sealed, self._revision)
         self.nodes = 0
 

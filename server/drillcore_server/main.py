@@ -26,6 +26,8 @@ from drillcore_server.auth.tokens import Token, Tokens, digest
 from drillcore_server.commands.forget_requests import forget_requests
 from drillcore_server.commands.ingester import Ingester
 from drillcore_server.commands.revise import Reviser
+from drillcore_server.commands.trim_corpora import trim_corpora
+from drillcore_server.commands.trim_corpus import Trimmer
 from drillcore_server.commands.unit import Unit
 from drillcore_server.commands.viewing import Library
 from drillcore_server.config import Settings, TlsSettings, TokenSettings, split_address
@@ -83,10 +85,11 @@ class Server:
         preparer = open_preparer(settings.ingest, self._open)
         readers = open_readers(settings.ingest, preparer, self._open)
         library, ingester = knowledge(engine, unit, keyring, preparer, readers)
+        corpora = CorpusService(unit, Trimmer(engine, self._keys))
         documents = DocumentService(library, ingester, self._settings.upload_bytes_max)
         self._services: list[tuple[ServiceDescriptor, object]] = [
             (tenants_pb2.DESCRIPTOR.services_by_name["TenantService"], TenantService(unit)),
-            (corpora_pb2.DESCRIPTOR.services_by_name["CorpusService"], CorpusService(unit)),
+            (corpora_pb2.DESCRIPTOR.services_by_name["CorpusService"], corpora),
             (documents_pb2.DESCRIPTOR.services_by_name["DocumentService"], documents),
             (nodes_pb2.DESCRIPTOR.services_by_name["NodeService"], NodeService(library)),
             (server_pb2.DESCRIPTOR.services_by_name["ServerService"], info),
@@ -161,10 +164,21 @@ class Server:
         retention = timedelta(seconds=self._settings.request_retention_s)
         while not self._stopping.wait(_HOUSEKEEPING_EVERY_S):
             try:
-                forgotten = forget_requests(self._engine, self._keys, datetime.now(UTC) - retention)
+                now = datetime.now(UTC)
+                forgotten = forget_requests(self._engine, self._keys, now - retention)
                 self.log.info("housekeeping", requests_forgotten=forgotten)
+                self._trim(now)
             except EngineError as error:
                 self.log.warning("housekeeping failed, will try again", error=error.message, code=error.code)
+
+    def _trim(self, now: datetime) -> None:
+        for corpus, done in trim_corpora(self._engine, self._keys, now, self._stopping.is_set):
+            if isinstance(done, EngineError):
+                error = {"error": done.message, "code": done.code}
+                self.log.warning("trimming failed, will try again", corpus_id=str(corpus.id), **error)
+            elif done.removed:
+                counts = {"oldest_revision": done.oldest, "records_removed": done.removed}
+                self.log.info("trimmed", tenant_id=str(corpus.tenant_id), corpus_id=str(corpus.id), **counts)
 
 
 def knowledge(

@@ -61,15 +61,20 @@ class Hierarchy:
     master: Master | None
 
 
-def check(archive: Archive, revision: Revision | None = None, *, idle: bool = True) -> Hierarchy:
+def check(
+    archive: Archive, revision: Revision | None = None, *, idle: bool = True, trimming: bool = False
+) -> Hierarchy:
     """Raises `AssertionError` unless the revision (else the head) is whole.
 
-    With `idle` nobody is writing, so nothing may be there of a revision that is not published.
+    With `idle` nobody is writing, so nothing may be there of a revision that is not published. With `trimming` a trim
+    is not finished, so what is left of earlier revisions does not make sense as a whole.
     """
-    return archive.engine.run(lambda tr: check_in(tr, archive, revision, idle=idle))
+    return archive.engine.run(lambda tr: check_in(tr, archive, revision, idle=idle, trimming=trimming))
 
 
-def check_in(tr: Reader, archive: Archive, revision: Revision | None = None, *, idle: bool = True) -> Hierarchy:
+def check_in(
+    tr: Reader, archive: Archive, revision: Revision | None = None, *, idle: bool = True, trimming: bool = False
+) -> Hierarchy:
     head = revisions.head(tr, archive.keys)
     at = head if revision is None else revision
     written = {space: _read(tr, archive, space) for space in _SEALED | _PLAIN}
@@ -80,10 +85,13 @@ def check_in(tr: Reader, archive: Archive, revision: Revision | None = None, *, 
     check.documents_and_chunks()
     check.sections_and_members()
     check.indexes()
-    check.sources(head)
+    check.sources()
     check.master_and_statistics()
-    check.locators(head, head if idle else _LATEST)
-    check.citing(head)
+    check.located()
+    if not trimming:
+        check.history_of_sources(head)
+        check.locators(head, head if idle else _LATEST)
+        check.citing(head)
     return check.result()
 
 
@@ -209,7 +217,7 @@ class _Check:
         assert set(self._seen[Space.CATEGORIES]) == categories
         assert set(self._seen[Space.SECTION_LIST]) == {section.bytes for section in self._sections}
 
-    def sources(self, head: Revision) -> None:
+    def sources(self) -> None:
         sources: dict[SourceId, Source] = {}
         for key, value in self._seen[Space.SOURCES].items():
             source = SOURCE.decode(value)
@@ -221,6 +229,8 @@ class _Check:
             source = sources[document.source]
             assert (source.document, source.version) == (document.id, document.source_version)
             assert source.content_hash == document.content_hash
+
+    def history_of_sources(self, head: Revision) -> None:
         for ats in self._written[Space.DOCUMENTS].values():
             for at, value in ats.items():
                 if value is not None and at <= head:
@@ -246,8 +256,8 @@ class _Check:
         assert self._master.summary == "\n".join(self._quoted(one) for one in self._master.citations)
         assert all(finding.text == self._quoted(finding.citation) for finding in self._master.findings)
 
-    def locators(self, head: Revision, latest: Revision) -> None:
-        """Every node that ever was is located; what is located was there once, or is being written."""
+    def located(self) -> None:
+        """Every node of this revision is."""
         tr, keyspace, tenant = self._tr, self._archive.keyspace, self._archive.corpus.tenant_id
         here = {(one, Level.CHUNK) for one in self._chunks} | {(one, Level.SECTION) for one in self._sections}
         if self._master is not None:
@@ -256,6 +266,10 @@ class _Check:
             found = locate(tr, keyspace, tenant, node)
             assert found is not None
             assert (found.corpus, found.level) == (self._archive.corpus.number, level)
+
+    def locators(self, head: Revision, latest: Revision) -> None:
+        """Every node that any revision has is located; what is located was there once, or is being written."""
+        tr, keyspace, tenant = self._tr, self._archive.keyspace, self._archive.corpus.tenant_id
         prefix = keyspace._spaces[Space.LOCATORS][tenant].prefix
         located = {key[-16:] for key, _ in tr.range(prefix, prefix_end(prefix))}
         assert self._ever(head) <= located <= self._ever(latest), "there are locators for what ever was, and no others"

@@ -44,6 +44,7 @@ _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "ListCorpora": dict,
     "UpdateCorpus": lambda: {"id": str(uuid4()), "set_metadata": {"key": "value"}},
     "DeleteCorpus": lambda: {"id": str(uuid4())},
+    "TrimCorpus": lambda: {"id": str(uuid4())},
     "GetServerInfo": dict,
     "AddDocuments": lambda: {"corpus_id": str(uuid4())},
     "UpdateDocument": lambda: {"corpus_id": str(uuid4()), "document_id": str(uuid4())},

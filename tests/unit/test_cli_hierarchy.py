@@ -214,9 +214,18 @@ def test_history_lists_revisions_newest_first(run: Run, answer: Answer, rules: H
         (1, 3, 0),
     ]
     lines = run("history", "--node", rules.id("section")).stdout.splitlines()
-    assert lines[0].split() == ["revision", "at", "by", "action", "added", "removed", "sections", "request"]
+    assert lines[0].split() == ["revision", "at", "by", "action", "added", "removed", "sections", "request", "trimmed"]
     assert lines[2].split()[0] == "1"
     assert peer.requests[-1].node_id == rules.id("section")
+
+
+def test_history_says_which_revisions_are_trimmed(run: Run, answer: Answer, rules: Hierarchy) -> None:
+    run("remove", rules.documents["a.txt"].id, "--corpus", "rules", "--yes")
+    rules.history[0].trimmed = True
+    assert [line.split()[-1] == "yes" for line in run("history", "rules").stdout.splitlines()] == [False, False, True]
+    found = answer("history", "rules")
+    assert [one["trimmed"] for one in found["revisions"]] == [False, True]
+    assert found["oldest_revision"] == 2
 
 
 def test_what_is_stored_cannot_command_the_terminal(run: Run, rules: Hierarchy, peer: Peer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_fdb.tuples import KeyRange, Subspace, pack
+from drillcore_fdb.tuples import KeyRange, Subspace, pack, prefix_end
 from drillcore_server.domain.ids import (
     CorpusId,
     CorpusNumber,
@@ -78,6 +79,7 @@ SPACES = {
     "ENTITIES": 23,
     "CATEGORIES": 24,
     "CITING": 25,
+    "FLOORS": 26,
     "SECTION_LIST": 27,
 }
 OF_CORPUS = KEYS.of_corpus(NUMBER)
@@ -117,6 +119,8 @@ BUILT_OF_CORPUS = {
     "categories": OF_CORPUS.categories(VALUE),
     "all_categories": OF_CORPUS.all_categories(),
     "citing": OF_CORPUS.citing(DOCUMENT, NODE),
+    "all_citing": OF_CORPUS.all_citing(),
+    "floor": OF_CORPUS.floor(),
 }
 IDS = st.uuids()
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -149,9 +153,8 @@ def methods(of: type) -> set[str]:
 
 def test_every_way_to_build_a_key_is_in_the_golden_file() -> None:
     assert methods(Keyspace) == {name.removesuffix("_after") for name in BUILT} | {"of_corpus"}
-    assert methods(CorpusKeys) == {
-        name.removesuffix("_after").removesuffix("_from").removesuffix("_of_kind") for name in BUILT_OF_CORPUS
-    }
+    built = {name.removesuffix("_after").removesuffix("_from").removesuffix("_of_kind") for name in BUILT_OF_CORPUS}
+    assert methods(CorpusKeys) == built | {"by_revision"}
     assert BUILT.keys() | {f"of_corpus.{name}" for name in BUILT_OF_CORPUS} == GOLDEN.keys()
 
 
@@ -159,6 +162,16 @@ def test_space_numbers_never_change_and_none_is_used_twice() -> None:
     assert {name: int(space) for name, space in Space.__members__.items()} == SPACES
     assert len(set(SPACES.values())) == len(SPACES)
     assert 0 not in SPACES.values(), "the store's header is there"
+
+
+def test_what_is_kept_by_revision_is_what_the_layout_says() -> None:
+    """Trimming walks these: a space that is left out would grow for ever."""
+    layout = (Path(__file__).parents[2] / "fdb" / "README.md").read_text("utf-8")
+    marked = [int(number) for number in re.findall(r"^\| (\d+) [a-z ]+ \*", layout, re.MULTILINE)]
+    prefixes = [pack((7, number, NUMBER)) for number in marked]
+    assert len(marked) >= 12
+    assert [space.begin for space in OF_CORPUS.by_revision()] == prefixes == sorted(prefixes)
+    assert all(space == (space.begin, prefix_end(space.begin)) for space in OF_CORPUS.by_revision())
 
 
 @given(NUMBERS, NUMBERS)

@@ -795,12 +795,15 @@ class Revision(google.protobuf.message.Message):
     DOCUMENTS_ADDED_FIELD_NUMBER: builtins.int
     DOCUMENTS_REMOVED_FIELD_NUMBER: builtins.int
     SECTION_IDS_FIELD_NUMBER: builtins.int
+    TRIMMED_FIELD_NUMBER: builtins.int
     revision: builtins.int
     by: builtins.str
     request_id: builtins.str
     action: builtins.str
     documents_added: builtins.int
     documents_removed: builtins.int
+    trimmed: builtins.bool
+    """it can no longer be read; that it was made stays on record"""
     @property
     def at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -818,9 +821,10 @@ class Revision(google.protobuf.message.Message):
         documents_added: builtins.int = ...,
         documents_removed: builtins.int = ...,
         section_ids: collections.abc.Iterable[builtins.str] | None = ...,
+        trimmed: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["at", b"at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["action", b"action", "at", b"at", "by", b"by", "documents_added", b"documents_added", "documents_removed", b"documents_removed", "request_id", b"request_id", "revision", b"revision", "section_ids", b"section_ids"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["action", b"action", "at", b"at", "by", b"by", "documents_added", b"documents_added", "documents_removed", b"documents_removed", "request_id", b"request_id", "revision", b"revision", "section_ids", b"section_ids", "trimmed", b"trimmed"]) -> None: ...
 
 Global___Revision: typing_extensions.TypeAlias = Revision
 
@@ -830,7 +834,12 @@ class GetHistoryResponse(google.protobuf.message.Message):
 
     REVISIONS_FIELD_NUMBER: builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    OLDEST_REVISION_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
+    oldest_revision: builtins.int
+    """The oldest revision that can still be read; 0 if none was trimmed. A corpus's history is always whole; of a node,
+    changes before this revision are no longer listed, except the last one, which made what this revision shows.
+    """
     @property
     def revisions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Revision]: ...
     def __init__(
@@ -838,7 +847,8 @@ class GetHistoryResponse(google.protobuf.message.Message):
         *,
         revisions: collections.abc.Iterable[Global___Revision] | None = ...,
         next_page_token: builtins.str = ...,
+        oldest_revision: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["next_page_token", b"next_page_token", "revisions", b"revisions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["next_page_token", b"next_page_token", "oldest_revision", b"oldest_revision", "revisions", b"revisions"]) -> None: ...
 
 Global___GetHistoryResponse: typing_extensions.TypeAlias = GetHistoryResponse

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from drillcore_fdb.engine import Transaction
@@ -16,7 +17,15 @@ from drillcore_server.domain.ids import CorpusId, NodeId, Revision, TenantId
 from drillcore_server.domain.nodes import Level, chunk_of_raw
 from drillcore_server.domain.pages import make_token, page_size, read_token
 from drillcore_server.domain.revisions import RevisionRecord
-from drillcore_server.store import revisions, versioned
+from drillcore_server.store import revisions, trimming, versioned
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    revisions: Sequence[RevisionRecord]
+    oldest: Revision
+    """The oldest revision that can still be read; 0 if none was trimmed."""
+    next_token: str
 
 
 def get_history(
@@ -28,8 +37,11 @@ def get_history(
     node: NodeId | None,
     size: int,
     token: str,
-) -> tuple[list[RevisionRecord], str]:
-    """The revisions of a corpus, or those that changed a node, newest first; and the token of the next page."""
+) -> History:
+    """The revisions of a corpus, or those that changed a node, newest first.
+
+    Revisions that are trimmed are still listed for a corpus; for a node, those that the store still has.
+    """
     if (corpus is None) == (node is None):
         raise BadInput(Reason.INVALID_ARGUMENT, "name either a corpus or a node", field="corpus_id")
     wanted = page_size(size)
@@ -37,13 +49,14 @@ def get_history(
     cursor = read_token(listing, token)
     below = int.from_bytes(cursor, "big") if cursor else None
 
-    def work(tr: Transaction, granted: TenantId) -> tuple[list[RevisionRecord], str]:
+    def work(tr: Transaction, granted: TenantId) -> History:
         numbers = _numbers(library, tr, granted, corpus, node)
         shelf, changed = numbers
         chosen = list(islice((one for one in changed if below is None or one < below), wanted + 1))
         records = [revisions.get(tr, shelf.view.keys, one) for one in chosen[:wanted]]
         more = make_token(listing, chosen[wanted - 1].to_bytes(6, "big")) if len(chosen) > wanted else ""
-        return [record for record in records if record is not None], more
+        oldest = trimming.floor(tr, shelf.view.keys)
+        return History([record for record in records if record is not None], oldest, more)
 
     return library.unit.read(call, access.in_tenant(tenant), work)
 

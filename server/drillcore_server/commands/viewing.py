@@ -20,7 +20,7 @@ from drillcore_server.domain.found import AsOf, ChunkText, Node, RawText
 from drillcore_server.domain.ids import CorpusId, NodeId, Revision, TenantId
 from drillcore_server.domain.nodes import Level, Master, Section, chunk_of_raw, raw_id
 from drillcore_server.ingest.embedding.ports import Embedder
-from drillcore_server.store import corpora, revisions
+from drillcore_server.store import corpora, revisions, trimming
 from drillcore_server.store.hierarchy import CorpusView, locate
 from drillcore_server.store.keyring import Keyring
 from drillcore_server.store.sealed import SealedRecords
@@ -41,7 +41,7 @@ class Library:
     embedder: Embedder
 
     def shelf(self, tr: Reader, tenant: TenantId, corpus: CorpusId, as_of: AsOf) -> Shelf:
-        """A corpus at a moment. Raises `Missing` for a corpus or revision that is not there."""
+        """A corpus at a moment. Raises `Missing` for a corpus or revision that is not there, or no longer."""
         return self._shelf(tr, corpora.get(tr, self.unit.keys, tenant, corpus), as_of)
 
     def shelf_of(self, tr: Reader, tenant: TenantId, node: NodeId, as_of: AsOf) -> tuple[Shelf, Level]:
@@ -62,6 +62,8 @@ class Library:
             revision = revisions.at_time(tr, keys, as_of.time)
         if revision > head:
             raise Missing(Reason.REVISION_NOT_FOUND, f"the corpus is at revision {head}, there is no {revision} yet")
+        if revision != head:
+            trimming.check_kept(tr, keys, revision)
         return Shelf(corpus, CorpusView(tr, keys, self.sealed, revision))
 
 

@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 from drillcore_fdb.engine import Engine
 from drillcore_server.domain.ids import CorpusNumber, Revision
 from drillcore_server.domain.revisions import RevisionRecord
-from drillcore_server.store import revisions
+from drillcore_server.store import revisions, trimming
 from drillcore_server.store.hierarchy import CorpusView
 from drillcore_server.store.snapshot import Snapshot
 
@@ -50,6 +50,8 @@ class Follower(Generic[T]):
         snapshot = Snapshot(self._engine, view.keys, view.sealed, view.revision)
         if revision is None or kept is None or not 0 < view.revision - revision <= _REVISIONS_MAX:
             fresh = self._load(snapshot)
+        elif revision < trimming.floor(view.tr, view.keys):
+            fresh = self._load(snapshot)  # what the revisions since then changed can no longer be read
         else:
             since = list(revisions.between(view.tr, view.keys, revision, view.revision))
             fresh = self._follow(kept, since, snapshot)

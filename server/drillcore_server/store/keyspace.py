@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from drillcore_fdb.tuples import KeyRange, Subspace, prefix_end
@@ -52,7 +53,25 @@ class Space(enum.IntEnum):
     ENTITIES = 23
     CATEGORIES = 24
     CITING = 25
+    FLOORS = 26
     SECTION_LIST = 27
+
+
+_BY_REVISION: Final = (
+    Space.MASTERS,
+    Space.SECTIONS,
+    Space.CHUNKS,
+    Space.VECTORS,
+    Space.MEMBERS,
+    Space.PARENTS,
+    Space.DOCUMENTS,
+    Space.SOURCES,
+    Space.ENTITIES,
+    Space.CATEGORIES,
+    Space.CITING,
+    Space.SECTION_LIST,
+)
+"""Those marked * in the order of their numbers."""
 
 
 class Keyspace:
@@ -234,6 +253,16 @@ class CorpusKeys:
     def citing(self, document: DocumentId, node: NodeId) -> bytes:
         """* The sections and the master whose summaries cite a document."""
         return self._prefixes[Space.CITING] + document.bytes + node.bytes
+
+    def all_citing(self) -> KeyRange:
+        return _below(self._prefixes[Space.CITING])
+
+    def floor(self) -> bytes:
+        return self._prefixes[Space.FLOORS]
+
+    def by_revision(self) -> list[KeyRange]:
+        """Everything that is kept by revision, in the order of the keys."""
+        return [_below(self._prefixes[space]) for space in _BY_REVISION]
 
     def _time(self, at: datetime) -> bytes:
         return self._prefixes[Space.REVISION_TIMES] + max(to_microseconds(at), 0).to_bytes(8, "big")

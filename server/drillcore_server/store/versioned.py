@@ -34,6 +34,19 @@ class Entry:
     value: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One entry as it is stored, whoever sees it."""
+
+    key: bytes
+    """The logical key."""
+    revision: Revision
+    is_removal: bool
+    places: tuple[bytes, ...]
+    """The keys of its parts."""
+    size_bytes: int
+
+
 def put(tr: Transaction, key: bytes, revision: Revision, value: bytes, *, checksum: bool = True) -> None:
     """Writes the record of a key from `revision` on. Written again at the same revision, the last one counts.
 
@@ -103,6 +116,32 @@ def history(tr: Reader, key: bytes) -> list[tuple[Revision, bool]]:
     """The revisions that wrote a key, and whether it was there from then on, in order."""
     entries = tr.range(key + bytes(_SUFFIX_BYTES), behind(key))
     return [(_revision_of(one), value != _TOMBSTONE) for one, value in entries if one[-_PART_BYTES:] == b"\0\0"]
+
+
+def entries(tr: Reader, begin: bytes, end: bytes) -> Iterator[Stored]:
+    """Every entry of the logical keys from `begin` up to `end`, in the order of keys and revisions."""
+    places: list[bytes] = []
+    is_removal, size_bytes = False, 0
+    for stored_key, value in tr.range(begin, end):
+        if stored_key[-_PART_BYTES:] == b"\0\0":
+            if places:
+                yield _stored(places, is_removal, size_bytes)
+            places, is_removal, size_bytes = [], value == _TOMBSTONE, 0
+        places.append(stored_key)
+        size_bytes += len(stored_key) + len(value)
+    if places:
+        yield _stored(places, is_removal, size_bytes)
+
+
+def newest(tr: Reader, key: bytes, revision: Revision) -> Revision | None:
+    """The revision at or before this one that last wrote a key, or removed it."""
+    found = next(iter(_newest(tr, key, revision)), None)
+    return None if found is None else _revision_of(found[0])
+
+
+def _stored(places: list[bytes], is_removal: bool, size_bytes: int) -> Stored:
+    first = places[0]
+    return Stored(first[:-_SUFFIX_BYTES], _revision_of(first), is_removal, tuple(places), size_bytes)
 
 
 def _entry(key: bytes | None, revision: Revision, pieces: list[bytes]) -> Iterator[Entry]:
