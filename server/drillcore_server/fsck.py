@@ -27,6 +27,7 @@ from drillcore_server.store.hierarchy import (
     SECTION,
     CorpusView,
     HierarchyWrites,
+    Located,
     locate,
     node_id,
 )
@@ -102,10 +103,11 @@ class _CorpusCheck:
         yield from self._memberships(sections, chunks)
         yield from self._documents(documents, chunks)
         yield from self._texts(chunks)
+        yield from self._vectors(chunks)
         yield from self._index("entity", self._keys.all_entities(), self._expected_entities(chunks))
         yield from self._index("category", self._keys.all_categories(), self._expected_categories(sections))
         yield from self._locators(sections, chunks)
-        yield from self._master(sections, documents)
+        yield from self._master(sections, documents, chunks)
 
     def _memberships(self, sections: dict[NodeId, Section], chunks: dict[NodeId, Chunk]) -> Iterator[str]:
         """Members and parents say the same, and cover every chunk once."""
@@ -125,8 +127,9 @@ class _CorpusCheck:
             counts[section] += 1
             documents.setdefault(section, set()).add(chunks[chunk].document)
         parents = {node_id(entry.key[-16:]): node_id(entry.value) for entry in self._plain(self._keys.parents())}
+        members |= {raw: chunk.id for chunk in chunks.values() for raw in chunk.raw_ids}
         yield from (f"chunk {one} is in no section" for one in chunks.keys() - members.keys())
-        yield from (f"the parent of {one} is not the section it is in" for one in parents.items() ^ members.items())
+        yield from (f"the parent of {one} is not the node it is in" for one, _ in parents.items() ^ members.items())
         for record in sections.values():
             if (record.chunks, record.documents) != (counts[record.id], len(documents.get(record.id, ()))):
                 yield f"section {record.id} counts its chunks or documents wrongly"
@@ -147,7 +150,7 @@ class _CorpusCheck:
                 yield f"the source of document {document.id} does not lead to it"
 
     def _texts(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
-        """Every chunk has its raws, without gaps, and its vector; nothing else has."""
+        """Every chunk has its raws, which hold what it quotes; nothing else has."""
         pages: set[NodeId] = set()
         for entry in self._sealed_entries(self._keys.all_raws()):
             if isinstance(entry, str):
@@ -159,9 +162,20 @@ class _CorpusCheck:
             self.nodes += len(page.raws)
             if chunk in chunks and not _covers(page, chunks[chunk]):
                 yield f"the raws of chunk {chunk} do not make up its text"
-        vectors = {node_id(entry.key[-16:]) for entry in self._plain(self._keys.vectors())}
         yield from (f"chunk {one} has no raws, or raws have no chunk" for one in pages ^ chunks.keys())
-        yield from (f"chunk {one} has no vector, or a vector has no chunk" for one in vectors ^ chunks.keys())
+
+    def _vectors(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
+        """Every chunk has its vector, and all are of one length."""
+        sizes: dict[NodeId, int] = {}
+        for entry in self._sealed_entries(self._keys.vectors()):
+            if isinstance(entry, str):
+                yield entry
+            else:
+                sizes[node_id(entry.key[-16:])] = len(entry.value)
+        yield from (f"chunk {one} has no vector, or a vector has no chunk" for one in sizes.keys() ^ chunks.keys())
+        master = self._view(lambda view: view.master())
+        expected = 2 * master.dimensions if master is not None and master.dimensions else max(sizes.values(), default=0)
+        yield from (f"the vector of chunk {one} has another length" for one, size in sizes.items() if size != expected)
 
     def _index(self, name: str, keys: KeyRange, expected: set[bytes]) -> Iterator[str]:
         there = {entry.key for entry in self._plain(keys)}
@@ -176,6 +190,7 @@ class _CorpusCheck:
 
     def _locators(self, sections: dict[NodeId, Section], chunks: dict[NodeId, Chunk]) -> Iterator[str]:
         expected = dict.fromkeys(sections, Level.SECTION) | dict.fromkeys(chunks, Level.CHUNK)
+        expected |= {raw: Level.RAW for chunk in chunks.values() for raw in chunk.raw_ids}
         todo = iter(expected.items())
         while batch := list(islice(todo, _BATCH)):
             for node, level in batch:
@@ -183,11 +198,18 @@ class _CorpusCheck:
                 if found is None or (found.corpus, found.level) != (self._corpus.number, level):
                     yield f"the locator of {node} does not lead to it"
 
-    def _master(self, sections: dict[NodeId, Section], documents: dict[UUID, Document]) -> Iterator[str]:
+    def _master(
+        self, sections: dict[NodeId, Section], documents: dict[UUID, Document], chunks: dict[NodeId, Chunk]
+    ) -> Iterator[str]:
         master = self._view(lambda view: view.master())
         if master is None:
             yield "there is no master"
             return
+        located = self._view(lambda view: locate(view.tr, self._keyspace, self._corpus.tenant_id, master.id))
+        if located != Located(self._corpus.number, Level.MASTER):
+            yield "the locator of the master does not lead to it"
+        cited = [*master.citations, *(finding.citation for finding in master.findings)]
+        yield from (f"the master cites {one.chunk}, which is not there" for one in cited if one.chunk not in chunks)
         counted = Statistics(
             documents=len(documents),
             sections=len(sections),
@@ -231,7 +253,10 @@ class _CorpusCheck:
 
 
 def _covers(page: RawPage, chunk: Chunk) -> bool:
-    spans = [raw.span for raw in page.raws]
-    whole = bool(spans) and (spans[0].start, spans[-1].end) == (chunk.span.start, chunk.span.end)
-    seamless = all(one.end == following.start for one, following in pairwise(spans))
-    return whole and seamless and all(len(raw.content) == len(raw.span) for raw in page.raws)
+    """Whether raws are in order and hold all of the chunk: without gaps, unless a client made it."""
+    if not page.raws or page.span != chunk.span or len(chunk.raw_ids) not in {0, len(page.raws)}:
+        return False
+    ordered = all(one.span.end <= following.span.start for one, following in pairwise(page.raws))
+    seamless = bool(chunk.raw_ids) or len(page.runs()) == 1
+    held = all(page.holds(one.span) for one in (*chunk.summary, *chunk.quotes, *chunk.candidates))
+    return ordered and seamless and held and all(len(raw.content) == len(raw.span) for raw in page.raws)

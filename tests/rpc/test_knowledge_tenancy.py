@@ -40,6 +40,7 @@ def naming(method: MethodDescriptor, tree: Tree) -> list[dict[str, Any]]:
     nodes = [tree.master.id, *(next(iter(level)) for level in (tree.sections, tree.chunks, tree.raws))]
     return {
         "AddDocuments": [{"corpus_id": corpus}],
+        "PutHierarchy": [{"corpus_id": corpus}],
         "RemoveDocuments": [{"corpus_id": corpus, "document_ids": [document]}],
         "GetDocument": [{"corpus_id": corpus, "id": document, "with_text": True}],
         "ListDocuments": [{"corpus_id": corpus}],
@@ -79,7 +80,7 @@ def test_their_own_tenant_and_an_operator_in_it_are_served(
             theirs.master.id if method.name == "RollUp" else next(iter(theirs.raws))
         }:
             continue  # there is nothing above the master and nothing below a raw
-        given_up = method.name == "AddDocuments"  # after it was told to which corpus
+        given_up = method.name in {"AddDocuments", "PutHierarchy"}  # after it was told to which corpus
         expected = grpc.StatusCode.CANCELLED if given_up else grpc.StatusCode.OK
         assert ask(shared, GLOBEX, method, **fields).code is expected
         assert ask(shared, OPERATOR, method, **fields, tenant_id=str(GLOBEX_ID)).code is expected

@@ -41,6 +41,22 @@ _DocumentServiceAddDocumentsType = typing_extensions.TypeVar(
     ],
 )
 
+_DocumentServicePutHierarchyType = typing_extensions.TypeVar(
+    '_DocumentServicePutHierarchyType',
+    grpc.StreamStreamMultiCallable[
+        drillcore_proto.v1.documents_pb2.PutHierarchyRequest,
+        drillcore_proto.v1.documents_pb2.PutHierarchyResponse,
+    ],
+    grpc.aio.StreamStreamMultiCallable[
+        drillcore_proto.v1.documents_pb2.PutHierarchyRequest,
+        drillcore_proto.v1.documents_pb2.PutHierarchyResponse,
+    ],
+    default=grpc.StreamStreamMultiCallable[
+        drillcore_proto.v1.documents_pb2.PutHierarchyRequest,
+        drillcore_proto.v1.documents_pb2.PutHierarchyResponse,
+    ],
+)
+
 _DocumentServiceRemoveDocumentsType = typing_extensions.TypeVar(
     '_DocumentServiceRemoveDocumentsType',
     grpc.UnaryUnaryMultiCallable[
@@ -89,7 +105,7 @@ _DocumentServiceListDocumentsType = typing_extensions.TypeVar(
     ],
 )
 
-class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _DocumentServiceRemoveDocumentsType, _DocumentServiceGetDocumentType, _DocumentServiceListDocumentsType]):
+class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _DocumentServicePutHierarchyType, _DocumentServiceRemoveDocumentsType, _DocumentServiceGetDocumentType, _DocumentServiceListDocumentsType]):
     """Documents into and out of a corpus. Each call is one revision: every level, fact and index moves together or not at all."""
 
     @typing.overload
@@ -97,6 +113,10 @@ class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _Docu
         grpc.StreamStreamMultiCallable[
             drillcore_proto.v1.documents_pb2.AddDocumentsRequest,
             drillcore_proto.v1.documents_pb2.AddDocumentsResponse,
+        ],
+        grpc.StreamStreamMultiCallable[
+            drillcore_proto.v1.documents_pb2.PutHierarchyRequest,
+            drillcore_proto.v1.documents_pb2.PutHierarchyResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             drillcore_proto.v1.documents_pb2.RemoveDocumentsRequest,
@@ -118,6 +138,10 @@ class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _Docu
             drillcore_proto.v1.documents_pb2.AddDocumentsRequest,
             drillcore_proto.v1.documents_pb2.AddDocumentsResponse,
         ],
+        grpc.aio.StreamStreamMultiCallable[
+            drillcore_proto.v1.documents_pb2.PutHierarchyRequest,
+            drillcore_proto.v1.documents_pb2.PutHierarchyResponse,
+        ],
         grpc.aio.UnaryUnaryMultiCallable[
             drillcore_proto.v1.documents_pb2.RemoveDocumentsRequest,
             drillcore_proto.v1.documents_pb2.RemoveDocumentsResponse,
@@ -137,6 +161,11 @@ class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _Docu
     each document, and last of all the revision. Documents that cannot be parsed are reported; the others are added.
     """
 
+    PutHierarchy: _DocumentServicePutHierarchyType
+    """A whole hierarchy that the caller made: the corpus's next revision is exactly this one, earlier revisions keep what was
+    there. First the target, then documents, then nodes in any order, then the end. Refused as a whole or stored as a whole.
+    """
+
     RemoveDocuments: _DocumentServiceRemoveDocumentsType
 
     GetDocument: _DocumentServiceGetDocumentType
@@ -147,6 +176,10 @@ DocumentServiceAsyncStub: typing_extensions.TypeAlias = DocumentServiceStub[
     grpc.aio.StreamStreamMultiCallable[
         drillcore_proto.v1.documents_pb2.AddDocumentsRequest,
         drillcore_proto.v1.documents_pb2.AddDocumentsResponse,
+    ],
+    grpc.aio.StreamStreamMultiCallable[
+        drillcore_proto.v1.documents_pb2.PutHierarchyRequest,
+        drillcore_proto.v1.documents_pb2.PutHierarchyResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         drillcore_proto.v1.documents_pb2.RemoveDocumentsRequest,
@@ -173,6 +206,16 @@ class DocumentServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.documents_pb2.AddDocumentsResponse], collections.abc.AsyncIterator[drillcore_proto.v1.documents_pb2.AddDocumentsResponse]]:
         """The first request names the corpus; then documents follow, each as a header and its bytes. Answers tell what becomes of
         each document, and last of all the revision. Documents that cannot be parsed are reported; the others are added.
+        """
+
+    @abc.abstractmethod
+    def PutHierarchy(
+        self,
+        request_iterator: _MaybeAsyncIterator[drillcore_proto.v1.documents_pb2.PutHierarchyRequest],
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.documents_pb2.PutHierarchyResponse], collections.abc.AsyncIterator[drillcore_proto.v1.documents_pb2.PutHierarchyResponse]]:
+        """A whole hierarchy that the caller made: the corpus's next revision is exactly this one, earlier revisions keep what was
+        there. First the target, then documents, then nodes in any order, then the end. Refused as a whole or stored as a whole.
         """
 
     @abc.abstractmethod

@@ -57,8 +57,9 @@ class Ingester:
         result: Callable[[Revision, int], R],
     ) -> Plan[R]:
         """The revision that makes a change of documents; `result` gets its number and how many sections changed."""
-        processor, model = self.preparer.processor, self.preparer.embedder.model
-        planner = Planner(self.reader(corpus, base), processor, model, call.at, call.principal.id)
+        processor, embedder = self.preparer.processor, self.preparer.embedder
+        reader = self.reader(corpus, base)
+        planner = Planner(reader, processor, embedder.model, embedder.dimensions, call.at, call.principal.id)
         change = planner.plan(documents.added, documents.removed)
         # All keys in one commit: one by one, each new document would wait for the disk.
         number, *_ = self.keyring.numbers(corpus.number, [CORPUS_SCOPE, *(one.id for one in documents.sources)])

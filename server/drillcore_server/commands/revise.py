@@ -31,7 +31,7 @@ from drillcore_server.store.keyring import KeyNumber
 from drillcore_server.store.keyspace import CorpusKeys
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.sealed import SealedKind, SealedRecords
-from drillcore_server.store.writes import Write
+from drillcore_server.store.writes import Write, apply_all
 
 R = TypeVar("R")
 
@@ -157,8 +157,7 @@ class Reviser:
                 raise Overtaken
             revision = Revision(plan.base + 1)
             if claim is None:
-                for write in plan.writes:
-                    write.apply(tr, revision, self._sealed)
+                apply_all(tr, plan.writes, revision, self._sealed)
             else:
                 revisions.clear_claim(tr, keys)
                 revisions.unstage(tr, keys)
@@ -192,9 +191,9 @@ class Reviser:
         def work(tr: Transaction) -> None:
             self._check_claim(tr, keys, claim)
             revisions.put_claim(tr, keys, renewed)
-            revisions.stage(tr, keys, claim.revision, number, batch)
-            for write in batch:
-                write.apply(tr, claim.revision, self._sealed)
+            if not revisions.is_staged(tr, keys, claim.revision, number):
+                written = apply_all(tr, batch, claim.revision, self._sealed)
+                revisions.stage(tr, keys, claim.revision, number, written)
 
         self._engine.run(work, Options(idempotent=True))
 

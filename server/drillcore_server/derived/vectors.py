@@ -45,7 +45,9 @@ def _follow(kept: ChunkVectors, revision: Revision, view: CorpusView) -> ChunkVe
         before = CorpusView(view.tr, view.keys, view.sealed, Revision(record.revision - 1))
         for one in record.documents_removed:
             document = before.document(one)
-            removed.update(document.chunks if document else ())
+            for chunk in document.chunks if document else ():
+                removed.add(chunk)
+                added.pop(chunk, None)
         after = CorpusView(view.tr, view.keys, view.sealed, record.revision)
         for one in record.documents_added:
             document = after.document(one)
@@ -53,8 +55,7 @@ def _follow(kept: ChunkVectors, revision: Revision, view: CorpusView) -> ChunkVe
                 stored = after.vector(chunk)
                 if stored is not None:
                     added[chunk] = unpacked(stored)
-    fresh = _stacked({one: vector for one, vector in added.items() if one not in removed})
-    return _joined(_without(kept, removed), fresh)
+    return _joined(_without(kept, removed), _stacked(added))
 
 
 def _without(kept: ChunkVectors, removed: set[NodeId]) -> ChunkVectors:

@@ -101,11 +101,19 @@ class _Pool:
 
 class Planner:
     def __init__(
-        self, reader: CorpusReader, processor: Processor, embedding_model: str, at: datetime, by: PrincipalId
+        self,
+        reader: CorpusReader,
+        processor: Processor,
+        embedding_model: str,
+        dimensions: int,
+        at: datetime,
+        by: PrincipalId,
     ) -> None:
+        """`embedding_model` and its `dimensions` are those of the vectors of documents that are added."""
         self._reader = reader
         self._processor = processor
         self._embedding_model = embedding_model
+        self._dimensions = dimensions
         self._at = at
         self._by = by
         self._sections = dict(reader.sections())
@@ -113,8 +121,8 @@ class Planner:
 
     def plan(self, added: Sequence[PreparedDocument], removed: Sequence[Document]) -> HierarchyChange:
         master_before = self._reader.master()
-        if master_before is not None:
-            master_before.check_model(self._embedding_model)
+        if master_before is not None and added:
+            master_before.check_model(self._embedding_model, self._dimensions)
         self._fresh = {one.chunk.id: one for document in added for one in document.chunks}
         drafts: dict[NodeId, _Draft] = {}
         gone = self._leave(removed, drafts)
@@ -293,6 +301,7 @@ class Planner:
             elif change.before is not None:
                 del sections[change.before.id]
         digest, pool = self._digest_of(sections.values())
+        kept_model = before if before is not None and not added else None
         statistics = (before.statistics if before else Statistics()) + _statistics([one.document for one in added])
         return Master(
             id=before.id if before else NodeId(new_uuid()),
@@ -303,10 +312,11 @@ class Planner:
             tokens=digest.summary.tokens,
             made_by=digest.made_by,
             statistics=replace(statistics - _statistics(removed), sections=len(sections)),
-            embedding_model=self._embedding_model,
+            embedding_model=kept_model.embedding_model if kept_model else self._embedding_model,
             created_at=before.created_at if before else self._at,
             created_by=before.created_by if before else self._by,
             version=before.version + 1 if before else 1,
+            dimensions=kept_model.dimensions if kept_model else self._dimensions,
         )
 
     def _digest_of(self, sections: Iterable[Section]) -> tuple[GroupDigest, _Pool]:

@@ -22,6 +22,7 @@ from drillcore_server.domain.ids import CorpusId
 from drillcore_server.domain.nodes import Document
 from drillcore_server.rpc.messages import corpus_id, document_id, optional_tenant_id, timestamp
 from drillcore_server.rpc.nodes import as_of
+from drillcore_server.rpc.put_hierarchy import put_hierarchy
 
 Emit = Callable[[pb.AddDocumentsResponse], None]
 
@@ -52,6 +53,11 @@ class DocumentService:
             emit(pb.AddDocumentsResponse(progress=_progress(batch)))
         added = batch.commit(replace(call, fingerprint=digest.digest()))
         emit(pb.AddDocumentsResponse(done=_done(added)))
+
+    def PutHierarchy(
+        self, requests: Iterator[pb.PutHierarchyRequest], call: Call, emit: Callable[[pb.PutHierarchyResponse], None]
+    ) -> None:
+        put_hierarchy(self._ingester, requests, call, emit)
 
     def RemoveDocuments(self, request: pb.RemoveDocumentsRequest, call: Call) -> pb.RemoveDocumentsResponse:
         target = Target(optional_tenant_id(request.tenant_id), corpus_id(request.corpus_id, "corpus_id"))

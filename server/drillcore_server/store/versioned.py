@@ -93,6 +93,11 @@ def scan(tr: Reader, begin: bytes, end: bytes, revision: Revision) -> Iterator[E
     yield from _entry(current, written, pieces)
 
 
+def behind(key: bytes) -> bytes:
+    """The first place behind all that a logical key has: where a scan goes on."""
+    return key + b"\xff" * _SUFFIX_BYTES
+
+
 def history(tr: Reader, key: bytes) -> list[tuple[Revision, bool]]:
     """The revisions that wrote a key, and whether it was there from then on, in order."""
     entries = tr.range(key + bytes(_SUFFIX_BYTES), key + b"\xff" * _SUFFIX_BYTES)
