@@ -122,7 +122,7 @@ def test_a_batch_whose_result_was_lost_is_swept_with_the_others(
 ) -> None:
     """Run again it finds its own locators: they are still its own to clear."""
     before = archive.dump()
-    for commits in range(1, 6):
+    for commits in range(1, 40, 3):
         faulty = failing_after(archive.engine, fault, commits)
         with monkeypatch.context() as patch:
             before_each(patch, "_publish", lambda *_: (_ for _ in ()).throw(Died))
