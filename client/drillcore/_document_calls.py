@@ -8,9 +8,9 @@ from typing import Final
 from drillcore import _convert_documents, _convert_nodes
 from drillcore._call import Call, Id, Pages, id_text
 from drillcore._convert_nodes import AsOf
-from drillcore._document_results import Document, NewDocument, OnEvent, RemoveResult
+from drillcore._document_results import AddResult, Document, NewDocument, OnEvent, RemoveResult
 from drillcore._results import Page
-from drillcore._upload import Upload
+from drillcore._upload import AddReceipt, Upload, document_requests
 from drillcore_proto.v1 import documents_pb2
 
 _DOCUMENTS: Final = "/drillcore_proto.v1.DocumentService/"
@@ -24,7 +24,7 @@ def add_documents(
     tenant_id: Id | None = None,
     request_id: str | None = None,
     timeout_s: float | None = None,
-) -> Upload:
+) -> Upload[AddResult]:
     """Add documents to a corpus as one revision: what can be parsed goes in together, the rest is in the outcomes.
 
     Files are sent in pieces and never held whole. `on_event` is told of progress while documents are still being sent,
@@ -37,7 +37,16 @@ def add_documents(
     and the same `request_id`, and it is done once. `timeout_s` is for the whole call; by default it has no limit.
     """
     target = documents_pb2.AddDocumentsTarget(tenant_id=id_text(tenant_id), corpus_id=id_text(corpus_id))
-    return Upload(f"{_DOCUMENTS}AddDocuments", target, documents, on_event, request_id, timeout_s)
+    return Upload(
+        f"{_DOCUMENTS}AddDocuments",
+        target,
+        documents,
+        document_requests,
+        AddReceipt,
+        on_event,
+        request_id,
+        timeout_s,
+    )
 
 
 def remove_documents(

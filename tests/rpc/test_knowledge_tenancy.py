@@ -13,6 +13,7 @@ from drillcore import Client
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1.nodes_pb2 import Filters
 from tests.rpc.conftest import new_corpus
+from tests.rpc.hierarchies import Made, put, two_sections
 from tests.rpc.knowledge import CHUNK, LEVELS, MASTER, RAW, Caller, File, parts
 from tests.rpc.rpcs import KNOWLEDGE_METHODS, RawAnswer, call, fields_of, name_of, path_of, request_of
 from tests.rpc.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, OPERATOR, Running
@@ -129,6 +130,13 @@ def test_a_tenants_reads_are_the_same_for_both_who_have_the_same_source(
         caller.close()
 
 
+def marked(made: Made, mark: str) -> Made:
+    made.documents[0].source_id = made.documents[0].title = "MARK"
+    made.master.master.summary = made.of("chunk")[0].chunk.entities[0].value = mark
+    made.of("raw")[0].raw.content = "MARK" + made.of("raw")[0].raw.content[4:]
+    return made
+
+
 def test_no_content_of_documents_and_queries_gets_into_the_log(server: Running, acme: Client) -> None:
     """Whether a call succeeds or is refused, for whatever reason."""
     caller, corpus = Caller(server.address, ACME), new_corpus(server)
@@ -151,6 +159,7 @@ def test_no_content_of_documents_and_queries_gets_into_the_log(server: Running, 
         lambda: caller.remove(corpus, "MARK"),
         lambda: caller.send(list(parts(corpus, [File("MARK", "MARK")]))[:-1]),
         lambda: caller.add(corpus, File("", "MARK")),
+        lambda: put(caller, corpus, marked(two_sections(), "MARK" * 100_000)),
     )
     for attempt in refusals:
         with pytest.raises(grpc.RpcError):
@@ -160,6 +169,7 @@ def test_no_content_of_documents_and_queries_gets_into_the_log(server: Running, 
     caller.below(tree.master.id, RAW)
     caller.roll_up(next(iter(tree.raws)), target=MASTER)
     caller.history(corpus_id=corpus)
+    assert put(caller, new_corpus(server), marked(two_sections(), "MARK")).chunks == 4
     assert "MARK" in caller.text(corpus, document)
     caller.remove(corpus, document)
     caller.close()
