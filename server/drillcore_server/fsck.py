@@ -18,7 +18,7 @@ from drillcore_fdb.errors import EngineError
 from drillcore_fdb.tuples import KeyRange
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import NodeId, Revision
-from drillcore_server.domain.nodes import Chunk, Document, Level, Section, Statistics
+from drillcore_server.domain.nodes import Chunk, Document, Level, RawPage, Section, Statistics
 from drillcore_server.fsck_retention import RetentionCheck
 from drillcore_server.store import revisions
 from drillcore_server.store.corpora import CORPORA
@@ -26,12 +26,13 @@ from drillcore_server.store.hierarchy import (
     DOCUMENT,
     CorpusView,
     HierarchyWrites,
+    Located,
     locate,
     node_id,
 )
 from drillcore_server.store.keyring import Keyring
 from drillcore_server.store.keyspace import CorpusKeys, Keyspace
-from drillcore_server.store.packed import SECTION, ChunkWithRaws, decode_chunk
+from drillcore_server.store.packed import SECTION, decode_chunk
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.store.snapshot import Snapshot
 from drillcore_server.store.tenants import TENANTS
@@ -130,10 +131,10 @@ class _CorpusCheck:
         yield from self._index("category", self._keys.all_categories(), self._expected_categories(sections))
         yield from self._index("section", self._keys.listed_sections(), set(map(self._keys.listed_section, sections)))
         yield from self._locators(sections, chunks)
-        yield from self._master(sections, documents)
+        yield from self._master(sections, documents, chunks)
 
     def _chunks(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
-        """Every chunk has its raws, without gaps. Their text is not kept: it may be more than memory holds."""
+        """Every chunk has its raws, which hold what it quotes. Their text is not kept: it may be too much."""
         for entry in self._sealed_entries(self._keys.chunks()):
             if isinstance(entry, str):
                 yield entry
@@ -141,7 +142,7 @@ class _CorpusCheck:
             found = decode_chunk(node_id(entry.key[-16:]), entry.value)
             chunks[found.chunk.id] = found.chunk
             self.nodes += len(found.page.raws)
-            if not _covers(found):
+            if not _covers(found.page, found.chunk):
                 yield f"the raws of chunk {found.chunk.id} do not make up its text"
 
     def _memberships(self, sections: dict[NodeId, Section], chunks: dict[NodeId, Chunk]) -> Iterator[str]:
@@ -164,8 +165,9 @@ class _CorpusCheck:
         parents = {
             node_id(entry.key[-16:]): node_id(entry.value) for entry in self._snapshot.entries(self._keys.parents())
         }
+        members |= {raw: chunk.id for chunk in chunks.values() for raw in chunk.raw_ids}
         yield from (f"chunk {one} is in no section" for one in chunks.keys() - members.keys())
-        yield from (f"the parent of {one} is not the section it is in" for one in parents.items() ^ members.items())
+        yield from (f"the parent of {one} is not the node it is in" for one, _ in parents.items() ^ members.items())
         for record in sections.values():
             if (record.chunks, record.documents) != (counts[record.id], len(documents.get(record.id, ()))):
                 yield f"section {record.id} counts its chunks or documents wrongly"
@@ -186,14 +188,17 @@ class _CorpusCheck:
                 yield f"the source of document {document.id} does not lead to it"
 
     def _vectors(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
-        """Every chunk has its vector; nothing else has."""
-        vectors: set[NodeId] = set()
+        """Every chunk has its vector, and all are of one length."""
+        sizes: dict[NodeId, int] = {}
         for entry in self._sealed_entries(self._keys.vectors()):
             if isinstance(entry, str):
                 yield entry
             else:
-                vectors.add(node_id(entry.key[-16:]))
-        yield from (f"chunk {one} has no vector, or a vector has no chunk" for one in vectors ^ chunks.keys())
+                sizes[node_id(entry.key[-16:])] = len(entry.value)
+        yield from (f"chunk {one} has no vector, or a vector has no chunk" for one in sizes.keys() ^ chunks.keys())
+        master = self._view(lambda view: view.master())
+        expected = 2 * master.dimensions if master is not None and master.dimensions else max(sizes.values(), default=0)
+        yield from (f"the vector of chunk {one} has another length" for one, size in sizes.items() if size != expected)
 
     def _index(self, name: str, keys: KeyRange, expected: set[bytes]) -> Iterator[str]:
         there = {entry.key for entry in self._snapshot.entries(keys)}
@@ -208,6 +213,7 @@ class _CorpusCheck:
 
     def _locators(self, sections: dict[NodeId, Section], chunks: dict[NodeId, Chunk]) -> Iterator[str]:
         expected = dict.fromkeys(sections, Level.SECTION) | dict.fromkeys(chunks, Level.CHUNK)
+        expected |= {raw: Level.RAW for chunk in chunks.values() for raw in chunk.raw_ids}
         todo = iter(expected.items())
         while batch := list(islice(todo, _BATCH)):
             for node, level in batch:
@@ -215,11 +221,18 @@ class _CorpusCheck:
                 if found is None or (found.corpus, found.level) != (self._corpus.number, level):
                     yield f"the locator of {node} does not lead to it"
 
-    def _master(self, sections: dict[NodeId, Section], documents: dict[UUID, Document]) -> Iterator[str]:
+    def _master(
+        self, sections: dict[NodeId, Section], documents: dict[UUID, Document], chunks: dict[NodeId, Chunk]
+    ) -> Iterator[str]:
         master = self._view(lambda view: view.master())
         if master is None:
             yield "there is no master"
             return
+        located = self._view(lambda view: locate(view.tr, self._keyspace, self._corpus.tenant_id, master.id))
+        if located != Located(self._corpus.number, Level.MASTER):
+            yield "the locator of the master does not lead to it"
+        cited = [*master.citations, *(finding.citation for finding in master.findings)]
+        yield from (f"the master cites {one.chunk}, which is not there" for one in cited if one.chunk not in chunks)
         counted = Statistics(
             documents=len(documents),
             sections=len(sections),
@@ -250,9 +263,11 @@ class _CorpusCheck:
                 keep(decode(entry.value))
 
 
-def _covers(found: ChunkWithRaws) -> bool:
-    spans = [raw.span for raw in found.page.raws]
-    span = found.chunk.span
-    whole = bool(spans) and (spans[0].start, spans[-1].end) == (span.start, span.end)
-    seamless = all(one.end == following.start for one, following in pairwise(spans))
-    return whole and seamless and all(len(raw.content) == len(raw.span) for raw in found.page.raws)
+def _covers(page: RawPage, chunk: Chunk) -> bool:
+    """Whether raws are in order and hold all of the chunk: without gaps, unless a client made it."""
+    if not page.raws or page.span != chunk.span or len(chunk.raw_ids) not in {0, len(page.raws)}:
+        return False
+    ordered = all(one.span.end <= following.span.start for one, following in pairwise(page.raws))
+    seamless = bool(chunk.raw_ids) or len(page.runs()) == 1
+    held = all(page.holds(one.span) for one in (*chunk.summary, *chunk.quotes, *chunk.candidates))
+    return ordered and seamless and held and all(len(raw.content) == len(raw.span) for raw in page.raws)

@@ -27,7 +27,7 @@ IDS = st.uuids()
 CITATIONS = st.builds(
     Citation, st.sampled_from([UUID(int=1), UUID(int=2)]), st.sampled_from([UUID(int=3), UUID(int=4)]), SPANS, WEIGHTS
 )
-RAWS = st.builds(Raw, IDS, SPANS, TEXTS, st.none() | IDS)
+RAWS = st.builds(Raw, IDS, SPANS, TEXTS)
 CHUNKS = st.builds(
     Chunk,
     id=IDS,
@@ -49,6 +49,7 @@ CHUNKS = st.builds(
     created_at=st.datetimes(timezones=st.just(UTC)),
     created_by=TEXTS,
     version=st.integers(1, 9),
+    raw_ids=st.lists(IDS, max_size=3).map(tuple),
 )
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 BY = PrincipalId("operator")
@@ -72,18 +73,18 @@ A_SECTION = Section(
 )
 
 
-def cut(document: UUID, start: int, contents: list[str], ids: list[UUID | None]) -> RawPage:
+def cut(document: UUID, start: int, contents: list[str]) -> RawPage:
     raws = []
-    for content, given_id in zip(contents, ids, strict=True):
+    for content in contents:
         span = Span(start, start + len(content))
-        raws.append(Raw(DocumentId(document), span, content, NodeId(given_id) if given_id else None))
+        raws.append(Raw(DocumentId(document), span, content))
         start = span.end
     return RawPage(tuple(raws))
 
 
-@given(CHUNKS, st.lists(st.tuples(TEXTS, st.none() | IDS), min_size=1, max_size=4))
-def test_a_chunk_and_its_raws_come_out_as_they_went_in(chunk: Chunk, pieces: list[tuple[str, UUID | None]]) -> None:
-    page = cut(chunk.document, chunk.span.start, [text for text, _ in pieces], [one for _, one in pieces])
+@given(CHUNKS, st.lists(TEXTS, min_size=1, max_size=4))
+def test_a_chunk_and_its_raws_come_out_as_they_went_in(chunk: Chunk, pieces: list[str]) -> None:
+    page = cut(chunk.document, chunk.span.start, pieces)
     chunk = replace(chunk, span=Span(chunk.span.start, page.raws[-1].span.end))
     assert decode_chunk(chunk.id, encode_chunk(chunk, page)) == ChunkWithRaws(chunk, page)
 
@@ -107,7 +108,7 @@ def test_what_stands_in_the_text_and_what_repeats_is_kept_once() -> None:
         NodeId(UUID(int=256)), DocumentId(UUID(int=1)), SourceId("s"), 0, Span(100_000, 100_000 + len(text)), (), None,
         45, best, "", best, best, (), (), MadeBy("extractive", "1"), "m", AT, BY,
     )  # fmt: skip
-    page = cut(chunk.document, 100_000, [text], [None])
+    page = cut(chunk.document, 100_000, [text])
     assert len(encode_chunk(chunk, page)) < len(text) + 120
     assert msgspec.msgpack.decode(encode_chunk(chunk, page))[0] == text, "first, so that the rest is compressed with it"
 

@@ -242,7 +242,9 @@ def test_the_same_plan_twice_is_the_same(archive: Archive, monkeypatch: pytest.M
     added = [prepared(text_of(topic, 2, 4)) for topic in ("banking", "school")]
     removed = [one for one in reader.documents([archive.documents()["school"]]) if one is not None]
     first, second = (
-        Planner(reader, builtin.preparer().processor, builtin.embedder().model, AT, BY).plan(added, removed)
+        Planner(reader, builtin.processor(), builtin.embedder().model, builtin.embedder().dimensions, AT, BY).plan(
+            added, removed
+        )
         for _ in range(2)
     )
     assert shape(first) == shape(second)

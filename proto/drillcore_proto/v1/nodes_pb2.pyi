@@ -549,12 +549,16 @@ class QueryRequest(google.protobuf.message.Message):
     AS_OF_FIELD_NUMBER: builtins.int
     PAGE_SIZE_FIELD_NUMBER: builtins.int
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    VECTOR_FIELD_NUMBER: builtins.int
+    EMBEDDING_MODEL_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     level: Global___Level.ValueType
     text: builtins.str
     """turns on search by meaning; for sections and chunks"""
     page_size: builtins.int
     page_token: builtins.str
+    embedding_model: builtins.str
+    """that made the vector: the corpus's own"""
     @property
     def corpus_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """none means all that the caller may read"""
@@ -564,6 +568,10 @@ class QueryRequest(google.protobuf.message.Message):
     @property
     def as_of(self) -> Global___AsOf:
         """with a revision: of a single corpus only"""
+
+    @property
+    def vector(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """instead of a text: searches by this, for corpora whose model the server does not have"""
 
     def __init__(
         self,
@@ -576,9 +584,11 @@ class QueryRequest(google.protobuf.message.Message):
         as_of: Global___AsOf | None = ...,
         page_size: builtins.int = ...,
         page_token: builtins.str = ...,
+        vector: collections.abc.Iterable[builtins.float] | None = ...,
+        embedding_model: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["as_of", b"as_of", "filters", b"filters"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["as_of", b"as_of", "corpus_ids", b"corpus_ids", "filters", b"filters", "level", b"level", "page_size", b"page_size", "page_token", b"page_token", "tenant_id", b"tenant_id", "text", b"text"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["as_of", b"as_of", "corpus_ids", b"corpus_ids", "embedding_model", b"embedding_model", "filters", b"filters", "level", b"level", "page_size", b"page_size", "page_token", b"page_token", "tenant_id", b"tenant_id", "text", b"text", "vector", b"vector"]) -> None: ...
 
 Global___QueryRequest: typing_extensions.TypeAlias = QueryRequest
 
@@ -589,7 +599,7 @@ class QueryHit(google.protobuf.message.Message):
     NODE_FIELD_NUMBER: builtins.int
     SCORE_FIELD_NUMBER: builtins.int
     score: builtins.float
-    """cosine, where there was a text"""
+    """cosine, where there was a text or a vector"""
     @property
     def node(self) -> Global___Node: ...
     def __init__(

@@ -69,15 +69,22 @@ def _numbers(
         return shelf, (Revision(one) for one in range(shelf.revision, 0, -1))
     assert node is not None
     shelf, level = library.shelf_of(tr, tenant, node, AsOf())
-    written = [revision for revision, _ in versioned.history(tr, _key(shelf, node, level))]
+    written = {revision for key in _keys(shelf, node, level) for revision, _ in versioned.history(tr, key)}
     if not written:
         raise missing(node)
-    return shelf, iter(sorted((one for one in written if one <= shelf.revision), reverse=True))
-
-
-def _key(shelf: Shelf, node: NodeId, level: Level) -> bytes:
+    newest_first = sorted((one for one in written if one <= shelf.revision), reverse=True)
     if level is Level.MASTER:
-        return shelf.view.keys.master()
+        return shelf, (one for one in newest_first if shelf.at(one).master_id == node)
+    return shelf, iter(newest_first)
+
+
+def _keys(shelf: Shelf, node: NodeId, level: Level) -> list[bytes]:
+    """The keys that are written when the node changes."""
+    keys = shelf.view.keys
+    if level is Level.MASTER:
+        return [keys.master()]
     if level is Level.SECTION:
-        return shelf.view.keys.section(node)
-    return shelf.view.keys.chunk(node if level is Level.CHUNK else chunk_of_raw(node)[0])
+        return [keys.section(node)]
+    if level is Level.CHUNK:
+        return [keys.chunk(node)]
+    return [keys.parent(node), keys.chunk(chunk_of_raw(node)[0])]

@@ -48,8 +48,10 @@ class Ingester:
     readers: Readers
 
     def reader(self, corpus: Corpus, revision: Revision) -> SnapshotReader:
-        keys = self.unit.keys.of_corpus(corpus.number)
-        return SnapshotReader(Snapshot(self.engine, keys, self.sealed, revision), corpus.number, self.cache)
+        return SnapshotReader(self.snapshot(corpus, revision), corpus.number, self.cache)
+
+    def snapshot(self, corpus: Corpus, revision: Revision) -> Snapshot:
+        return Snapshot(self.engine, self.unit.keys.of_corpus(corpus.number), self.sealed, revision)
 
     def plan(
         self,
@@ -64,9 +66,9 @@ class Ingester:
 
         `settled` is the call's own: it has what earlier plans of the call, which others overtook, worked out.
         """
-        processor, model = self.preparer.processor, self.preparer.embedder.model
+        processor, embedder = self.preparer.processor, self.preparer.embedder
         reader = self.reader(corpus, base)
-        planner = Planner(reader, processor, model, call.at, call.principal.id, settled)
+        planner = Planner(reader, processor, embedder.model, embedder.dimensions, call.at, call.principal.id, settled)
         change = planner.plan(documents.added, documents.removed)
         # All keys in one commit: one by one, each new document would wait for the disk.
         number, *_ = self.keyring.numbers(corpus.number, [CORPUS_SCOPE, *(one.id for one in documents.sources)])

@@ -32,7 +32,7 @@ from drillcore_server.store.keyring import KeyNumber
 from drillcore_server.store.keyspace import CorpusKeys
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.sealed import SealedKind, SealedRecords
-from drillcore_server.store.writes import Write
+from drillcore_server.store.writes import Write, apply_all
 
 R = TypeVar("R")
 
@@ -170,8 +170,7 @@ class Reviser:
                 revisions.clear_claim(tr, keys)
                 revisions.unstage(tr, keys)
             else:
-                for write in written:
-                    write.apply(tr, revision, self._sealed)
+                apply_all(tr, written, revision, self._sealed)
             revisions.publish(tr, keys, _record(call, plan, revision))
             return plan.result(revision)
 
@@ -202,9 +201,9 @@ class Reviser:
         def work(tr: Transaction) -> None:
             self._check_claim(tr, keys, claim)
             revisions.put_claim(tr, keys, renewed)
-            revisions.stage(tr, keys, claim.revision, number, batch)
-            for write in batch:
-                write.apply(tr, claim.revision, self._sealed)
+            if not revisions.is_staged(tr, keys, claim.revision, number):
+                written = apply_all(tr, batch, claim.revision, self._sealed)
+                revisions.stage(tr, keys, claim.revision, number, written)
 
         self._engine.run(work, Options(idempotent=True))
 

@@ -82,6 +82,10 @@ class Shelf:
     def revision(self) -> Revision:
         return self.view.revision
 
+    def at(self, revision: Revision) -> Shelf:
+        """The same corpus at another revision."""
+        return replace(self, view=replace(self.view, revision=revision))
+
     def node(self, node: NodeId, level: Level, *, with_embedding: bool = False) -> Node:
         """The node. Raises `Missing` if this revision does not have it."""
         if level is Level.MASTER:
@@ -137,7 +141,7 @@ class Shelf:
         preprocessing = document.preprocessing if document else ()
         for place, raw in enumerate(page.raws):
             yield Node(
-                raw.id or raw_id(chunk, place),
+                record.raw_ids[place] if record.raw_ids else raw_id(chunk, place),
                 self.corpus.id,
                 Level.RAW,
                 chunk,
@@ -148,7 +152,7 @@ class Shelf:
             )
 
     def raw(self, node: NodeId) -> Node | None:
-        chunk, _ = chunk_of_raw(node)
+        chunk = self.view.parent(node) or chunk_of_raw(node)[0]
         return next((raw for raw in self.raws(chunk) if raw.id == node), None)
 
     def with_children(self, node: Node) -> Node:

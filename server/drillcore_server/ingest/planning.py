@@ -88,12 +88,14 @@ class Planner:
         reader: CorpusReader,
         processor: Processor,
         embedding_model: str,
+        dimensions: int,
         at: datetime,
         by: PrincipalId,
         settled: Settled | None = None,
     ) -> None:
+        """`embedding_model` and its `dimensions` are those of the vectors of documents that are added."""
         self._reader = reader
-        self._made = Made(embedding_model, at, by)
+        self._made = Made(embedding_model, dimensions, at, by)
         self._processor = processor
         self._settled = settled or Settled()
         self._outlines = reader.outlines()
@@ -103,9 +105,9 @@ class Planner:
         master_before = self._reader.master()
         made = self._made
         if master_before is not None and added:
-            master_before.check_model(made.embedding_model)
+            master_before.check_model(made.embedding_model, made.dimensions)
         elif master_before is not None:
-            made = replace(made, embedding_model=master_before.embedding_model)
+            made = replace(made, embedding_model=master_before.embedding_model, dimensions=master_before.dimensions)
         self._fresh = FreshChunks(added)
         self._summariser = Summariser(self._reader, self._fresh, self._processor, made)
         drafts: dict[NodeId, _Draft] = {}

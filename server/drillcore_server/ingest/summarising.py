@@ -27,6 +27,7 @@ class Made:
     """Under what a revision's records are made: by whom, when, with which model."""
 
     embedding_model: str
+    dimensions: int
     at: datetime
     by: PrincipalId
 
@@ -116,6 +117,7 @@ class Summariser:
             created_at=before.created_at if before else self._made.at,
             created_by=before.created_by if before else self._made.by,
             version=before.version + 1 if before else 1,
+            dimensions=self._made.dimensions,
         )
 
     def _digest_of(self, outlines: Mapping[NodeId, Outline]) -> tuple[GroupDigest, Pool]:

@@ -30,6 +30,7 @@ from drillcore_server.domain.ids import CorpusId, SourceId
 from drillcore_server.domain.nodes import Document
 from drillcore_server.rpc.messages import corpus_id, document_id, optional_tenant_id, timestamp
 from drillcore_server.rpc.nodes import as_of
+from drillcore_server.rpc.put_hierarchy import put_hierarchy
 
 Emit = Callable[[pb.AddDocumentsResponse], None]
 EmitUpdate = Callable[[pb.UpdateDocumentResponse], None]
@@ -89,6 +90,11 @@ class DocumentService:
             ),
         )
         emit(pb.UpdateDocumentResponse(done=_updated(updated)))
+
+    def PutHierarchy(
+        self, requests: Iterator[pb.PutHierarchyRequest], call: Call, emit: Callable[[pb.PutHierarchyResponse], None]
+    ) -> None:
+        put_hierarchy(self._ingester, requests, call, emit)
 
     def RemoveDocuments(self, request: pb.RemoveDocumentsRequest, call: Call) -> pb.RemoveDocumentsResponse:
         target = Target(optional_tenant_id(request.tenant_id), corpus_id(request.corpus_id, "corpus_id"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID
 
@@ -29,7 +29,7 @@ from drillcore_server.store.keyspace import CorpusKeys, Keyspace
 from drillcore_server.store.packed import SECTION, ChunkWithRaws, decode_chunk, encode_chunk
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.sealed import SealedRecords
-from drillcore_server.store.writes import Write
+from drillcore_server.store.writes import LOCATOR_BYTES, OWN_RAW_IDS, Write, is_ingested_chunk, locator_of
 
 T = TypeVar("T")
 MASTER = RecordKind(Master)
@@ -82,8 +82,9 @@ class CorpusView:
         entry = self.sealed.get(self.tr, self.keys.vector(chunk), self.revision)
         return None if entry is None else entry.value
 
-    def parent(self, chunk: NodeId) -> NodeId | None:
-        entry = versioned.get(self.tr, self.keys.parent(chunk), self.revision)
+    def parent(self, node: NodeId) -> NodeId | None:
+        """The section of a chunk, or the chunk of a raw that has an id of its own."""
+        entry = versioned.get(self.tr, self.keys.parent(node), self.revision)
         return None if entry is None else node_id(entry.value)
 
     def document(self, document: DocumentId) -> Document | None:
@@ -125,6 +126,10 @@ class Located:
     corpus: CorpusNumber
     level: Level
 
+    @classmethod
+    def of(cls, locator: bytes) -> Located:
+        return cls(CorpusNumber(int.from_bytes(locator[1:LOCATOR_BYTES], "big")), Level(locator[0]))
+
 
 def locate(tr: Reader, keys: Keyspace, tenant: TenantId, node: NodeId) -> Located | None:
     """The tenant's node of this id. One that a revision removed is still located: ask its revision whether it is there.
@@ -133,12 +138,12 @@ def locate(tr: Reader, keys: Keyspace, tenant: TenantId, node: NodeId) -> Locate
     """
     stored = tr.get(keys.locator(tenant, node))
     if stored is not None:
-        return Located(CorpusNumber(int.from_bytes(stored[1:], "big")), Level(stored[0]))
+        return Located.of(stored)
     chunk, place = chunk_of_raw(node)
     owner = tr.get(keys.locator(tenant, chunk)) if place >= 0 else None
-    if owner is None or owner[0] != Level.CHUNK:
+    if owner is None or not is_ingested_chunk(owner):
         return None
-    return Located(CorpusNumber(int.from_bytes(owner[1:], "big")), Level.RAW)
+    return replace(Located.of(owner), level=Level.RAW)
 
 
 class HierarchyWrites:
@@ -167,10 +172,10 @@ class HierarchyWrites:
         number, keys = self._source_key(chunk.source), self._corpus_keys
         yield Write(keys.chunk(chunk.id), encode_chunk(chunk, page), number)
         yield Write(keys.vector(chunk.id), vector, number, is_dense=True)
-        yield self._locator(chunk.id, Level.CHUNK)
-        for raw in page.raws:
-            if raw.id is not None:
-                yield self._locator(raw.id, Level.RAW)
+        yield self._locator(chunk.id, Level.CHUNK, OWN_RAW_IDS if chunk.raw_ids else b"")
+        for raw in chunk.raw_ids:
+            yield Write(keys.parent(raw), chunk.id.bytes)
+            yield self._locator(raw, Level.RAW)
         for key in self.entity_keys(chunk):
             yield Write(key, b"")
 
@@ -178,6 +183,8 @@ class HierarchyWrites:
         keys = self._corpus_keys
         for key in (keys.chunk(chunk.id), keys.vector(chunk.id), keys.parent(chunk.id)):
             yield Write(key, None)
+        for raw in chunk.raw_ids:
+            yield Write(keys.parent(raw), None)
         for key in self.entity_keys(chunk):
             yield Write(key, None)
 
@@ -214,7 +221,10 @@ class HierarchyWrites:
 
     def cite(self, node: NodeId, citations: Iterable[Citation]) -> Iterator[Write]:
         """Notes which documents this revision of a section or master cites, for the day one is erased."""
-        for document in sorted({citation.document for citation in citations}):
+        return self.cite_documents(node, {citation.document for citation in citations})
+
+    def cite_documents(self, node: NodeId, documents: Iterable[DocumentId]) -> Iterator[Write]:
+        for document in sorted(documents):
             yield Write(self._corpus_keys.citing(document, node), b"")
 
     def hashed(self, text: str, size: int = 8) -> bytes:
@@ -234,9 +244,11 @@ class HierarchyWrites:
         keys = self._corpus_keys
         return [keys.entity(self.hashed_kind(one.type), self.hashed(one.value), chunk.id) for one in chunk.entities]
 
-    def _locator(self, node: NodeId, level: Level) -> Write:
-        value = bytes([level]) + self._number.to_bytes((self._number.bit_length() + 7) // 8, "big")
-        return Write(self._keys.locator(self._tenant, node), value, versioned=False)
+    def _locator(self, node: NodeId, level: Level, mark: bytes = b"") -> Write:
+        value = locator_of(level, self._number) + mark
+        owner, place = chunk_of_raw(node)
+        block = self._keys.locator(self._tenant, owner) if place >= 0 else None
+        return Write(self._keys.locator(self._tenant, node), value, versioned=False, block=block)
 
     def _source_key(self, source: SourceId) -> KeyNumber:
         (number,) = self._keyring.numbers(self._number, [source])

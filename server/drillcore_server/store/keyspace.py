@@ -211,9 +211,9 @@ class CorpusKeys:
         """The section and the chunk."""
         return NodeId(UUID(bytes=key[-52:-36])), NodeId(UUID(bytes=key[-16:]))
 
-    def parent(self, chunk: NodeId) -> bytes:
-        """*"""
-        return self._prefixes[Space.PARENTS] + chunk.bytes
+    def parent(self, node: NodeId) -> bytes:
+        """* Of a chunk, or of a raw that has an id of its own."""
+        return self._prefixes[Space.PARENTS] + node.bytes
 
     def parents(self) -> KeyRange:
         return _below(self._prefixes[Space.PARENTS])

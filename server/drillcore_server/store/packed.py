@@ -76,8 +76,8 @@ class _PackedChunk:
     created_at: datetime
     created_by: PrincipalId
     version: int
-    raw_ids: tuple[NodeId | None, ...] = ()
-    """Only if one of them is not made from the chunk's."""
+    raw_ids: tuple[NodeId, ...] = ()
+    """Only if they are not made from the chunk's."""
     odd: _OddRaws | None = None
 
 
@@ -185,7 +185,7 @@ def _packed_chunk(chunk: Chunk, page: RawPage) -> _PackedChunk:
         created_at=chunk.created_at,
         created_by=chunk.created_by,
         version=chunk.version,
-        raw_ids=tuple(raw.id for raw in raws) if any(raw.id is not None for raw in raws) else (),
+        raw_ids=chunk.raw_ids,
         odd=odd,
     )
 
@@ -222,18 +222,18 @@ def _chunk(node: NodeId, packed: _PackedChunk) -> Chunk:
         created_at=packed.created_at,
         created_by=packed.created_by,
         version=packed.version,
+        raw_ids=packed.raw_ids,
     )
 
 
 def _page(packed: _PackedChunk) -> RawPage:
     if packed.odd is not None:
         return RawPage(packed.odd.raws)
-    ids = packed.raw_ids or (None,) * len(packed.raw_lengths)
     raws = []
     start = 0
-    for length, given in zip(packed.raw_lengths, ids, strict=True):
+    for length in packed.raw_lengths:
         content = packed.text[start : start + length]
-        raws.append(Raw(packed.document, _span(packed.start + start, length), content, given))
+        raws.append(Raw(packed.document, _span(packed.start + start, length), content))
         start += length
     return RawPage(tuple(raws))
 

@@ -66,6 +66,11 @@ def clear_claim(tr: Transaction, keys: CorpusKeys) -> None:
     codec.clear(tr, keys.claim())
 
 
+def is_staged(tr: Reader, keys: CorpusKeys, revision: Revision, batch: int) -> bool:
+    """Whether a batch was written already: run again, its locators would pass for those of nodes there before."""
+    return tr.get(keys.staged(revision, batch)) is not None
+
+
 def stage(tr: Transaction, keys: CorpusKeys, revision: Revision, batch: int, writes: Sequence[Write]) -> None:
     """Notes where a batch of a claimed revision writes, so that it can be swept away if the claim expires."""
     places = msgspec.msgpack.encode([write.place(revision) for write in writes])

@@ -138,13 +138,14 @@ def _cites_nothing(tr: Reader, keys: CorpusKeys, floor: Revision, one: Stored) -
 
 
 def _forget_node(tr: Transaction, keyspace: Keyspace, corpus: Corpus, key: bytes) -> None:
-    """Clears the locator of a section or chunk that is gone for good, so that nothing leads nowhere.
+    """Clears the locator of a node that is gone for good, so that nothing leads nowhere: of raws, those of their own.
 
     Its id may be given again, and whoever does that writes the node's record before its locator. The record's key is
     therefore read here: a new record is a conflict, and is found when this is run again.
     """
     keys = keyspace.of_corpus(corpus.number)
-    for level, space in ((Level.SECTION, keys.sections()), (Level.CHUNK, keys.chunks())):
+    spaces = ((Level.SECTION, keys.sections()), (Level.CHUNK, keys.chunks()), (Level.RAW, keys.parents()))
+    for level, space in spaces:
         if space.begin <= key < space.end:
             node = node_id(key[-16:])
             tr.add_read_conflict_range(key, key + b"\xff")
