@@ -191,6 +191,7 @@ class _Upload:
             try:
                 yield result_of(message)
             except StoreCorruptError:
+                self.drop()
                 yield self._failed(UnparsableReason.CRASHED, "made the process that read it send what is no document")
                 return
 
@@ -202,11 +203,12 @@ class _Upload:
         self._stop(Unavailable(Reason.SHUTTING_DOWN, "the server is stopping; nothing was added"))
 
     def _stop(self, error: BaseException | None) -> None:
-        self.outbox.end(error)
+        # Before the outbox ends: its worker, in the middle of the upload, must not be taken for one that is done.
         with self._lock:
             self.is_dropped = True
             if self._worker is not None:
                 self._worker.kill()
+        self.outbox.end(error)
 
     def read_with(self, worker: _Worker) -> bool:
         """Whether the worker can be used again."""
