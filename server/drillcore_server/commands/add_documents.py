@@ -24,6 +24,10 @@ from drillcore_server.ingest.prepare import Origin, PreparedDocument, content_ha
 from drillcore_server.store.records import RecordKind
 
 SOURCE_CHARACTERS_MAX: Final = 1_000
+OUTCOMES_BYTES_MAX: Final = 4_000_000
+"""Of what is said of a call's documents, which is stored with the revision, in one transaction of at most 10 MB."""
+_OUTCOME_BYTES: Final = 60
+"""Of an outcome beside its name and message, and of the document's part in the revision's record."""
 
 
 class OutcomeKind(enum.Enum):
@@ -99,6 +103,7 @@ class DocumentBatch:
         self._prepared: dict[SourceId, tuple[str, PreparedDocument]] = {}
         self._seen: set[SourceId] = set()
         self._outcomes: list[DocumentOutcome] = []
+        self._outcomes_bytes = 0
         self.documents = 0
         self.characters = 0
 
@@ -116,6 +121,7 @@ class DocumentBatch:
                 self._take_document(upload, one, place)
 
     def _take_document(self, upload: Upload, parsed: ParsedDocument, place: int) -> None:
+        self._make_room(upload.name)
         self.documents += 1
         self.characters += len(parsed.text)
         source = SourceId(upload.source or upload.name)
@@ -143,7 +149,15 @@ class DocumentBatch:
         origin = Origin(source, 1, self._call.at, self._call.principal.id)
         self._prepared[source] = upload.name, self._ingester.preparer.prepare(parsed, origin)
 
+    def _make_room(self, said: str) -> None:
+        """Refuses the call before it has more documents than it could answer for."""
+        self._outcomes_bytes += _OUTCOME_BYTES + len(said.encode())
+        if self._outcomes_bytes > OUTCOMES_BYTES_MAX:
+            message = "too many documents, or too long names, for one call; nothing was added, send fewer at once"
+            raise BadInput(Reason.TOO_LARGE, message, field="header")
+
     def _fail(self, name: str, reason: str, message: str) -> None:
+        self._make_room(name + message)
         self._outcomes.append(DocumentOutcome(name, OutcomeKind.FAILED, None, reason, message))
 
     def commit(self, call: Call) -> Added:

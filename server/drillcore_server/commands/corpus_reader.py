@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from drillcore_fdb.engine import Engine
@@ -18,6 +18,7 @@ from drillcore_server.store.keyspace import CorpusKeys
 from drillcore_server.store.sealed import SealedRecords
 
 T = TypeVar("T")
+K = TypeVar("K")
 _BATCH: Final = 500
 """Records read in one transaction, well within five seconds."""
 
@@ -62,21 +63,23 @@ class SnapshotReader:
         return self._each(ids, lambda view, one: view.parent(one))
 
     def documents(self, ids: Sequence[DocumentId]) -> list[Document | None]:
-        return self._read(lambda view: [view.document(one) for one in ids])
+        return self._in_batches(ids, lambda view, batch: [view.document(one) for one in batch])
 
     def sources(self, ids: Sequence[SourceId]) -> list[Source | None]:
-        return self._read(lambda view: [view.source(one) for one in ids])
+        return self._in_batches(ids, lambda view, batch: [view.source(one) for one in batch])
 
     def _read(self, work: Callable[[CorpusView], T]) -> T:
         return self._engine.run(lambda tr: work(CorpusView(tr.snapshot, self._keys, self._sealed, self._revision)))
 
     def _each(self, ids: Sequence[NodeId], get: Callable[[CorpusView, NodeId], T | None]) -> list[T]:
-        return [one for batch in _batches(ids) for one in self._read(lambda view, b=batch: _all(view, b, get))]  # type: ignore[misc]
+        return self._in_batches(ids, lambda view, batch: _all(view, batch, get))
 
-
-def _batches(ids: Sequence[NodeId]) -> Iterator[Sequence[NodeId]]:
-    for start in range(0, len(ids), _BATCH):
-        yield ids[start : start + _BATCH]
+    def _in_batches(self, ids: Sequence[K], get: Callable[[CorpusView, Sequence[K]], list[T]]) -> list[T]:
+        found: list[T] = []
+        for start in range(0, len(ids), _BATCH):
+            batch = ids[start : start + _BATCH]
+            found += self._read(lambda view, batch=batch: get(view, batch))  # type: ignore[misc]
+        return found
 
 
 def _all(view: CorpusView, ids: Sequence[NodeId], get: Callable[[CorpusView, NodeId], T | None]) -> list[T]:
