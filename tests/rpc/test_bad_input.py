@@ -113,7 +113,7 @@ def test_a_pdf_that_is_encrypted_but_open_to_everybody_is_read(site: Site) -> No
 def test_right_to_left_text_is_quoted_exactly(site: Site) -> None:
     text = "\n\n".join(
         f"المادة {number}: يجب على الشركة حفظ السجلات لمدة {number} سنوات. تبدأ المدة في 1 مارس.\n"
-        f"סעיף {number}: החברה תשמור את הרשומות (ISO {number}) במשך {number} שנים. \u202bתמו\u202c."
+        f"סעיף {number}: החברה תשמור את הרשומות (ISO {number}) במשך {number} שנים. \u202bנכתב\u202c."
         for number in range(1, 120)
     )
     (outcome,) = site.add(File("rtl.txt", text)).outcomes

@@ -88,7 +88,7 @@ class Session:
         document: dict[str, object] = {name: page.items, "next_page_token": page.next_page_token}
         if isinstance(page, QueryPage):
             document["revisions"] = {str(corpus): revision for corpus, revision in page.revisions.items()}
-        self.emit(document, table, *more)
+        self.emit(document, table if page.items else f"no {name}", *more)
 
     def emit(self, document: object, *human: RenderableType) -> None:
         """Show a result: the document with --json, else what is made for people."""
