@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import io
 import json
 import platform
 import sys
@@ -53,6 +54,7 @@ class _Root(click.Group):
         **extra: Any,
     ) -> Any:
         arguments = list(sys.argv[1:] if args is None else args)
+        _show_any_character()
         try:
             code = super().main(arguments, prog_name, complete_var, standalone_mode=False, **extra)
         except (
@@ -67,6 +69,13 @@ class _Root(click.Group):
                 raise
             _fail(error, as_json="--json" in arguments)
         return sys.exit(code if isinstance(code, int) else 0) if standalone_mode else code
+
+
+def _show_any_character() -> None:
+    """What a terminal has no character for is shown by its number: documents may hold any, and end no command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _loaded(entry: importlib.metadata.EntryPoint) -> click.Command:

@@ -90,7 +90,7 @@ class Session:
             document["revisions"] = {str(corpus): revision for corpus, revision in page.revisions.items()}
         if isinstance(page, HistoryPage):
             document["oldest_revision"] = page.oldest_revision
-        self.emit(document, table, *more)
+        self.emit(document, table if page.items else f"no {name}", *more)
 
     def emit(self, document: object, *human: RenderableType) -> None:
         """Show a result: the document with --json, else what is made for people."""

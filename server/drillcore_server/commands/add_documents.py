@@ -32,6 +32,10 @@ from drillcore_server.store.records import RecordKind
 SOURCE_CHARACTERS_MAX: Final = 1_000
 UNDER_WAY_BYTES_MAX: Final = 64 << 20
 """Of uploads that one call has under way at once; a larger one goes alone."""
+OUTCOMES_BYTES_MAX: Final = 4_000_000
+"""Of what is said of a call's documents, which is stored with the revision, in one transaction of at most 10 MB."""
+_OUTCOME_BYTES: Final = 60
+"""Of an outcome beside its name and message, and of the document's part in the revision's record."""
 
 
 class OutcomeKind(enum.Enum):
@@ -118,6 +122,7 @@ class DocumentBatch:
         self._line = InOrder(ingester.readers.at_once, UNDER_WAY_BYTES_MAX)
         self._seen: set[SourceId] = set()
         self._outcomes: list[DocumentOutcome] = []
+        self._outcomes_bytes = 0
         self._documents = self._characters = 0
 
     def __enter__(self) -> Self:
@@ -160,6 +165,7 @@ class DocumentBatch:
         return [source.content_hash if source is not None and source.document else None for source in known]
 
     def _settle_document(self, upload: Upload, digested: DigestedDocument, place: int) -> None:
+        self._make_room(upload.name)
         self._documents += 1
         self._characters += len(digested.text)
         source = _source(upload, Asked(digested.external_id, place))
@@ -187,7 +193,15 @@ class DocumentBatch:
         self._spool.append(self._ingester.preparer.complete(replace(digested, metadata=metadata), origin))
         self._names.append(upload.name)
 
+    def _make_room(self, said: str) -> None:
+        """Refuses the call before it has more documents than it could answer for."""
+        self._outcomes_bytes += _OUTCOME_BYTES + len(said.encode())
+        if self._outcomes_bytes > OUTCOMES_BYTES_MAX:
+            message = "too many documents, or too long names, for one call; nothing was added, send fewer at once"
+            raise BadInput(Reason.TOO_LARGE, message, field="header")
+
     def _fail(self, name: str, reason: str, message: str) -> None:
+        self._make_room(name + message)
         self._outcomes.append(DocumentOutcome(name, OutcomeKind.FAILED, None, reason, message))
 
     def commit(self, call: Call) -> Added:
