@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from drillcore_fdb.engine import Transaction
 from drillcore_fdb.tuples import prefix_end
 from drillcore_proto.reasons import Reason
 from drillcore_server.commands import revise
@@ -17,7 +18,7 @@ from drillcore_server.commands.put_hierarchy import HierarchyUpload, Put, PutTar
 from drillcore_server.commands.revise import Reviser
 from drillcore_server.commands.unit import Call, Unit
 from drillcore_server.domain.errors import Exists, Unavailable
-from drillcore_server.domain.ids import CorpusId, Revision
+from drillcore_server.domain.ids import CorpusId, NodeId, Revision, SourceId
 from drillcore_server.domain.nodes import Level
 from drillcore_server.fsck import Fsck
 from drillcore_server.rpc.hierarchy_messages import document_draft, node_draft
@@ -209,3 +210,30 @@ def test_trimming_leaves_no_locator_of_a_hierarchy_that_is_gone(archive: Archive
     left = locators(archive)
     assert {value[0] for key, value in left.items() if key in gone} == {Level.MASTER}
     assert_agrees(archive)
+
+
+def damaged(archive: Archive, change: Callable[[Transaction], object]) -> str:
+    """What fsck says after a change below everything."""
+    archive.engine.run(change)
+    return "\n".join(Fsck(archive.engine, archive.keyspace, archive.keyring).run().problems)
+
+
+def test_fsck_finds_a_raw_whose_locator_or_chunk_is_lost(archive: Archive) -> None:
+    made = two_sections()
+    put(archive, made)
+    first, second = (NodeId(UUID(node.id)) for node in made.of("raw")[:2])
+    lost = archive.keyspace.locator(archive.corpus.tenant_id, first)
+    assert f"the locator of {first} does not lead to it" in damaged(archive, lambda tr: tr.clear(lost))
+    parent = archive.keys.parent(second)
+    found = damaged(archive, lambda tr: tr.clear_range(parent, prefix_end(parent)))
+    assert f"the parent of {second} is not the node it is in" in found
+
+
+def test_fsck_finds_a_vector_of_another_length(archive: Archive) -> None:
+    made = two_sections()
+    put(archive, made)
+    chunk = NodeId(UUID(made.of("chunk")[0].id))
+    (number,) = archive.keyring.numbers(archive.corpus.number, [SourceId("manual.txt")])
+    key = archive.keys.vector(chunk)
+    found = damaged(archive, lambda tr: archive.sealed.put(tr, key, Revision(2), number, b"12"))
+    assert found.endswith(f"the vector of chunk {chunk} has another length")

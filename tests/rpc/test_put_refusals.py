@@ -158,6 +158,11 @@ def cite_another_sections_chunk(made: Made) -> str:
     return section(made).id
 
 
+def quote_a_lot(node: pb.HierarchyNode) -> None:
+    node.chunk.quotes.extend([nodes_pb2.Citation(span=span(0, 130))] * 900)
+    node.chunk.quotes[0].span.end = 1_000_000
+
+
 NODE = str(uuid4())
 HIERARCHY: dict[str, Spoil] = {
     "the same id twice at a level": same_id("raw", "raw"),
@@ -224,6 +229,9 @@ OTHERS: dict[str, tuple[Reason, Spoil]] = {
         changed(section, lambda node: setattr(node.section, "summary", "s" * 100_001)),
     ),
     "a long title of a document": (Reason.TOO_LARGE, document_field(title="t" * 1_001)),
+    "quotes longer than any chunk": (Reason.TOO_LARGE, changed(chunk, quote_a_lot)),
+    "a long raw": (Reason.TOO_LARGE, changed(raw, lambda node: setattr(node.raw, "content", "r" * 1_000_001))),
+    "a large node": (Reason.TOO_LARGE, changed(section, lambda node: node.section.keywords.append("k" * 5_000_000))),
     "many keywords": (Reason.TOO_LARGE, changed(chunk, lambda node: node.chunk.keywords.extend(["k"] * 1_001))),
 }
 

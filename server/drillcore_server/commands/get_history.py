@@ -18,6 +18,7 @@ from drillcore_server.domain.nodes import Level, chunk_of_raw
 from drillcore_server.domain.pages import make_token, page_size, read_token
 from drillcore_server.domain.revisions import RevisionRecord
 from drillcore_server.store import revisions, trimming, versioned
+from drillcore_server.store.writes import is_ingested_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ def _numbers(
         return shelf, (Revision(one) for one in range(shelf.revision, 0, -1))
     assert node is not None
     shelf, level = library.shelf_of(tr, tenant, node, AsOf())
-    written = {revision for key in _keys(shelf, node, level) for revision, _ in versioned.history(tr, key)}
+    keys = _raw_keys(library, tr, shelf, node) if level is Level.RAW else [_key(shelf, node, level)]
+    written = {revision for key in keys for revision, _ in versioned.history(tr, key)}
     if not written:
         raise missing(node)
     newest_first = sorted((one for one in written if one <= shelf.revision), reverse=True)
@@ -78,13 +80,16 @@ def _numbers(
     return shelf, iter(newest_first)
 
 
-def _keys(shelf: Shelf, node: NodeId, level: Level) -> list[bytes]:
-    """The keys that are written when the node changes."""
-    keys = shelf.view.keys
+def _key(shelf: Shelf, node: NodeId, level: Level) -> bytes:
+    """The key that is written when the node changes."""
     if level is Level.MASTER:
-        return [keys.master()]
-    if level is Level.SECTION:
-        return [keys.section(node)]
-    if level is Level.CHUNK:
-        return [keys.chunk(node)]
-    return [keys.parent(node), keys.chunk(chunk_of_raw(node)[0])]
+        return shelf.view.keys.master()
+    return shelf.view.keys.section(node) if level is Level.SECTION else shelf.view.keys.chunk(node)
+
+
+def _raw_keys(library: Library, tr: Transaction, shelf: Shelf, raw: NodeId) -> list[bytes]:
+    """An ingested raw changes with its chunk. One that a client put has a key of its own, and may have been both."""
+    keys, (chunk, _) = shelf.view.keys, chunk_of_raw(raw)
+    locator = tr.get(library.unit.keys.locator(shelf.corpus.tenant_id, chunk))
+    ingested = locator is not None and is_ingested_chunk(locator)
+    return [keys.parent(raw), keys.chunk(chunk)] if ingested else [keys.parent(raw)]

@@ -18,7 +18,7 @@ from drillcore_server.auth import access
 from drillcore_server.commands.selecting import Selection
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Library, Shelf
-from drillcore_server.domain.errors import BadInput
+from drillcore_server.domain.errors import BadInput, NotReady
 from drillcore_server.domain.filters import Filters
 from drillcore_server.domain.found import AsOf, Node
 from drillcore_server.domain.ids import CorpusId, NodeId, Revision, TenantId
@@ -183,7 +183,10 @@ def _ranking(
     master = shelf.view.master()
     if master is None:
         return
-    master.check_model(sought.model, master.dimensions)
+    try:
+        master.check_model(sought.model, master.dimensions)
+    except NotReady as refused:
+        raise NotReady(refused.reason, f"corpus {shelf.corpus.id}: {refused.message}") from refused
     ids, rows = _candidates(library, shelf, question.level)
     if len(ids) and rows.shape[1] != len(sought.vector):
         message = f"the corpus's vectors have {rows.shape[1]} components, not {len(sought.vector)}"

@@ -16,10 +16,15 @@ from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import DocumentId, NodeId, SourceId
 
 CHUNK_CHARACTERS_MAX: Final = 1_000_000
+"""Of its raws, and of its quotes."""
+CHUNK_RAWS_MAX: Final = 10_000
+NODE_BYTES_MAX: Final = 5_000_000
+"""As a message, so that it fits into an answer."""
+DOCUMENT_CHARACTERS_MAX: Final = 1 << 40
 CHARACTERS_MAX: Final[Mapping[str, int]] = {
     "summary": 100_000,
     "content": CHUNK_CHARACTERS_MAX,
-    "text": 100_000,
+    "text": 10_000,
     "title": 1_000,
     "source_id": 1_000,
     "headings": 1_000,
@@ -36,8 +41,8 @@ CHARACTERS_MAX: Final[Mapping[str, int]] = {
 }
 """Of a text, by the name of its field."""
 ENTRIES_MAX: Final[Mapping[str, int]] = {
-    "citations": 10_000,
-    "entities": 10_000,
+    "citations": 1_000,
+    "entities": 1_000,
     "findings": 1_000,
     "quotes": 1_000,
     "keywords": 1_000,

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache
 from typing import Final
 
 from drillcore_proto.reasons import Reason
 from drillcore_server.domain.drafts import (
     CHUNK_CHARACTERS_MAX,
+    CHUNK_RAWS_MAX,
     ChunkDraft,
     CitationDraft,
     DocumentDraft,
@@ -24,12 +25,14 @@ from drillcore_server.domain.drafts import (
 )
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import DocumentId, NodeId, SourceId
-from drillcore_server.domain.nodes import RAWS_PER_CHUNK_MAX, Citation, Level, Raw, RawPage
+from drillcore_server.domain.nodes import Citation, Level, Raw, RawPage
 from drillcore_server.store.records import RecordKind
 
 _SECTION: Final = RecordKind(SectionDraft)
 _CHUNK: Final = RecordKind(ChunkDraft)
 _RAW: Final = RecordKind(RawDraft)
+_PAGES_KEPT: Final = 64
+"""Of chunks that were cited last: who cites a chunk often does so in a row."""
 _LEVELS: Final = {
     MasterDraft: Level.MASTER,
     SectionDraft: Level.SECTION,
@@ -68,6 +71,7 @@ class ClientHierarchy:
         self._chunks_of: dict[DocumentId, list[NodeId]] = {}
         self._raws: dict[NodeId, list[bytes]] = {}
         self._sources: set[SourceId] = set()
+        self._cited_page = lru_cache(_PAGES_KEPT)(lambda chunk: self._chunk(chunk).page)
 
     @property
     def master(self) -> MasterDraft:
@@ -147,18 +151,12 @@ class ClientHierarchy:
         _check_agreement(chunks)
         return chunks
 
-    def page(self, chunk: NodeId) -> RawPage:
-        return self._chunk(chunk).page
-
     def _chunk(self, chunk: NodeId) -> ChunkParts:
         draft = _CHUNK.decode(self._chunks[chunk])
         raws = sorted((_RAW.decode(one) for one in self._raws[chunk]), key=lambda raw: (raw.span, raw.id))
         _check_raws(draft, raws)
         page = RawPage(tuple(Raw(raw.document, raw.span, raw.content) for raw in raws))
         return ChunkParts(draft, page, tuple(raw.id for raw in raws))
-
-    def section_of(self, chunk: NodeId) -> NodeId:
-        return self._parents[chunk]
 
     def check_citation(self, citation: CitationDraft, what: str, page: RawPage) -> Citation:
         """What the store keeps of a citation. `page` is of the chunk that it names."""
@@ -182,7 +180,7 @@ class ClientHierarchy:
             raise invalid(what, f"cites {citation.chunk}, which is no chunk of this hierarchy")
         if below is not None and self._parents[citation.chunk] != below:
             raise invalid(what, f"cites chunk {citation.chunk}, which is not below it")
-        return self.check_citation(citation, what, self.page(citation.chunk))
+        return self.check_citation(citation, what, self._cited_page(citation.chunk))
 
 
 def _named(level: Level, node: NodeId) -> str:
@@ -191,9 +189,11 @@ def _named(level: Level, node: NodeId) -> str:
 
 def _check_raws(chunk: ChunkDraft, raws: list[RawDraft]) -> None:
     """They are of the chunk's document, follow each other, and are not too many."""
-    refuse = partial(invalid, f"chunk {chunk.id}")
-    if len(raws) > RAWS_PER_CHUNK_MAX or sum(len(raw.span) for raw in raws) > CHUNK_CHARACTERS_MAX:
-        raise refuse(f"has over {RAWS_PER_CHUNK_MAX} raws, or over {CHUNK_CHARACTERS_MAX} characters")
+    if len(raws) > CHUNK_RAWS_MAX:
+        raise _too_large(chunk, f"{CHUNK_RAWS_MAX} raws")
+    for spans in ([raw.span for raw in raws], [quote.span for quote in chunk.quotes]):
+        if sum(span.end - span.start for span in spans) > CHUNK_CHARACTERS_MAX:
+            raise _too_large(chunk, f"{CHUNK_CHARACTERS_MAX} characters in its raws or quotes")
     end = 0
     for raw in raws:
         if raw.document != chunk.document:
@@ -201,6 +201,10 @@ def _check_raws(chunk: ChunkDraft, raws: list[RawDraft]) -> None:
         if raw.span.start < end:
             raise invalid(f"raw {raw.id}", f"overlaps another raw of its chunk at character {raw.span.start}")
         end = raw.span.end
+
+
+def _too_large(chunk: ChunkDraft, limit: str) -> BadInput:
+    return BadInput(Reason.TOO_LARGE, f"chunk {chunk.id} has over {limit}", node=str(chunk.id))
 
 
 def _check_agreement(chunks: list[ChunkParts]) -> None:

@@ -16,7 +16,9 @@ from drillcore_server.domain.digests import Entity, FindingKind, MadeBy
 from drillcore_server.domain.documents import Span
 from drillcore_server.domain.drafts import (
     CHARACTERS_MAX,
+    DOCUMENT_CHARACTERS_MAX,
     ENTRIES_MAX,
+    NODE_BYTES_MAX,
     ChunkDraft,
     CitationDraft,
     DocumentDraft,
@@ -41,8 +43,6 @@ _MADE_HERE: Final = {
 }
 """Fields that the server makes, by the kind of content."""
 _HASH: Final = re.compile("[0-9a-f]{64}")
-_CHARACTERS_MAX: Final = 1 << 62
-"""Of a document: what is counted with is kept in 64 bits."""
 
 
 def document_draft(message: pb.HierarchyDocument) -> DocumentDraft:
@@ -54,7 +54,7 @@ def document_draft(message: pb.HierarchyDocument) -> DocumentDraft:
         raise invalid(what, "has no source_id")
     if message.content_hash and not _HASH.fullmatch(message.content_hash):
         raise invalid(what, "has a content_hash that is not a SHA-256 in lower-case hex")
-    if message.characters > _CHARACTERS_MAX:
+    if message.characters > DOCUMENT_CHARACTERS_MAX:
         raise invalid(what, "has more characters than any document")
     try:
         metadata = checked_metadata(message.metadata)
@@ -83,6 +83,8 @@ def node_draft(message: pb.HierarchyNode) -> NodeDraft:
     made = [field.name for field, _ in content.ListFields() if field.name in _MADE_HERE[kind]]
     if made:
         raise invalid(what, f"has a {made[0]}, which the server makes itself: leave it out")
+    if content.ByteSize() > NODE_BYTES_MAX:
+        raise BadInput(Reason.TOO_LARGE, f"{what} has over {NODE_BYTES_MAX} bytes")
     _check_texts(content, what)
     if kind == "master":
         if message.parent_id:
@@ -176,7 +178,7 @@ def _made_by(message: nodes_pb2.Processing) -> MadeBy:
 
 
 def _span(message: nodes_pb2.Span, what: str) -> Span:
-    if message.start > message.end or message.end > _CHARACTERS_MAX:
+    if message.start > message.end or message.end > DOCUMENT_CHARACTERS_MAX:
         raise invalid(what, f"has the span {message.start} to {message.end}, which is none")
     return Span(message.start, message.end)
 
