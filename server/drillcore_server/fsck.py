@@ -128,6 +128,7 @@ class _CorpusCheck:
         yield from self._documents(documents, chunks)
         yield from self._vectors(chunks)
         yield from self._index("entity", self._keys.all_entities(), self._expected_entities(chunks))
+        yield from self._index("embedding", self._keys.all_embedded(), self._expected_embedded(chunks))
         yield from self._index("category", self._keys.all_categories(), self._expected_categories(sections))
         yield from self._index("section", self._keys.listed_sections(), set(map(self._keys.listed_section, sections)))
         yield from self._locators(sections, chunks)
@@ -207,6 +208,9 @@ class _CorpusCheck:
 
     def _expected_entities(self, chunks: dict[NodeId, Chunk]) -> set[bytes]:
         return {key for chunk in chunks.values() for key in self._hashes.entity_keys(chunk)}
+
+    def _expected_embedded(self, chunks: dict[NodeId, Chunk]) -> set[bytes]:
+        return {key for chunk in chunks.values() for key in self._hashes.embedded_keys(chunk)}
 
     def _expected_categories(self, sections: dict[NodeId, Section]) -> set[bytes]:
         return {self._keys.category(self._hashes.hashed(one.category), one.id) for one in sections.values()}

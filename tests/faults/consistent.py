@@ -42,7 +42,15 @@ _SEALED = {
     Space.DOCUMENTS,
     Space.SOURCES,
 }
-_PLAIN = {Space.MEMBERS, Space.PARENTS, Space.ENTITIES, Space.CATEGORIES, Space.CITING, Space.SECTION_LIST}
+_PLAIN = {
+    Space.MEMBERS,
+    Space.PARENTS,
+    Space.ENTITIES,
+    Space.CATEGORIES,
+    Space.CITING,
+    Space.SECTION_LIST,
+    Space.EMBEDDED,
+}
 Written = dict[bytes, dict[Revision, bytes | None]]
 """By key, without its prefix: what each revision wrote there, opened; None for a tombstone."""
 
@@ -215,6 +223,9 @@ class _Check:
         assert set(self._seen[Space.ENTITIES]) == entities
         categories = {hashed(section.category) + section.id.bytes for section in self._sections.values()}
         assert set(self._seen[Space.CATEGORIES]) == categories
+        embedded = {chunk.embedded + chunk.id.bytes for chunk in self._chunks.values()}
+        assert set(self._seen[Space.EMBEDDED]) == embedded
+        assert all(len(one) == 12 + 16 for one in embedded)
         assert set(self._seen[Space.SECTION_LIST]) == {section.bytes for section in self._sections}
 
     def sources(self) -> None:

@@ -81,6 +81,7 @@ SPACES = {
     "CITING": 25,
     "FLOORS": 26,
     "SECTION_LIST": 27,
+    "EMBEDDED": 28,
 }
 OF_CORPUS = KEYS.of_corpus(NUMBER)
 BUILT_OF_CORPUS = {
@@ -118,6 +119,9 @@ BUILT_OF_CORPUS = {
     "category": OF_CORPUS.category(VALUE, NODE),
     "categories": OF_CORPUS.categories(VALUE),
     "all_categories": OF_CORPUS.all_categories(),
+    "embedded": OF_CORPUS.embedded(VALUE, CHUNK),
+    "embedded_as": OF_CORPUS.embedded_as(VALUE),
+    "all_embedded": OF_CORPUS.all_embedded(),
     "citing": OF_CORPUS.citing(DOCUMENT, NODE),
     "all_citing": OF_CORPUS.all_citing(),
     "floor": OF_CORPUS.floor(),

@@ -50,6 +50,7 @@ CHUNKS = st.builds(
     created_by=TEXTS,
     version=st.integers(1, 9),
     raw_ids=st.lists(IDS, max_size=3).map(tuple),
+    embedded=st.binary(max_size=12),
 )
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 BY = PrincipalId("operator")

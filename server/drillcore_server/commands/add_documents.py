@@ -114,7 +114,9 @@ class DocumentBatch:
         self._target = target
         self._report = report
         self._progress = progress
-        self._reader = ingester.reader(*ingester.reviser.find(call, target))
+        corpus, head = ingester.reviser.find(call, target)
+        self._reader = ingester.reader(corpus, head)
+        self._embeddings = ingester.embeddings(corpus, head)
         self._spool = Spool()
         self._names: list[str] = []
         """Of the documents in the spool."""
@@ -190,7 +192,8 @@ class DocumentBatch:
             self._fail(upload.name, refused.reason.name, refused.message)
             return
         origin = Origin(source, 1, self._call.at, self._call.principal.id)
-        self._spool.append(self._ingester.preparer.complete(replace(digested, metadata=metadata), origin))
+        described = replace(digested, metadata=metadata)
+        self._spool.append(self._ingester.preparer.complete(described, origin, self._embeddings))
         self._names.append(upload.name)
 
     def _make_room(self, said: str) -> None:

@@ -88,7 +88,8 @@ class Earlier:
         All entries of the indexes go: what new nodes have there is to be written after this.
         """
         keys, sections = self.keys, self.section_ids()
-        for index in (keys.all_categories(), keys.listed_sections(), keys.all_members(), keys.all_entities()):
+        indexes = (keys.all_categories(), keys.listed_sections(), keys.all_members(), keys.all_entities())
+        for index in (*indexes, keys.all_embedded()):
             yield from (Write(entry.key, None) for entry in self.snapshot.entries(index))
         yield from (Write(keys.section(one), None) for one in sorted(sections) if one not in nodes)
         for entry in self.snapshot.entries(keys.parents()):

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from drillcore_fdb.engine import Engine
 from drillcore_server.commands.changes import writes_of
+from drillcore_server.commands.corpus_embeddings import CorpusEmbeddings
 from drillcore_server.commands.corpus_reader import SnapshotReader
 from drillcore_server.commands.revise import Plan, Reviser
 from drillcore_server.commands.unit import Call, Unit
@@ -49,6 +50,11 @@ class Ingester:
 
     def reader(self, corpus: Corpus, revision: Revision) -> SnapshotReader:
         return SnapshotReader(self.snapshot(corpus, revision), corpus.number, self.cache)
+
+    def embeddings(self, corpus: Corpus, revision: Revision) -> CorpusEmbeddings:
+        (number,) = self.keyring.numbers(corpus.number, [CORPUS_SCOPE])
+        secret = self.keyring.derived(number, b"embedded texts")
+        return CorpusEmbeddings(self.preparer.embedder, self.snapshot(corpus, revision), secret)
 
     def snapshot(self, corpus: Corpus, revision: Revision) -> Snapshot:
         return Snapshot(self.engine, self.unit.keys.of_corpus(corpus.number), self.sealed, revision)

@@ -104,7 +104,7 @@ class HierarchyUpload:
         ingester, keys = self._ingester, self._ingester.unit.keys
         earlier = Earlier(ingester.snapshot(corpus, base), keys, corpus)
         known = earlier.known(self._hierarchy.levels)
-        records = self._records()
+        records = self._records(corpus, base)
         before = {document.id: document.source for document in earlier.documents()}
         number = self._make_keys(corpus, {*before.values(), *(one.source for one in records.documents.values())})
         make = HierarchyWrites(keys, corpus.tenant_id, corpus.number, ingester.keyring)
@@ -119,12 +119,14 @@ class HierarchyUpload:
             result=lambda revision: _put(revision, records.master.statistics),
         )
 
-    def _records(self) -> Records:
+    def _records(self, corpus: Corpus, base: Revision) -> Records:
         """Made once, however often the plan is: embedding takes long."""
         if self._made is None:
             preparer = self._ingester.preparer
             model = model_of(self._hierarchy, self._target.embedding_model, preparer.embedder)
-            made = ClientRecords(self._hierarchy, preparer, model, self._call.at, self._call.principal.id)
+            embeddings = self._ingester.embeddings(corpus, base)
+            counter = preparer.digester.counter
+            made = ClientRecords(self._hierarchy, counter, embeddings, model, self._call.at, self._call.principal.id)
             documents, chunks = {}, {}
             for document, own in made.documents(self.tell):
                 documents[document.id] = document

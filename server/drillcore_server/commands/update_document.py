@@ -106,7 +106,8 @@ class _Update:
         self._own_metadata = digested.metadata
         self._check_changed(head, source, document, digested.content_hash)
         origin = Origin(source.id, source.version + 1, self._call.at, self._call.principal.id)
-        self._prepared: PreparedDocument = self._ingester.preparer.complete(digested, origin)
+        embeddings = self._ingester.embeddings(corpus, head)
+        self._prepared: PreparedDocument = self._ingester.preparer.complete(digested, origin, embeddings)
         return len(digested.text)
 
     def plan(self, corpus: Corpus, base: Revision) -> Plan[Updated]:

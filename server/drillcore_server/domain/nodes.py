@@ -137,6 +137,8 @@ class Chunk:
     version: int = 1
     raw_ids: tuple[NodeId, ...] = ()
     """Of its raws, in order, where they have ids of their own: a client made them. Else see `raw_id`."""
+    embedded: bytes = b""
+    """A keyed hash of the text that its vector was made of; empty if a client made it."""
 
     @property
     def membership(self) -> Membership:

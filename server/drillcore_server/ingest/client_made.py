@@ -37,10 +37,11 @@ from drillcore_server.ingest.digesting import content_hash
 from drillcore_server.ingest.embedding.errors import TextRefused, VectorRefused
 from drillcore_server.ingest.embedding.ports import Embedder, Vector
 from drillcore_server.ingest.embedding.vectors import checked_vector
-from drillcore_server.ingest.prepare import Preparer
+from drillcore_server.ingest.prepare import EmbeddedText, Embeddings
 from drillcore_server.ingest.processing.extractive import CHUNK_CANDIDATES_MAX
 from drillcore_server.ingest.processing.ports import ChunkInput
 from drillcore_server.ingest.summarising import SECTION_POOL
+from drillcore_server.ingest.tokens import TokenCounter
 
 DIMENSIONS_MAX: Final = 4_096
 _STORED: Final = np.dtype("<f2")
@@ -117,10 +118,17 @@ class ClientRecords:
     """Makes the records of a hierarchy that `check` found whole: documents with their chunks first, then the others."""
 
     def __init__(
-        self, hierarchy: ClientHierarchy, preparer: Preparer, model: Model, at: datetime, by: PrincipalId
+        self,
+        hierarchy: ClientHierarchy,
+        counter: TokenCounter,
+        embeddings: Embeddings,
+        model: Model,
+        at: datetime,
+        by: PrincipalId,
     ) -> None:
         self._hierarchy = hierarchy
-        self._preparer = preparer
+        self._counter = counter
+        self._embeddings = embeddings
         self._builtin = builtin.processor()
         self._model = model
         self._at = at
@@ -145,20 +153,27 @@ class ClientRecords:
         texts = [one.text for one in parts]
         vectors = self._vectors(document, parts, texts)
         candidates = self._candidates(document, parts)
-        tokens = self._preparer.digester.counter.count_many(texts)
+        tokens = self._counter.count_many(texts)
         return [
-            MadeChunk(self._chunk(document, first + place, one, count, chosen), one.page, vector, one.draft.parent)
+            MadeChunk(
+                self._chunk(document, first + place, one, count, chosen, vector.key),
+                one.page,
+                stored_vector(vector.vector),
+                one.draft.parent,
+            )
             for place, (one, vector, count, chosen) in enumerate(zip(parts, vectors, tokens, candidates, strict=True))
         ]
 
-    def _vectors(self, document: DocumentDraft, parts: Sequence[ChunkParts], texts: Sequence[str]) -> list[bytes]:
+    def _vectors(
+        self, document: DocumentDraft, parts: Sequence[ChunkParts], texts: Sequence[str]
+    ) -> list[EmbeddedText]:
         if self._hierarchy.vector_bytes:
-            return [one.draft.vector for one in parts]
+            return [EmbeddedText(np.frombuffer(one.draft.vector, _STORED).astype(np.float32), b"") for one in parts]
         titled = [
             "\n".join([document.title, *one.draft.headings, text]) for one, text in zip(parts, texts, strict=True)
         ]
         try:
-            return [stored_vector(vector) for vector in self._preparer.embedder.embed(titled)]
+            return self._embeddings.embed(titled)
         except TextRefused as refused:
             chunk = parts[refused.position].draft.id
             raise invalid(f"chunk {chunk}", f"cannot be embedded: its text {refused.problem.value}") from refused
@@ -191,7 +206,13 @@ class ClientRecords:
             yield Excerpt(cited.span, cited.weight)
 
     def _chunk(
-        self, document: DocumentDraft, place: int, parts: ChunkParts, tokens: int, candidates: tuple[Excerpt, ...]
+        self,
+        document: DocumentDraft,
+        place: int,
+        parts: ChunkParts,
+        tokens: int,
+        candidates: tuple[Excerpt, ...],
+        embedded: bytes,
     ) -> Chunk:
         draft = parts.draft
         return Chunk(
@@ -214,6 +235,7 @@ class ClientRecords:
             created_at=self._at,
             created_by=self._by,
             raw_ids=parts.raw_ids,
+            embedded=embedded,
         )
 
     def _document(self, draft: DocumentDraft, parts: Sequence[ChunkParts], chunks: Sequence[MadeChunk]) -> Document:
@@ -260,7 +282,7 @@ class ClientRecords:
             citations=citations,
             candidates=tuple(_heaviest(citations or gathered.candidates)),
             keywords=draft.keywords,
-            tokens=self._preparer.digester.counter.count(draft.summary),
+            tokens=self._counter.count(draft.summary),
             made_by=draft.made_by,
             entities=draft.entities,
             documents=gathered.documents,
@@ -280,7 +302,7 @@ class ClientRecords:
             citations=tuple(cited(one, what) for one in draft.citations),
             findings=tuple(Finding(one.kind, one.text, cited(one.citation, what)) for one in draft.findings),
             keywords=draft.keywords,
-            tokens=self._preparer.digester.counter.count(draft.summary),
+            tokens=self._counter.count(draft.summary),
             made_by=draft.made_by,
             statistics=self.statistics,
             embedding_model=self._model.name,

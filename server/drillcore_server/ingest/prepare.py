@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from drillcore_server.domain.documents import ParsedDocument
 from drillcore_server.domain.ids import DocumentId, PrincipalId, SourceId, new_uuid
 from drillcore_server.domain.nodes import Chunk, Document, Raw, RawPage, new_chunk_id
 from drillcore_server.ingest.digesting import DigestedChunk, DigestedDocument, Digester
-from drillcore_server.ingest.embedding.ports import Embedder, Vector
+from drillcore_server.ingest.embedding.ports import Embedder, Vector, Vectors
 from drillcore_server.ingest.processing.ports import Processor
 
 
@@ -37,6 +40,31 @@ class PreparedDocument:
     chunks: tuple[PreparedChunk, ...]
 
 
+class EmbeddedText(NamedTuple):
+    vector: Vector
+    """As precise as it is stored, so that it is the same whether it was made or found."""
+    key: bytes
+    """What it is found by when the same text comes again; empty if it is not to be found."""
+
+
+class Embeddings(Protocol):
+    def embed(self, texts: Sequence[str]) -> list[EmbeddedText]: ...
+
+
+def as_stored(vectors: Vectors) -> Vectors:
+    return vectors.astype("<f2").astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainEmbeddings:
+    """Embeds every text, whether it was embedded before or not."""
+
+    embedder: Embedder
+
+    def embed(self, texts: Sequence[str]) -> list[EmbeddedText]:
+        return [EmbeddedText(vector, b"") for vector in as_stored(self.embedder.embed(texts))]
+
+
 @dataclass(frozen=True, slots=True)
 class Preparer:
     digester: Digester
@@ -48,23 +76,25 @@ class Preparer:
 
     def prepare(self, parsed: ParsedDocument, origin: Origin) -> PreparedDocument:
         """Digested here and now, then completed."""
-        return self.complete(self.digester.digest(parsed), origin)
+        return self.complete(self.digester.digest(parsed), origin, PlainEmbeddings(self.embedder))
 
-    def complete(self, digested: DigestedDocument, origin: Origin) -> PreparedDocument:
+    def complete(self, digested: DigestedDocument, origin: Origin, embeddings: Embeddings) -> PreparedDocument:
         """The document with new ids for itself and its chunks, and with their vectors."""
         document = DocumentId(new_uuid())
-        vectors = self.embedder.embed([_titled(digested, one) for one in digested.chunks])
+        embedded = embeddings.embed([_titled(digested, one) for one in digested.chunks])
         chunks = tuple(
             PreparedChunk(
-                self._chunk(document, place, one, origin),
+                self._chunk(document, place, one, origin, key),
                 RawPage(tuple(Raw(document, raw, raw.of(digested.text)) for raw in one.raws)),
                 vector,
             )
-            for place, (one, vector) in enumerate(zip(digested.chunks, vectors, strict=True))
+            for place, (one, (vector, key)) in enumerate(zip(digested.chunks, embedded, strict=True))
         )
         return PreparedDocument(_document(document, digested, chunks, origin), chunks)
 
-    def _chunk(self, document: DocumentId, place: int, digested: DigestedChunk, origin: Origin) -> Chunk:
+    def _chunk(
+        self, document: DocumentId, place: int, digested: DigestedChunk, origin: Origin, embedded: bytes
+    ) -> Chunk:
         return Chunk(
             id=new_chunk_id(),
             document=document,
@@ -84,6 +114,7 @@ class Preparer:
             embedding_model=self.embedder.model,
             created_at=origin.at,
             created_by=origin.by,
+            embedded=embedded,
         )
 
 

@@ -101,6 +101,12 @@ class CorpusView:
         for entry in versioned.scan(self.tr, *self.keys.categories(category), self.revision):
             yield node_id(entry.key[-16:])
 
+    def vector_of_text(self, text: bytes) -> bytes | None:
+        """The vector of a text that some chunk was made of; the text as a keyed hash."""
+        for entry in versioned.scan(self.tr, *self.keys.embedded_as(text), self.revision):
+            return self.vector(node_id(entry.key[-16:]))
+        return None
+
     def chunks_naming(self, kind: bytes, value: bytes = b"") -> Iterator[NodeId]:
         """The chunks that name an entity of a kind, and of a value if one is given; both as keyed hashes."""
         for entry in versioned.scan(self.tr, *self.keys.entities(kind, value), self.revision):
@@ -176,7 +182,7 @@ class HierarchyWrites:
         for raw in chunk.raw_ids:
             yield Write(keys.parent(raw), chunk.id.bytes)
             yield self._locator(raw, Level.RAW)
-        for key in self.entity_keys(chunk):
+        for key in self.chunk_index_keys(chunk):
             yield Write(key, b"")
 
     def remove_chunk(self, chunk: Chunk) -> Iterator[Write]:
@@ -185,7 +191,7 @@ class HierarchyWrites:
             yield Write(key, None)
         for raw in chunk.raw_ids:
             yield Write(keys.parent(raw), None)
-        for key in self.entity_keys(chunk):
+        for key in self.chunk_index_keys(chunk):
             yield Write(key, None)
 
     def join(self, section: NodeId, chunk: Chunk | Membership) -> Iterator[Write]:
@@ -238,6 +244,13 @@ class HierarchyWrites:
     def hashed_kind(self, kind: str) -> bytes:
         """Of a type of entities, of which there are few."""
         return self.hashed(kind, 4)
+
+    def chunk_index_keys(self, chunk: Chunk) -> list[bytes]:
+        return self.entity_keys(chunk) + self.embedded_keys(chunk)
+
+    def embedded_keys(self, chunk: Chunk) -> list[bytes]:
+        """The entry that a chunk has in the index of embedded texts, if the server embedded it."""
+        return [self._corpus_keys.embedded(chunk.embedded, chunk.id)] if chunk.embedded else []
 
     def entity_keys(self, chunk: Chunk) -> list[bytes]:
         """The entries that a chunk has in the index of entities."""

@@ -55,6 +55,7 @@ class Space(enum.IntEnum):
     CITING = 25
     FLOORS = 26
     SECTION_LIST = 27
+    EMBEDDED = 28
 
 
 _BY_REVISION: Final = (
@@ -70,6 +71,7 @@ _BY_REVISION: Final = (
     Space.CATEGORIES,
     Space.CITING,
     Space.SECTION_LIST,
+    Space.EMBEDDED,
 )
 """Those marked * in the order of their numbers."""
 
@@ -239,6 +241,16 @@ class CorpusKeys:
 
     def all_entities(self) -> KeyRange:
         return _below(self._prefixes[Space.ENTITIES])
+
+    def embedded(self, text: bytes, chunk: NodeId) -> bytes:
+        """* The chunks whose vector is that of a text, given as a keyed hash of 12 bytes."""
+        return self.embedded_as(text).begin + chunk.bytes
+
+    def embedded_as(self, text: bytes) -> KeyRange:
+        return _below(self._prefixes[Space.EMBEDDED] + text)
+
+    def all_embedded(self) -> KeyRange:
+        return _below(self._prefixes[Space.EMBEDDED])
 
     def category(self, category: bytes, section: NodeId) -> bytes:
         """* As for entities, a keyed hash of 8 bytes."""

@@ -79,6 +79,7 @@ class _PackedChunk:
     raw_ids: tuple[NodeId, ...] = ()
     """Only if they are not made from the chunk's."""
     odd: _OddRaws | None = None
+    embedded: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,7 @@ def _packed_chunk(chunk: Chunk, page: RawPage) -> _PackedChunk:
         version=chunk.version,
         raw_ids=chunk.raw_ids,
         odd=odd,
+        embedded=chunk.embedded,
     )
 
 
@@ -223,6 +225,7 @@ def _chunk(node: NodeId, packed: _PackedChunk) -> Chunk:
         created_by=packed.created_by,
         version=packed.version,
         raw_ids=packed.raw_ids,
+        embedded=packed.embedded,
     )
 
 
