@@ -17,11 +17,21 @@ from drillcore._document_results import (
     RemoveResult,
     UpdateResult,
 )
+from drillcore._hierarchy import (
+    HierarchyDocument,
+    NewChunk,
+    NewMaster,
+    NewRaw,
+    NewSection,
+    PutProgress,
+    PutResult,
+)
 from drillcore._node_results import (
     ChunkContent,
     Citation,
     Entity,
     Finding,
+    HistoryPage,
     Hit,
     Level,
     MasterContent,
@@ -35,7 +45,7 @@ from drillcore._node_results import (
     Span,
     Statistics,
 )
-from drillcore._results import Corpus, Page, ServerInfo, Tenant
+from drillcore._results import Corpus, LegalHold, Page, ServerInfo, Tenant, Trimmed
 from drillcore.errors import (
     AlreadyExists,
     Cancelled,
@@ -75,13 +85,20 @@ __all__ = [
     "Entity",
     "FailedPrecondition",
     "Finding",
+    "HierarchyDocument",
+    "HistoryPage",
     "Hit",
     "Incompatible",
     "Internal",
     "InvalidArgument",
+    "LegalHold",
     "Level",
     "MasterContent",
+    "NewChunk",
     "NewDocument",
+    "NewMaster",
+    "NewRaw",
+    "NewSection",
     "Node",
     "NotFound",
     "OutcomeKind",
@@ -89,6 +106,8 @@ __all__ = [
     "PermissionDenied",
     "Processing",
     "Progress",
+    "PutProgress",
+    "PutResult",
     "QueryPage",
     "RawContent",
     "Reason",
@@ -102,6 +121,7 @@ __all__ = [
     "Span",
     "Statistics",
     "Tenant",
+    "Trimmed",
     "Unauthenticated",
     "Unavailable",
     "UpdateResult",

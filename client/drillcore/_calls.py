@@ -8,13 +8,13 @@ A function here, as in `_document_calls` and `_node_calls`, makes no call: it re
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.empty_pb2 import Empty
 
 from drillcore import _convert
 from drillcore._call import Call, Id, Pages, id_text
-from drillcore._results import Corpus, Page, ServerInfo, Tenant
+from drillcore._results import Corpus, Page, ServerInfo, Tenant, Trimmed
 from drillcore_proto.v1 import corpora_pb2, server_pb2, tenants_pb2
 
 _SERVER: Final = "/drillcore_proto.v1.ServerService/"
@@ -205,12 +205,25 @@ def update_corpus(
     description: str | None = None,
     set_metadata: Mapping[str, str] | None = None,
     remove_metadata: Collection[str] = (),
+    retention_days: int | None = None,
+    keep_everything: bool = False,
+    hold_reason: str | None = None,
+    release_reason: str | None = None,
     expected_version: int | None = None,
     tenant_id: Id | None = None,
     request_id: str | None = None,
     timeout_s: float | None = None,
 ) -> Call[Corpus]:
-    """Change what is given and leave the rest. Raises Conflict if the corpus is not at `expected_version`."""
+    """Change what is given and leave the rest. Raises Conflict if the corpus is not at `expected_version`.
+
+    `retention_days` lets the server remove revisions that were not the head within so many days; `keep_everything` ends
+    that. `hold_reason` puts the corpus on legal hold, under which nothing is removed; `release_reason` ends it. Raises
+    FailedPrecondition for a hold that is on already, or a release where there is none.
+    """
+    if retention_days is not None and keep_everything:
+        raise TypeError("give either retention_days or keep_everything")
+    if hold_reason is not None and release_reason is not None:
+        raise TypeError("give either hold_reason or release_reason")
 
     def decode(answer: bytes) -> Corpus:
         return _convert.corpus(corpora_pb2.UpdateCorpusResponse.FromString(answer).corpus)
@@ -223,6 +236,12 @@ def update_corpus(
         set_metadata=set_metadata or {},
         remove_metadata=remove_metadata,
         expected_version=expected_version,
+        **_given(
+            retention_days=retention_days,
+            keep_everything=keep_everything or None,
+            hold_reason=hold_reason,
+            release_reason=release_reason,
+        ),
     )
     return Call(f"{_CORPORA}UpdateCorpus", request, decode, request_id, timeout_s)
 
@@ -235,11 +254,30 @@ def delete_corpus(
     request_id: str | None = None,
     timeout_s: float | None = None,
 ) -> Call[None]:
-    """Delete a corpus. Its id is never used again."""
+    """Delete a corpus. Its id is never used again. Raises FailedPrecondition on legal hold."""
     request = corpora_pb2.DeleteCorpusRequest(
         tenant_id=id_text(tenant_id), id=id_text(corpus_id), expected_version=expected_version
     )
     return Call(f"{_CORPORA}DeleteCorpus", request, _nothing, request_id, timeout_s)
+
+
+def trim_corpus(
+    corpus_id: Id,
+    *,
+    tenant_id: Id | None = None,
+    request_id: str | None = None,
+    timeout_s: float | None = None,
+) -> Call[Trimmed]:
+    """Remove the revisions that the corpus's retention policy no longer keeps. Raises FailedPrecondition on legal hold.
+
+    The server does it by itself from time to time. A trim that is not `finished` goes on with the next call.
+    """
+
+    def decode(answer: bytes) -> Trimmed:
+        return _convert.trimmed(corpora_pb2.TrimCorpusResponse.FromString(answer))
+
+    request = corpora_pb2.TrimCorpusRequest(tenant_id=id_text(tenant_id), id=id_text(corpus_id))
+    return Call(f"{_CORPORA}TrimCorpus", request, decode, request_id, timeout_s)
 
 
 def _one_key(key: Id | None, name: str | None) -> dict[str, str]:
@@ -248,6 +286,11 @@ def _one_key(key: Id | None, name: str | None) -> dict[str, str]:
     if name is not None and key is None:
         return {"name": name}
     raise TypeError("give either an id or a name")
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """The fields that have a value: of those that exclude each other the message takes no None."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _nothing(_answer: bytes) -> None:

@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from drillcore import _calls, _channel, _document_calls, _node_calls
+from drillcore import _calls, _channel, _document_calls, _hierarchy_calls, _node_calls
 from drillcore._call import Call, Pages
 from drillcore._client_settings import DEFAULT_ADDRESS, TLS, ClientSettings, load_client_settings
 from drillcore._upload import Bridge, Exchange, Upload
@@ -171,8 +171,10 @@ class _Api:
     iter_corpora = _paged(_calls.iter_corpora)
     update_corpus = _rpc(_calls.update_corpus)
     delete_corpus = _rpc(_calls.delete_corpus)
+    trim_corpus = _rpc(_calls.trim_corpus)
     add_documents = _upload(_document_calls.add_documents)
     update_document = _upload(_document_calls.update_document)
+    put_hierarchy = _upload(_hierarchy_calls.put_hierarchy)
     remove_documents = _rpc(_document_calls.remove_documents)
     get_document = _rpc(_document_calls.get_document)
     list_documents = _rpc(_document_calls.list_documents)
@@ -221,9 +223,9 @@ class Client(_Api):
         return call.decode(answer)
 
     def _send(self, upload: Upload[T]) -> T:
-        if isinstance(upload.documents, AsyncIterable):
+        if isinstance(upload.items, AsyncIterable):
             raise TypeError("a Client cannot iterate over async documents: use an AsyncClient")
-        return self._exchange(upload, Exchange(upload, upload.documents, upload.on_event))
+        return self._exchange(upload, Exchange(upload, upload.items, upload.on_event))
 
     def _iterate(self, pages: Pages[T]) -> Iterator[T]:
         page = self._carry_out(pages(""))
@@ -274,10 +276,10 @@ class AsyncClient(_Api):
     async def _send(self, upload: Upload[T]) -> T:
         loop = asyncio.get_running_loop()
         bridge = Bridge(loop)
-        documents = upload.documents
+        items = upload.items
         exchange = Exchange(
             upload,
-            bridge.documents(documents) if isinstance(documents, AsyncIterable) else documents,
+            bridge.items(items) if isinstance(items, AsyncIterable) else items,
             bridge.listener(upload.on_event) if upload.on_event else None,
         )
         # A thread of its own: the event loop's are few, and the documents may need them.

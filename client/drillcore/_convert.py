@@ -7,7 +7,7 @@ from uuid import UUID
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from drillcore._results import Corpus, Page, ServerInfo, Tenant
+from drillcore._results import Corpus, LegalHold, Page, ServerInfo, Tenant, Trimmed
 from drillcore_proto.v1 import corpora_pb2, server_pb2, tenants_pb2
 
 
@@ -38,7 +38,17 @@ def corpus(message: corpora_pb2.Corpus) -> Corpus:
         created_by=message.created_by,
         updated_at=to_datetime(message.updated_at),
         version=message.version,
+        retention_days=message.retention_days if message.HasField("retention_days") else None,
+        legal_hold=_legal_hold(message.legal_hold) if message.HasField("legal_hold") else None,
     )
+
+
+def _legal_hold(message: corpora_pb2.LegalHold) -> LegalHold:
+    return LegalHold(on=message.on, reason=message.reason, by=message.by, at=to_datetime(message.at))
+
+
+def trimmed(message: corpora_pb2.TrimCorpusResponse) -> Trimmed:
+    return Trimmed(message.oldest_revision, message.records_removed, message.finished)
 
 
 def corpora(message: corpora_pb2.ListCorporaResponse) -> Page[Corpus]:

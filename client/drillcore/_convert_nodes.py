@@ -16,6 +16,7 @@ from drillcore._node_results import (
     Content,
     Entity,
     Finding,
+    HistoryPage,
     Hit,
     Level,
     MasterContent,
@@ -71,6 +72,7 @@ def node(message: nodes_pb2.Node, revision: int) -> Node:
         level=Level[nodes_pb2.Level.Name(message.level).removeprefix("LEVEL_")],
         parent_id=to_id(message.parent_id),
         child_ids=tuple(map(UUID, message.child_ids)),
+        child_count=message.child_count,
         created_at=to_datetime(message.created_at),
         created_by=message.created_by,
         version=message.version,
@@ -104,8 +106,8 @@ def roll_up(message: nodes_pb2.RollUpResponse) -> RollUp:
     )
 
 
-def history(message: nodes_pb2.GetHistoryResponse) -> Page[Revision]:
-    return Page(tuple(map(_revision, message.revisions)), message.next_page_token)
+def history(message: nodes_pb2.GetHistoryResponse) -> HistoryPage:
+    return HistoryPage(tuple(map(_revision, message.revisions)), message.next_page_token, message.oldest_revision)
 
 
 def _revision(message: nodes_pb2.Revision) -> Revision:
@@ -118,6 +120,7 @@ def _revision(message: nodes_pb2.Revision) -> Revision:
         documents_added=message.documents_added,
         documents_removed=message.documents_removed,
         section_ids=tuple(map(UUID, message.section_ids)),
+        trimmed=message.trimmed,
     )
 
 

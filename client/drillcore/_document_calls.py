@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from drillcore import _convert_documents, _convert_nodes, _upload
+from drillcore import _convert_documents, _convert_nodes
 from drillcore._call import Call, Id, Pages, id_text
 from drillcore._convert_nodes import AsOf
 from drillcore._document_results import (
@@ -20,7 +20,7 @@ from drillcore._document_results import (
     UpdateResult,
 )
 from drillcore._results import Page
-from drillcore._upload import AddReceipt, UpdateReceipt, Upload
+from drillcore._upload import AddReceipt, UpdateReceipt, Upload, document_requests, update_requests
 from drillcore_proto.v1 import documents_pb2
 
 _DOCUMENTS: Final = "/drillcore_proto.v1.DocumentService/"
@@ -48,8 +48,16 @@ def add_documents(
     the server ends a call that sends nothing for longer than its setting `server.stream_idle_s`, by default 30 seconds.
     """
     target = documents_pb2.AddDocumentsTarget(tenant_id=id_text(tenant_id), corpus_id=id_text(corpus_id))
-    messages = functools.partial(_upload.added, target)
-    return Upload(f"{_DOCUMENTS}AddDocuments", target, documents, messages, AddReceipt, on_event, request_id, timeout_s)
+    return Upload(
+        f"{_DOCUMENTS}AddDocuments",
+        target,
+        documents,
+        document_requests,
+        AddReceipt,
+        on_event,
+        request_id,
+        timeout_s,
+    )
 
 
 def update_document(
@@ -89,10 +97,15 @@ def update_document(
         target.source_id = source_id
     given = None if metadata is None else documents_pb2.NewMetadata(entries=metadata)
     header = documents_pb2.UpdateDocumentHeader(name=name, media_type=media_type, metadata=given)
-    messages = functools.partial(_upload.updated, target, header)
-    documents = [NewDocument(name, content)]
     return Upload(
-        f"{_DOCUMENTS}UpdateDocument", target, documents, messages, UpdateReceipt, on_event, request_id, timeout_s
+        f"{_DOCUMENTS}UpdateDocument",
+        target,
+        [content],
+        functools.partial(update_requests, header),
+        UpdateReceipt,
+        on_event,
+        request_id,
+        timeout_s,
     )
 
 

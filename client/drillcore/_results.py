@@ -26,6 +26,18 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True)
+class LegalHold:
+    """A hold on a corpus: while it is on nothing is trimmed, and the corpus cannot be deleted."""
+
+    on: bool
+    """False: it was released."""
+    reason: str
+    """Why it was put on, or why it was released."""
+    by: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Corpus:
     """A body of documents of one tenant."""
 
@@ -39,6 +51,21 @@ class Corpus:
     updated_at: datetime
     version: int
     """1 when created, one more with each update."""
+    retention_days: int | None = None
+    """Every revision that was the head within so many days is kept; None: every one, for ever."""
+    legal_hold: LegalHold | None = None
+    """As it was last changed; None if there never was one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """What a trim of a corpus did."""
+
+    oldest_revision: int
+    """The oldest that can still be read; 0 if none was ever trimmed."""
+    records_removed: int
+    finished: bool
+    """False: there is more to remove. Call again, or leave it to the server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,9 +199,16 @@ def fsck(
             opened.close()
     verdict = f"{report.corpora} corpora, {report.nodes:,} nodes, {len(report.problems)} problems"
     session.emit(
-        {"ok": not report.problems, "corpora": report.corpora, "nodes": report.nodes, "problems": report.problems},
+        {
+            "ok": not report.problems,
+            "corpora": report.corpora,
+            "nodes": report.nodes,
+            "problems": report.problems,
+            "notes": report.notes,
+        },
         verdict,
         *report.problems,
+        *report.notes,
     )
     context.exit(1 if report.problems else 0)
 

@@ -26,6 +26,8 @@ from drillcore_server.auth.tokens import Token, Tokens, digest
 from drillcore_server.commands.forget_requests import forget_requests
 from drillcore_server.commands.ingester import Ingester
 from drillcore_server.commands.revise import Reviser
+from drillcore_server.commands.trim_corpora import trim_corpora
+from drillcore_server.commands.trim_corpus import Trimmer
 from drillcore_server.commands.unit import Unit
 from drillcore_server.commands.viewing import Library
 from drillcore_server.config import Settings, TlsSettings, TokenSettings, split_address
@@ -34,8 +36,9 @@ from drillcore_server.derived.vectors import VectorCache
 from drillcore_server.domain.ids import PrincipalId, TenantId
 from drillcore_server.engines import open_keyring
 from drillcore_server.ingest.prepare import Preparer
+from drillcore_server.ingest.readers import Readers
 from drillcore_server.metrics import Metrics
-from drillcore_server.models import open_preparer
+from drillcore_server.models import open_preparer, open_readers
 from drillcore_server.rpc.corpora import CorpusService
 from drillcore_server.rpc.documents import DocumentService
 from drillcore_server.rpc.nodes import NodeService
@@ -79,11 +82,14 @@ class Server:
         unit = Unit(engine, self._keys, self._settings.message_bytes_max // 2)
         info = ServerService(settings.engine.kind.value, header.format_version, self._settings.message_bytes_max)
         keyring = self._open.enter_context(open_keyring(settings.engine, engine))
-        library, ingester = knowledge(engine, unit, keyring, open_preparer(settings.ingest, self._open))
+        preparer = open_preparer(settings.ingest, self._open)
+        readers = open_readers(settings.ingest, preparer, self._open)
+        library, ingester = knowledge(engine, unit, keyring, preparer, readers)
+        corpora = CorpusService(unit, Trimmer(engine, self._keys))
         documents = DocumentService(library, ingester, self._settings.upload_bytes_max)
         self._services: list[tuple[ServiceDescriptor, object]] = [
             (tenants_pb2.DESCRIPTOR.services_by_name["TenantService"], TenantService(unit)),
-            (corpora_pb2.DESCRIPTOR.services_by_name["CorpusService"], CorpusService(unit)),
+            (corpora_pb2.DESCRIPTOR.services_by_name["CorpusService"], corpora),
             (documents_pb2.DESCRIPTOR.services_by_name["DocumentService"], documents),
             (nodes_pb2.DESCRIPTOR.services_by_name["NodeService"], NodeService(library)),
             (server_pb2.DESCRIPTOR.services_by_name["ServerService"], info),
@@ -158,17 +164,30 @@ class Server:
         retention = timedelta(seconds=self._settings.request_retention_s)
         while not self._stopping.wait(_HOUSEKEEPING_EVERY_S):
             try:
-                forgotten = forget_requests(self._engine, self._keys, datetime.now(UTC) - retention)
+                now = datetime.now(UTC)
+                forgotten = forget_requests(self._engine, self._keys, now - retention)
                 self.log.info("housekeeping", requests_forgotten=forgotten)
+                self._trim(now)
             except EngineError as error:
                 self.log.warning("housekeeping failed, will try again", error=error.message, code=error.code)
 
+    def _trim(self, now: datetime) -> None:
+        for corpus, done in trim_corpora(self._engine, self._keys, now, self._stopping.is_set):
+            if isinstance(done, EngineError):
+                error = {"error": done.message, "code": done.code}
+                self.log.warning("trimming failed, will try again", corpus_id=str(corpus.id), **error)
+            elif done.removed:
+                counts = {"oldest_revision": done.oldest, "records_removed": done.removed}
+                self.log.info("trimmed", tenant_id=str(corpus.tenant_id), corpus_id=str(corpus.id), **counts)
 
-def knowledge(engine: Engine, unit: Unit, keyring: Keyring, preparer: Preparer) -> tuple[Library, Ingester]:
+
+def knowledge(
+    engine: Engine, unit: Unit, keyring: Keyring, preparer: Preparer, readers: Readers
+) -> tuple[Library, Ingester]:
     """What reads and what changes the hierarchy; both see the same caches and models."""
-    sealed, sections = SealedRecords(keyring), SectionCache()
-    library = Library(unit, sealed, keyring, sections, VectorCache(), preparer.embedder)
-    ingester = Ingester(engine, unit, Reviser(engine, unit, sealed), keyring, sealed, sections, preparer)
+    sealed, sections = SealedRecords(keyring), SectionCache(engine)
+    library = Library(unit, sealed, keyring, sections, VectorCache(engine), preparer.embedder)
+    ingester = Ingester(engine, unit, Reviser(engine, unit, sealed), keyring, sealed, sections, preparer, readers)
     return library, ingester
 
 

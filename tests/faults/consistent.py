@@ -19,19 +19,17 @@ from drillcore_fdb.tuples import prefix_end
 from drillcore_server.domain.ids import DocumentId, NodeId, Revision, SourceId
 from drillcore_server.domain.nodes import Chunk, Citation, Document, Level, Master, Section, Statistics
 from drillcore_server.domain.sources import Source
-from drillcore_server.ingest.prepare import content_hash
+from drillcore_server.ingest.digesting import content_hash
 from drillcore_server.store import revisions
 from drillcore_server.store.hierarchy import (
-    CHUNK,
     DOCUMENT,
     MASTER,
-    RAW_PAGE,
-    SECTION,
     SOURCE,
     HierarchyWrites,
     locate,
 )
 from drillcore_server.store.keyspace import Space
+from drillcore_server.store.packed import SECTION, decode_chunk
 from drillcore_server.store.versioned import Entry
 from tests.faults.archive import Archive
 
@@ -40,12 +38,11 @@ _SEALED = {
     Space.MASTERS,
     Space.SECTIONS,
     Space.CHUNKS,
-    Space.RAWS,
     Space.VECTORS,
     Space.DOCUMENTS,
     Space.SOURCES,
 }
-_PLAIN = {Space.MEMBERS, Space.PARENTS, Space.ENTITIES, Space.CATEGORIES, Space.CITING}
+_PLAIN = {Space.MEMBERS, Space.PARENTS, Space.ENTITIES, Space.CATEGORIES, Space.CITING, Space.SECTION_LIST}
 Written = dict[bytes, dict[Revision, bytes | None]]
 """By key, without its prefix: what each revision wrote there, opened; None for a tombstone."""
 
@@ -64,15 +61,20 @@ class Hierarchy:
     master: Master | None
 
 
-def check(archive: Archive, revision: Revision | None = None, *, idle: bool = True) -> Hierarchy:
+def check(
+    archive: Archive, revision: Revision | None = None, *, idle: bool = True, trimming: bool = False
+) -> Hierarchy:
     """Raises `AssertionError` unless the revision (else the head) is whole.
 
-    With `idle` nobody is writing, so nothing may be there of a revision that is not published.
+    With `idle` nobody is writing, so nothing may be there of a revision that is not published. With `trimming` a trim
+    is not finished, so what is left of earlier revisions does not make sense as a whole.
     """
-    return archive.engine.run(lambda tr: check_in(tr, archive, revision, idle=idle))
+    return archive.engine.run(lambda tr: check_in(tr, archive, revision, idle=idle, trimming=trimming))
 
 
-def check_in(tr: Reader, archive: Archive, revision: Revision | None = None, *, idle: bool = True) -> Hierarchy:
+def check_in(
+    tr: Reader, archive: Archive, revision: Revision | None = None, *, idle: bool = True, trimming: bool = False
+) -> Hierarchy:
     head = revisions.head(tr, archive.keys)
     at = head if revision is None else revision
     written = {space: _read(tr, archive, space) for space in _SEALED | _PLAIN}
@@ -83,10 +85,13 @@ def check_in(tr: Reader, archive: Archive, revision: Revision | None = None, *, 
     check.documents_and_chunks()
     check.sections_and_members()
     check.indexes()
-    check.sources(head)
+    check.sources()
     check.master_and_statistics()
-    check.locators(head, head if idle else _LATEST)
-    check.citing(head)
+    check.located()
+    if not trimming:
+        check.history_of_sources(head)
+        check.locators(head, head if idle else _LATEST)
+        check.citing(head)
     return check.result()
 
 
@@ -140,8 +145,9 @@ class _Check:
         self._seen = {space: _seen(records, at) for space, records in written.items()}
         self._make = HierarchyWrites(archive.keyspace, archive.corpus.tenant_id, archive.corpus.number, archive.keyring)
         self._documents = {DocumentId(one): DOCUMENT.decode(value) for one, value in self._nodes(Space.DOCUMENTS)}
-        self._chunks = {NodeId(one): CHUNK.decode(value) for one, value in self._nodes(Space.CHUNKS)}
-        self._pages = {NodeId(one): RAW_PAGE.decode(value) for one, value in self._nodes(Space.RAWS)}
+        texts = [decode_chunk(NodeId(one), value) for one, value in self._nodes(Space.CHUNKS)]
+        self._chunks = {one.chunk.id: one.chunk for one in texts}
+        self._pages = {one.chunk.id: one.page for one in texts}
         self._sections = {NodeId(one): SECTION.decode(value) for one, value in self._nodes(Space.SECTIONS)}
         masters = [MASTER.decode(value) for value in self._seen[Space.MASTERS].values()]
         self._master = masters[0] if masters else None
@@ -202,19 +208,20 @@ class _Check:
     def indexes(self) -> None:
         hashed = self._make.hashed
         entities = {
-            hashed(one.type, 8) + hashed(one.value) + chunk.id.bytes
+            hashed(one.type, 4) + hashed(one.value) + chunk.id.bytes
             for chunk in self._chunks.values()
             for one in chunk.entities
         }
         assert set(self._seen[Space.ENTITIES]) == entities
         categories = {hashed(section.category) + section.id.bytes for section in self._sections.values()}
         assert set(self._seen[Space.CATEGORIES]) == categories
+        assert set(self._seen[Space.SECTION_LIST]) == {section.bytes for section in self._sections}
 
-    def sources(self, head: Revision) -> None:
+    def sources(self) -> None:
         sources: dict[SourceId, Source] = {}
         for key, value in self._seen[Space.SOURCES].items():
             source = SOURCE.decode(value)
-            assert self._archive.keys.source(source.id).endswith(key), "a source is found by its id"
+            assert self._archive.keyring.hashed(source.id) == key, "a source is found by its id"
             sources[source.id] = source
         holding = {source.document for source in sources.values()} - {None}
         assert holding == set(self._documents), "sources name all documents, and no others"
@@ -222,10 +229,12 @@ class _Check:
             source = sources[document.source]
             assert (source.document, source.version) == (document.id, document.source_version)
             assert source.content_hash == document.content_hash
+
+    def history_of_sources(self, head: Revision) -> None:
         for ats in self._written[Space.DOCUMENTS].values():
             for at, value in ats.items():
                 if value is not None and at <= head:
-                    key = self._archive.keys.source(DOCUMENT.decode(value).source)[-16:]
+                    key = self._archive.keyring.hashed(DOCUMENT.decode(value).source)
                     assert at in self._written[Space.SOURCES].get(key, {}), "a source knows its history"
 
     def master_and_statistics(self) -> None:
@@ -247,8 +256,8 @@ class _Check:
         assert self._master.summary == "\n".join(self._quoted(one) for one in self._master.citations)
         assert all(finding.text == self._quoted(finding.citation) for finding in self._master.findings)
 
-    def locators(self, head: Revision, latest: Revision) -> None:
-        """Every node that ever was is located; what is located was there once, or is being written."""
+    def located(self) -> None:
+        """Every node of this revision is."""
         tr, keyspace, tenant = self._tr, self._archive.keyspace, self._archive.corpus.tenant_id
         here = {(one, Level.CHUNK) for one in self._chunks} | {(one, Level.SECTION) for one in self._sections}
         if self._master is not None:
@@ -257,6 +266,10 @@ class _Check:
             found = locate(tr, keyspace, tenant, node)
             assert found is not None
             assert (found.corpus, found.level) == (self._archive.corpus.number, level)
+
+    def locators(self, head: Revision, latest: Revision) -> None:
+        """Every node that any revision has is located; what is located was there once, or is being written."""
+        tr, keyspace, tenant = self._tr, self._archive.keyspace, self._archive.corpus.tenant_id
         prefix = keyspace._spaces[Space.LOCATORS][tenant].prefix
         located = {key[-16:] for key, _ in tr.range(prefix, prefix_end(prefix))}
         assert self._ever(head) <= located <= self._ever(latest), "there are locators for what ever was, and no others"

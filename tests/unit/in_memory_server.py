@@ -130,6 +130,7 @@ class Hierarchy:
             node.corpus_id, node.created_by, node.version = self.corpus_id, "test", self.revision
             node.created_at.FromJsonString("2026-01-02T03:04:05Z")
             node.child_ids.extend(one.id for one in found if one.parent_id == node.id)
+            node.child_count = len(node.child_ids)
         return {node.id: node for node in found}
 
     def below(self, node_id: str, level: int) -> list[nodes_pb2.Node]:
@@ -237,6 +238,8 @@ class Peer:
     """Tenants and corpora by id, oldest first."""
     hierarchies: dict[str, Hierarchy] = field(default_factory=dict)
     """By corpus id."""
+    trims: list[corpora_pb2.TrimCorpusResponse] = field(default_factory=list)
+    """What the next trims answer."""
     results: dict[str, list[Any]] = field(default_factory=dict)
     """What uploads were answered, by request id."""
     on_part: Callable[[Any, grpc.ServicerContext], object] = lambda _part, _context: None
@@ -343,11 +346,23 @@ class _Corpora(corpora_pb2_grpc.CorpusServiceServicer):
         found = self.peer.find(request, corpora_pb2.Corpus, Reason.CORPUS_NOT_FOUND, context)
         if request.HasField("description"):
             found.description = request.description
+        if request.WhichOneof("retention") == "retention_days":
+            found.retention_days = request.retention_days
+        elif request.keep_everything:
+            found.ClearField("retention_days")
+        if request.WhichOneof("hold"):
+            reason = request.hold_reason or request.release_reason
+            hold = corpora_pb2.LegalHold(on=request.WhichOneof("hold") == "hold_reason", reason=reason, by="test")
+            hold.at.FromJsonString("2026-01-02T03:04:06Z")
+            found.legal_hold.CopyFrom(hold)
         return corpora_pb2.UpdateCorpusResponse(corpus=self.peer.change(found, request))
 
     def DeleteCorpus(self, request, context):
         del self.peer.records[request.id]
         return corpora_pb2.DeleteCorpusResponse()
+
+    def TrimCorpus(self, request, context):
+        return self.peer.trims.pop(0)
 
 
 class _Documents(documents_pb2_grpc.DocumentServiceServicer):
@@ -465,7 +480,8 @@ class _Nodes(nodes_pb2_grpc.NodeServiceServicer):
         node_id = request.node_id
         one = self.peer.hierarchy_of(node_id, context) if node_id else self.peer.hierarchy(request.corpus_id)
         revisions, token = page_of(request, one.history[::-1])
-        return nodes_pb2.GetHistoryResponse(revisions=revisions, next_page_token=token)
+        oldest = 1 + max((revision.revision for revision in one.history if revision.trimmed), default=-1)
+        return nodes_pb2.GetHistoryResponse(revisions=revisions, next_page_token=token, oldest_revision=oldest)
 
 
 class _Server(server_pb2_grpc.ServerServiceServicer):

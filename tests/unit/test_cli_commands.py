@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from drillcore.cli import main
 from drillcore_proto.reasons import Reason
+from drillcore_proto.v1.corpora_pb2 import TrimCorpusResponse
 from tests.unit.in_memory_server import Peer, because, running
 
 TENANT = "11111111-1111-1111-1111-111111111111"
@@ -217,3 +218,63 @@ def test_names_cannot_command_the_terminal(run: Run, answer: Callable[..., Any])
         shown = run(*command).stdout
         assert "\\x1b[31mred [bold]x[/bold] :smile:" in shown
         assert "\x1b" not in shown
+
+
+@pytest.fixture
+def trials(answer: Callable[..., Any]) -> str:
+    return str(answer("corpus", "create", "trials", "--tenant", TENANT)["id"])
+
+
+def test_a_retention_policy_is_set_and_ended(answer: Callable[..., Any], trials: str) -> None:
+    assert answer("corpus", "get", "trials")["retention_days"] is None
+    assert answer("corpus", "update", "trials", "--retention-days", "3650")["retention_days"] == 3650
+    assert answer("corpus", "update", "trials", "--set", "a=b")["retention_days"] == 3650
+    assert answer("corpus", "update", "trials", "--keep-everything")["retention_days"] is None
+
+
+def test_a_hold_is_put_on_and_released_with_a_reason(run: Run, answer: Callable[..., Any], trials: str) -> None:
+    held = answer("corpus", "hold", "trials", "--reason", "Case 17")["legal_hold"]
+    assert held == {"on": True, "reason": "Case 17", "by": "test", "at": "2026-01-02T03:04:06+00:00"}
+    assert "on since 2026-01-0" in run("corpus", "get", trials).stdout
+    assert ", test: Case 17" in run("corpus", "get", trials).stdout
+    released = answer("corpus", "release", trials, "--reason", "settled", "--request-id", "r1")["legal_hold"]
+    assert (released["on"], released["reason"]) == (False, "settled")
+    assert "released 2026-01-0" in run("corpus", "get", trials).stdout
+
+
+def test_a_hold_is_sent_with_request_id_and_expected_version(run: Run, peer: Peer, trials: str) -> None:
+    for command in ("hold", "release"):
+        run("corpus", command, trials, "--reason", "why", "--expected-version", "4", "--request-id", command)
+    assert peer.request_ids()[-2:] == ["hold", "release"]
+    assert [request.expected_version for request in peer.requests[-2:]] == [4, 4]
+
+
+def test_a_trim_is_repeated_until_it_is_finished(run: Run, answer: Callable[..., Any], peer: Peer, trials: str) -> None:
+    def answers(oldest: int) -> list[TrimCorpusResponse]:
+        begun = TrimCorpusResponse(oldest_revision=oldest, records_removed=900, finished=False)
+        return [begun, TrimCorpusResponse(oldest_revision=oldest, records_removed=334, finished=True)]
+
+    peer.trims = answers(7)
+    assert answer("corpus", "trim", "trials") == {"oldest_revision": 7, "records_removed": 1234, "finished": True}
+    assert len(set(peer.request_ids())) == len(peer.request_ids())
+    peer.trims = answers(7)
+    assert run("corpus", "trim", "trials").stdout == "1,234 records removed; the oldest revision is 7\n"
+    peer.trims = [TrimCorpusResponse(finished=True)]
+    assert run("corpus", "trim", "trials").stdout == "0 records removed; every revision is kept\n"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["update", "trials", "--retention-days", "0"],
+        ["update", "trials", "--retention-days", "soon"],
+        ["update", "trials", "--retention-days", "5", "--keep-everything"],
+        ["hold", "trials"],
+        ["release", "trials"],
+        ["trim"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_of_retention_calls_nobody(run: Run, peer: Peer, wrong: list[str]) -> None:
+    assert run("corpus", *wrong).exit_code == 2
+    assert peer.seen == []

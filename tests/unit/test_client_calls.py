@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 import drillcore
-from drillcore import AsyncClient, Client, Corpus
+from drillcore import AsyncClient, Client, Corpus, LegalHold, Trimmed
 from drillcore_proto.reasons import API_VERSION_HEADER, REQUEST_ID_HEADER
+from drillcore_proto.v1.corpora_pb2 import TrimCorpusResponse
 from tests.unit.in_memory_server import Peer, running
 
 TENANT = uuid.UUID("11111111-1111-1111-1111-111111111111")
@@ -91,6 +92,32 @@ def test_a_deleted_corpus_is_gone(do: Do, peer: Peer) -> None:
     corpus = do(lambda client: client.create_corpus("trials", tenant_id=TENANT))
     assert do(lambda client: client.delete_corpus(corpus.id)) is None
     assert peer.records == {}
+
+
+def test_a_policy_and_a_hold_come_back_as_they_were_set(do: Do) -> None:
+    corpus = do(lambda client: client.create_corpus("trials", tenant_id=TENANT))
+    assert (corpus.retention_days, corpus.legal_hold) == (None, None)
+    at = datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC)
+    held = do(lambda client: client.update_corpus(corpus.id, retention_days=30, hold_reason="a case"))
+    assert (held.retention_days, held.legal_hold) == (30, LegalHold(True, "a case", "test", at))
+    released = do(lambda client: client.update_corpus(corpus.id, keep_everything=True, release_reason="settled"))
+    assert (released.retention_days, released.legal_hold) == (None, LegalHold(False, "settled", "test", at))
+
+
+@pytest.mark.parametrize(
+    "both",
+    [{"retention_days": 3, "keep_everything": True}, {"hold_reason": "a", "release_reason": "b"}],
+    ids=["retention", "hold"],
+)
+def test_what_excludes_each_other_is_not_sent(do: Do, peer: Peer, both: dict[str, Any]) -> None:
+    with pytest.raises(TypeError):
+        do(lambda client: client.update_corpus(TENANT, **both))
+    assert peer.seen == []
+
+
+def test_a_trim_says_what_it_did(do: Do, peer: Peer) -> None:
+    peer.trims = [TrimCorpusResponse(oldest_revision=7, records_removed=12, finished=True)]
+    assert do(lambda client: client.trim_corpus(TENANT)) == Trimmed(7, 12, True)
 
 
 def test_a_tenant_is_made_found_changed_and_deleted(do: Do, peer: Peer) -> None:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drillcore_server.domain.ids import NodeId, PrincipalId, SourceId
+from drillcore_server.domain.outlines import Outline, Outlines
 from drillcore_server.ingest import builtin, planning, sectioning
 from drillcore_server.ingest.embedding.ports import Vector, Vectors
 from drillcore_server.ingest.parsing import parse
@@ -34,6 +35,10 @@ def prepared(text: str) -> PreparedDocument:
 
 def vector(*values: float) -> Vector:
     return np.array(values, dtype=np.float32)
+
+
+def outline(section: NodeId, *vector_sum: float) -> Outline:
+    return Outline(section, "", (), (), (), vector(*vector_sum).tobytes())
 
 
 def rows(seed: int, count: int, kinds: int) -> Vectors:
@@ -67,7 +72,7 @@ def test_a_part_is_of_one_topic_where_topics_are_apart() -> None:
 
 def test_the_nearest_topic_is_by_direction_and_moves_with_what_joins() -> None:
     one, two = NodeId(UUID(int=1)), NodeId(UUID(int=2))
-    topics = Topics({one: vector(5, 0).tobytes(), two: vector(0, 1).tobytes()})
+    topics = Topics(Outlines.of([outline(one, 5, 0), outline(two, 0, 1)]))
     assert topics.nearest(vector(2, 1)) == (one, pytest.approx(2 / 5**0.5, abs=1e-5))
     assert topics.nearest(vector(1, 9)) == (two, pytest.approx(9 / 82**0.5, abs=1e-5))
     topics.add(two, vector(9, 0))
@@ -80,7 +85,7 @@ def test_the_nearest_topic_is_by_direction_and_moves_with_what_joins() -> None:
 
 
 def test_without_sections_there_is_no_nearest_topic() -> None:
-    assert Topics({}).nearest(vector(1, 0)) is None
+    assert Topics(Outlines.of([])).nearest(vector(1, 0)) is None
 
 
 def test_a_document_is_taken_in_groups_below_its_top_headings_none_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +242,9 @@ def test_the_same_plan_twice_is_the_same(archive: Archive, monkeypatch: pytest.M
     added = [prepared(text_of(topic, 2, 4)) for topic in ("banking", "school")]
     removed = [one for one in reader.documents([archive.documents()["school"]]) if one is not None]
     first, second = (
-        Planner(reader, builtin.preparer().processor, builtin.embedder().model, AT, BY).plan(added, removed)
+        Planner(reader, builtin.processor(), builtin.embedder().model, builtin.embedder().dimensions, AT, BY).plan(
+            added, removed
+        )
         for _ in range(2)
     )
     assert shape(first) == shape(second)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from uuid import UUID
 
 import click
@@ -17,7 +18,7 @@ from drillcore.cli.options import (
     write_options,
 )
 from drillcore.cli.session import Session, as_id, fetch_pages, find_corpus_id, pass_session
-from drillcore.cli.text import listing, record
+from drillcore.cli.text import counted, listing, record
 
 
 @click.group()
@@ -86,6 +87,12 @@ def list_(session: Session, page_size: int, page_token: str, all_pages: bool) ->
 @click.option("--description", help="New description.")
 @set_option
 @unset_option
+@click.option(
+    "--retention-days",
+    type=click.IntRange(1, 2**32 - 1),
+    help="Let revisions go that were not the head within so many days.",
+)
+@click.option("--keep-everything", is_flag=True, help="Keep every revision from now on.")
 @version_option
 @write_options
 @connection_options
@@ -97,14 +104,22 @@ def update(
     description: str | None,
     metadata: tuple[tuple[str, str], ...],
     unset: tuple[str, ...],
+    retention_days: int | None,
+    keep_everything: bool,
     expected_version: int | None,
     request_id: str | None,
 ) -> None:
-    """Change a corpus's name, description or metadata; what is not named stays.
+    """Change a corpus's name, description, metadata or retention policy; what is not named stays.
 
-    Example: drillcore corpus update trials --set phase=3 --unset draft
+    \b
+    Examples:
+      drillcore corpus update trials --set phase=3 --unset draft
+      drillcore corpus update trials --retention-days 3650
     """
-    if name is None and description is None and not metadata and not unset:
+    if retention_days is not None and keep_everything:
+        raise click.UsageError("give either --retention-days or --keep-everything")
+    anything = metadata or unset or keep_everything
+    if name is None and description is None and retention_days is None and not anything:
         raise click.UsageError("say what to change: see --help")
     with session.client() as client:
         updated = client.update_corpus(
@@ -113,6 +128,8 @@ def update(
             description=description,
             set_metadata=dict(metadata),
             remove_metadata=unset,
+            retention_days=retention_days,
+            keep_everything=keep_everything,
             expected_version=expected_version,
             request_id=request_id,
         )
@@ -127,12 +144,73 @@ def update(
 @connection_options
 @pass_session
 def delete(session: Session, reference: str, yes: bool, expected_version: int | None, request_id: str | None) -> None:
-    """Delete a corpus. Its id is never used again."""
+    """Delete a corpus. Its id is never used again. Refused on legal hold."""
     session.confirm(f"Delete the corpus {reference}", yes)
     with session.client() as client:
         corpus_id = find_corpus_id(client, reference)
         client.delete_corpus(corpus_id, expected_version=expected_version, request_id=request_id)
     session.emit({"deleted": corpus_id}, f"deleted corpus {corpus_id}")
+
+
+@corpus.command()
+@click.argument("reference", metavar="ID|NAME")
+@click.option("--reason", required=True, help="Why.")
+@version_option
+@write_options
+@connection_options
+@pass_session
+def hold(session: Session, reference: str, reason: str, expected_version: int | None, request_id: str | None) -> None:
+    """Put a corpus on legal hold: nothing of it is trimmed, and it cannot be deleted, until it is released.
+
+    Example: drillcore corpus hold trials --reason "Case 2026-17"
+    """
+    with session.client() as client:
+        corpus_id = find_corpus_id(client, reference)
+        held = client.update_corpus(
+            corpus_id, hold_reason=reason, expected_version=expected_version, request_id=request_id
+        )
+    _emit(session, held)
+
+
+@corpus.command()
+@click.argument("reference", metavar="ID|NAME")
+@click.option("--reason", required=True, help="Why.")
+@version_option
+@write_options
+@connection_options
+@pass_session
+def release(
+    session: Session, reference: str, reason: str, expected_version: int | None, request_id: str | None
+) -> None:
+    """End the legal hold of a corpus.
+
+    Example: drillcore corpus release trials --reason "Case 2026-17 was settled"
+    """
+    with session.client() as client:
+        corpus_id = find_corpus_id(client, reference)
+        released = client.update_corpus(
+            corpus_id, release_reason=reason, expected_version=expected_version, request_id=request_id
+        )
+    _emit(session, released)
+
+
+@corpus.command()
+@click.argument("reference", metavar="ID|NAME")
+@connection_options
+@pass_session
+def trim(session: Session, reference: str) -> None:
+    """Remove the revisions that the corpus's retention policy no longer keeps. Refused on legal hold.
+
+    The server does this by itself every hour. Revisions that were trimmed are still listed by `drillcore history`.
+    """
+    removed, finished = 0, False
+    with session.client() as client:
+        corpus_id = find_corpus_id(client, reference)
+        while not finished:
+            done = client.trim_corpus(corpus_id)
+            removed, finished = removed + done.records_removed, done.finished
+    oldest = f"the oldest revision is {done.oldest_revision}" if done.oldest_revision else "every revision is kept"
+    session.emit(dataclasses.replace(done, records_removed=removed), f"{counted(removed, 'record')} removed; {oldest}")
 
 
 def _find(client: Client, reference: str) -> Corpus:

@@ -145,7 +145,7 @@ def show(session: Session, node: UUID, embedding: bool, as_of: AsOf | None) -> N
 def history(
     session: Session, corpus: str | None, node: UUID | None, page_size: int, page_token: str, all_pages: bool
 ) -> None:
-    """List the revisions of CORPUS (id or name), or of a node, newest first."""
+    """List the revisions of CORPUS (id or name), or of a node, newest first. Those that are trimmed cannot be read."""
     if (corpus is None) == (node is None):
         raise click.UsageError("name either a corpus or, with --node, a node")
     with session.client() as client:
@@ -155,7 +155,7 @@ def history(
             page_token,
             all_pages,
         )
-    columns = ["revision", "at", "by", "action", "added", "removed", "sections", "request"]
+    columns = ["revision", "at", "by", "action", "added", "removed", "sections", "request", "trimmed"]
     rows = [
         (
             one.revision,
@@ -166,6 +166,7 @@ def history(
             one.documents_removed,
             len(one.section_ids),
             one.request_id,
+            "yes" if one.trimmed else "",
         )
         for one in page.items
     ]

@@ -19,6 +19,7 @@ from drillcore.cli.document import documents, remove, update
 from drillcore.cli.ingest import ingest
 from drillcore.cli.node import drill, history, query, rollup, show
 from drillcore.cli.options import common_options, connection_options
+from drillcore.cli.put import put
 from drillcore.cli.session import CommandError, Session, pass_session
 from drillcore.cli.tenant import tenant
 from drillcore.cli.text import printable
@@ -162,5 +163,20 @@ def version(session: Session) -> None:
     session.emit(document, "drillcore {version} (API {api_version}, Python {python})".format(**document))
 
 
-for command in (corpus, doctor, documents, drill, history, ingest, query, remove, rollup, show, tenant, tree, update):
+for command in (
+    corpus,
+    doctor,
+    documents,
+    drill,
+    history,
+    ingest,
+    put,
+    query,
+    remove,
+    rollup,
+    show,
+    tenant,
+    tree,
+    update,
+):
     main.add_command(command)

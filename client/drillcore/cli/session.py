@@ -22,7 +22,7 @@ from rich.tree import Tree
 
 from drillcore._client import Client
 from drillcore._client_settings import load_client_settings
-from drillcore._node_results import QueryPage
+from drillcore._node_results import HistoryPage, QueryPage
 from drillcore._results import Page
 from drillcore.settings import find_file
 
@@ -88,6 +88,8 @@ class Session:
         document: dict[str, object] = {name: page.items, "next_page_token": page.next_page_token}
         if isinstance(page, QueryPage):
             document["revisions"] = {str(corpus): revision for corpus, revision in page.revisions.items()}
+        if isinstance(page, HistoryPage):
+            document["oldest_revision"] = page.oldest_revision
         self.emit(document, table if page.items else f"no {name}", *more)
 
     def emit(self, document: object, *human: RenderableType) -> None:

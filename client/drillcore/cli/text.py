@@ -9,7 +9,7 @@ from datetime import datetime
 from rich.table import Table
 from rich.text import Text
 
-from drillcore._results import Corpus, Tenant
+from drillcore._results import Corpus, LegalHold, Tenant
 
 
 def record(thing: Tenant | Corpus) -> Table:
@@ -58,8 +58,13 @@ def counted(number: int, noun: str) -> str:
 
 
 def one_line(value: object) -> Text:
+    if value is None:
+        return Text("")
     if isinstance(value, datetime):
         return Text(value.astimezone().isoformat(sep=" ", timespec="seconds"))
+    if isinstance(value, LegalHold):
+        state = "on since" if value.on else "released"
+        return Text(f"{state} {one_line(value.at)}, {printable(value.by)}: {printable(value.reason)}")
     if isinstance(value, Mapping):
         return Text(printable(", ".join(f"{key}={value[key]}" for key in sorted(value))))
     return Text(printable(str(value)))

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n drillcore_proto/v1/corpora.proto\x12\x12\x64rillcore_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbc\x02\n\x06\x43orpus\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12:\n\x08metadata\x18\x05 \x03(\x0b\x32(.drillcore_proto.v1.Corpus.MetadataEntry\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncreated_by\x18\x07 \x01(\t\x12.\n\nupdated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\t \x01(\x04\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd1\x01\n\x13\x43reateCorpusRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12G\n\x08metadata\x18\x04 \x03(\x0b\x32\x35.drillcore_proto.v1.CreateCorpusRequest.MetadataEntry\x12\n\n\x02id\x18\x05 \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"B\n\x14\x43reateCorpusResponse\x12*\n\x06\x63orpus\x18\x01 \x01(\x0b\x32\x1a.drillcore_proto.v1.Corpus\"J\n\x10GetCorpusRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x0c\n\x02id\x18\x02 \x01(\tH\x00\x12\x0e\n\x04name\x18\x03 \x01(\tH\x00\x42\x05\n\x03key\"?\n\x11GetCorpusResponse\x12*\n\x06\x63orpus\x18\x01 \x01(\x0b\x32\x1a.drillcore_proto.v1.Corpus\"N\n\x12ListCorporaRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x13ListCorporaResponse\x12+\n\x07\x63orpora\x18\x01 \x03(\x0b\x32\x1a.drillcore_proto.v1.Corpus\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xcb\x02\n\x13UpdateCorpusRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x11\n\x04name\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x18\n\x0b\x64\x65scription\x18\x04 \x01(\tH\x01\x88\x01\x01\x12N\n\x0cset_metadata\x18\x05 \x03(\x0b\x32\x38.drillcore_proto.v1.UpdateCorpusRequest.SetMetadataEntry\x12\x17\n\x0fremove_metadata\x18\x06 \x03(\t\x12\x1d\n\x10\x65xpected_version\x18\x07 \x01(\x04H\x02\x88\x01\x01\x1a\x32\n\x10SetMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x07\n\x05_nameB\x0e\n\x0c_descriptionB\x13\n\x11_expected_version\"B\n\x14UpdateCorpusResponse\x12*\n\x06\x63orpus\x18\x01 \x01(\x0b\x32\x1a.drillcore_proto.v1.Corpus\"h\n\x13\x44\x65leteCorpusRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x1d\n\x10\x65xpected_version\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x13\n\x11_expected_version\"\x16\n\x14\x44\x65leteCorpusResponse2\xf2\x03\n\rCorpusService\x12\x61\n\x0c\x43reateCorpus\x12\'.drillcore_proto.v1.CreateCorpusRequest\x1a(.drillcore_proto.v1.CreateCorpusResponse\x12X\n\tGetCorpus\x12$.drillcore_proto.v1.GetCorpusRequest\x1a%.drillcore_proto.v1.GetCorpusResponse\x12^\n\x0bListCorpora\x12&.drillcore_proto.v1.ListCorporaRequest\x1a\'.drillcore_proto.v1.ListCorporaResponse\x12\x61\n\x0cUpdateCorpus\x12\'.drillcore_proto.v1.UpdateCorpusRequest\x1a(.drillcore_proto.v1.UpdateCorpusResponse\x12\x61\n\x0c\x44\x65leteCorpus\x12\'.drillcore_proto.v1.DeleteCorpusRequest\x1a(.drillcore_proto.v1.DeleteCorpusResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n drillcore_proto/v1/corpora.proto\x12\x12\x64rillcore_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9f\x03\n\x06\x43orpus\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12:\n\x08metadata\x18\x05 \x03(\x0b\x32(.drillcore_proto.v1.Corpus.MetadataEntry\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncreated_by\x18\x07 \x01(\t\x12.\n\nupdated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\t \x01(\x04\x12\x1b\n\x0eretention_days\x18\n \x01(\rH\x00\x88\x01\x01\x12\x31\n\nlegal_hold\x18\x0b \x01(\x0b\x32\x1d.drillcore_proto.v1.LegalHold\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x11\n\x0f_retention_days\"[\n\tLegalHold\x12\n\n\x02on\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\n\n\x02\x62y\x18\x03 \x01(\t\x12&\n\x02\x61t\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xd1\x01\n\x13\x43reateCorpusRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12G\n\x08metadata\x18\x04 \x03(\x0b\x32\x35.drillcore_proto.v1.CreateCorpusRequest.MetadataEntry\x12\n\n\x02id\x18\x05 \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"B\n\x14\x43reateCorpusResponse\x12*\n\x06\x63orpus\x18\x01 \x01(\x0b\x32\x1a.drillcore_proto.v1.Corpus\"J\n\x10GetCorpusRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x0c\n\x02id\x18\x02 \x01(\tH\x00\x12\x0e\n\x04name\x18\x03 \x01(\tH\x00\x42\x05\n\x03key\"?\n\x11GetCorpusResponse\x12*\n\x06\x63orpus\x18\x01 \x01(\x0b\x32\x1a.drillcore_proto.v1.Corpus\"N\n\x12ListCorporaRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x13ListCorporaResponse\x12+\n\x07\x63orpora\x18\x01 \x03(\x0b\x32\x1a.drillcore_proto.v1.Corpus\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc6\x03\n\x13UpdateCorpusRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x11\n\x04name\x18\x03 \x01(\tH\x02\x88\x01\x01\x12\x18\n\x0b\x64\x65scription\x18\x04 \x01(\tH\x03\x88\x01\x01\x12N\n\x0cset_metadata\x18\x05 \x03(\x0b\x32\x38.drillcore_proto.v1.UpdateCorpusRequest.SetMetadataEntry\x12\x17\n\x0fremove_metadata\x18\x06 \x03(\t\x12\x1d\n\x10\x65xpected_version\x18\x07 \x01(\x04H\x04\x88\x01\x01\x12\x18\n\x0eretention_days\x18\x08 \x01(\rH\x00\x12\x19\n\x0fkeep_everything\x18\t \x01(\x08H\x00\x12\x15\n\x0bhold_reason\x18\n \x01(\tH\x01\x12\x18\n\x0erelease_reason\x18\x0b \x01(\tH\x01\x1a\x32\n\x10SetMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\tretentionB\x06\n\x04holdB\x07\n\x05_nameB\x0e\n\x0c_descriptionB\x13\n\x11_expected_version\"B\n\x14UpdateCorpusResponse\x12*\n\x06\x63orpus\x18\x01 \x01(\x0b\x32\x1a.drillcore_proto.v1.Corpus\"h\n\x13\x44\x65leteCorpusRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x1d\n\x10\x65xpected_version\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x13\n\x11_expected_version\"\x16\n\x14\x44\x65leteCorpusResponse\"2\n\x11TrimCorpusRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\"X\n\x12TrimCorpusResponse\x12\x17\n\x0foldest_revision\x18\x01 \x01(\x04\x12\x17\n\x0frecords_removed\x18\x02 \x01(\x04\x12\x10\n\x08\x66inished\x18\x03 \x01(\x08\x32\xcf\x04\n\rCorpusService\x12\x61\n\x0c\x43reateCorpus\x12\'.drillcore_proto.v1.CreateCorpusRequest\x1a(.drillcore_proto.v1.CreateCorpusResponse\x12X\n\tGetCorpus\x12$.drillcore_proto.v1.GetCorpusRequest\x1a%.drillcore_proto.v1.GetCorpusResponse\x12^\n\x0bListCorpora\x12&.drillcore_proto.v1.ListCorporaRequest\x1a\'.drillcore_proto.v1.ListCorporaResponse\x12\x61\n\x0cUpdateCorpus\x12\'.drillcore_proto.v1.UpdateCorpusRequest\x1a(.drillcore_proto.v1.UpdateCorpusResponse\x12\x61\n\x0c\x44\x65leteCorpus\x12\'.drillcore_proto.v1.DeleteCorpusRequest\x1a(.drillcore_proto.v1.DeleteCorpusResponse\x12[\n\nTrimCorpus\x12%.drillcore_proto.v1.TrimCorpusRequest\x1a&.drillcore_proto.v1.TrimCorpusResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,33 +39,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_UPDATECORPUSREQUEST_SETMETADATAENTRY']._loaded_options = None
   _globals['_UPDATECORPUSREQUEST_SETMETADATAENTRY']._serialized_options = b'8\001'
   _globals['_CORPUS']._serialized_start=90
-  _globals['_CORPUS']._serialized_end=406
-  _globals['_CORPUS_METADATAENTRY']._serialized_start=359
-  _globals['_CORPUS_METADATAENTRY']._serialized_end=406
-  _globals['_CREATECORPUSREQUEST']._serialized_start=409
-  _globals['_CREATECORPUSREQUEST']._serialized_end=618
-  _globals['_CREATECORPUSREQUEST_METADATAENTRY']._serialized_start=359
-  _globals['_CREATECORPUSREQUEST_METADATAENTRY']._serialized_end=406
-  _globals['_CREATECORPUSRESPONSE']._serialized_start=620
-  _globals['_CREATECORPUSRESPONSE']._serialized_end=686
-  _globals['_GETCORPUSREQUEST']._serialized_start=688
-  _globals['_GETCORPUSREQUEST']._serialized_end=762
-  _globals['_GETCORPUSRESPONSE']._serialized_start=764
-  _globals['_GETCORPUSRESPONSE']._serialized_end=827
-  _globals['_LISTCORPORAREQUEST']._serialized_start=829
-  _globals['_LISTCORPORAREQUEST']._serialized_end=907
-  _globals['_LISTCORPORARESPONSE']._serialized_start=909
-  _globals['_LISTCORPORARESPONSE']._serialized_end=1000
-  _globals['_UPDATECORPUSREQUEST']._serialized_start=1003
-  _globals['_UPDATECORPUSREQUEST']._serialized_end=1334
-  _globals['_UPDATECORPUSREQUEST_SETMETADATAENTRY']._serialized_start=1238
-  _globals['_UPDATECORPUSREQUEST_SETMETADATAENTRY']._serialized_end=1288
-  _globals['_UPDATECORPUSRESPONSE']._serialized_start=1336
-  _globals['_UPDATECORPUSRESPONSE']._serialized_end=1402
-  _globals['_DELETECORPUSREQUEST']._serialized_start=1404
-  _globals['_DELETECORPUSREQUEST']._serialized_end=1508
-  _globals['_DELETECORPUSRESPONSE']._serialized_start=1510
-  _globals['_DELETECORPUSRESPONSE']._serialized_end=1532
-  _globals['_CORPUSSERVICE']._serialized_start=1535
-  _globals['_CORPUSSERVICE']._serialized_end=2033
+  _globals['_CORPUS']._serialized_end=505
+  _globals['_CORPUS_METADATAENTRY']._serialized_start=439
+  _globals['_CORPUS_METADATAENTRY']._serialized_end=486
+  _globals['_LEGALHOLD']._serialized_start=507
+  _globals['_LEGALHOLD']._serialized_end=598
+  _globals['_CREATECORPUSREQUEST']._serialized_start=601
+  _globals['_CREATECORPUSREQUEST']._serialized_end=810
+  _globals['_CREATECORPUSREQUEST_METADATAENTRY']._serialized_start=439
+  _globals['_CREATECORPUSREQUEST_METADATAENTRY']._serialized_end=486
+  _globals['_CREATECORPUSRESPONSE']._serialized_start=812
+  _globals['_CREATECORPUSRESPONSE']._serialized_end=878
+  _globals['_GETCORPUSREQUEST']._serialized_start=880
+  _globals['_GETCORPUSREQUEST']._serialized_end=954
+  _globals['_GETCORPUSRESPONSE']._serialized_start=956
+  _globals['_GETCORPUSRESPONSE']._serialized_end=1019
+  _globals['_LISTCORPORAREQUEST']._serialized_start=1021
+  _globals['_LISTCORPORAREQUEST']._serialized_end=1099
+  _globals['_LISTCORPORARESPONSE']._serialized_start=1101
+  _globals['_LISTCORPORARESPONSE']._serialized_end=1192
+  _globals['_UPDATECORPUSREQUEST']._serialized_start=1195
+  _globals['_UPDATECORPUSREQUEST']._serialized_end=1649
+  _globals['_UPDATECORPUSREQUEST_SETMETADATAENTRY']._serialized_start=1532
+  _globals['_UPDATECORPUSREQUEST_SETMETADATAENTRY']._serialized_end=1582
+  _globals['_UPDATECORPUSRESPONSE']._serialized_start=1651
+  _globals['_UPDATECORPUSRESPONSE']._serialized_end=1717
+  _globals['_DELETECORPUSREQUEST']._serialized_start=1719
+  _globals['_DELETECORPUSREQUEST']._serialized_end=1823
+  _globals['_DELETECORPUSRESPONSE']._serialized_start=1825
+  _globals['_DELETECORPUSRESPONSE']._serialized_end=1847
+  _globals['_TRIMCORPUSREQUEST']._serialized_start=1849
+  _globals['_TRIMCORPUSREQUEST']._serialized_end=1899
+  _globals['_TRIMCORPUSRESPONSE']._serialized_start=1901
+  _globals['_TRIMCORPUSRESPONSE']._serialized_end=1989
+  _globals['_CORPUSSERVICE']._serialized_start=1992
+  _globals['_CORPUSSERVICE']._serialized_end=2583
 # @@protoc_insertion_point(module_scope)

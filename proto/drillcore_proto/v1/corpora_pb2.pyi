@@ -48,6 +48,8 @@ class Corpus(google.protobuf.message.Message):
     CREATED_BY_FIELD_NUMBER: builtins.int
     UPDATED_AT_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
+    RETENTION_DAYS_FIELD_NUMBER: builtins.int
+    LEGAL_HOLD_FIELD_NUMBER: builtins.int
     id: builtins.str
     """a UUID"""
     tenant_id: builtins.str
@@ -57,12 +59,18 @@ class Corpus(google.protobuf.message.Message):
     created_by: builtins.str
     version: builtins.int
     """1 when created, one more with each update"""
+    retention_days: builtins.int
+    """without it every revision is kept for ever"""
     @property
     def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def updated_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def legal_hold(self) -> Global___LegalHold:
+        """as it was last changed; without it there never was one"""
+
     def __init__(
         self,
         *,
@@ -75,11 +83,44 @@ class Corpus(google.protobuf.message.Message):
         created_by: builtins.str = ...,
         updated_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         version: builtins.int = ...,
+        retention_days: builtins.int | None = ...,
+        legal_hold: Global___LegalHold | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["created_at", b"created_at", "updated_at", b"updated_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["created_at", b"created_at", "created_by", b"created_by", "description", b"description", "id", b"id", "metadata", b"metadata", "name", b"name", "tenant_id", b"tenant_id", "updated_at", b"updated_at", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_retention_days", b"_retention_days", "created_at", b"created_at", "legal_hold", b"legal_hold", "retention_days", b"retention_days", "updated_at", b"updated_at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_retention_days", b"_retention_days", "created_at", b"created_at", "created_by", b"created_by", "description", b"description", "id", b"id", "legal_hold", b"legal_hold", "metadata", b"metadata", "name", b"name", "retention_days", b"retention_days", "tenant_id", b"tenant_id", "updated_at", b"updated_at", "version", b"version"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_retention_days", b"_retention_days"]) -> typing.Literal["retention_days"] | None: ...
 
 Global___Corpus: typing_extensions.TypeAlias = Corpus
+
+@typing.final
+class LegalHold(google.protobuf.message.Message):
+    """While it is on, nothing of the corpus is trimmed, and the corpus cannot be deleted."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ON_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    BY_FIELD_NUMBER: builtins.int
+    AT_FIELD_NUMBER: builtins.int
+    on: builtins.bool
+    """false: it was released"""
+    reason: builtins.str
+    """why it was put on, or why it was released"""
+    by: builtins.str
+    @property
+    def at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        on: builtins.bool = ...,
+        reason: builtins.str = ...,
+        by: builtins.str = ...,
+        at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["at", b"at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["at", b"at", "by", b"by", "on", b"on", "reason", b"reason"]) -> None: ...
+
+Global___LegalHold: typing_extensions.TypeAlias = LegalHold
 
 @typing.final
 class CreateCorpusRequest(google.protobuf.message.Message):
@@ -255,12 +296,24 @@ class UpdateCorpusRequest(google.protobuf.message.Message):
     SET_METADATA_FIELD_NUMBER: builtins.int
     REMOVE_METADATA_FIELD_NUMBER: builtins.int
     EXPECTED_VERSION_FIELD_NUMBER: builtins.int
+    RETENTION_DAYS_FIELD_NUMBER: builtins.int
+    KEEP_EVERYTHING_FIELD_NUMBER: builtins.int
+    HOLD_REASON_FIELD_NUMBER: builtins.int
+    RELEASE_REASON_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     id: builtins.str
     name: builtins.str
     description: builtins.str
     expected_version: builtins.int
     """refuse unless the corpus is at this version"""
+    retention_days: builtins.int
+    """1 or more: keep every revision that was the head within so many days"""
+    keep_everything: builtins.bool
+    """end the policy; what was trimmed does not come back"""
+    hold_reason: builtins.str
+    """put the corpus on legal hold; refused if it is on hold already"""
+    release_reason: builtins.str
+    """end the hold; refused if there is none"""
     @property
     def set_metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """added or replaced; other keys stay"""
@@ -277,15 +330,23 @@ class UpdateCorpusRequest(google.protobuf.message.Message):
         set_metadata: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         remove_metadata: collections.abc.Iterable[builtins.str] | None = ...,
         expected_version: builtins.int | None = ...,
+        retention_days: builtins.int = ...,
+        keep_everything: builtins.bool = ...,
+        hold_reason: builtins.str = ...,
+        release_reason: builtins.str = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_description", b"_description", "_expected_version", b"_expected_version", "_name", b"_name", "description", b"description", "expected_version", b"expected_version", "name", b"name"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_description", b"_description", "_expected_version", b"_expected_version", "_name", b"_name", "description", b"description", "expected_version", b"expected_version", "id", b"id", "name", b"name", "remove_metadata", b"remove_metadata", "set_metadata", b"set_metadata", "tenant_id", b"tenant_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_description", b"_description", "_expected_version", b"_expected_version", "_name", b"_name", "description", b"description", "expected_version", b"expected_version", "hold", b"hold", "hold_reason", b"hold_reason", "keep_everything", b"keep_everything", "name", b"name", "release_reason", b"release_reason", "retention", b"retention", "retention_days", b"retention_days"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_description", b"_description", "_expected_version", b"_expected_version", "_name", b"_name", "description", b"description", "expected_version", b"expected_version", "hold", b"hold", "hold_reason", b"hold_reason", "id", b"id", "keep_everything", b"keep_everything", "name", b"name", "release_reason", b"release_reason", "remove_metadata", b"remove_metadata", "retention", b"retention", "retention_days", b"retention_days", "set_metadata", b"set_metadata", "tenant_id", b"tenant_id"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_description", b"_description"]) -> typing.Literal["description"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_expected_version", b"_expected_version"]) -> typing.Literal["expected_version"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_name", b"_name"]) -> typing.Literal["name"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["hold", b"hold"]) -> typing.Literal["hold_reason", "release_reason"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["retention", b"retention"]) -> typing.Literal["retention_days", "keep_everything"] | None: ...
 
 Global___UpdateCorpusRequest: typing_extensions.TypeAlias = UpdateCorpusRequest
 
@@ -338,3 +399,45 @@ class DeleteCorpusResponse(google.protobuf.message.Message):
     ) -> None: ...
 
 Global___DeleteCorpusResponse: typing_extensions.TypeAlias = DeleteCorpusResponse
+
+@typing.final
+class TrimCorpusRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: builtins.int
+    ID_FIELD_NUMBER: builtins.int
+    tenant_id: builtins.str
+    id: builtins.str
+    def __init__(
+        self,
+        *,
+        tenant_id: builtins.str = ...,
+        id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "tenant_id", b"tenant_id"]) -> None: ...
+
+Global___TrimCorpusRequest: typing_extensions.TypeAlias = TrimCorpusRequest
+
+@typing.final
+class TrimCorpusResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    OLDEST_REVISION_FIELD_NUMBER: builtins.int
+    RECORDS_REMOVED_FIELD_NUMBER: builtins.int
+    FINISHED_FIELD_NUMBER: builtins.int
+    oldest_revision: builtins.int
+    """the oldest that can still be read; 0 if none was ever trimmed"""
+    records_removed: builtins.int
+    """by this call"""
+    finished: builtins.bool
+    """false: there was more to remove than time to do it; call again, or leave it to the server"""
+    def __init__(
+        self,
+        *,
+        oldest_revision: builtins.int = ...,
+        records_removed: builtins.int = ...,
+        finished: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["finished", b"finished", "oldest_revision", b"oldest_revision", "records_removed", b"records_removed"]) -> None: ...
+
+Global___TrimCorpusResponse: typing_extensions.TypeAlias = TrimCorpusResponse

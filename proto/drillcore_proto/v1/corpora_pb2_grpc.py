@@ -63,6 +63,11 @@ class CorpusServiceStub(object):
                 request_serializer=drillcore__proto_dot_v1_dot_corpora__pb2.DeleteCorpusRequest.SerializeToString,
                 response_deserializer=drillcore__proto_dot_v1_dot_corpora__pb2.DeleteCorpusResponse.FromString,
                 _registered_method=True)
+        self.TrimCorpus = channel.unary_unary(
+                '/drillcore_proto.v1.CorpusService/TrimCorpus',
+                request_serializer=drillcore__proto_dot_v1_dot_corpora__pb2.TrimCorpusRequest.SerializeToString,
+                response_deserializer=drillcore__proto_dot_v1_dot_corpora__pb2.TrimCorpusResponse.FromString,
+                _registered_method=True)
 
 
 class CorpusServiceServicer(object):
@@ -97,7 +102,15 @@ class CorpusServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteCorpus(self, request, context):
-        """Its id is never used again.
+        """Its id is never used again. Refused on legal hold.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TrimCorpus(self, request, context):
+        """Removes what the retention policy no longer keeps: revisions that were not the head within the last retention_days.
+        The server does it by itself from time to time; this does it now. Refused on legal hold.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -130,6 +143,11 @@ def add_CorpusServiceServicer_to_server(servicer, server):
                     servicer.DeleteCorpus,
                     request_deserializer=drillcore__proto_dot_v1_dot_corpora__pb2.DeleteCorpusRequest.FromString,
                     response_serializer=drillcore__proto_dot_v1_dot_corpora__pb2.DeleteCorpusResponse.SerializeToString,
+            ),
+            'TrimCorpus': grpc.unary_unary_rpc_method_handler(
+                    servicer.TrimCorpus,
+                    request_deserializer=drillcore__proto_dot_v1_dot_corpora__pb2.TrimCorpusRequest.FromString,
+                    response_serializer=drillcore__proto_dot_v1_dot_corpora__pb2.TrimCorpusResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -271,6 +289,33 @@ class CorpusService(object):
             '/drillcore_proto.v1.CorpusService/DeleteCorpus',
             drillcore__proto_dot_v1_dot_corpora__pb2.DeleteCorpusRequest.SerializeToString,
             drillcore__proto_dot_v1_dot_corpora__pb2.DeleteCorpusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TrimCorpus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/drillcore_proto.v1.CorpusService/TrimCorpus',
+            drillcore__proto_dot_v1_dot_corpora__pb2.TrimCorpusRequest.SerializeToString,
+            drillcore__proto_dot_v1_dot_corpora__pb2.TrimCorpusResponse.FromString,
             options,
             channel_credentials,
             insecure,

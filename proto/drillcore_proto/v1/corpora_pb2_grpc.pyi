@@ -105,7 +105,23 @@ _CorpusServiceDeleteCorpusType = typing_extensions.TypeVar(
     ],
 )
 
-class CorpusServiceStub(typing.Generic[_CorpusServiceCreateCorpusType, _CorpusServiceGetCorpusType, _CorpusServiceListCorporaType, _CorpusServiceUpdateCorpusType, _CorpusServiceDeleteCorpusType]):
+_CorpusServiceTrimCorpusType = typing_extensions.TypeVar(
+    '_CorpusServiceTrimCorpusType',
+    grpc.UnaryUnaryMultiCallable[
+        drillcore_proto.v1.corpora_pb2.TrimCorpusRequest,
+        drillcore_proto.v1.corpora_pb2.TrimCorpusResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        drillcore_proto.v1.corpora_pb2.TrimCorpusRequest,
+        drillcore_proto.v1.corpora_pb2.TrimCorpusResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        drillcore_proto.v1.corpora_pb2.TrimCorpusRequest,
+        drillcore_proto.v1.corpora_pb2.TrimCorpusResponse,
+    ],
+)
+
+class CorpusServiceStub(typing.Generic[_CorpusServiceCreateCorpusType, _CorpusServiceGetCorpusType, _CorpusServiceListCorporaType, _CorpusServiceUpdateCorpusType, _CorpusServiceDeleteCorpusType, _CorpusServiceTrimCorpusType]):
     """A corpus is a body of documents of one tenant.
 
     A caller that belongs to a tenant acts in that tenant and leaves tenant_id empty. An operator names the tenant.
@@ -134,6 +150,10 @@ class CorpusServiceStub(typing.Generic[_CorpusServiceCreateCorpusType, _CorpusSe
             drillcore_proto.v1.corpora_pb2.DeleteCorpusRequest,
             drillcore_proto.v1.corpora_pb2.DeleteCorpusResponse,
         ],
+        grpc.UnaryUnaryMultiCallable[
+            drillcore_proto.v1.corpora_pb2.TrimCorpusRequest,
+            drillcore_proto.v1.corpora_pb2.TrimCorpusResponse,
+        ],
     ], channel: grpc.Channel) -> None: ...
 
     @typing.overload
@@ -158,6 +178,10 @@ class CorpusServiceStub(typing.Generic[_CorpusServiceCreateCorpusType, _CorpusSe
             drillcore_proto.v1.corpora_pb2.DeleteCorpusRequest,
             drillcore_proto.v1.corpora_pb2.DeleteCorpusResponse,
         ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            drillcore_proto.v1.corpora_pb2.TrimCorpusRequest,
+            drillcore_proto.v1.corpora_pb2.TrimCorpusResponse,
+        ],
     ], channel: grpc.aio.Channel) -> None: ...
 
     CreateCorpus: _CorpusServiceCreateCorpusType
@@ -169,7 +193,12 @@ class CorpusServiceStub(typing.Generic[_CorpusServiceCreateCorpusType, _CorpusSe
     UpdateCorpus: _CorpusServiceUpdateCorpusType
 
     DeleteCorpus: _CorpusServiceDeleteCorpusType
-    """Its id is never used again."""
+    """Its id is never used again. Refused on legal hold."""
+
+    TrimCorpus: _CorpusServiceTrimCorpusType
+    """Removes what the retention policy no longer keeps: revisions that were not the head within the last retention_days.
+    The server does it by itself from time to time; this does it now. Refused on legal hold.
+    """
 
 CorpusServiceAsyncStub: typing_extensions.TypeAlias = CorpusServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -191,6 +220,10 @@ CorpusServiceAsyncStub: typing_extensions.TypeAlias = CorpusServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         drillcore_proto.v1.corpora_pb2.DeleteCorpusRequest,
         drillcore_proto.v1.corpora_pb2.DeleteCorpusResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        drillcore_proto.v1.corpora_pb2.TrimCorpusRequest,
+        drillcore_proto.v1.corpora_pb2.TrimCorpusResponse,
     ],
 ]
 
@@ -235,6 +268,16 @@ class CorpusServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.corpora_pb2.DeleteCorpusRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.corpora_pb2.DeleteCorpusResponse, collections.abc.Awaitable[drillcore_proto.v1.corpora_pb2.DeleteCorpusResponse]]:
-        """Its id is never used again."""
+        """Its id is never used again. Refused on legal hold."""
+
+    @abc.abstractmethod
+    def TrimCorpus(
+        self,
+        request: drillcore_proto.v1.corpora_pb2.TrimCorpusRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[drillcore_proto.v1.corpora_pb2.TrimCorpusResponse, collections.abc.Awaitable[drillcore_proto.v1.corpora_pb2.TrimCorpusResponse]]:
+        """Removes what the retention policy no longer keeps: revisions that were not the head within the last retention_days.
+        The server does it by itself from time to time; this does it now. Refused on legal hold.
+        """
 
 def add_CorpusServiceServicer_to_server(servicer: CorpusServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -45,6 +45,11 @@ class DocumentServiceStub(object):
                 request_serializer=drillcore__proto_dot_v1_dot_documents__pb2.UpdateDocumentRequest.SerializeToString,
                 response_deserializer=drillcore__proto_dot_v1_dot_documents__pb2.UpdateDocumentResponse.FromString,
                 _registered_method=True)
+        self.PutHierarchy = channel.stream_stream(
+                '/drillcore_proto.v1.DocumentService/PutHierarchy',
+                request_serializer=drillcore__proto_dot_v1_dot_documents__pb2.PutHierarchyRequest.SerializeToString,
+                response_deserializer=drillcore__proto_dot_v1_dot_documents__pb2.PutHierarchyResponse.FromString,
+                _registered_method=True)
         self.RemoveDocuments = channel.unary_unary(
                 '/drillcore_proto.v1.DocumentService/RemoveDocuments',
                 request_serializer=drillcore__proto_dot_v1_dot_documents__pb2.RemoveDocumentsRequest.SerializeToString,
@@ -83,6 +88,14 @@ class DocumentServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PutHierarchy(self, request_iterator, context):
+        """A whole hierarchy that the caller made: the corpus's next revision is exactly this one, earlier revisions keep what was
+        there. First the target, then documents, then nodes in any order, then the end. Refused as a whole or stored as a whole.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RemoveDocuments(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -113,6 +126,11 @@ def add_DocumentServiceServicer_to_server(servicer, server):
                     servicer.UpdateDocument,
                     request_deserializer=drillcore__proto_dot_v1_dot_documents__pb2.UpdateDocumentRequest.FromString,
                     response_serializer=drillcore__proto_dot_v1_dot_documents__pb2.UpdateDocumentResponse.SerializeToString,
+            ),
+            'PutHierarchy': grpc.stream_stream_rpc_method_handler(
+                    servicer.PutHierarchy,
+                    request_deserializer=drillcore__proto_dot_v1_dot_documents__pb2.PutHierarchyRequest.FromString,
+                    response_serializer=drillcore__proto_dot_v1_dot_documents__pb2.PutHierarchyResponse.SerializeToString,
             ),
             'RemoveDocuments': grpc.unary_unary_rpc_method_handler(
                     servicer.RemoveDocuments,
@@ -185,6 +203,33 @@ class DocumentService(object):
             '/drillcore_proto.v1.DocumentService/UpdateDocument',
             drillcore__proto_dot_v1_dot_documents__pb2.UpdateDocumentRequest.SerializeToString,
             drillcore__proto_dot_v1_dot_documents__pb2.UpdateDocumentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutHierarchy(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/drillcore_proto.v1.DocumentService/PutHierarchy',
+            drillcore__proto_dot_v1_dot_documents__pb2.PutHierarchyRequest.SerializeToString,
+            drillcore__proto_dot_v1_dot_documents__pb2.PutHierarchyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -10,6 +10,7 @@ from drillcore_server.commands.unit import Call, Unit
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import CorpusId, TenantId
 from drillcore_server.domain.named import check_version
+from drillcore_server.domain.retention import check_not_on_hold
 from drillcore_server.store import corpora
 from drillcore_server.store.corpora import CORPORA, CORPUS
 
@@ -22,6 +23,7 @@ def delete_corpus(
     def work(tr: Transaction, granted: TenantId) -> Corpus:
         old = corpora.get(tr, unit.keys, granted, corpus_id)
         check_version(old, expected_version)
+        check_not_on_hold(old.legal_hold)
         new = replace(old, updated_at=call.at, version=old.version + 1, deleted_at=call.at)
         CORPORA.replace(tr, unit.keys, old, new)
         return new

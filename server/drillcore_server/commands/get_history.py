@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from drillcore_fdb.engine import Transaction
@@ -16,7 +17,15 @@ from drillcore_server.domain.ids import CorpusId, NodeId, Revision, TenantId
 from drillcore_server.domain.nodes import Level, chunk_of_raw
 from drillcore_server.domain.pages import make_token, page_size, read_token
 from drillcore_server.domain.revisions import RevisionRecord
-from drillcore_server.store import revisions, versioned
+from drillcore_server.store import revisions, trimming, versioned
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    revisions: Sequence[RevisionRecord]
+    oldest: Revision
+    """The oldest revision that can still be read; 0 if none was trimmed."""
+    next_token: str
 
 
 def get_history(
@@ -28,8 +37,11 @@ def get_history(
     node: NodeId | None,
     size: int,
     token: str,
-) -> tuple[list[RevisionRecord], str]:
-    """The revisions of a corpus, or those that changed a node, newest first; and the token of the next page."""
+) -> History:
+    """The revisions of a corpus, or those that changed a node, newest first.
+
+    Revisions that are trimmed are still listed for a corpus; for a node, those that the store still has.
+    """
     if (corpus is None) == (node is None):
         raise BadInput(Reason.INVALID_ARGUMENT, "name either a corpus or a node", field="corpus_id")
     wanted = page_size(size)
@@ -37,13 +49,14 @@ def get_history(
     cursor = read_token(listing, token)
     below = int.from_bytes(cursor, "big") if cursor else None
 
-    def work(tr: Transaction, granted: TenantId) -> tuple[list[RevisionRecord], str]:
+    def work(tr: Transaction, granted: TenantId) -> History:
         numbers = _numbers(library, tr, granted, corpus, node)
         shelf, changed = numbers
         chosen = list(islice((one for one in changed if below is None or one < below), wanted + 1))
         records = [revisions.get(tr, shelf.view.keys, one) for one in chosen[:wanted]]
         more = make_token(listing, chosen[wanted - 1].to_bytes(6, "big")) if len(chosen) > wanted else ""
-        return [record for record in records if record is not None], more
+        oldest = trimming.floor(tr, shelf.view.keys)
+        return History([record for record in records if record is not None], oldest, more)
 
     return library.unit.read(call, access.in_tenant(tenant), work)
 
@@ -56,15 +69,22 @@ def _numbers(
         return shelf, (Revision(one) for one in range(shelf.revision, 0, -1))
     assert node is not None
     shelf, level = library.shelf_of(tr, tenant, node, AsOf())
-    written = [revision for revision, _ in versioned.history(tr, _key(shelf, node, level))]
+    written = {revision for key in _keys(shelf, node, level) for revision, _ in versioned.history(tr, key)}
     if not written:
         raise missing(node)
-    return shelf, iter(sorted((one for one in written if one <= shelf.revision), reverse=True))
-
-
-def _key(shelf: Shelf, node: NodeId, level: Level) -> bytes:
+    newest_first = sorted((one for one in written if one <= shelf.revision), reverse=True)
     if level is Level.MASTER:
-        return shelf.view.keys.master()
+        return shelf, (one for one in newest_first if shelf.at(one).master_id == node)
+    return shelf, iter(newest_first)
+
+
+def _keys(shelf: Shelf, node: NodeId, level: Level) -> list[bytes]:
+    """The keys that are written when the node changes."""
+    keys = shelf.view.keys
+    if level is Level.MASTER:
+        return [keys.master()]
     if level is Level.SECTION:
-        return shelf.view.keys.section(node)
-    return shelf.view.keys.chunk(node if level is Level.CHUNK else chunk_of_raw(node)[0])
+        return [keys.section(node)]
+    if level is Level.CHUNK:
+        return [keys.chunk(node)]
+    return [keys.parent(node), keys.chunk(chunk_of_raw(node)[0])]

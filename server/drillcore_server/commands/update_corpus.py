@@ -11,6 +11,7 @@ from drillcore_server.commands.unit import Call, Unit
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import CorpusId, TenantId
 from drillcore_server.domain.named import changed_metadata, check_version, checked_description, checked_name
+from drillcore_server.domain.retention import HoldChange, RetentionChange
 from drillcore_server.store import corpora
 from drillcore_server.store.corpora import CORPORA, CORPUS
 
@@ -25,6 +26,8 @@ def update_corpus(
     description: str | None,
     set_metadata: Mapping[str, str],
     remove_metadata: Iterable[str],
+    retention: RetentionChange | None,
+    hold: HoldChange | None,
     expected_version: int | None,
 ) -> Corpus:
     new_name = None if name is None else checked_name(name)
@@ -38,6 +41,8 @@ def update_corpus(
             name=new_name or old.name,
             description=old.description if new_description is None else new_description,
             metadata=changed_metadata(old.metadata, set_metadata, remove_metadata),
+            retention_days=old.retention_days if retention is None else retention.days,
+            legal_hold=old.legal_hold if hold is None else hold.applied(old.legal_hold, call.principal.id, call.at),
             updated_at=call.at,
             version=old.version + 1,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from drillcore_proto.reasons import Reason
 from drillcore_server.commands.add_documents import OutcomeKind, succeed
@@ -12,14 +13,16 @@ from drillcore_server.commands.ingester import Change, Ingester
 from drillcore_server.commands.revise import Plan, Target
 from drillcore_server.commands.unit import Call, refusing
 from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.documents import ParsedDocument
 from drillcore_server.domain.errors import BadInput, Missing, Stale
 from drillcore_server.domain.ids import DocumentId, Revision, SourceId
 from drillcore_server.domain.named import checked_metadata
 from drillcore_server.domain.nodes import Document
 from drillcore_server.domain.sources import Source
-from drillcore_server.ingest.parsing import Unparsable, parse
-from drillcore_server.ingest.prepare import Origin, PreparedDocument, content_hash
+from drillcore_server.ingest.digesting import Content, DigestedDocument
+from drillcore_server.ingest.parsing import Unparsable
+from drillcore_server.ingest.planning import Settled
+from drillcore_server.ingest.prepare import Origin, PreparedDocument
+from drillcore_server.ingest.readers import Readers
 from drillcore_server.store.records import RecordKind
 
 
@@ -94,35 +97,36 @@ class _Update:
         self._call = call
         self._wanted = wanted
         self._content = content
+        self._settled = Settled()
 
     def prepare(self, corpus: Corpus, head: Revision) -> int:
         """Parses and prepares the content; its characters. Raises `_Unchanged` if there is nothing to do."""
         source, document = _find(self._ingester.reader(corpus, head), self._wanted)
-        self._parsed = _parsed(self._content, document)
-        self._check_changed(head, source, document, content_hash(self._parsed.text))
+        digested = _read(self._ingester.readers, self._content, document)
+        self._own_metadata = digested.metadata
+        self._check_changed(head, source, document, digested.content_hash)
         origin = Origin(source.id, source.version + 1, self._call.at, self._call.principal.id)
-        self._prepared: PreparedDocument = self._ingester.preparer.prepare(self._parsed, origin)
-        return len(self._parsed.text)
+        self._prepared: PreparedDocument = self._ingester.preparer.complete(digested, origin)
+        return len(digested.text)
 
     def plan(self, corpus: Corpus, base: Revision) -> Plan[Updated]:
         """On the corpus as it is at `base`: the document may have changed since the content was prepared."""
         source, document = _find(self._ingester.reader(corpus, base), self._wanted)
         metadata = self._check_changed(base, source, document, self._prepared.document.content_hash)
-        described = replace(self._prepared, document=replace(self._prepared.document, metadata=metadata))
-        added, succeeding = succeed(source.id, source, described, self._call.at)
+        record, succeeding = succeed(source, replace(self._prepared.document, metadata=metadata), self._call.at)
+        added = replace(self._prepared, document=record)
         return self._ingester.plan(
             self._call,
             corpus,
             base,
             Change([added], [document], [succeeding]),
-            lambda revision, sections: Updated(
-                revision, OutcomeKind.UPDATED, added.document.id, succeeding.version, sections
-            ),
+            self._settled,
+            lambda revision, sections: Updated(revision, OutcomeKind.UPDATED, record.id, succeeding.version, sections),
         )
 
     def _check_changed(self, at: Revision, source: Source, document: Document, new_hash: str) -> dict[str, str]:
         """The document's metadata from now on. Raises `_Unchanged` if that and the content are as they were."""
-        given, own = self._content.metadata, self._parsed.metadata
+        given, own = self._content.metadata, self._own_metadata
         metadata = checked_metadata({**document.metadata, **own} if given is None else {**own, **given})
         if new_hash == document.content_hash and metadata == document.metadata:
             raise _Unchanged(Updated(at, OutcomeKind.UNCHANGED, document.id, source.version, 0))
@@ -148,11 +152,15 @@ def _find(reader: SnapshotReader, wanted: Wanted) -> tuple[Source, Document]:
     return source, document
 
 
-def _parsed(content: NewContent, document: Document) -> ParsedDocument:
+def _read(readers: Readers, content: NewContent, document: Document) -> DigestedDocument:
     """The one document that the content holds. Raises `Refused` if there is none, or another one too."""
     media_type = content.media_type or ("" if content.name else document.media_type)
-    found = parse(content.content, name=content.name or document.source, media_type=media_type or None)
-    first, second = next(found, None), next(found, None)
+    upload = Content(content.content, content.name or document.source, media_type)
+    reading = readers.begin(upload, lambda asked: [None] * len(asked))
+    try:
+        first, second = (*islice(reading.results(), 2), None, None)[:2]
+    finally:
+        reading.drop()
     for one in (first, second):
         if isinstance(one, Unparsable):
             line = f"line {one.line} " if one.line is not None else ""
@@ -160,5 +168,5 @@ def _parsed(content: NewContent, document: Document) -> ParsedDocument:
     if second is not None:
         message = "the content holds several documents; an update is one, add the others with AddDocuments"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="data")
-    assert isinstance(first, ParsedDocument), "there is always an answer to what was parsed"
+    assert isinstance(first, DigestedDocument), "there is always an answer to what was read"
     return first

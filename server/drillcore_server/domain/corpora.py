@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from drillcore_server.domain.ids import CorpusId, CorpusNumber, PrincipalId, TenantId
+from drillcore_server.domain.retention import LegalHold
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +24,7 @@ class Corpus:
     number: CorpusNumber
     """Its short name in keys."""
     deleted_at: datetime | None = None
+    retention_days: int | None = None
+    """Every revision that was the head within so many days is kept; None: every one, for ever."""
+    legal_hold: LegalHold | None = None
+    """As it was last changed."""

@@ -47,7 +47,8 @@ class Node:
     created_by: str
     version: int
     children: tuple[NodeId, ...] = ()
-    """Only where they were asked for."""
+    """The first of them; only where they were asked for."""
+    children_count: int = 0
 
     @property
     def size_bytes(self) -> int:

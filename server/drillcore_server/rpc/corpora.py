@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import corpora_pb2 as pb
 from drillcore_server.commands.create_corpus import create_corpus
 from drillcore_server.commands.delete_corpus import delete_corpus
 from drillcore_server.commands.get_corpus import get_corpus
 from drillcore_server.commands.list_corpora import list_corpora
+from drillcore_server.commands.trim_corpus import Trimmer, trim_corpus
 from drillcore_server.commands.unit import Call, Unit
 from drillcore_server.commands.update_corpus import update_corpus
 from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.errors import BadInput
+from drillcore_server.domain.retention import HoldChange, LegalHold, RetentionChange
 from drillcore_server.rpc.messages import corpus_id, optional_corpus_id, optional_tenant_id, timestamp
 
 
 class CorpusService:
-    def __init__(self, unit: Unit) -> None:
+    def __init__(self, unit: Unit, trimmer: Trimmer) -> None:
         self._unit = unit
+        self._trimmer = trimmer
 
     def CreateCorpus(self, request: pb.CreateCorpusRequest, call: Call) -> pb.CreateCorpusResponse:
         corpus = create_corpus(
@@ -49,6 +54,8 @@ class CorpusService:
             description=request.description if request.HasField("description") else None,
             set_metadata=request.set_metadata,
             remove_metadata=request.remove_metadata,
+            retention=_retention(request),
+            hold=_hold(request),
             expected_version=request.expected_version if request.HasField("expected_version") else None,
         )
         return pb.UpdateCorpusResponse(corpus=_message(corpus))
@@ -63,6 +70,23 @@ class CorpusService:
         )
         return pb.DeleteCorpusResponse()
 
+    def TrimCorpus(self, request: pb.TrimCorpusRequest, call: Call) -> pb.TrimCorpusResponse:
+        tenant = optional_tenant_id(request.tenant_id)
+        done = trim_corpus(self._unit, self._trimmer, call, tenant=tenant, corpus_id=corpus_id(request.id))
+        return pb.TrimCorpusResponse(oldest_revision=done.oldest, records_removed=done.removed, finished=done.finished)
+
+
+def _retention(request: pb.UpdateCorpusRequest) -> RetentionChange | None:
+    chosen = request.WhichOneof("retention")
+    if chosen == "keep_everything" and not request.keep_everything:
+        raise BadInput(Reason.INVALID_ARGUMENT, "keep_everything is true or left out", field="keep_everything")
+    return None if chosen is None else RetentionChange(request.retention_days if chosen == "retention_days" else None)
+
+
+def _hold(request: pb.UpdateCorpusRequest) -> HoldChange | None:
+    chosen = request.WhichOneof("hold")
+    return None if chosen is None else HoldChange(chosen == "hold_reason", getattr(request, chosen))
+
 
 def _message(corpus: Corpus) -> pb.Corpus:
     return pb.Corpus(
@@ -75,4 +99,10 @@ def _message(corpus: Corpus) -> pb.Corpus:
         created_by=corpus.created_by,
         updated_at=timestamp(corpus.updated_at),
         version=corpus.version,
+        retention_days=corpus.retention_days,
+        legal_hold=None if corpus.legal_hold is None else _legal_hold(corpus.legal_hold),
     )
+
+
+def _legal_hold(hold: LegalHold) -> pb.LegalHold:
+    return pb.LegalHold(on=hold.on, reason=hold.reason, by=hold.by, at=timestamp(hold.at))

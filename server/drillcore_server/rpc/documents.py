@@ -30,6 +30,7 @@ from drillcore_server.domain.ids import CorpusId, SourceId
 from drillcore_server.domain.nodes import Document
 from drillcore_server.rpc.messages import corpus_id, document_id, optional_tenant_id, timestamp
 from drillcore_server.rpc.nodes import as_of
+from drillcore_server.rpc.put_hierarchy import put_hierarchy
 
 Emit = Callable[[pb.AddDocumentsResponse], None]
 EmitUpdate = Callable[[pb.UpdateDocumentResponse], None]
@@ -54,12 +55,19 @@ class DocumentService:
             raise BadInput(Reason.INVALID_ARGUMENT, "the first request must name the corpus", field="target")
         target = Target(optional_tenant_id(first.target.tenant_id), corpus_id(first.target.corpus_id, "corpus_id"))
         digest = hashlib.sha256(first.SerializeToString(deterministic=True))
-        batch = DocumentBatch(self._ingester, call, target, lambda outcome: emit(_outcome_event(outcome)))
-        for upload in _uploads(requests, self._upload_bytes_max):
-            batch.take(upload)
-            digest.update(upload.fingerprint())
-            emit(pb.AddDocumentsResponse(progress=_progress(batch)))
-        added = batch.commit(replace(call, fingerprint=digest.digest()))
+
+        def report(outcome: DocumentOutcome) -> None:
+            emit(_outcome_event(outcome))
+
+        def progress(documents: int, characters: int) -> None:
+            prepared = pb.Progress(documents_prepared=documents, characters_prepared=characters)
+            emit(pb.AddDocumentsResponse(progress=prepared))
+
+        with DocumentBatch(self._ingester, call, target, report, progress) as batch:
+            for upload in _uploads(requests, self._upload_bytes_max):
+                batch.take(upload)
+                digest.update(upload.fingerprint())
+            added = batch.commit(replace(call, fingerprint=digest.digest()))
         emit(pb.AddDocumentsResponse(done=_done(added)))
 
     def UpdateDocument(self, requests: Iterator[pb.UpdateDocumentRequest], call: Call, emit: EmitUpdate) -> None:
@@ -82,6 +90,11 @@ class DocumentService:
             ),
         )
         emit(pb.UpdateDocumentResponse(done=_updated(updated)))
+
+    def PutHierarchy(
+        self, requests: Iterator[pb.PutHierarchyRequest], call: Call, emit: Callable[[pb.PutHierarchyResponse], None]
+    ) -> None:
+        put_hierarchy(self._ingester, requests, call, emit)
 
     def RemoveDocuments(self, request: pb.RemoveDocumentsRequest, call: Call) -> pb.RemoveDocumentsResponse:
         target = Target(optional_tenant_id(request.tenant_id), corpus_id(request.corpus_id, "corpus_id"))
@@ -229,10 +242,6 @@ def _outcome_event(outcome: DocumentOutcome) -> pb.AddDocumentsResponse:
             message=outcome.message,
         )
     )
-
-
-def _progress(batch: DocumentBatch) -> pb.Progress:
-    return pb.Progress(documents_prepared=batch.documents, characters_prepared=batch.characters)
 
 
 def _done(added: Added) -> pb.AddDocumentsDone:

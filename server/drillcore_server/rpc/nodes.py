@@ -51,6 +51,8 @@ class NodeService:
             text=request.text,
             filters=_filters(request.filters),
             as_of=as_of(request.as_of),
+            vector=tuple(request.vector),
+            embedding_model=request.embedding_model,
         )
         found = query(
             self._library,
@@ -95,7 +97,7 @@ class NodeService:
         )
 
     def GetHistory(self, request: pb.GetHistoryRequest, call: Call) -> pb.GetHistoryResponse:
-        records, token = get_history(
+        found = get_history(
             self._library,
             call,
             tenant=optional_tenant_id(request.tenant_id),
@@ -104,7 +106,11 @@ class NodeService:
             size=request.page_size,
             token=request.page_token,
         )
-        return pb.GetHistoryResponse(revisions=map(_revision, records), next_page_token=token)
+        return pb.GetHistoryResponse(
+            revisions=[_revision(one, found.oldest) for one in found.revisions],
+            next_page_token=found.next_token,
+            oldest_revision=found.oldest,
+        )
 
 
 def as_of(message: pb.AsOf) -> AsOf:
@@ -133,7 +139,7 @@ def _filters(message: pb.Filters) -> Filters:
     )
 
 
-def _revision(record: RevisionRecord) -> pb.Revision:
+def _revision(record: RevisionRecord, oldest: Revision) -> pb.Revision:
     return pb.Revision(
         revision=record.revision,
         at=timestamp(record.at),
@@ -143,4 +149,5 @@ def _revision(record: RevisionRecord) -> pb.Revision:
         documents_added=len(record.documents_added),
         documents_removed=len(record.documents_removed),
         section_ids=map(str, record.sections),
+        trimmed=record.revision < oldest,
     )

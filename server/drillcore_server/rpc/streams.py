@@ -71,7 +71,7 @@ class Stream:
             sending = self._sending_since is not None and self._sending_since < before
             receiving = self._receiving_since is not None and self._receiving_since < before
             if sending or receiving:
-                self._stalled = _stalled(idle_s)
+                self._stalled = _stalled(idle_s, receiving=receiving)
                 self._changed.notify_all()
         if sending:
             self._exchange.context.cancel()  # no word gets through to a caller who takes nothing
@@ -155,6 +155,7 @@ class StallWatch:
                 stream.end_if_stalled(time.monotonic() - self._idle_s, self._idle_s)
 
 
-def _stalled(idle_s: float) -> Refused:
+def _stalled(idle_s: float, *, receiving: bool) -> Refused:
     message = f"the caller sent or took nothing for {idle_s:g} seconds (server.stream_idle_s)"
-    return Unavailable(Reason.STREAM_IDLE, f"{message}; nothing was written")
+    outcome = "nothing was written" if receiving else "a retry with the same request id tells the outcome"
+    return Unavailable(Reason.STREAM_IDLE, f"{message}; {outcome}")

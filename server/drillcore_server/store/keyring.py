@@ -107,6 +107,10 @@ class Keyring:
         """A secret for another purpose, gone with the key it is made from."""
         return hmac.digest(self._key(number)[0], purpose, "sha256")
 
+    def hashed(self, source: SourceId) -> bytes:
+        """16 bytes that stand for a source in keys. Who has no master key cannot tell whose they are."""
+        return hmac.digest(self._hash_key, source.encode(), "sha256")[:16]
+
     def _key(self, number: KeyNumber) -> tuple[bytes, AESGCM]:
         known = self._keys.get(number)
         if known is None:
@@ -118,8 +122,7 @@ class Keyring:
 
     def _find_or_make(self, tr: Transaction, scope: tuple[CorpusNumber, SourceId], key: bytes) -> KeyNumber:
         corpus, source = scope
-        hashed = hmac.digest(self._hash_key, source.encode(), "sha256")[:16]
-        place = self._root.pack((_BY_SCOPE, corpus, hashed))
+        place = self._root.pack((_BY_SCOPE, corpus, self.hashed(source)))
         stored = tr.get(place)
         if stored is not None:
             return KeyNumber(int.from_bytes(stored, "big"))

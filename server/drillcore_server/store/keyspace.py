@@ -6,9 +6,9 @@ A record's key is never another record's key extended by a positive integer: tho
 from __future__ import annotations
 
 import enum
-import hashlib
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from drillcore_fdb.tuples import KeyRange, Subspace, prefix_end
@@ -20,9 +20,9 @@ from drillcore_server.domain.ids import (
     PrincipalId,
     RequestId,
     Revision,
-    SourceId,
     TenantId,
 )
+from drillcore_server.domain.nodes import Membership
 from drillcore_server.domain.times import to_microseconds
 
 
@@ -45,7 +45,6 @@ class Space(enum.IntEnum):
     MASTERS = 14
     SECTIONS = 15
     CHUNKS = 16
-    RAWS = 17
     VECTORS = 18
     MEMBERS = 19
     PARENTS = 20
@@ -54,6 +53,25 @@ class Space(enum.IntEnum):
     ENTITIES = 23
     CATEGORIES = 24
     CITING = 25
+    FLOORS = 26
+    SECTION_LIST = 27
+
+
+_BY_REVISION: Final = (
+    Space.MASTERS,
+    Space.SECTIONS,
+    Space.CHUNKS,
+    Space.VECTORS,
+    Space.MEMBERS,
+    Space.PARENTS,
+    Space.DOCUMENTS,
+    Space.SOURCES,
+    Space.ENTITIES,
+    Space.CATEGORIES,
+    Space.CITING,
+    Space.SECTION_LIST,
+)
+"""Those marked * in the order of their numbers."""
 
 
 class Keyspace:
@@ -151,19 +169,20 @@ class CorpusKeys:
     def sections(self) -> KeyRange:
         return _below(self._prefixes[Space.SECTIONS])
 
+    def listed_section(self, section: NodeId) -> bytes:
+        """* The sections alone, without what they hold: short to walk, however often they changed."""
+        return self._prefixes[Space.SECTION_LIST] + section.bytes
+
+    def listed_sections(self, first: NodeId | None = None) -> KeyRange:
+        whole = _below(self._prefixes[Space.SECTION_LIST])
+        return whole if first is None else KeyRange(self.listed_section(first), whole.end)
+
     def chunk(self, chunk: NodeId) -> bytes:
         """*"""
         return self._prefixes[Space.CHUNKS] + chunk.bytes
 
     def chunks(self) -> KeyRange:
         return _below(self._prefixes[Space.CHUNKS])
-
-    def raws(self, chunk: NodeId) -> bytes:
-        """*"""
-        return self._prefixes[Space.RAWS] + chunk.bytes
-
-    def all_raws(self) -> KeyRange:
-        return _below(self._prefixes[Space.RAWS])
 
     def vector(self, chunk: NodeId) -> bytes:
         """*"""
@@ -183,17 +202,18 @@ class CorpusKeys:
         return _below(self._prefixes[Space.MEMBERS])
 
     @staticmethod
-    def parse_member(key: bytes) -> NodeId:
-        return NodeId(UUID(bytes=key[-16:]))
+    def parse_member(key: bytes) -> Membership:
+        document, ordinal = DocumentId(UUID(bytes=key[-36:-20])), int.from_bytes(key[-20:-16], "big")
+        return Membership(NodeId(UUID(bytes=key[-16:])), document, ordinal)
 
     @staticmethod
     def parse_membership(key: bytes) -> tuple[NodeId, NodeId]:
         """The section and the chunk."""
         return NodeId(UUID(bytes=key[-52:-36])), NodeId(UUID(bytes=key[-16:]))
 
-    def parent(self, chunk: NodeId) -> bytes:
-        """*"""
-        return self._prefixes[Space.PARENTS] + chunk.bytes
+    def parent(self, node: NodeId) -> bytes:
+        """* Of a chunk, or of a raw that has an id of its own."""
+        return self._prefixes[Space.PARENTS] + node.bytes
 
     def parents(self) -> KeyRange:
         return _below(self._prefixes[Space.PARENTS])
@@ -206,12 +226,12 @@ class CorpusKeys:
         whole = _below(self._prefixes[Space.DOCUMENTS])
         return whole if after is None else KeyRange(_behind(self.document(after)), whole.end)
 
-    def source(self, source: SourceId) -> bytes:
-        """*"""
-        return self._prefixes[Space.SOURCES] + hashlib.sha256(source.encode()).digest()[:16]
+    def source(self, source: bytes) -> bytes:
+        """* A keyed hash of 16 bytes: nobody can find out by trial what is stored."""
+        return self._prefixes[Space.SOURCES] + source
 
     def entity(self, kind: bytes, value: bytes, chunk: NodeId) -> bytes:
-        """* Kind and value are keyed hashes of 8 and 16 bytes: a key tells nothing of what it stands for."""
+        """* Kind and value are keyed hashes of 4 and 8 bytes: a key tells nothing of what it stands for."""
         return self.entities(kind, value).begin + chunk.bytes
 
     def entities(self, kind: bytes, value: bytes = b"") -> KeyRange:
@@ -221,7 +241,7 @@ class CorpusKeys:
         return _below(self._prefixes[Space.ENTITIES])
 
     def category(self, category: bytes, section: NodeId) -> bytes:
-        """* As for entities, a keyed hash of 16 bytes."""
+        """* As for entities, a keyed hash of 8 bytes."""
         return self.categories(category).begin + section.bytes
 
     def categories(self, category: bytes) -> KeyRange:
@@ -233,6 +253,16 @@ class CorpusKeys:
     def citing(self, document: DocumentId, node: NodeId) -> bytes:
         """* The sections and the master whose summaries cite a document."""
         return self._prefixes[Space.CITING] + document.bytes + node.bytes
+
+    def all_citing(self) -> KeyRange:
+        return _below(self._prefixes[Space.CITING])
+
+    def floor(self) -> bytes:
+        return self._prefixes[Space.FLOORS]
+
+    def by_revision(self) -> list[KeyRange]:
+        """Everything that is kept by revision, in the order of the keys."""
+        return [_below(self._prefixes[space]) for space in _BY_REVISION]
 
     def _time(self, at: datetime) -> bytes:
         return self._prefixes[Space.REVISION_TIMES] + max(to_microseconds(at), 0).to_bytes(8, "big")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-import msgpack
+import msgspec
 
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader, Transaction
@@ -65,9 +66,15 @@ def clear_claim(tr: Transaction, keys: CorpusKeys) -> None:
     codec.clear(tr, keys.claim())
 
 
+def is_staged(tr: Reader, keys: CorpusKeys, revision: Revision, batch: int) -> bool:
+    """Whether a batch was written already: run again, its locators would pass for those of nodes there before."""
+    return tr.get(keys.staged(revision, batch)) is not None
+
+
 def stage(tr: Transaction, keys: CorpusKeys, revision: Revision, batch: int, writes: Sequence[Write]) -> None:
     """Notes where a batch of a claimed revision writes, so that it can be swept away if the claim expires."""
-    codec.write(tr, keys.staged(revision, batch), msgpack.packb([write.place(revision) for write in writes]))
+    places = msgspec.msgpack.encode([write.place(revision) for write in writes])
+    codec.write(tr, keys.staged(revision, batch), zlib.compress(places, 1))
 
 
 def unstage(tr: Transaction, keys: CorpusKeys) -> None:
@@ -81,7 +88,7 @@ def sweep_batch(tr: Transaction, keys: CorpusKeys) -> bool:
     if found is None:
         return False
     key, places = found
-    for place in msgpack.unpackb(places):
+    for place in msgspec.msgpack.decode(zlib.decompress(places), type=list[bytes]):
         tr.clear_range(place, prefix_end(place))
     codec.clear(tr, key)
     return True

@@ -34,13 +34,27 @@ class Entry:
     value: bytes
 
 
-def put(tr: Transaction, key: bytes, revision: Revision, value: bytes) -> None:
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One entry as it is stored, whoever sees it."""
+
+    key: bytes
+    """The logical key."""
+    revision: Revision
+    is_removal: bool
+    places: tuple[bytes, ...]
+    """The keys of its parts."""
+    size_bytes: int
+
+
+def put(tr: Transaction, key: bytes, revision: Revision, value: bytes, *, checksum: bool = True) -> None:
     """Writes the record of a key from `revision` on. Written again at the same revision, the last one counts.
 
+    Only a value that shows damage by itself, as a sealed one does, may go without a checksum.
     Parts of a larger one before it may stay behind: a reader takes only as many as the head says.
     """
     place = key + revision.to_bytes(REVISION_BYTES, "big")
-    head, *parts = codec.frame(value)
+    head, *parts = codec.frame(value, checksum=checksum)
     tr.set(place + b"\0\0", head)
     for number, part in enumerate(parts, 1):
         tr.set(place + number.to_bytes(_PART_BYTES, "big"), part)
@@ -93,10 +107,41 @@ def scan(tr: Reader, begin: bytes, end: bytes, revision: Revision) -> Iterator[E
     yield from _entry(current, written, pieces)
 
 
+def behind(key: bytes) -> bytes:
+    """Where a scan goes on after a logical key."""
+    return key + b"\xff" * _SUFFIX_BYTES
+
+
 def history(tr: Reader, key: bytes) -> list[tuple[Revision, bool]]:
     """The revisions that wrote a key, and whether it was there from then on, in order."""
-    entries = tr.range(key + bytes(_SUFFIX_BYTES), key + b"\xff" * _SUFFIX_BYTES)
+    entries = tr.range(key + bytes(_SUFFIX_BYTES), behind(key))
     return [(_revision_of(one), value != _TOMBSTONE) for one, value in entries if one[-_PART_BYTES:] == b"\0\0"]
+
+
+def entries(tr: Reader, begin: bytes, end: bytes) -> Iterator[Stored]:
+    """Every entry of the logical keys from `begin` up to `end`, in the order of keys and revisions."""
+    places: list[bytes] = []
+    is_removal, size_bytes = False, 0
+    for stored_key, value in tr.range(begin, end):
+        if stored_key[-_PART_BYTES:] == b"\0\0":
+            if places:
+                yield _stored(places, is_removal, size_bytes)
+            places, is_removal, size_bytes = [], value == _TOMBSTONE, 0
+        places.append(stored_key)
+        size_bytes += len(stored_key) + len(value)
+    if places:
+        yield _stored(places, is_removal, size_bytes)
+
+
+def newest(tr: Reader, key: bytes, revision: Revision) -> Revision | None:
+    """The revision at or before this one that last wrote a key, or removed it."""
+    found = next(iter(_newest(tr, key, revision)), None)
+    return None if found is None else _revision_of(found[0])
+
+
+def _stored(places: list[bytes], is_removal: bool, size_bytes: int) -> Stored:
+    first = places[0]
+    return Stored(first[:-_SUFFIX_BYTES], _revision_of(first), is_removal, tuple(places), size_bytes)
 
 
 def _entry(key: bytes | None, revision: Revision, pieces: list[bytes]) -> Iterator[Entry]:

@@ -1,0 +1,65 @@
+"""Housekeeping: trims every corpus that has something to trim and is not on legal hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import islice
+from typing import Final, TypeVar
+from uuid import UUID
+
+from drillcore_fdb.engine import Engine
+from drillcore_fdb.errors import EngineError
+from drillcore_fdb.tuples import KeyRange
+from drillcore_server.commands.trim_corpus import Trimmed, Trimmer
+from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.errors import Refused
+from drillcore_server.domain.ids import CorpusId, TenantId
+from drillcore_server.store.corpora import CORPORA
+from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.store.named import Named, NamedRecords
+from drillcore_server.store.tenants import TENANTS
+
+R = TypeVar("R", bound=Named)
+_BATCH: Final = 100
+"""Records listed in one transaction."""
+
+
+def trim_corpora(
+    engine: Engine, keys: Keyspace, now: datetime, stopping: Callable[[], bool]
+) -> Iterator[tuple[Corpus, Trimmed | EngineError]]:
+    """Trims corpus after corpus of every tenant, until `stopping` says so; each with what was done, or why it failed.
+
+    A corpus that cannot be trimmed does not keep the others from it. Raises `EngineError` if none can be listed.
+    """
+    trimmer = Trimmer(engine, keys)
+    for corpus in _corpora(engine, keys):
+        if stopping():
+            return
+        try:
+            yield corpus, trimmer.trim(corpus.tenant_id, corpus.id, now, stopping)
+        except Refused:  # on hold, or deleted meanwhile
+            continue
+        except EngineError as error:
+            yield corpus, error
+
+
+def _corpora(engine: Engine, keys: Keyspace) -> Iterator[Corpus]:
+    for tenant in _each(engine, TENANTS, lambda after: keys.tenants(None if after is None else TenantId(after))):
+        yield from _each(
+            engine,
+            CORPORA,
+            lambda after, tenant=tenant.id: keys.corpora(tenant, None if after is None else CorpusId(after)),  # type: ignore[misc]
+        )
+
+
+def _each(engine: Engine, kind: NamedRecords[R], behind: Callable[[UUID | None], KeyRange]) -> Iterator[R]:
+    """Every record that is not deleted, in the order of ids. `behind` gives the keys after an id."""
+    after: UUID | None = None
+    while True:
+        keys = behind(after)
+        batch = engine.run(lambda tr: [one for one, _ in islice(kind.scan(tr.snapshot, keys), _BATCH)])  # noqa: B023 - run at once
+        yield from batch
+        if len(batch) < _BATCH:
+            return
+        after = batch[-1].id

@@ -1,0 +1,314 @@
+"""A trim may fail, be killed, be held up or be made twice at once: no revision that is kept ever changes."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drillcore_fdb.embedded import verify
+from drillcore_fdb.engine import Reader, Transaction
+from drillcore_fdb.errors import EngineError
+from drillcore_proto.reasons import Reason
+from drillcore_server.domain.errors import NotReady
+from drillcore_server.domain.ids import NodeId, Revision
+from drillcore_server.domain.nodes import Level
+from drillcore_server.domain.retention import TrimState
+from drillcore_server.fsck import Fsck
+from drillcore_server.store import trimming, versioned
+from drillcore_server.store.hierarchy import CorpusView, Located, locate
+from drillcore_server.store.keyspace import CorpusKeys
+from drillcore_server.store.trimming import UnseenPage
+from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
+from tests.faults.consistent import Hierarchy, check
+from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
+from tests.faults.killed import process
+from tests.faults.retention import Pages, hold, keep_days, readable, release, state, trim
+from tests.faults.trimmer import PAGE_ENTRIES
+
+FLOOR = Revision(4)
+HEAD = Revision(6)
+Known = dict[Revision, Hierarchy]
+
+
+def fill(archive: Archive) -> Known:
+    """Six revisions in which everything changes and some of it goes; each that will be kept as it is."""
+    for number in range(1, 6):
+        archive.add({topic: text_of(topic, number) for topic in SENTENCES if topic != "school" or number != 3})
+    archive.remove([archive.documents()["fishing"]])
+    keep_days(archive, 1)
+    return {revision: check(archive, revision) for revision in map(Revision, range(FLOOR, HEAD + 1))}
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[Archive]:
+    with opened_archive(tmp_path) as archive:
+        yield archive
+
+
+@pytest.fixture
+def known(archive: Archive) -> Known:
+    return fill(archive)
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trimming, "PAGE_ENTRIES", PAGE_ENTRIES)
+
+
+def assert_kept(archive: Archive, known: Known, *, finished: bool) -> None:
+    for revision, before in known.items():
+        assert readable(check(archive, revision, trimming=not finished)) == readable(before)
+
+
+def fsck(archive: Archive) -> tuple[str, ...]:
+    """Notes; there must be no problems."""
+    report = Fsck(archive.engine, archive.keyspace, archive.keyring).run()
+    assert report.problems == ()
+    return report.notes
+
+
+def finish(archive: Archive, known: Known) -> None:
+    """The next trim leaves nothing."""
+    assert trim(archive, FLOOR).finished
+    assert state(archive) == TrimState(floor=FLOOR, trimmed=FLOOR)
+    assert_kept(archive, known, finished=True)
+    assert fsck(archive) == ()
+
+
+def test_after_every_page_all_kept_revisions_are_as_they_were(archive: Archive, known: Known) -> None:
+    notes: list[str] = []
+    pages = 0
+    while not trim(archive, FLOOR, Pages.of(1)).finished:
+        pages += 1
+        assert_kept(archive, known, finished=False)
+        notes += fsck(archive)
+    assert pages > 10
+    assert all("before revision 4 are left" in note for note in notes)
+    assert len(set(notes)) > 5, "what is left gets less"
+    finish(archive, known)
+
+
+def test_a_trim_goes_on_where_it_was(archive: Archive, known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: list[bytes] = []
+    inner = trimming.find_unseen
+
+    def find_unseen(tr: Reader, keys: CorpusKeys, floor: Revision, begin: bytes) -> UnseenPage:
+        walked.append(begin)
+        return inner(tr, keys, floor, begin)
+
+    monkeypatch.setattr(trimming, "find_unseen", find_unseen)
+    trim(archive, FLOOR, Pages.of(3))
+    trim(archive, FLOOR)
+    assert walked == sorted(set(walked))
+    count = len(walked)
+    assert trim(archive, FLOOR).finished
+    assert len(walked) == count, "there is nothing to look for"
+
+
+def test_a_floor_that_moves_during_a_walk_gets_a_walk_of_its_own(archive: Archive, known: Known) -> None:
+    assert not trim(archive, Revision(2), Pages.of(4)).finished
+    assert not trim(archive, FLOOR, Pages.of(2)).finished
+    assert state(archive).walking == 2
+    finish(archive, known)
+
+
+def test_a_killed_trim_harms_nothing_and_is_finished_by_the_next(tmp_path: Path) -> None:
+    dice = random.Random(5)
+    with opened_archive(tmp_path) as archive:
+        known = fill(archive)
+    killed = 0
+    while True:
+        kill_after, pages, done = dice.randint(1, 14), 0, False
+        with process("-m", "tests.faults.trimmer", str(tmp_path), str(FLOOR)) as trimmer:
+            assert trimmer.stdout is not None
+            for line in trimmer.stdout:
+                pages += line == b"page\n"
+                done = done or line == b"done\n"
+                if pages == kill_after:
+                    trimmer.kill()
+        assert verify(tmp_path) == []
+        with opened_archive(tmp_path) as archive:
+            assert_kept(archive, known, finished=state(archive).finished)
+            if done:
+                break
+            killed += 1
+    assert killed >= 2
+    with opened_archive(tmp_path) as archive:
+        finish(archive, known)
+
+
+def test_faults_of_the_store_cost_no_kept_revision(tmp_path: Path) -> None:
+    injected: Counter[Fault] = Counter()
+    for seed in range(8):
+        with opened_archive(tmp_path / str(seed)) as archive:
+            known = fill(archive)
+            faults = Faults(seed, rates(commit=0.4, read=0.002))
+            finished = False
+            while not finished:
+                try:
+                    finished = trim(archive, FLOOR, engine=FaultyEngine(archive.engine, faults)).finished
+                except EngineError:
+                    assert_kept(archive, known, finished=state(archive).finished)
+            injected += faults.injected
+            finish(archive, known)
+    assert {Fault.UNKNOWN_APPLIED, Fault.UNKNOWN_NOT_APPLIED, Fault.CONFLICT} <= set(injected)
+
+
+def test_a_hold_stops_a_trim_under_way_and_the_rest_stays_until_it_is_released(archive: Archive, known: Known) -> None:
+    pages = Pages.of(4)
+
+    def enough() -> bool:
+        if pages():
+            hold(archive)
+        return False
+
+    def stored() -> dict[bytes, bytes]:
+        return archive.engine.run(
+            lambda tr: {k: v for space in archive.keys.by_revision() for k, v in tr.range(*space)}
+        )
+
+    with pytest.raises(NotReady) as caught:
+        trim(archive, FLOOR, enough)
+    assert caught.value.reason is Reason.CORPUS_ON_HOLD
+    left = stored()
+    with pytest.raises(NotReady):
+        trim(archive, HEAD)
+    assert stored() == left
+    assert state(archive).floor == FLOOR
+    assert_kept(archive, known, finished=False)
+    assert len(fsck(archive)) == 1
+    release(archive)
+    finish(archive, known)
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, function: str, event: Callable[[], object]) -> None:
+    """Lets something happen once, inside a transaction of a trim: after it has read, before it commits."""
+    inner: Callable[..., Any] = getattr(trimming, function)
+    events = [event]
+
+    def wrapper(*arguments: Any) -> Any:
+        result = inner(*arguments)
+        if events:
+            events.pop()()
+        return result
+
+    monkeypatch.setattr(trimming, function, wrapper)
+
+
+def test_a_hold_put_on_while_the_floor_is_raised_wins(
+    archive: Archive, known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meanwhile(monkeypatch, "raise_floor", lambda: hold(archive))
+    with pytest.raises(NotReady):
+        trim(archive, FLOOR)
+    assert state(archive) == TrimState()
+    check(archive, Revision(1))
+
+
+def test_a_hold_put_on_while_a_page_is_removed_wins(
+    archive: Archive, known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = archive.engine.run(lambda tr: list(tr.range(*archive.keys.chunks())))
+    meanwhile(monkeypatch, "trim_page", lambda: hold(archive))
+    with pytest.raises(NotReady):
+        trim(archive, FLOOR)
+    assert state(archive) == TrimState(floor=FLOOR)
+    assert archive.engine.run(lambda tr: list(tr.range(*archive.keys.chunks()))) == before
+
+
+def test_several_who_trim_at_once_do_no_harm(archive: Archive, known: Known) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        done = list(threads.map(lambda to: trim(archive, Revision(to)), [2, FLOOR, 3, FLOOR]))
+    assert all(one.finished for one in done)
+    finish(archive, known)
+
+
+def test_writers_and_a_trim_do_not_wait_for_each_other(archive: Archive, known: Known) -> None:
+    """What is staged for the next revision is above every floor."""
+
+    def enough() -> bool:
+        if archive.head() < HEAD + 3:
+            archive.add({"consent": text_of("consent", 10 + archive.head())})
+        return False
+
+    assert trim(archive, FLOOR, enough).finished
+    assert archive.head() == HEAD + 3
+    assert_kept(archive, known, finished=True)
+    assert fsck(archive) == ()
+
+
+def removed_chunk(archive: Archive) -> NodeId:
+    """One that no revision from the floor on has."""
+    view = archive.engine.run(lambda tr: _chunks(tr, archive, Revision(1)))
+    return min(view - archive.engine.run(lambda tr: _chunks(tr, archive, FLOOR)))
+
+
+def _chunks(tr: Reader, archive: Archive, revision: Revision) -> set[NodeId]:
+    documents = CorpusView(tr, archive.keys, archive.sealed, revision).documents()
+    return {chunk for document in documents for chunk in document.chunks}
+
+
+def located(archive: Archive, node: NodeId) -> Located | None:
+    return archive.engine.run(lambda tr: locate(tr, archive.keyspace, archive.corpus.tenant_id, node))
+
+
+def test_the_locator_of_a_node_that_comes_back_meanwhile_stays(
+    archive: Archive, known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record is written before its locator, perhaps in another transaction."""
+    chunk = removed_chunk(archive)
+    monkeypatch.setattr(trimming, "PAGE_ENTRIES", 100_000)
+
+    def come_back() -> None:
+        archive.engine.run(lambda tr: versioned.put(tr, archive.keys.chunk(chunk), Revision(HEAD + 1), b"record"))
+
+    meanwhile(monkeypatch, "find_unseen", come_back)
+    assert trim(archive, FLOOR).finished
+    assert located(archive, chunk) == Located(archive.corpus.number, Level.CHUNK)
+
+
+def test_the_locator_of_an_id_that_another_corpus_has_now_stays(archive: Archive, known: Known) -> None:
+    chunk = removed_chunk(archive)
+    other = bytes([Level.CHUNK]) + (archive.corpus.number + 1).to_bytes(8, "big")
+    key = archive.keyspace.locator(archive.corpus.tenant_id, chunk)
+    archive.engine.run(lambda tr: tr.set(key, other))
+    assert trim(archive, FLOOR).finished
+    assert archive.engine.run(lambda tr: tr.get(key)) == other
+
+
+def test_a_reader_that_began_before_the_floor_was_raised_reads_on(archive: Archive, known: Known) -> None:
+    oldest = check(archive, Revision(1))
+
+    def work(tr: Transaction) -> None:
+        assert trimming.floor(tr.snapshot, archive.keys) == 0
+        with ThreadPoolExecutor(1) as threads:
+            assert threads.submit(trim, archive, FLOOR).result().finished
+        view = CorpusView(tr.snapshot, archive.keys, archive.sealed, Revision(1))
+        assert {document.source for document in view.documents()} == set(oldest.texts)
+
+    archive.engine.run(work)
+    assert state(archive).floor == FLOOR
+
+
+def test_fsck_finds_a_kept_record_that_is_missing(archive: Archive, known: Known) -> None:
+    assert trim(archive, FLOOR).finished
+    lost = archive.keys.section(min(known[FLOOR].sections))
+    newest = archive.engine.run(lambda tr: versioned.newest(tr, lost, FLOOR))
+    assert newest is not None
+    place = lost + newest.to_bytes(6, "big")
+    archive.engine.run(lambda tr: tr.clear_range(place, place + b"\xff"))
+    report = Fsck(archive.engine, archive.keyspace, archive.keyring).run()
+    assert any("revision 4" in problem for problem in report.problems)
+
+
+def test_fsck_finds_a_gap_in_the_list_of_revisions(archive: Archive, known: Known) -> None:
+    assert trim(archive, FLOOR).finished
+    archive.engine.run(lambda tr: tr.clear(archive.keys.revision(Revision(2))))
+    report = Fsck(archive.engine, archive.keyspace, archive.keyring).run()
+    assert any("the record of revision 2 is missing" in problem for problem in report.problems)

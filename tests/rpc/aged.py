@@ -1,0 +1,38 @@
+"""Revisions that are days old, without waiting for days."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID
+
+from drillcore_fdb.engine import Transaction
+from drillcore_fdb.format import open_store
+from drillcore_server.domain.ids import CorpusId, Revision, TenantId
+from drillcore_server.store import corpora, revisions
+from drillcore_server.store.keyspace import CorpusKeys, Keyspace
+from tests.rpc.running import ACME_ID, Running
+
+
+def keyspace(server: Running) -> Keyspace:
+    return Keyspace(open_store(server.engine)[0])
+
+
+def keys_of(server: Running, corpus: str, tenant: UUID = ACME_ID) -> CorpusKeys:
+    keys = keyspace(server)
+    found = server.engine.run(lambda tr: corpora.get(tr, keys, TenantId(tenant), CorpusId(UUID(corpus))))
+    return keys.of_corpus(found.number)
+
+
+def age(server: Running, corpus: str, days: float, tenant: UUID = ACME_ID) -> None:
+    """Makes every revision that the corpus has so many days older."""
+    keys = keys_of(server, corpus, tenant)
+
+    def work(tr: Transaction) -> None:
+        for record in revisions.between(tr, keys, Revision(0), revisions.head(tr, keys)):
+            older = replace(record, at=record.at - timedelta(days=days))
+            tr.clear(keys.revision_time(record.at, record.revision))
+            tr.set(keys.revision_time(older.at, older.revision), b"")
+            revisions.REVISION.write(tr, keys.revision(record.revision), older)
+
+    server.engine.run(work)
