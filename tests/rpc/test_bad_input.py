@@ -28,7 +28,7 @@ from tests.rpc.trees import Tree, assert_whole, walk
 from tests.unit.ingest.test_parsing_docx import docx, paragraph, table
 
 SOAK = os.environ.get("DRILLCORE_SOAK") == "1"
-PARAGRAPH_BYTES = 50_000_000 if SOAK else 500_000
+PARAGRAPH_BYTES = 50_000_000 if SOAK else 1_500_000
 TINY_FILES = 10_000 if SOAK else 1_200
 
 SENTENCE = "Each lot shall be sampled before it is released."

@@ -17,7 +17,7 @@ from drillcore_server.derived.vectors import VectorCache, unpacked
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import Missing
 from drillcore_server.domain.found import AsOf, ChunkText, Node, RawText
-from drillcore_server.domain.ids import CorpusId, NodeId, Revision, TenantId
+from drillcore_server.domain.ids import CorpusId, DocumentId, NodeId, Revision, TenantId
 from drillcore_server.domain.nodes import Level, Master, Section, chunk_of_raw, raw_id
 from drillcore_server.ingest.embedding.ports import Embedder
 from drillcore_server.store import corpora, revisions, trimming
@@ -137,8 +137,7 @@ class Shelf:
         if found is None:
             return
         record, page = found.chunk, found.page
-        document = self.view.document(record.document)
-        preprocessing = document.preprocessing if document else ()
+        preprocessing = self._preprocessing(record.document)
         for place, raw in enumerate(page.raws):
             yield Node(
                 record.raw_ids[place] if record.raw_ids else raw_id(chunk, place),
@@ -150,6 +149,17 @@ class Shelf:
                 record.created_by,
                 record.version,
             )
+
+    def _preprocessing(self, document: DocumentId) -> tuple[str, ...]:
+        if document not in self._preprocessed:
+            found = self.view.document(document)
+            self._preprocessed[document] = found.preprocessing if found else ()
+        return self._preprocessed[document]
+
+    @cached_property
+    def _preprocessed(self) -> dict[DocumentId, tuple[str, ...]]:
+        """Of the documents asked for so far: all raws of a document ask, and a large one takes long to read."""
+        return {}
 
     def raw(self, node: NodeId) -> Node | None:
         chunk = self.view.parent(node) or chunk_of_raw(node)[0]
