@@ -65,14 +65,16 @@ def clear_claim(tr: Transaction, keys: CorpusKeys) -> None:
     codec.clear(tr, keys.claim())
 
 
-def is_staged(tr: Reader, keys: CorpusKeys, revision: Revision, batch: int) -> bool:
-    """Whether a batch was written already: run again, its locators would pass for those of nodes there before."""
-    return tr.get(keys.staged(revision, batch)) is not None
-
-
 def stage(tr: Transaction, keys: CorpusKeys, revision: Revision, batch: int, writes: Sequence[Write]) -> None:
-    """Notes what a batch of a claimed revision wrote, so that it can be swept away if the claim expires."""
-    codec.write(tr, keys.staged(revision, batch), msgpack.packb([write.place(revision) for write in writes]))
+    """Notes what a batch of a claimed revision wrote, so that it can be swept away if the claim expires.
+
+    A batch that is run again, because the result of its commit was lost, finds its own locators and does not write
+    them: they stay noted.
+    """
+    noted = codec.read(tr, keys.staged(revision, batch))
+    places = dict.fromkeys(msgpack.unpackb(noted) if noted is not None else ())
+    places |= dict.fromkeys(write.place(revision) for write in writes)
+    codec.write(tr, keys.staged(revision, batch), msgpack.packb(list(places)))
 
 
 def unstage(tr: Transaction, keys: CorpusKeys) -> None:
