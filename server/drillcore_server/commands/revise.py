@@ -201,9 +201,8 @@ class Reviser:
         def work(tr: Transaction) -> None:
             self._check_claim(tr, keys, claim)
             revisions.put_claim(tr, keys, renewed)
-            if not revisions.is_staged(tr, keys, claim.revision, number):
-                written = apply_all(tr, batch, claim.revision, self._sealed)
-                revisions.stage(tr, keys, claim.revision, number, written)
+            written = apply_all(tr, batch, claim.revision, self._sealed)
+            revisions.stage(tr, keys, claim.revision, number, written)
 
         self._engine.run(work, Options(idempotent=True))
 

@@ -66,15 +66,16 @@ def clear_claim(tr: Transaction, keys: CorpusKeys) -> None:
     codec.clear(tr, keys.claim())
 
 
-def is_staged(tr: Reader, keys: CorpusKeys, revision: Revision, batch: int) -> bool:
-    """Whether a batch was written already: run again, its locators would pass for those of nodes there before."""
-    return tr.get(keys.staged(revision, batch)) is not None
-
-
 def stage(tr: Transaction, keys: CorpusKeys, revision: Revision, batch: int, writes: Sequence[Write]) -> None:
-    """Notes where a batch of a claimed revision writes, so that it can be swept away if the claim expires."""
-    places = msgspec.msgpack.encode([write.place(revision) for write in writes])
-    codec.write(tr, keys.staged(revision, batch), zlib.compress(places, 1))
+    """Notes what a batch of a claimed revision wrote, so that it can be swept away if the claim expires.
+
+    A batch that is run again, because the result of its commit was lost, finds its own locators and does not write
+    them: they stay noted.
+    """
+    noted = codec.read(tr, keys.staged(revision, batch))
+    places = dict.fromkeys([] if noted is None else _places(noted))
+    places |= dict.fromkeys(write.place(revision) for write in writes)
+    codec.write(tr, keys.staged(revision, batch), zlib.compress(msgspec.msgpack.encode(list(places)), 1))
 
 
 def unstage(tr: Transaction, keys: CorpusKeys) -> None:
@@ -88,7 +89,11 @@ def sweep_batch(tr: Transaction, keys: CorpusKeys) -> bool:
     if found is None:
         return False
     key, places = found
-    for place in msgspec.msgpack.decode(zlib.decompress(places), type=list[bytes]):
+    for place in _places(places):
         tr.clear_range(place, prefix_end(place))
     codec.clear(tr, key)
     return True
+
+
+def _places(noted: bytes) -> list[bytes]:
+    return msgspec.msgpack.decode(zlib.decompress(noted), type=list[bytes])
