@@ -13,9 +13,8 @@ _EVERY_S = 0.02
 
 @dataclass
 class Peak:
-    """In bytes. `own_before` and `own` are without pages of files, such as the store's, which it can do without."""
+    """In bytes. `own` is without pages of files, such as the store's, which it can do without."""
 
-    own_before: int = 0
     own: int = 0
     resident: int = 0
 
@@ -24,11 +23,11 @@ class Peak:
 def peak_of(pid: int) -> Iterator[Peak]:
     """Of what the process has during the block, known at its end. `own` is looked at many times a second."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")  # sets the peak back to what it has now
-    peak, ended = Peak(_status(pid, "RssAnon")), threading.Event()
+    peak, ended = Peak(own_bytes(pid)), threading.Event()
 
     def watch() -> None:
         while not ended.wait(_EVERY_S):
-            peak.own = max(peak.own, _status(pid, "RssAnon"))
+            peak.own = max(peak.own, own_bytes(pid))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -38,6 +37,10 @@ def peak_of(pid: int) -> Iterator[Peak]:
         ended.set()
         watcher.join()
         peak.resident = _status(pid, "VmHWM")
+
+
+def own_bytes(pid: int) -> int:
+    return _status(pid, "RssAnon")
 
 
 def _status(pid: int, name: str) -> int:

@@ -1,0 +1,88 @@
+"""Prepared documents come back from a spool as they went in, from memory and from the file, which nobody can read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from drillcore_server.domain.documents import ParsedDocument
+from drillcore_server.domain.ids import PrincipalId, SourceId
+from drillcore_server.ingest import builtin
+from drillcore_server.ingest.parsing import parse
+from drillcore_server.ingest.prepare import Origin, PreparedDocument
+from drillcore_server.ingest.spool import Incoming, Spool
+from tests.faults.archive import SENTENCES, text_of
+
+
+@pytest.fixture(scope="module")
+def prepared() -> list[PreparedDocument]:
+    return [_prepared(topic) for topic in SENTENCES]
+
+
+def _prepared(topic: str) -> PreparedDocument:
+    (parsed,) = parse(text_of(topic, 1, 6).encode(), name="a.md")
+    assert isinstance(parsed, ParsedDocument)
+    origin = Origin(SourceId(topic), 1, datetime(2026, 1, 1, tzinfo=UTC), PrincipalId("p"))
+    return builtin.preparer().prepare(parsed, origin)
+
+
+@pytest.fixture
+def spool(prepared: list[PreparedDocument]) -> Iterator[Spool]:
+    """The first document in memory, the others in the file."""
+    spool = Spool(prepared[0].document.characters)
+    for one in prepared:
+        spool.append(one)
+    yield spool
+    spool.close()
+
+
+def same(one: PreparedDocument, other: PreparedDocument) -> bool:
+    return one.document == other.document and all(
+        (a.chunk, a.page, a.vector.tolist()) == (b.chunk, b.page, b.vector.tolist())
+        for a, b in zip(one.chunks, other.chunks, strict=True)
+    )
+
+
+def test_documents_come_back_as_they_went_in(spool: Spool, prepared: list[PreparedDocument]) -> None:
+    assert len(spool) == len(prepared) > 2
+    assert all(same(spool[number], one) for number, one in enumerate(prepared))
+
+
+def test_chunks_come_back_one_by_one_in_any_order(spool: Spool, prepared: list[PreparedDocument]) -> None:
+    incoming = Incoming(spool, list(enumerate(spool.documents)))
+    for number in reversed(range(len(prepared))):
+        chunks, expected = incoming[number].chunks, prepared[number].chunks
+        assert len(chunks) == len(expected) > 1
+        assert [chunks[place].chunk for place in (-1, 0)] == [expected[place].chunk for place in (-1, 0)]
+        assert [one.chunk for one in chunks[1:]] == [one.chunk for one in expected[1:]]
+        with pytest.raises(IndexError):
+            chunks[len(expected)]
+
+
+def test_one_chunk_of_a_document_is_read_without_the_others(
+    spool: Spool, prepared: list[PreparedDocument], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A section has chunks of many documents: reading all of each would take longer the larger the call is."""
+    reads: list[int] = []
+    decrypt = spool._cipher.decrypt
+
+    class Counted:
+        def decrypt(self, nonce: bytes, data: bytes, more: bytes | None) -> bytes:
+            reads.append(len(data))
+            return decrypt(nonce, data, more)
+
+    monkeypatch.setattr(spool, "_cipher", Counted())
+    assert spool[2].chunks[1].chunk == prepared[2].chunks[1].chunk
+    assert len(reads) == 1
+
+
+def test_the_file_has_no_name_and_no_text_that_can_be_read(spool: Spool, prepared: list[PreparedDocument]) -> None:
+    assert spool._file is not None
+    spool._file.flush()
+    stored = os.pread(spool._file.fileno(), 1 << 24, 0)
+    assert len(stored) > 10_000
+    assert not [word for word in SENTENCES if word.encode() in stored]
+    assert os.fstat(spool._file.fileno()).st_nlink == 0
