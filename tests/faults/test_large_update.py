@@ -19,7 +19,7 @@ from uuid import UUID
 
 import pytest
 
-from drillcore import AddResult, Client, PutProgress, PutResult, Unavailable
+from drillcore import AddResult, Client, DocumentOutcome, Progress, PutProgress, PutResult, Unavailable
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import open_store
 from drillcore_server.config import EngineSettings
@@ -117,8 +117,13 @@ def put(client: Client, corpus: Corpus, number: int) -> tuple[PutResult, Clock]:
 
 def add(client: Client, corpus: Corpus, number: int) -> tuple[AddResult, Clock]:
     clock = Clock()
+
+    def listen(event: DocumentOutcome | Progress) -> None:
+        if isinstance(event, Progress):
+            clock.note("prepared")
+
     sent = documents(number, DOCUMENTS, DOCUMENT_CHARACTERS)
-    done = client.add_documents(corpus.id, sent, tenant_id=corpus.tenant, on_event=lambda _: clock.note("prepared"))
+    done = client.add_documents(corpus.id, sent, tenant_id=corpus.tenant, on_event=listen)
     clock.note("done")
     counts = (0, DOCUMENTS) if number > 1 else (DOCUMENTS, 0)
     assert (done.revision, done.added, done.updated, done.failed) == (number, *counts, 0)

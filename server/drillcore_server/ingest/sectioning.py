@@ -118,7 +118,7 @@ def partitions(vectors: Vectors, largest: int) -> list[npt.NDArray[np.intp]]:
         if len(places) <= largest:
             parts.append(places)
         else:
-            goes = _halves(vectors[places])
+            goes = _halves(vectors if len(places) == len(vectors) else vectors[places])
             todo += [places[goes], places[~goes]]
     return parts
 
