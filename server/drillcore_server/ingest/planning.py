@@ -12,11 +12,12 @@ from datetime import datetime
 from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 
 from drillcore_server.domain.ids import NodeId, PrincipalId, new_uuid
 from drillcore_server.domain.nodes import Chunk, Document, Master, Membership, Section, Statistics
 from drillcore_server.domain.outlines import Outline, sum_of_bytes
-from drillcore_server.ingest.embedding.ports import Vector, Vectors
+from drillcore_server.ingest.embedding.ports import Vector
 from drillcore_server.ingest.prepare import PreparedDocument
 from drillcore_server.ingest.processing.ports import Processor
 from drillcore_server.ingest.reader import CorpusReader, FreshChunks
@@ -239,13 +240,13 @@ class Planner:
         known = dict(zip(stored, self._reader.chunks(stored), strict=True))
         return [known[one.id] if one.id in known else self._fresh[one.id].chunk for one in members]
 
-    def _vectors(self, members: Sequence[Membership]) -> Vectors:
-        """A row for each; filled in one by one, since a large call may have very many for one section."""
+    def _vectors(self, members: Sequence[Membership]) -> npt.NDArray[np.float16]:
+        """A row for each, with 16 bits as it is stored: a large call may have very many for one section."""
         stored = [one.id for one in members if one.id not in self._fresh]
         known = dict(zip(stored, self._reader.vectors(stored), strict=True))
         vectors = (known[one.id] if one.id in known else self._fresh[one.id].vector for one in members)
         first = next(vectors)
-        rows = np.empty((len(members), len(first)), np.float32)
+        rows = np.empty((len(members), len(first)), np.float16)
         for row, vector in zip(rows, chain([first], vectors), strict=True):
             row[:] = vector
         return rows
