@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,13 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drillcore_server.domain.digests import GroupDigest
 from drillcore_server.domain.ids import NodeId, PrincipalId, SourceId
 from drillcore_server.domain.outlines import Outline, Outlines
 from drillcore_server.ingest import builtin, planning, sectioning
 from drillcore_server.ingest.embedding.ports import Vector, Vectors
 from drillcore_server.ingest.parsing import parse
-from drillcore_server.ingest.planning import HierarchyChange, Planner
+from drillcore_server.ingest.planning import HierarchyChange, Planner, Settled
 from drillcore_server.ingest.prepare import Origin, PreparedDocument
+from drillcore_server.ingest.processing.extractive import ExtractiveProcessor
+from drillcore_server.ingest.processing.ports import Member, TokenRange
 from drillcore_server.ingest.sectioning import Topics, groups_of, partitions
 from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
 from tests.faults.consistent import Hierarchy, check
@@ -249,3 +252,33 @@ def test_the_same_plan_twice_is_the_same(archive: Archive, monkeypatch: pytest.M
     )
     assert shape(first) == shape(second)
     assert first.master_before == second.master_before
+
+
+class CountingProcessor(ExtractiveProcessor):
+    """The built-in one, which counts the sections it was asked for."""
+
+    sections = 0
+
+    def summarise_section(self, title: str, members: Sequence[Member], tokens: TokenRange) -> GroupDigest:
+        self.sections += 1
+        return super().summarise_section(title, members, tokens)
+
+
+def test_a_plan_that_was_overtaken_makes_only_the_sections_again_that_have_moved(archive: Archive) -> None:
+    archive.add({topic: text_of(topic, 1) for topic in SENTENCES})
+    added = [prepared(text_of(topic, 2)) for topic in ("banking", "school", "fishing")]
+    processor, settled = CountingProcessor(builtin.counter()), Settled()
+    model = builtin.embedder()
+
+    def plan() -> HierarchyChange:
+        reader = archive.ingester.reader(archive.corpus, archive.head())
+        return Planner(reader, processor, model.model, model.dimensions, AT, BY, settled).plan(added, [])
+
+    first = plan()
+    assert processor.sections == len(first.sections) == 3
+    archive.add({"banking-3": text_of("banking", 3)})
+    second = plan()
+    assert processor.sections == 3 + 1
+    changed = [one.after for one in second.sections if one not in first.sections]
+    assert [section.title for section in changed if section] == ["Rules on banking, edition 1"]
+    assert second.master.statistics.documents == first.master.statistics.documents + 1
