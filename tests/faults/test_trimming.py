@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -280,6 +281,21 @@ def test_the_locator_of_an_id_that_another_corpus_has_now_stays(archive: Archive
     archive.engine.run(lambda tr: tr.set(key, other))
     assert trim(archive, FLOOR).finished
     assert archive.engine.run(lambda tr: tr.get(key)) == other
+
+
+def test_the_locator_of_a_raw_with_an_id_of_its_own_goes_with_its_parent(archive: Archive, known: Known) -> None:
+    raw = NodeId(UUID(int=77))
+    key = archive.keyspace.locator(archive.corpus.tenant_id, raw)
+
+    def work(tr: Transaction) -> None:
+        versioned.put(tr, archive.keys.parent(raw), Revision(1), removed_chunk(archive).bytes)
+        versioned.remove(tr, archive.keys.parent(raw), Revision(2))
+        tr.set(key, bytes([Level.RAW]) + archive.corpus.number.to_bytes(8, "big"))
+
+    archive.engine.run(work)
+    assert trim(archive, FLOOR).finished
+    assert archive.engine.run(lambda tr: tr.get(key)) is None
+    check(archive)
 
 
 def test_a_reader_that_began_before_the_floor_was_raised_reads_on(archive: Archive, known: Known) -> None:
