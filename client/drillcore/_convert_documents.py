@@ -6,7 +6,15 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from drillcore._convert import to_datetime, to_id
-from drillcore._document_results import AddResult, Document, DocumentOutcome, OutcomeKind, Progress, RemoveResult
+from drillcore._document_results import (
+    AddResult,
+    Document,
+    DocumentOutcome,
+    OutcomeKind,
+    Progress,
+    RemoveResult,
+    UpdateResult,
+)
 from drillcore._results import Page
 from drillcore_proto.v1 import documents_pb2
 
@@ -40,7 +48,7 @@ def documents(message: documents_pb2.ListDocumentsResponse) -> Page[Document]:
 def outcome(message: documents_pb2.DocumentOutcome) -> DocumentOutcome:
     return DocumentOutcome(
         name=message.name,
-        kind=OutcomeKind[documents_pb2.OutcomeKind.Name(message.kind).removeprefix("OUTCOME_KIND_")],
+        kind=_kind(message.kind),
         document_id=to_id(message.document_id),
         reason=message.reason,
         message=message.message,
@@ -63,5 +71,19 @@ def add_result(message: documents_pb2.AddDocumentsDone, outcomes: Iterable[Docum
     )
 
 
+def update_result(message: documents_pb2.UpdateDocumentDone) -> UpdateResult:
+    return UpdateResult(
+        revision=message.revision,
+        kind=_kind(message.kind),
+        document_id=UUID(message.document_id),
+        source_version=message.source_version,
+        sections_changed=message.sections_changed,
+    )
+
+
 def remove_result(message: documents_pb2.RemoveDocumentsResponse) -> RemoveResult:
     return RemoveResult(message.revision, message.removed)
+
+
+def _kind(value: documents_pb2.OutcomeKind.ValueType) -> OutcomeKind:
+    return OutcomeKind[documents_pb2.OutcomeKind.Name(value).removeprefix("OUTCOME_KIND_")]

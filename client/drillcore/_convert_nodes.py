@@ -72,6 +72,7 @@ def node(message: nodes_pb2.Node, revision: int) -> Node:
         level=Level[nodes_pb2.Level.Name(message.level).removeprefix("LEVEL_")],
         parent_id=to_id(message.parent_id),
         child_ids=tuple(map(UUID, message.child_ids)),
+        child_count=message.child_count,
         created_at=to_datetime(message.created_at),
         created_by=message.created_by,
         version=message.version,

@@ -119,6 +119,20 @@ class AddResult:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdateResult:
+    """What a call that gave a document new content did."""
+
+    revision: int
+    """The head of the corpus after it, also when nothing changed."""
+    kind: OutcomeKind
+    """UPDATED, or UNCHANGED if the document has this content and metadata already."""
+    document_id: UUID
+    """Of the document as it is now: new content has a new id."""
+    source_version: int
+    sections_changed: int
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveResult:
     """What a call that removed documents did."""
 

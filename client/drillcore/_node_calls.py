@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -25,7 +25,7 @@ def get_node(
     request_id: str | None = None,
     timeout_s: float | None = None,
 ) -> Call[Node]:
-    """The node with this id, of whichever corpus, with the ids of its children. Raises NotFound.
+    """The node with this id, of whichever corpus, with the ids of its children, at most 1,000. Raises NotFound.
 
     `as_of` is a revision, or a time that knows its zone; by default now.
     """
@@ -46,6 +46,8 @@ def get_node(
 def query(
     text: str | None = None,
     *,
+    vector: Sequence[float] = (),
+    embedding_model: str = "",
     level: Level = Level.CHUNK,
     corpus_ids: Collection[Id] = (),
     categories: Collection[str] = (),
@@ -63,6 +65,7 @@ def query(
 ) -> Call[QueryPage]:
     """A page of the nodes of a level that pass all filters; with a text (sections, chunks) by meaning, best first.
 
+    Instead of a text, a `vector` that `embedding_model` made: for corpora whose model the server does not have.
     Without `corpus_ids` all that the caller may read are searched. `categories`, `document_ids` and `source_ids` want
     any of theirs, `entities` all. A revision as `as_of` is of a single corpus; a time is of any.
     """
@@ -83,6 +86,8 @@ def query(
         corpus_ids=map(id_text, corpus_ids),
         level=_convert_nodes.level_message(level),
         text=text or "",
+        vector=vector,
+        embedding_model=embedding_model,
         filters=filters,
         as_of=_convert_nodes.as_of_message(as_of),
         page_size=page_size,
@@ -94,6 +99,8 @@ def query(
 def iter_query(
     text: str | None = None,
     *,
+    vector: Sequence[float] = (),
+    embedding_model: str = "",
     level: Level = Level.CHUNK,
     corpus_ids: Collection[Id] = (),
     categories: Collection[str] = (),
@@ -110,6 +117,8 @@ def iter_query(
     """Every node that `query` finds, fetched page by page, all of one moment. `timeout_s` is for each page."""
     return lambda token: query(
         text,
+        vector=vector,
+        embedding_model=embedding_model,
         level=level,
         corpus_ids=corpus_ids,
         categories=categories,

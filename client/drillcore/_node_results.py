@@ -45,9 +45,9 @@ class Citation:
     document_id: UUID
     chunk_id: UUID | None
     span: Span
-    text: str
+    text: str = ""
     """The original characters; empty where the place alone is of use."""
-    weight: float
+    weight: float = 0.0
     """0 to 1."""
 
 
@@ -79,7 +79,7 @@ class Processing:
 
     processor: str
     version: str
-    fallback_reason: str
+    fallback_reason: str = ""
     """Why it was not the processor that should have been; empty if it was."""
 
 
@@ -157,6 +157,8 @@ class Node:
     parent_id: UUID | None
     """None for the master."""
     child_ids: tuple[UUID, ...]
+    """Only from `get_node`, and at most 1,000: `drill_down` gives all."""
+    child_count: int
     """Only from `get_node`."""
     created_at: datetime
     created_by: str
@@ -173,7 +175,7 @@ class Hit:
 
     node: Node
     score: float | None
-    """Cosine of text and node; None if the query had no text."""
+    """Cosine of text or vector and node; None if the query had neither."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,13 @@
 """Values: how a record becomes bytes, and how bytes beyond FoundationDB's 100 kB become several values.
 
-A record is a msgpack map; its first byte in the store says how it is kept:
+A record is msgpack; its first byte in the store says how it is kept:
 
     0x00 crc32 record                 whole, at the record's own key
     0x01 crc32 parts length           split: `parts` values follow at the key's own tuple extended by 1, 2, 3 ...
+    0xfe record                       whole, without a checksum: empty, or of a kind that shows damage by itself
 
-The checksum covers the record, so a damaged value is found when it is read, on either engine.
+The checksum covers the record, so a damaged value is found when it is read, on either engine. The kinds are far enough
+apart that no single flipped bit takes a checked value for an unchecked one.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-import msgpack
+import msgspec
 
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
@@ -26,42 +28,46 @@ PART_BYTES: Final = 90_000
 """Well below the limit of a value, and a round number of pages is not worth more."""
 
 _WHOLE, _SPLIT = 0, 1
+_UNCHECKED: Final = b"\xfe"
+_KINDS_WHOLE: Final = (b"\0", _UNCHECKED)
 _WHOLE_HEADER = struct.Struct(">BI")
 _SPLIT_HEADER = struct.Struct(">BIIQ")
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
     """A record as bytes. The same record always gives the same bytes if its keys come in the same order."""
-    packed: bytes = msgpack.packb(record, use_bin_type=True, datetime=False)
-    return packed
+    return msgspec.msgpack.encode(record)
 
 
 def decode(value: bytes) -> dict[str, Any]:
     try:
-        record = msgpack.unpackb(value, raw=False, strict_map_key=True)
-    except (ValueError, msgpack.UnpackException) as error:
+        return msgspec.msgpack.decode(value, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreCorruptError(f"a stored record cannot be decoded: {error}") from error
-    if not isinstance(record, dict):
-        raise StoreCorruptError(f"a stored record is a {type(record).__name__}, not a map")
-    return record
 
 
-def frame(value: bytes) -> list[bytes]:
-    """A value as it is stored: whole in one piece, or a head and the parts that follow it."""
-    checksum = zlib.crc32(value)
+def frame(value: bytes, *, checksum: bool = True) -> list[bytes]:
+    """A value as it is stored: whole in one piece, or a head and the parts that follow it.
+
+    Without `checksum` only what is split has one. An empty value needs none.
+    """
     if len(value) <= PART_BYTES:
-        return [_WHOLE_HEADER.pack(_WHOLE, checksum) + value]
+        if not checksum or not value:
+            return [_UNCHECKED + value]
+        return [_WHOLE_HEADER.pack(_WHOLE, zlib.crc32(value)) + value]
     parts = [value[start : start + PART_BYTES] for start in range(0, len(value), PART_BYTES)]
-    return [_SPLIT_HEADER.pack(_SPLIT, checksum, len(parts), len(value)), *parts]
+    return [_SPLIT_HEADER.pack(_SPLIT, zlib.crc32(value), len(parts), len(value)), *parts]
 
 
 def parts_of(key: bytes, head: bytes) -> int:
     """How many parts follow the head stored at `key`; 0 if the value is whole."""
-    return 0 if head[:1] == b"\0" else _split_header(key, head)[1]
+    return 0 if head[:1] in _KINDS_WHOLE else _split_header(key, head)[1]
 
 
 def unframe(key: bytes, head: bytes, parts: list[bytes]) -> bytes:
     """The value again. Raises `StoreCorruptError` if it is not what was stored at `key`."""
+    if head[:1] == _UNCHECKED:
+        return head[1:]
     if head[:1] != b"\0":
         return _joined(key, head, parts)
     return _checked(key, head)

@@ -19,6 +19,8 @@ from drillcore_server.ingest.processing.chat import ChatSettings
 
 TABLES_OF_THE_CLIENT: Final = ("client",)
 _MIB: Final = 1 << 20
+WORKER_MEMORY_BYTES_MIN: Final = 512 * _MIB
+"""What an idle worker takes, and some room to work in."""
 
 
 class EngineKind(enum.Enum):
@@ -74,6 +76,9 @@ class ServerSettings:
     timeout_default_s: float = 30.0
     """For calls whose client set no deadline."""
     timeout_max_s: float = 120.0
+    """Of an upload this is the time from its last request on: one that takes longer to arrive is not cut off."""
+    stream_idle_s: float = 30.0
+    """A stream whose caller sends no whole message, or takes no answer, for so long is ended: it holds a worker."""
     shutdown_grace_s: float = 10.0
     """How long calls under way may take to finish when the server stops."""
     request_retention_s: float = 7 * 86_400.0
@@ -93,6 +98,7 @@ class ServerSettings:
             "upload_bytes_max",
             "timeout_default_s",
             "timeout_max_s",
+            "stream_idle_s",
             "request_retention_s",
         ):
             if getattr(self, name) <= 0:
@@ -168,6 +174,10 @@ class EmbedderKind(enum.Enum):
     OPENAI = "openai"
 
 
+def _usable_cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestSettings:
     """`[ingest]`: what makes summaries, entities and embeddings."""
@@ -178,6 +188,15 @@ class IngestSettings:
     """model.onnx and tokenizer.json, for the embedder `onnx`."""
     embedding_cache_bytes_max: int = 64 * _MIB
     """Memory for vectors of texts seen before."""
+    workers: int = field(default_factory=_usable_cpus)
+    """Processes that parse and digest documents, by default one for each usable CPU. 0: in the server's own process,
+    without isolation, so that a document which crashes a parser ends the server, and the two limits below do not hold.
+    """
+    document_timeout_s: float = 120.0
+    """For one document to be parsed and digested. A worker that takes longer is ended, and the document fails. With the
+    processor `openai` a long document asks the model many times: allow it more."""
+    worker_memory_bytes_max: int = 2 << 30
+    """Address space of one worker. A document that needs more fails."""
     chat: ChatSettings | None = None
     """`[ingest.chat]`, for the processor `openai`."""
     embeddings: OpenAISettings | None = None
@@ -190,6 +209,12 @@ class IngestSettings:
             raise ValueError("the embedder openai needs [ingest.embeddings]")
         if self.embedder is EmbedderKind.ONNX and self.onnx_folder is None:
             raise ValueError("the embedder onnx needs onnx_folder")
+        if self.workers < 0:
+            raise ValueError("workers must be 0 or more")
+        if self.document_timeout_s <= 0:
+            raise ValueError("document_timeout_s must be more than 0")
+        if self.worker_memory_bytes_max < WORKER_MEMORY_BYTES_MIN:
+            raise ValueError(f"worker_memory_bytes_max must be at least {WORKER_MEMORY_BYTES_MIN}")
 
 
 @dataclass(frozen=True, slots=True)

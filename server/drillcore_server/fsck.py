@@ -20,21 +20,21 @@ from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import NodeId, Revision
 from drillcore_server.domain.nodes import Chunk, Document, Level, RawPage, Section, Statistics
 from drillcore_server.fsck_retention import RetentionCheck
-from drillcore_server.store import revisions, versioned
+from drillcore_server.store import revisions
 from drillcore_server.store.corpora import CORPORA
 from drillcore_server.store.hierarchy import (
-    CHUNK,
     DOCUMENT,
-    RAW_PAGE,
-    SECTION,
     CorpusView,
     HierarchyWrites,
+    Located,
     locate,
     node_id,
 )
 from drillcore_server.store.keyring import Keyring
 from drillcore_server.store.keyspace import CorpusKeys, Keyspace
+from drillcore_server.store.packed import SECTION, decode_chunk
 from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.snapshot import Snapshot
 from drillcore_server.store.tenants import TENANTS
 from drillcore_server.store.versioned import Entry
 
@@ -103,6 +103,7 @@ class _CorpusCheck:
         self._corpus = corpus
         self._hashes = HierarchyWrites(keys, corpus.tenant_id, corpus.number, keyring)
         self._revision = revision or engine.run(lambda tr: revisions.head(tr, self._keys))
+        self._snapshot = Snapshot(engine, self._keys, sealed, self._revision)
         self.nodes = 0
 
     def run(self) -> list[str]:
@@ -121,22 +122,36 @@ class _CorpusCheck:
         chunks: dict[NodeId, Chunk] = {}
         yield from self._read(self._keys.sections(), SECTION.decode, lambda one: sections.__setitem__(one.id, one))
         yield from self._read(self._keys.documents(), DOCUMENT.decode, lambda one: documents.__setitem__(one.id, one))
-        yield from self._read(self._keys.chunks(), CHUNK.decode, lambda one: chunks.__setitem__(one.id, one))
-        self.nodes = 1 + len(sections) + len(chunks)
+        yield from self._chunks(chunks)
+        self.nodes += 1 + len(sections) + len(chunks)
         yield from self._memberships(sections, chunks)
         yield from self._documents(documents, chunks)
-        yield from self._texts(chunks)
+        yield from self._vectors(chunks)
         yield from self._index("entity", self._keys.all_entities(), self._expected_entities(chunks))
+        yield from self._index("embedding", self._keys.all_embedded(), self._expected_embedded(chunks))
         yield from self._index("category", self._keys.all_categories(), self._expected_categories(sections))
+        yield from self._index("section", self._keys.listed_sections(), set(map(self._keys.listed_section, sections)))
         yield from self._locators(sections, chunks)
-        yield from self._master(sections, documents)
+        yield from self._master(sections, documents, chunks)
+
+    def _chunks(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
+        """Every chunk has its raws, which hold what it quotes. Their text is not kept: it may be too much."""
+        for entry in self._sealed_entries(self._keys.chunks()):
+            if isinstance(entry, str):
+                yield entry
+                continue
+            found = decode_chunk(node_id(entry.key[-16:]), entry.value)
+            chunks[found.chunk.id] = found.chunk
+            self.nodes += len(found.page.raws)
+            if not _covers(found.page, found.chunk):
+                yield f"the raws of chunk {found.chunk.id} do not make up its text"
 
     def _memberships(self, sections: dict[NodeId, Section], chunks: dict[NodeId, Chunk]) -> Iterator[str]:
         """Members and parents say the same, and cover every chunk once."""
         members: dict[NodeId, NodeId] = {}
         counts: Counter[NodeId] = Counter()
         documents: dict[NodeId, set[UUID]] = {}
-        for entry in self._plain(self._keys.all_members()):
+        for entry in self._snapshot.entries(self._keys.all_members()):
             section, chunk = self._keys.parse_membership(entry.key)
             if chunk in members:
                 yield f"chunk {chunk} is in two sections"
@@ -148,9 +163,12 @@ class _CorpusCheck:
             members[chunk] = section
             counts[section] += 1
             documents.setdefault(section, set()).add(chunks[chunk].document)
-        parents = {node_id(entry.key[-16:]): node_id(entry.value) for entry in self._plain(self._keys.parents())}
+        parents = {
+            node_id(entry.key[-16:]): node_id(entry.value) for entry in self._snapshot.entries(self._keys.parents())
+        }
+        members |= {raw: chunk.id for chunk in chunks.values() for raw in chunk.raw_ids}
         yield from (f"chunk {one} is in no section" for one in chunks.keys() - members.keys())
-        yield from (f"the parent of {one} is not the section it is in" for one in parents.items() ^ members.items())
+        yield from (f"the parent of {one} is not the node it is in" for one, _ in parents.items() ^ members.items())
         for record in sections.values():
             if (record.chunks, record.documents) != (counts[record.id], len(documents.get(record.id, ()))):
                 yield f"section {record.id} counts its chunks or documents wrongly"
@@ -170,36 +188,36 @@ class _CorpusCheck:
             if source is None or source.document != document.id:
                 yield f"the source of document {document.id} does not lead to it"
 
-    def _texts(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
-        """Every chunk has its raws, without gaps, and its vector; nothing else has."""
-        pages: set[NodeId] = set()
-        for entry in self._sealed_entries(self._keys.all_raws()):
+    def _vectors(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
+        """Every chunk has its vector, and all are of one length."""
+        sizes: dict[NodeId, int] = {}
+        for entry in self._sealed_entries(self._keys.vectors()):
             if isinstance(entry, str):
                 yield entry
-                continue
-            chunk = node_id(entry.key[-16:])
-            pages.add(chunk)
-            page = RAW_PAGE.decode(entry.value)
-            self.nodes += len(page.raws)
-            if chunk in chunks and not _covers(page, chunks[chunk]):
-                yield f"the raws of chunk {chunk} do not make up its text"
-        vectors = {node_id(entry.key[-16:]) for entry in self._plain(self._keys.vectors())}
-        yield from (f"chunk {one} has no raws, or raws have no chunk" for one in pages ^ chunks.keys())
-        yield from (f"chunk {one} has no vector, or a vector has no chunk" for one in vectors ^ chunks.keys())
+            else:
+                sizes[node_id(entry.key[-16:])] = len(entry.value)
+        yield from (f"chunk {one} has no vector, or a vector has no chunk" for one in sizes.keys() ^ chunks.keys())
+        master = self._view(lambda view: view.master())
+        expected = 2 * master.dimensions if master is not None and master.dimensions else max(sizes.values(), default=0)
+        yield from (f"the vector of chunk {one} has another length" for one, size in sizes.items() if size != expected)
 
     def _index(self, name: str, keys: KeyRange, expected: set[bytes]) -> Iterator[str]:
-        there = {entry.key for entry in self._plain(keys)}
+        there = {entry.key for entry in self._snapshot.entries(keys)}
         yield from (f"the {name} index lacks {key.hex()}" for key in expected - there)
         yield from (f"the {name} index has {key.hex()}, which leads nowhere" for key in there - expected)
 
     def _expected_entities(self, chunks: dict[NodeId, Chunk]) -> set[bytes]:
         return {key for chunk in chunks.values() for key in self._hashes.entity_keys(chunk)}
 
+    def _expected_embedded(self, chunks: dict[NodeId, Chunk]) -> set[bytes]:
+        return {key for chunk in chunks.values() for key in self._hashes.embedded_keys(chunk)}
+
     def _expected_categories(self, sections: dict[NodeId, Section]) -> set[bytes]:
         return {self._keys.category(self._hashes.hashed(one.category), one.id) for one in sections.values()}
 
     def _locators(self, sections: dict[NodeId, Section], chunks: dict[NodeId, Chunk]) -> Iterator[str]:
         expected = dict.fromkeys(sections, Level.SECTION) | dict.fromkeys(chunks, Level.CHUNK)
+        expected |= {raw: Level.RAW for chunk in chunks.values() for raw in chunk.raw_ids}
         todo = iter(expected.items())
         while batch := list(islice(todo, _BATCH)):
             for node, level in batch:
@@ -207,11 +225,18 @@ class _CorpusCheck:
                 if found is None or (found.corpus, found.level) != (self._corpus.number, level):
                     yield f"the locator of {node} does not lead to it"
 
-    def _master(self, sections: dict[NodeId, Section], documents: dict[UUID, Document]) -> Iterator[str]:
+    def _master(
+        self, sections: dict[NodeId, Section], documents: dict[UUID, Document], chunks: dict[NodeId, Chunk]
+    ) -> Iterator[str]:
         master = self._view(lambda view: view.master())
         if master is None:
             yield "there is no master"
             return
+        located = self._view(lambda view: locate(view.tr, self._keyspace, self._corpus.tenant_id, master.id))
+        if located != Located(self._corpus.number, Level.MASTER):
+            yield "the locator of the master does not lead to it"
+        cited = [*master.citations, *(finding.citation for finding in master.findings)]
+        yield from (f"the master cites {one.chunk}, which is not there" for one in cited if one.chunk not in chunks)
         counted = Statistics(
             documents=len(documents),
             sections=len(sections),
@@ -224,23 +249,11 @@ class _CorpusCheck:
             yield f"the master says {master.statistics}, there are {counted}"
 
     def _view(self, work: Callable[[CorpusView], T]) -> T:
-        return self._engine.run(lambda tr: work(CorpusView(tr.snapshot, self._keys, self._sealed, self._revision)))
-
-    def _plain(self, keys: KeyRange) -> Iterator[Entry]:
-        """What this revision has of a range, however long it is."""
-        begin = keys.begin
-        while True:
-            batch = self._engine.run(
-                lambda tr, b=begin: list(islice(versioned.scan(tr.snapshot, b, keys.end, self._revision), _BATCH))  # type: ignore[misc]
-            )
-            yield from batch
-            if len(batch) < _BATCH:
-                return
-            begin = batch[-1].key + b"\xff" * 8
+        return self._snapshot.read(work)
 
     def _sealed_entries(self, keys: KeyRange) -> Iterator[Entry | str]:
         """The same, opened; a record that cannot be opened is said in words."""
-        for entry in self._plain(keys):
+        for entry in self._snapshot.entries(keys):
             try:
                 yield self._sealed.opened(entry)
             except EngineError as error:
@@ -255,7 +268,10 @@ class _CorpusCheck:
 
 
 def _covers(page: RawPage, chunk: Chunk) -> bool:
-    spans = [raw.span for raw in page.raws]
-    whole = bool(spans) and (spans[0].start, spans[-1].end) == (chunk.span.start, chunk.span.end)
-    seamless = all(one.end == following.start for one, following in pairwise(spans))
-    return whole and seamless and all(len(raw.content) == len(raw.span) for raw in page.raws)
+    """Whether raws are in order and hold all of the chunk: without gaps, unless a client made it."""
+    if not page.raws or page.span != chunk.span or len(chunk.raw_ids) not in {0, len(page.raws)}:
+        return False
+    ordered = all(one.span.end <= following.span.start for one, following in pairwise(page.raws))
+    seamless = bool(chunk.raw_ids) or len(page.runs()) == 1
+    held = all(page.holds(one.span) for one in (*chunk.summary, *chunk.quotes, *chunk.candidates))
+    return ordered and seamless and held and all(len(raw.content) == len(raw.span) for raw in page.raws)

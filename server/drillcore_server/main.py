@@ -36,8 +36,9 @@ from drillcore_server.derived.vectors import VectorCache
 from drillcore_server.domain.ids import PrincipalId, TenantId
 from drillcore_server.engines import open_keyring
 from drillcore_server.ingest.prepare import Preparer
+from drillcore_server.ingest.readers import Readers
 from drillcore_server.metrics import Metrics
-from drillcore_server.models import open_preparer
+from drillcore_server.models import open_preparer, open_readers
 from drillcore_server.rpc.corpora import CorpusService
 from drillcore_server.rpc.documents import DocumentService
 from drillcore_server.rpc.nodes import NodeService
@@ -75,13 +76,15 @@ class Server:
                 self._admit,
                 Authenticate(Tokens(_tokens(settings, self.log))),
             ],
-            TimeLimits(self._settings.timeout_default_s, self._settings.timeout_max_s),
+            TimeLimits(self._settings.timeout_default_s, self._settings.timeout_max_s, self._settings.stream_idle_s),
         )
         self._open = ExitStack()
         unit = Unit(engine, self._keys, self._settings.message_bytes_max // 2)
         info = ServerService(settings.engine.kind.value, header.format_version, self._settings.message_bytes_max)
         keyring = self._open.enter_context(open_keyring(settings.engine, engine))
-        library, ingester = knowledge(engine, unit, keyring, open_preparer(settings.ingest, self._open))
+        preparer = open_preparer(settings.ingest, self._open)
+        readers = open_readers(settings.ingest, preparer, self._open)
+        library, ingester = knowledge(engine, unit, keyring, preparer, readers)
         corpora = CorpusService(unit, Trimmer(engine, self._keys))
         documents = DocumentService(library, ingester, self._settings.upload_bytes_max)
         self._services: list[tuple[ServiceDescriptor, object]] = [
@@ -178,11 +181,13 @@ class Server:
                 self.log.info("trimmed", tenant_id=str(corpus.tenant_id), corpus_id=str(corpus.id), **counts)
 
 
-def knowledge(engine: Engine, unit: Unit, keyring: Keyring, preparer: Preparer) -> tuple[Library, Ingester]:
+def knowledge(
+    engine: Engine, unit: Unit, keyring: Keyring, preparer: Preparer, readers: Readers
+) -> tuple[Library, Ingester]:
     """What reads and what changes the hierarchy; both see the same caches and models."""
-    sealed, sections = SealedRecords(keyring), SectionCache()
-    library = Library(unit, sealed, keyring, sections, VectorCache(), preparer.embedder)
-    ingester = Ingester(engine, unit, Reviser(engine, unit, sealed), keyring, sealed, sections, preparer)
+    sealed, sections = SealedRecords(keyring), SectionCache(engine)
+    library = Library(unit, sealed, keyring, sections, VectorCache(engine), preparer.embedder)
+    ingester = Ingester(engine, unit, Reviser(engine, unit, sealed), keyring, sealed, sections, preparer, readers)
     return library, ingester
 
 

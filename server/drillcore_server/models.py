@@ -13,8 +13,11 @@ from drillcore_server.ingest.embedding.minilm import load_minilm, load_onnx_fold
 from drillcore_server.ingest.embedding.openai import OpenAIEmbedder
 from drillcore_server.ingest.embedding.ports import Embedder
 from drillcore_server.ingest.prepare import Preparer
-from drillcore_server.ingest.processing import Processor
-from drillcore_server.ingest.processing.openai import OpenAIProcessor
+from drillcore_server.ingest.processing.chat import ChatSettings
+from drillcore_server.ingest.processing.opening import open_processor
+from drillcore_server.ingest.readers import Readers, ReadersHere
+from drillcore_server.ingest.worker import WorkerSettings
+from drillcore_server.ingest.workers import Workers
 
 
 def open_preparer(settings: IngestSettings, opened: ExitStack) -> Preparer:
@@ -24,14 +27,21 @@ def open_preparer(settings: IngestSettings, opened: ExitStack) -> Preparer:
     except EmbeddingFailed as error:
         raise SettingsError(f"ingest.embedder {settings.embedder.value}: {error}") from error
     cached = CachingEmbedder(embedder, MemoryCache(settings.embedding_cache_bytes_max))
-    return builtin.preparer(_processor(settings, opened), cached)
+    return builtin.preparer(open_processor(_chat(settings), builtin.counter(), opened), cached)
 
 
-def _processor(settings: IngestSettings, opened: ExitStack) -> Processor:
-    if settings.processor is ProcessorKind.OPENAI:
-        assert settings.chat is not None
-        return opened.enter_context(OpenAIProcessor(settings.chat, builtin.counter()))
-    return builtin.processor()
+def open_readers(settings: IngestSettings, preparer: Preparer, opened: ExitStack) -> Readers:
+    """Where uploads are read, in as many processes as the settings say. They end with `opened`."""
+    if settings.workers == 0:
+        return ReadersHere(preparer.digester)
+    worker = WorkerSettings(_chat(settings), settings.worker_memory_bytes_max)
+    workers = Workers(settings.workers, settings.document_timeout_s, worker)
+    opened.callback(workers.close)
+    return workers
+
+
+def _chat(settings: IngestSettings) -> ChatSettings | None:
+    return settings.chat if settings.processor is ProcessorKind.OPENAI else None
 
 
 def _embedder(settings: IngestSettings, opened: ExitStack) -> Embedder:

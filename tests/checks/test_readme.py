@@ -74,25 +74,36 @@ def normalised(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
-def test_the_session_and_the_snippets_print_what_the_readme_shows(site: Site) -> None:
-    sessions = [text for kind, text in BLOCKS if kind == "console" and SERVE in text]
-    assert len(sessions) == 1
+def run_session(site: Site, session: str) -> int:
+    """Runs the commands and compares what they print; how many there were."""
     checked = 0
-    for command, shown in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", sessions[0], re.MULTILINE):
+    for command, shown in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", session, re.MULTILINE):
         if command == SERVE or command.startswith("export "):
             continue
         assert command.startswith("drillcore ")
         output = site.run(["-m", "drillcore", *shlex.split(command)[1:]])
         assert normalised(output) == normalised(shown), command
         checked += 1
+    return checked
+
+
+def test_the_session_and_the_snippets_print_what_the_readme_shows(site: Site) -> None:
+    sessions = [text for kind, text in BLOCKS if kind == "console" and SERVE in text]
+    assert len(sessions) == 1
+    checked = run_session(site, sessions[0])
     for place, (kind, text) in enumerate(BLOCKS):
+        if kind == "jsonl":
+            (site.directory / "hierarchy.jsonl").write_text(text, encoding="utf-8")
+            following, session = BLOCKS[place + 1]
+            assert following == "console", "a file is followed by what is done with it"
+            checked += run_session(site, session)
         if kind == "python":
             following, expected = BLOCKS[place + 1]
             assert following == "text", "a snippet is followed by its output"
             output = site.run(["-c", text.replace("127.0.0.1:7600", site.address)])
             assert normalised(output) == normalised(expected), text
             checked += 1
-    assert checked == 6
+    assert checked == 9
 
 
 def test_the_settings_shown_are_accepted(tmp_path: Path) -> None:

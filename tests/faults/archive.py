@@ -29,6 +29,7 @@ from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import CorpusId, DocumentId, PrincipalId, RequestId, Revision, TenantId
 from drillcore_server.engines import open_engine, open_keyring
 from drillcore_server.ingest import builtin
+from drillcore_server.ingest.readers import ReadersHere
 from drillcore_server.store import corpora, revisions
 from drillcore_server.store.hierarchy import CorpusView
 from drillcore_server.store.keyring import Keyring
@@ -95,10 +96,10 @@ class Archive:
         """Documents by the source they come from, as one revision."""
         call = call or self.call("AddDocuments")
         reports: list[DocumentOutcome] = []
-        batch = DocumentBatch(self.ingester, call, self.target, reports.append)
-        for source, text in texts.items():
-            batch.take(Upload(f"{source}.md", "", source, metadata or {}, text.encode()))
-        return batch.commit(call)
+        with DocumentBatch(self.ingester, call, self.target, reports.append) as batch:
+            for source, text in texts.items():
+                batch.take(Upload(f"{source}.md", "", source, metadata or {}, text.encode()))
+            return batch.commit(call)
 
     def remove(self, documents: Sequence[DocumentId], call: Call | None = None) -> Removed:
         return remove_documents(self.ingester, call or self.call("RemoveDocuments"), self.target, documents)
@@ -135,7 +136,9 @@ def opened_archive(path: Path, durability: Durability = Durability.RELAXED) -> I
 def _archive(engine: Engine, keyring: Keyring, keyspace: Keyspace, corpus: Corpus) -> Archive:
     unit, sealed = Unit(engine, keyspace), SealedRecords(keyring)
     reviser = Reviser(engine, unit, sealed)
-    ingester = Ingester(engine, unit, reviser, keyring, sealed, SectionCache(), builtin.preparer())
+    preparer = builtin.preparer()
+    readers = ReadersHere(preparer.digester)
+    ingester = Ingester(engine, unit, reviser, keyring, sealed, SectionCache(engine), preparer, readers)
     return Archive(engine, keyring, corpus, ingester, sealed, keyspace)
 
 

@@ -19,19 +19,17 @@ from drillcore_fdb.tuples import prefix_end
 from drillcore_server.domain.ids import DocumentId, NodeId, Revision, SourceId
 from drillcore_server.domain.nodes import Chunk, Citation, Document, Level, Master, Section, Statistics
 from drillcore_server.domain.sources import Source
-from drillcore_server.ingest.prepare import content_hash
+from drillcore_server.ingest.digesting import content_hash
 from drillcore_server.store import revisions
 from drillcore_server.store.hierarchy import (
-    CHUNK,
     DOCUMENT,
     MASTER,
-    RAW_PAGE,
-    SECTION,
     SOURCE,
     HierarchyWrites,
     locate,
 )
 from drillcore_server.store.keyspace import Space
+from drillcore_server.store.packed import SECTION, decode_chunk
 from drillcore_server.store.versioned import Entry
 from tests.faults.archive import Archive
 
@@ -40,12 +38,19 @@ _SEALED = {
     Space.MASTERS,
     Space.SECTIONS,
     Space.CHUNKS,
-    Space.RAWS,
     Space.VECTORS,
     Space.DOCUMENTS,
     Space.SOURCES,
 }
-_PLAIN = {Space.MEMBERS, Space.PARENTS, Space.ENTITIES, Space.CATEGORIES, Space.CITING}
+_PLAIN = {
+    Space.MEMBERS,
+    Space.PARENTS,
+    Space.ENTITIES,
+    Space.CATEGORIES,
+    Space.CITING,
+    Space.SECTION_LIST,
+    Space.EMBEDDED,
+}
 Written = dict[bytes, dict[Revision, bytes | None]]
 """By key, without its prefix: what each revision wrote there, opened; None for a tombstone."""
 
@@ -148,8 +153,9 @@ class _Check:
         self._seen = {space: _seen(records, at) for space, records in written.items()}
         self._make = HierarchyWrites(archive.keyspace, archive.corpus.tenant_id, archive.corpus.number, archive.keyring)
         self._documents = {DocumentId(one): DOCUMENT.decode(value) for one, value in self._nodes(Space.DOCUMENTS)}
-        self._chunks = {NodeId(one): CHUNK.decode(value) for one, value in self._nodes(Space.CHUNKS)}
-        self._pages = {NodeId(one): RAW_PAGE.decode(value) for one, value in self._nodes(Space.RAWS)}
+        texts = [decode_chunk(NodeId(one), value) for one, value in self._nodes(Space.CHUNKS)]
+        self._chunks = {one.chunk.id: one.chunk for one in texts}
+        self._pages = {one.chunk.id: one.page for one in texts}
         self._sections = {NodeId(one): SECTION.decode(value) for one, value in self._nodes(Space.SECTIONS)}
         masters = [MASTER.decode(value) for value in self._seen[Space.MASTERS].values()]
         self._master = masters[0] if masters else None
@@ -210,19 +216,23 @@ class _Check:
     def indexes(self) -> None:
         hashed = self._make.hashed
         entities = {
-            hashed(one.type, 8) + hashed(one.value) + chunk.id.bytes
+            hashed(one.type, 4) + hashed(one.value) + chunk.id.bytes
             for chunk in self._chunks.values()
             for one in chunk.entities
         }
         assert set(self._seen[Space.ENTITIES]) == entities
         categories = {hashed(section.category) + section.id.bytes for section in self._sections.values()}
         assert set(self._seen[Space.CATEGORIES]) == categories
+        embedded = {chunk.embedded + chunk.id.bytes for chunk in self._chunks.values()}
+        assert set(self._seen[Space.EMBEDDED]) == embedded
+        assert all(len(one) == 12 + 16 for one in embedded)
+        assert set(self._seen[Space.SECTION_LIST]) == {section.bytes for section in self._sections}
 
     def sources(self) -> None:
         sources: dict[SourceId, Source] = {}
         for key, value in self._seen[Space.SOURCES].items():
             source = SOURCE.decode(value)
-            assert self._archive.keys.source(source.id).endswith(key), "a source is found by its id"
+            assert self._archive.keyring.hashed(source.id) == key, "a source is found by its id"
             sources[source.id] = source
         holding = {source.document for source in sources.values()} - {None}
         assert holding == set(self._documents), "sources name all documents, and no others"
@@ -235,7 +245,7 @@ class _Check:
         for ats in self._written[Space.DOCUMENTS].values():
             for at, value in ats.items():
                 if value is not None and at <= head:
-                    key = self._archive.keys.source(DOCUMENT.decode(value).source)[-16:]
+                    key = self._archive.keyring.hashed(DOCUMENT.decode(value).source)
                     assert at in self._written[Space.SOURCES].get(key, {}), "a source knows its history"
 
     def master_and_statistics(self) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import pytest
 
 from drillcore_fdb.engine import Engine
@@ -24,6 +25,7 @@ from drillcore_server.derived.vectors import VectorCache
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import BadInput, Missing, Unavailable
 from drillcore_server.domain.ids import DocumentId, Revision
+from drillcore_server.domain.outlines import Outline, Outlines
 from drillcore_server.domain.revisions import Claim
 from drillcore_server.store import revisions
 from drillcore_server.store.hierarchy import CorpusView
@@ -115,7 +117,7 @@ class Readers:
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
-        self._sections, self._vectors = SectionCache(), VectorCache()
+        self._sections, self._vectors = SectionCache(archive.engine), VectorCache(archive.engine)
         self.stop = threading.Event()
         self.seen: set[Revision] = set()
 
@@ -132,7 +134,7 @@ class Readers:
     def in_many_transactions(self) -> Revision:
         revision = self._archive.head()
         reader = self._archive.ingester.reader(self._archive.corpus, revision)
-        chunks = [chunk for section in reader.sections() for chunk in reader.members(section)]
+        chunks = [one.id for section in reader.outlines().ids for one in reader.members(section)]
         texts = ["".join(raw.content for raw in page.raws) for page in reader.pages(chunks)]
         master = reader.master()
         assert master is not None
@@ -148,7 +150,11 @@ class Readers:
             view = CorpusView(tr, archive.keys, archive.sealed, revisions.head(tr, archive.keys))
             chunks = {chunk for document in view.documents() for chunk in document.chunks}
             assert set(self._vectors.at(number, view).ids) == chunks
-            assert self._sections.at(number, view) == {one.id: one for one in view.sections()}
+            sections = {one: view.section(one) for one in view.section_ids()}
+            outlines = self._sections.at(number, view)
+            assert outlines.by_id == {one: Outline.of(section) for one, section in sections.items() if section}
+            assert outlines.ids == tuple(sections)
+            assert np.array_equal(outlines.rows, Outlines.of(outlines.by_id.values()).rows)
             return view.revision
 
         return archive.engine.run(work)

@@ -26,7 +26,6 @@ from drillcore_server.domain.ids import (
     NodeId,
     PrincipalId,
     Revision,
-    SourceId,
     TenantId,
 )
 from drillcore_server.store import trimming, versioned
@@ -48,10 +47,12 @@ Written = dict[bytes, dict[Revision, bytes | None]]
 def logical_keys(number: CorpusNumber) -> list[bytes]:
     """Some of each kind, those before and behind all others among them. The index of citations has rules of its own."""
     keys, document = KEYSPACE.of_corpus(number), DocumentId(UUID(int=3))
-    of_nodes = [key(node) for node in NODES for key in (keys.section, keys.chunk, keys.raws, keys.vector, keys.parent)]
+    of_nodes = [
+        key(node) for node in NODES for key in (keys.section, keys.chunk, keys.listed_section, keys.vector, keys.parent)
+    ]
     members = [keys.member(node, document, 1, node) for node in NODES]
-    others = [keys.document(document), keys.source(SourceId("s")), keys.entity(b"k" * 8, b"v" * 16, NODES[0])]
-    return [keys.master(), *of_nodes, *members, *others, keys.category(b"c" * 16, NODES[2])]
+    others = [keys.document(document), keys.source(b"s" * 16), keys.entity(b"k" * 4, b"v" * 8, NODES[0])]
+    return [keys.master(), *of_nodes, *members, *others, keys.category(b"c" * 8, NODES[2])]
 
 
 values = st.none() | st.integers(0, 3 * PART_BYTES).map(lambda size: b"v" * size)

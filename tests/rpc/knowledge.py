@@ -81,6 +81,26 @@ def parts(
     yield pb.AddDocumentsRequest(end=pb.AddDocumentsEnd(documents=len(sent)))
 
 
+def update_parts(
+    corpus: str,
+    content: str | bytes,
+    *,
+    metadata: Mapping[str, str] | None = None,
+    name: str = "",
+    media_type: str = "",
+    part_bytes: int = 1 << 20,
+    **target: Any,
+) -> Iterator[pb.UpdateDocumentRequest]:
+    """The requests that give a document new content."""
+    yield pb.UpdateDocumentRequest(target=pb.UpdateDocumentTarget(corpus_id=corpus, **target))
+    given = None if metadata is None else pb.NewMetadata(entries=metadata)
+    yield pb.UpdateDocumentRequest(header=pb.UpdateDocumentHeader(name=name, media_type=media_type, metadata=given))
+    data = content.encode() if isinstance(content, str) else content
+    for start in range(0, len(data), part_bytes):
+        yield pb.UpdateDocumentRequest(data=data[start : start + part_bytes])
+    yield pb.UpdateDocumentRequest(end=pb.UpdateDocumentEnd())
+
+
 def at_revision(revision: int) -> nodes_pb2.AsOf:
     return nodes_pb2.AsOf(revision=revision)
 

@@ -11,7 +11,7 @@ from drillcore_server.metrics import Metrics
 from drillcore_server.rpc.pipeline import ORDER, TimeLimits
 from drillcore_server.rpc.stages import Authenticate, Log, Measure, Stage
 
-LIMITS = TimeLimits(default_s=30.0, max_s=120.0)
+LIMITS = TimeLimits(default_s=30.0, max_s=120.0, stream_idle_s=30.0)
 
 
 def stages(*tokens: Token, log: io.StringIO | None = None, metrics: Metrics | None = None) -> list[Stage]:

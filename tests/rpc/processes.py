@@ -103,3 +103,36 @@ def _document(process: subprocess.Popen[str]) -> Any:
         if line == "}\n":
             return json.loads(text)
     raise AssertionError(f"it ended with {process.wait()} and printed {text!r}")
+
+
+def workers_of(pid: int) -> list[int]:
+    """Processes that read documents for the server of that id: children of the process they are forked from."""
+    return [worker for child in _children(pid) for worker in _children(child)]
+
+
+def processes_of(pid: int) -> list[int]:
+    """All processes that a server has started, directly or not."""
+    return [one for child in _children(pid) for one in (child, *processes_of(child))]
+
+
+def is_running(pid: int) -> bool:
+    """Not so for one that has ended and is still listed, because nobody has asked how."""
+    return _stat(pid)[:1] not in ([], ["Z"])
+
+
+def cpu_ticks(pid: int) -> int:
+    """Hundredths of a second that a process has worked; 0 if it is gone."""
+    return sum(map(int, _stat(pid)[11:13]))
+
+
+def _children(pid: int) -> list[int]:
+    numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
+    return [number for number in numbers if _stat(number)[1:2] == [str(pid)] and is_running(number)]
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on; none if there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []

@@ -47,6 +47,8 @@ _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "TrimCorpus": lambda: {"id": str(uuid4())},
     "GetServerInfo": dict,
     "AddDocuments": lambda: {"corpus_id": str(uuid4())},
+    "UpdateDocument": lambda: {"corpus_id": str(uuid4()), "document_id": str(uuid4())},
+    "PutHierarchy": lambda: {"corpus_id": str(uuid4())},
     "RemoveDocuments": lambda: {"corpus_id": str(uuid4()), "document_ids": [str(uuid4())]},
     "GetDocument": lambda: {"corpus_id": str(uuid4()), "id": str(uuid4())},
     "ListDocuments": lambda: {"corpus_id": str(uuid4())},
@@ -56,7 +58,7 @@ _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "RollUp": lambda: {"ids": [str(uuid4())], "target": "LEVEL_SECTION"},
     "GetHistory": lambda: {"corpus_id": str(uuid4())},
 }
-_FIRST: Final = {"AddDocuments": "target"}
+_FIRST: Final = {"AddDocuments": "target", "PutHierarchy": "target", "UpdateDocument": "target"}
 """Where a call streams: the part of its first request that names what it is about."""
 
 

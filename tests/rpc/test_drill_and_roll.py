@@ -52,7 +52,7 @@ def test_every_node_is_found_by_its_id_alone(library: Caller, filled: Filled, le
         assert (found.corpus_id, found.version, found.created_by) == (filled.corpus, 1, "ann@acme")
         children = {one.id for one in nodes_at(filled.tree, level - 1) if one.parent_id == node.id} if level > 1 else ()
         assert set(found.child_ids) == set(children)
-        assert len(found.child_ids) == len(children)
+        assert len(found.child_ids) == found.child_count == len(children)
 
 
 def test_a_chunk_has_its_embedding_if_it_is_asked_for(library: Caller, filled: Filled) -> None:

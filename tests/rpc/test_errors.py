@@ -65,13 +65,19 @@ REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
 }
 
 MADE_ELSEWHERE = {
+    Reason.UNPARSABLE: "needs a whole stream: test_update_document",
     Reason.DEADLINE_EXCEEDED: "test_limits",
+    Reason.STREAM_IDLE: "needs a caller who waits: test_stalled_streams",
     Reason.STORE_UNAVAILABLE: "test_logs",
     Reason.INTERNAL: "test_logs",
     Reason.REVISION_TRIMMED: "needs revisions that are days old: test_retention",
     Reason.CORPUS_ON_HOLD: "test_legal_hold",
     Reason.CORPUS_NOT_ON_HOLD: "test_legal_hold",
     Reason.MODEL_MISMATCH: "needs another embedder: test_models",
+    Reason.NODE_EXISTS: "test_put_hierarchy",
+    Reason.INVALID_HIERARCHY: "test_put_hierarchy",
+    Reason.INVALID_VECTOR: "test_put_vectors",
+    Reason.TEXT_INCOMPLETE: "test_put_hierarchy",
     Reason.CONFLICT: "needs a failing engine: tests/faults",
     Reason.OUTCOME_UNKNOWN: "needs a failing engine: tests/faults",
     Reason.STORE_FULL: "needs a full disk: tests/faults",

@@ -13,7 +13,8 @@ from drillcore import Client
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1.nodes_pb2 import Filters
 from tests.rpc.conftest import new_corpus
-from tests.rpc.knowledge import CHUNK, LEVELS, MASTER, RAW, Caller, File, parts
+from tests.rpc.hierarchies import Made, put, two_sections
+from tests.rpc.knowledge import CHUNK, LEVELS, MASTER, RAW, Caller, File, parts, update_parts
 from tests.rpc.rpcs import KNOWLEDGE_METHODS, RawAnswer, call, fields_of, name_of, path_of, request_of
 from tests.rpc.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, OPERATOR, Running
 from tests.rpc.texts import REGULATIONS, notice
@@ -40,6 +41,11 @@ def naming(method: MethodDescriptor, tree: Tree) -> list[dict[str, Any]]:
     nodes = [tree.master.id, *(next(iter(level)) for level in (tree.sections, tree.chunks, tree.raws))]
     return {
         "AddDocuments": [{"corpus_id": corpus}],
+        "UpdateDocument": [
+            {"corpus_id": corpus, "document_id": document},
+            {"corpus_id": corpus, "source_id": tree.documents[document].source_id},
+        ],
+        "PutHierarchy": [{"corpus_id": corpus}],
         "RemoveDocuments": [{"corpus_id": corpus, "document_ids": [document]}],
         "GetDocument": [{"corpus_id": corpus, "id": document, "with_text": True}],
         "ListDocuments": [{"corpus_id": corpus}],
@@ -79,7 +85,8 @@ def test_their_own_tenant_and_an_operator_in_it_are_served(
             theirs.master.id if method.name == "RollUp" else next(iter(theirs.raws))
         }:
             continue  # there is nothing above the master and nothing below a raw
-        given_up = method.name == "AddDocuments"  # after it was told to which corpus
+        # after it was told to which corpus
+        given_up = method.name in {"AddDocuments", "PutHierarchy", "UpdateDocument"}
         expected = grpc.StatusCode.CANCELLED if given_up else grpc.StatusCode.OK
         assert ask(shared, GLOBEX, method, **fields).code is expected
         assert ask(shared, OPERATOR, method, **fields, tenant_id=str(GLOBEX_ID)).code is expected
@@ -128,6 +135,13 @@ def test_a_tenants_reads_are_the_same_for_both_who_have_the_same_source(
         caller.close()
 
 
+def marked(made: Made, mark: str) -> Made:
+    made.documents[0].source_id = made.documents[0].title = "MARK"
+    made.master.master.summary = made.of("chunk")[0].chunk.entities[0].value = mark
+    made.of("raw")[0].raw.content = "MARK" + made.of("raw")[0].raw.content[4:]
+    return made
+
+
 def test_no_content_of_documents_and_queries_gets_into_the_log(server: Running, acme: Client) -> None:
     """Whether a call succeeds or is refused, for whatever reason."""
     caller, corpus = Caller(server.address, ACME), new_corpus(server)
@@ -140,6 +154,7 @@ def test_no_content_of_documents_and_queries_gets_into_the_log(server: Running, 
     )
     document = added.outcomes[-1].document_id or added.ids["MARK.txt"]
     tree = walk(caller, corpus)
+    marked = {"source_id": "MARK source", "name": "MARK", "metadata": {"MARK": "MARK"}}
     refusals = (
         lambda: caller.query(corpus, level=CHUNK, text="MARK" * 10_000),
         lambda: caller.query("MARK", level=CHUNK),
@@ -150,6 +165,8 @@ def test_no_content_of_documents_and_queries_gets_into_the_log(server: Running, 
         lambda: caller.remove(corpus, "MARK"),
         lambda: caller.send(list(parts(corpus, [File("MARK", "MARK")]))[:-1]),
         lambda: caller.add(corpus, File("", "MARK")),
+        lambda: list(caller.documents.UpdateDocument(update_parts(corpus, "", **marked), **caller.options())),
+        lambda: put(caller, corpus, marked(two_sections(), "MARK" * 100_000)),
     )
     for attempt in refusals:
         with pytest.raises(grpc.RpcError):
@@ -159,7 +176,9 @@ def test_no_content_of_documents_and_queries_gets_into_the_log(server: Running, 
     caller.below(tree.master.id, RAW)
     caller.roll_up(next(iter(tree.raws)), target=MASTER)
     caller.history(corpus_id=corpus)
+    assert put(caller, new_corpus(server), marked(two_sections(), "MARK")).chunks == 4
     assert "MARK" in caller.text(corpus, document)
+    assert list(caller.documents.UpdateDocument(update_parts(corpus, f"{text}MARK", **marked), **caller.options()))
     caller.remove(corpus, document)
     caller.close()
     methods = {line["method"] for line in server.logged_calls()}

@@ -18,7 +18,7 @@ FIELDS = [
     (method, field.name)
     for method in METHODS
     for field in fields_of(method).values()
-    if re.fullmatch("(.*_)?ids?", field.name)
+    if re.fullmatch("(.*_)?ids?", field.name) and field.name != "source_id"  # which is the caller's own, of any form
 ]
 
 WRONG_IDS = {

@@ -130,6 +130,7 @@ class Hierarchy:
             node.corpus_id, node.created_by, node.version = self.corpus_id, "test", self.revision
             node.created_at.FromJsonString("2026-01-02T03:04:05Z")
             node.child_ids.extend(one.id for one in found if one.parent_id == node.id)
+            node.child_count = len(node.child_ids)
         return {node.id: node for node in found}
 
     def below(self, node_id: str, level: int) -> list[nodes_pb2.Node]:

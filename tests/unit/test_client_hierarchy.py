@@ -60,7 +60,7 @@ def node_id(peer: Peer, what: str) -> uuid.UUID:
 def test_a_master_comes_back_with_summary_findings_and_statistics(do: Do, peer: Peer) -> None:
     node = do("get_node", node_id(peer, "master"))
     assert (node.level, node.parent_id, node.corpus_id, node.revision) == (Level.MASTER, None, CORPUS, 1)
-    assert node.child_ids == (node_id(peer, "section"),)
+    assert (node.child_ids, node.child_count) == ((node_id(peer, "section"),), 1)
     assert node.content.summary == "All in all."
     assert node.content.statistics == drillcore.Statistics(3, 1, 3, 3, 59, 11)
     finding = node.content.findings[0]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgpack
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -135,6 +135,27 @@ def test_a_flipped_bit_in_a_small_value_is_found(engine: EmbeddedEngine, place: 
     damaged(engine, {KEY: flipped(head, place % len(head))})
 
 
+@pytest.mark.parametrize("bit", range(8))
+def test_no_single_bit_takes_the_checksum_away(engine: EmbeddedEngine, bit: int) -> None:
+    write(engine, KEY, value_of(100))
+    head = raw(engine)[KEY]
+    damaged(engine, {KEY: bytes([head[0] ^ (1 << bit)]) + head[1:]})
+
+
+@pytest.mark.parametrize("value", [b"", b"checks itself", value_of(PART_BYTES)])
+def test_a_value_that_checks_itself_takes_one_byte_more(value: bytes) -> None:
+    (head,) = codec.frame(value, checksum=False)
+    assert len(head) == 1 + len(value)
+    assert codec.parts_of(KEY, head) == 0
+    assert codec.unframe(KEY, head, []) == value
+
+
+def test_a_value_that_checks_itself_is_still_split() -> None:
+    head, *parts = codec.frame(value_of(200_000), checksum=False)
+    assert codec.parts_of(KEY, head) == len(parts) == 3
+    assert codec.unframe(KEY, head, parts) == value_of(200_000)
+
+
 @pytest.mark.parametrize("place", range(17))
 def test_a_flipped_bit_in_the_head_of_a_split_value_is_found(engine: EmbeddedEngine, place: int) -> None:
     write(engine, KEY, value_of(200_000))
@@ -192,11 +213,11 @@ def test_a_record_is_decoded_as_it_was_encoded(record: dict[str, Any]) -> None:
     [
         b"",
         b"\xc1",
-        msgpack.packb([1, 2]),
-        msgpack.packb(None),
-        msgpack.packb({1: 2}),
-        msgpack.packb({"a": 1}) + b"\0",
-        msgpack.packb({"a": "text"})[:-1],
+        msgspec.msgpack.encode([1, 2]),
+        msgspec.msgpack.encode(None),
+        msgspec.msgpack.encode({1: 2}),
+        msgspec.msgpack.encode({"a": 1}) + b"\0",
+        msgspec.msgpack.encode({"a": "text"})[:-1],
         b"\x81\xa1a\xa2\xff\xfe",
         b"\x81" * 2_000,
     ],
@@ -209,4 +230,4 @@ def test_bytes_that_are_no_record_are_damage(value: bytes) -> None:
 @given(st.binary(max_size=60))
 def test_no_bytes_at_all_break_decoding(value: bytes) -> None:
     with contextlib.suppress(StoreCorruptError):
-        assert isinstance(codec.decode(value), dict)
+        assert isinstance(codec.decode(value), dict | list)

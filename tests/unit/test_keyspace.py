@@ -21,9 +21,9 @@ from drillcore_server.domain.ids import (
     PrincipalId,
     RequestId,
     Revision,
-    SourceId,
     TenantId,
 )
+from drillcore_server.domain.nodes import Membership
 from drillcore_server.store.keyspace import CorpusKeys, Keyspace, Space
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "keys.json").read_text("utf-8"))
@@ -37,7 +37,7 @@ NODE = NodeId(UUID("0a1a2a3a-4a5a-6a7a-8a9a-aabacadaeafa"))
 CHUNK = NodeId(UUID("0c1c2c3c-4c5c-6c7c-8c9c-acbcccdc0000"))
 DOCUMENT = DocumentId(UUID("0d1d2d3d-4d5d-6d7d-8d9d-adbdcdddedfd"))
 REVISION = Revision(0x0102)
-KIND, VALUE = b"kind" * 2, b"a value " * 2
+KIND, VALUE = b"kind", b"a value "
 BUILT = {
     "tenant": KEYS.tenant(TENANT),
     "tenants": KEYS.tenants(),
@@ -71,7 +71,6 @@ SPACES = {
     "MASTERS": 14,
     "SECTIONS": 15,
     "CHUNKS": 16,
-    "RAWS": 17,
     "VECTORS": 18,
     "MEMBERS": 19,
     "PARENTS": 20,
@@ -81,6 +80,8 @@ SPACES = {
     "CATEGORIES": 24,
     "CITING": 25,
     "FLOORS": 26,
+    "SECTION_LIST": 27,
+    "EMBEDDED": 28,
 }
 OF_CORPUS = KEYS.of_corpus(NUMBER)
 BUILT_OF_CORPUS = {
@@ -95,10 +96,11 @@ BUILT_OF_CORPUS = {
     "master": OF_CORPUS.master(),
     "section": OF_CORPUS.section(NODE),
     "sections": OF_CORPUS.sections(),
+    "listed_section": OF_CORPUS.listed_section(NODE),
+    "listed_sections": OF_CORPUS.listed_sections(),
+    "listed_sections_from": OF_CORPUS.listed_sections(NODE),
     "chunk": OF_CORPUS.chunk(CHUNK),
     "chunks": OF_CORPUS.chunks(),
-    "raws": OF_CORPUS.raws(CHUNK),
-    "all_raws": OF_CORPUS.all_raws(),
     "vector": OF_CORPUS.vector(CHUNK),
     "vectors": OF_CORPUS.vectors(),
     "member": OF_CORPUS.member(NODE, DOCUMENT, 3, CHUNK),
@@ -109,7 +111,7 @@ BUILT_OF_CORPUS = {
     "document": OF_CORPUS.document(DOCUMENT),
     "documents": OF_CORPUS.documents(),
     "documents_after": OF_CORPUS.documents(DOCUMENT),
-    "source": OF_CORPUS.source(SourceId("protocol.pdf")),
+    "source": OF_CORPUS.source(VALUE),
     "entity": OF_CORPUS.entity(KIND, VALUE, CHUNK),
     "entities": OF_CORPUS.entities(KIND, VALUE),
     "entities_of_kind": OF_CORPUS.entities(KIND),
@@ -117,6 +119,9 @@ BUILT_OF_CORPUS = {
     "category": OF_CORPUS.category(VALUE, NODE),
     "categories": OF_CORPUS.categories(VALUE),
     "all_categories": OF_CORPUS.all_categories(),
+    "embedded": OF_CORPUS.embedded(VALUE, CHUNK),
+    "embedded_as": OF_CORPUS.embedded_as(VALUE),
+    "all_embedded": OF_CORPUS.all_embedded(),
     "citing": OF_CORPUS.citing(DOCUMENT, NODE),
     "all_citing": OF_CORPUS.all_citing(),
     "floor": OF_CORPUS.floor(),
@@ -152,7 +157,7 @@ def methods(of: type) -> set[str]:
 
 def test_every_way_to_build_a_key_is_in_the_golden_file() -> None:
     assert methods(Keyspace) == {name.removesuffix("_after") for name in BUILT} | {"of_corpus"}
-    built = {name.removesuffix("_after").removesuffix("_of_kind") for name in BUILT_OF_CORPUS}
+    built = {name.removesuffix("_after").removesuffix("_from").removesuffix("_of_kind") for name in BUILT_OF_CORPUS}
     assert methods(CorpusKeys) == built | {"by_revision"}
     assert BUILT.keys() | {f"of_corpus.{name}" for name in BUILT_OF_CORPUS} == GOLDEN.keys()
 
@@ -190,7 +195,7 @@ def test_members_sort_by_document_and_place_and_their_chunk_is_parsed(
     keys = [OF_CORPUS.member(NODE, DocumentId(UUID(bytes=d)), place, NodeId(chunk)) for d, place in (first, second)]
     assert keys == sorted(keys)
     assert OF_CORPUS.members(NODE).begin <= keys[0] < OF_CORPUS.members(NODE).end
-    assert CorpusKeys.parse_member(keys[0]) == chunk
+    assert CorpusKeys.parse_member(keys[0]) == Membership(NodeId(chunk), DocumentId(UUID(bytes=first[0])), first[1])
 
 
 @given(REVISIONS, REVISIONS, st.integers(1, 2**16))

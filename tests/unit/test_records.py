@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_fdb import codec
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_server.domain.ids import PrincipalId, TenantId
 from drillcore_server.store.records import RecordKind
@@ -54,7 +54,13 @@ A_VISIT = Visit(
     created_by=PrincipalId("operator"),
     version=3,
 )
-STORED = codec.decode(VISIT.encode(A_VISIT))
+STORED: list[Any] = msgspec.msgpack.decode(VISIT.encode(A_VISIT))
+NAMES = [field.name for field in fields(Visit)]
+
+
+def stored(**changed: Any) -> bytes:
+    """A record as it is kept, with other values in some places."""
+    return msgspec.msgpack.encode([changed.get(name, value) for name, value in zip(NAMES, STORED, strict=True)])
 
 
 @given(VISITS)
@@ -63,39 +69,42 @@ def test_a_record_is_read_as_it_was_stored(visit: Visit) -> None:
 
 
 def test_the_stored_form_never_changes() -> None:
-    expected = {
-        "id": UUID(int=1).bytes,
-        "name": "screening",
-        "metadata": {"site": "12"},
-        "created_at": 1_767_323_045_678_901,
-        "created_by": "operator",
-        "version": 3,
-        "deleted_at": None,
-    }
-    assert expected == STORED
-    assert list(STORED) == list(expected), "in the order of the fields, so that equal records are equal bytes"
+    """In the order of the fields, so that equal records are equal bytes."""
+    assert [
+        UUID(int=1).bytes,
+        "screening",
+        {"site": "12"},
+        datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC),
+        "operator",
+        3,
+        None,
+    ] == STORED
 
 
-def test_a_time_before_1970_is_kept_as_a_negative_number() -> None:
-    early = replace(A_VISIT, created_at=datetime(1960, 1, 1, tzinfo=UTC))
-    assert codec.decode(VISIT.encode(early))["created_at"] == -315_619_200_000_000
+def test_a_time_before_1970_is_kept() -> None:
+    early = replace(A_VISIT, created_at=datetime(1960, 1, 1, 0, 0, 0, 1, tzinfo=UTC))
     assert VISIT.decode(VISIT.encode(early)) == early
 
 
 def test_a_field_that_an_older_record_lacks_takes_its_default() -> None:
-    older = {name: value for name, value in STORED.items() if name != "deleted_at"}
-    assert VISIT.decode(codec.encode(older)) == A_VISIT
+    assert VISIT.decode(msgspec.msgpack.encode(STORED[:-1])) == A_VISIT
 
 
-@pytest.mark.parametrize("name", [name for name in STORED if name != "deleted_at"])
-def test_a_record_without_a_field_it_must_have_is_damage(name: str) -> None:
+@pytest.mark.parametrize("count", range(len(STORED) - 1))
+def test_a_record_without_a_field_it_must_have_is_damage(count: int) -> None:
     with pytest.raises(StoreCorruptError, match="visit"):
-        VISIT.decode(codec.encode({key: value for key, value in STORED.items() if key != name}))
+        VISIT.decode(msgspec.msgpack.encode(STORED[:count]))
 
 
 def test_a_field_nobody_knows_is_damage() -> None:
     with pytest.raises(StoreCorruptError, match="visit"):
-        VISIT.decode(codec.encode({**STORED, "surprise": 1}))
+        VISIT.decode(msgspec.msgpack.encode([*STORED, 1]))
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\xc1", VISIT.encode(A_VISIT)[:-3], VISIT.encode(A_VISIT) + b"\0"])
+def test_bytes_that_are_no_record_are_damage(damaged: bytes) -> None:
+    with pytest.raises(StoreCorruptError, match="visit"):
+        VISIT.decode(damaged)
 
 
 WRONG: list[tuple[str, Any]] = [
@@ -118,7 +127,6 @@ WRONG: list[tuple[str, Any]] = [
     ("created_at", 1.5),
     ("created_at", True),
     ("created_at", 2**62),
-    ("created_at", -(2**62)),
     ("deleted_at", "2026-01-02"),
 ]
 
@@ -126,7 +134,7 @@ WRONG: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("name", "value"), WRONG)
 def test_a_field_of_the_wrong_type_is_damage(name: str, value: Any) -> None:
     with pytest.raises(StoreCorruptError, match="visit"):
-        VISIT.decode(codec.encode({**STORED, name: value}))
+        VISIT.decode(stored(**{name: value}))
 
 
 def test_a_type_that_cannot_be_stored_is_found_when_the_program_starts() -> None:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drillcore_server.domain.ids import NodeId, PrincipalId, SourceId
+from drillcore_server.domain.outlines import Outline, Outlines
 from drillcore_server.ingest import builtin, planning, sectioning
 from drillcore_server.ingest.embedding.ports import Vector, Vectors
 from drillcore_server.ingest.parsing import parse
@@ -34,6 +35,10 @@ def prepared(text: str) -> PreparedDocument:
 
 def vector(*values: float) -> Vector:
     return np.array(values, dtype=np.float32)
+
+
+def outline(section: NodeId, *vector_sum: float) -> Outline:
+    return Outline(section, "", (), (), (), vector(*vector_sum).tobytes())
 
 
 def rows(seed: int, count: int, kinds: int) -> Vectors:
@@ -67,7 +72,7 @@ def test_a_part_is_of_one_topic_where_topics_are_apart() -> None:
 
 def test_the_nearest_topic_is_by_direction_and_moves_with_what_joins() -> None:
     one, two = NodeId(UUID(int=1)), NodeId(UUID(int=2))
-    topics = Topics({one: vector(5, 0).tobytes(), two: vector(0, 1).tobytes()})
+    topics = Topics(Outlines.of([outline(one, 5, 0), outline(two, 0, 1)]))
     assert topics.nearest(vector(2, 1)) == (one, pytest.approx(2 / 5**0.5, abs=1e-5))
     assert topics.nearest(vector(1, 9)) == (two, pytest.approx(9 / 82**0.5, abs=1e-5))
     topics.add(two, vector(9, 0))
@@ -80,7 +85,7 @@ def test_the_nearest_topic_is_by_direction_and_moves_with_what_joins() -> None:
 
 
 def test_without_sections_there_is_no_nearest_topic() -> None:
-    assert Topics({}).nearest(vector(1, 0)) is None
+    assert Topics(Outlines.of([])).nearest(vector(1, 0)) is None
 
 
 def test_a_document_is_taken_in_groups_below_its_top_headings_none_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,6 +97,43 @@ def test_a_document_is_taken_in_groups_below_its_top_headings_none_too_large(mon
     for group in groups:
         assert len({one.chunk.headings[:1] for one in group.chunks}) == 1
         assert np.allclose(group.vector_sum, sum(one.vector for one in group.chunks), atol=1e-5)
+
+
+def headed(*headings: tuple[str, ...]) -> PreparedDocument:
+    """A document with a chunk below each of these headings."""
+    one = prepared(text_of("fishing", 1, 1))
+    chunks = [replace(one.chunks[0], chunk=replace(one.chunks[0].chunk, headings=above)) for above in headings]
+    return replace(one, document=replace(one.document, title="Document"), chunks=tuple(chunks))
+
+
+@pytest.mark.parametrize(
+    ("headings", "titles"),
+    [
+        ([("T", "A"), ("T", "A"), ("T", "B")], ["A", "B"]),
+        ([("T", "A", "a"), ("T", "A", "b"), ("T", "A", "b")], ["a", "b"]),
+        ([("T",), ("T", "A"), ("T", "B")], ["T", "A", "B"]),
+        ([(), ("T",), ("T", "A"), ("T", "B", "b")], ["T", "A", "B"]),
+        ([("A", "x"), ("B", "x")], ["A", "B"]),
+        ([("A", "x"), ("A", "y"), ("B",)], ["A", "B"]),
+        ([("T", "A"), ("T", "A")], ["A"]),
+        ([(), ()], ["Document"]),
+        ([(), ("A",), ("B",)], ["Document", "A", "B"]),
+        ([("T", "A"), ("T", "B"), ("T", "A")], ["A", "B", "A"]),
+    ],
+)
+def test_a_document_is_grouped_by_the_first_headings_that_differ(
+    headings: list[tuple[str, ...]], titles: list[str]
+) -> None:
+    document = headed(*headings)
+    groups = groups_of(document)
+    assert [group.title for group in groups] == titles
+    assert [one for group in groups for one in group.chunks] == list(document.chunks)
+
+
+def test_a_title_above_everything_does_not_keep_different_subjects_in_one_section(archive: Archive) -> None:
+    parts = [text_of(topic, 1, 4).replace("# ", "## ") for topic in ("fishing", "banking", "school")]
+    archive.add({"all": "# Handbook\n\n" + "\n".join(parts)})
+    assert len(check(archive).sections) == 3
 
 
 @pytest.fixture
@@ -200,7 +242,9 @@ def test_the_same_plan_twice_is_the_same(archive: Archive, monkeypatch: pytest.M
     added = [prepared(text_of(topic, 2, 4)) for topic in ("banking", "school")]
     removed = [one for one in reader.documents([archive.documents()["school"]]) if one is not None]
     first, second = (
-        Planner(reader, builtin.preparer().processor, builtin.embedder().model, AT, BY).plan(added, removed)
+        Planner(reader, builtin.processor(), builtin.embedder().model, builtin.embedder().dimensions, AT, BY).plan(
+            added, removed
+        )
         for _ in range(2)
     )
     assert shape(first) == shape(second)

@@ -125,8 +125,7 @@ class _Sender:
         self._given = given
         self._done = done
         self._progress = progress
-        timeout_s = session.overrides.get("timeout_s")
-        self._timeout_s = timeout_s if isinstance(timeout_s, float) else None
+        self._timeout_s = session.upload_timeout_s
 
     def send_all(self, all_batches: Iterator[Batch]) -> None:
         """Raises CommandError, which says what is stored and how to go on, if a batch fails or the user stops it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import io
 import json
 import platform
 import sys
@@ -14,10 +15,11 @@ import click
 from drillcore._version import api_version, client_version
 from drillcore.cli.corpus import corpus
 from drillcore.cli.doctor import doctor
-from drillcore.cli.document import documents, remove
+from drillcore.cli.document import documents, remove, update
 from drillcore.cli.ingest import ingest
 from drillcore.cli.node import drill, history, query, rollup, show
 from drillcore.cli.options import common_options, connection_options
+from drillcore.cli.put import put
 from drillcore.cli.session import CommandError, Session, pass_session
 from drillcore.cli.tenant import tenant
 from drillcore.cli.text import printable
@@ -52,6 +54,7 @@ class _Root(click.Group):
         **extra: Any,
     ) -> Any:
         arguments = list(sys.argv[1:] if args is None else args)
+        _show_any_character()
         try:
             code = super().main(arguments, prog_name, complete_var, standalone_mode=False, **extra)
         except (
@@ -66,6 +69,13 @@ class _Root(click.Group):
                 raise
             _fail(error, as_json="--json" in arguments)
         return sys.exit(code if isinstance(code, int) else 0) if standalone_mode else code
+
+
+def _show_any_character() -> None:
+    """What a terminal has no character for is shown by its number: documents may hold any, and end no command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _loaded(entry: importlib.metadata.EntryPoint) -> click.Command:
@@ -153,5 +163,20 @@ def version(session: Session) -> None:
     session.emit(document, "drillcore {version} (API {api_version}, Python {python})".format(**document))
 
 
-for command in (corpus, doctor, documents, drill, history, ingest, query, remove, rollup, show, tenant, tree):
+for command in (
+    corpus,
+    doctor,
+    documents,
+    drill,
+    history,
+    ingest,
+    put,
+    query,
+    remove,
+    rollup,
+    show,
+    tenant,
+    tree,
+    update,
+):
     main.add_command(command)

@@ -57,6 +57,12 @@ class Session:
         """The settings file that counts, None if there is none. Raises SettingsError."""
         return find_file(self.named_file, self.environment)
 
+    @property
+    def upload_timeout_s(self) -> float | None:
+        """For one upload: only what a flag says, since the time that others take says nothing of it."""
+        timeout_s = self.overrides.get("timeout_s")
+        return timeout_s if isinstance(timeout_s, float) else None
+
     @contextlib.contextmanager
     def client(self, *, in_tenant: bool = True) -> Iterator[Client]:
         """A client by settings and flags; `in_tenant`, acting in the tenant that they name by id or by name."""
@@ -84,7 +90,7 @@ class Session:
             document["revisions"] = {str(corpus): revision for corpus, revision in page.revisions.items()}
         if isinstance(page, HistoryPage):
             document["oldest_revision"] = page.oldest_revision
-        self.emit(document, table, *more)
+        self.emit(document, table if page.items else f"no {name}", *more)
 
     def emit(self, document: object, *human: RenderableType) -> None:
         """Show a result: the document with --json, else what is made for people."""

@@ -343,6 +343,458 @@ class AddDocumentsDone(google.protobuf.message.Message):
 Global___AddDocumentsDone: typing_extensions.TypeAlias = AddDocumentsDone
 
 @typing.final
+class UpdateDocumentRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TARGET_FIELD_NUMBER: builtins.int
+    HEADER_FIELD_NUMBER: builtins.int
+    DATA_FIELD_NUMBER: builtins.int
+    END_FIELD_NUMBER: builtins.int
+    data: builtins.bytes
+    @property
+    def target(self) -> Global___UpdateDocumentTarget: ...
+    @property
+    def header(self) -> Global___UpdateDocumentHeader:
+        """optional, before the data"""
+
+    @property
+    def end(self) -> Global___UpdateDocumentEnd:
+        """the last request: without it nothing changes"""
+
+    def __init__(
+        self,
+        *,
+        target: Global___UpdateDocumentTarget | None = ...,
+        header: Global___UpdateDocumentHeader | None = ...,
+        data: builtins.bytes = ...,
+        end: Global___UpdateDocumentEnd | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["data", b"data", "end", b"end", "header", b"header", "part", b"part", "target", b"target"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["data", b"data", "end", b"end", "header", b"header", "part", b"part", "target", b"target"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["part", b"part"]) -> typing.Literal["target", "header", "data", "end"] | None: ...
+
+Global___UpdateDocumentRequest: typing_extensions.TypeAlias = UpdateDocumentRequest
+
+@typing.final
+class UpdateDocumentTarget(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: builtins.int
+    CORPUS_ID_FIELD_NUMBER: builtins.int
+    DOCUMENT_ID_FIELD_NUMBER: builtins.int
+    SOURCE_ID_FIELD_NUMBER: builtins.int
+    EXPECTED_SOURCE_VERSION_FIELD_NUMBER: builtins.int
+    tenant_id: builtins.str
+    corpus_id: builtins.str
+    document_id: builtins.str
+    source_id: builtins.str
+    expected_source_version: builtins.int
+    """refuse unless the source is at this version"""
+    def __init__(
+        self,
+        *,
+        tenant_id: builtins.str = ...,
+        corpus_id: builtins.str = ...,
+        document_id: builtins.str = ...,
+        source_id: builtins.str = ...,
+        expected_source_version: builtins.int | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_expected_source_version", b"_expected_source_version", "document", b"document", "document_id", b"document_id", "expected_source_version", b"expected_source_version", "source_id", b"source_id"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_expected_source_version", b"_expected_source_version", "corpus_id", b"corpus_id", "document", b"document", "document_id", b"document_id", "expected_source_version", b"expected_source_version", "source_id", b"source_id", "tenant_id", b"tenant_id"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_expected_source_version", b"_expected_source_version"]) -> typing.Literal["expected_source_version"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["document", b"document"]) -> typing.Literal["document_id", "source_id"] | None: ...
+
+Global___UpdateDocumentTarget: typing_extensions.TypeAlias = UpdateDocumentTarget
+
+@typing.final
+class UpdateDocumentHeader(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    MEDIA_TYPE_FIELD_NUMBER: builtins.int
+    METADATA_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """a hint to its format and, where the text has none, to its title; without it the source's id"""
+    media_type: builtins.str
+    """optional hint; without it and without a name, as the document was"""
+    @property
+    def metadata(self) -> Global___NewMetadata:
+        """replaces the old metadata; without it that is kept"""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        media_type: builtins.str = ...,
+        metadata: Global___NewMetadata | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["metadata", b"metadata"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["media_type", b"media_type", "metadata", b"metadata", "name", b"name"]) -> None: ...
+
+Global___UpdateDocumentHeader: typing_extensions.TypeAlias = UpdateDocumentHeader
+
+@typing.final
+class NewMetadata(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class EntriesEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    ENTRIES_FIELD_NUMBER: builtins.int
+    @property
+    def entries(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        entries: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entries", b"entries"]) -> None: ...
+
+Global___NewMetadata: typing_extensions.TypeAlias = NewMetadata
+
+@typing.final
+class UpdateDocumentEnd(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+Global___UpdateDocumentEnd: typing_extensions.TypeAlias = UpdateDocumentEnd
+
+@typing.final
+class UpdateDocumentResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PROGRESS_FIELD_NUMBER: builtins.int
+    DONE_FIELD_NUMBER: builtins.int
+    @property
+    def progress(self) -> Global___Progress: ...
+    @property
+    def done(self) -> Global___UpdateDocumentDone:
+        """the last one"""
+
+    def __init__(
+        self,
+        *,
+        progress: Global___Progress | None = ...,
+        done: Global___UpdateDocumentDone | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["done", b"done", "event", b"event", "progress", b"progress"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["done", b"done", "event", b"event", "progress", b"progress"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["progress", "done"] | None: ...
+
+Global___UpdateDocumentResponse: typing_extensions.TypeAlias = UpdateDocumentResponse
+
+@typing.final
+class UpdateDocumentDone(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: builtins.int
+    KIND_FIELD_NUMBER: builtins.int
+    DOCUMENT_ID_FIELD_NUMBER: builtins.int
+    SOURCE_VERSION_FIELD_NUMBER: builtins.int
+    SECTIONS_CHANGED_FIELD_NUMBER: builtins.int
+    revision: builtins.int
+    """the head, also when nothing changed"""
+    kind: Global___OutcomeKind.ValueType
+    """UPDATED, or UNCHANGED: it has this content and metadata already, nothing was done"""
+    document_id: builtins.str
+    """of the document as it is now"""
+    source_version: builtins.int
+    sections_changed: builtins.int
+    def __init__(
+        self,
+        *,
+        revision: builtins.int = ...,
+        kind: Global___OutcomeKind.ValueType = ...,
+        document_id: builtins.str = ...,
+        source_version: builtins.int = ...,
+        sections_changed: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["document_id", b"document_id", "kind", b"kind", "revision", b"revision", "sections_changed", b"sections_changed", "source_version", b"source_version"]) -> None: ...
+
+Global___UpdateDocumentDone: typing_extensions.TypeAlias = UpdateDocumentDone
+
+@typing.final
+class PutHierarchyRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TARGET_FIELD_NUMBER: builtins.int
+    DOCUMENT_FIELD_NUMBER: builtins.int
+    NODE_FIELD_NUMBER: builtins.int
+    END_FIELD_NUMBER: builtins.int
+    @property
+    def target(self) -> Global___PutHierarchyTarget: ...
+    @property
+    def document(self) -> Global___HierarchyDocument: ...
+    @property
+    def node(self) -> Global___HierarchyNode: ...
+    @property
+    def end(self) -> Global___PutHierarchyEnd:
+        """the last request: without it nothing is stored"""
+
+    def __init__(
+        self,
+        *,
+        target: Global___PutHierarchyTarget | None = ...,
+        document: Global___HierarchyDocument | None = ...,
+        node: Global___HierarchyNode | None = ...,
+        end: Global___PutHierarchyEnd | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["document", b"document", "end", b"end", "node", b"node", "part", b"part", "target", b"target"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["document", b"document", "end", b"end", "node", b"node", "part", b"part", "target", b"target"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["part", b"part"]) -> typing.Literal["target", "document", "node", "end"] | None: ...
+
+Global___PutHierarchyRequest: typing_extensions.TypeAlias = PutHierarchyRequest
+
+@typing.final
+class PutHierarchyTarget(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: builtins.int
+    CORPUS_ID_FIELD_NUMBER: builtins.int
+    EMBEDDING_MODEL_FIELD_NUMBER: builtins.int
+    EXPECTED_REVISION_FIELD_NUMBER: builtins.int
+    tenant_id: builtins.str
+    corpus_id: builtins.str
+    embedding_model: builtins.str
+    """that made the chunks' embeddings; without embeddings the server makes them, with its own"""
+    expected_revision: builtins.int
+    """refused with VERSION_MISMATCH if the corpus is at another"""
+    def __init__(
+        self,
+        *,
+        tenant_id: builtins.str = ...,
+        corpus_id: builtins.str = ...,
+        embedding_model: builtins.str = ...,
+        expected_revision: builtins.int | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "expected_revision", b"expected_revision"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_expected_revision", b"_expected_revision", "corpus_id", b"corpus_id", "embedding_model", b"embedding_model", "expected_revision", b"expected_revision", "tenant_id", b"tenant_id"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_expected_revision", b"_expected_revision"]) -> typing.Literal["expected_revision"] | None: ...
+
+Global___PutHierarchyTarget: typing_extensions.TypeAlias = PutHierarchyTarget
+
+@typing.final
+class HierarchyDocument(google.protobuf.message.Message):
+    """A document that nodes are made of. An id that the corpus has, or had, is the same document with other content."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class MetadataEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    ID_FIELD_NUMBER: builtins.int
+    SOURCE_ID_FIELD_NUMBER: builtins.int
+    TITLE_FIELD_NUMBER: builtins.int
+    MEDIA_TYPE_FIELD_NUMBER: builtins.int
+    PREPROCESSING_FIELD_NUMBER: builtins.int
+    METADATA_FIELD_NUMBER: builtins.int
+    CHARACTERS_FIELD_NUMBER: builtins.int
+    CONTENT_HASH_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    source_id: builtins.str
+    title: builtins.str
+    media_type: builtins.str
+    characters: builtins.int
+    """Of the whole text. Where the raws make it up the server counts both itself, and refuses others; where they do not it
+    takes these, and an empty hash means that it is not known.
+    """
+    content_hash: builtins.str
+    @property
+    def preprocessing(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    @property
+    def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        source_id: builtins.str = ...,
+        title: builtins.str = ...,
+        media_type: builtins.str = ...,
+        preprocessing: collections.abc.Iterable[builtins.str] | None = ...,
+        metadata: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        characters: builtins.int = ...,
+        content_hash: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["characters", b"characters", "content_hash", b"content_hash", "id", b"id", "media_type", b"media_type", "metadata", b"metadata", "preprocessing", b"preprocessing", "source_id", b"source_id", "title", b"title"]) -> None: ...
+
+Global___HierarchyDocument: typing_extensions.TypeAlias = HierarchyDocument
+
+@typing.final
+class HierarchyNode(google.protobuf.message.Message):
+    """A node. An id that the corpus has, or had, at this level is a new version of that node; any other must be new.
+
+    What the server makes itself must be left out: statistics, counts, tokens, a chunk's source_id, span and embedding_model, a
+    raw's preprocessing. Citations name a chunk and a span of its raws' text; document_id and text may be left out, or must be right.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    PARENT_ID_FIELD_NUMBER: builtins.int
+    MASTER_FIELD_NUMBER: builtins.int
+    SECTION_FIELD_NUMBER: builtins.int
+    CHUNK_FIELD_NUMBER: builtins.int
+    RAW_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """of a raw it may be left out: the server gives it one"""
+    parent_id: builtins.str
+    """on the level above; of the master none"""
+    @property
+    def master(self) -> drillcore_proto.v1.nodes_pb2.MasterContent:
+        """exactly one"""
+
+    @property
+    def section(self) -> drillcore_proto.v1.nodes_pb2.SectionContent:
+        """cites chunks below it"""
+
+    @property
+    def chunk(self) -> drillcore_proto.v1.nodes_pb2.ChunkContent:
+        """all with an embedding, or none"""
+
+    @property
+    def raw(self) -> drillcore_proto.v1.nodes_pb2.RawContent:
+        """of the chunk's document, in order, without overlap within a chunk"""
+
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        parent_id: builtins.str = ...,
+        master: drillcore_proto.v1.nodes_pb2.MasterContent | None = ...,
+        section: drillcore_proto.v1.nodes_pb2.SectionContent | None = ...,
+        chunk: drillcore_proto.v1.nodes_pb2.ChunkContent | None = ...,
+        raw: drillcore_proto.v1.nodes_pb2.RawContent | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["chunk", b"chunk", "content", b"content", "master", b"master", "raw", b"raw", "section", b"section"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["chunk", b"chunk", "content", b"content", "id", b"id", "master", b"master", "parent_id", b"parent_id", "raw", b"raw", "section", b"section"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["content", b"content"]) -> typing.Literal["master", "section", "chunk", "raw"] | None: ...
+
+Global___HierarchyNode: typing_extensions.TypeAlias = HierarchyNode
+
+@typing.final
+class PutHierarchyEnd(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DOCUMENTS_FIELD_NUMBER: builtins.int
+    NODES_FIELD_NUMBER: builtins.int
+    documents: builtins.int
+    """how many were sent"""
+    nodes: builtins.int
+    def __init__(
+        self,
+        *,
+        documents: builtins.int = ...,
+        nodes: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["documents", b"documents", "nodes", b"nodes"]) -> None: ...
+
+Global___PutHierarchyEnd: typing_extensions.TypeAlias = PutHierarchyEnd
+
+@typing.final
+class PutHierarchyResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PROGRESS_FIELD_NUMBER: builtins.int
+    DONE_FIELD_NUMBER: builtins.int
+    @property
+    def progress(self) -> Global___PutHierarchyProgress: ...
+    @property
+    def done(self) -> Global___PutHierarchyDone:
+        """the last one"""
+
+    def __init__(
+        self,
+        *,
+        progress: Global___PutHierarchyProgress | None = ...,
+        done: Global___PutHierarchyDone | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["done", b"done", "event", b"event", "progress", b"progress"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["done", b"done", "event", b"event", "progress", b"progress"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["event", b"event"]) -> typing.Literal["progress", "done"] | None: ...
+
+Global___PutHierarchyResponse: typing_extensions.TypeAlias = PutHierarchyResponse
+
+@typing.final
+class PutHierarchyProgress(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DOCUMENTS_RECEIVED_FIELD_NUMBER: builtins.int
+    NODES_RECEIVED_FIELD_NUMBER: builtins.int
+    CHUNKS_PREPARED_FIELD_NUMBER: builtins.int
+    documents_received: builtins.int
+    nodes_received: builtins.int
+    chunks_prepared: builtins.int
+    """checked, and embedded where the server does that"""
+    def __init__(
+        self,
+        *,
+        documents_received: builtins.int = ...,
+        nodes_received: builtins.int = ...,
+        chunks_prepared: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["chunks_prepared", b"chunks_prepared", "documents_received", b"documents_received", "nodes_received", b"nodes_received"]) -> None: ...
+
+Global___PutHierarchyProgress: typing_extensions.TypeAlias = PutHierarchyProgress
+
+@typing.final
+class PutHierarchyDone(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: builtins.int
+    DOCUMENTS_FIELD_NUMBER: builtins.int
+    SECTIONS_FIELD_NUMBER: builtins.int
+    CHUNKS_FIELD_NUMBER: builtins.int
+    RAWS_FIELD_NUMBER: builtins.int
+    revision: builtins.int
+    documents: builtins.int
+    sections: builtins.int
+    chunks: builtins.int
+    raws: builtins.int
+    def __init__(
+        self,
+        *,
+        revision: builtins.int = ...,
+        documents: builtins.int = ...,
+        sections: builtins.int = ...,
+        chunks: builtins.int = ...,
+        raws: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["chunks", b"chunks", "documents", b"documents", "raws", b"raws", "revision", b"revision", "sections", b"sections"]) -> None: ...
+
+Global___PutHierarchyDone: typing_extensions.TypeAlias = PutHierarchyDone
+
+@typing.final
 class RemoveDocumentsRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -40,6 +40,16 @@ class DocumentServiceStub(object):
                 request_serializer=drillcore__proto_dot_v1_dot_documents__pb2.AddDocumentsRequest.SerializeToString,
                 response_deserializer=drillcore__proto_dot_v1_dot_documents__pb2.AddDocumentsResponse.FromString,
                 _registered_method=True)
+        self.UpdateDocument = channel.stream_stream(
+                '/drillcore_proto.v1.DocumentService/UpdateDocument',
+                request_serializer=drillcore__proto_dot_v1_dot_documents__pb2.UpdateDocumentRequest.SerializeToString,
+                response_deserializer=drillcore__proto_dot_v1_dot_documents__pb2.UpdateDocumentResponse.FromString,
+                _registered_method=True)
+        self.PutHierarchy = channel.stream_stream(
+                '/drillcore_proto.v1.DocumentService/PutHierarchy',
+                request_serializer=drillcore__proto_dot_v1_dot_documents__pb2.PutHierarchyRequest.SerializeToString,
+                response_deserializer=drillcore__proto_dot_v1_dot_documents__pb2.PutHierarchyResponse.FromString,
+                _registered_method=True)
         self.RemoveDocuments = channel.unary_unary(
                 '/drillcore_proto.v1.DocumentService/RemoveDocuments',
                 request_serializer=drillcore__proto_dot_v1_dot_documents__pb2.RemoveDocumentsRequest.SerializeToString,
@@ -64,6 +74,23 @@ class DocumentServiceServicer(object):
     def AddDocuments(self, request_iterator, context):
         """The first request names the corpus; then documents follow, each as a header and its bytes. Answers tell what becomes of
         each document, and last of all the revision. Documents that cannot be parsed are reported; the others are added.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateDocument(self, request_iterator, context):
+        """New content for a document that is there. The first request says which; then, if wanted, a header, the bytes and the end. The
+        source keeps its id and goes up one version, the document gets a new id; earlier revisions keep the old one. Content that
+        cannot be parsed, or that holds several documents, is refused and nothing changes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PutHierarchy(self, request_iterator, context):
+        """A whole hierarchy that the caller made: the corpus's next revision is exactly this one, earlier revisions keep what was
+        there. First the target, then documents, then nodes in any order, then the end. Refused as a whole or stored as a whole.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -94,6 +121,16 @@ def add_DocumentServiceServicer_to_server(servicer, server):
                     servicer.AddDocuments,
                     request_deserializer=drillcore__proto_dot_v1_dot_documents__pb2.AddDocumentsRequest.FromString,
                     response_serializer=drillcore__proto_dot_v1_dot_documents__pb2.AddDocumentsResponse.SerializeToString,
+            ),
+            'UpdateDocument': grpc.stream_stream_rpc_method_handler(
+                    servicer.UpdateDocument,
+                    request_deserializer=drillcore__proto_dot_v1_dot_documents__pb2.UpdateDocumentRequest.FromString,
+                    response_serializer=drillcore__proto_dot_v1_dot_documents__pb2.UpdateDocumentResponse.SerializeToString,
+            ),
+            'PutHierarchy': grpc.stream_stream_rpc_method_handler(
+                    servicer.PutHierarchy,
+                    request_deserializer=drillcore__proto_dot_v1_dot_documents__pb2.PutHierarchyRequest.FromString,
+                    response_serializer=drillcore__proto_dot_v1_dot_documents__pb2.PutHierarchyResponse.SerializeToString,
             ),
             'RemoveDocuments': grpc.unary_unary_rpc_method_handler(
                     servicer.RemoveDocuments,
@@ -139,6 +176,60 @@ class DocumentService(object):
             '/drillcore_proto.v1.DocumentService/AddDocuments',
             drillcore__proto_dot_v1_dot_documents__pb2.AddDocumentsRequest.SerializeToString,
             drillcore__proto_dot_v1_dot_documents__pb2.AddDocumentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateDocument(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/drillcore_proto.v1.DocumentService/UpdateDocument',
+            drillcore__proto_dot_v1_dot_documents__pb2.UpdateDocumentRequest.SerializeToString,
+            drillcore__proto_dot_v1_dot_documents__pb2.UpdateDocumentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutHierarchy(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/drillcore_proto.v1.DocumentService/PutHierarchy',
+            drillcore__proto_dot_v1_dot_documents__pb2.PutHierarchyRequest.SerializeToString,
+            drillcore__proto_dot_v1_dot_documents__pb2.PutHierarchyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,6 +41,38 @@ _DocumentServiceAddDocumentsType = typing_extensions.TypeVar(
     ],
 )
 
+_DocumentServiceUpdateDocumentType = typing_extensions.TypeVar(
+    '_DocumentServiceUpdateDocumentType',
+    grpc.StreamStreamMultiCallable[
+        drillcore_proto.v1.documents_pb2.UpdateDocumentRequest,
+        drillcore_proto.v1.documents_pb2.UpdateDocumentResponse,
+    ],
+    grpc.aio.StreamStreamMultiCallable[
+        drillcore_proto.v1.documents_pb2.UpdateDocumentRequest,
+        drillcore_proto.v1.documents_pb2.UpdateDocumentResponse,
+    ],
+    default=grpc.StreamStreamMultiCallable[
+        drillcore_proto.v1.documents_pb2.UpdateDocumentRequest,
+        drillcore_proto.v1.documents_pb2.UpdateDocumentResponse,
+    ],
+)
+
+_DocumentServicePutHierarchyType = typing_extensions.TypeVar(
+    '_DocumentServicePutHierarchyType',
+    grpc.StreamStreamMultiCallable[
+        drillcore_proto.v1.documents_pb2.PutHierarchyRequest,
+        drillcore_proto.v1.documents_pb2.PutHierarchyResponse,
+    ],
+    grpc.aio.StreamStreamMultiCallable[
+        drillcore_proto.v1.documents_pb2.PutHierarchyRequest,
+        drillcore_proto.v1.documents_pb2.PutHierarchyResponse,
+    ],
+    default=grpc.StreamStreamMultiCallable[
+        drillcore_proto.v1.documents_pb2.PutHierarchyRequest,
+        drillcore_proto.v1.documents_pb2.PutHierarchyResponse,
+    ],
+)
+
 _DocumentServiceRemoveDocumentsType = typing_extensions.TypeVar(
     '_DocumentServiceRemoveDocumentsType',
     grpc.UnaryUnaryMultiCallable[
@@ -89,7 +121,7 @@ _DocumentServiceListDocumentsType = typing_extensions.TypeVar(
     ],
 )
 
-class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _DocumentServiceRemoveDocumentsType, _DocumentServiceGetDocumentType, _DocumentServiceListDocumentsType]):
+class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _DocumentServiceUpdateDocumentType, _DocumentServicePutHierarchyType, _DocumentServiceRemoveDocumentsType, _DocumentServiceGetDocumentType, _DocumentServiceListDocumentsType]):
     """Documents into and out of a corpus. Each call is one revision: every level, fact and index moves together or not at all."""
 
     @typing.overload
@@ -97,6 +129,14 @@ class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _Docu
         grpc.StreamStreamMultiCallable[
             drillcore_proto.v1.documents_pb2.AddDocumentsRequest,
             drillcore_proto.v1.documents_pb2.AddDocumentsResponse,
+        ],
+        grpc.StreamStreamMultiCallable[
+            drillcore_proto.v1.documents_pb2.UpdateDocumentRequest,
+            drillcore_proto.v1.documents_pb2.UpdateDocumentResponse,
+        ],
+        grpc.StreamStreamMultiCallable[
+            drillcore_proto.v1.documents_pb2.PutHierarchyRequest,
+            drillcore_proto.v1.documents_pb2.PutHierarchyResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             drillcore_proto.v1.documents_pb2.RemoveDocumentsRequest,
@@ -118,6 +158,14 @@ class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _Docu
             drillcore_proto.v1.documents_pb2.AddDocumentsRequest,
             drillcore_proto.v1.documents_pb2.AddDocumentsResponse,
         ],
+        grpc.aio.StreamStreamMultiCallable[
+            drillcore_proto.v1.documents_pb2.UpdateDocumentRequest,
+            drillcore_proto.v1.documents_pb2.UpdateDocumentResponse,
+        ],
+        grpc.aio.StreamStreamMultiCallable[
+            drillcore_proto.v1.documents_pb2.PutHierarchyRequest,
+            drillcore_proto.v1.documents_pb2.PutHierarchyResponse,
+        ],
         grpc.aio.UnaryUnaryMultiCallable[
             drillcore_proto.v1.documents_pb2.RemoveDocumentsRequest,
             drillcore_proto.v1.documents_pb2.RemoveDocumentsResponse,
@@ -137,6 +185,17 @@ class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _Docu
     each document, and last of all the revision. Documents that cannot be parsed are reported; the others are added.
     """
 
+    UpdateDocument: _DocumentServiceUpdateDocumentType
+    """New content for a document that is there. The first request says which; then, if wanted, a header, the bytes and the end. The
+    source keeps its id and goes up one version, the document gets a new id; earlier revisions keep the old one. Content that
+    cannot be parsed, or that holds several documents, is refused and nothing changes.
+    """
+
+    PutHierarchy: _DocumentServicePutHierarchyType
+    """A whole hierarchy that the caller made: the corpus's next revision is exactly this one, earlier revisions keep what was
+    there. First the target, then documents, then nodes in any order, then the end. Refused as a whole or stored as a whole.
+    """
+
     RemoveDocuments: _DocumentServiceRemoveDocumentsType
 
     GetDocument: _DocumentServiceGetDocumentType
@@ -147,6 +206,14 @@ DocumentServiceAsyncStub: typing_extensions.TypeAlias = DocumentServiceStub[
     grpc.aio.StreamStreamMultiCallable[
         drillcore_proto.v1.documents_pb2.AddDocumentsRequest,
         drillcore_proto.v1.documents_pb2.AddDocumentsResponse,
+    ],
+    grpc.aio.StreamStreamMultiCallable[
+        drillcore_proto.v1.documents_pb2.UpdateDocumentRequest,
+        drillcore_proto.v1.documents_pb2.UpdateDocumentResponse,
+    ],
+    grpc.aio.StreamStreamMultiCallable[
+        drillcore_proto.v1.documents_pb2.PutHierarchyRequest,
+        drillcore_proto.v1.documents_pb2.PutHierarchyResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         drillcore_proto.v1.documents_pb2.RemoveDocumentsRequest,
@@ -173,6 +240,27 @@ class DocumentServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.documents_pb2.AddDocumentsResponse], collections.abc.AsyncIterator[drillcore_proto.v1.documents_pb2.AddDocumentsResponse]]:
         """The first request names the corpus; then documents follow, each as a header and its bytes. Answers tell what becomes of
         each document, and last of all the revision. Documents that cannot be parsed are reported; the others are added.
+        """
+
+    @abc.abstractmethod
+    def UpdateDocument(
+        self,
+        request_iterator: _MaybeAsyncIterator[drillcore_proto.v1.documents_pb2.UpdateDocumentRequest],
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.documents_pb2.UpdateDocumentResponse], collections.abc.AsyncIterator[drillcore_proto.v1.documents_pb2.UpdateDocumentResponse]]:
+        """New content for a document that is there. The first request says which; then, if wanted, a header, the bytes and the end. The
+        source keeps its id and goes up one version, the document gets a new id; earlier revisions keep the old one. Content that
+        cannot be parsed, or that holds several documents, is refused and nothing changes.
+        """
+
+    @abc.abstractmethod
+    def PutHierarchy(
+        self,
+        request_iterator: _MaybeAsyncIterator[drillcore_proto.v1.documents_pb2.PutHierarchyRequest],
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.documents_pb2.PutHierarchyResponse], collections.abc.AsyncIterator[drillcore_proto.v1.documents_pb2.PutHierarchyResponse]]:
+        """A whole hierarchy that the caller made: the corpus's next revision is exactly this one, earlier revisions keep what was
+        there. First the target, then documents, then nodes in any order, then the end. Refused as a whole or stored as a whole.
         """
 
     @abc.abstractmethod

@@ -402,6 +402,7 @@ class Node(google.protobuf.message.Message):
     SECTION_FIELD_NUMBER: builtins.int
     CHUNK_FIELD_NUMBER: builtins.int
     RAW_FIELD_NUMBER: builtins.int
+    CHILD_COUNT_FIELD_NUMBER: builtins.int
     id: builtins.str
     corpus_id: builtins.str
     level: Global___Level.ValueType
@@ -409,9 +410,11 @@ class Node(google.protobuf.message.Message):
     created_by: builtins.str
     version: builtins.int
     """of the node"""
+    child_count: builtins.int
+    """only from GetNode"""
     @property
     def child_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """only from GetNode"""
+        """only from GetNode, and at most 1,000: DrillDown gives all"""
 
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
@@ -438,9 +441,10 @@ class Node(google.protobuf.message.Message):
         section: Global___SectionContent | None = ...,
         chunk: Global___ChunkContent | None = ...,
         raw: Global___RawContent | None = ...,
+        child_count: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["chunk", b"chunk", "content", b"content", "created_at", b"created_at", "master", b"master", "raw", b"raw", "section", b"section"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["child_ids", b"child_ids", "chunk", b"chunk", "content", b"content", "corpus_id", b"corpus_id", "created_at", b"created_at", "created_by", b"created_by", "id", b"id", "level", b"level", "master", b"master", "parent_id", b"parent_id", "raw", b"raw", "section", b"section", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["child_count", b"child_count", "child_ids", b"child_ids", "chunk", b"chunk", "content", b"content", "corpus_id", b"corpus_id", "created_at", b"created_at", "created_by", b"created_by", "id", b"id", "level", b"level", "master", b"master", "parent_id", b"parent_id", "raw", b"raw", "section", b"section", "version", b"version"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["content", b"content"]) -> typing.Literal["master", "section", "chunk", "raw"] | None: ...
 
 Global___Node: typing_extensions.TypeAlias = Node
@@ -545,12 +549,16 @@ class QueryRequest(google.protobuf.message.Message):
     AS_OF_FIELD_NUMBER: builtins.int
     PAGE_SIZE_FIELD_NUMBER: builtins.int
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    VECTOR_FIELD_NUMBER: builtins.int
+    EMBEDDING_MODEL_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     level: Global___Level.ValueType
     text: builtins.str
     """turns on search by meaning; for sections and chunks"""
     page_size: builtins.int
     page_token: builtins.str
+    embedding_model: builtins.str
+    """that made the vector: the corpus's own"""
     @property
     def corpus_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """none means all that the caller may read"""
@@ -560,6 +568,10 @@ class QueryRequest(google.protobuf.message.Message):
     @property
     def as_of(self) -> Global___AsOf:
         """with a revision: of a single corpus only"""
+
+    @property
+    def vector(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
+        """instead of a text: searches by this, for corpora whose model the server does not have"""
 
     def __init__(
         self,
@@ -572,9 +584,11 @@ class QueryRequest(google.protobuf.message.Message):
         as_of: Global___AsOf | None = ...,
         page_size: builtins.int = ...,
         page_token: builtins.str = ...,
+        vector: collections.abc.Iterable[builtins.float] | None = ...,
+        embedding_model: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["as_of", b"as_of", "filters", b"filters"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["as_of", b"as_of", "corpus_ids", b"corpus_ids", "filters", b"filters", "level", b"level", "page_size", b"page_size", "page_token", b"page_token", "tenant_id", b"tenant_id", "text", b"text"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["as_of", b"as_of", "corpus_ids", b"corpus_ids", "embedding_model", b"embedding_model", "filters", b"filters", "level", b"level", "page_size", b"page_size", "page_token", b"page_token", "tenant_id", b"tenant_id", "text", b"text", "vector", b"vector"]) -> None: ...
 
 Global___QueryRequest: typing_extensions.TypeAlias = QueryRequest
 
@@ -585,7 +599,7 @@ class QueryHit(google.protobuf.message.Message):
     NODE_FIELD_NUMBER: builtins.int
     SCORE_FIELD_NUMBER: builtins.int
     score: builtins.float
-    """cosine, where there was a text"""
+    """cosine, where there was a text or a vector"""
     @property
     def node(self) -> Global___Node: ...
     def __init__(

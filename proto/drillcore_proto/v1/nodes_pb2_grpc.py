@@ -77,7 +77,7 @@ class NodeServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Query(self, request, context):
-        """Nodes of one level, by filters, by meaning if there is a text.
+        """Nodes of one level, by filters, by meaning if there is a text or a vector.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -162,7 +162,7 @@ class NodeServiceStub(typing.Generic[_NodeServiceGetNodeType, _NodeServiceQueryT
     GetNode: _NodeServiceGetNodeType
 
     Query: _NodeServiceQueryType
-    """Nodes of one level, by filters, by meaning if there is a text."""
+    """Nodes of one level, by filters, by meaning if there is a text or a vector."""
 
     DrillDown: _NodeServiceDrillDownType
     """The nodes of a lower level below a node, in reading order."""
@@ -215,7 +215,7 @@ class NodeServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.nodes_pb2.QueryRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.nodes_pb2.QueryResponse, collections.abc.Awaitable[drillcore_proto.v1.nodes_pb2.QueryResponse]]:
-        """Nodes of one level, by filters, by meaning if there is a text."""
+        """Nodes of one level, by filters, by meaning if there is a text or a vector."""
 
     @abc.abstractmethod
     def DrillDown(

@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from datetime import datetime
+from functools import partial
+from typing import Final, Self
 
 from drillcore_proto.reasons import Reason
+from drillcore_server.commands.in_order import InOrder
 from drillcore_server.commands.ingester import Change, Ingester
 from drillcore_server.commands.revise import Plan, Target
 from drillcore_server.commands.unit import Call, refusing
 from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.documents import ParsedDocument
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import DocumentId, Revision, SourceId
 from drillcore_server.domain.named import checked_metadata
+from drillcore_server.domain.nodes import Document
 from drillcore_server.domain.sources import Source
-from drillcore_server.ingest.parsing import Unparsable, parse
-from drillcore_server.ingest.prepare import Origin, PreparedDocument, content_hash
+from drillcore_server.ingest.digesting import Asked, Content, DigestedDocument
+from drillcore_server.ingest.parsing import Unparsable
+from drillcore_server.ingest.planning import Settled
+from drillcore_server.ingest.prepare import Origin
+from drillcore_server.ingest.readers import Reading
+from drillcore_server.ingest.spool import Incoming, Spool
 from drillcore_server.store.records import RecordKind
 
 SOURCE_CHARACTERS_MAX: Final = 1_000
+UNDER_WAY_BYTES_MAX: Final = 64 << 20
+"""Of uploads that one call has under way at once; a larger one goes alone."""
+OUTCOMES_BYTES_MAX: Final = 4_000_000
+"""Of what is said of a call's documents, which is stored with the revision, in one transaction of at most 10 MB."""
+_OUTCOME_BYTES: Final = 60
+"""Of an outcome beside its name and message, and of the document's part in the revision's record."""
 
 
 class OutcomeKind(enum.Enum):
@@ -80,46 +93,84 @@ class _NothingToAdd(Exception):  # noqa: N818 - a turn of events, not an error
 
 
 class DocumentBatch:
-    """One AddDocuments: documents are taken one by one, then added as one revision.
+    """One AddDocuments: documents are taken one by one, then added as one revision. Close it, or use it in a `with`.
 
     A source that has this content already is left alone; one with other content is updated. `report` hears of each
     document at the end, not before: the same request may have been made already, and then it is answered as it was.
-    If nothing is added there is no new revision.
+    `progress` hears, from another thread, how many documents and characters are prepared. If nothing is added there is
+    no new revision.
     """
 
     def __init__(
-        self, ingester: Ingester, call: Call, target: Target, report: Callable[[DocumentOutcome], None]
+        self,
+        ingester: Ingester,
+        call: Call,
+        target: Target,
+        report: Callable[[DocumentOutcome], None],
+        progress: Callable[[int, int], None] = lambda _documents, _characters: None,
     ) -> None:
         self._ingester = ingester
         self._call = call
         self._target = target
         self._report = report
-        self._reader = ingester.reader(*ingester.reviser.find(call, target))
-        self._prepared: dict[SourceId, tuple[str, PreparedDocument]] = {}
+        self._progress = progress
+        corpus, head = ingester.reviser.find(call, target)
+        self._reader = ingester.reader(corpus, head)
+        self._embeddings = ingester.embeddings(corpus, head)
+        self._spool = Spool()
+        self._names: list[str] = []
+        """Of the documents in the spool."""
+        self._settled = Settled()
+        self._line = InOrder(ingester.readers.at_once, UNDER_WAY_BYTES_MAX)
         self._seen: set[SourceId] = set()
         self._outcomes: list[DocumentOutcome] = []
-        self.documents = 0
-        self.characters = 0
+        self._outcomes_bytes = 0
+        self._documents = self._characters = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends what is under way and not wanted any more, and lets go of what was taken."""
+        self._line.close()
+        self._spool.close()
 
     def take(self, upload: Upload) -> None:
-        """Parses and prepares one upload."""
+        """Begins to read one upload. Outcomes are in the order of the uploads, however many are read at once."""
+        self._line.make_room(len(upload.content))
         if upload.too_large:
-            self._fail(upload.name, Reason.TOO_LARGE.name, upload.too_large)
+            self._line.add(partial(self._settle_too_large, upload), lambda: None, 0)
             return
-        parsed = parse(upload.content, name=upload.name, media_type=upload.media_type or None)
-        for place, one in enumerate(parsed):
+        content = Content(upload.content, upload.name, upload.media_type)
+        reading = self._ingester.readers.begin(content, partial(self._known_hashes, upload))
+        self._line.add(partial(self._settle, upload, reading), reading.drop, len(upload.content))
+
+    def _settle(self, upload: Upload, reading: Reading) -> None:
+        for place, one in enumerate(reading.results()):
             if isinstance(one, Unparsable):
                 line = f"line {one.line} " if one.line is not None else ""
                 self._fail(one.name, one.reason.name, line + one.message)
             else:
-                self._take_document(upload, one, place)
+                self._settle_document(upload, one, place)
+        self._progress(self._documents, self._characters)
 
-    def _take_document(self, upload: Upload, parsed: ParsedDocument, place: int) -> None:
-        self.documents += 1
-        self.characters += len(parsed.text)
-        source = SourceId(upload.source or upload.name)
-        if parsed.external_id is not None or place > 0:
-            source = SourceId(f"{source}#{parsed.external_id or place}")
+    def _settle_too_large(self, upload: Upload) -> None:
+        self._fail(upload.name, Reason.TOO_LARGE.name, upload.too_large)
+        self._progress(self._documents, self._characters)
+
+    def _known_hashes(self, upload: Upload, asked: Sequence[Asked]) -> list[str | None]:
+        with refusing():
+            known = self._reader.sources([_source(upload, one) for one in asked])
+        return [source.content_hash if source is not None and source.document else None for source in known]
+
+    def _settle_document(self, upload: Upload, digested: DigestedDocument, place: int) -> None:
+        self._make_room(upload.name)
+        self._documents += 1
+        self._characters += len(digested.text)
+        source = _source(upload, Asked(digested.external_id, place))
         if len(source) > SOURCE_CHARACTERS_MAX:
             message = f"its source has over {SOURCE_CHARACTERS_MAX} characters; give it a shorter source_id"
             self._fail(upload.name, Reason.TOO_LARGE.name, message)
@@ -129,24 +180,36 @@ class DocumentBatch:
             self._fail(upload.name, "DUPLICATE_SOURCE", message)
             return
         self._seen.add(source)
-        with refusing():
-            (known,) = self._reader.sources([source])
-        if known is not None and known.document and known.content_hash == content_hash(parsed.text):
+        if digested.unchanged:
+            with refusing():
+                (known,) = self._reader.sources([source])
+            assert known is not None
             self._outcomes.append(DocumentOutcome(upload.name, OutcomeKind.UNCHANGED, known.document))
             return
         try:
-            parsed = replace(parsed, metadata=checked_metadata({**parsed.metadata, **upload.metadata}))
+            metadata = checked_metadata({**digested.metadata, **upload.metadata})
         except BadInput as refused:
             self._fail(upload.name, refused.reason.name, refused.message)
             return
         origin = Origin(source, 1, self._call.at, self._call.principal.id)
-        self._prepared[source] = upload.name, self._ingester.preparer.prepare(parsed, origin)
+        described = replace(digested, metadata=metadata)
+        self._spool.append(self._ingester.preparer.complete(described, origin, self._embeddings))
+        self._names.append(upload.name)
+
+    def _make_room(self, said: str) -> None:
+        """Refuses the call before it has more documents than it could answer for."""
+        self._outcomes_bytes += _OUTCOME_BYTES + len(said.encode())
+        if self._outcomes_bytes > OUTCOMES_BYTES_MAX:
+            message = "too many documents, or too long names, for one call; nothing was added, send fewer at once"
+            raise BadInput(Reason.TOO_LARGE, message, field="header")
 
     def _fail(self, name: str, reason: str, message: str) -> None:
+        self._make_room(name + message)
         self._outcomes.append(DocumentOutcome(name, OutcomeKind.FAILED, None, reason, message))
 
     def commit(self, call: Call) -> Added:
         """Adds what was taken. `call` has the fingerprint of all that was sent."""
+        self._line.finish()
         try:
             added = self._ingester.reviser.revise(call, self._target, ADDED, self._plan)
         except _NothingToAdd as nothing:
@@ -159,27 +222,18 @@ class DocumentBatch:
         """On the corpus as it is at `base`: a source may have changed since its document was prepared."""
         reader = self._ingester.reader(corpus, base)
         outcomes = list(self._outcomes)
-        added: list[PreparedDocument] = []
+        added: list[tuple[int, Document]] = []
         sources: list[Source] = []
         replaced: list[DocumentId] = []
-        known_sources = reader.sources(list(self._prepared))
-        for known, (source, (name, prepared)) in zip(known_sources, self._prepared.items(), strict=True):
-            document = prepared.document
+        known_sources = reader.sources([document.source for document in self._spool.documents])
+        for number, (name, document) in enumerate(zip(self._names, self._spool.documents, strict=True)):
+            known = known_sources[number]
             if known is not None and known.document and known.content_hash == document.content_hash:
                 outcomes.append(DocumentOutcome(name, OutcomeKind.UNCHANGED, known.document))
                 continue
-            version = known.version + 1 if known else 1
-            added.append(replace(prepared, document=replace(document, source_version=version)))
-            sources.append(
-                Source(
-                    source,
-                    version,
-                    document.id,
-                    document.content_hash,
-                    known.first_seen_at if known else self._call.at,
-                    self._call.at,
-                )
-            )
+            next_document, next_source = succeed(known, document, self._call.at)
+            added.append((number, next_document))
+            sources.append(next_source)
             if known is not None and known.document:
                 replaced.append(known.document)
             kind = OutcomeKind.UPDATED if known is not None and known.document else OutcomeKind.ADDED
@@ -191,6 +245,21 @@ class DocumentBatch:
             self._call,
             corpus,
             base,
-            Change(added, removed, sources),
+            Change(Incoming(self._spool, added), removed, sources),
+            self._settled,
             lambda revision, sections: Added(revision, tuple(outcomes), sections),
         )
+
+
+def _source(upload: Upload, document: Asked) -> SourceId:
+    """An upload's own, unless it holds several documents: then each has its id there, or its place, as well."""
+    source = upload.source or upload.name
+    return SourceId(source if document.is_the_upload else f"{source}#{document.external_id or document.place}")
+
+
+def succeed(known: Source | None, document: Document, at: datetime) -> tuple[Document, Source]:
+    """The document as the next version of its source, and the source that then has it."""
+    version = known.version + 1 if known else 1
+    first_seen_at = known.first_seen_at if known else at
+    source = Source(document.source, version, document.id, document.content_hash, first_seen_at, at)
+    return replace(document, source_version=version), source

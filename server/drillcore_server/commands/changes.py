@@ -6,26 +6,25 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from drillcore_server.domain.ids import NodeId
+from drillcore_server.commands.corpus_reader import SnapshotReader
 from drillcore_server.domain.sources import Source
 from drillcore_server.ingest.planning import HierarchyChange, SectionChange
 from drillcore_server.store.hierarchy import HierarchyWrites
 from drillcore_server.store.writes import Write
 
 
-def writes_of(change: HierarchyChange, sources: Sequence[Source], make: HierarchyWrites) -> list[Write]:
-    return list(_writes(change, sources, make))
-
-
-def _writes(change: HierarchyChange, sources: Sequence[Source], make: HierarchyWrites) -> Iterator[Write]:
+def writes_of(
+    change: HierarchyChange, sources: Sequence[Source], reader: SnapshotReader, make: HierarchyWrites
+) -> Iterator[Write]:
+    """One by one, so that a large change need not be in memory as a whole; `reader` is of the revision before it."""
     for prepared in change.added:
         yield from make.put_document(prepared.document)
         for one in prepared.chunks:
             yield from make.put_chunk(one.chunk, one.page, one.vector.astype(np.dtype("<f2")).tobytes())
     for document in change.removed:
         yield from make.remove_document(document)
-    for chunk in change.removed_chunks:
-        yield from make.remove_chunk(chunk)
+        for chunk in reader.chunks(document.chunks):
+            yield from make.remove_chunk(chunk)
     for section in change.sections:
         yield from _section_writes(section, make)
     for source in sources:
@@ -35,19 +34,12 @@ def _writes(change: HierarchyChange, sources: Sequence[Source], make: HierarchyW
 
 
 def _section_writes(change: SectionChange, make: HierarchyWrites) -> Iterator[Write]:
-    section = change.after or change.before
-    assert section is not None
     for chunk in change.left:
-        yield from make.leave(section.id, chunk)
+        yield from make.leave(change.id, chunk)
     for chunk in change.joined:
-        yield from make.join(section.id, chunk)
+        yield from make.join(change.id, chunk)
     if change.after is not None:
         yield from make.put_section(change.after, change.before)
         yield from make.cite(change.after.id, change.after.citations)
     elif change.before is not None:
         yield from make.remove_section(change.before)
-
-
-def changed_sections(change: HierarchyChange) -> tuple[NodeId, ...]:
-    sections = [one.after or one.before for one in change.sections]
-    return tuple(section.id for section in sections if section is not None)

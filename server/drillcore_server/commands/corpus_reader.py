@@ -1,89 +1,52 @@
-"""One revision of a corpus for planning, each read in a transaction of its own: a revision does not change."""
+"""One revision of a corpus for planning."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from drillcore_fdb.engine import Engine
-from drillcore_fdb.errors import StoreCorruptError
 from drillcore_server.derived.sections import SectionCache
 from drillcore_server.derived.vectors import unpacked
-from drillcore_server.domain.ids import CorpusNumber, DocumentId, NodeId, Revision, SourceId
-from drillcore_server.domain.nodes import Chunk, Document, Master, RawPage, Section
+from drillcore_server.domain.ids import CorpusNumber, DocumentId, NodeId, SourceId
+from drillcore_server.domain.nodes import Chunk, Document, Master, Membership, RawPage, Section
+from drillcore_server.domain.outlines import Outlines
 from drillcore_server.domain.sources import Source
 from drillcore_server.ingest.embedding.ports import Vector
-from drillcore_server.store.hierarchy import CorpusView
-from drillcore_server.store.keyspace import CorpusKeys
-from drillcore_server.store.sealed import SealedRecords
-
-T = TypeVar("T")
-_BATCH: Final = 500
-"""Records read in one transaction, well within five seconds."""
+from drillcore_server.store.snapshot import Snapshot
 
 
+@dataclass(frozen=True, slots=True)
 class SnapshotReader:
-    def __init__(
-        self,
-        engine: Engine,
-        keys: CorpusKeys,
-        sealed: SealedRecords,
-        number: CorpusNumber,
-        revision: Revision,
-        cache: SectionCache,
-    ) -> None:
-        self._engine = engine
-        self._keys = keys
-        self._sealed = sealed
-        self._number = number
-        self._revision = revision
-        self._cache = cache
+    snapshot: Snapshot
+    number: CorpusNumber
+    cache: SectionCache
 
-    def sections(self) -> Mapping[NodeId, Section]:
-        return self._read(lambda view: self._cache.at(self._number, view))
+    def outlines(self) -> Outlines:
+        return self.snapshot.read(lambda view: self.cache.at(self.number, view))
 
     def master(self) -> Master | None:
-        return self._read(lambda view: view.master())
+        return self.snapshot.read(lambda view: view.master())
 
-    def members(self, section: NodeId) -> list[NodeId]:
-        return self._read(lambda view: list(view.chunks_of(section)))
+    def sections(self, ids: Sequence[NodeId]) -> list[Section]:
+        return list(self.snapshot.each(ids, lambda view, one: view.section(one)))
+
+    def members(self, section: NodeId) -> list[Membership]:
+        return self.snapshot.read(lambda view: list(view.members(section)))
 
     def chunks(self, ids: Sequence[NodeId]) -> list[Chunk]:
-        return self._each(ids, lambda view, one: view.chunk(one))
+        return list(self.snapshot.each(ids, lambda view, one: view.chunk(one)))
 
     def pages(self, ids: Sequence[NodeId]) -> list[RawPage]:
-        return self._each(ids, lambda view, one: view.raws(one))
+        return list(self.snapshot.each(ids, lambda view, one: view.raws(one)))
 
     def vectors(self, ids: Sequence[NodeId]) -> list[Vector]:
-        packed = self._each(ids, lambda view, one: view.vector(one))
-        return [unpacked(one) for one in packed]
+        return [unpacked(one) for one in self.snapshot.each(ids, lambda view, one: view.vector(one))]
 
     def parents(self, ids: Sequence[NodeId]) -> list[NodeId]:
-        return self._each(ids, lambda view, one: view.parent(one))
+        return list(self.snapshot.each(ids, lambda view, one: view.parent(one)))
 
     def documents(self, ids: Sequence[DocumentId]) -> list[Document | None]:
-        return self._read(lambda view: [view.document(one) for one in ids])
+        return list(self.snapshot.find(ids, lambda view, one: view.document(one)))
 
     def sources(self, ids: Sequence[SourceId]) -> list[Source | None]:
-        return self._read(lambda view: [view.source(one) for one in ids])
-
-    def _read(self, work: Callable[[CorpusView], T]) -> T:
-        return self._engine.run(lambda tr: work(CorpusView(tr.snapshot, self._keys, self._sealed, self._revision)))
-
-    def _each(self, ids: Sequence[NodeId], get: Callable[[CorpusView, NodeId], T | None]) -> list[T]:
-        return [one for batch in _batches(ids) for one in self._read(lambda view, b=batch: _all(view, b, get))]  # type: ignore[misc]
-
-
-def _batches(ids: Sequence[NodeId]) -> Iterator[Sequence[NodeId]]:
-    for start in range(0, len(ids), _BATCH):
-        yield ids[start : start + _BATCH]
-
-
-def _all(view: CorpusView, ids: Sequence[NodeId], get: Callable[[CorpusView, NodeId], T | None]) -> list[T]:
-    found = []
-    for one in ids:
-        record = get(view, one)
-        if record is None:
-            raise StoreCorruptError(f"node {one} is named at revision {view.revision} but is not there")
-        found.append(record)
-    return found
+        return list(self.snapshot.find(ids, lambda view, one: view.source(one)))

@@ -94,9 +94,7 @@ def _below(shelf: Shelf, top: Node, target: Level, after: _Path | None) -> Itera
 
 def _sections(shelf: Shelf, top: Node, after: _Path | None) -> Iterator[NodeId]:
     if top.level is Level.MASTER:
-        for section in shelf.view.section_ids():
-            if after is None or after.section is None or section >= after.section:
-                yield section
+        yield from shelf.view.section_ids(None if after is None else after.section)
     elif top.level is Level.SECTION:
         yield top.id
     else:

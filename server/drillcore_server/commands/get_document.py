@@ -9,10 +9,10 @@ from drillcore_proto.reasons import Reason
 from drillcore_server.auth import access
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Library, Shelf
-from drillcore_server.domain.errors import BadInput, Missing
+from drillcore_server.domain.errors import BadInput, Missing, NotReady
 from drillcore_server.domain.found import AsOf
 from drillcore_server.domain.ids import CorpusId, DocumentId, Revision, TenantId
-from drillcore_server.domain.nodes import Document
+from drillcore_server.domain.nodes import Document, assembled
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,10 @@ def get_document(
 def _text(shelf: Shelf, document: Document, bytes_max: int) -> str:
     if document.characters <= bytes_max:
         pages = [shelf.view.raws(chunk) for chunk in document.chunks]
-        text = "".join(raw.content for page in pages if page is not None for raw in page.raws)
+        text = assembled([raw for page in pages if page is not None for raw in page.raws])
+        if text is None or len(text) != document.characters:
+            message = "its raws do not make up its whole text: query them to read what there is"
+            raise NotReady(Reason.TEXT_INCOMPLETE, message, field="with_text")
         if len(text.encode()) <= bytes_max:
             return text
     message = "the text is too large for one answer: query the document's raws, which come in pages"

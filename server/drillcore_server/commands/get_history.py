@@ -18,6 +18,7 @@ from drillcore_server.domain.nodes import Level, chunk_of_raw
 from drillcore_server.domain.pages import make_token, page_size, read_token
 from drillcore_server.domain.revisions import RevisionRecord
 from drillcore_server.store import revisions, trimming, versioned
+from drillcore_server.store.writes import is_ingested_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +70,26 @@ def _numbers(
         return shelf, (Revision(one) for one in range(shelf.revision, 0, -1))
     assert node is not None
     shelf, level = library.shelf_of(tr, tenant, node, AsOf())
-    written = [revision for revision, _ in versioned.history(tr, _key(shelf, node, level))]
+    keys = _raw_keys(library, tr, shelf, node) if level is Level.RAW else [_key(shelf, node, level)]
+    written = {revision for key in keys for revision, _ in versioned.history(tr, key)}
     if not written:
         raise missing(node)
-    return shelf, iter(sorted((one for one in written if one <= shelf.revision), reverse=True))
+    newest_first = sorted((one for one in written if one <= shelf.revision), reverse=True)
+    if level is Level.MASTER:
+        return shelf, (one for one in newest_first if shelf.at(one).master_id == node)
+    return shelf, iter(newest_first)
 
 
 def _key(shelf: Shelf, node: NodeId, level: Level) -> bytes:
+    """The key that is written when the node changes."""
     if level is Level.MASTER:
         return shelf.view.keys.master()
-    if level is Level.SECTION:
-        return shelf.view.keys.section(node)
-    return shelf.view.keys.chunk(node if level is Level.CHUNK else chunk_of_raw(node)[0])
+    return shelf.view.keys.section(node) if level is Level.SECTION else shelf.view.keys.chunk(node)
+
+
+def _raw_keys(library: Library, tr: Transaction, shelf: Shelf, raw: NodeId) -> list[bytes]:
+    """An ingested raw changes with its chunk. One that a client put has a key of its own, and may have been both."""
+    keys, (chunk, _) = shelf.view.keys, chunk_of_raw(raw)
+    locator = tr.get(library.unit.keys.locator(shelf.corpus.tenant_id, chunk))
+    ingested = locator is not None and is_ingested_chunk(locator)
+    return [keys.parent(raw), keys.chunk(chunk)] if ingested else [keys.parent(raw)]

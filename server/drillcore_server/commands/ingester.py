@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from drillcore_fdb.engine import Engine
-from drillcore_server.commands.changes import changed_sections, writes_of
+from drillcore_server.commands.changes import writes_of
+from drillcore_server.commands.corpus_embeddings import CorpusEmbeddings
 from drillcore_server.commands.corpus_reader import SnapshotReader
 from drillcore_server.commands.revise import Plan, Reviser
 from drillcore_server.commands.unit import Call, Unit
@@ -16,11 +17,13 @@ from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import Revision
 from drillcore_server.domain.nodes import Document
 from drillcore_server.domain.sources import Source
-from drillcore_server.ingest.planning import Planner
+from drillcore_server.ingest.planning import Planner, Settled
 from drillcore_server.ingest.prepare import PreparedDocument, Preparer
+from drillcore_server.ingest.readers import Readers
 from drillcore_server.store.hierarchy import HierarchyWrites
 from drillcore_server.store.keyring import CORPUS_SCOPE, Keyring
 from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.snapshot import Snapshot
 
 R = TypeVar("R")
 
@@ -43,10 +46,18 @@ class Ingester:
     sealed: SealedRecords
     cache: SectionCache
     preparer: Preparer
+    readers: Readers
 
     def reader(self, corpus: Corpus, revision: Revision) -> SnapshotReader:
-        keys = self.unit.keys.of_corpus(corpus.number)
-        return SnapshotReader(self.engine, keys, self.sealed, corpus.number, revision, self.cache)
+        return SnapshotReader(self.snapshot(corpus, revision), corpus.number, self.cache)
+
+    def embeddings(self, corpus: Corpus, revision: Revision) -> CorpusEmbeddings:
+        (number,) = self.keyring.numbers(corpus.number, [CORPUS_SCOPE])
+        secret = self.keyring.derived(number, b"embedded texts")
+        return CorpusEmbeddings(self.preparer.embedder, self.snapshot(corpus, revision), secret)
+
+    def snapshot(self, corpus: Corpus, revision: Revision) -> Snapshot:
+        return Snapshot(self.engine, self.unit.keys.of_corpus(corpus.number), self.sealed, revision)
 
     def plan(
         self,
@@ -54,22 +65,27 @@ class Ingester:
         corpus: Corpus,
         base: Revision,
         documents: Change,
+        settled: Settled,
         result: Callable[[Revision, int], R],
     ) -> Plan[R]:
-        """The revision that makes a change of documents; `result` gets its number and how many sections changed."""
-        processor, model = self.preparer.processor, self.preparer.embedder.model
-        planner = Planner(self.reader(corpus, base), processor, model, call.at, call.principal.id)
+        """The revision that makes a change of documents; `result` gets its number and how many sections changed.
+
+        `settled` is the call's own: it has what earlier plans of the call, which others overtook, worked out.
+        """
+        processor, embedder = self.preparer.processor, self.preparer.embedder
+        reader = self.reader(corpus, base)
+        planner = Planner(reader, processor, embedder.model, embedder.dimensions, call.at, call.principal.id, settled)
         change = planner.plan(documents.added, documents.removed)
         # All keys in one commit: one by one, each new document would wait for the disk.
         number, *_ = self.keyring.numbers(corpus.number, [CORPUS_SCOPE, *(one.id for one in documents.sources)])
         make = HierarchyWrites(self.unit.keys, corpus.tenant_id, corpus.number, self.keyring)
-        sections = changed_sections(change)
+        sections = tuple(section.id for section in change.sections)
         return Plan(
             base=base,
             number=number,
-            writes=writes_of(change, documents.sources, make),
+            writes=writes_of(change, documents.sources, reader, make),
             sections=sections,
-            documents_added=tuple(one.document.id for one in change.added),
+            documents_added=tuple(source.document for source in documents.sources if source.document is not None),
             documents_removed=tuple(document.id for document in change.removed),
             result=lambda revision: result(revision, len(sections)),
         )

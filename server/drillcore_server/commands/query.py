@@ -18,12 +18,13 @@ from drillcore_server.auth import access
 from drillcore_server.commands.selecting import Selection
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Library, Shelf
-from drillcore_server.domain.errors import BadInput
+from drillcore_server.domain.errors import BadInput, NotReady
 from drillcore_server.domain.filters import Filters
 from drillcore_server.domain.found import AsOf, Node
 from drillcore_server.domain.ids import CorpusId, NodeId, Revision, TenantId
 from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.pages import PageLimit, fill_page, make_token, page_size, read_token
+from drillcore_server.ingest.client_made import client_vector
 from drillcore_server.ingest.embedding.ports import Vector, Vectors
 from drillcore_server.store.corpora import CORPORA
 
@@ -53,10 +54,14 @@ class Question:
     text: str
     filters: Filters
     as_of: AsOf
+    vector: tuple[float, ...] = ()
+    """Instead of a text: searches by this, which `embedding_model` made."""
+    embedding_model: str = ""
 
     def fingerprint(self) -> str:
         """The same for the same question, on any server."""
-        parts = (self.corpora, self.level, self.text, self.filters.in_order(), self.as_of)
+        vector = hashlib.sha256(repr((self.vector, self.embedding_model)).encode()).hexdigest() if self.vector else ""
+        parts = (self.corpora, self.level, self.text, self.filters.in_order(), self.as_of, vector)
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -64,13 +69,13 @@ def query(library: Library, call: Call, *, tenant: TenantId | None, question: Qu
     """Nodes of one level that the filters allow: by meaning, best first, if there is a text; else in order."""
     _check(question)
     limit = PageLimit(page_size(size), library.unit.page_bytes_max)
-    vector = library.embedder.embed([question.text])[0] if question.text.strip() else None
+    sought = _sought(library, question)
 
     def work(tr: Transaction, granted: TenantId) -> Hits:
         listing = f"query of {granted} {question.fingerprint()}"
         cursor = _Cursor.read(read_token(listing, token))
         shelves = _shelves(library, tr, granted, question, cursor)
-        found = _listed(library, shelves, question) if vector is None else _ranked(library, shelves, question, vector)
+        found = _listed(library, shelves, question) if sought is None else _ranked(library, shelves, question, sought)
         rest = islice(found, cursor.offset, None)
         hits, more = fill_page((_sized(shelf.node(one, question.level), score) for shelf, one, score in rest), limit)
         revisions = {shelf.corpus.id: shelf.revision for shelf in shelves}
@@ -80,6 +85,22 @@ def query(library: Library, call: Call, *, tenant: TenantId | None, question: Qu
         return Hits(hits, revisions, make_token(listing, following.written()))
 
     return library.unit.read(call, access.in_tenant(tenant), work)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sought:
+    """What nodes are compared with, and the model that made it."""
+
+    vector: Vector
+    model: str
+
+
+def _sought(library: Library, question: Question) -> _Sought | None:
+    if question.vector:
+        return _Sought(client_vector(question.vector, "vector"), question.embedding_model)
+    if question.text.strip():
+        return _Sought(library.embedder.embed([question.text])[0], library.embedder.model)
+    return None
 
 
 def _sized(node: Node, score: float | None) -> tuple[Hit, int]:
@@ -112,8 +133,14 @@ def _check(question: Question) -> None:
     if len(question.text) > TEXT_CHARACTERS_MAX:
         message = f"text has over {TEXT_CHARACTERS_MAX} characters"
         raise BadInput(Reason.TOO_LARGE, message, field="text")
-    if question.text and question.level not in {Level.SECTION, Level.CHUNK}:
-        raise BadInput(Reason.INVALID_ARGUMENT, "only sections and chunks are searched by meaning", field="text")
+    if question.text and question.vector:
+        raise BadInput(Reason.INVALID_ARGUMENT, "search by a text or by a vector, not by both", field="vector")
+    if bool(question.vector) != bool(question.embedding_model):
+        message = "a vector comes with the name of the model that made it, and a model's name with a vector"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field="embedding_model")
+    if (question.text or question.vector) and question.level not in {Level.SECTION, Level.CHUNK}:
+        field = "text" if question.text else "vector"
+        raise BadInput(Reason.INVALID_ARGUMENT, "only sections and chunks are searched by meaning", field=field)
     if question.as_of.revision is not None and len(question.corpora) != 1:
         raise BadInput(Reason.INVALID_ARGUMENT, "a revision is of one corpus: name just that one", field="as_of")
 
@@ -143,23 +170,29 @@ def _listed(
 
 
 def _ranked(
-    library: Library, shelves: Iterable[Shelf], question: Question, vector: Vector
+    library: Library, shelves: Iterable[Shelf], question: Question, sought: _Sought
 ) -> Iterator[tuple[Shelf, NodeId, float | None]]:
     """Everything the filters allow, by cosine; scores are rounded to 1e-6 and ties go to the smaller id."""
-    rankings = [_ranking(library, shelf, question, vector) for shelf in shelves]
+    rankings = [_ranking(library, shelf, question, sought) for shelf in shelves]
     return heapq.merge(*rankings, key=lambda one: (-(one[2] or 0.0), one[1]))
 
 
 def _ranking(
-    library: Library, shelf: Shelf, question: Question, vector: Vector
+    library: Library, shelf: Shelf, question: Question, sought: _Sought
 ) -> Iterator[tuple[Shelf, NodeId, float | None]]:
     master = shelf.view.master()
     if master is None:
         return
-    master.check_model(library.embedder.model)
+    try:
+        master.check_model(sought.model, master.dimensions)
+    except NotReady as refused:
+        raise NotReady(refused.reason, f"corpus {shelf.corpus.id}: {refused.message}") from refused
     ids, rows = _candidates(library, shelf, question.level)
+    if len(ids) and rows.shape[1] != len(sought.vector):
+        message = f"the corpus's vectors have {rows.shape[1]} components, not {len(sought.vector)}"
+        raise BadInput(Reason.INVALID_VECTOR, message, field="vector")
     allowed = Selection(library, shelf, question.filters).allowed(question.level)
-    scores = np.round(rows @ vector, 6) if len(ids) else np.empty(0)
+    scores = np.round(rows @ sought.vector, 6) if len(ids) else np.empty(0)
     for place in np.argsort(-scores, kind="stable"):
         if allowed is None or ids[place] in allowed:
             yield shelf, ids[place], float(scores[place])
@@ -170,7 +203,4 @@ def _candidates(library: Library, shelf: Shelf, level: Level) -> tuple[Sequence[
         vectors = library.vectors.at(shelf.corpus.number, shelf.view)
         return vectors.ids, vectors.rows
     sections = library.sections.at(shelf.corpus.number, shelf.view)
-    ids = sorted(sections)
-    sums = [np.frombuffer(sections[one].vector_sum, dtype="<f4") for one in ids]
-    rows = np.stack(sums) if sums else np.empty((0, 0), np.float32)
-    return ids, rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) if ids else rows
+    return sections.ids, sections.rows

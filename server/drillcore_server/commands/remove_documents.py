@@ -13,6 +13,7 @@ from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import BadInput, Missing
 from drillcore_server.domain.ids import DocumentId, Revision
 from drillcore_server.domain.sources import Source
+from drillcore_server.ingest.planning import Settled
 from drillcore_server.store.records import RecordKind
 
 DOCUMENTS_MAX = 10_000
@@ -34,6 +35,8 @@ def remove_documents(ingester: Ingester, call: Call, target: Target, documents: 
         message = f"name 1 to {DOCUMENTS_MAX} documents to remove"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="document_ids")
 
+    settled = Settled()
+
     def plan(corpus: Corpus, base: Revision) -> Plan[Removed]:
         reader = ingester.reader(corpus, base)
         found = reader.documents(wanted)
@@ -48,7 +51,12 @@ def remove_documents(ingester: Ingester, call: Call, target: Target, documents: 
             if source is not None and source.document == document.id
         ]
         return ingester.plan(
-            call, corpus, base, Change([], there, left), lambda revision, _sections: Removed(revision, len(there))
+            call,
+            corpus,
+            base,
+            Change([], there, left),
+            settled,
+            lambda revision, _sections: Removed(revision, len(there)),
         )
 
     return ingester.reviser.revise(call, target, REMOVED, plan)

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Final, Generic, TypeVar
 from uuid import uuid4
 
@@ -31,7 +32,7 @@ from drillcore_server.store.keyring import KeyNumber
 from drillcore_server.store.keyspace import CorpusKeys
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.sealed import SealedKind, SealedRecords
-from drillcore_server.store.writes import Write
+from drillcore_server.store.writes import Write, apply_all
 
 R = TypeVar("R")
 
@@ -49,7 +50,8 @@ class Plan(Generic[R]):
     base: Revision
     number: KeyNumber
     """Of the corpus's own key: the result is stored sealed under it."""
-    writes: Sequence[Write]
+    writes: Iterable[Write]
+    """Gone through once: a large revision is never in memory as a whole."""
     sections: tuple[NodeId, ...]
     documents_added: tuple[DocumentId, ...]
     documents_removed: tuple[DocumentId, ...]
@@ -66,7 +68,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun(Generic[R]):
+class Begun(Generic[R]):
     """What a request finds: the corpus, its head, and its own outcome if that is part of the head already."""
 
     corpus: Corpus
@@ -102,7 +104,7 @@ class Reviser:
         """
         deadline = time.monotonic() + call.timeout_s
         while True:
-            begun = self._begin(call, target, kind)
+            begun = self.begin(call, target, kind)
             if begun.known is not None:
                 return begun.known
             corpus, base = begun.corpus, begun.head
@@ -127,41 +129,48 @@ class Reviser:
 
         return self._unit.read(call, access.in_tenant(target.tenant), work)
 
-    def _begin(self, call: Call, target: Target, kind: RecordKind[R]) -> _Begun[R]:
-        def work(tr: Transaction, granted: TenantId) -> _Begun[R]:
+    def begin(self, call: Call, target: Target, kind: RecordKind[R]) -> Begun[R]:
+        """What a request finds before it changes anything. Raises `Refused` if the caller may not have the corpus."""
+
+        def work(tr: Transaction, granted: TenantId) -> Begun[R]:
             corpus = corpora.get(tr, self._unit.keys, granted, target.corpus)
             head = revisions.head(tr, self._unit.keys.of_corpus(corpus.number))
-            return _Begun(corpus, head, self._unit.known(tr, call, SealedKind(kind, self._sealed, call.request_id)))
+            return Begun(corpus, head, self._unit.known(tr, call, SealedKind(kind, self._sealed, call.request_id)))
 
         return self._unit.read(call, access.in_tenant(target.tenant), work)
 
     def _write(self, call: Call, target: Target, kind: RecordKind[R], plan: Plan[R], keys: CorpusKeys) -> R:
-        if sum(write.size_bytes for write in plan.writes) <= SMALL_BYTES_MAX:
-            return self._publish(call, target, kind, plan, None)
+        writes = iter(plan.writes)
+        first = _up_to(SMALL_BYTES_MAX, writes)
+        following = next(writes, None)
+        if following is None:
+            return self._publish(call, target, kind, plan, first)
         claim = Claim(uuid4(), Revision(plan.base + 1), _lease_end())
         try:
             self._claim(keys, claim)
-            for number, batch in enumerate(_batches(plan.writes)):
+            for number, batch in enumerate(_batches(chain(first, [following], writes))):
                 self._stage(keys, claim, number, batch)
             return self._publish(call, target, kind, plan, claim)
         except BaseException:
             self._sweep(keys, claim)
             raise
 
-    def _publish(self, call: Call, target: Target, kind: RecordKind[R], plan: Plan[R], claim: Claim | None) -> R:
+    def _publish(
+        self, call: Call, target: Target, kind: RecordKind[R], plan: Plan[R], written: Claim | Sequence[Write]
+    ) -> R:
         def work(tr: Transaction, granted: TenantId) -> R:
             corpus = corpora.get(tr, self._unit.keys, granted, target.corpus)
             keys = self._unit.keys.of_corpus(corpus.number)
+            claim = written if isinstance(written, Claim) else None
             self._check_claim(tr, keys, claim)
             if revisions.head(tr, keys) != plan.base:
                 raise Overtaken
             revision = Revision(plan.base + 1)
-            if claim is None:
-                for write in plan.writes:
-                    write.apply(tr, revision, self._sealed)
-            else:
+            if isinstance(written, Claim):
                 revisions.clear_claim(tr, keys)
                 revisions.unstage(tr, keys)
+            else:
+                apply_all(tr, written, revision, self._sealed)
             revisions.publish(tr, keys, _record(call, plan, revision))
             return plan.result(revision)
 
@@ -192,9 +201,8 @@ class Reviser:
         def work(tr: Transaction) -> None:
             self._check_claim(tr, keys, claim)
             revisions.put_claim(tr, keys, renewed)
-            revisions.stage(tr, keys, claim.revision, number, batch)
-            for write in batch:
-                write.apply(tr, claim.revision, self._sealed)
+            written = apply_all(tr, batch, claim.revision, self._sealed)
+            revisions.stage(tr, keys, claim.revision, number, written)
 
         self._engine.run(work, Options(idempotent=True))
 
@@ -251,7 +259,17 @@ def _record(call: Call, plan: Plan[R], revision: Revision) -> RevisionRecord:
     )
 
 
-def _batches(writes: Sequence[Write]) -> Iterator[list[Write]]:
+def _up_to(size_bytes_max: int, writes: Iterator[Write]) -> list[Write]:
+    """The first of the writes, or all if they take no more than this."""
+    taken: list[Write] = []
+    size_bytes = 0
+    while size_bytes <= size_bytes_max and (write := next(writes, None)) is not None:
+        taken.append(write)
+        size_bytes += write.size_bytes
+    return taken
+
+
+def _batches(writes: Iterable[Write]) -> Iterator[list[Write]]:
     batch: list[Write] = []
     size_bytes = 0
     for write in writes:

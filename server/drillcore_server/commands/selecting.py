@@ -66,8 +66,8 @@ class Selection:
         return {one for category in self._filters.categories for one in self._view.sections_in(hashed(category))}
 
     def _chunks_naming(self, kind: str, value: str) -> set[NodeId]:
-        hashed = self._hashes().hashed
-        return set(self._view.chunks_naming(hashed(kind, 8), hashed(value) if value else b""))
+        hashes = self._hashes()
+        return set(self._view.chunks_naming(hashes.hashed_kind(kind), hashes.hashed(value) if value else b""))
 
     def _chunks_of_documents(self) -> set[NodeId]:
         documents = set(self._filters.documents) or None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
+from typing import Final
 from uuid import UUID
 
 from drillcore_fdb.engine import Reader
@@ -15,13 +17,16 @@ from drillcore_server.derived.vectors import VectorCache, unpacked
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import Missing
 from drillcore_server.domain.found import AsOf, ChunkText, Node, RawText
-from drillcore_server.domain.ids import CorpusId, NodeId, Revision, TenantId
+from drillcore_server.domain.ids import CorpusId, DocumentId, NodeId, Revision, TenantId
 from drillcore_server.domain.nodes import Level, Master, Section, chunk_of_raw, raw_id
 from drillcore_server.ingest.embedding.ports import Embedder
 from drillcore_server.store import corpora, revisions, trimming
 from drillcore_server.store.hierarchy import CorpusView, locate
 from drillcore_server.store.keyring import Keyring
 from drillcore_server.store.sealed import SealedRecords
+
+CHILDREN_MAX: Final = 1_000
+"""Of a node's children that are named with it; DrillDown gives all, in pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,10 @@ class Shelf:
     def revision(self) -> Revision:
         return self.view.revision
 
+    def at(self, revision: Revision) -> Shelf:
+        """The same corpus at another revision."""
+        return replace(self, view=replace(self.view, revision=revision))
+
     def node(self, node: NodeId, level: Level, *, with_embedding: bool = False) -> Node:
         """The node. Raises `Missing` if this revision does not have it."""
         if level is Level.MASTER:
@@ -105,9 +114,10 @@ class Shelf:
         return self._shown(section.id, Level.SECTION, self.master_id, section)
 
     def chunk(self, chunk: NodeId, *, with_embedding: bool = False) -> Node | None:
-        record, page = self.view.chunk(chunk), self.view.raws(chunk)
-        if record is None or page is None:
+        found = self.view.chunk_with_raws(chunk)
+        if found is None:
             return None
+        record, page = found.chunk, found.page
         stored = self.view.vector(chunk) if with_embedding else None
         embedding = tuple(unpacked(stored).tolist()) if stored is not None else ()
         content = ChunkText(record, page, embedding)
@@ -123,14 +133,14 @@ class Shelf:
         )
 
     def raws(self, chunk: NodeId) -> Iterator[Node]:
-        record, page = self.view.chunk(chunk), self.view.raws(chunk)
-        if record is None or page is None:
+        found = self.view.chunk_with_raws(chunk)
+        if found is None:
             return
-        document = self.view.document(record.document)
-        preprocessing = document.preprocessing if document else ()
+        record, page = found.chunk, found.page
+        preprocessing = self._preprocessing(record.document)
         for place, raw in enumerate(page.raws):
             yield Node(
-                raw.id or raw_id(chunk, place),
+                record.raw_ids[place] if record.raw_ids else raw_id(chunk, place),
                 self.corpus.id,
                 Level.RAW,
                 chunk,
@@ -140,18 +150,32 @@ class Shelf:
                 record.version,
             )
 
+    def _preprocessing(self, document: DocumentId) -> tuple[str, ...]:
+        if document not in self._preprocessed:
+            found = self.view.document(document)
+            self._preprocessed[document] = found.preprocessing if found else ()
+        return self._preprocessed[document]
+
+    @cached_property
+    def _preprocessed(self) -> dict[DocumentId, tuple[str, ...]]:
+        """Of the documents asked for so far: all raws of a document ask, and a large one takes long to read."""
+        return {}
+
     def raw(self, node: NodeId) -> Node | None:
-        chunk, _ = chunk_of_raw(node)
+        chunk = self.view.parent(node) or chunk_of_raw(node)[0]
         return next((raw for raw in self.raws(chunk) if raw.id == node), None)
 
-    def children(self, node: Node) -> tuple[NodeId, ...]:
-        if node.level is Level.MASTER:
-            return tuple(self.view.section_ids())
-        if node.level is Level.SECTION:
-            return tuple(self.view.chunks_of(node.id))
-        if node.level is Level.CHUNK:
-            return tuple(raw.id for raw in self.raws(node.id))
-        return ()
+    def with_children(self, node: Node) -> Node:
+        """The node with the first of its children, and how many it has."""
+        children: Iterator[NodeId] = iter(())
+        count = 0
+        if isinstance(node.content, Master):
+            children, count = self.view.section_ids(), node.content.statistics.sections
+        elif isinstance(node.content, Section):
+            children, count = self.view.chunks_of(node.id), node.content.chunks
+        elif isinstance(node.content, ChunkText):
+            children, count = (raw.id for raw in self.raws(node.id)), len(node.content.page.raws)
+        return replace(node, children=tuple(islice(children, CHILDREN_MAX)), children_count=count)
 
     def _shown(self, node: NodeId, level: Level, parent: NodeId | None, content: Master | Section) -> Node:
         return Node(

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
+from drillcore_fdb.engine import Engine
 from drillcore_server.domain.ids import CorpusNumber, Revision
-from drillcore_server.store import trimming
+from drillcore_server.domain.revisions import RevisionRecord
+from drillcore_server.store import revisions, trimming
 from drillcore_server.store.hierarchy import CorpusView
+from drillcore_server.store.snapshot import Snapshot
 
 T = TypeVar("T")
 _CORPORA_MAX: Final = 64
+_REVISIONS_MAX: Final = 1_000
+"""That are followed; after more of them all is read anew."""
 
 
 class Follower(Generic[T]):
     """Something derived from each corpus, at the revision last asked for.
 
     Safe to use from many threads: what is kept is never changed, only replaced. An earlier revision than the one kept
-    is read for the occasion.
+    is read for the occasion. Reading goes on in transactions of its own, so it may take longer than one can: the
+    caller's, if it has grown too old meanwhile, is run again and finds everything here.
     """
 
-    def __init__(self, load: Callable[[CorpusView], T], follow: Callable[[T, Revision, CorpusView], T]) -> None:
-        """`follow` gets what is kept, the revision that it is of, and the view to bring it up to."""
+    def __init__(
+        self,
+        engine: Engine,
+        load: Callable[[Snapshot], T],
+        follow: Callable[[T, Sequence[RevisionRecord], Snapshot], T],
+    ) -> None:
+        """`follow` gets what is kept, the revisions since, and the snapshot to bring it up to."""
+        self._engine = engine
         self._load = load
         self._follow = follow
         self._lock = threading.Lock()
@@ -33,20 +45,25 @@ class Follower(Generic[T]):
         """As the view's revision has it."""
         with self._lock:
             revision, kept = self._kept.get(number, (None, None))
-        if revision is None or kept is None or revision > view.revision:
-            fresh = self._load(view)
-        elif revision == view.revision:
+        if revision == view.revision and kept is not None:
             return kept
+        snapshot = Snapshot(self._engine, view.keys, view.sealed, view.revision)
+        if revision is None or kept is None or not 0 < view.revision - revision <= _REVISIONS_MAX:
+            fresh = self._load(snapshot)
         elif revision < trimming.floor(view.tr, view.keys):
-            fresh = self._load(view)  # what the revisions since then changed can no longer be read
+            fresh = self._load(snapshot)  # what the revisions since then changed can no longer be read
         else:
-            fresh = self._follow(kept, revision, view)
-        if revision is None or revision < view.revision:
-            self._keep(number, view.revision, fresh)
+            since = list(revisions.between(view.tr, view.keys, revision, view.revision))
+            fresh = self._follow(kept, since, snapshot)
+        # A trim meanwhile may have taken some of it away before it was read.
+        self._engine.run(lambda tr: trimming.check_kept(tr, view.keys, view.revision))
+        self._keep(number, view.revision, fresh)
         return fresh
 
     def _keep(self, number: CorpusNumber, revision: Revision, fresh: T) -> None:
         with self._lock:
+            if number in self._kept and self._kept[number][0] > revision:
+                return
             self._kept[number] = revision, fresh
             self._kept.move_to_end(number)
             while len(self._kept) > _CORPORA_MAX:

@@ -1,36 +1,35 @@
-"""The sections of a corpus in memory."""
+"""The outlines of a corpus's sections in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
+from drillcore_fdb.engine import Engine
 from drillcore_server.derived.follower import Follower
-from drillcore_server.domain.ids import NodeId, Revision
-from drillcore_server.domain.nodes import Section
-from drillcore_server.store import revisions
-from drillcore_server.store.hierarchy import CorpusView
-
-Sections = Mapping[NodeId, Section]
-
-
-class SectionCache(Follower[Sections]):
-    def __init__(self) -> None:
-        super().__init__(_load, _follow)
+from drillcore_server.domain.ids import NodeId
+from drillcore_server.domain.outlines import Outline, Outlines
+from drillcore_server.domain.revisions import RevisionRecord
+from drillcore_server.store.hierarchy import CorpusView, node_id
+from drillcore_server.store.snapshot import Snapshot
 
 
-def _load(view: CorpusView) -> Sections:
-    return {section.id: section for section in view.sections()}
+class SectionCache(Follower[Outlines]):
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine, _load, _follow)
 
 
-def _follow(kept: Sections, revision: Revision, view: CorpusView) -> Sections:
-    changed = {
-        section
-        for record in revisions.between(view.tr, view.keys, revision, view.revision)
-        for section in record.sections
-    }
-    sections = {one: section for one, section in kept.items() if one not in changed}
-    for one in changed:
-        section = view.section(one)
-        if section is not None:
-            sections[one] = section
-    return sections
+def _load(snapshot: Snapshot) -> Outlines:
+    """Section by section: a scan would read all that they have ever been."""
+    ids = [node_id(entry.key[-16:]) for entry in snapshot.entries(snapshot.keys.listed_sections())]
+    return Outlines.of(snapshot.each(ids, _outline))
+
+
+def _follow(kept: Outlines, since: Sequence[RevisionRecord], snapshot: Snapshot) -> Outlines:
+    changed = sorted({section for record in since for section in record.sections})
+    now = snapshot.read(lambda view: {one: _outline(view, one) for one in changed})
+    return kept.changed(now)
+
+
+def _outline(view: CorpusView, section: NodeId) -> Outline | None:
+    found = view.section(section)
+    return None if found is None else Outline.of(found)

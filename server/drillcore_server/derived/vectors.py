@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from drillcore_fdb.engine import Engine
 from drillcore_server.derived.follower import Follower
-from drillcore_server.domain.ids import NodeId, Revision
-from drillcore_server.store import revisions
-from drillcore_server.store.hierarchy import CorpusView, node_id
+from drillcore_server.domain.ids import DocumentId, NodeId, Revision
+from drillcore_server.domain.revisions import RevisionRecord
+from drillcore_server.store.hierarchy import node_id
+from drillcore_server.store.snapshot import Snapshot
 
 Rows = npt.NDArray[np.float32]
 
@@ -25,40 +27,40 @@ class ChunkVectors:
 
 
 class VectorCache(Follower[ChunkVectors]):
-    def __init__(self) -> None:
-        super().__init__(lambda view: _stacked(_all_of(view)), _follow)
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine, _load, _follow)
 
 
 def unpacked(stored: bytes) -> npt.NDArray[np.float32]:
     return np.frombuffer(stored, dtype="<f2").astype(np.float32)
 
 
-def _all_of(view: CorpusView) -> dict[NodeId, npt.NDArray[np.float32]]:
-    entries = view.sealed.scan(view.tr, *view.keys.vectors(), view.revision)
-    return {node_id(entry.key[-16:]): unpacked(entry.value) for entry in entries}
+def _load(snapshot: Snapshot) -> ChunkVectors:
+    entries = map(snapshot.sealed.opened, snapshot.entries(snapshot.keys.vectors()))
+    return _stacked({node_id(entry.key[-16:]): unpacked(entry.value) for entry in entries})
 
 
-def _follow(kept: ChunkVectors, revision: Revision, view: CorpusView) -> ChunkVectors:
+def _follow(kept: ChunkVectors, since: Sequence[RevisionRecord], snapshot: Snapshot) -> ChunkVectors:
+    touched: set[NodeId] = set()
     added: dict[NodeId, npt.NDArray[np.float32]] = {}
-    removed: set[NodeId] = set()
-    for record in revisions.between(view.tr, view.keys, revision, view.revision):
-        before = CorpusView(view.tr, view.keys, view.sealed, Revision(record.revision - 1))
-        for one in record.documents_removed:
-            document = before.document(one)
-            removed.update(document.chunks if document else ())
-        after = CorpusView(view.tr, view.keys, view.sealed, record.revision)
-        for one in record.documents_added:
-            document = after.document(one)
-            for chunk in document.chunks if document else ():
-                stored = after.vector(chunk)
-                if stored is not None:
-                    added[chunk] = unpacked(stored)
-    fresh = _stacked({one: vector for one, vector in added.items() if one not in removed})
-    return _joined(_without(kept, removed), fresh)
+    for record in since:
+        gone = _chunks(snapshot.at(Revision(record.revision - 1)), record.documents_removed)
+        for one in gone:
+            added.pop(one, None)
+        at = snapshot.at(record.revision)
+        came = _chunks(at, record.documents_added)
+        added |= zip(came, map(unpacked, at.each(came, lambda view, one: view.vector(one))), strict=True)
+        touched.update(gone, came)
+    return _joined(_without(kept, touched), _stacked(added))
+
+
+def _chunks(snapshot: Snapshot, documents: Sequence[DocumentId]) -> list[NodeId]:
+    found = snapshot.each(documents, lambda view, one: view.document(one))
+    return [chunk for document in found for chunk in document.chunks]
 
 
 def _without(kept: ChunkVectors, removed: set[NodeId]) -> ChunkVectors:
-    if not removed:
+    if removed.isdisjoint(kept.ids):
         return kept
     places = [place for place, one in enumerate(kept.ids) if one not in removed]
     return ChunkVectors(tuple(kept.ids[place] for place in places), kept.rows[places])

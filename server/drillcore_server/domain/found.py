@@ -47,16 +47,26 @@ class Node:
     created_by: str
     version: int
     children: tuple[NodeId, ...] = ()
-    """Only where they were asked for."""
+    """The first of them; only where they were asked for."""
+    children_count: int = 0
 
     @property
     def size_bytes(self) -> int:
         """About what it takes in an answer."""
-        if isinstance(self.content, ChunkText):
-            return _OVERHEAD_BYTES + 4 * sum(len(raw.content) for raw in self.content.page.raws)
-        if isinstance(self.content, RawText):
-            return _OVERHEAD_BYTES + 4 * len(self.content.raw.content)
-        return _OVERHEAD_BYTES + 4 * len(self.content.summary) + 100 * len(self.content.citations)
+        content = self.content
+        if isinstance(content, RawText):
+            return _OVERHEAD_BYTES + 4 * len(content.raw.content)
+        if isinstance(content, ChunkText):
+            excerpts = (*content.chunk.summary, *content.chunk.quotes)
+            characters = len(content.chunk.summary_text) + sum(len(one.span) for one in excerpts)
+            return _OVERHEAD_BYTES + 4 * characters + 100 * len(excerpts) + _named_bytes(content.chunk)
+        entities = 0 if isinstance(content, Master) else _named_bytes(content)
+        return _OVERHEAD_BYTES + 4 * len(content.summary) + 100 * len(content.citations) + entities
+
+
+def _named_bytes(node: Chunk | Section) -> int:
+    entities = sum(20 + 4 * (len(one.type) + len(one.value)) for one in node.entities)
+    return entities + sum(10 + 4 * len(one) for one in node.keywords)
 
 
 @dataclass(frozen=True, slots=True)

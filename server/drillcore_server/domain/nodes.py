@@ -11,10 +11,10 @@ Records hold where text stands, not the text: it is in the raws, once.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from drillcore_proto.reasons import Reason
@@ -58,25 +58,57 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """One raw span. Its id is the chunk's with its place in it, unless a client gave it another."""
+    """One raw span. Its id is in its chunk."""
 
     document: DocumentId
     span: Span
     content: str
-    id: NodeId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RawPage:
-    """The raws of one chunk, which follow each other without gaps."""
+    """The raws of one chunk, in order. Those of ingested chunks leave no gaps; those that a client made may."""
 
     raws: tuple[Raw, ...]
 
     def text_of(self, span: Span) -> str:
-        """The original characters of a span within the chunk."""
-        content = "".join(raw.content for raw in self.raws)
-        start = span.start - self.raws[0].span.start
-        return content[start : start + len(span)]
+        """The original characters of a span that the raws hold."""
+        return "".join(
+            raw.content[max(span.start - raw.span.start, 0) : span.end - raw.span.start]
+            for raw in self.raws
+            if raw.span.start < span.end and span.start < raw.span.end
+        )
+
+    def holds(self, span: Span) -> bool:
+        """Whether every character of a span is there."""
+        return any(run.start <= span.start and span.end <= run.end for run in self.runs())
+
+    def runs(self) -> list[Span]:
+        """The stretches of text that are there, from gap to gap."""
+        runs: list[Span] = []
+        for raw in self.raws:
+            if runs and runs[-1].end == raw.span.start:
+                runs[-1] = Span(runs[-1].start, raw.span.end)
+            else:
+                runs.append(raw.span)
+        return runs
+
+    @property
+    def span(self) -> Span:
+        """From the first raw to the last."""
+        return Span(self.raws[0].span.start, self.raws[-1].span.end)
+
+
+def assembled(raws: Iterable[Raw]) -> str | None:
+    """The text that raws of one document make up from its beginning on, each at its place; None if some is left out."""
+    pieces: list[str] = []
+    end = 0
+    for raw in sorted(raws, key=lambda one: one.span):
+        if raw.span.start > end:
+            return None
+        pieces.append(raw.content[end - raw.span.start :])
+        end = max(end, raw.span.end)
+    return "".join(pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +135,22 @@ class Chunk:
     created_at: datetime
     created_by: PrincipalId
     version: int = 1
+    raw_ids: tuple[NodeId, ...] = ()
+    """Of its raws, in order, where they have ids of their own: a client made them. Else see `raw_id`."""
+    embedded: bytes = b""
+    """A keyed hash of the text that its vector was made of; empty if a client made it."""
+
+    @property
+    def membership(self) -> Membership:
+        return Membership(self.id, self.document, self.ordinal)
+
+
+class Membership(NamedTuple):
+    """A chunk's place in its section: by document, then in reading order."""
+
+    id: NodeId
+    document: DocumentId
+    ordinal: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +210,16 @@ class Master:
     created_at: datetime
     created_by: PrincipalId
     version: int = 1
+    dimensions: int = 0
+    """Of every vector in the corpus; 0 where the model's name alone says it."""
 
-    def check_model(self, model: str) -> None:
+    def check_model(self, model: str, dimensions: int) -> None:
         """Refuses to mix vectors of different models. An empty corpus takes any."""
-        if self.statistics.chunks and self.embedding_model != model:
-            message = f"the corpus was embedded with {self.embedding_model}, the server now has {model}"
+        same = self.embedding_model == model and self.dimensions in {0, dimensions}
+        if self.statistics.chunks and not same:
+            message = (
+                f"the corpus was embedded with {self.embedding_model}, not with {model} of {dimensions} dimensions"
+            )
             raise NotReady(Reason.MODEL_MISMATCH, message)
 
 
@@ -202,7 +255,7 @@ def new_chunk_id() -> NodeId:
 
 
 def raw_id(chunk: NodeId, place: int) -> NodeId:
-    """Of the raw at this place, counted from 0."""
+    """Of an ingested chunk's raw at this place, counted from 0."""
     return NodeId(UUID(int=chunk.int | (place + 1)))
 
 

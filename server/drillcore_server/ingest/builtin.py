@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from drillcore_server.ingest.chunking import ChunkSettings
+from drillcore_server.ingest.digesting import Digester
 from drillcore_server.ingest.embedding.ports import Embedder
 from drillcore_server.ingest.embedding.static import load_static
 from drillcore_server.ingest.prepare import Preparer
@@ -28,4 +29,4 @@ def processor() -> Processor:
 
 def preparer(by: Processor | None = None, with_embedder: Embedder | None = None) -> Preparer:
     """Prepares documents with these, else with the built-in ones."""
-    return Preparer(counter(), by or processor(), with_embedder or embedder(), ChunkSettings())
+    return Preparer(Digester(counter(), by or processor(), ChunkSettings()), with_embedder or embedder())

@@ -7,14 +7,15 @@ multiply records. A paragraph of up to `tokens_max` stays whole; a longer one is
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from drillcore_server.domain.documents import Block, BlockKind, ChunkSpan, ParsedDocument, Span
 from drillcore_server.ingest.parsing.headings import heading_title
-from drillcore_server.ingest.splitting import boundary, sentence_ends, split, tail_start
+from drillcore_server.ingest.splitting import boundary, sentence_ends, split, tail
 from drillcore_server.ingest.tokens import AdditiveTokenCounter, TokenCounter
 
 _CHARS_PER_TOKEN_MAX = 16
@@ -80,10 +81,9 @@ class _Chunker:
         self._blocks = document.blocks or (Block(BlockKind.PARAGRAPH, Span(0, len(document.text))),)
         self._paths = _heading_paths(document.text, self._blocks)
         self._counter = counter
-        self._adds_up: Callable[[str, int], bool] = (
-            counter.adds_up if isinstance(counter, AdditiveTokenCounter) else _never_adds_up
-        )
+        self._adds_up = _adds_up_of(counter)
         self._settings = settings
+        self._chunk_tokens_max = settings.chunk_tokens_max
 
     def units(self) -> Iterator[_Unit]:
         ends = self._block_ends()
@@ -146,7 +146,7 @@ class _Chunker:
             yield _Unit(*piece, block)
 
     def _ends_before(self, unit: _Unit, current: Sequence[_Unit], tokens: int) -> bool:
-        if tokens + unit.tokens > self._settings.chunk_tokens_max:
+        if tokens + unit.tokens > self._chunk_tokens_max:
             return True
         over = tokens + unit.tokens > self._settings.tokens_target or self._begins_section(unit, current[-1])
         return over and tokens >= self._settings.tokens_min
@@ -197,27 +197,28 @@ class _Chunker:
         """Where the chunk begins with the end of the one before, and its tokens then."""
         room = min(self._settings.overlap_tokens_max, self._settings.chunk_tokens_max - tokens)
         wanted = min(room, int(sum(unit.tokens for unit in previous) * self._settings.overlap))
-        start = self._overlap_start(previous[0].start, owned.start, wanted, room)
+        start, more = self._overlap(previous[0].start, owned.start, wanted, room)
         if start == owned.start:
             return start, tokens
         if self._adds_up(self._text, owned.start):
-            return start, tokens + self._counter.count(self._text[start : owned.start])
+            return start, tokens + more
         tokens_with = self._counter.count(self._text[start : owned.end])
         return (start, tokens_with) if tokens_with <= self._settings.chunk_tokens_max else (owned.start, tokens)
 
-    def _overlap_start(self, first: int, end: int, wanted: int, room: int) -> int:
-        """Whole sentences up to `room` until there are `wanted` tokens; if not one fits, the last words."""
+    def _overlap(self, first: int, end: int, wanted: int, room: int) -> tuple[int, int]:
+        """Whole sentences up to `room` until there are `wanted` tokens; if not one fits, the last words. And how many
+        tokens they have."""
         if wanted <= 0:
-            return end
-        start = end
+            return end, 0
+        start, counted = end, 0
         for sentence_start in self._sentence_starts_from_the_end(first, end, room):
             tokens = self._counter.count(self._text[sentence_start:end])
             if tokens > room:
                 break
-            start = sentence_start
+            start, counted = sentence_start, tokens
             if tokens >= wanted:
                 break
-        return start if start < end else tail_start(self._text, first, end, wanted, self._counter)
+        return (start, counted) if start < end else tail(self._text, first, end, wanted, self._counter)
 
     def _sentence_starts_from_the_end(self, first: int, end: int, room: int) -> Iterator[int]:
         window = max(first, end - room * _OVERLAP_CHARS_PER_TOKEN)
@@ -245,6 +246,16 @@ def _heading_paths(text: str, blocks: Sequence[Block]) -> list[tuple[str, ...]]:
 def _common_start(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     levels = itertools.takewhile(lambda titles: len(set(titles)) == 1, zip(*paths, strict=False))
     return tuple(titles[0] for titles in levels)
+
+
+def _adds_up_of(counter: TokenCounter) -> Callable[[str, int], bool]:
+    return cast(AdditiveTokenCounter, counter).adds_up if _is_additive(type(counter)) else _never_adds_up
+
+
+@functools.cache
+def _is_additive(counter: type[TokenCounter]) -> bool:
+    """Kept, since telling whether a class follows a protocol takes as long as counting a paragraph."""
+    return issubclass(counter, AdditiveTokenCounter)
 
 
 def _never_adds_up(text: str, at: int) -> bool:  # noqa: ARG001 - stands in for a counter's own

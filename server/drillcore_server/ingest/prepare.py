@@ -1,20 +1,20 @@
-"""From a parsed document to everything the store keeps of it: chunks, raws, digests, vectors. No transaction inside."""
+"""From a digested document to everything the store keeps of it: ids, records, vectors. No transaction inside."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple, Protocol
 
-from drillcore_server.domain.digests import ChunkDigest, Passage
-from drillcore_server.domain.documents import ChunkSpan, ParsedDocument, Span
+import numpy as np
+
+from drillcore_server.domain.documents import ParsedDocument
 from drillcore_server.domain.ids import DocumentId, PrincipalId, SourceId, new_uuid
-from drillcore_server.domain.nodes import Chunk, Document, Excerpt, Raw, RawPage, new_chunk_id
-from drillcore_server.ingest.chunking import ChunkSettings, chunk
-from drillcore_server.ingest.embedding.ports import Embedder, Vector
-from drillcore_server.ingest.processing.ports import ChunkInput, Processor
-from drillcore_server.ingest.tokens import TokenCounter
+from drillcore_server.domain.nodes import Chunk, Document, Raw, RawPage, new_chunk_id
+from drillcore_server.ingest.digesting import DigestedChunk, DigestedDocument, Digester
+from drillcore_server.ingest.embedding.ports import Embedder, Vector, Vectors
+from drillcore_server.ingest.processing.ports import Processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,98 +40,105 @@ class PreparedDocument:
     chunks: tuple[PreparedChunk, ...]
 
 
-def content_hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+class EmbeddedText(NamedTuple):
+    vector: Vector
+    """As precise as it is stored, so that it is the same whether it was made or found."""
+    key: bytes
+    """What it is found by when the same text comes again; empty if it is not to be found."""
+
+
+class Embeddings(Protocol):
+    def embed(self, texts: Sequence[str]) -> list[EmbeddedText]: ...
+
+
+def as_stored(vectors: Vectors) -> Vectors:
+    return vectors.astype("<f2").astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainEmbeddings:
+    """Embeds every text, whether it was embedded before or not."""
+
+    embedder: Embedder
+
+    def embed(self, texts: Sequence[str]) -> list[EmbeddedText]:
+        return [EmbeddedText(vector, b"") for vector in as_stored(self.embedder.embed(texts))]
 
 
 @dataclass(frozen=True, slots=True)
 class Preparer:
-    counter: TokenCounter
-    processor: Processor
+    digester: Digester
     embedder: Embedder
-    chunking: ChunkSettings
+
+    @property
+    def processor(self) -> Processor:
+        return self.digester.processor
 
     def prepare(self, parsed: ParsedDocument, origin: Origin) -> PreparedDocument:
-        """The document with new ids for itself and its chunks."""
+        """Digested here and now, then completed."""
+        return self.complete(self.digester.digest(parsed), origin, PlainEmbeddings(self.embedder))
+
+    def complete(self, digested: DigestedDocument, origin: Origin, embeddings: Embeddings) -> PreparedDocument:
+        """The document with new ids for itself and its chunks, and with their vectors."""
         document = DocumentId(new_uuid())
-        spans = chunk(parsed, self.counter, self.chunking)
-        own = [Span(span.raws[0].start, span.raws[-1].end) for span in spans]
-        digests = self.processor.process_chunks(
-            [
-                ChunkInput(one.of(parsed.text), one.start, str(document), (parsed.title, *span.headings))
-                for one, span in zip(own, spans, strict=True)
-            ]
-        )
-        vectors = self.embedder.embed([_titled(parsed, span) for span in spans])
+        embedded = embeddings.embed([_titled(digested, one) for one in digested.chunks])
         chunks = tuple(
             PreparedChunk(
-                self._chunk(document, place, span, own_span, digest, origin),
-                _page(document, parsed.text, span),
+                self._chunk(document, place, one, origin, key),
+                RawPage(tuple(Raw(document, raw, raw.of(digested.text)) for raw in one.raws)),
                 vector,
             )
-            for place, (span, own_span, digest, vector) in enumerate(zip(spans, own, digests, vectors, strict=True))
+            for place, (one, (vector, key)) in enumerate(zip(digested.chunks, embedded, strict=True))
         )
-        return PreparedDocument(_document(document, parsed, spans, chunks, origin), chunks)
+        return PreparedDocument(_document(document, digested, chunks, origin), chunks)
 
     def _chunk(
-        self, document: DocumentId, place: int, span: ChunkSpan, own: Span, digest: ChunkDigest, origin: Origin
+        self, document: DocumentId, place: int, digested: DigestedChunk, origin: Origin, embedded: bytes
     ) -> Chunk:
-        extractive = digest.summary.text == "\n".join(passage.text for passage in digest.summary.passages)
         return Chunk(
             id=new_chunk_id(),
             document=document,
             source=origin.source,
             ordinal=place,
-            span=own,
-            headings=span.headings,
-            page=span.page,
-            tokens=span.tokens,
-            summary=_excerpts(digest.summary.passages),
-            summary_text="" if extractive else digest.summary.text,
-            quotes=_excerpts(digest.quotes),
-            candidates=_excerpts(digest.candidates),
-            entities=digest.entities,
-            keywords=digest.keywords,
-            made_by=digest.made_by,
+            span=digested.own,
+            headings=digested.headings,
+            page=digested.page,
+            tokens=digested.tokens,
+            summary=digested.summary,
+            summary_text=digested.summary_text,
+            quotes=digested.quotes,
+            candidates=digested.candidates,
+            entities=digested.entities,
+            keywords=digested.keywords,
+            made_by=digested.made_by,
             embedding_model=self.embedder.model,
             created_at=origin.at,
             created_by=origin.by,
+            embedded=embedded,
         )
 
 
-def _titled(parsed: ParsedDocument, span: ChunkSpan) -> str:
+def _titled(document: DigestedDocument, chunk: DigestedChunk) -> str:
     """What is embedded: the chunk with the titles above it, which say what its words alone may not."""
-    return "\n".join([parsed.title, *span.headings, span.span.of(parsed.text)])
-
-
-def _excerpts(passages: Sequence[Passage]) -> tuple[Excerpt, ...]:
-    return tuple(Excerpt(passage.span, passage.weight) for passage in passages)
-
-
-def _page(document: DocumentId, text: str, span: ChunkSpan) -> RawPage:
-    return RawPage(tuple(Raw(document, raw, raw.of(text)) for raw in span.raws))
+    return "\n".join([document.title, *chunk.headings, chunk.span.of(document.text)])
 
 
 def _document(
-    document: DocumentId,
-    parsed: ParsedDocument,
-    spans: Sequence[ChunkSpan],
-    chunks: Sequence[PreparedChunk],
-    origin: Origin,
+    document: DocumentId, digested: DigestedDocument, chunks: Sequence[PreparedChunk], origin: Origin
 ) -> Document:
     return Document(
         id=document,
         source=origin.source,
         source_version=origin.source_version,
-        title=parsed.title,
-        media_type=parsed.media_type,
-        content_hash=content_hash(parsed.text),
-        preprocessing=parsed.preprocessing,
-        metadata=parsed.metadata,
+        title=digested.title,
+        media_type=digested.media_type,
+        content_hash=digested.content_hash,
+        preprocessing=digested.preprocessing,
+        metadata=digested.metadata,
         chunks=tuple(one.chunk.id for one in chunks),
-        raws=sum(len(span.raws) for span in spans),
-        characters=len(parsed.text),
-        tokens=sum(span.tokens for span in spans),
+        raws=sum(len(one.raws) for one in digested.chunks),
+        characters=len(digested.text),
+        tokens=sum(one.tokens for one in digested.chunks),
         created_at=origin.at,
         created_by=origin.by,
     )

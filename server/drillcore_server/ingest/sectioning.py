@@ -1,33 +1,34 @@
 """Which section a chunk belongs to: the one whose topic is nearest, or a new one if none is near enough.
 
-A document is taken in groups of chunks below the same top heading: what its author kept together stays together.
+A document is taken in groups of chunks below the same heading: what its author kept together stays together.
 Sections keep their chunks when documents are added; only one that has grown too large is split in two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from drillcore_server.domain.ids import NodeId
+from drillcore_server.domain.outlines import Outlines, directions, sum_of_bytes
 from drillcore_server.ingest.embedding.ports import Vector, Vectors
 from drillcore_server.ingest.prepare import PreparedChunk, PreparedDocument
 
-NEAR_ENOUGH: Final = 0.60
+NEAR_ENOUGH: Final = 0.50
 """Cosine with a section's centroid from which a group joins it. Below, it opens a section of its own."""
-SECTION_CHUNKS_MAX: Final = 200
+SECTION_CHUNKS_MAX: Final = 128
 """A larger section is split: its summary would leave out too much, and rewriting it would take too long."""
 _SPLIT_ROUNDS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Chunks of one document below one top heading."""
+    """Chunks of one document below one heading."""
 
     title: str
     chunks: tuple[PreparedChunk, ...]
@@ -35,18 +36,24 @@ class Group:
 
 
 def groups_of(prepared: PreparedDocument) -> list[Group]:
-    """The document's groups, none larger than half a section."""
+    """The document's groups, none larger than half a section.
+
+    Chunks are grouped by the first heading that tells them apart: one that stands above all of them, as a title does,
+    says nothing of what belongs together.
+    """
     largest = SECTION_CHUNKS_MAX // 2
+    headings = [one.chunk.headings for one in prepared.chunks if one.chunk.headings]
+    shared = [level[0] for level in takewhile(lambda level: len(set(level)) == 1, zip(*headings, strict=False))]
     groups = []
-    for heading, members in groupby(prepared.chunks, key=_top_heading):
+    for heading, members in groupby(prepared.chunks, key=lambda one: _heading(one, len(shared))):
         chunks = list(members)
-        title = heading or prepared.document.title
+        title = heading or (shared[-1] if shared else prepared.document.title)
         groups += [_group(title, chunks[start : start + largest]) for start in range(0, len(chunks), largest)]
     return groups
 
 
-def _top_heading(one: PreparedChunk) -> str:
-    return one.chunk.headings[0] if one.chunk.headings else ""
+def _heading(one: PreparedChunk, level: int) -> str:
+    return one.chunk.headings[level] if len(one.chunk.headings) > level else ""
 
 
 def _group(title: str, chunks: Sequence[PreparedChunk]) -> Group:
@@ -60,19 +67,19 @@ def sum_of(vectors: Sequence[Vector]) -> Vector:
 class Topics:
     """The centroids of a corpus's sections, to be asked for the nearest."""
 
-    def __init__(self, sums: Mapping[NodeId, bytes]) -> None:
-        """`sums` as sections keep them: little-endian 32-bit floats."""
-        self._ids = sorted(sums)
+    def __init__(self, outlines: Outlines) -> None:
+        self._outlines = outlines
+        self._ids = list(outlines.ids)
         self._places = {section: place for place, section in enumerate(self._ids)}
-        stored = np.frombuffer(b"".join(sums[section] for section in self._ids), dtype="<f4")
-        self._sums: Vectors = stored.reshape(len(self._ids), -1) if self._ids else np.empty((0, 0), np.float32)
-        self._rows: Vectors = self._sums / np.maximum(np.linalg.norm(self._sums, axis=1, keepdims=True), 1e-12)
+        self._sums: dict[NodeId, Vector] = {}
+        self._rows: Vectors = outlines.rows
+        """The outlines' own until one changes; room is made for many at a time."""
 
     def nearest(self, vector_sum: Vector) -> tuple[NodeId, float] | None:
         """The section with the greatest cosine, the one that was there first among equals."""
         if not self._ids:
             return None
-        scores = np.round(self._rows @ _direction(vector_sum), 6)
+        scores = np.round(self._rows[: len(self._ids)] @ _direction(vector_sum), 6)
         best = int(np.argmax(scores))
         return self._ids[best], float(scores[best])
 
@@ -81,19 +88,26 @@ class Topics:
         if section not in self._places:
             self._places[section] = len(self._ids)
             self._ids.append(section)
-            self._sums = np.concatenate([self._sums.reshape(-1, len(vector_sum)), vector_sum[np.newaxis]])
-            self._rows = np.concatenate([self._rows.reshape(-1, len(vector_sum)), _direction(vector_sum)[np.newaxis]])
-            return
-        place = self._places[section]
-        if not self._sums.flags.writeable:
-            self._sums = self._sums.copy()
-        self._sums[place] += vector_sum
-        self._rows[place] = _direction(self._sums[place])
+            self._sums[section] = vector_sum
+        else:
+            self._sums[section] = self._sum(section) + vector_sum
+        if self._rows is self._outlines.rows or len(self._rows) < len(self._ids):
+            self._make_room(len(vector_sum))
+        self._rows[self._places[section]] = _direction(self._sums[section])
+
+    def _sum(self, section: NodeId) -> Vector:
+        known = self._sums.get(section)
+        return sum_of_bytes(self._outlines.by_id[section].vector_sum) if known is None else known
+
+    def _make_room(self, dimensions: int) -> None:
+        roomy = np.zeros((max(64, 2 * len(self._ids)), dimensions), np.float32)
+        if len(self._rows):
+            roomy[: len(self._rows)] = self._rows
+        self._rows = roomy
 
 
 def _direction(vector: Vector) -> Vector:
-    length = float(np.linalg.norm(vector))
-    return np.asarray(vector / length, dtype=np.float32) if length else vector
+    return np.asarray(directions([vector])[0])
 
 
 def partitions(vectors: Vectors, largest: int) -> list[npt.NDArray[np.intp]]:

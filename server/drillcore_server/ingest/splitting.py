@@ -64,16 +64,17 @@ def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
     yield from _ends_within(text, start, end)
 
 
-def tail_start(text: str, start: int, end: int, tokens_max: int, counter: TokenCounter) -> int:
-    """Where the last words of this part begin that have at most `tokens_max` tokens; `end` if there are none."""
+def tail(text: str, start: int, end: int, tokens_max: int, counter: TokenCounter) -> tuple[int, int]:
+    """Where the last words of this part begin that have at most `tokens_max` tokens, and how many tokens they have;
+    `end` and 0 if there are none."""
     chars = min(tokens_max * _CHARS_PER_TOKEN, end - start)
     while chars > 0:
         first = _word_start(text, end - chars, end)
         tokens = counter.count(text[first:end])
         if tokens <= tokens_max:
-            return first
+            return first, tokens
         chars = min(chars - 1, chars * tokens_max // tokens)
-    return end
+    return end, 0
 
 
 def _line_ends(text: str, start: int, end: int) -> Iterator[int]:

@@ -103,7 +103,7 @@ class EncodingCounter:
             return True
         left, right = text[at - 1], text[at]
         if left in "\r\n":
-            return right != "/" and _next_word_is_on_this_line(text, at)
+            return right != "/" and (not right.isspace() or _next_word_is_on_this_line(text, at))
         return _is_space(right) and right not in "\r\n" and not _is_space(left)
 
     def _parts(self, text: str) -> Iterator[str]:

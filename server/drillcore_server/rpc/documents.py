@@ -9,21 +9,31 @@ from dataclasses import replace
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import documents_pb2 as pb
-from drillcore_server.commands.add_documents import Added, DocumentBatch, DocumentOutcome, OutcomeKind, Upload
+from drillcore_server.commands.add_documents import (
+    SOURCE_CHARACTERS_MAX,
+    Added,
+    DocumentBatch,
+    DocumentOutcome,
+    OutcomeKind,
+    Upload,
+)
 from drillcore_server.commands.get_document import get_document
 from drillcore_server.commands.ingester import Ingester
 from drillcore_server.commands.list_documents import list_documents
 from drillcore_server.commands.remove_documents import remove_documents
 from drillcore_server.commands.revise import Target
 from drillcore_server.commands.unit import Call
+from drillcore_server.commands.update_document import NewContent, Updated, Wanted, update_document
 from drillcore_server.commands.viewing import Library
 from drillcore_server.domain.errors import BadInput, Unavailable
-from drillcore_server.domain.ids import CorpusId
+from drillcore_server.domain.ids import CorpusId, SourceId
 from drillcore_server.domain.nodes import Document
 from drillcore_server.rpc.messages import corpus_id, document_id, optional_tenant_id, timestamp
 from drillcore_server.rpc.nodes import as_of
+from drillcore_server.rpc.put_hierarchy import put_hierarchy
 
 Emit = Callable[[pb.AddDocumentsResponse], None]
+EmitUpdate = Callable[[pb.UpdateDocumentResponse], None]
 
 _KINDS = {
     OutcomeKind.ADDED: pb.OUTCOME_KIND_ADDED,
@@ -45,13 +55,46 @@ class DocumentService:
             raise BadInput(Reason.INVALID_ARGUMENT, "the first request must name the corpus", field="target")
         target = Target(optional_tenant_id(first.target.tenant_id), corpus_id(first.target.corpus_id, "corpus_id"))
         digest = hashlib.sha256(first.SerializeToString(deterministic=True))
-        batch = DocumentBatch(self._ingester, call, target, lambda outcome: emit(_outcome_event(outcome)))
-        for upload in _uploads(requests, self._upload_bytes_max):
-            batch.take(upload)
-            digest.update(upload.fingerprint())
-            emit(pb.AddDocumentsResponse(progress=_progress(batch)))
-        added = batch.commit(replace(call, fingerprint=digest.digest()))
+
+        def report(outcome: DocumentOutcome) -> None:
+            emit(_outcome_event(outcome))
+
+        def progress(documents: int, characters: int) -> None:
+            prepared = pb.Progress(documents_prepared=documents, characters_prepared=characters)
+            emit(pb.AddDocumentsResponse(progress=prepared))
+
+        with DocumentBatch(self._ingester, call, target, report, progress) as batch:
+            for upload in _uploads(requests, self._upload_bytes_max):
+                batch.take(upload)
+                digest.update(upload.fingerprint())
+            added = batch.commit(replace(call, fingerprint=digest.digest()))
         emit(pb.AddDocumentsResponse(done=_done(added)))
+
+    def UpdateDocument(self, requests: Iterator[pb.UpdateDocumentRequest], call: Call, emit: EmitUpdate) -> None:
+        first = next(requests, None)
+        if first is None or first.WhichOneof("part") != "target":
+            raise BadInput(Reason.INVALID_ARGUMENT, "the first request must name the document", field="target")
+        target = Target(optional_tenant_id(first.target.tenant_id), corpus_id(first.target.corpus_id, "corpus_id"))
+        wanted = _wanted(first.target)
+        self._ingester.reviser.find(call, target)
+        content, fingerprint = _new_content(requests, self._upload_bytes_max)
+        digest = hashlib.sha256(first.SerializeToString(deterministic=True) + fingerprint).digest()
+        updated = update_document(
+            self._ingester,
+            replace(call, fingerprint=digest),
+            target,
+            wanted,
+            content,
+            lambda characters: emit(
+                pb.UpdateDocumentResponse(progress=pb.Progress(documents_prepared=1, characters_prepared=characters))
+            ),
+        )
+        emit(pb.UpdateDocumentResponse(done=_updated(updated)))
+
+    def PutHierarchy(
+        self, requests: Iterator[pb.PutHierarchyRequest], call: Call, emit: Callable[[pb.PutHierarchyResponse], None]
+    ) -> None:
+        put_hierarchy(self._ingester, requests, call, emit)
 
     def RemoveDocuments(self, request: pb.RemoveDocumentsRequest, call: Call) -> pb.RemoveDocumentsResponse:
         target = Target(optional_tenant_id(request.tenant_id), corpus_id(request.corpus_id, "corpus_id"))
@@ -95,21 +138,16 @@ def _uploads(requests: Iterator[pb.AddDocumentsRequest], bytes_max: int) -> Iter
     Raises `Refused` unless the stream closes with its end: one that merely stops is a caller who gave up.
     """
     header: pb.DocumentHeader | None = None
-    data = bytearray()
-    size_bytes = begun = 0
+    begun, data = 0, _Data(bytes_max)
     for request in requests:
         part = request.WhichOneof("part")
         if part in {"header", "end"} and header is not None:
-            yield _upload(header, bytes(data), size_bytes, bytes_max)
+            yield _upload(header, data)
             header = None
         if part == "header":
-            header, data, size_bytes, begun = request.header, bytearray(), 0, begun + 1
+            header, data, begun = request.header, _Data(bytes_max), begun + 1
         elif part == "data" and header is not None:
-            size_bytes += len(request.data)
-            if size_bytes <= bytes_max:
-                data += request.data
-            else:
-                data.clear()
+            data.take(request.data)
         elif part == "end" and request.end.documents == begun:
             return
         else:
@@ -117,11 +155,81 @@ def _uploads(requests: Iterator[pb.AddDocumentsRequest], bytes_max: int) -> Iter
     raise Unavailable(Reason.CANCELLED, "the documents stopped before their end; nothing was added")
 
 
-def _upload(header: pb.DocumentHeader, content: bytes, size_bytes: int, bytes_max: int) -> Upload:
+class _Data:
+    """A document's bytes, put together from their pieces; none are kept of one that is over the limit."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._size_bytes = 0
+        self._pieces = bytearray()
+
+    def take(self, piece: bytes) -> None:
+        self._size_bytes += len(piece)
+        if self.too_large:
+            self._pieces.clear()
+        else:
+            self._pieces += piece
+
+    @property
+    def too_large(self) -> str:
+        """What to tell of a document over the limit, else nothing."""
+        over = self._size_bytes > self._bytes_max
+        return f"has over {self._bytes_max} bytes (server.upload_bytes_max)" if over else ""
+
+    @property
+    def content(self) -> bytes:
+        return bytes(self._pieces)
+
+
+def _upload(header: pb.DocumentHeader, data: _Data) -> Upload:
     if not (header.name or header.source_id):
         raise BadInput(Reason.INVALID_ARGUMENT, "a document needs a name or a source_id", field="header")
-    too_large = f"has over {bytes_max} bytes (server.upload_bytes_max)" if size_bytes > bytes_max else ""
-    return Upload(header.name, header.media_type, header.source_id, dict(header.metadata), content, too_large)
+    metadata = dict(header.metadata)
+    return Upload(header.name, header.media_type, header.source_id, metadata, data.content, data.too_large)
+
+
+def _wanted(target: pb.UpdateDocumentTarget) -> Wanted:
+    expected = target.expected_source_version if target.HasField("expected_source_version") else None
+    if target.HasField("document_id"):
+        return Wanted(document_id(target.document_id, "document_id"), expected)
+    if not 0 < len(target.source_id) <= SOURCE_CHARACTERS_MAX:
+        message = f"name the document by its id, or by its source's of 1 to {SOURCE_CHARACTERS_MAX} characters"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field="source_id")
+    return Wanted(SourceId(target.source_id), expected)
+
+
+def _new_content(requests: Iterator[pb.UpdateDocumentRequest], bytes_max: int) -> tuple[NewContent, bytes]:
+    """What a document is to hold, and its fingerprint, which is the same however the data was cut into pieces."""
+    header, data, begun = pb.UpdateDocumentHeader(), _Data(bytes_max), False
+    for request in requests:
+        part = request.WhichOneof("part")
+        if part == "header" and not begun:
+            header, begun = request.header, True
+        elif part == "data":
+            begun = True
+            data.take(request.data)
+        elif part == "end":
+            break
+        else:
+            raise BadInput(Reason.INVALID_ARGUMENT, "an update is a header, its data, then the end", field="part")
+    else:
+        raise Unavailable(Reason.CANCELLED, "the content stopped before its end; nothing was changed")
+    if data.too_large:
+        raise BadInput(Reason.TOO_LARGE, f"the content {data.too_large}", field="data")
+    metadata = dict(header.metadata.entries) if header.HasField("metadata") else None
+    content = NewContent(header.name, header.media_type, metadata, data.content)
+    described = hashlib.sha256(header.SerializeToString(deterministic=True)).digest()
+    return content, hashlib.sha256(described + content.content).digest()
+
+
+def _updated(updated: Updated) -> pb.UpdateDocumentDone:
+    return pb.UpdateDocumentDone(
+        revision=updated.revision,
+        kind=_KINDS[updated.kind],
+        document_id=str(updated.document),
+        source_version=updated.source_version,
+        sections_changed=updated.sections_changed,
+    )
 
 
 def _outcome_event(outcome: DocumentOutcome) -> pb.AddDocumentsResponse:
@@ -134,10 +242,6 @@ def _outcome_event(outcome: DocumentOutcome) -> pb.AddDocumentsResponse:
             message=outcome.message,
         )
     )
-
-
-def _progress(batch: DocumentBatch) -> pb.Progress:
-    return pb.Progress(documents_prepared=batch.documents, characters_prepared=batch.characters)
 
 
 def _done(added: Added) -> pb.AddDocumentsDone:

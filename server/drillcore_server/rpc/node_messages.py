@@ -26,6 +26,7 @@ def node_message(node: Node) -> pb.Node:
         level=_LEVELS[node.level],
         parent_id=str(node.parent or ""),
         child_ids=map(str, node.children),
+        child_count=node.children_count,
         created_at=timestamp(node.created_at),
         created_by=node.created_by,
         version=node.version,

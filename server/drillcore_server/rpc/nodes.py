@@ -51,6 +51,8 @@ class NodeService:
             text=request.text,
             filters=_filters(request.filters),
             as_of=as_of(request.as_of),
+            vector=tuple(request.vector),
+            embedding_model=request.embedding_model,
         )
         found = query(
             self._library,

@@ -9,8 +9,6 @@ without a method is found when the server starts, not when it is called.
 from __future__ import annotations
 
 import hashlib
-import queue
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,12 +23,13 @@ from google.protobuf.message_factory import GetMessageClass
 
 from drillcore_proto.reasons import REQUEST_ID_HEADER, Reason
 from drillcore_server.commands.unit import Call
-from drillcore_server.domain.errors import NotReady, Unavailable
+from drillcore_server.domain.errors import NotReady
 from drillcore_server.domain.ids import RequestId
 from drillcore_server.rpc.exchange import Answer, Exchange, Handler
 from drillcore_server.rpc.messages import check_known_fields
 from drillcore_server.rpc.refusals import abort
 from drillcore_server.rpc.stages import Admit, Authenticate, Log, Measure, RequestIds, Stage, is_request_id
+from drillcore_server.rpc.streams import StallWatch, Stream
 from drillcore_server.version import VERSION
 
 ORDER: Final = (RequestIds, Log, Measure, Admit, Authenticate)
@@ -45,9 +44,10 @@ _LONGER_THAN_ANY_DEADLINE_S: Final = 100 * 365 * 86_400.0
 class TimeLimits:
     default_s: float
     max_s: float
+    stream_idle_s: float
 
     def of(self, remaining_s: float | None) -> float:
-        """How long a call may take: what its caller allows, up to our own limit."""
+        """How long a call may take: what its caller allows, up to our own limit. For a stream, once it was received."""
         if remaining_s is None or remaining_s > _LONGER_THAN_ANY_DEADLINE_S:
             return min(self.default_s, self.max_s)
         return min(max(remaining_s, 0.0), self.max_s)
@@ -58,6 +58,7 @@ class Pipeline:
         assert tuple(type(stage) for stage in stages) == ORDER, "the stages are in the wrong order"
         self._stages = stages
         self._limits = limits
+        self._stalls = StallWatch(limits.stream_idle_s)
 
     def bind(self, service: ServiceDescriptor, implementation: object) -> grpc.GenericRpcHandler:
         """Handlers of every RPC of a service."""
@@ -75,7 +76,7 @@ class Pipeline:
         request_class, response_class = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
         if streaming:
             return grpc.stream_stream_rpc_method_handler(
-                lambda requests, context: _streamed(answer, self._exchange(method.name, requests, context)),
+                lambda requests, context: self._streamed(answer, self._exchange(method.name, requests, context)),
                 request_class.FromString,
                 response_class.SerializeToString,
             )
@@ -84,6 +85,11 @@ class Pipeline:
             request_class.FromString,
             response_class.SerializeToString,
         )
+
+    def _streamed(self, answer: Answer, exchange: Exchange) -> Iterator[Message]:
+        stream = Stream(exchange)
+        with self._stalls.over(stream):
+            yield from stream.responses(answer)
 
     def _exchange(self, method: str, request: Message | Iterator[Message], context: grpc.ServicerContext) -> Exchange:
         metadata = _readable(context.invocation_metadata())
@@ -135,43 +141,15 @@ def _stream_handler(action: str, handler: Handler) -> Answer:
 
     def answer(exchange: Exchange) -> None:
         assert not isinstance(exchange.request, Message)
-        handler(_received(exchange.request), _call(exchange, action, b""), exchange.emit)
+        handler(exchange.request, _call(exchange, action, b""), exchange.emit)
 
     return answer
-
-
-def _received(requests: Iterator[Message]) -> Iterator[Message]:
-    try:
-        for request in requests:
-            check_known_fields(request)
-            yield request
-    except grpc.RpcError as error:
-        raise Unavailable(Reason.CANCELLED, "the caller gave up; nothing was written") from error
 
 
 def _call(exchange: Exchange, action: str, content: bytes) -> Call:
     assert exchange.principal is not None, "a handler was reached without authentication"
     fingerprint = hashlib.sha256(action.encode() + b"\0" + content).digest()
     return Call(action, exchange.request_id, exchange.principal, exchange.at, exchange.timeout_s, fingerprint)
-
-
-def _streamed(answer: Answer, exchange: Exchange) -> Iterator[Message]:
-    """Runs the stages in a thread of their own, as one call from start to end, and yields what is emitted meanwhile."""
-    outbox: queue.SimpleQueue[Message | BaseException | None] = queue.SimpleQueue()
-    exchange.emit = outbox.put
-
-    def run() -> None:
-        try:
-            answer(exchange)
-            outbox.put(None)
-        except BaseException as error:  # goes on in gRPC's own thread, which knows what to make of it
-            outbox.put(error)
-
-    threading.Thread(target=run, name=f"drillcore-{exchange.method}", daemon=True).start()
-    while (item := outbox.get()) is not None:
-        if isinstance(item, BaseException):
-            raise item
-        yield item
 
 
 def _readable(metadata: Sequence[tuple[str, str | bytes]] | Any) -> dict[str, str]:

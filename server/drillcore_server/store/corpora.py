@@ -37,8 +37,11 @@ def any_in(tr: Reader, keys: Keyspace, tenant: TenantId) -> bool:
 
 
 def new_numbers() -> list[CorpusNumber]:
-    """Numbers to choose from, made before the transaction. Random, so that corpora made at once do not contend."""
-    return [CorpusNumber(secrets.randbits(32)) for _ in range(8)]
+    """Numbers to choose from, made before the transaction. Random, so that corpora made at once do not contend.
+
+    Short ones first, as long as there are any: the number is part of nearly every key.
+    """
+    return [CorpusNumber(secrets.randbits(bits)) for bits in (8, 8, 16, 16, 32, 32, 32, 32)]
 
 
 def take_number(tr: Transaction, keys: Keyspace, numbers: list[CorpusNumber], corpus: CorpusId) -> CorpusNumber:

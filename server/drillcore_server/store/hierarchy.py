@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID
 
 from drillcore_fdb.engine import Reader
 from drillcore_fdb.tuples import KeyRange
 from drillcore_server.domain.ids import CorpusNumber, DocumentId, NodeId, Revision, SourceId, TenantId
-from drillcore_server.domain.nodes import Chunk, Citation, Document, Level, Master, RawPage, Section, chunk_of_raw
+from drillcore_server.domain.nodes import (
+    Chunk,
+    Citation,
+    Document,
+    Level,
+    Master,
+    Membership,
+    RawPage,
+    Section,
+    chunk_of_raw,
+)
 from drillcore_server.domain.sources import Source
 from drillcore_server.store import versioned
 from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber, Keyring
 from drillcore_server.store.keyspace import CorpusKeys, Keyspace
+from drillcore_server.store.packed import SECTION, ChunkWithRaws, decode_chunk, encode_chunk
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.sealed import SealedRecords
-from drillcore_server.store.writes import Write
+from drillcore_server.store.writes import LOCATOR_BYTES, OWN_RAW_IDS, Write, is_ingested_chunk, locator_of
 
 T = TypeVar("T")
 MASTER = RecordKind(Master)
-SECTION = RecordKind(Section)
-CHUNK = RecordKind(Chunk)
-RAW_PAGE = RecordKind(RawPage)
 DOCUMENT = RecordKind(Document)
 SOURCE = RecordKind(Source)
 
@@ -44,31 +52,39 @@ class CorpusView:
     def section(self, section: NodeId) -> Section | None:
         return self._one(SECTION, self.keys.section(section))
 
-    def sections(self) -> Iterator[Section]:
-        return self._many(SECTION, self.keys.sections())
-
-    def section_ids(self) -> Iterator[NodeId]:
-        """In order. Read off the index of categories, whose entries are small: every section has one there."""
-        entries = versioned.scan(self.tr, *self.keys.all_categories(), self.revision)
-        return iter(sorted(node_id(entry.key[-16:]) for entry in entries))
+    def section_ids(self, first: NodeId | None = None) -> Iterator[NodeId]:
+        """In order, from `first` on."""
+        for entry in versioned.scan(self.tr, *self.keys.listed_sections(first), self.revision):
+            yield node_id(entry.key[-16:])
 
     def chunk(self, chunk: NodeId) -> Chunk | None:
-        return self._one(CHUNK, self.keys.chunk(chunk))
+        found = self.chunk_with_raws(chunk)
+        return None if found is None else found.chunk
 
-    def chunks_of(self, section: NodeId) -> Iterator[NodeId]:
+    def raws(self, chunk: NodeId) -> RawPage | None:
+        found = self.chunk_with_raws(chunk)
+        return None if found is None else found.page
+
+    def chunk_with_raws(self, chunk: NodeId) -> ChunkWithRaws | None:
+        """The chunk and its raws, which are one record."""
+        entry = self.sealed.get(self.tr, self.keys.chunk(chunk), self.revision)
+        return None if entry is None else decode_chunk(chunk, entry.value)
+
+    def members(self, section: NodeId) -> Iterator[Membership]:
         """The section's chunks, in the order of their documents."""
         for entry in versioned.scan(self.tr, *self.keys.members(section), self.revision):
             yield self.keys.parse_member(entry.key)
 
-    def raws(self, chunk: NodeId) -> RawPage | None:
-        return self._one(RAW_PAGE, self.keys.raws(chunk))
+    def chunks_of(self, section: NodeId) -> Iterator[NodeId]:
+        return (one.id for one in self.members(section))
 
     def vector(self, chunk: NodeId) -> bytes | None:
         entry = self.sealed.get(self.tr, self.keys.vector(chunk), self.revision)
         return None if entry is None else entry.value
 
-    def parent(self, chunk: NodeId) -> NodeId | None:
-        entry = versioned.get(self.tr, self.keys.parent(chunk), self.revision)
+    def parent(self, node: NodeId) -> NodeId | None:
+        """The section of a chunk, or the chunk of a raw that has an id of its own."""
+        entry = versioned.get(self.tr, self.keys.parent(node), self.revision)
         return None if entry is None else node_id(entry.value)
 
     def document(self, document: DocumentId) -> Document | None:
@@ -78,12 +94,18 @@ class CorpusView:
         return self._many(DOCUMENT, self.keys.documents(after))
 
     def source(self, source: SourceId) -> Source | None:
-        return self._one(SOURCE, self.keys.source(source))
+        return self._one(SOURCE, self.keys.source(self.sealed.hashed(source)))
 
     def sections_in(self, category: bytes) -> Iterator[NodeId]:
         """The sections of a category, given as its keyed hash."""
         for entry in versioned.scan(self.tr, *self.keys.categories(category), self.revision):
             yield node_id(entry.key[-16:])
+
+    def vector_of_text(self, text: bytes) -> bytes | None:
+        """The vector of a text that some chunk was made of; the text as a keyed hash."""
+        for entry in versioned.scan(self.tr, *self.keys.embedded_as(text), self.revision):
+            return self.vector(node_id(entry.key[-16:]))
+        return None
 
     def chunks_naming(self, kind: bytes, value: bytes = b"") -> Iterator[NodeId]:
         """The chunks that name an entity of a kind, and of a value if one is given; both as keyed hashes."""
@@ -110,6 +132,10 @@ class Located:
     corpus: CorpusNumber
     level: Level
 
+    @classmethod
+    def of(cls, locator: bytes) -> Located:
+        return cls(CorpusNumber(int.from_bytes(locator[1:LOCATOR_BYTES], "big")), Level(locator[0]))
+
 
 def locate(tr: Reader, keys: Keyspace, tenant: TenantId, node: NodeId) -> Located | None:
     """The tenant's node of this id. One that a revision removed is still located: ask its revision whether it is there.
@@ -118,12 +144,12 @@ def locate(tr: Reader, keys: Keyspace, tenant: TenantId, node: NodeId) -> Locate
     """
     stored = tr.get(keys.locator(tenant, node))
     if stored is not None:
-        return Located(CorpusNumber(int.from_bytes(stored[1:], "big")), Level(stored[0]))
+        return Located.of(stored)
     chunk, place = chunk_of_raw(node)
     owner = tr.get(keys.locator(tenant, chunk)) if place >= 0 else None
-    if owner is None or owner[0] != Level.CHUNK:
+    if owner is None or not is_ingested_chunk(owner):
         return None
-    return Located(CorpusNumber(int.from_bytes(owner[1:], "big")), Level.RAW)
+    return replace(Located.of(owner), level=Level.RAW)
 
 
 class HierarchyWrites:
@@ -145,48 +171,53 @@ class HierarchyWrites:
         yield Write(self._corpus_keys.document(document.id), None)
 
     def put_source(self, source: Source) -> Iterator[Write]:
-        yield Write(self._corpus_keys.source(source.id), SOURCE.encode(source), self._source_key(source.id))
+        key = self._corpus_keys.source(self._keyring.hashed(source.id))
+        yield Write(key, SOURCE.encode(source), self._source_key(source.id))
 
     def put_chunk(self, chunk: Chunk, page: RawPage, vector: bytes) -> Iterator[Write]:
         number, keys = self._source_key(chunk.source), self._corpus_keys
-        yield Write(keys.chunk(chunk.id), CHUNK.encode(chunk), number)
-        yield Write(keys.raws(chunk.id), RAW_PAGE.encode(page), number)
-        yield Write(keys.vector(chunk.id), vector, number)
-        yield self._locator(chunk.id, Level.CHUNK)
-        for raw in page.raws:
-            if raw.id is not None:
-                yield self._locator(raw.id, Level.RAW)
-        for key in self.entity_keys(chunk):
+        yield Write(keys.chunk(chunk.id), encode_chunk(chunk, page), number)
+        yield Write(keys.vector(chunk.id), vector, number, is_dense=True)
+        yield self._locator(chunk.id, Level.CHUNK, OWN_RAW_IDS if chunk.raw_ids else b"")
+        for raw in chunk.raw_ids:
+            yield Write(keys.parent(raw), chunk.id.bytes)
+            yield self._locator(raw, Level.RAW)
+        for key in self.chunk_index_keys(chunk):
             yield Write(key, b"")
 
     def remove_chunk(self, chunk: Chunk) -> Iterator[Write]:
         keys = self._corpus_keys
-        for key in (keys.chunk(chunk.id), keys.raws(chunk.id), keys.vector(chunk.id), keys.parent(chunk.id)):
+        for key in (keys.chunk(chunk.id), keys.vector(chunk.id), keys.parent(chunk.id)):
             yield Write(key, None)
-        for key in self.entity_keys(chunk):
+        for raw in chunk.raw_ids:
+            yield Write(keys.parent(raw), None)
+        for key in self.chunk_index_keys(chunk):
             yield Write(key, None)
 
-    def join(self, section: NodeId, chunk: Chunk) -> Iterator[Write]:
+    def join(self, section: NodeId, chunk: Chunk | Membership) -> Iterator[Write]:
         keys = self._corpus_keys
         yield Write(keys.member(section, chunk.document, chunk.ordinal, chunk.id), b"")
         yield Write(keys.parent(chunk.id), section.bytes)
 
-    def leave(self, section: NodeId, chunk: Chunk) -> Iterator[Write]:
+    def leave(self, section: NodeId, chunk: Chunk | Membership) -> Iterator[Write]:
         """Its parent is for `join` or `remove_chunk` to change."""
         yield Write(self._corpus_keys.member(section, chunk.document, chunk.ordinal, chunk.id), None)
 
     def put_section(self, section: Section, before: Section | None) -> Iterator[Write]:
         keys = self._corpus_keys
         yield Write(keys.section(section.id), SECTION.encode(section), self._corpus_key)
-        yield Write(keys.category(self.hashed(section.category), section.id), b"")
         if before is None:
             yield self._locator(section.id, Level.SECTION)
+            yield Write(keys.listed_section(section.id), b"")
         elif before.category != section.category:
             yield Write(keys.category(self.hashed(before.category), section.id), None)
+        if before is None or before.category != section.category:
+            yield Write(keys.category(self.hashed(section.category), section.id), b"")
 
     def remove_section(self, section: Section) -> Iterator[Write]:
         keys = self._corpus_keys
         yield Write(keys.section(section.id), None)
+        yield Write(keys.listed_section(section.id), None)
         yield Write(keys.category(self.hashed(section.category), section.id), None)
 
     def put_master(self, master: Master, before: Master | None) -> Iterator[Write]:
@@ -196,22 +227,41 @@ class HierarchyWrites:
 
     def cite(self, node: NodeId, citations: Iterable[Citation]) -> Iterator[Write]:
         """Notes which documents this revision of a section or master cites, for the day one is erased."""
-        for document in sorted({citation.document for citation in citations}):
+        return self.cite_documents(node, {citation.document for citation in citations})
+
+    def cite_documents(self, node: NodeId, documents: Iterable[DocumentId]) -> Iterator[Write]:
+        for document in sorted(documents):
             yield Write(self._corpus_keys.citing(document, node), b"")
 
-    def hashed(self, text: str, size: int = 16) -> bytes:
-        """A keyed hash for the keys of indexes: equal texts are found, and nobody can read them off a key."""
+    def hashed(self, text: str, size: int = 8) -> bytes:
+        """A keyed hash for the keys of indexes: equal texts are found, and nobody can read them off a key.
+
+        Nor can anybody make two that are equal, so it need not be longer than chance asks for.
+        """
         secret = self._keyring.derived(self._corpus_key, b"index")
         return hmac.digest(secret, text.casefold().encode(), "sha256")[:size]
+
+    def hashed_kind(self, kind: str) -> bytes:
+        """Of a type of entities, of which there are few."""
+        return self.hashed(kind, 4)
+
+    def chunk_index_keys(self, chunk: Chunk) -> list[bytes]:
+        return self.entity_keys(chunk) + self.embedded_keys(chunk)
+
+    def embedded_keys(self, chunk: Chunk) -> list[bytes]:
+        """The entry that a chunk has in the index of embedded texts, if the server embedded it."""
+        return [self._corpus_keys.embedded(chunk.embedded, chunk.id)] if chunk.embedded else []
 
     def entity_keys(self, chunk: Chunk) -> list[bytes]:
         """The entries that a chunk has in the index of entities."""
         keys = self._corpus_keys
-        return [keys.entity(self.hashed(one.type, 8), self.hashed(one.value), chunk.id) for one in chunk.entities]
+        return [keys.entity(self.hashed_kind(one.type), self.hashed(one.value), chunk.id) for one in chunk.entities]
 
-    def _locator(self, node: NodeId, level: Level) -> Write:
-        value = bytes([level]) + self._number.to_bytes(8, "big")
-        return Write(self._keys.locator(self._tenant, node), value, versioned=False)
+    def _locator(self, node: NodeId, level: Level, mark: bytes = b"") -> Write:
+        value = locator_of(level, self._number) + mark
+        owner, place = chunk_of_raw(node)
+        block = self._keys.locator(self._tenant, owner) if place >= 0 else None
+        return Write(self._keys.locator(self._tenant, node), value, versioned=False, block=block)
 
     def _source_key(self, source: SourceId) -> KeyNumber:
         (number,) = self._keyring.numbers(self._number, [source])

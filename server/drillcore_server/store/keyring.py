@@ -36,6 +36,8 @@ CORPUS_SCOPE: Final = SourceId("")
 """Stands for the corpus itself where a source is asked for: its summaries are made of many sources."""
 
 _KEY_BYTES: Final = 32
+_BATCH: Final = 2_000
+"""Keys made in one transaction, well within five seconds."""
 _NONCE_BYTES: Final = 12
 _BY_NUMBER, _BY_SCOPE, _LAST, _CHECK = 1, 2, 3, 4
 _CHECK_WORD: Final = b"drillcore keyring"
@@ -84,15 +86,18 @@ class Keyring:
         """The numbers of the keys of these sources, made where there are none."""
         wanted = [(corpus, source) for source in sources]
         missing = sorted({scope for scope in wanted if scope not in self._numbers})
-        if missing:
-            fresh = {scope: secrets.token_bytes(_KEY_BYTES) for scope in missing}
-            found = self._engine.run(
-                lambda tr: {scope: self._find_or_make(tr, scope, key) for scope, key in fresh.items()},
-                Options(idempotent=True),
-            )
-            with self._lock:
-                self._numbers.update(found)
+        for start in range(0, len(missing), _BATCH):
+            self._make(missing[start : start + _BATCH])
         return [self._numbers[scope] for scope in wanted]
+
+    def _make(self, scopes: Sequence[tuple[CorpusNumber, SourceId]]) -> None:
+        fresh = {scope: secrets.token_bytes(_KEY_BYTES) for scope in scopes}
+        found = self._engine.run(
+            lambda tr: {scope: self._find_or_make(tr, scope, key) for scope, key in fresh.items()},
+            Options(idempotent=True),
+        )
+        with self._lock:
+            self._numbers.update(found)
 
     def cipher(self, number: KeyNumber) -> AESGCM:
         """The key of this number, ready to use. Raises `KeyLostError` if it is not there."""
@@ -101,6 +106,10 @@ class Keyring:
     def derived(self, number: KeyNumber, purpose: bytes) -> bytes:
         """A secret for another purpose, gone with the key it is made from."""
         return hmac.digest(self._key(number)[0], purpose, "sha256")
+
+    def hashed(self, source: SourceId) -> bytes:
+        """16 bytes that stand for a source in keys. Who has no master key cannot tell whose they are."""
+        return hmac.digest(self._hash_key, source.encode(), "sha256")[:16]
 
     def _key(self, number: KeyNumber) -> tuple[bytes, AESGCM]:
         known = self._keys.get(number)
@@ -113,8 +122,7 @@ class Keyring:
 
     def _find_or_make(self, tr: Transaction, scope: tuple[CorpusNumber, SourceId], key: bytes) -> KeyNumber:
         corpus, source = scope
-        hashed = hmac.digest(self._hash_key, source.encode(), "sha256")[:16]
-        place = self._root.pack((_BY_SCOPE, corpus, hashed))
+        place = self._root.pack((_BY_SCOPE, corpus, self.hashed(source)))
         stored = tr.get(place)
         if stored is not None:
             return KeyNumber(int.from_bytes(stored, "big"))

@@ -6,7 +6,6 @@ A record's key is never another record's key extended by a positive integer: tho
 from __future__ import annotations
 
 import enum
-import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
@@ -21,9 +20,9 @@ from drillcore_server.domain.ids import (
     PrincipalId,
     RequestId,
     Revision,
-    SourceId,
     TenantId,
 )
+from drillcore_server.domain.nodes import Membership
 from drillcore_server.domain.times import to_microseconds
 
 
@@ -46,7 +45,6 @@ class Space(enum.IntEnum):
     MASTERS = 14
     SECTIONS = 15
     CHUNKS = 16
-    RAWS = 17
     VECTORS = 18
     MEMBERS = 19
     PARENTS = 20
@@ -56,13 +54,14 @@ class Space(enum.IntEnum):
     CATEGORIES = 24
     CITING = 25
     FLOORS = 26
+    SECTION_LIST = 27
+    EMBEDDED = 28
 
 
 _BY_REVISION: Final = (
     Space.MASTERS,
     Space.SECTIONS,
     Space.CHUNKS,
-    Space.RAWS,
     Space.VECTORS,
     Space.MEMBERS,
     Space.PARENTS,
@@ -71,6 +70,8 @@ _BY_REVISION: Final = (
     Space.ENTITIES,
     Space.CATEGORIES,
     Space.CITING,
+    Space.SECTION_LIST,
+    Space.EMBEDDED,
 )
 """Those marked * in the order of their numbers."""
 
@@ -170,19 +171,20 @@ class CorpusKeys:
     def sections(self) -> KeyRange:
         return _below(self._prefixes[Space.SECTIONS])
 
+    def listed_section(self, section: NodeId) -> bytes:
+        """* The sections alone, without what they hold: short to walk, however often they changed."""
+        return self._prefixes[Space.SECTION_LIST] + section.bytes
+
+    def listed_sections(self, first: NodeId | None = None) -> KeyRange:
+        whole = _below(self._prefixes[Space.SECTION_LIST])
+        return whole if first is None else KeyRange(self.listed_section(first), whole.end)
+
     def chunk(self, chunk: NodeId) -> bytes:
         """*"""
         return self._prefixes[Space.CHUNKS] + chunk.bytes
 
     def chunks(self) -> KeyRange:
         return _below(self._prefixes[Space.CHUNKS])
-
-    def raws(self, chunk: NodeId) -> bytes:
-        """*"""
-        return self._prefixes[Space.RAWS] + chunk.bytes
-
-    def all_raws(self) -> KeyRange:
-        return _below(self._prefixes[Space.RAWS])
 
     def vector(self, chunk: NodeId) -> bytes:
         """*"""
@@ -202,17 +204,18 @@ class CorpusKeys:
         return _below(self._prefixes[Space.MEMBERS])
 
     @staticmethod
-    def parse_member(key: bytes) -> NodeId:
-        return NodeId(UUID(bytes=key[-16:]))
+    def parse_member(key: bytes) -> Membership:
+        document, ordinal = DocumentId(UUID(bytes=key[-36:-20])), int.from_bytes(key[-20:-16], "big")
+        return Membership(NodeId(UUID(bytes=key[-16:])), document, ordinal)
 
     @staticmethod
     def parse_membership(key: bytes) -> tuple[NodeId, NodeId]:
         """The section and the chunk."""
         return NodeId(UUID(bytes=key[-52:-36])), NodeId(UUID(bytes=key[-16:]))
 
-    def parent(self, chunk: NodeId) -> bytes:
-        """*"""
-        return self._prefixes[Space.PARENTS] + chunk.bytes
+    def parent(self, node: NodeId) -> bytes:
+        """* Of a chunk, or of a raw that has an id of its own."""
+        return self._prefixes[Space.PARENTS] + node.bytes
 
     def parents(self) -> KeyRange:
         return _below(self._prefixes[Space.PARENTS])
@@ -225,12 +228,12 @@ class CorpusKeys:
         whole = _below(self._prefixes[Space.DOCUMENTS])
         return whole if after is None else KeyRange(_behind(self.document(after)), whole.end)
 
-    def source(self, source: SourceId) -> bytes:
-        """*"""
-        return self._prefixes[Space.SOURCES] + hashlib.sha256(source.encode()).digest()[:16]
+    def source(self, source: bytes) -> bytes:
+        """* A keyed hash of 16 bytes: nobody can find out by trial what is stored."""
+        return self._prefixes[Space.SOURCES] + source
 
     def entity(self, kind: bytes, value: bytes, chunk: NodeId) -> bytes:
-        """* Kind and value are keyed hashes of 8 and 16 bytes: a key tells nothing of what it stands for."""
+        """* Kind and value are keyed hashes of 4 and 8 bytes: a key tells nothing of what it stands for."""
         return self.entities(kind, value).begin + chunk.bytes
 
     def entities(self, kind: bytes, value: bytes = b"") -> KeyRange:
@@ -239,8 +242,18 @@ class CorpusKeys:
     def all_entities(self) -> KeyRange:
         return _below(self._prefixes[Space.ENTITIES])
 
+    def embedded(self, text: bytes, chunk: NodeId) -> bytes:
+        """* The chunks whose vector is that of a text, given as a keyed hash of 12 bytes."""
+        return self.embedded_as(text).begin + chunk.bytes
+
+    def embedded_as(self, text: bytes) -> KeyRange:
+        return _below(self._prefixes[Space.EMBEDDED] + text)
+
+    def all_embedded(self) -> KeyRange:
+        return _below(self._prefixes[Space.EMBEDDED])
+
     def category(self, category: bytes, section: NodeId) -> bytes:
-        """* As for entities, a keyed hash of 16 bytes."""
+        """* As for entities, a keyed hash of 8 bytes."""
         return self.categories(category).begin + section.bytes
 
     def categories(self, category: bytes) -> KeyRange:

@@ -1,7 +1,7 @@
-"""How a domain object is kept: a msgpack map of its fields, ids as 16 bytes, times as microseconds since 1970.
+"""How a domain object is kept: a msgpack array of its fields in order, ids as 16 bytes, times as msgpack timestamps.
 
-The map is made from the dataclass itself. A field that an older record lacks takes its default, so fields may be added
-(with a default) without a new format; renaming or retyping one needs a new format.
+The array is made from the dataclass itself, and so are those inside it. A field that an older record lacks takes its
+default, so fields may be added at the end (with a default) without a new format; anything else needs a new format.
 """
 
 from __future__ import annotations
@@ -9,22 +9,20 @@ from __future__ import annotations
 import dataclasses
 import enum
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from functools import cache
+from typing import Any, Final, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
+
+import msgspec
 
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
-from drillcore_server.domain.times import from_microseconds, to_microseconds
 
 T = TypeVar("T")
-
-
-class _Conversion(NamedTuple):
-    to_stored: Callable[[Any], Any]
-    from_stored: Callable[[Any], Any]
+_PLAIN: Final = (str, int, float, bool, bytes, UUID, datetime, types.NoneType)
 
 
 class RecordKind(Generic[T]):
@@ -33,17 +31,18 @@ class RecordKind(Generic[T]):
     def __init__(self, record_type: type[T]) -> None:
         self.name = record_type.__name__.lower()
         self._type = record_type
-        self._fields = {name: _conversion(hint) for name, hint in get_type_hints(record_type).items()}
+        self._array: type[Any] = _stored_as(record_type)
+        self._encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
+        self._decoder = msgspec.msgpack.Decoder(self._array)
 
     def encode(self, value: T) -> bytes:
-        return codec.encode({name: field.to_stored(getattr(value, name)) for name, field in self._fields.items()})
+        return self._encoder.encode(msgspec.convert(value, self._array, from_attributes=True))
 
     def decode(self, stored: bytes) -> T:
-        record = codec.decode(stored)
         try:
-            return self._type(**{name: self._fields[name].from_stored(value) for name, value in record.items()})
-        except (KeyError, ValueError, TypeError, OverflowError) as error:
-            raise StoreCorruptError(f"a stored {self.name} cannot be read: {error!r}") from error
+            return msgspec.convert(self._decoder.decode(stored), self._type, from_attributes=True)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise StoreCorruptError(f"a stored {self.name} cannot be read: {error}") from error
 
     def read(self, tr: Reader, key: bytes) -> T | None:
         stored = codec.read(tr, key)
@@ -53,76 +52,28 @@ class RecordKind(Generic[T]):
         codec.write(tr, key, self.encode(value))
 
 
-def _conversion(hint: Any) -> _Conversion:
+@cache
+def _array_of(record_type: type) -> type:
+    """A type with the same fields, which msgspec keeps as an array. It refuses arrays that are longer."""
+    hints = get_type_hints(record_type)
+    fields: list[Any] = []
+    for field in dataclasses.fields(record_type):
+        kept = field.name, _stored_as(hints[field.name])
+        fields.append(kept if field.default is dataclasses.MISSING else (*kept, field.default))
+    return msgspec.defstruct(record_type.__name__, fields, array_like=True, frozen=True, forbid_unknown_fields=True)
+
+
+def _stored_as(hint: Any) -> Any:
     while hasattr(hint, "__supertype__"):
         hint = hint.__supertype__
+    if hint in _PLAIN or (isinstance(hint, type) and issubclass(hint, enum.Enum)):
+        return hint
     if get_origin(hint) in {Union, types.UnionType}:
-        (inner,) = [argument for argument in get_args(hint) if argument is not type(None)]
-        return _optional(_conversion(inner))
-    if hint in _CONVERSIONS:
-        return _CONVERSIONS[hint]
+        return Union[tuple(map(_stored_as, get_args(hint)))]  # noqa: UP007 - of types known only here
     if get_origin(hint) is Mapping and get_args(hint) == (str, str):
-        return _Conversion(dict, _texts)
+        return dict[str, str]
     if get_origin(hint) is tuple and get_args(hint)[1:] == (...,):
-        return _sequence(_conversion(get_args(hint)[0]))
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return _Conversion(lambda value: value.value, hint)
+        return tuple[_stored_as(get_args(hint)[0]), ...]  # type: ignore[misc]
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return _nested(hint)
+        return _array_of(hint)
     raise TypeError(f"no way to store a {hint}")
-
-
-def _sequence(inner: _Conversion) -> _Conversion:
-    return _Conversion(
-        lambda values: [inner.to_stored(value) for value in values],
-        lambda stored: tuple([inner.from_stored(value) for value in _expect(list)(stored)]),
-    )
-
-
-def _nested(record_type: type) -> _Conversion:
-    """A dataclass inside a record: its values in the order of its fields. Fields may be added at the end."""
-    hints = get_type_hints(record_type)
-    names = [field.name for field in dataclasses.fields(record_type)]
-    conversions = [_conversion(hints[name]) for name in names]
-    pairs = list(zip(names, conversions, strict=True))
-    return _Conversion(
-        lambda value: [conversion.to_stored(getattr(value, name)) for name, conversion in pairs],
-        lambda stored: record_type(*[c.from_stored(value) for c, value in zip(conversions, stored, strict=False)]),
-    )
-
-
-def _optional(inner: _Conversion) -> _Conversion:
-    return _Conversion(
-        lambda value: None if value is None else inner.to_stored(value),
-        lambda value: None if value is None else inner.from_stored(value),
-    )
-
-
-def _expect(expected: type) -> Callable[[Any], Any]:
-    def checked(value: Any) -> Any:
-        if type(value) is not expected:
-            raise TypeError(f"{type(value).__name__} where {expected.__name__} was stored")
-        return value
-
-    return checked
-
-
-def _texts(value: Any) -> Any:
-    if type(value) is not dict or not all(type(text) is str for pair in value.items() for text in pair):
-        raise TypeError("something else where a map of texts was stored")
-    return value
-
-
-def _same(stored_type: type) -> _Conversion:
-    return _Conversion(lambda value: value, _expect(stored_type))
-
-
-_CONVERSIONS: dict[Any, _Conversion] = {
-    str: _same(str),
-    int: _same(int),
-    float: _same(float),
-    bool: _same(bool),
-    bytes: _same(bytes),
-    UUID: _Conversion(lambda value: value.bytes, lambda stored: UUID(bytes=_expect(bytes)(stored))),
-    datetime: _Conversion(to_microseconds, lambda stored: from_microseconds(_expect(int)(stored))),
-}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-import msgpack
+import msgspec
 
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader, Transaction
@@ -66,8 +67,15 @@ def clear_claim(tr: Transaction, keys: CorpusKeys) -> None:
 
 
 def stage(tr: Transaction, keys: CorpusKeys, revision: Revision, batch: int, writes: Sequence[Write]) -> None:
-    """Notes where a batch of a claimed revision writes, so that it can be swept away if the claim expires."""
-    codec.write(tr, keys.staged(revision, batch), msgpack.packb([write.place(revision) for write in writes]))
+    """Notes what a batch of a claimed revision wrote, so that it can be swept away if the claim expires.
+
+    A batch that is run again, because the result of its commit was lost, finds its own locators and does not write
+    them: they stay noted.
+    """
+    noted = codec.read(tr, keys.staged(revision, batch))
+    places = dict.fromkeys([] if noted is None else _places(noted))
+    places |= dict.fromkeys(write.place(revision) for write in writes)
+    codec.write(tr, keys.staged(revision, batch), zlib.compress(msgspec.msgpack.encode(list(places)), 1))
 
 
 def unstage(tr: Transaction, keys: CorpusKeys) -> None:
@@ -81,7 +89,11 @@ def sweep_batch(tr: Transaction, keys: CorpusKeys) -> bool:
     if found is None:
         return False
     key, places = found
-    for place in msgpack.unpackb(places):
+    for place in _places(places):
         tr.clear_range(place, prefix_end(place))
     codec.clear(tr, key)
     return True
+
+
+def _places(noted: bytes) -> list[bytes]:
+    return msgspec.msgpack.decode(zlib.decompress(noted), type=list[bytes])

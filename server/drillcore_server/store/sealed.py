@@ -3,13 +3,12 @@
     key number (4 bytes) nonce (12) ciphertext
 
 Sealed with AES-256-GCM and authenticated with its own logical key and revision, so a record put in another's place, or
-changed, is found when it is read. Text is compressed before it is sealed.
+changed, is found when it is read, and needs no checksum beside the seal. Text is compressed before it is sealed.
 """
 
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -18,26 +17,39 @@ from cryptography.exceptions import InvalidTag
 
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
-from drillcore_server.domain.ids import Revision
+from drillcore_server.domain.ids import Revision, SourceId
 from drillcore_server.store import versioned
 from drillcore_server.store.keyring import KeyNumber, Keyring
 from drillcore_server.store.records import RecordKind
+from drillcore_server.store.squeezing import dense, squeezed, unsqueezed
 from drillcore_server.store.versioned import REVISION_BYTES, Entry
 
 T = TypeVar("T")
 _NUMBER_BYTES: Final = 4
 _NONCE_BYTES: Final = 12
-_PLAIN, _COMPRESSED = b"\0", b"\1"
-_COMPRESS_FROM_BYTES: Final = 200
-"""Shorter texts do not get shorter."""
 
 
 class SealedRecords:
     def __init__(self, keyring: Keyring) -> None:
         self._keyring = keyring
 
-    def put(self, tr: Transaction, key: bytes, revision: Revision, number: KeyNumber, value: bytes) -> None:
-        versioned.put(tr, key, revision, self.seal(key, revision, number, value))
+    def hashed(self, source: SourceId) -> bytes:
+        """What stands for a source in keys."""
+        return self._keyring.hashed(source)
+
+    def put(
+        self,
+        tr: Transaction,
+        key: bytes,
+        revision: Revision,
+        number: KeyNumber,
+        value: bytes,
+        *,
+        is_dense: bool = False,
+    ) -> None:
+        """With `is_dense` nobody tries to compress it."""
+        shortened = dense(value) if is_dense else squeezed(value)
+        versioned.put(tr, key, revision, self._seal(key, revision, number, shortened), checksum=False)
 
     def get(self, tr: Reader, key: bytes, revision: Revision) -> Entry | None:
         entry = versioned.get(tr, key, revision)
@@ -47,9 +59,12 @@ class SealedRecords:
         return map(self.opened, versioned.scan(tr, begin, end, revision))
 
     def seal(self, key: bytes, revision: Revision, number: KeyNumber, value: bytes) -> bytes:
-        """What `put` would store; for writers that prepare their records before the transaction."""
+        """What `put` would store; for those that keep it elsewhere."""
+        return self._seal(key, revision, number, squeezed(value))
+
+    def _seal(self, key: bytes, revision: Revision, number: KeyNumber, shortened: bytes) -> bytes:
         nonce = os.urandom(_NONCE_BYTES)
-        sealed = self._keyring.cipher(number).encrypt(nonce, _squeezed(value), _bound_to(key, revision))
+        sealed = self._keyring.cipher(number).encrypt(nonce, shortened, _bound_to(key, revision))
         return number.to_bytes(_NUMBER_BYTES, "big") + nonce + sealed
 
     def opened(self, entry: Entry) -> Entry:
@@ -62,7 +77,7 @@ class SealedRecords:
             raise StoreCorruptError(
                 f"the record at {entry.key.hex()}, revision {entry.revision}, is not what was written there"
             ) from error
-        return replace(entry, value=_unsqueezed(opened))
+        return replace(entry, value=unsqueezed(opened))
 
 
 class SealedKind(RecordKind[T]):
@@ -87,15 +102,3 @@ class SealedKind(RecordKind[T]):
 
 def _bound_to(key: bytes, revision: Revision) -> bytes:
     return key + revision.to_bytes(REVISION_BYTES, "big")
-
-
-def _squeezed(value: bytes) -> bytes:
-    if len(value) >= _COMPRESS_FROM_BYTES:
-        compressed = zlib.compress(value, 1)
-        if len(compressed) < len(value):
-            return _COMPRESSED + compressed
-    return _PLAIN + value
-
-
-def _unsqueezed(value: bytes) -> bytes:
-    return zlib.decompress(value[1:]) if value[:1] == _COMPRESSED else value[1:]

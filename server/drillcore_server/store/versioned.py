@@ -47,13 +47,14 @@ class Stored:
     size_bytes: int
 
 
-def put(tr: Transaction, key: bytes, revision: Revision, value: bytes) -> None:
+def put(tr: Transaction, key: bytes, revision: Revision, value: bytes, *, checksum: bool = True) -> None:
     """Writes the record of a key from `revision` on. Written again at the same revision, the last one counts.
 
+    Only a value that shows damage by itself, as a sealed one does, may go without a checksum.
     Parts of a larger one before it may stay behind: a reader takes only as many as the head says.
     """
     place = key + revision.to_bytes(REVISION_BYTES, "big")
-    head, *parts = codec.frame(value)
+    head, *parts = codec.frame(value, checksum=checksum)
     tr.set(place + b"\0\0", head)
     for number, part in enumerate(parts, 1):
         tr.set(place + number.to_bytes(_PART_BYTES, "big"), part)
@@ -106,9 +107,14 @@ def scan(tr: Reader, begin: bytes, end: bytes, revision: Revision) -> Iterator[E
     yield from _entry(current, written, pieces)
 
 
+def behind(key: bytes) -> bytes:
+    """Where a scan goes on after a logical key."""
+    return key + b"\xff" * _SUFFIX_BYTES
+
+
 def history(tr: Reader, key: bytes) -> list[tuple[Revision, bool]]:
     """The revisions that wrote a key, and whether it was there from then on, in order."""
-    entries = tr.range(key + bytes(_SUFFIX_BYTES), key + b"\xff" * _SUFFIX_BYTES)
+    entries = tr.range(key + bytes(_SUFFIX_BYTES), behind(key))
     return [(_revision_of(one), value != _TOMBSTONE) for one, value in entries if one[-_PART_BYTES:] == b"\0\0"]
 
 

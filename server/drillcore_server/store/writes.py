@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from drillcore_fdb.engine import Transaction
-from drillcore_server.domain.ids import Revision
+from drillcore_proto.reasons import Reason
+from drillcore_server.domain.errors import Exists
+from drillcore_server.domain.ids import CorpusNumber, Revision
+from drillcore_server.domain.nodes import Level
 from drillcore_server.store import versioned
 from drillcore_server.store.keyring import KeyNumber
 from drillcore_server.store.sealed import SealedRecords
@@ -14,19 +19,27 @@ from drillcore_server.store.versioned import REVISION_BYTES
 
 _KEY_OVERHEAD_BYTES: Final = 200
 """Of keys, conflict ranges and sealing, for each write: a generous guess."""
+OWN_RAW_IDS: Final = b"\1"
+"""Ends the locator of a chunk whose raws have ids of their own, so that none are made from the chunk's."""
+LOCATOR_BYTES: Final = 5
+"""Level and corpus number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
     """One record of a revision: put under a key, sealed if `number` says under which, or removed if there is no value.
 
-    With `versioned` False it is a plain key that stays as it is, like a node's locator.
+    With `versioned` False it is a node's locator: a plain key that stays as it is.
     """
 
     key: bytes
     value: bytes | None
     number: KeyNumber | None = None
     versioned: bool = True
+    is_dense: bool = False
+    """Does not get shorter, as a vector: to be stored without trying."""
+    block: bytes | None = None
+    """Of a locator: where that chunk would be located from whose id an ingested raw would have this one."""
 
     @property
     def size_bytes(self) -> int:
@@ -41,8 +54,57 @@ class Write:
         elif self.number is None:
             versioned.put(tr, self.key, revision, self.value)
         else:
-            sealed.put(tr, self.key, revision, self.number, self.value)
+            sealed.put(tr, self.key, revision, self.number, self.value, is_dense=self.is_dense)
 
     def place(self, revision: Revision) -> bytes:
         """The prefix of every key that it writes."""
         return self.key + revision.to_bytes(REVISION_BYTES, "big") if self.versioned else self.key
+
+
+def apply_all(tr: Transaction, writes: Iterable[Write], revision: Revision, sealed: SealedRecords) -> list[Write]:
+    """Makes the writes, and says which: locators that are there already are left as they are.
+
+    Raises `Exists` for a node that another corpus or level has: read here, in the transaction that writes the locator,
+    so two corpora cannot both get an id.
+    """
+    batch = list(writes)
+    known = _known_locators(tr, batch)
+    made = [write for write in batch if write.versioned or _is_new(write, known)]
+    for write in made:
+        write.apply(tr, revision, sealed)
+    return made
+
+
+def locator_of(level: Level, number: CorpusNumber) -> bytes:
+    return bytes([level]) + number.to_bytes(LOCATOR_BYTES - 1, "big")
+
+
+def is_ingested_chunk(locator: bytes) -> bool:
+    """Whether raws have ids that are made from this node's."""
+    return locator[0] == Level.CHUNK and locator[LOCATOR_BYTES:] != OWN_RAW_IDS
+
+
+def _known_locators(tr: Transaction, writes: Iterable[Write]) -> Mapping[bytes, bytes | None]:
+    locators = [write for write in writes if not write.versioned]
+    keys = {key for write in locators for key in (write.key, write.block) if key is not None}
+    wanted = sorted(keys)
+    return dict(zip(wanted, tr.get_many(wanted), strict=True))
+
+
+def _is_new(write: Write, known: Mapping[bytes, bytes | None]) -> bool:
+    """Whether a locator has yet to be written. Raises `Exists` if the id is another node's."""
+    check_free(write.key, write.value or b"", known[write.key], known[write.block] if write.block else None)
+    return known[write.key] is None
+
+
+def check_free(key: bytes, wanted: bytes, stored: bytes | None, block: bytes | None) -> None:
+    """Raises `Exists` unless a locator may be written: the id is new, or this very node's.
+
+    `block` is the locator of the chunk whose raws' ids would be made from it. An ingested one's are its own.
+    """
+    if stored is None and block is not None and is_ingested_chunk(block):
+        stored = bytes([Level.RAW]) + block[1:LOCATOR_BYTES]
+    if stored is not None and stored[:LOCATOR_BYTES] != wanted[:LOCATOR_BYTES]:
+        node = UUID(bytes=key[-16:])
+        message = f"node {node}: another corpus, or another level, has or had a node of this id; give it a new one"
+        raise Exists(Reason.NODE_EXISTS, message, node=str(node))

@@ -122,6 +122,8 @@ def _to_html(content: bytes) -> str:
             include_embedded_style_map=False,
             external_file_access=False,
         )
+    except MemoryError:
+        raise
     except Exception as error:  # mammoth raises whatever an unexpected tree leads to
         raise _malformed() from error
     return str(result.value)

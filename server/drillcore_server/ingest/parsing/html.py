@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib.metadata import version
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from drillcore_server.domain.documents import BlockKind, ParsedDocument
 from drillcore_server.ingest.parsing.assemble import TextBuilder, refuse_blank, title
@@ -39,7 +39,7 @@ def parse_html(
     text: str, *, name: str, notes: tuple[str, ...], budget: Budget, format_: Format = Format.HTML
 ) -> ParsedDocument:
     check_depth(text, budget.limits.depth_max)
-    tree = LexborHTMLParser(text)
+    tree = _tree(text)
     walk = _Walk(TextBuilder(budget), budget)
     if tree.root is not None:
         walk.run(tree.root)
@@ -53,6 +53,13 @@ def parse_html(
         blocks=blocks,
         preprocessing=(*notes, f"html to text with selectolax {version('selectolax')}"),
     )
+
+
+def _tree(text: str) -> LexborHTMLParser:
+    try:
+        return LexborHTMLParser(text)
+    except SelectolaxError as error:  # every text is HTML of some kind: it fails for want of memory alone
+        raise MemoryError from error
 
 
 def check_depth(text: str, depth_max: int) -> None:

@@ -22,6 +22,8 @@ ParseLine = Callable[[str, str, Mapping[str, Any], tuple[str, ...]], ParsedDocum
 def parse_json_lines(
     text: str, *, name: str, limits: ParseLimits, parse_line: ParseLine
 ) -> Iterator[ParsedDocument | Unparsable]:
+    if not text.strip():
+        raise Refusal(UnparsableReason.EMPTY, "is empty; leave it out")
     seen: set[str] = set()
     # Not splitlines: JSON strings may hold U+2028 and its like unescaped.
     for number, line in enumerate(text.split("\n"), start=1):

@@ -15,6 +15,8 @@ class UnparsableReason(enum.Enum):
     TOO_LARGE = "too_large"
     TOO_DEEP = "too_deep"
     TOO_SLOW = "too_slow"
+    OUT_OF_MEMORY = "out_of_memory"
+    CRASHED = "crashed"
     UNSUPPORTED = "unsupported"
     DUPLICATE_ID = "duplicate_id"
 

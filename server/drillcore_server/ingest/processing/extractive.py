@@ -106,7 +106,7 @@ def _draft(chunk: ChunkInput) -> _Draft:
     scores = word_scores(tokens, stopwords(language), headings)
     named = mentions(text)
     weights = unit_weights(text, found, scores, headings, [mention.start for mention in named])
-    ranked = sorted(range(len(found)), key=lambda place: -weights[place])[:PASSAGES_MAX]
+    ranked = sorted(range(len(found)), key=weights.__getitem__, reverse=True)[:PASSAGES_MAX]
     summary = chunk_summary(len(text), found, weights, ranked)
     quotes, candidates = key_quotes(found, ranked), ranked[:CHUNK_CANDIDATES_MAX]
     passages = {place: _passage(chunk, found[place], weights[place]) for place in (*summary, *quotes, *candidates)}

@@ -6,7 +6,7 @@ Without the corpus there is no telling how rare a word is; its length stands in 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
@@ -37,7 +37,7 @@ def keywords(tokens: Sequence[Sequence[str]], scores: dict[str, int]) -> tuple[s
     """The best words and phrases, best first, no word in two of them."""
     ranked: list[tuple[int, tuple[str, ...]]] = [(-_WORD_FACTOR * score, (word,)) for word, score in scores.items()]
     for phrase, count in Counter(_phrases(tokens, scores)).items():
-        total = sum([scores[word] for word in phrase])
+        total = sum(map(scores.__getitem__, phrase))
         ranked.append((-count * total * _PHRASE_FACTOR[len(phrase)], phrase))
     ranked.sort()
     used: set[str] = set()
@@ -51,14 +51,16 @@ def keywords(tokens: Sequence[Sequence[str]], scores: dict[str, int]) -> tuple[s
     return tuple(chosen)
 
 
-def _phrases(tokens: Sequence[Sequence[str]], scores: dict[str, int]) -> Iterator[tuple[str, ...]]:
+def _phrases(tokens: Sequence[Sequence[str]], scores: dict[str, int]) -> list[tuple[str, ...]]:
     """Of each run of several meaningful words the last ones, since those name the thing."""
+    phrases = []
     for some in tokens:
-        run: list[str] = []
-        for token in (*some, ""):
-            if token in scores:
-                run.append(token)
-            elif run:
-                if len(run) > 1:
-                    yield tuple(run[-PHRASE_WORDS_MAX:])
-                run = []
+        start = place = 0
+        for place, meaningful in enumerate(map(scores.__contains__, some), start=1):
+            if not meaningful:
+                if place - start > 2:
+                    phrases.append(tuple(some[max(start, place - 1 - PHRASE_WORDS_MAX) : place - 1]))
+                start = place
+        if place - start > 1:
+            phrases.append(tuple(some[max(start, place - PHRASE_WORDS_MAX) : place]))
+    return phrases

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 from drillcore_server.ingest.processing.units import Unit
 
 QUOTES_MAX: Final = 3
 QUOTE_CHARACTERS: Final = range(40, 421)
+_FIRST: Final = itemgetter(0)
 
 
 def key_quotes(found: Sequence[Unit], ranked: Sequence[int]) -> list[int]:
@@ -23,4 +25,4 @@ def key_quotes(found: Sequence[Unit], ranked: Sequence[int]) -> list[int]:
 def _is_quotable(unit: Unit) -> bool:
     if unit.end - unit.start not in QUOTE_CHARACTERS or unit.fragment:
         return False
-    return bool(unit.kinds) or any(token[0].isdigit() for token in unit.tokens)
+    return bool(unit.kinds) or any(map(str.isdigit, map(_FIRST, unit.tokens)))

@@ -29,7 +29,12 @@ class Unit(NamedTuple):
 
 def units(text: str, lowered: str, language: str) -> list[Unit]:
     """In order; together they leave out nothing but white space."""
-    cut = [piece for bounds in _with_lists(text, sentences(text, language)) for piece in _short(text, *bounds)]
+    cut: list[Bounds] = []
+    for start, end in _with_lists(text, sentences(text, language)):
+        if end - start <= UNIT_CHARACTERS_MAX:
+            cut.append((start, end))
+        else:
+            cut.extend(_short(text, start, end))
     return [_unit(text, lowered, start, end) for start, end in cut]
 
 

@@ -13,8 +13,10 @@
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Final
 
 from drillcore_server.domain.digests import FindingKind
@@ -61,7 +63,7 @@ def unit_weights(
         round(
             (
                 POSITION / (1 + place)
-                + _cues(unit)
+                + _cues(unit.kinds)
                 + KEYWORDS * _density(unit.tokens, scores, best)
                 + (0.0 if headings.isdisjoint(unit.tokens) else HEADINGS)
                 + min(ENTITIES_MAX, ENTITY * _between(mention_starts, unit))
@@ -74,17 +76,16 @@ def unit_weights(
     ]
 
 
-def _cues(unit: Unit) -> float:
-    if not unit.kinds:
-        return 0.0
-    return min(CUES_MAX, sum([weight for kind, weight in CUES.items() if kind in unit.kinds]))
+@functools.cache
+def _cues(kinds: frozenset[FindingKind]) -> float:
+    return min(CUES_MAX, sum([weight for kind, weight in CUES.items() if kind in kinds], 0.0))
 
 
 def _density(tokens: Sequence[str], scores: dict[str, int], best: int) -> float:
     """The share of the chunk's best word that an average word of this unit has, doubled as half of them are small."""
     if not tokens:
         return 0.0
-    total = sum([scores[token] for token in tokens if token in scores])
+    total = sum(map(scores.get, tokens, repeat(0)))
     return min(1.0, 2 * total / (best * len(tokens)))
 
 

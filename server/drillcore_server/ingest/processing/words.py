@@ -67,14 +67,14 @@ def stopwords(language: str) -> frozenset[str]:
 def guess_language(text: str) -> str:
     """ISO code of the language, by its function words; English when in doubt."""
     words = lower(text[:_SAMPLE_CHARACTERS]).split()
-    if len([word for word in words if word in _ENGLISH_FUNCTION_WORDS]) >= _ENGLISH_SHARE * len(words):
+    if sum(map(_ENGLISH_FUNCTION_WORDS.__contains__, words)) >= _ENGLISH_SHARE * len(words):
         return ENGLISH
     return max((ENGLISH, *LANGUAGES), key=lambda language: _hits(words, language))
 
 
 def _hits(words: list[str], language: str) -> int:
     known = _own_stopwords(language)
-    return sum(word in known for word in words)
+    return sum(map(known.__contains__, words))
 
 
 @functools.cache

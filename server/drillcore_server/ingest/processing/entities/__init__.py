@@ -11,7 +11,7 @@ from drillcore_server.ingest.processing.entities.addresses import addresses
 from drillcore_server.ingest.processing.entities.amounts import amounts
 from drillcore_server.ingest.processing.entities.capitalised import capitalised_runs
 from drillcore_server.ingest.processing.entities.dates import dates
-from drillcore_server.ingest.processing.entities.mentions import Mention
+from drillcore_server.ingest.processing.entities.mentions import Mention, capitals_of
 from drillcore_server.ingest.processing.entities.names import organisations, persons
 from drillcore_server.ingest.processing.entities.regulations import regulations
 
@@ -22,13 +22,13 @@ ENTITIES_MAX: Final = 128
 
 def mentions(text: str) -> list[Mention]:
     """Every mention, in the order of the text."""
-    runs = capitalised_runs(text)
+    runs, capitals = capitalised_runs(text), capitals_of(text)
     found = chain(
         dates(text),
-        amounts(text),
-        organisations(text, runs),
+        amounts(text, capitals),
+        organisations(text, runs, capitals),
         persons(text, runs),
-        regulations(text, runs),
+        regulations(text, runs, capitals),
         addresses(text),
     )
     return sorted(found)

@@ -35,8 +35,9 @@ _CURRENCY_NAME_LAST: Final = re.compile(
 _SHARE: Final = re.compile(
     rf"(?<![\w.,$€£¥])(?P<number>{_NUMBER})(?:[ \u00a0]?%|[\s-]?(?:percent|per[ \u00a0]cent)(?:um|age)?\b)"
 )
-_CURRENCIES: Final = ("$", "€", "£", "¥", *_CODES.split("|"))
-_CURRENCY: Final = re.compile("|".join(map(re.escape, _CURRENCIES)))
+_CURRENCY_SIGNS: Final = ("$", "€", "£", "¥")
+_CURRENCY_CODES: Final = tuple(_CODES.split("|"))
+_CURRENCY: Final = re.compile("|".join(map(re.escape, (*_CURRENCY_SIGNS, *_CURRENCY_CODES))))
 _CURRENCY_NAMES: Final = ("dollar", "euro", "pounds", "dirham")
 _CURRENCY_NAME: Final = re.compile("|".join(_CURRENCY_NAMES))
 _PERCENTS: Final = ("%", "percent", "per cent", "per\u00a0cent")
@@ -45,8 +46,8 @@ _BEFORE: Final = 40
 _AFTER: Final = 40
 
 
-def amounts(text: str) -> Iterator[Mention]:
-    if holds_any(text, _CURRENCIES):
+def amounts(text: str, capitals: str) -> Iterator[Mention]:
+    if holds_any(text, _CURRENCY_SIGNS) or holds_any(capitals, _CURRENCY_CODES):
         for found in _near(_CURRENCY, text, _CURRENCY_FIRST, _CURRENCY_CODE_LAST):
             yield Mention(found.start(), "amount", _money(found.groupdict()))
     if holds_any(text, _CURRENCY_NAMES):

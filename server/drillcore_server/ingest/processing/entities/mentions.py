@@ -11,6 +11,7 @@ UPPER: Final = "A-ZÀ-ÖØ-Þ"
 GAP: Final = r"[\s\u200e\u200f]{1,4}"
 """Between the words of a mention: white space, and the invisible marks that word processors leave there."""
 
+_CAPITALS: Final = re.compile(r"[A-Z]{3,}")
 _GAPS: Final = re.compile(r"[\s\u200e\u200f]+")
 
 
@@ -44,6 +45,11 @@ def around(anchor: re.Pattern[str], text: str, before: int, after: int) -> Itera
 def holds_any(text: str, words: tuple[str, ...]) -> bool:
     """Looking for plain words takes a fraction of a pattern's time: it tells whether a pattern need be tried."""
     return any(map(text.__contains__, words))
+
+
+def capitals_of(text: str) -> str:
+    """All runs of three or more capitals: a word of capitals is in the text if it is in here, which is much shorter."""
+    return " ".join(_CAPITALS.findall(text))
 
 
 def inside_a_word(text: str, start: int) -> bool:

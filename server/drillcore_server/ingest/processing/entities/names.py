@@ -57,13 +57,13 @@ _NO_NAME: Final = NOT_FIRST | word_set(
 )
 
 
-def organisations(text: str, runs: Sequence[Run]) -> Iterator[Mention]:
+def organisations(text: str, runs: Sequence[Run], capitals: str) -> Iterator[Mention]:
     for run in runs:
         if not _ENDINGS.isdisjoint(run.words):
             for name in _organisations_of(run.words):
                 yield Mention(run.start, "organisation", name)
     for acronym in _KNOWN:
-        place = text.find(acronym)
+        place = text.find(acronym) if acronym in capitals or not acronym.isupper() else -1
         if place >= 0 and not inside_a_word(text, place) and not text[place + len(acronym) :][:1].isalnum():
             yield Mention(place, "organisation", acronym)
     for found in _ACRONYM.finditer(text):

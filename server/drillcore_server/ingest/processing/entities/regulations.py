@@ -51,6 +51,11 @@ class _Form:
     needs: tuple[str, ...]
     pattern: re.Pattern[str]
     value: Callable[[re.Match[str]], str]
+    needs_capitals: tuple[str, ...] = ()
+    """The same for words of three or more capitals alone."""
+
+    def may_be_in(self, text: str, capitals: str) -> bool:
+        return holds_any(capitals, self.needs_capitals) or holds_any(text, self.needs)
 
 
 def _numbered(kind: str) -> Callable[[re.Match[str]], str]:
@@ -91,12 +96,13 @@ def _whole(found: re.Match[str]) -> str:
 # inside a word is checked after the first characters.
 _FORMS: Final = (
     _Form(
-        ("CFR", "C.F.R", "U.S.C", "USC"),
+        ("C.F.R", "U.S.C"),
         re.compile(
             rf"(?P<title>[0-9](?<![\w.].)[0-9]?){GAP}(?P<code>C\.?F\.?R\.?|U\. ?S\. ?C\.?|USC){GAP}"
             rf"(?P<part>[Pp]arts?{GAP}|§{{1,2}}{GAP}?|[Ss]ections?{GAP})?(?P<number>{_NUMBER})"
         ),
         _codified,
+        ("CFR", "USC"),
     ),
     _Form(
         ("Art",),
@@ -115,22 +121,28 @@ _FORMS: Final = (
     ),
     _Form(("Rule",), re.compile(rf"Rule(?<!\wRule)s?{GAP}(?P<number>{_NUMBER}){_OF_WHAT}"), _numbered("Rule")),
     _Form(("Regulation ", "Directive ", "Decision "), re.compile(_EUROPEAN), _european),
-    _Form(("RFC",), re.compile(r"(?P<body>RFC(?<!\wRFC))[ -]?(?P<number>[0-9]{1,5})(?![0-9])"), _standard),
+    _Form((), re.compile(r"(?P<body>RFC(?<!\wRFC))[ -]?(?P<number>[0-9]{1,5})(?![0-9])"), _standard, ("RFC",)),
     _Form(
-        ("ISO", "NIST", "IEC"),
+        (),
         re.compile(
             r"(?P<body>ISO(?:/IEC)?|IEC|NIST SP)(?:[ -](?:TS|TR))?[ -]?"
             r"(?P<number>[0-9]{2,5}(?:-[0-9]{1,4})?(?::[12][0-9]{3})?)(?![0-9])"
         ),
         _standard,
+        ("ISO", "NIST", "IEC"),
     ),
-    _Form(_ACRONYMS, re.compile(rf"\b{_ANY_ACRONYM}"), _whole),
+    _Form(
+        ("PSD2", "NIS2"),
+        re.compile(rf"\b{_ANY_ACRONYM}"),
+        _whole,
+        ("GDPR", "HIPAA", "CCPA", "DORA", "FID", "FIR", "FSMR", "TFEU", "TEU"),
+    ),
 )
 
 
-def regulations(text: str, runs: Sequence[Run]) -> Iterator[Mention]:
+def regulations(text: str, runs: Sequence[Run], capitals: str) -> Iterator[Mention]:
     for form in _FORMS:
-        if holds_any(text, form.needs):
+        if form.may_be_in(text, capitals):
             for found in form.pattern.finditer(text):
                 yield Mention(found.start(), "regulation", form.value(found))
     for run in runs:

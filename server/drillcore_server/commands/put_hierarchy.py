@@ -1,0 +1,152 @@
+"""PutHierarchy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from drillcore_proto.reasons import Reason
+from drillcore_server.commands.earlier import Earlier
+from drillcore_server.commands.ingester import Ingester
+from drillcore_server.commands.replacing import Records, Replacement, StoredChunk
+from drillcore_server.commands.revise import Plan, Target
+from drillcore_server.commands.unit import Call
+from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.drafts import DocumentDraft, NodeDraft
+from drillcore_server.domain.errors import Stale
+from drillcore_server.domain.ids import Revision, SourceId
+from drillcore_server.domain.nodes import Statistics
+from drillcore_server.ingest.client_hierarchy import ClientHierarchy
+from drillcore_server.ingest.client_made import ClientRecords, MadeChunk, model_of
+from drillcore_server.store.hierarchy import HierarchyWrites
+from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber
+from drillcore_server.store.packed import SECTION, encode_chunk
+from drillcore_server.store.records import RecordKind
+
+_KEYS_AT_ONCE: Final = 1_000
+"""Made in one commit of the keyring."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutTarget:
+    """The corpus, as the caller named it, and what the caller knows of it."""
+
+    corpus: Target
+    embedding_model: str
+    expected_revision: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    documents: int
+    nodes: int
+    chunks_prepared: int
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """What the call stored."""
+
+    revision: Revision
+    documents: int
+    sections: int
+    chunks: int
+    raws: int
+
+
+PUT = RecordKind(Put)
+
+
+class HierarchyUpload:
+    """One PutHierarchy: parts are taken one by one, then stored as one revision, which consists of exactly these.
+
+    Refused as a whole if any of it is wrong. `report` hears how far it is.
+    """
+
+    def __init__(self, ingester: Ingester, call: Call, target: PutTarget, report: Callable[[Progress], None]) -> None:
+        self._ingester = ingester
+        self._call = call
+        self._target = target
+        self._report = report
+        self._hierarchy = ClientHierarchy()
+        self._made: Records | None = None
+        ingester.reviser.find(call, target.corpus)
+
+    @property
+    def documents(self) -> int:
+        return len(self._hierarchy.documents)
+
+    @property
+    def nodes(self) -> int:
+        return len(self._hierarchy.levels)
+
+    def take_document(self, draft: DocumentDraft) -> None:
+        self._hierarchy.take_document(draft)
+
+    def take_node(self, draft: NodeDraft) -> None:
+        self._hierarchy.take_node(draft)
+
+    def tell(self, chunks_prepared: int = 0) -> None:
+        self._report(Progress(self.documents, self.nodes, chunks_prepared))
+
+    def commit(self, call: Call) -> Put:
+        """Stores what was taken. `call` has the fingerprint of all that was sent."""
+        self._hierarchy.check()
+        return self._ingester.reviser.revise(call, self._target.corpus, PUT, self._plan)
+
+    def _plan(self, corpus: Corpus, base: Revision) -> Plan[Put]:
+        expected = self._target.expected_revision
+        if expected is not None and base != expected:
+            message = f"the corpus is at revision {base}, not {expected}; read it again"
+            raise Stale(Reason.VERSION_MISMATCH, message, version=str(base))
+        ingester, keys = self._ingester, self._ingester.unit.keys
+        earlier = Earlier(ingester.snapshot(corpus, base), keys, corpus)
+        known = earlier.known(self._hierarchy.levels)
+        records = self._records(corpus, base)
+        before = {document.id: document.source for document in earlier.documents()}
+        number = self._make_keys(corpus, {*before.values(), *(one.source for one in records.documents.values())})
+        make = HierarchyWrites(keys, corpus.tenant_id, corpus.number, ingester.keyring)
+        replacement = Replacement(self._call, earlier, known, self._hierarchy.levels.keys(), records, make)
+        return Plan(
+            base=base,
+            number=number,
+            writes=replacement.writes(before),
+            sections=tuple(dict.fromkeys([*records.sections, *sorted(earlier.section_ids())])),
+            documents_added=tuple(records.documents),
+            documents_removed=tuple(before),
+            result=lambda revision: _put(revision, records.master.statistics),
+        )
+
+    def _records(self, corpus: Corpus, base: Revision) -> Records:
+        """Made once, however often the plan is: embedding takes long."""
+        if self._made is None:
+            preparer = self._ingester.preparer
+            model = model_of(self._hierarchy, self._target.embedding_model, preparer.embedder)
+            embeddings = self._ingester.embeddings(corpus, base)
+            counter = preparer.digester.counter
+            made = ClientRecords(self._hierarchy, counter, embeddings, model, self._call.at, self._call.principal.id)
+            documents, chunks = {}, {}
+            for document, own in made.documents(self.tell):
+                documents[document.id] = document
+                chunks.update({one.chunk.id: _stored(one) for one in own})
+            sections = {section.id: SECTION.encode(section) for section in made.sections()}
+            self._made = Records(documents, chunks, sections, made.master())
+        return self._made
+
+    def _make_keys(self, corpus: Corpus, sources: set[SourceId]) -> KeyNumber:
+        """The number of the corpus's key. All keys are made here: one by one, each would wait for the disk."""
+        keyring, todo = self._ingester.keyring, iter(sorted(sources))
+        while batch := list(islice(todo, _KEYS_AT_ONCE)):
+            keyring.numbers(corpus.number, batch)
+        (number,) = keyring.numbers(corpus.number, [CORPUS_SCOPE])
+        return number
+
+
+def _stored(made: MadeChunk) -> StoredChunk:
+    return StoredChunk(encode_chunk(made.chunk, made.page), made.vector, made.section)
+
+
+def _put(revision: Revision, statistics: Statistics) -> Put:
+    return Put(revision, statistics.documents, statistics.sections, statistics.chunks, statistics.raws)

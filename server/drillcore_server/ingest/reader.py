@@ -1,0 +1,50 @@
+"""What planning reads: one revision of the corpus, and the documents that are to be added to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from drillcore_server.domain.ids import NodeId
+from drillcore_server.domain.nodes import Chunk, Master, Membership, RawPage, Section
+from drillcore_server.domain.outlines import Outlines
+from drillcore_server.ingest.embedding.ports import Vector
+from drillcore_server.ingest.prepare import PreparedChunk, PreparedDocument
+
+
+class CorpusReader(Protocol):
+    """One revision of the corpus."""
+
+    def outlines(self) -> Outlines: ...
+
+    def master(self) -> Master | None: ...
+
+    def sections(self, ids: Sequence[NodeId]) -> list[Section]: ...
+
+    def members(self, section: NodeId) -> list[Membership]: ...
+
+    def chunks(self, ids: Sequence[NodeId]) -> list[Chunk]: ...
+
+    def pages(self, ids: Sequence[NodeId]) -> list[RawPage]: ...
+
+    def vectors(self, ids: Sequence[NodeId]) -> list[Vector]: ...
+
+    def parents(self, ids: Sequence[NodeId]) -> list[NodeId]: ...
+
+
+class FreshChunks:
+    """The chunks of the documents that a plan adds, by id."""
+
+    def __init__(self, added: Sequence[PreparedDocument]) -> None:
+        self._added = added
+        self._places: dict[NodeId, tuple[int, int]] = {}
+
+    def note(self, number: int, prepared: PreparedDocument) -> None:
+        self._places |= {one.chunk.id: (number, place) for place, one in enumerate(prepared.chunks)}
+
+    def __contains__(self, chunk: NodeId) -> bool:
+        return chunk in self._places
+
+    def __getitem__(self, chunk: NodeId) -> PreparedChunk:
+        number, place = self._places[chunk]
+        return self._added[number].chunks[place]

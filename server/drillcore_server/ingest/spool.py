@@ -1,0 +1,105 @@
+"""Prepared documents on their way into a revision: in memory as long as they are few, then in a temporary file.
+
+What is in the file is sealed with a key that only this spool has, and the file has no name: nothing of it can be read
+once the spool is closed, or the process has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import IO, Final, overload
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from drillcore_server.domain.nodes import Document
+from drillcore_server.ingest.prepare import PreparedDocument
+
+MEMORY_CHARACTERS_MAX: Final = 4_000_000
+"""Of the documents that a spool keeps in memory. Prepared, a character takes about 30 bytes there."""
+_READ_AGAIN_MAX: Final = 8
+"""Documents read from the file that are at hand a while: their chunks are asked for one by one."""
+
+
+class Spool:
+    """Prepared documents by number; their own records are always at hand."""
+
+    def __init__(self, memory_characters_max: int = MEMORY_CHARACTERS_MAX) -> None:
+        self._memory_characters_max = memory_characters_max
+        self._in_memory: dict[int, PreparedDocument] = {}
+        self._in_file: dict[int, tuple[int, int]] = {}
+        self._characters = 0
+        self._file: IO[bytes] | None = None
+        self._cipher = AESGCM(AESGCM.generate_key(256))
+        self._load = lru_cache(_READ_AGAIN_MAX)(self._read)
+        self.documents: list[Document] = []
+
+    def close(self) -> None:
+        """Forgets everything."""
+        self._in_memory.clear()
+        self._load.cache_clear()
+        if self._file is not None:
+            self._file.close()
+
+    def append(self, prepared: PreparedDocument) -> None:
+        number = len(self.documents)
+        self.documents.append(prepared.document)
+        if self._characters + prepared.document.characters <= self._memory_characters_max:
+            self._characters += prepared.document.characters
+            self._in_memory[number] = prepared
+        else:
+            self._in_file[number] = self._write(number, prepared)
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def __getitem__(self, number: int) -> PreparedDocument:
+        return self._in_memory.get(number) or self._load(number)
+
+    def _write(self, number: int, prepared: PreparedDocument) -> tuple[int, int]:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="drillcore-")  # noqa: SIM115 - closed with the spool
+        sealed = self._cipher.encrypt(_nonce(number), pickle.dumps(prepared), None)
+        return self._file.seek(0, os.SEEK_END), self._file.write(sealed)
+
+    def _read(self, number: int) -> PreparedDocument:
+        assert self._file is not None
+        start, size = self._in_file[number]
+        self._file.seek(start)
+        opened = self._cipher.decrypt(_nonce(number), self._file.read(size), None)
+        prepared = pickle.loads(opened)  # noqa: S301 - authenticated: nobody but this spool can have written it
+        assert isinstance(prepared, PreparedDocument)
+        return prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming(Sequence[PreparedDocument]):
+    """Those documents of a spool that a plan adds, with their records as the plan wants them."""
+
+    spool: Spool
+    records: Sequence[tuple[int, Document]]
+    """Places in the spool, and the records."""
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @overload
+    def __getitem__(self, place: int) -> PreparedDocument: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[PreparedDocument]: ...
+
+    def __getitem__(self, place: int | slice) -> PreparedDocument | Sequence[PreparedDocument]:
+        if isinstance(place, slice):
+            return Incoming(self.spool, self.records[place])
+        number, document = self.records[place]
+        return replace(self.spool[number], document=document)
+
+
+def _nonce(number: int) -> bytes:
+    """A spool's key seals each number once."""
+    return number.to_bytes(12, "big")

@@ -1,0 +1,139 @@
+"""Workers: the same results as in this process, in order, and never more of them waiting than allowed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
+
+import pytest
+
+from drillcore_server.domain.errors import Unavailable
+from drillcore_server.ingest import builtin, workers
+from drillcore_server.ingest.digesting import Asked, Content, DigestedDocument, content_hash
+from drillcore_server.ingest.outbox import Outbox
+from drillcore_server.ingest.parsing import Unparsable
+from drillcore_server.ingest.readers import ReadersHere
+from drillcore_server.ingest.worker import WorkerSettings
+from drillcore_server.ingest.workers import Workers
+
+RULE = "# Records\n\nThe operator shall keep records of Regulation (EU) 2016/679 for 5 years.\n\nNo EUR 500 is paid."
+LINES = [{"id": f"{number}", "text": f"Rule {number}. {RULE}"} for number in range(200)]
+JSON_LINES = "\n".join([*map(json.dumps, LINES[:100]), "no json", *map(json.dumps, LINES[100:])])
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Workers]:
+    found = Workers(2, 60.0, WorkerSettings(None, 2 << 30))
+    yield found
+    found.close()
+
+
+def nothing_known(asked: Sequence[Asked]) -> list[str | None]:
+    return [None] * len(asked)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        Content(RULE.encode(), "rule.md", ""),
+        Content(b"<html><body><h1>Rule</h1><p>It must be so.</p></body></html>", "", "text/html"),
+        Content(JSON_LINES.encode(), "rules.jsonl", ""),
+        Content(b"\x00\x01\x02" * 100, "binary.bin", ""),
+        Content(b"", "empty.txt", ""),
+    ],
+    ids=lambda content: content.name or "page",
+)
+def test_a_worker_finds_what_this_process_finds(pool: Workers, content: Content) -> None:
+    here = ReadersHere(builtin.preparer().digester)
+    expected = list(here.begin(content, nothing_known).results())
+    assert list(pool.begin(content, nothing_known).results()) == expected
+    assert expected
+
+
+def test_documents_that_have_not_changed_are_not_digested(pool: Workers) -> None:
+    asked: list[Asked] = []
+
+    def known(some: Sequence[Asked]) -> list[str | None]:
+        asked.extend(some)
+        texts = {line["id"]: line["text"] for line in LINES[::2]}
+        return [content_hash(texts[one.external_id]) if one.external_id in texts else None for one in some]
+
+    found = list(pool.begin(Content(JSON_LINES.encode(), "rules.jsonl", ""), known).results())
+    documents = [one for one in found if isinstance(one, DigestedDocument)]
+    assert [(one.unchanged, bool(one.chunks)) for one in documents] == [(True, False), (False, True)] * 100
+    assert [one.external_id for one in asked if not one.is_the_upload] == [line["id"] for line in LINES]
+
+
+def test_results_beyond_the_bound_wait_in_the_worker(pool: Workers) -> None:
+    with mock.patch.object(workers, "UNREAD_BYTES_MAX", 10_000):
+        reading = pool.begin(Content(JSON_LINES.encode(), "rules.jsonl", ""), nothing_known)
+    results = reading.results()
+    first = next(results)
+    assert isinstance(first, DigestedDocument)
+    assert first.external_id == "0"
+    assert len([one for one in results if not isinstance(one, Unparsable)]) == 199
+
+
+def test_uploads_that_wait_for_each_others_workers_all_end() -> None:
+    """Two calls of many uploads each, more than there are workers, none of whose results fit the bound."""
+    with mock.patch.object(workers, "UNREAD_BYTES_MAX", 1_000):
+        pool = Workers(2, 60.0, WorkerSettings(None, 2 << 30))
+        content = Content("\n".join(map(json.dumps, LINES[:20])).encode(), "rules.jsonl", "")
+
+        def call() -> int:
+            readings = [pool.begin(content, nothing_known) for _ in range(4)]
+            return sum(len(list(reading.results())) for reading in readings)
+
+        with ThreadPoolExecutor(2) as callers:
+            calls = [callers.submit(call) for _ in range(2)]
+            assert [one.result(timeout=30) for one in calls] == [80, 80]
+        pool.close()
+
+
+def test_who_waits_for_results_is_told_when_the_pool_closes() -> None:
+    pool = Workers(1, 60.0, WorkerSettings(None, 2 << 30))
+    readings = [pool.begin(Content((RULE + "\n\n").encode() * 20_000, "long.md", ""), nothing_known) for _ in range(2)]
+    pool.close()
+    for reading in readings:
+        with pytest.raises(Unavailable):
+            list(reading.results())
+    with pytest.raises(Unavailable):
+        pool.begin(Content(b"late", "late.txt", ""), nothing_known)
+
+
+def test_a_failure_to_say_what_is_known_reaches_who_waits(pool: Workers) -> None:
+    def known(_: Sequence[Asked]) -> list[str | None]:
+        raise LookupError("the store is gone")
+
+    with pytest.raises(LookupError, match="the store is gone"):
+        list(pool.begin(Content(RULE.encode(), "rule.md", ""), known).results())
+    assert list(pool.begin(Content(RULE.encode(), "rule.md", ""), nothing_known).results())
+
+
+def test_an_outbox_holds_no_more_than_its_bound() -> None:
+    outbox = Outbox(10)
+    assert outbox.put(b"a" * 11)
+    last = threading.Thread(target=outbox.put, args=(b"b",))
+    last.start()
+    last.join(timeout=0.1)
+    assert last.is_alive(), "it waits"
+    messages = iter(outbox)
+    assert next(messages) == b"a" * 11
+    last.join(timeout=10)
+    outbox.end()
+    assert list(messages) == [b"b"]
+
+
+def test_an_outbox_that_has_ended_takes_nothing_and_raises_its_error_last() -> None:
+    outbox = Outbox(10)
+    assert outbox.put(b"a")
+    outbox.end(ValueError("first"))
+    outbox.end(ValueError("second"))
+    assert not outbox.put(b"b")
+    messages = iter(outbox)
+    assert next(messages) == b"a"
+    with pytest.raises(ValueError, match="first"):
+        next(messages)
