@@ -42,6 +42,7 @@ KINDS = {
     "CORPUS_EXISTS": drillcore.AlreadyExists,
     "TENANT_NOT_EMPTY": drillcore.FailedPrecondition,
     "MODEL_MISMATCH": drillcore.FailedPrecondition,
+    "MODEL_UNAVAILABLE": drillcore.Unavailable,
     "REVISION_TRIMMED": drillcore.NotFound,
     "CORPUS_ON_HOLD": drillcore.FailedPrecondition,
     "CORPUS_NOT_ON_HOLD": drillcore.FailedPrecondition,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final
 
 from drillcore_proto.reasons import Reason
 from drillcore_server.commands.earlier import Earlier
@@ -24,9 +22,6 @@ from drillcore_server.store.hierarchy import HierarchyWrites
 from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber
 from drillcore_server.store.packed import SECTION, encode_chunk
 from drillcore_server.store.records import RecordKind
-
-_KEYS_AT_ONCE: Final = 1_000
-"""Made in one commit of the keyring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +132,7 @@ class HierarchyUpload:
 
     def _make_keys(self, corpus: Corpus, sources: set[SourceId]) -> KeyNumber:
         """The number of the corpus's key. All keys are made here: one by one, each would wait for the disk."""
-        keyring, todo = self._ingester.keyring, iter(sorted(sources))
-        while batch := list(islice(todo, _KEYS_AT_ONCE)):
-            keyring.numbers(corpus.number, batch)
-        (number,) = keyring.numbers(corpus.number, [CORPUS_SCOPE])
+        number, *_ = self._ingester.keyring.numbers(corpus.number, [CORPUS_SCOPE, *sorted(sources)])
         return number
 
 
