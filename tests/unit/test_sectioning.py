@@ -23,7 +23,7 @@ from drillcore_server.ingest.planning import HierarchyChange, Planner, Settled
 from drillcore_server.ingest.prepare import Origin, PreparedDocument
 from drillcore_server.ingest.processing.extractive import ExtractiveProcessor
 from drillcore_server.ingest.processing.ports import Member, TokenRange
-from drillcore_server.ingest.sectioning import Topics, groups_of, partitions
+from drillcore_server.ingest.sectioning import Topics, groups_of, near_enough, partitions
 from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
 from tests.faults.consistent import Hierarchy, check
 
@@ -282,3 +282,27 @@ def test_a_plan_that_was_overtaken_makes_only_the_sections_again_that_have_moved
     changed = [one.after for one in second.sections if one not in first.sections]
     assert [section.title for section in changed if section] == ["Rules on banking, edition 1"]
     assert second.master.statistics.documents == first.master.statistics.documents + 1
+
+
+def test_the_larger_a_group_the_nearer_it_must_be_to_join_a_section() -> None:
+    assert [near_enough(chunks) for chunks in (1, 2, 4)] == [0.5, 0.6, 0.7]
+    assert near_enough(8) == near_enough(64) == 0.8
+
+
+def test_what_an_author_keeps_apart_stays_apart_but_for_small_pieces(archive: Archive) -> None:
+    chapters = [f"## Chapter {number}\n\n{text_of('banking', number, 4).partition('#')[2]}" for number in (1, 2)]
+    archive.add({"act": "# The act\n\n## Preface\n\nThe bank holds capital.\n\n" + "\n\n".join(chapters)})
+    hierarchy = check(archive)
+    reader = archive.ingester.reader(archive.corpus, hierarchy.revision)
+    titles = [section.title for section in reader.sections(list(hierarchy.sections))]
+    assert sorted(titles) == ["Chapter 1", "Chapter 2"]
+
+
+def test_another_document_joins_the_sections_of_the_first_chapter_by_chapter(archive: Archive) -> None:
+    text = "\n\n".join(f"# On {topic}\n\n{text_of(topic, 1, 4).partition('#')[2]}" for topic in ("banking", "school"))
+    archive.add({"first": text})
+    before = check(archive)
+    archive.add({"second": text.replace("edition 1", "edition 2")})
+    after = check(archive)
+    assert before.sections.keys() == after.sections.keys()
+    assert [len(after.sections[one]) for one in before.sections] == [2 * len(own) for own in before.sections.values()]
