@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +28,7 @@ from drillcore_server.engines import open_engine, open_keyring
 from drillcore_server.fsck import Fsck
 from drillcore_server.logs import make_logger
 from drillcore_server.main import Server
+from drillcore_server.stop_signals import StopSignals
 from drillcore_server.store.keyspace import Keyspace
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -99,9 +98,7 @@ def serve(
         server__metrics_listen=metrics_listen,
         server__log_format=log_format,
     )
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = StopSignals()
     with _store_errors():
         engine = open_engine(settings.engine)
         try:

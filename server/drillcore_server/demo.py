@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,6 +23,7 @@ from drillcore_server.config import EngineSettings, ServerSettings, Settings
 from drillcore_server.engines import open_engine
 from drillcore_server.logs import make_logger
 from drillcore_server.main import Server
+from drillcore_server.stop_signals import StopSignals
 
 _CORPUS = "21-cfr-11"
 _QUESTION = "Who is accountable for actions under an electronic signature?"
@@ -46,7 +45,7 @@ def run_demo(data_dir: Path, *, stay: bool, quiet: bool) -> dict[str, Any]:
         shown = [_show(command, flags, say) for command in _commands(port, data_dir)]
         if stay:
             say(f"Still serving. From another terminal: drillcore {shlex.join(flags)} --help\nStop it with Ctrl-C.")
-            _wait_for_signal()
+            StopSignals().wait()
     directory, token_file = shlex.quote(str(data_dir)), shlex.quote(str(data_dir / FILE_NAME))
     say(
         "The server has stopped; what it acknowledged is in its store. To go on:\n"
@@ -129,10 +128,3 @@ def _show(command: str, flags: list[str], say: Any) -> _Shown:
     )
     say(result.stdout + result.stderr)
     return _Shown(command, result.stdout + result.stderr, result.returncode)
-
-
-def _wait_for_signal() -> None:
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    stop.wait()

@@ -27,7 +27,7 @@ from drillcore_server.domain.errors import BadInput, Missing, Unavailable
 from drillcore_server.domain.ids import DocumentId, Revision
 from drillcore_server.domain.outlines import Outline, Outlines
 from drillcore_server.domain.revisions import Claim
-from drillcore_server.store import revisions
+from drillcore_server.store import revisions, snapshot
 from drillcore_server.store.hierarchy import CorpusView
 from drillcore_server.store.keyring import CORPUS_SCOPE
 from drillcore_server.store.writes import Write
@@ -493,3 +493,28 @@ def test_a_time_gives_what_readers_saw_then_also_while_a_revision_was_being_made
     archive.add(NEXT)
     assert archive.engine.run(lambda tr: revisions.at_time(tr, archive.keys, moments[0])) == 1
     assert archive.engine.run(lambda tr: revisions.at_time(tr, archive.keys, datetime.now(UTC))) == 2
+
+
+def test_sections_are_followed_in_transactions_of_bounded_size(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A revision may change any number of them."""
+
+    def outlines(cache: SectionCache) -> Outlines:
+        def work(tr: revisions.Transaction) -> Outlines:
+            view = CorpusView(tr, archive.keys, archive.sealed, revisions.head(tr, archive.keys))
+            return cache.at(archive.corpus.number, view)
+
+        return archive.engine.run(work)
+
+    cache = SectionCache(archive.engine)
+    before = outlines(cache)
+    edition(archive, 2)
+    monkeypatch.setattr(snapshot, "_RECORDS_MAX", 1)
+    reads: list[int] = []
+    read = snapshot.Snapshot.read
+    monkeypatch.setattr(snapshot.Snapshot, "read", lambda self, work: (reads.append(1), read(self, work))[1])
+    after = outlines(cache)
+    changed = [one for one, outline in after.by_id.items() if outline != before.by_id.get(one)]
+    assert len(reads) >= len(changed) > 1
+    assert after.by_id == outlines(SectionCache(archive.engine)).by_id

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,7 @@ def environment(home: Path, **variables: str) -> dict[str, str]:
     return {**ours, "HOME": str(home), **variables}
 
 
-def drillcore(directory: Path, *arguments: str, **variables: str) -> Ended:
+def drillcore(directory: Path, *arguments: str, timeout_s: float = 20.0, **variables: str) -> Ended:
     """Runs a command to its end, in `directory`."""
     done = subprocess.run(
         [*COMMAND, *arguments],
@@ -48,7 +48,7 @@ def drillcore(directory: Path, *arguments: str, **variables: str) -> Ended:
         env=environment(directory, **variables),
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=timeout_s,
     )
     return Ended(done.returncode, done.stdout, done.stderr)
 
@@ -74,13 +74,13 @@ class Serving:
 
 
 @contextmanager
-def serving(directory: Path, *arguments: str) -> Iterator[Serving]:
+def serving(directory: Path, *arguments: str, command: Sequence[str] = COMMAND) -> Iterator[Serving]:
     """`drillcore serve` in `directory`, on the store in data/ and a free port. Its log is serve.log."""
     flags = ["--data-dir", str(directory / "data"), "--listen", "127.0.0.1:0", "--metrics-listen", "", *arguments]
     with (
         (directory / "serve.log").open("w") as log,
         subprocess.Popen(
-            [*COMMAND, "serve", "--json", *flags],
+            [*command, "serve", "--json", *flags],
             cwd=directory,
             env=environment(directory),
             stdout=subprocess.PIPE,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 from drillcore_proto.reasons import Reason
 from drillcore_server.commands.earlier import Earlier
@@ -14,14 +16,17 @@ from drillcore_server.commands.unit import Call
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.drafts import DocumentDraft, NodeDraft
 from drillcore_server.domain.errors import Stale
-from drillcore_server.domain.ids import Revision, SourceId
-from drillcore_server.domain.nodes import Statistics
+from drillcore_server.domain.ids import DocumentId, NodeId, Revision, SourceId
+from drillcore_server.domain.nodes import Document, Statistics
 from drillcore_server.ingest.client_hierarchy import ClientHierarchy
 from drillcore_server.ingest.client_made import ClientRecords, MadeChunk, model_of
 from drillcore_server.store.hierarchy import HierarchyWrites
 from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber
-from drillcore_server.store.packed import SECTION, encode_chunk
+from drillcore_server.store.packed import SECTION, decode_chunk, encode_chunk
 from drillcore_server.store.records import RecordKind
+
+_PAGES_KEPT: Final = 64
+"""Of chunks that were cited last: who cites a chunk often does so in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +127,14 @@ class HierarchyUpload:
             embeddings = self._ingester.embeddings(corpus, base)
             counter = preparer.digester.counter
             made = ClientRecords(self._hierarchy, counter, embeddings, model, self._call.at, self._call.principal.id)
-            documents, chunks = {}, {}
+            documents: dict[DocumentId, Document] = {}
+            chunks: dict[NodeId, StoredChunk] = {}
             for document, own in made.documents(self.tell):
                 documents[document.id] = document
                 chunks.update({one.chunk.id: _stored(one) for one in own})
-            sections = {section.id: SECTION.encode(section) for section in made.sections()}
-            self._made = Records(documents, chunks, sections, made.master())
+            page_of = lru_cache(_PAGES_KEPT)(lambda chunk: decode_chunk(chunk, chunks[chunk].chunk).page)
+            sections = {section.id: SECTION.encode(section) for section in made.sections(page_of)}
+            self._made = Records(documents, chunks, sections, made.master(page_of))
         return self._made
 
     def _make_keys(self, corpus: Corpus, sources: set[SourceId]) -> KeyNumber:

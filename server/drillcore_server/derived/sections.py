@@ -26,8 +26,7 @@ def _load(snapshot: Snapshot) -> Outlines:
 
 def _follow(kept: Outlines, since: Sequence[RevisionRecord], snapshot: Snapshot) -> Outlines:
     changed = sorted({section for record in since for section in record.sections})
-    now = snapshot.read(lambda view: {one: _outline(view, one) for one in changed})
-    return kept.changed(now)
+    return kept.changed(dict(zip(changed, snapshot.find(changed, _outline), strict=True)))
 
 
 def _outline(view: CorpusView, section: NodeId) -> Outline | None:

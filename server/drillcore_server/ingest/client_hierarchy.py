@@ -5,9 +5,8 @@ Nodes are kept encoded: a hierarchy may be large, and most of it waits for its l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 from drillcore_proto.reasons import Reason
@@ -31,8 +30,6 @@ from drillcore_server.store.records import RecordKind
 _SECTION: Final = RecordKind(SectionDraft)
 _CHUNK: Final = RecordKind(ChunkDraft)
 _RAW: Final = RecordKind(RawDraft)
-_PAGES_KEPT: Final = 64
-"""Of chunks that were cited last: who cites a chunk often does so in a row."""
 _LEVELS: Final = {
     MasterDraft: Level.MASTER,
     SectionDraft: Level.SECTION,
@@ -71,7 +68,6 @@ class ClientHierarchy:
         self._chunks_of: dict[DocumentId, list[NodeId]] = {}
         self._raws: dict[NodeId, list[bytes]] = {}
         self._sources: set[SourceId] = set()
-        self._cited_page = lru_cache(_PAGES_KEPT)(lambda chunk: self._chunk(chunk).page)
 
     @property
     def master(self) -> MasterDraft:
@@ -120,7 +116,7 @@ class ClientHierarchy:
         self._chunks_of.setdefault(draft.document, []).append(draft.id)
 
     def check(self) -> None:
-        """Raises `BadInput` unless every node is where it belongs. `chunks_of` and `cited` check what nodes say."""
+        """Raises `BadInput` unless every node is where it belongs. `give_chunks` and `cited` check what nodes say."""
         if self._master is None:
             raise BadInput(Reason.INVALID_HIERARCHY, "there is no master")
         for node, parent in self._parents.items():
@@ -144,16 +140,19 @@ class ClientHierarchy:
     def sections(self) -> Iterator[SectionDraft]:
         return map(_SECTION.decode, self._sections.values())
 
-    def chunks_of(self, document: DocumentId) -> list[ChunkParts]:
-        """A document's chunks in reading order. Raises `BadInput` if they contradict each other or themselves."""
-        chunks = [self._chunk(one) for one in self._chunks_of[document]]
+    def give_chunks(self, document: DocumentId) -> list[ChunkParts]:
+        """A document's chunks in reading order. Raises `BadInput` if they contradict each other or themselves.
+
+        They are given away: what is made of them takes as much memory, and both at once would take twice as much.
+        """
+        chunks = [self._give_chunk(one) for one in self._chunks_of.pop(document)]
         chunks.sort(key=lambda one: (one.page.span, one.draft.id))
         _check_agreement(chunks)
         return chunks
 
-    def _chunk(self, chunk: NodeId) -> ChunkParts:
-        draft = _CHUNK.decode(self._chunks[chunk])
-        raws = sorted((_RAW.decode(one) for one in self._raws[chunk]), key=lambda raw: (raw.span, raw.id))
+    def _give_chunk(self, chunk: NodeId) -> ChunkParts:
+        draft = _CHUNK.decode(self._chunks.pop(chunk))
+        raws = sorted((_RAW.decode(one) for one in self._raws.pop(chunk)), key=lambda raw: (raw.span, raw.id))
         _check_raws(draft, raws)
         page = RawPage(tuple(Raw(raw.document, raw.span, raw.content) for raw in raws))
         return ChunkParts(draft, page, tuple(raw.id for raw in raws))
@@ -174,13 +173,19 @@ class ClientHierarchy:
             raise invalid(what, message)
         return Citation(document, citation.chunk, span, citation.weight)
 
-    def cited(self, citation: CitationDraft, what: str, below: NodeId | None = None) -> Citation:
-        """The same, of any chunk of the hierarchy, or of one `below` a section."""
+    def cited(
+        self,
+        citation: CitationDraft,
+        what: str,
+        page_of: Callable[[NodeId], RawPage],
+        below: NodeId | None = None,
+    ) -> Citation:
+        """The same, of any chunk of the hierarchy, or of one `below` a section. `page_of` has the chunks' raws."""
         if self.levels.get(citation.chunk) is not Level.CHUNK:
             raise invalid(what, f"cites {citation.chunk}, which is no chunk of this hierarchy")
         if below is not None and self._parents[citation.chunk] != below:
             raise invalid(what, f"cites chunk {citation.chunk}, which is not below it")
-        return self.check_citation(citation, what, self._cited_page(citation.chunk))
+        return self.check_citation(citation, what, page_of(citation.chunk))
 
 
 def _named(level: Level, node: NodeId) -> str:

@@ -48,6 +48,9 @@ _STORED: Final = np.dtype("<f2")
 _BATCH: Final = 256
 """Chunks that are embedded and counted at once."""
 
+PageOf = Callable[[NodeId], RawPage]
+"""The raws of any chunk that `ClientRecords.documents` has given."""
+
 
 def client_vector(values: Sequence[float], what: str) -> Vector:
     """A client's vector, of length 1. Raises `BadInput`, which names `what` it is."""
@@ -139,7 +142,7 @@ class ClientRecords:
     def documents(self, report: Callable[[int], None]) -> Iterator[tuple[Document, list[MadeChunk]]]:
         """Each document, of source version 1, with its chunks. `report` hears how many chunks are done."""
         for draft in self._hierarchy.documents.values():
-            parts = self._hierarchy.chunks_of(draft.id)
+            parts = self._hierarchy.give_chunks(draft.id)
             chunks = []
             for start in range(0, len(parts), _BATCH):
                 chunks += self._chunks(draft, start, parts[start : start + _BATCH])
@@ -264,15 +267,15 @@ class ClientRecords:
         for section in {made.section for made in chunks}:
             self._gathered[section].documents += 1
 
-    def sections(self) -> Iterator[Section]:
+    def sections(self, page_of: PageOf) -> Iterator[Section]:
         """After the documents."""
         for draft in self._hierarchy.sections():
             self.statistics += Statistics(sections=1)
-            yield self._section(draft, self._gathered.pop(draft.id))
+            yield self._section(draft, self._gathered.pop(draft.id), page_of)
 
-    def _section(self, draft: SectionDraft, gathered: _Gathered) -> Section:
+    def _section(self, draft: SectionDraft, gathered: _Gathered, page_of: PageOf) -> Section:
         what = f"section {draft.id}"
-        citations = tuple(self._hierarchy.cited(one, what, below=draft.id) for one in draft.citations)
+        citations = tuple(self._hierarchy.cited(one, what, page_of, below=draft.id) for one in draft.citations)
         assert gathered.vector_sum is not None
         return Section(
             id=draft.id,
@@ -292,15 +295,15 @@ class ClientRecords:
             created_by=self._by,
         )
 
-    def master(self) -> Master:
+    def master(self, page_of: PageOf) -> Master:
         """After the sections."""
         draft = self._hierarchy.master
         what, cited = f"master {draft.id}", self._hierarchy.cited
         return Master(
             id=draft.id,
             summary=draft.summary,
-            citations=tuple(cited(one, what) for one in draft.citations),
-            findings=tuple(Finding(one.kind, one.text, cited(one.citation, what)) for one in draft.findings),
+            citations=tuple(cited(one, what, page_of) for one in draft.citations),
+            findings=tuple(Finding(one.kind, one.text, cited(one.citation, what, page_of)) for one in draft.findings),
             keywords=draft.keywords,
             tokens=self._counter.count(draft.summary),
             made_by=draft.made_by,

@@ -37,7 +37,7 @@ class PreparedChunk:
 @dataclass(frozen=True, slots=True)
 class PreparedDocument:
     document: Document
-    chunks: tuple[PreparedChunk, ...]
+    chunks: Sequence[PreparedChunk]
 
 
 class EmbeddedText(NamedTuple):

@@ -40,7 +40,7 @@ class FreshChunks:
         self._places: dict[NodeId, tuple[int, int]] = {}
 
     def note(self, number: int, prepared: PreparedDocument) -> None:
-        self._places |= {one.chunk.id: (number, place) for place, one in enumerate(prepared.chunks)}
+        self._places |= {one: (number, place) for place, one in enumerate(prepared.document.chunks)}
 
     def __contains__(self, chunk: NodeId) -> bool:
         return chunk in self._places

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,31 +18,35 @@ from typing import IO, Final, overload
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from drillcore_server.domain.nodes import Document
-from drillcore_server.ingest.prepare import PreparedDocument
+from drillcore_server.ingest.prepare import PreparedChunk, PreparedDocument
 
 MEMORY_CHARACTERS_MAX: Final = 4_000_000
 """Of the documents that a spool keeps in memory. Prepared, a character takes about 30 bytes there."""
-_READ_AGAIN_MAX: Final = 8
-"""Documents read from the file that are at hand a while: their chunks are asked for one by one."""
+_READ_AGAIN_MAX: Final = 256
+"""Chunks read from the file that are at hand a while: a section asks for each of its own several times."""
 
 
 class Spool:
-    """Prepared documents by number; their own records are always at hand."""
+    """Prepared documents by number; their own records are always at hand.
+
+    Chunks are read from the file one by one, when they are asked for: a section has chunks of many documents.
+    """
 
     def __init__(self, memory_characters_max: int = MEMORY_CHARACTERS_MAX) -> None:
         self._memory_characters_max = memory_characters_max
         self._in_memory: dict[int, PreparedDocument] = {}
-        self._in_file: dict[int, tuple[int, int]] = {}
+        self._in_file: dict[int, array[int]] = {}
+        """Where the document's chunks begin, and where the last one ends."""
         self._characters = 0
         self._file: IO[bytes] | None = None
         self._cipher = AESGCM(AESGCM.generate_key(256))
-        self._load = lru_cache(_READ_AGAIN_MAX)(self._read)
+        self._chunk = lru_cache(_READ_AGAIN_MAX)(self._read)
         self.documents: list[Document] = []
 
     def close(self) -> None:
         """Forgets everything."""
         self._in_memory.clear()
-        self._load.cache_clear()
+        self._chunk.cache_clear()
         if self._file is not None:
             self._file.close()
 
@@ -58,22 +63,52 @@ class Spool:
         return len(self.documents)
 
     def __getitem__(self, number: int) -> PreparedDocument:
-        return self._in_memory.get(number) or self._load(number)
+        if number in self._in_memory:
+            return self._in_memory[number]
+        return PreparedDocument(self.documents[number], _ChunksInFile(self, number))
 
-    def _write(self, number: int, prepared: PreparedDocument) -> tuple[int, int]:
+    def chunk(self, number: int, place: int) -> PreparedChunk:
+        """One chunk of a document that is in the file."""
+        return self._chunk(number, place)
+
+    def _write(self, number: int, prepared: PreparedDocument) -> array[int]:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="drillcore-")  # noqa: SIM115 - closed with the spool
-        sealed = self._cipher.encrypt(_nonce(number), pickle.dumps(prepared), None)
-        return self._file.seek(0, os.SEEK_END), self._file.write(sealed)
+        places = array("Q", [self._file.seek(0, os.SEEK_END)])
+        for place, chunk in enumerate(prepared.chunks):
+            sealed = self._cipher.encrypt(_nonce(number, place), pickle.dumps(chunk), None)
+            places.append(places[-1] + self._file.write(sealed))
+        return places
 
-    def _read(self, number: int) -> PreparedDocument:
+    def _read(self, number: int, place: int) -> PreparedChunk:
         assert self._file is not None
-        start, size = self._in_file[number]
+        start, end = self._in_file[number][place : place + 2]
         self._file.seek(start)
-        opened = self._cipher.decrypt(_nonce(number), self._file.read(size), None)
-        prepared = pickle.loads(opened)  # noqa: S301 - authenticated: nobody but this spool can have written it
-        assert isinstance(prepared, PreparedDocument)
-        return prepared
+        opened = self._cipher.decrypt(_nonce(number, place), self._file.read(end - start), None)
+        chunk = pickle.loads(opened)  # noqa: S301 - authenticated: nobody but this spool can have written it
+        assert isinstance(chunk, PreparedChunk)
+        return chunk
+
+
+@dataclass(frozen=True, slots=True)
+class _ChunksInFile(Sequence[PreparedChunk]):
+    spool: Spool
+    number: int
+
+    def __len__(self) -> int:
+        return len(self.spool.documents[self.number].chunks)
+
+    @overload
+    def __getitem__(self, place: int) -> PreparedChunk: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[PreparedChunk]: ...
+
+    def __getitem__(self, place: int | slice) -> PreparedChunk | Sequence[PreparedChunk]:
+        places = range(len(self))[place]
+        if isinstance(places, range):
+            return [self.spool.chunk(self.number, one) for one in places]
+        return self.spool.chunk(self.number, places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +135,6 @@ class Incoming(Sequence[PreparedDocument]):
         return replace(self.spool[number], document=document)
 
 
-def _nonce(number: int) -> bytes:
-    """A spool's key seals each number once."""
-    return number.to_bytes(12, "big")
+def _nonce(number: int, place: int) -> bytes:
+    """A spool's key seals each chunk once."""
+    return number.to_bytes(6, "big") + place.to_bytes(6, "big")

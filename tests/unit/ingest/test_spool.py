@@ -1,74 +1,105 @@
-"""Prepared documents come back from a spool as they went in, and its file tells nothing."""
+"""Prepared documents come back from a spool as they went in, from memory and from the file, which nobody can read."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
+from drillcore_server.domain.documents import ParsedDocument
 from drillcore_server.domain.ids import PrincipalId, SourceId
 from drillcore_server.ingest import builtin
-from drillcore_server.ingest.parsing import Unparsable, parse
+from drillcore_server.ingest.parsing import parse
 from drillcore_server.ingest.prepare import Origin, PreparedDocument
 from drillcore_server.ingest.spool import Incoming, Spool
-
-AT, BY = datetime(2026, 1, 1, tzinfo=UTC), PrincipalId("me")
-
-
-def prepared(number: int) -> PreparedDocument:
-    text = (
-        f"# Rule {number}\n\nThe auditor keeps record {number} for ten years, and shows it to whoever may ask for it.\n"
-    )
-    (parsed,) = parse(text.encode(), name=f"{number}.md", media_type=None)
-    assert not isinstance(parsed, Unparsable)
-    return builtin.preparer().prepare(parsed, Origin(SourceId(f"s{number}"), 1, AT, BY))
+from tests.faults.archive import SENTENCES, text_of
 
 
-DOCUMENTS = [prepared(number) for number in range(4)]
+@pytest.fixture(scope="module")
+def prepared() -> list[PreparedDocument]:
+    return [_prepared(topic) for topic in SENTENCES]
+
+
+def _prepared(topic: str) -> PreparedDocument:
+    (parsed,) = parse(text_of(topic, 1, 6).encode(), name="a.md")
+    assert isinstance(parsed, ParsedDocument)
+    origin = Origin(SourceId(topic), 1, datetime(2026, 1, 1, tzinfo=UTC), PrincipalId("p"))
+    return builtin.preparer().prepare(parsed, origin)
+
+
+@pytest.fixture
+def spool(prepared: list[PreparedDocument]) -> Iterator[Spool]:
+    """The first document in memory, the others in the file."""
+    spool = Spool(prepared[0].document.characters)
+    for one in prepared:
+        spool.append(one)
+    yield spool
+    spool.close()
 
 
 def same(one: PreparedDocument, other: PreparedDocument) -> bool:
-    """Vectors are arrays, which have no equality of their own."""
-    chunks = zip(one.chunks, other.chunks, strict=True)
     return one.document == other.document and all(
-        (a.chunk, a.page, a.vector.tobytes()) == (b.chunk, b.page, b.vector.tobytes()) for a, b in chunks
+        (a.chunk, a.page, a.vector.tolist()) == (b.chunk, b.page, b.vector.tolist())
+        for a, b in zip(one.chunks, other.chunks, strict=True)
     )
 
 
-@pytest.mark.parametrize("in_memory", [0, 1, 2, 4])
-def test_documents_come_back_as_they_went_in_from_memory_or_from_the_file(in_memory: int) -> None:
-    spool = Spool(sum(one.document.characters for one in DOCUMENTS[:in_memory]))
-    for one in DOCUMENTS:
-        spool.append(one)
-    for number in (3, 0, 2, 1, 2, 3):
-        assert same(spool[number], DOCUMENTS[number])
-    assert [one.id for one in spool.documents] == [one.document.id for one in DOCUMENTS]
-    assert (spool._file is not None) == (in_memory < len(DOCUMENTS))
-    spool.close()
+def test_documents_come_back_as_they_went_in(spool: Spool, prepared: list[PreparedDocument]) -> None:
+    assert len(spool) == len(prepared) > 2
+    assert all(same(spool[number], one) for number, one in enumerate(prepared))
 
 
-def test_the_file_holds_nothing_that_can_be_read_and_is_gone_with_the_spool() -> None:
-    spool = Spool(0)
-    for one in DOCUMENTS:
-        spool.append(one)
+def test_chunks_come_back_one_by_one_in_any_order(spool: Spool, prepared: list[PreparedDocument]) -> None:
+    incoming = Incoming(spool, list(enumerate(spool.documents)))
+    for number in reversed(range(len(prepared))):
+        chunks, expected = incoming[number].chunks, prepared[number].chunks
+        assert len(chunks) == len(expected) > 1
+        assert [chunks[place].chunk for place in (-1, 0)] == [expected[place].chunk for place in (-1, 0)]
+        assert [one.chunk for one in chunks[1:]] == [one.chunk for one in expected[1:]]
+        with pytest.raises(IndexError):
+            chunks[len(expected)]
+
+
+def test_one_chunk_of_a_document_is_read_without_the_others(
+    spool: Spool, prepared: list[PreparedDocument], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A section has chunks of many documents: reading all of each would take longer the larger the call is."""
+    reads: list[int] = []
+    decrypt = spool._cipher.decrypt
+
+    class Counted:
+        def decrypt(self, nonce: bytes, data: bytes, more: bytes | None) -> bytes:
+            reads.append(len(data))
+            return decrypt(nonce, data, more)
+
+    monkeypatch.setattr(spool, "_cipher", Counted())
+    assert spool[2].chunks[1].chunk == prepared[2].chunks[1].chunk
+    assert len(reads) == 1
+
+
+def test_the_file_has_no_name_and_no_text_that_can_be_read(spool: Spool, prepared: list[PreparedDocument]) -> None:
     assert spool._file is not None
-    spool._file.seek(0)
-    stored = spool._file.read()
-    assert len(stored) > 1_000
-    assert b"auditor" not in stored
-    assert b"drillcore" not in stored
-    spool.close()
-    assert spool._file.closed
+    spool._file.flush()
+    stored = os.pread(spool._file.fileno(), 1 << 24, 0)
+    assert len(stored) > 10_000
+    assert not [word for word in SENTENCES if word.encode() in stored]
+    assert os.fstat(spool._file.fileno()).st_nlink == 0
 
 
-def test_a_plan_sees_those_it_wants_with_their_records_as_it_wants_them() -> None:
-    spool = Spool(0)
-    for one in DOCUMENTS:
-        spool.append(one)
-    wanted = [(number, replace(DOCUMENTS[number].document, source_version=7)) for number in (3, 1)]
+def test_a_plan_sees_those_it_wants_with_their_records_as_it_wants_them(
+    spool: Spool, prepared: list[PreparedDocument]
+) -> None:
+    wanted = [(number, replace(prepared[number].document, source_version=7)) for number in (3, 1)]
     incoming = Incoming(spool, wanted)
     assert [one.document for one in incoming] == [record for _, record in wanted]
-    assert [one.chunks[0].chunk for one in incoming] == [DOCUMENTS[3].chunks[0].chunk, DOCUMENTS[1].chunks[0].chunk]
-    assert [one.document.source for one in incoming[1:]] == ["s1"]
+    assert [one.chunks[0].chunk for one in incoming] == [prepared[number].chunks[0].chunk for number in (3, 1)]
+    assert [one.document for one in incoming[1:]] == [wanted[1][1]]
+
+
+def test_a_closed_spool_has_no_file(spool: Spool) -> None:
+    assert spool._file is not None
     spool.close()
+    assert spool._file.closed

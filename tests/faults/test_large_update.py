@@ -1,0 +1,215 @@
+"""An update of any size is atomic: for those who read meanwhile, and if the server is killed in its middle.
+
+A real server as a process, a client, and readers in a process of their own. DRILLCORE_SOAK=1 takes 200 MB of text in
+100,000 nodes, and 30 MB of documents; otherwise it is a hundredth, with the limits between small and large lowered.
+Run it with -s to see sizes, times and the server's memory.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from drillcore import AddResult, Client, PutProgress, PutResult, Unavailable
+from drillcore_fdb.engine import Transaction
+from drillcore_fdb.format import open_store
+from drillcore_server.config import EngineSettings
+from drillcore_server.domain.ids import CorpusId, TenantId
+from drillcore_server.engines import open_engine
+from drillcore_server.store import corpora, revisions
+from drillcore_server.store.keyspace import Keyspace
+from tests.faults.edition_readers import Plan, Seen, read_once, reading
+from tests.faults.editions import MODEL, RAWS, Edition, Size, documents
+from tests.faults.memory import Peak, own_bytes, peak_of
+from tests.rpc.processes import Serving, drillcore, serving
+
+SOAK = os.environ.get("DRILLCORE_SOAK") == "1"
+HIERARCHY = Size(300, 399, 83, 2_680) if SOAK else Size(6, 15, 41, 2_720)
+DOCUMENTS, DOCUMENT_CHARACTERS = (2_000, 15_000) if SOAK else (60, 5_000)
+KILLED_AT = 40 if SOAK else 10
+"""The batch before which the server is killed: it has staged some, and has many to go."""
+LIMITS = ("0", "0", "0") if SOAK else ("10000", "40000", "1")
+"""For a small revision, for a batch, and how long the claim of a dead writer holds. 0: as they are."""
+SERVER = [sys.executable, str(Path(__file__).with_name("telling_server.py")), *LIMITS]
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """An embedded store with one corpus, and the server on it."""
+
+    directory: Path
+    tenant: UUID
+    id: UUID
+
+    @contextmanager
+    def served(self) -> Iterator[tuple[Serving, Client]]:
+        with serving(self.directory, command=SERVER) as server, server.client() as client:
+            yield server, client
+
+    def plan(self, server: Serving, documents: int, put: Size | None) -> Plan:
+        token = server.document["serving"]["token_file"]
+        return Plan(server.address, token, str(self.tenant), str(self.id), documents, put)
+
+    def staged(self) -> tuple[bool, int]:
+        """Whether somebody claims the next revision, and how many batches of it there are. While there is no server."""
+        engine = open_engine(EngineSettings(data_dir=self.directory / "data"))
+        try:
+            root, _ = open_store(engine)
+            space = Keyspace(root)
+
+            def work(tr: Transaction) -> tuple[bool, int]:
+                keys = space.of_corpus(corpora.get(tr, space, TenantId(self.tenant), CorpusId(self.id)).number)
+                return revisions.get_claim(tr, keys) is not None, len(list(tr.range(*keys.all_staged())))
+
+            return engine.run(work)
+        finally:
+            engine.close()
+
+    def assert_agrees(self) -> None:
+        checked = drillcore(self.directory, "fsck", "--json", "--data-dir", "data", timeout_s=1_200)
+        assert checked.exit_code == 0, checked.output
+        assert checked.document["corpora"] == 1
+
+
+class Clock:
+    """When something happened, in seconds since the start."""
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+        self.at_s: dict[str, float] = {}
+
+    def note(self, what: str) -> None:
+        self.at_s[what] = round(time.perf_counter() - self._started, 1)
+
+
+@contextmanager
+def new_corpus(directory: Path) -> Iterator[tuple[Corpus, Serving, Client]]:
+    with serving(directory, command=SERVER) as server, server.client() as client:
+        tenant = client.create_tenant("acme").id
+        yield Corpus(directory, tenant, client.create_corpus("rules", tenant_id=tenant).id), server, client
+
+
+def put(client: Client, corpus: Corpus, number: int) -> tuple[PutResult, Clock]:
+    """Edition `number` as revision `number`, and when it was received, prepared and done."""
+    clock, edition = Clock(), Edition(number, HIERARCHY)
+
+    def listen(progress: PutProgress) -> None:
+        clock.note("prepared" if progress.chunks_prepared else "received")
+
+    done = client.put_hierarchy(
+        corpus.id, edition.parts(), embedding_model=MODEL, tenant_id=corpus.tenant, on_event=listen
+    )
+    clock.note("done")
+    size = HIERARCHY
+    assert done == PutResult(number, size.documents, size.sections, size.chunks, size.chunks * RAWS)
+    return done, clock
+
+
+def add(client: Client, corpus: Corpus, number: int) -> tuple[AddResult, Clock]:
+    clock = Clock()
+    sent = documents(number, DOCUMENTS, DOCUMENT_CHARACTERS)
+    done = client.add_documents(corpus.id, sent, tenant_id=corpus.tenant, on_event=lambda _: clock.note("prepared"))
+    clock.note("done")
+    counts = (0, DOCUMENTS) if number > 1 else (DOCUMENTS, 0)
+    assert (done.revision, done.added, done.updated, done.failed) == (number, *counts, 0)
+    return done, clock
+
+
+Write = Callable[[Client, Corpus, int], tuple[PutResult | AddResult, Clock]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    write: Write
+    documents: int
+    put: Size | None
+    characters: int
+    own_bytes_max: int
+    """Of the server's own memory, above what it has before the first update."""
+
+
+KINDS = {
+    "PutHierarchy": Kind(put, HIERARCHY.documents, HIERARCHY, HIERARCHY.characters, 3 * HIERARCHY.characters),
+    "AddDocuments": Kind(add, DOCUMENTS, None, DOCUMENTS * DOCUMENT_CHARACTERS, 300 * MIB),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
+
+
+def tell(what: str, clock: Clock, peak: Peak) -> None:
+    print(f"\n{what}: {clock.at_s} s, {peak.own / MIB:.0f} MiB, with files {peak.resident / MIB:.0f} MiB", flush=True)
+
+
+def tell_readers(seen: dict[str, Seen]) -> None:
+    for name, one in seen.items():
+        print(f"  {name}: {one.answers} answers, slowest {one.slowest_s:.2f} s ({one.slowest_call})", flush=True)
+
+
+@pytest.mark.timeout(3_600 if SOAK else 120)
+def test_readers_see_all_of_one_edition_or_all_of_the_next_and_never_go_back(tmp_path: Path, kind: Kind) -> None:
+    with new_corpus(tmp_path) as (corpus, server, client):
+        pid = server.process.pid
+        idle = own_bytes(pid)
+        with peak_of(pid) as first:
+            _, clock = kind.write(client, corpus, 1)
+        tell(f"edition 1, {kind.characters:,} characters, after {idle / MIB:.0f} MiB", clock, first)
+        plan = corpus.plan(server, kind.documents, kind.put)
+        with peak_of(pid) as second, reading(plan) as readers:
+            _, clock = kind.write(client, corpus, 2)
+        tell("edition 2", clock, second)
+        tell_readers(readers.seen)
+        assert {name: seen.editions for name, seen in readers.seen.items()} == {name: [1, 2] for name in readers.seen}
+        if SOAK:
+            assert max(first.own, second.own) - idle < kind.own_bytes_max
+        server.stop()
+    assert corpus.staged() == (False, 0)
+    corpus.assert_agrees()
+
+
+@pytest.mark.timeout(3_600 if SOAK else 120)
+def test_a_server_killed_while_it_stages_an_edition_has_all_of_the_one_before(tmp_path: Path, kind: Kind) -> None:
+    with new_corpus(tmp_path) as (corpus, server, client):
+        kind.write(client, corpus, 1)
+        with ThreadPoolExecutor(1) as thread:
+            under_way = thread.submit(kind.write, client, corpus, 2)
+            wait_for_second_staging(server)
+            server.process.kill()
+            with pytest.raises(Unavailable):
+                under_way.result()
+    claimed, batches = corpus.staged()
+    assert claimed
+    assert batches >= KILLED_AT
+    corpus.assert_agrees()
+    with corpus.served() as (server, client):
+        plan = corpus.plan(server, kind.documents, kind.put)
+        assert set(read_once(plan).values()) == {1}
+        _, clock = kind.write(client, corpus, 2)
+        print(f"\nedition 2 again: {clock.at_s} s", flush=True)
+        assert set(read_once(plan).values()) == {2}
+        server.stop()
+    assert corpus.staged() == (False, 0)
+    corpus.assert_agrees()
+
+
+def wait_for_second_staging(server: Serving) -> None:
+    """Until the server is about to stage batch KILLED_AT of a second revision."""
+    assert server.process.stdout is not None
+    stagings = 0
+    for line in server.process.stdout:
+        stagings += line == "stage 0\n"
+        if stagings == 2 and line == f"stage {KILLED_AT}\n":
+            return
+    raise AssertionError("it has ended before")

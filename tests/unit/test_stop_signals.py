@@ -1,0 +1,60 @@
+"""A server that is told to stop hears it, whenever that is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from drillcore_server.stop_signals import StopSignals
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.fixture
+def stop() -> Iterator[StopSignals]:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield StopSignals()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.timeout(20)
+def test_a_signal_is_heard_by_who_waits(stop: StopSignals, number: int) -> None:
+    sender = threading.Timer(0.05, lambda: os.kill(os.getpid(), number))
+    sender.start()
+    stop.wait()
+    sender.join()
+
+
+@pytest.mark.timeout(20)
+def test_a_signal_that_came_before_is_heard(stop: StopSignals) -> None:
+    signal.raise_signal(signal.SIGTERM)
+    stop.wait()
+
+
+@pytest.mark.timeout(20)
+def test_signals_at_every_step_of_waiting_do_not_hang_it(stop: StopSignals) -> None:
+    """Whatever lock it has there, the handler must not want it."""
+
+    def raise_signal(frame: FrameType, event: str, argument: Any) -> Any:
+        sys.settrace(None)
+        frame.f_trace = None
+        signal.raise_signal(signal.SIGTERM)
+        sys.settrace(raise_signal)
+        frame.f_trace = raise_signal
+        return raise_signal
+
+    traced = sys.gettrace()
+    sys.settrace(raise_signal)
+    try:
+        stop.wait()
+    finally:
+        sys.settrace(traced)
