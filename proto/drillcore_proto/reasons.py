@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import grpc
 
 DOMAIN: Final = "drillcore"
-API_VERSION: Final = (1, 0)
+API_VERSION: Final = (1, 1)
 """Major and minor version of the protocol. The minor grows with every new field or call, the major breaks."""
 
 REQUEST_ID_HEADER: Final = "drillcore-request-id"
