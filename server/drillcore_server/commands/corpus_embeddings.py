@@ -42,15 +42,15 @@ class CorpusEmbeddings:
         return [EmbeddedText(made[key] if key in made else stored[key], key) for key in keys]
 
     def _made(self, texts: Sequence[str]) -> Iterable[Vector]:
-        return as_stored(embedded(self.embedder, texts)) if texts else ()
+        return as_stored(embed_or_refuse(self.embedder, texts)) if texts else ()
 
 
-def embedded(embedder: Embedder, texts: Sequence[str]) -> Vectors:
+def embed_or_refuse(embedder: Embedder, texts: Sequence[str]) -> Vectors:
     """What the model makes of texts. Raises `Unavailable` if its server fails."""
     try:
         return embedder.embed(texts)
     except ProviderFailed as failed:
-        message = "the embedding model cannot be used now; nothing was written"
+        message = "the embedding model cannot be used now; try again later"
         raise Unavailable(Reason.MODEL_UNAVAILABLE, message) from failed
 
 
