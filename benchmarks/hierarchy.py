@@ -105,8 +105,9 @@ def _reads(client: Client, tenant: object, corpus: object, samples: int) -> dict
     }
     drill = _p99_ms([lambda: client.drill_down(sections[0].id, Level.RAW, tenant_id=tenant)], samples)
     text = "records of the audit trail must be kept"
-    search = _p99_ms([lambda: client.query(text, corpus_ids=[corpus], tenant_id=tenant, page_size=10)], samples)
-    return {"read_p99_ms": read, "drill_p99_ms": drill, "search_p99_ms": search}
+    ask = [lambda: client.query(text, corpus_ids=[corpus], tenant_id=tenant, page_size=10)]
+    first, search = _p99_ms(ask, 1), _p99_ms(ask, samples)
+    return {"read_p99_ms": read, "drill_p99_ms": drill, "search_first_ms": first, "search_p99_ms": search}
 
 
 def _p99_ms(calls: Sequence[Callable[[], object]], count: int) -> float:

@@ -1,6 +1,7 @@
 """The store's header: which layout of keys and values it holds, and whether this software may open it.
 
-1  tenants, corpora, request outcomes
+1  tenants, corpora, request outcomes, documents; records are maps. Before the first release, and no longer read
+2  the same and hierarchies of clients; records are arrays, a chunk and its raws are one
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from drillcore_fdb.engine import Engine, Options, Transaction
 from drillcore_fdb.errors import StoreCorruptError, UnavailableError
 from drillcore_fdb.tuples import Subspace
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 STORE_PATH: Final = ("drillcore",)
 _HEADER: Final = 0
 """The header's subspace; `keyspace.Space` numbers the others from 1."""
@@ -30,7 +31,7 @@ class StoreHeader:
 def open_store(engine: Engine) -> tuple[Subspace, StoreHeader]:
     """The store's own key prefix and header, both made on first use.
 
-    Raises `UnavailableError` for a store of a newer format, which is left as it is.
+    Raises `UnavailableError` for a store of another format, which is left as it is.
     """
     root = engine.directory(*STORE_PATH)
     new = StoreHeader(FORMAT_VERSION, uuid4())
@@ -39,6 +40,11 @@ def open_store(engine: Engine) -> tuple[Subspace, StoreHeader]:
         raise UnavailableError(
             f"the store has format {header.format_version}, this Drillcore knows up to {FORMAT_VERSION}; "
             "upgrade Drillcore, the store was not touched"
+        )
+    if header.format_version < FORMAT_VERSION:
+        raise UnavailableError(
+            f"the store has format {header.format_version}, from before the first release; this Drillcore reads "
+            f"{FORMAT_VERSION}. Begin with a new data directory and add the documents again; the store was not touched"
         )
     return root, header
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import grpc
 
 DOMAIN: Final = "drillcore"
-API_VERSION: Final = (1, 0)
+API_VERSION: Final = (1, 1)
 """Major and minor version of the protocol. The minor grows with every new field or call, the major breaks."""
 
 REQUEST_ID_HEADER: Final = "drillcore-request-id"
@@ -48,6 +48,7 @@ class Reason(enum.Enum):
     CORPUS_ON_HOLD = ("FAILED_PRECONDITION", "The corpus is on legal hold.")
     CORPUS_NOT_ON_HOLD = ("FAILED_PRECONDITION", "The corpus is not on legal hold, so there is none to release.")
     MODEL_MISMATCH = ("FAILED_PRECONDITION", "The corpus was embedded with another model.")
+    MODEL_UNAVAILABLE = ("UNAVAILABLE", "The server of the embedding model fails; nothing was written.")
     VERSION_MISMATCH = ("ABORTED", "The record is not at the version the caller expected.")
     REQUEST_ID_REUSED = ("INVALID_ARGUMENT", "Another request was made with this request id.")
     CLIENT_TOO_OLD = ("FAILED_PRECONDITION", "The client speaks a protocol this server no longer does.")

@@ -72,7 +72,7 @@ class ServerSettings:
     """Calls under way at once; more wait."""
     message_bytes_max: int = 16 * _MIB
     upload_bytes_max: int = 256 * _MIB
-    """The largest document that AddDocuments takes."""
+    """The largest document that AddDocuments and UpdateDocument take."""
     timeout_default_s: float = 30.0
     """For calls whose client set no deadline."""
     timeout_max_s: float = 120.0

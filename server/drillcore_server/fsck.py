@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice, pairwise
-from typing import Final, TypeVar
+from itertools import pairwise
+from typing import TypeVar
 from uuid import UUID
 
 from drillcore_fdb.engine import Engine
@@ -39,7 +39,6 @@ from drillcore_server.store.tenants import TENANTS
 from drillcore_server.store.versioned import Entry
 
 T = TypeVar("T")
-_BATCH: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +182,8 @@ class _CorpusCheck:
         named = [chunk for document in documents.values() for chunk in document.chunks]
         yield from (f"a document names the chunk {one}, which is not there" for one in set(named) - chunks.keys())
         yield from (f"chunk {one} belongs to no document" for one in chunks.keys() - set(named))
-        for document in documents.values():
-            source = self._view(lambda view, one=document: view.source(one.source))  # type: ignore[misc]
+        known = self._snapshot.find(list(documents.values()), lambda view, one: view.source(one.source))
+        for document, source in zip(documents.values(), known, strict=True):
             if source is None or source.document != document.id:
                 yield f"the source of document {document.id} does not lead to it"
 
@@ -197,7 +196,7 @@ class _CorpusCheck:
             else:
                 sizes[node_id(entry.key[-16:])] = len(entry.value)
         yield from (f"chunk {one} has no vector, or a vector has no chunk" for one in sizes.keys() ^ chunks.keys())
-        master = self._view(lambda view: view.master())
+        master = self._snapshot.read(lambda view: view.master())
         expected = 2 * master.dimensions if master is not None and master.dimensions else max(sizes.values(), default=0)
         yield from (f"the vector of chunk {one} has another length" for one, size in sizes.items() if size != expected)
 
@@ -218,22 +217,25 @@ class _CorpusCheck:
     def _locators(self, sections: dict[NodeId, Section], chunks: dict[NodeId, Chunk]) -> Iterator[str]:
         expected = dict.fromkeys(sections, Level.SECTION) | dict.fromkeys(chunks, Level.CHUNK)
         expected |= {raw: Level.RAW for chunk in chunks.values() for raw in chunk.raw_ids}
-        todo = iter(expected.items())
-        while batch := list(islice(todo, _BATCH)):
-            for node, level in batch:
-                found = self._view(lambda view, one=node: locate(view.tr, self._keyspace, self._corpus.tenant_id, one))  # type: ignore[misc]
-                if found is None or (found.corpus, found.level) != (self._corpus.number, level):
-                    yield f"the locator of {node} does not lead to it"
+        for (node, level), found in zip(
+            expected.items(), self._snapshot.find(list(expected), self._located), strict=True
+        ):
+            if found != Located(self._corpus.number, level):
+                yield f"the locator of {node} does not lead to it"
+
+    def _located(self, view: CorpusView, node: NodeId) -> Located | None:
+        return locate(view.tr, self._keyspace, self._corpus.tenant_id, node)
 
     def _master(
         self, sections: dict[NodeId, Section], documents: dict[UUID, Document], chunks: dict[NodeId, Chunk]
     ) -> Iterator[str]:
-        master = self._view(lambda view: view.master())
+        master = self._snapshot.read(lambda view: view.master())
         if master is None:
             yield "there is no master"
             return
-        located = self._view(lambda view: locate(view.tr, self._keyspace, self._corpus.tenant_id, master.id))
-        if located != Located(self._corpus.number, Level.MASTER):
+        if self._snapshot.read(lambda view: self._located(view, master.id)) != Located(
+            self._corpus.number, Level.MASTER
+        ):
             yield "the locator of the master does not lead to it"
         cited = [*master.citations, *(finding.citation for finding in master.findings)]
         yield from (f"the master cites {one.chunk}, which is not there" for one in cited if one.chunk not in chunks)
@@ -248,11 +250,8 @@ class _CorpusCheck:
         if master.statistics != counted:
             yield f"the master says {master.statistics}, there are {counted}"
 
-    def _view(self, work: Callable[[CorpusView], T]) -> T:
-        return self._snapshot.read(work)
-
     def _sealed_entries(self, keys: KeyRange) -> Iterator[Entry | str]:
-        """The same, opened; a record that cannot be opened is said in words."""
+        """What the revision has of a range, opened; a record that cannot be opened is said in words."""
         for entry in self._snapshot.entries(keys):
             try:
                 yield self._sealed.opened(entry)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -15,7 +16,8 @@ from drillcore_fdb.embedded import verify
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.errors import EngineError
 from drillcore_proto.reasons import Reason
-from drillcore_server.domain.errors import NotReady
+from drillcore_server.derived.follower import Follower
+from drillcore_server.domain.errors import Missing, NotReady
 from drillcore_server.domain.ids import NodeId, Revision
 from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.retention import TrimState
@@ -23,6 +25,7 @@ from drillcore_server.fsck import Fsck
 from drillcore_server.store import trimming, versioned
 from drillcore_server.store.hierarchy import CorpusView, Located, locate
 from drillcore_server.store.keyspace import CorpusKeys
+from drillcore_server.store.snapshot import Snapshot
 from drillcore_server.store.trimming import UnseenPage
 from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
 from tests.faults.consistent import Hierarchy, check
@@ -275,11 +278,26 @@ def test_the_locator_of_a_node_that_comes_back_meanwhile_stays(
 
 def test_the_locator_of_an_id_that_another_corpus_has_now_stays(archive: Archive, known: Known) -> None:
     chunk = removed_chunk(archive)
-    other = bytes([Level.CHUNK]) + (archive.corpus.number + 1).to_bytes(8, "big")
+    other = bytes([Level.CHUNK]) + (archive.corpus.number + 1).to_bytes(4, "big")
     key = archive.keyspace.locator(archive.corpus.tenant_id, chunk)
     archive.engine.run(lambda tr: tr.set(key, other))
     assert trim(archive, FLOOR).finished
     assert archive.engine.run(lambda tr: tr.get(key)) == other
+
+
+def test_the_locator_of_a_raw_with_an_id_of_its_own_goes_with_its_parent(archive: Archive, known: Known) -> None:
+    raw = NodeId(UUID(int=77))
+    key = archive.keyspace.locator(archive.corpus.tenant_id, raw)
+
+    def work(tr: Transaction) -> None:
+        versioned.put(tr, archive.keys.parent(raw), Revision(1), removed_chunk(archive).bytes)
+        versioned.remove(tr, archive.keys.parent(raw), Revision(2))
+        tr.set(key, bytes([Level.RAW]) + archive.corpus.number.to_bytes(4, "big"))
+
+    archive.engine.run(work)
+    assert trim(archive, FLOOR).finished
+    assert archive.engine.run(lambda tr: tr.get(key)) is None
+    check(archive)
 
 
 def test_a_reader_that_began_before_the_floor_was_raised_reads_on(archive: Archive, known: Known) -> None:
@@ -294,6 +312,23 @@ def test_a_reader_that_began_before_the_floor_was_raised_reads_on(archive: Archi
 
     archive.engine.run(work)
     assert state(archive).floor == FLOOR
+
+
+def test_what_is_read_into_memory_while_its_revision_is_trimmed_is_not_used(archive: Archive, known: Known) -> None:
+    """It is read in several transactions, so some of it may be gone already."""
+
+    def load(_snapshot: Snapshot) -> str:
+        trim(archive, FLOOR)
+        return "half of it"
+
+    follower = Follower(archive.engine, load, lambda kept, _since, _snapshot: kept)
+
+    def read(tr: Transaction) -> str:
+        return follower.at(archive.corpus.number, CorpusView(tr, archive.keys, archive.sealed, Revision(2)))
+
+    with pytest.raises(Missing) as caught:
+        archive.engine.run(read)
+    assert caught.value.reason is Reason.REVISION_TRIMMED
 
 
 def test_fsck_finds_a_kept_record_that_is_missing(archive: Archive, known: Known) -> None:

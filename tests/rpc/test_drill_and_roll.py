@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from itertools import combinations, product
+from unittest import mock
 from uuid import uuid4
 
 import pytest
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1.nodes_pb2 import Node
+from drillcore_server.commands import viewing
 from tests.rpc.conftest import Filled, new_corpus
 from tests.rpc.knowledge import CHUNK, LEVELS, MASTER, RAW, SECTION, Caller, File, refused
 from tests.rpc.running import Running
@@ -53,6 +55,14 @@ def test_every_node_is_found_by_its_id_alone(library: Caller, filled: Filled, le
         children = {one.id for one in nodes_at(filled.tree, level - 1) if one.parent_id == node.id} if level > 1 else ()
         assert set(found.child_ids) == set(children)
         assert len(found.child_ids) == found.child_count == len(children)
+
+
+def test_of_many_children_a_node_names_the_first_and_says_how_many(library: Caller, filled: Filled) -> None:
+    whole = library.node(filled.tree.master.id)
+    with mock.patch.object(viewing, "CHILDREN_MAX", 2):
+        found = library.node(whole.id)
+    assert list(found.child_ids) == list(whole.child_ids)[:2]
+    assert found.child_count == whole.child_count == len(filled.tree.sections) > 2
 
 
 def test_a_chunk_has_its_embedding_if_it_is_asked_for(library: Caller, filled: Filled) -> None:

@@ -74,6 +74,7 @@ MADE_ELSEWHERE = {
     Reason.CORPUS_ON_HOLD: "test_legal_hold",
     Reason.CORPUS_NOT_ON_HOLD: "test_legal_hold",
     Reason.MODEL_MISMATCH: "needs another embedder: test_models",
+    Reason.MODEL_UNAVAILABLE: "needs a model that fails: test_models",
     Reason.NODE_EXISTS: "test_put_hierarchy",
     Reason.INVALID_HIERARCHY: "test_put_hierarchy",
     Reason.INVALID_VECTOR: "test_put_vectors",

@@ -154,7 +154,7 @@ def test_no_content_of_documents_and_queries_gets_into_the_log(server: Running, 
     )
     document = added.outcomes[-1].document_id or added.ids["MARK.txt"]
     tree = walk(caller, corpus)
-    marked = {"source_id": "MARK source", "name": "MARK", "metadata": {"MARK": "MARK"}}
+    updating = {"source_id": "MARK source", "name": "MARK", "metadata": {"MARK": "MARK"}}
     refusals = (
         lambda: caller.query(corpus, level=CHUNK, text="MARK" * 10_000),
         lambda: caller.query("MARK", level=CHUNK),
@@ -165,7 +165,7 @@ def test_no_content_of_documents_and_queries_gets_into_the_log(server: Running, 
         lambda: caller.remove(corpus, "MARK"),
         lambda: caller.send(list(parts(corpus, [File("MARK", "MARK")]))[:-1]),
         lambda: caller.add(corpus, File("", "MARK")),
-        lambda: list(caller.documents.UpdateDocument(update_parts(corpus, "", **marked), **caller.options())),
+        lambda: list(caller.documents.UpdateDocument(update_parts(corpus, "", **updating), **caller.options())),
         lambda: put(caller, corpus, marked(two_sections(), "MARK" * 100_000)),
     )
     for attempt in refusals:
@@ -178,7 +178,7 @@ def test_no_content_of_documents_and_queries_gets_into_the_log(server: Running, 
     caller.history(corpus_id=corpus)
     assert put(caller, new_corpus(server), marked(two_sections(), "MARK")).chunks == 4
     assert "MARK" in caller.text(corpus, document)
-    assert list(caller.documents.UpdateDocument(update_parts(corpus, f"{text}MARK", **marked), **caller.options()))
+    assert list(caller.documents.UpdateDocument(update_parts(corpus, f"{text}MARK", **updating), **caller.options()))
     caller.remove(corpus, document)
     caller.close()
     methods = {line["method"] for line in server.logged_calls()}

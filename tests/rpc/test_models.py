@@ -78,6 +78,24 @@ def test_the_models_that_the_settings_name_are_used_and_a_fallback_is_on_record(
         assert content.processing.fallback_reason
 
 
+def test_a_model_whose_server_fails_is_a_refusal_that_says_so_and_changes_nothing(tmp_path: Path) -> None:
+    with running(tmp_path, remote("http://127.0.0.1:9/v1")) as server:
+        create_tenants(server.client(OPERATOR))
+        client = server.client(ACME)
+        corpus = client.create_corpus("rules").id
+        attempts = (
+            lambda: client.add_documents(corpus, [drillcore.NewDocument("rule.txt", RULE)]),
+            lambda: client.query("deviation", corpus_ids=[corpus]),
+        )
+        for attempt in attempts:
+            with pytest.raises(drillcore.Unavailable) as caught:
+                attempt()
+            assert caught.value.reason is drillcore.Reason.MODEL_UNAVAILABLE
+        assert list(client.iter_documents(corpus)) == []
+        assert {line["event"] for line in server.log_lines()} >= {"model"}
+        assert "deviation" not in server.log.getvalue()
+
+
 def test_vectors_of_different_models_are_never_mixed(tmp_path: Path, model_url: str) -> None:
     with running(tmp_path) as server:
         create_tenants(server.client(OPERATOR))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from drillcore_fdb.format import FORMAT_VERSION
 from tests.rpc.processes import drillcore, serving
 from tests.rpc.running import create_tenants, running
 
@@ -99,7 +100,7 @@ def test_engine_info_describes_the_store(tmp_path: Path) -> None:
         create_tenants(server.client())
     ended = drillcore(tmp_path, "engine", "info", "--json", "--data-dir", "data")
     assert ended.exit_code == 0
-    assert ended.document.items() >= {"engine": "embedded", "path": "data", "format_version": 1}.items()
+    assert ended.document.items() >= {"engine": "embedded", "path": "data", "format_version": FORMAT_VERSION}.items()
     assert ended.document["keys"] > 2
 
 

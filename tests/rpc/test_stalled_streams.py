@@ -29,7 +29,7 @@ FILES = [File("a.txt", notice(1)), File("b.txt", notice(2))]
 @contextmanager
 def served(path: Path, **changes: Any) -> Iterator[tuple[Running, Caller, str]]:
     """A server, a caller of it, and an empty corpus."""
-    with running(path, **{"stream_idle_s": 0.3, **changes}) as server:
+    with running(path, **{"stream_idle_s": 1.0, **changes}) as server:
         create_tenants(server.client())
         caller = Caller(server.address, ACME)
         try:

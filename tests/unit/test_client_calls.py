@@ -163,7 +163,7 @@ def test_every_call_carries_token_version_and_a_request_id_of_its_own(do: Do, pe
     do(lambda client: client.server_info(), token="secret")
     first, second = (metadata for _, metadata in peer.seen)
     assert first["authorization"] == "Bearer secret"
-    assert first[API_VERSION_HEADER] == "1.0"
+    assert first[API_VERSION_HEADER] == "1.1"
     assert uuid.UUID(first[REQUEST_ID_HEADER]) != uuid.UUID(second[REQUEST_ID_HEADER])
 
 

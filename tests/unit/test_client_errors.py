@@ -42,6 +42,7 @@ KINDS = {
     "CORPUS_EXISTS": drillcore.AlreadyExists,
     "TENANT_NOT_EMPTY": drillcore.FailedPrecondition,
     "MODEL_MISMATCH": drillcore.FailedPrecondition,
+    "MODEL_UNAVAILABLE": drillcore.Unavailable,
     "REVISION_TRIMMED": drillcore.NotFound,
     "CORPUS_ON_HOLD": drillcore.FailedPrecondition,
     "CORPUS_NOT_ON_HOLD": drillcore.FailedPrecondition,
@@ -140,7 +141,7 @@ def test_a_call_that_an_older_server_does_not_know_names_both_versions_and_what_
         client._carry_out(newer)
     assert caught.value.reason is Reason.SERVER_TOO_OLD
     assert "server 9.8.7" in caught.value.message
-    assert f"client is {version('drillcore')} (API 1.0)" in caught.value.message
+    assert f"client is {version('drillcore')} (API 1.1)" in caught.value.message
     assert "upgrade the server" in caught.value.message
 
 

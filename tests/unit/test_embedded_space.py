@@ -69,6 +69,18 @@ def test_compaction_shrinks_the_file_and_keeps_every_key(half_empty: Path) -> No
     assert not (half_empty / "compacting").exists()
 
 
+def test_compaction_fills_the_pages_that_splits_left_half_empty(tmp_path: Path) -> None:
+    with opened(tmp_path) as engine:
+        for start in range(0, 2_000, 100):
+            keys = [b"%d/%05d" % (space, start + number) for number in range(100) for space in range(9)]
+            engine.run(lambda tr, keys=keys: [tr.set(key, os.urandom(100)) for key in keys])  # type: ignore[misc]
+        live = engine.space()["live_bytes"]
+    kept = everything(tmp_path)
+    _, after = compact(tmp_path)
+    assert after < live * 0.8
+    assert everything(tmp_path) == kept
+
+
 def test_versions_go_on_after_compaction(half_empty: Path) -> None:
     with opened(half_empty) as engine:
         version = engine.commit(lambda tr: tr.set(b"a", b"")).version

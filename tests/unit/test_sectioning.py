@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,14 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drillcore_server.domain.digests import GroupDigest
 from drillcore_server.domain.ids import NodeId, PrincipalId, SourceId
 from drillcore_server.domain.outlines import Outline, Outlines
 from drillcore_server.ingest import builtin, planning, sectioning
 from drillcore_server.ingest.embedding.ports import Vector, Vectors
 from drillcore_server.ingest.parsing import parse
-from drillcore_server.ingest.planning import HierarchyChange, Planner
+from drillcore_server.ingest.planning import HierarchyChange, Planner, Settled
 from drillcore_server.ingest.prepare import Origin, PreparedDocument
-from drillcore_server.ingest.sectioning import Topics, groups_of, partitions
+from drillcore_server.ingest.processing.extractive import ExtractiveProcessor
+from drillcore_server.ingest.processing.ports import Member, TokenRange
+from drillcore_server.ingest.sectioning import Topics, groups_of, near_enough, partitions
 from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
 from tests.faults.consistent import Hierarchy, check
 
@@ -249,3 +252,57 @@ def test_the_same_plan_twice_is_the_same(archive: Archive, monkeypatch: pytest.M
     )
     assert shape(first) == shape(second)
     assert first.master_before == second.master_before
+
+
+class CountingProcessor(ExtractiveProcessor):
+    """The built-in one, which counts the sections it was asked for."""
+
+    sections = 0
+
+    def summarise_section(self, title: str, members: Sequence[Member], tokens: TokenRange) -> GroupDigest:
+        self.sections += 1
+        return super().summarise_section(title, members, tokens)
+
+
+def test_a_plan_that_was_overtaken_makes_only_the_sections_again_that_have_moved(archive: Archive) -> None:
+    archive.add({topic: text_of(topic, 1) for topic in SENTENCES})
+    added = [prepared(text_of(topic, 2)) for topic in ("banking", "school", "fishing")]
+    processor, settled = CountingProcessor(builtin.counter()), Settled()
+    model = builtin.embedder()
+
+    def plan() -> HierarchyChange:
+        reader = archive.ingester.reader(archive.corpus, archive.head())
+        return Planner(reader, processor, model.model, model.dimensions, AT, BY, settled).plan(added, [])
+
+    first = plan()
+    assert processor.sections == len(first.sections) == 3
+    archive.add({"banking-3": text_of("banking", 3)})
+    second = plan()
+    assert processor.sections == 3 + 1
+    changed = [one.after for one in second.sections if one not in first.sections]
+    assert [section.title for section in changed if section] == ["Rules on banking, edition 1"]
+    assert second.master.statistics.documents == first.master.statistics.documents + 1
+
+
+def test_the_larger_a_group_the_nearer_it_must_be_to_join_a_section() -> None:
+    assert [near_enough(chunks) for chunks in (1, 2, 4)] == [0.5, 0.6, 0.7]
+    assert near_enough(8) == near_enough(64) == 0.8
+
+
+def test_what_an_author_keeps_apart_stays_apart_but_for_small_pieces(archive: Archive) -> None:
+    chapters = [f"## Chapter {number}\n\n{text_of('banking', number, 4).partition('#')[2]}" for number in (1, 2)]
+    archive.add({"act": "# The act\n\n## Preface\n\nThe bank holds capital.\n\n" + "\n\n".join(chapters)})
+    hierarchy = check(archive)
+    reader = archive.ingester.reader(archive.corpus, hierarchy.revision)
+    titles = [section.title for section in reader.sections(list(hierarchy.sections))]
+    assert sorted(titles) == ["Chapter 1", "Chapter 2"]
+
+
+def test_another_document_joins_the_sections_of_the_first_chapter_by_chapter(archive: Archive) -> None:
+    text = "\n\n".join(f"# On {topic}\n\n{text_of(topic, 1, 4).partition('#')[2]}" for topic in ("banking", "school"))
+    archive.add({"first": text})
+    before = check(archive)
+    archive.add({"second": text.replace("edition 1", "edition 2")})
+    after = check(archive)
+    assert before.sections.keys() == after.sections.keys()
+    assert [len(after.sections[one]) for one in before.sections] == [2 * len(own) for own in before.sections.values()]

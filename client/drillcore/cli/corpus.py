@@ -23,7 +23,7 @@ from drillcore.cli.text import counted, listing, record
 
 @click.group()
 def corpus() -> None:
-    """Create, show, change and delete corpora.
+    """Create, show, change, hold, trim and delete corpora.
 
     A corpus is a body of documents of one tenant: the one your token belongs to, or for operators the one that --tenant
     names. Commands take its id or its name.
@@ -89,7 +89,7 @@ def list_(session: Session, page_size: int, page_token: str, all_pages: bool) ->
 @unset_option
 @click.option(
     "--retention-days",
-    type=click.IntRange(1, 2**32 - 1),
+    type=click.IntRange(1, 36_500),
     help="Let revisions go that were not the head within so many days.",
 )
 @click.option("--keep-everything", is_flag=True, help="Keep every revision from now on.")

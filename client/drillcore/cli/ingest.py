@@ -58,7 +58,13 @@ class _Done:
 )
 @click.option("--media-type", default="", help="Hint to the format of all documents; the content decides.")
 @set_option
-@click.option("--batch-mb", type=click.FloatRange(min=0, min_open=True), default=16.0, show_default=True, help="Size.")
+@click.option(
+    "--batch-mb",
+    type=click.FloatRange(min=0, min_open=True),
+    default=16.0,
+    show_default=True,
+    help="Size of a revision.",
+)
 @click.option("--atomic", is_flag=True, help="Add everything as one revision, whatever its size.")
 @connection_options
 @pass_session

@@ -137,7 +137,7 @@ def show(session: Session, node: UUID, embedding: bool, as_of: AsOf | None) -> N
 
 
 @click.command()
-@click.argument("corpus", metavar="CORPUS", required=False)
+@click.argument("corpus", metavar="[CORPUS]", required=False)
 @click.option("--node", type=click.UUID, help="Instead of a corpus's: only revisions that changed this node.")
 @page_options
 @connection_options

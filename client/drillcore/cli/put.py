@@ -64,7 +64,6 @@ def put(
     """
     shown = not session.json and sys.stderr.isatty()
     with session.client() as client, _opened(file) as lines, _Bar(_size_bytes(file), shown=shown) as bar:
-        timeout_s = session.overrides.get("timeout_s")
         result = client.put_hierarchy(
             find_corpus_id(client, corpus),
             _parts(lines, bar.read),
@@ -72,7 +71,7 @@ def put(
             expected_revision=expected_revision,
             on_event=bar.show,
             request_id=request_id,
-            timeout_s=timeout_s if isinstance(timeout_s, float) else None,
+            timeout_s=session.upload_timeout_s,
         )
     session.emit(result, _summary(result))
 

@@ -21,6 +21,7 @@ from drillcore_fdb.embedded.storage import (
     VERSION_KEY,
     DirectoryLock,
     as_engine_error,
+    copy_packed,
     open_environment,
     sync_directory,
     unpack_version,
@@ -201,7 +202,7 @@ def verify(path: Path) -> list[str]:
 
 
 def compact(path: Path) -> tuple[int, int]:
-    """Rewrites a store that nobody has open without its free pages; bytes of the file before and after.
+    """Rewrites a store that nobody has open without free pages, each page full; bytes of the file before and after.
 
     The old file is replaced in one step once the new one is on disk, so a crash leaves one or the other.
     """
@@ -213,7 +214,7 @@ def compact(path: Path) -> tuple[int, int]:
             for leftover in fresh.glob("*"):
                 leftover.unlink()
             fresh.mkdir(exist_ok=True)
-            environment.copy(str(fresh), compact=True)
+            copy_packed(environment, fresh)
         except lmdb.Error as error:
             raise as_engine_error(error) from error
         finally:

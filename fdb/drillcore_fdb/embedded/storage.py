@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import struct
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Final
@@ -37,6 +38,8 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _SHORT_WRITE = "MDB_SHORT_WRITE"
 """LMDB's name for a write that the disk took only in part. It has no class of its own in the binding."""
 SNAPSHOTS_MAX: Final = 1024
+_COPY_BYTES: Final = 16_000_000
+"""In one transaction of a copy: large enough that the pages each of them copies anew do not count."""
 _READERS_SPARE = 256
 """Readers beyond the transactions' snapshots: watches and figures read too, and must not be refused."""
 
@@ -152,6 +155,35 @@ def verify_file(data: Path) -> list[str]:
         return list(map(str, lmdb.verify.verify(str(data))))  # type: ignore[no-untyped-call]
     except (lmdb.verify.VerifyError, OSError) as error:
         return [str(error)]
+
+
+def copy_packed(environment: lmdb.Environment, directory: Path) -> None:
+    """Every entry into a new file, in order, so that each page is full before the next one begins.
+
+    LMDB's own copy leaves out free pages, but keeps the others as splits left them, a third of each empty.
+    """
+    room = 2 * environment.info()["map_size"]
+    with (
+        lmdb.open(str(directory), map_size=room, max_dbs=8, sync=False, lock=False, mode=0o600, lib_version=1) as fresh,
+        environment.begin() as source,
+    ):
+        for name in environment.dbs(source):
+            from_db, to_db = environment.open_db(name, source, create=False), fresh.open_db(name)
+            for batch in _batches(source.cursor(from_db)):
+                with fresh.begin(write=True) as txn:
+                    txn.cursor(to_db).putmulti(batch, append=True)
+
+
+def _batches(entries: Iterable[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
+    batch: list[tuple[bytes, bytes]] = []
+    size_bytes = 0
+    for entry in entries:
+        batch.append(entry)
+        size_bytes += len(entry[0]) + len(entry[1])
+        if size_bytes >= _COPY_BYTES:
+            yield batch
+            batch, size_bytes = [], 0
+    yield batch
 
 
 def _cannot_open(data: Path, error: lmdb.Error) -> EngineError:

@@ -6,7 +6,6 @@ import enum
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from typing import Final, Self
 
@@ -20,7 +19,7 @@ from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import DocumentId, Revision, SourceId
 from drillcore_server.domain.named import checked_metadata
 from drillcore_server.domain.nodes import Document
-from drillcore_server.domain.sources import Source
+from drillcore_server.domain.sources import SOURCE_CHARACTERS_MAX, Source, succeeding
 from drillcore_server.ingest.digesting import Asked, Content, DigestedDocument
 from drillcore_server.ingest.parsing import Unparsable
 from drillcore_server.ingest.planning import Settled
@@ -29,7 +28,6 @@ from drillcore_server.ingest.readers import Reading
 from drillcore_server.ingest.spool import Incoming, Spool
 from drillcore_server.store.records import RecordKind
 
-SOURCE_CHARACTERS_MAX: Final = 1_000
 UNDER_WAY_BYTES_MAX: Final = 64 << 20
 """Of uploads that one call has under way at once; a larger one goes alone."""
 OUTCOMES_BYTES_MAX: Final = 4_000_000
@@ -151,8 +149,7 @@ class DocumentBatch:
     def _settle(self, upload: Upload, reading: Reading) -> None:
         for place, one in enumerate(reading.results()):
             if isinstance(one, Unparsable):
-                line = f"line {one.line} " if one.line is not None else ""
-                self._fail(one.name, one.reason.name, line + one.message)
+                self._fail(one.name, one.reason.name, one.said)
             else:
                 self._settle_document(upload, one, place)
         self._progress(self._documents, self._characters)
@@ -231,9 +228,9 @@ class DocumentBatch:
             if known is not None and known.document and known.content_hash == document.content_hash:
                 outcomes.append(DocumentOutcome(name, OutcomeKind.UNCHANGED, known.document))
                 continue
-            next_document, next_source = succeed(known, document, self._call.at)
-            added.append((number, next_document))
-            sources.append(next_source)
+            source = succeeding(known, document, self._call.at)
+            added.append((number, replace(document, source_version=source.version)))
+            sources.append(source)
             if known is not None and known.document:
                 replaced.append(known.document)
             kind = OutcomeKind.UPDATED if known is not None and known.document else OutcomeKind.ADDED
@@ -255,11 +252,3 @@ def _source(upload: Upload, document: Asked) -> SourceId:
     """An upload's own, unless it holds several documents: then each has its id there, or its place, as well."""
     source = upload.source or upload.name
     return SourceId(source if document.is_the_upload else f"{source}#{document.external_id or document.place}")
-
-
-def succeed(known: Source | None, document: Document, at: datetime) -> tuple[Document, Source]:
-    """The document as the next version of its source, and the source that then has it."""
-    version = known.version + 1 if known else 1
-    first_seen_at = known.first_seen_at if known else at
-    source = Source(document.source, version, document.id, document.content_hash, first_seen_at, at)
-    return replace(document, source_version=version), source

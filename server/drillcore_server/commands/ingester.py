@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,14 +14,14 @@ from drillcore_server.commands.revise import Plan, Reviser
 from drillcore_server.commands.unit import Call, Unit
 from drillcore_server.derived.sections import SectionCache
 from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.ids import Revision
+from drillcore_server.domain.ids import Revision, SourceId
 from drillcore_server.domain.nodes import Document
 from drillcore_server.domain.sources import Source
 from drillcore_server.ingest.planning import Planner, Settled
 from drillcore_server.ingest.prepare import PreparedDocument, Preparer
 from drillcore_server.ingest.readers import Readers
 from drillcore_server.store.hierarchy import HierarchyWrites
-from drillcore_server.store.keyring import CORPUS_SCOPE, Keyring
+from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber, Keyring
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.store.snapshot import Snapshot
 
@@ -52,12 +52,16 @@ class Ingester:
         return SnapshotReader(self.snapshot(corpus, revision), corpus.number, self.cache)
 
     def embeddings(self, corpus: Corpus, revision: Revision) -> CorpusEmbeddings:
-        (number,) = self.keyring.numbers(corpus.number, [CORPUS_SCOPE])
-        secret = self.keyring.derived(number, b"embedded texts")
+        secret = self.keyring.derived(self.make_keys(corpus, []), b"embedded texts")
         return CorpusEmbeddings(self.preparer.embedder, self.snapshot(corpus, revision), secret)
 
     def snapshot(self, corpus: Corpus, revision: Revision) -> Snapshot:
         return Snapshot(self.engine, self.unit.keys.of_corpus(corpus.number), self.sealed, revision)
+
+    def make_keys(self, corpus: Corpus, sources: Iterable[SourceId]) -> KeyNumber:
+        """The number of the corpus's own key. Makes all that are missing: one by one, each would wait for the disk."""
+        number, *_ = self.keyring.numbers(corpus.number, [CORPUS_SCOPE, *sorted(sources)])
+        return number
 
     def plan(
         self,
@@ -76,13 +80,11 @@ class Ingester:
         reader = self.reader(corpus, base)
         planner = Planner(reader, processor, embedder.model, embedder.dimensions, call.at, call.principal.id, settled)
         change = planner.plan(documents.added, documents.removed)
-        # All keys in one commit: one by one, each new document would wait for the disk.
-        number, *_ = self.keyring.numbers(corpus.number, [CORPUS_SCOPE, *(one.id for one in documents.sources)])
         make = HierarchyWrites(self.unit.keys, corpus.tenant_id, corpus.number, self.keyring)
         sections = tuple(section.id for section in change.sections)
         return Plan(
             base=base,
-            number=number,
+            number=self.make_keys(corpus, [one.id for one in documents.sources]),
             writes=writes_of(change, documents.sources, reader, make),
             sections=sections,
             documents_added=tuple(source.document for source in documents.sources if source.document is not None),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import Final
 
 from drillcore_proto.reasons import Reason
@@ -17,17 +16,14 @@ from drillcore_server.commands.unit import Call
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.drafts import DocumentDraft, NodeDraft
 from drillcore_server.domain.errors import Stale
-from drillcore_server.domain.ids import DocumentId, NodeId, Revision, SourceId
+from drillcore_server.domain.ids import DocumentId, NodeId, Revision
 from drillcore_server.domain.nodes import Document, Statistics
 from drillcore_server.ingest.client_hierarchy import ClientHierarchy
 from drillcore_server.ingest.client_made import ClientRecords, MadeChunk, model_of
 from drillcore_server.store.hierarchy import HierarchyWrites
-from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber
 from drillcore_server.store.packed import SECTION, decode_chunk, encode_chunk
 from drillcore_server.store.records import RecordKind
 
-_KEYS_AT_ONCE: Final = 1_000
-"""Made in one commit of the keyring."""
 _PAGES_KEPT: Final = 64
 """Of chunks that were cited last: who cites a chunk often does so in a row."""
 
@@ -109,12 +105,12 @@ class HierarchyUpload:
         known = earlier.known(self._hierarchy.levels)
         records = self._records(corpus, base)
         before = {document.id: document.source for document in earlier.documents()}
-        number = self._make_keys(corpus, {*before.values(), *(one.source for one in records.documents.values())})
+        sources = {*before.values(), *(one.source for one in records.documents.values())}
         make = HierarchyWrites(keys, corpus.tenant_id, corpus.number, ingester.keyring)
         replacement = Replacement(self._call, earlier, known, self._hierarchy.levels.keys(), records, make)
         return Plan(
             base=base,
-            number=number,
+            number=ingester.make_keys(corpus, sources),
             writes=replacement.writes(before),
             sections=tuple(dict.fromkeys([*records.sections, *sorted(earlier.section_ids())])),
             documents_added=tuple(records.documents),
@@ -139,14 +135,6 @@ class HierarchyUpload:
             sections = {section.id: SECTION.encode(section) for section in made.sections(page_of)}
             self._made = Records(documents, chunks, sections, made.master(page_of))
         return self._made
-
-    def _make_keys(self, corpus: Corpus, sources: set[SourceId]) -> KeyNumber:
-        """The number of the corpus's key. All keys are made here: one by one, each would wait for the disk."""
-        keyring, todo = self._ingester.keyring, iter(sorted(sources))
-        while batch := list(islice(todo, _KEYS_AT_ONCE)):
-            keyring.numbers(corpus.number, batch)
-        (number,) = keyring.numbers(corpus.number, [CORPUS_SCOPE])
-        return number
 
 
 def _stored(made: MadeChunk) -> StoredChunk:

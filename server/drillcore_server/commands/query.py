@@ -15,6 +15,7 @@ import numpy as np
 from drillcore_fdb.engine import Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_server.auth import access
+from drillcore_server.commands.corpus_embeddings import embed_or_refuse
 from drillcore_server.commands.selecting import Selection
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Library, Shelf
@@ -99,7 +100,7 @@ def _sought(library: Library, question: Question) -> _Sought | None:
     if question.vector:
         return _Sought(client_vector(question.vector, "vector"), question.embedding_model)
     if question.text.strip():
-        return _Sought(library.embedder.embed([question.text])[0], library.embedder.model)
+        return _Sought(embed_or_refuse(library.embedder, [question.text])[0], library.embedder.model)
     return None
 
 

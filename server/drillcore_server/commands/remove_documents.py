@@ -12,7 +12,6 @@ from drillcore_server.commands.unit import Call
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import BadInput, Missing
 from drillcore_server.domain.ids import DocumentId, Revision
-from drillcore_server.domain.sources import Source
 from drillcore_server.ingest.planning import Settled
 from drillcore_server.store.records import RecordKind
 
@@ -46,7 +45,7 @@ def remove_documents(ingester: Ingester, call: Call, target: Target, documents: 
             raise Missing(Reason.DOCUMENT_NOT_FOUND, f"there is no document {missing}")
         sources = reader.sources([document.source for document in there])
         left = [
-            Source(source.id, source.version, None, "", source.first_seen_at, call.at)
+            source.left(call.at)
             for source, document in zip(sources, there, strict=True)
             if source is not None and source.document == document.id
         ]

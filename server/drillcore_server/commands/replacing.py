@@ -12,7 +12,7 @@ from drillcore_server.commands.earlier import Earlier, batches
 from drillcore_server.commands.unit import Call
 from drillcore_server.domain.ids import DocumentId, NodeId, PrincipalId, SourceId
 from drillcore_server.domain.nodes import Chunk, Document, Master, Section
-from drillcore_server.domain.sources import Source
+from drillcore_server.domain.sources import Source, succeeding
 from drillcore_server.store.hierarchy import DOCUMENT, HierarchyWrites
 from drillcore_server.store.packed import SECTION, decode_chunk
 from drillcore_server.store.writes import Write
@@ -99,20 +99,16 @@ class Replacement:
 
     def _source(self, document: Document, known: Source | None) -> Source:
         """As AddDocuments has it: a new version with other content, also after the source was removed."""
-        at = self.call.at
-        if known is None:
-            return Source(document.source, 1, document.id, document.content_hash, at, at)
-        same = known.document is not None and known.content_hash == document.content_hash != ""
-        version, changed_at = (known.version, known.changed_at) if same else (known.version + 1, at)
-        return Source(known.id, version, document.id, document.content_hash, known.first_seen_at, changed_at)
+        if known is not None and known.document is not None and known.content_hash == document.content_hash != "":
+            return replace(known, document=document.id)
+        return succeeding(known, document, self.call.at)
 
     def _left_sources(self, before: Mapping[DocumentId, SourceId], now: Set[SourceId]) -> Iterator[Write]:
         """Sources whose documents are gone."""
         gone = {source: document for document, source in before.items() if source not in now}
         for source in self.earlier.sources(list(gone)):
             if source is not None and source.document == gone[source.id]:
-                left = Source(source.id, source.version, None, "", source.first_seen_at, self.call.at)
-                yield from self.make.put_source(left)
+                yield from self.make.put_source(source.left(self.call.at))
 
     def _chunks(self, below: dict[NodeId, set[DocumentId]]) -> Iterator[Write]:
         """Fills in which documents are `below` each section."""

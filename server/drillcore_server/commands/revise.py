@@ -38,7 +38,9 @@ R = TypeVar("R")
 
 SMALL_BYTES_MAX: Final = 3_000_000
 """A revision up to this size is one transaction. FoundationDB allows 10 MB, but wants them well below."""
-BATCH_BYTES_MAX: Final = 1_000_000
+BATCH_BYTES_MAX: Final = 500_000
+"""Of a large revision, for each transaction. The embedded engine's file has room for a copy of every page that one
+changes, and those of the indexes are spread: larger batches make the file larger."""
 LEASE_S: Final = 30.0
 _PAUSE_S: Final = 0.02
 

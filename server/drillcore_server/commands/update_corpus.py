@@ -26,8 +26,8 @@ def update_corpus(
     description: str | None,
     set_metadata: Mapping[str, str],
     remove_metadata: Iterable[str],
-    retention: RetentionChange | None,
-    hold: HoldChange | None,
+    retention: RetentionChange | None = None,
+    hold: HoldChange | None = None,
     expected_version: int | None,
 ) -> Corpus:
     new_name = None if name is None else checked_name(name)

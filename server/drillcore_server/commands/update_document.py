@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.commands.add_documents import OutcomeKind, succeed
+from drillcore_server.commands.add_documents import OutcomeKind
 from drillcore_server.commands.corpus_reader import SnapshotReader
 from drillcore_server.commands.ingester import Change, Ingester
 from drillcore_server.commands.revise import Plan, Target
@@ -17,7 +17,7 @@ from drillcore_server.domain.errors import BadInput, Missing, Stale
 from drillcore_server.domain.ids import DocumentId, Revision, SourceId
 from drillcore_server.domain.named import checked_metadata
 from drillcore_server.domain.nodes import Document
-from drillcore_server.domain.sources import Source
+from drillcore_server.domain.sources import Source, succeeding
 from drillcore_server.ingest.digesting import Content, DigestedDocument
 from drillcore_server.ingest.parsing import Unparsable
 from drillcore_server.ingest.planning import Settled
@@ -114,15 +114,16 @@ class _Update:
         """On the corpus as it is at `base`: the document may have changed since the content was prepared."""
         source, document = _find(self._ingester.reader(corpus, base), self._wanted)
         metadata = self._check_changed(base, source, document, self._prepared.document.content_hash)
-        record, succeeding = succeed(source, replace(self._prepared.document, metadata=metadata), self._call.at)
+        following = succeeding(source, self._prepared.document, self._call.at)
+        record = replace(self._prepared.document, metadata=metadata, source_version=following.version)
         added = replace(self._prepared, document=record)
         return self._ingester.plan(
             self._call,
             corpus,
             base,
-            Change([added], [document], [succeeding]),
+            Change([added], [document], [following]),
             self._settled,
-            lambda revision, sections: Updated(revision, OutcomeKind.UPDATED, record.id, succeeding.version, sections),
+            lambda revision, sections: Updated(revision, OutcomeKind.UPDATED, record.id, following.version, sections),
         )
 
     def _check_changed(self, at: Revision, source: Source, document: Document, new_hash: str) -> dict[str, str]:
@@ -164,8 +165,7 @@ def _read(readers: Readers, content: NewContent, document: Document) -> Digested
         reading.drop()
     for one in (first, second):
         if isinstance(one, Unparsable):
-            line = f"line {one.line} " if one.line is not None else ""
-            raise BadInput(Reason.UNPARSABLE, f"the content {line}{one.message}", cause=one.reason.name)
+            raise BadInput(Reason.UNPARSABLE, f"the content {one.said}", cause=one.reason.name)
     if second is not None:
         message = "the content holds several documents; an update is one, add the others with AddDocuments"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="data")

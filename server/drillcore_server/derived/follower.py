@@ -55,6 +55,8 @@ class Follower(Generic[T]):
         else:
             since = list(revisions.between(view.tr, view.keys, revision, view.revision))
             fresh = self._follow(kept, since, snapshot)
+        # A trim meanwhile may have taken some of it away before it was read.
+        self._engine.run(lambda tr: trimming.check_kept(tr, view.keys, view.revision))
         self._keep(number, view.revision, fresh)
         return fresh
 

@@ -14,6 +14,7 @@ from drillcore_server.domain.digests import Entity, FindingKind, MadeBy
 from drillcore_server.domain.documents import Span
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import DocumentId, NodeId, SourceId
+from drillcore_server.domain.sources import SOURCE_CHARACTERS_MAX
 
 CHUNK_CHARACTERS_MAX: Final = 1_000_000
 """Of its raws, and of its quotes."""
@@ -26,7 +27,7 @@ CHARACTERS_MAX: Final[Mapping[str, int]] = {
     "content": CHUNK_CHARACTERS_MAX,
     "text": 10_000,
     "title": 1_000,
-    "source_id": 1_000,
+    "source_id": SOURCE_CHARACTERS_MAX,
     "headings": 1_000,
     "preprocessing": 1_000,
     "value": 1_000,

@@ -10,7 +10,3 @@ _MICROSECOND = timedelta(microseconds=1)
 
 def to_microseconds(at: datetime) -> int:
     return (at - _EPOCH) // _MICROSECOND
-
-
-def from_microseconds(microseconds: int) -> datetime:
-    return _EPOCH + microseconds * _MICROSECOND

@@ -37,7 +37,7 @@ from drillcore_server.ingest.digesting import content_hash
 from drillcore_server.ingest.embedding.errors import TextRefused, VectorRefused
 from drillcore_server.ingest.embedding.ports import Embedder, Vector
 from drillcore_server.ingest.embedding.vectors import checked_vector
-from drillcore_server.ingest.prepare import EmbeddedText, Embeddings
+from drillcore_server.ingest.prepare import EmbeddedText, Embeddings, embedded_text
 from drillcore_server.ingest.processing.extractive import CHUNK_CANDIDATES_MAX
 from drillcore_server.ingest.processing.ports import ChunkInput
 from drillcore_server.ingest.summarising import SECTION_POOL
@@ -173,7 +173,7 @@ class ClientRecords:
         if self._hierarchy.vector_bytes:
             return [EmbeddedText(np.frombuffer(one.draft.vector, _STORED).astype(np.float32), b"") for one in parts]
         titled = [
-            "\n".join([document.title, *one.draft.headings, text]) for one, text in zip(parts, texts, strict=True)
+            embedded_text(document.title, one.draft.headings, text) for one, text in zip(parts, texts, strict=True)
         ]
         try:
             return self._embeddings.embed(titled)

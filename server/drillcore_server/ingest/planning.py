@@ -21,7 +21,15 @@ from drillcore_server.ingest.embedding.ports import Vector
 from drillcore_server.ingest.prepare import PreparedDocument
 from drillcore_server.ingest.processing.ports import Processor
 from drillcore_server.ingest.reader import CorpusReader, FreshChunks
-from drillcore_server.ingest.sectioning import NEAR_ENOUGH, SECTION_CHUNKS_MAX, Topics, groups_of, partitions, sum_of
+from drillcore_server.ingest.sectioning import (
+    SECTION_CHUNKS_MAX,
+    Group,
+    Topics,
+    groups_of,
+    near_enough,
+    partitions,
+    sum_of,
+)
 from drillcore_server.ingest.summarising import Made, Summariser
 
 
@@ -79,6 +87,10 @@ class _Draft:
     def count(self) -> int:
         return (self.before.chunks if self.before else 0) + len(self.joined) - len(self.left)
 
+    def join(self, group: Group) -> None:
+        self.joined += [one.chunk.membership for one in group.chunks]
+        self.joined_sum = sum_of([group.vector_sum, *([] if self.joined_sum is None else [self.joined_sum])])
+
     def key(self) -> SettledKey:
         joined, left = tuple(one.id for one in self.joined), tuple(one.id for one in self.left)
         return (None, 0, joined, left) if self.before is None else (self.id, self.before.version, joined, left)
@@ -132,16 +144,20 @@ class Planner:
         for number, prepared in enumerate(added):
             self._fresh.note(number, prepared)
             statistics = statistics + _statistics([prepared.document])
-            for group in groups_of(prepared):
-                nearest = topics.nearest(group.vector_sum)
-                if nearest is not None and nearest[1] >= NEAR_ENOUGH:
-                    draft = self._draft(drafts, nearest[0])
-                else:
-                    draft = self._open(drafts, group.title)
-                draft.joined += [one.chunk.membership for one in group.chunks]
-                draft.joined_sum = sum_of([group.vector_sum, *([] if draft.joined_sum is None else [draft.joined_sum])])
+            others = len(topics)
+            # The small ones last, so that they find the sections that their own document opens.
+            for group in sorted(groups_of(prepared), key=lambda one: one.is_small):
+                draft = self._best(drafts, topics, group, others)
+                draft.join(group)
                 topics.add(draft.id, group.vector_sum)
         return statistics
+
+    def _best(self, drafts: dict[NodeId, _Draft], topics: Topics, group: Group, others: int) -> _Draft:
+        """The section that a group joins, or one that it opens. The first `others` are not of its own document."""
+        nearest = topics.nearest(group.vector_sum, None if group.is_small else others)
+        if nearest is not None and nearest[1] >= near_enough(len(group.chunks)):
+            return self._draft(drafts, nearest[0])
+        return self._open(drafts, group.title)
 
     def _draft(self, drafts: dict[NodeId, _Draft], section: NodeId) -> _Draft:
         """The draft of a section that is there, or that was opened before in this plan."""

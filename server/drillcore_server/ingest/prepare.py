@@ -81,7 +81,8 @@ class Preparer:
     def complete(self, digested: DigestedDocument, origin: Origin, embeddings: Embeddings) -> PreparedDocument:
         """The document with new ids for itself and its chunks, and with their vectors."""
         document = DocumentId(new_uuid())
-        embedded = embeddings.embed([_titled(digested, one) for one in digested.chunks])
+        title, text = digested.title, digested.text
+        embedded = embeddings.embed([embedded_text(title, one.headings, one.span.of(text)) for one in digested.chunks])
         chunks = tuple(
             PreparedChunk(
                 self._chunk(document, place, one, origin, key),
@@ -118,9 +119,9 @@ class Preparer:
         )
 
 
-def _titled(document: DigestedDocument, chunk: DigestedChunk) -> str:
-    """What is embedded: the chunk with the titles above it, which say what its words alone may not."""
-    return "\n".join([document.title, *chunk.headings, chunk.span.of(document.text)])
+def embedded_text(title: str, headings: Sequence[str], text: str) -> str:
+    """What is embedded of a chunk: its text with the titles above it, which say what its words alone may not."""
+    return "\n".join([title, *headings, text])
 
 
 def _document(

@@ -6,6 +6,7 @@ Sections keep their chunks when documents are added; only one that has grown too
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile
@@ -20,7 +21,10 @@ from drillcore_server.ingest.embedding.ports import Vector, Vectors
 from drillcore_server.ingest.prepare import PreparedChunk, PreparedDocument
 
 NEAR_ENOUGH: Final = 0.50
-"""Cosine with a section's centroid from which a group joins it. Below, it opens a section of its own."""
+NEAR_ENOUGH_AT_MOST: Final = 0.80
+"""Cosine with a section's centroid from which a single chunk joins it, and from which the largest group does."""
+OWN_SECTION_CHUNKS_MIN: Final = 3
+"""A group of this size does not join sections that its own document opened: its author kept them apart."""
 SECTION_CHUNKS_MAX: Final = 128
 """A larger section is split: its summary would leave out too much, and rewriting it would take too long."""
 _SPLIT_ROUNDS: Final = 10
@@ -33,6 +37,15 @@ class Group:
     title: str
     chunks: tuple[PreparedChunk, ...]
     vector_sum: Vector
+
+    @property
+    def is_small(self) -> bool:
+        return len(self.chunks) < OWN_SECTION_CHUNKS_MIN
+
+
+def near_enough(chunks: int) -> float:
+    """Cosine from which a group of this size joins a section. The mean of many chunks is near to more than one is."""
+    return min(NEAR_ENOUGH_AT_MOST, NEAR_ENOUGH + 0.1 * math.log2(chunks))
 
 
 def groups_of(prepared: PreparedDocument) -> list[Group]:
@@ -75,11 +88,15 @@ class Topics:
         self._rows: Vectors = outlines.rows
         """The outlines' own until one changes; room is made for many at a time."""
 
-    def nearest(self, vector_sum: Vector) -> tuple[NodeId, float] | None:
-        """The section with the greatest cosine, the one that was there first among equals."""
-        if not self._ids:
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def nearest(self, vector_sum: Vector, among: int | None = None) -> tuple[NodeId, float] | None:
+        """The section with the greatest cosine, the first among equals; of the first `among` only, if that is given."""
+        count = len(self) if among is None else among
+        if not count:
             return None
-        scores = np.round(self._rows[: len(self._ids)] @ _direction(vector_sum), 6)
+        scores = np.round(self._rows[:count] @ _direction(vector_sum), 6)
         best = int(np.argmax(scores))
         return self._ids[best], float(scores[best])
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import documents_pb2 as pb
 from drillcore_server.commands.add_documents import (
-    SOURCE_CHARACTERS_MAX,
     Added,
     DocumentBatch,
     DocumentOutcome,
@@ -28,6 +27,7 @@ from drillcore_server.commands.viewing import Library
 from drillcore_server.domain.errors import BadInput, Unavailable
 from drillcore_server.domain.ids import CorpusId, SourceId
 from drillcore_server.domain.nodes import Document
+from drillcore_server.domain.sources import SOURCE_CHARACTERS_MAX
 from drillcore_server.rpc.messages import corpus_id, document_id, optional_tenant_id, timestamp
 from drillcore_server.rpc.nodes import as_of
 from drillcore_server.rpc.put_hierarchy import put_hierarchy

@@ -14,6 +14,7 @@ from drillcore_fdb.errors import EngineError
 from drillcore_proto.reasons import API_VERSION, API_VERSION_HEADER, REQUEST_ID_HEADER, Reason
 from drillcore_server.auth.tokens import Tokens
 from drillcore_server.domain.errors import BadInput, NotReady, Refused, Unavailable
+from drillcore_server.ingest.embedding.errors import ProviderFailed
 from drillcore_server.metrics import Metrics
 from drillcore_server.rpc.exchange import Answer, Exchange
 from drillcore_server.rpc.refusals import abort, reply_metadata
@@ -57,6 +58,8 @@ class Log:
             if isinstance(refused.__cause__, EngineError) and isinstance(refused, Unavailable):
                 cause = refused.__cause__
                 self._log.warning("store", request_id=exchange.request_id, error=cause.message, code=cause.code)
+            if isinstance(refused.__cause__, ProviderFailed):
+                self._log.warning("model", request_id=exchange.request_id, error=str(refused.__cause__))
             raise
         except Exception as error:
             self._write(exchange, started, Reason.INTERNAL.name)

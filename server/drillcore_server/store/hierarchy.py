@@ -26,7 +26,7 @@ from drillcore_server.domain.sources import Source
 from drillcore_server.store import versioned
 from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber, Keyring
 from drillcore_server.store.keyspace import CorpusKeys, Keyspace
-from drillcore_server.store.packed import SECTION, ChunkWithRaws, decode_chunk, encode_chunk
+from drillcore_server.store.packed import SECTION, ChunkWithRaws, decode_chunk, decode_raws, encode_chunk
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.store.writes import LOCATOR_BYTES, OWN_RAW_IDS, Write, is_ingested_chunk, locator_of
@@ -62,8 +62,8 @@ class CorpusView:
         return None if found is None else found.chunk
 
     def raws(self, chunk: NodeId) -> RawPage | None:
-        found = self.chunk_with_raws(chunk)
-        return None if found is None else found.page
+        entry = self.sealed.get(self.tr, self.keys.chunk(chunk), self.revision)
+        return None if entry is None else decode_raws(entry.value)
 
     def chunk_with_raws(self, chunk: NodeId) -> ChunkWithRaws | None:
         """The chunk and its raws, which are one record."""

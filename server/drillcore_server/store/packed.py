@@ -151,6 +151,12 @@ def decode_chunk(node: NodeId, stored: bytes) -> ChunkWithRaws:
         return ChunkWithRaws(_chunk(node, packed), _page(packed))
 
 
+def decode_raws(stored: bytes) -> RawPage:
+    """The raws alone, for those who want nothing else."""
+    with _saying_what_is_damaged("chunk"):
+        return _page(_CHUNK.decode(stored))
+
+
 @contextlib.contextmanager
 def _saying_what_is_damaged(name: str) -> Iterator[None]:
     """For numbers that lead nowhere."""

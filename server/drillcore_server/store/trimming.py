@@ -8,7 +8,7 @@ they are read without conflicts, and a walk may stop anywhere and go on later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -26,9 +26,9 @@ from drillcore_server.store.records import RecordKind
 from drillcore_server.store.versioned import Stored
 
 STATE = RecordKind(TrimState)
-PAGE_ENTRIES: Final = 5_000
-PAGE_BYTES: Final = 4_000_000
-"""What one transaction looks at: well within five seconds, and what it clears within 10 MB."""
+PAGE_ENTRIES: Final = 2_000
+PAGE_BYTES: Final = 2_000_000
+"""What one transaction looks at: a twentieth of the five seconds it has, and what it clears is far from 10 MB."""
 
 
 def state(tr: Reader, keys: CorpusKeys) -> TrimState:
@@ -72,8 +72,7 @@ def trim_page(tr: Transaction, keyspace: Keyspace, corpus: Corpus) -> tuple[int,
     for entry in page.entries:
         for key in entry.places:
             tr.clear(key)
-    for key in page.gone:
-        _forget_node(tr, keyspace, corpus, key)
+    _forget_nodes(tr, keyspace, corpus, page.gone)
     if page.following is None:
         after = replace(walk, trimmed=walk.walking, walking=Revision(0), cursor=b"")
     else:
@@ -137,17 +136,19 @@ def _cites_nothing(tr: Reader, keys: CorpusKeys, floor: Revision, one: Stored) -
     return all(versioned.newest(tr, record, floor) != one.revision for record in records)
 
 
-def _forget_node(tr: Transaction, keyspace: Keyspace, corpus: Corpus, key: bytes) -> None:
-    """Clears the locator of a node that is gone for good, so that nothing leads nowhere: of raws, those of their own.
+def _forget_nodes(tr: Transaction, keyspace: Keyspace, corpus: Corpus, gone: Iterable[bytes]) -> None:
+    """Clears the locators of nodes that are gone for good, so that nothing leads nowhere.
 
-    Its id may be given again, and whoever does that writes the node's record before its locator. The record's key is
+    An id may be given again, and whoever does that writes the node's record before its locator. The record's key is
     therefore read here: a new record is a conflict, and is found when this is run again.
     """
     keys = keyspace.of_corpus(corpus.number)
+    # Raws with ids of their own have no record of their own, but a parent.
     spaces = ((Level.SECTION, keys.sections()), (Level.CHUNK, keys.chunks()), (Level.RAW, keys.parents()))
-    for level, space in spaces:
-        if space.begin <= key < space.end:
-            node = node_id(key[-16:])
-            tr.add_read_conflict_range(key, key + b"\xff")
-            if locate(tr, keyspace, corpus.tenant_id, node) == Located(corpus.number, level):
-                tr.clear(keyspace.locator(corpus.tenant_id, node))
+    for key in gone:
+        for level, space in spaces:
+            if space.begin <= key < space.end:
+                node = node_id(key[-16:])
+                tr.add_read_conflict_range(key, key + b"\xff")
+                if locate(tr, keyspace, corpus.tenant_id, node) == Located(corpus.number, level):
+                    tr.clear(keyspace.locator(corpus.tenant_id, node))

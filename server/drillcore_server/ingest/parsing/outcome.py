@@ -32,6 +32,11 @@ class Unparsable:
     line: int | None = None
     """Of a JSON lines file, counted from 1."""
 
+    @property
+    def said(self) -> str:
+        """The message, with the line it is about."""
+        return self.message if self.line is None else f"line {self.line} {self.message}"
+
 
 class Refusal(Exception):  # noqa: N818 - not an error of ours: it becomes an Unparsable
     """Raised inside a parser, and turned into an Unparsable by `parse`."""

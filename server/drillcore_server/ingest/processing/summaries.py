@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,8 @@ POOL_MAX: Final = 512
 """Passages a group's summary is chosen from: bounds the cost whatever the size of the group."""
 POOL_CHARACTERS_MAX: Final = 2000
 """No passage of the built-in processor is as long; others' may be."""
+KNOWN_PASSAGES_MAX: Final = 2048
+"""Passages whose measures are kept in memory: of the master and of some dozens of sections."""
 NOVELTY_MIN: Final = 0.3
 """Less of a passage new than this, and it repeats what is chosen."""
 SAME_MEMBER: Final = 0.85
@@ -152,13 +155,19 @@ def _pool(members: Sequence[Sequence[Passage]]) -> list[tuple[int, Passage]]:
 
 
 def _candidates(pool: Sequence[tuple[int, Passage]], topics: frozenset[str], counter: TokenCounter) -> list[_Candidate]:
-    sizes = counter.count_many([passage.text for _, passage in pool])
     made = []
-    for (member, passage), size in zip(pool, sizes, strict=True):
-        words = _content_words(passage.text)
+    for member, passage in pool:
+        tokens, words, features = _measured(passage.text, counter)
         weight = passage.weight * (1 + _share(words, topics))
-        made.append(_Candidate(passage, member, weight, size, _features(words)))
+        made.append(_Candidate(passage, member, weight, tokens, features))
     return sorted(made, key=lambda c: (-c.weight, c.passage.document, c.passage.span))
+
+
+@functools.lru_cache(maxsize=KNOWN_PASSAGES_MAX)
+def _measured(text: str, counter: TokenCounter) -> tuple[int, list[str], tuple[_Feature, ...]]:
+    """A passage's tokens, content words and features. A group changes little: most of its passages were here before."""
+    words = _content_words(text)
+    return counter.count(text), words, _features(words)
 
 
 def _content_words(text: str) -> list[str]:

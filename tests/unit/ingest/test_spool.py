@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -86,3 +87,19 @@ def test_the_file_has_no_name_and_no_text_that_can_be_read(spool: Spool, prepare
     assert len(stored) > 10_000
     assert not [word for word in SENTENCES if word.encode() in stored]
     assert os.fstat(spool._file.fileno()).st_nlink == 0
+
+
+def test_a_plan_sees_those_it_wants_with_their_records_as_it_wants_them(
+    spool: Spool, prepared: list[PreparedDocument]
+) -> None:
+    wanted = [(number, replace(prepared[number].document, source_version=7)) for number in (3, 1)]
+    incoming = Incoming(spool, wanted)
+    assert [one.document for one in incoming] == [record for _, record in wanted]
+    assert [one.chunks[0].chunk for one in incoming] == [prepared[number].chunks[0].chunk for number in (3, 1)]
+    assert [one.document for one in incoming[1:]] == [wanted[1][1]]
+
+
+def test_a_closed_spool_has_no_file(spool: Spool) -> None:
+    assert spool._file is not None
+    spool.close()
+    assert spool._file.closed
