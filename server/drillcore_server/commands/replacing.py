@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TypeVar
 from uuid import UUID
 
-from drillcore_server.commands.earlier import Earlier
+from drillcore_server.commands.earlier import Earlier, in_batches
 from drillcore_server.commands.unit import Call
 from drillcore_server.domain.ids import DocumentId, NodeId, PrincipalId, SourceId
 from drillcore_server.domain.nodes import Chunk, Document, Master, Section
@@ -109,21 +109,23 @@ class Replacement:
 
     def _chunks(self, below: dict[NodeId, set[DocumentId]]) -> Iterator[Write]:
         """Fills in which documents are `below` each section."""
-        had = self._had(_decode_any_chunk, self.records.chunks, self.earlier.keys.chunk)
-        for node, stored in self.records.chunks.items():
-            found = decode_chunk(node, stored.chunk)
-            chunk = _next_version(found.chunk, had.get(node))
-            below.setdefault(stored.section, set()).add(chunk.document)
-            yield from self.make.put_chunk(chunk, found.page, stored.vector)
-            yield from self.make.join(stored.section, chunk)
+        for batch in in_batches(self.records.chunks.items()):
+            had = self._had(_decode_any_chunk, [node for node, _ in batch], self.earlier.keys.chunk)
+            for node, stored in batch:
+                found = decode_chunk(node, stored.chunk)
+                chunk = _next_version(found.chunk, had.get(node))
+                below.setdefault(stored.section, set()).add(chunk.document)
+                yield from self.make.put_chunk(chunk, found.page, stored.vector)
+                yield from self.make.join(stored.section, chunk)
 
     def _sections(self, below: Mapping[NodeId, set[DocumentId]]) -> Iterator[Write]:
-        had = self._had(SECTION.decode, self.records.sections, self.earlier.keys.section)
-        for node, stored in self.records.sections.items():
-            section = _next_version(SECTION.decode(stored), had.get(node))
-            yield from self.make.put_section(section, None)
-            # A client's summary may tell of anything below it, whether it says so or not.
-            yield from self.make.cite_documents(section.id, below[node])
+        for batch in in_batches(self.records.sections.items()):
+            had = self._had(SECTION.decode, [node for node, _ in batch], self.earlier.keys.section)
+            for node, stored in batch:
+                section = _next_version(SECTION.decode(stored), had.get(node))
+                yield from self.make.put_section(section, None)
+                # A client's summary may tell of anything below it, whether it says so or not.
+                yield from self.make.cite_documents(section.id, below[node])
 
     def _master(self) -> Iterator[Write]:
         master = self.records.master
