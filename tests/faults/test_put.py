@@ -12,7 +12,7 @@ import pytest
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.tuples import prefix_end
 from drillcore_proto.reasons import Reason
-from drillcore_server.commands import revise
+from drillcore_server.commands import earlier, replacing, revise
 from drillcore_server.commands.create_corpus import create_corpus
 from drillcore_server.commands.put_hierarchy import HierarchyUpload, Put, PutTarget
 from drillcore_server.commands.revise import Reviser
@@ -92,6 +92,29 @@ def grown(made: Made) -> Made:
         if node.HasField("section"):
             node.parent_id = made.master.id
     return Made(copy.documents + more.documents, copy.nodes + nodes)
+
+
+@pytest.mark.usefixtures("large")
+def test_batches_are_staged_between_reads_of_what_the_chunks_were(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each renews the lease: of a large hierarchy, to read it all at once would take longer than a lease."""
+    made, events = two_sections(), list[str]()
+    put(archive, made)
+    had = replacing.Replacement._had
+
+    def read(self: replacing.Replacement, decode: Any, *more: Any) -> Any:
+        if decode is replacing._decode_any_chunk:
+            events.append("read")
+        return had(self, decode, *more)
+
+    monkeypatch.setattr(replacing.Replacement, "_had", read)
+    monkeypatch.setattr(earlier, "_BATCH", 2)
+    before_each(monkeypatch, "_stage", lambda *_: events.append("stage"))
+    put(archive, made)
+    first, last = events.index("read"), len(events) - events[::-1].index("read")
+    assert "stage" in events[first:last]
+    assert_agrees(archive)
 
 
 @pytest.mark.usefixtures("large")

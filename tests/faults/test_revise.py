@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -264,6 +265,47 @@ def test_a_writer_that_waited_too_long_says_so_and_has_written_nothing(archive: 
         archive.add(NEXT, archive.call("AddDocuments", timeout_s=0.3))
     assert refused.value.reason in {Reason.CONFLICT, Reason.DEADLINE_EXCEEDED}
     assert archive.dump() == before
+
+
+def slow_to_plan(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> None:
+    """The first plan of the archive's own writer takes longer than any call may."""
+    ahead_s = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0], sleep=time.sleep)
+    monkeypatch.setattr(revise, "time", clock)
+
+    def pass_time(reviser: Reviser, _: int) -> None:
+        if reviser is archive.ingester.reviser and not ahead_s[0]:
+            ahead_s[0] = 1_000.0
+
+    before_each(monkeypatch, "_write", pass_time)
+
+
+@pytest.mark.usefixtures("either")
+def test_a_writer_that_planned_for_long_still_sweeps_up_after_a_dead_one(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    die_while_staging(archive, monkeypatch, 2)
+    slow_to_plan(monkeypatch, archive)
+    assert archive.add(NEXT).revision == 2
+    assert check(archive).texts == FIRST | NEXT
+
+
+@pytest.mark.usefixtures("either")
+def test_a_writer_that_planned_for_long_and_was_overtaken_once_plans_again(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = archive.on(archive.engine)
+    inner = Reviser._write
+
+    def overtaken(self: Reviser, *arguments: Any) -> Any:
+        if self is archive.ingester.reviser and archive.head() == 1:
+            other.add({"consent": text_of("consent", 5)})
+        return inner(self, *arguments)
+
+    monkeypatch.setattr(Reviser, "_write", overtaken)
+    slow_to_plan(monkeypatch, archive)
+    assert archive.add(NEXT).revision == 3
+    assert check(archive).texts == FIRST | {"consent": text_of("consent", 5)} | NEXT
 
 
 class Died(Exception):  # noqa: N818 - what becomes of a writer

@@ -40,7 +40,7 @@ def environment(home: Path, **variables: str) -> dict[str, str]:
     return {**ours, "HOME": str(home), **variables}
 
 
-def drillcore(directory: Path, *arguments: str, timeout_s: float = 20.0, **variables: str) -> Ended:
+def drillcore(directory: Path, *arguments: str, **variables: str) -> Ended:
     """Runs a command to its end, in `directory`."""
     done = subprocess.run(
         [*COMMAND, *arguments],
@@ -48,7 +48,7 @@ def drillcore(directory: Path, *arguments: str, timeout_s: float = 20.0, **varia
         env=environment(directory, **variables),
         capture_output=True,
         text=True,
-        timeout=timeout_s,
+        timeout=20,
     )
     return Ended(done.returncode, done.stdout, done.stderr)
 

@@ -42,7 +42,7 @@ class Earlier:
         To know it before anything is written: the commit makes sure of it again.
         """
         known: set[NodeId] = set()
-        for batch in in_batches(levels.items()):
+        for batch in batches(levels.items()):
             own = [self._locator(node) for node, _ in batch]
             blocks = [self._locator(chunk_of_raw(node)[0]) for node, _ in batch]
             stored = self.snapshot.read(lambda view, keys=own + blocks: view.tr.get_many(keys))  # type: ignore[misc]
@@ -111,7 +111,8 @@ def _last(view: CorpusView, key: bytes) -> bytes | None:
     return None if entry is None else entry.value
 
 
-def in_batches(items: Iterable[T]) -> Iterator[list[T]]:
+def batches(items: Iterable[T]) -> Iterator[list[T]]:
+    """As many as are read in one transaction."""
     todo = iter(items)
     while batch := list(islice(todo, _BATCH)):
         yield batch

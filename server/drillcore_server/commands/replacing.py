@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 from uuid import UUID
 
-from drillcore_server.commands.earlier import Earlier, in_batches
+from drillcore_server.commands.earlier import Earlier, batches
 from drillcore_server.commands.unit import Call
 from drillcore_server.domain.ids import DocumentId, NodeId, PrincipalId, SourceId
 from drillcore_server.domain.nodes import Chunk, Document, Master, Section
@@ -76,7 +76,11 @@ class Replacement:
         yield from self._master()
 
     def _documents(self, before: Mapping[DocumentId, SourceId]) -> Iterator[Write]:
-        documents = list(self.records.documents.values())
+        for some in batches(self.records.documents.values()):
+            yield from self._some_documents(some)
+        yield from self._left_sources(before, {one.source for one in self.records.documents.values()})
+
+    def _some_documents(self, documents: Sequence[Document]) -> Iterator[Write]:
         keys = self.earlier.keys
         last = self.earlier.last(DOCUMENT.decode, [keys.document(one.id) for one in documents], lambda one: one)
         sources = self.earlier.sources([one.source for one in documents])
@@ -92,7 +96,6 @@ class Replacement:
                     created_by=created.created_by,
                 )
             )
-        yield from self._left_sources(before, {one.source for one in documents})
 
     def _source(self, document: Document, known: Source | None) -> Source:
         """As AddDocuments has it: a new version with other content, also after the source was removed."""
@@ -109,9 +112,9 @@ class Replacement:
 
     def _chunks(self, below: dict[NodeId, set[DocumentId]]) -> Iterator[Write]:
         """Fills in which documents are `below` each section."""
-        for batch in in_batches(self.records.chunks.items()):
-            had = self._had(_decode_any_chunk, [node for node, _ in batch], self.earlier.keys.chunk)
-            for node, stored in batch:
+        for some in batches(self.records.chunks.items()):  # between them the lease is renewed
+            had = self._had(_decode_any_chunk, [node for node, _ in some], self.earlier.keys.chunk)
+            for node, stored in some:
                 found = decode_chunk(node, stored.chunk)
                 chunk = _next_version(found.chunk, had.get(node))
                 below.setdefault(stored.section, set()).add(chunk.document)
@@ -119,9 +122,9 @@ class Replacement:
                 yield from self.make.join(stored.section, chunk)
 
     def _sections(self, below: Mapping[NodeId, set[DocumentId]]) -> Iterator[Write]:
-        for batch in in_batches(self.records.sections.items()):
-            had = self._had(SECTION.decode, [node for node, _ in batch], self.earlier.keys.section)
-            for node, stored in batch:
+        for some in batches(self.records.sections.items()):
+            had = self._had(SECTION.decode, [node for node, _ in some], self.earlier.keys.section)
+            for node, stored in some:
                 section = _next_version(SECTION.decode(stored), had.get(node))
                 yield from self.make.put_section(section, None)
                 # A client's summary may tell of anything below it, whether it says so or not.

@@ -104,9 +104,10 @@ class Reviser:
         """Plans and writes the next revision; what the plan's `result` says, stored as the outcome of the request.
 
         A request that was made before gets its outcome without a plan: what it changed is changed already.
-        Raises `Refused`; CONFLICT or DEADLINE_EXCEEDED if others keep writing first.
+        Raises `Refused`; CONFLICT or DEADLINE_EXCEEDED if others keep writing first for as long as the call may take.
+        To plan, and to sweep up after a dead writer, may take longer: that is work of our own, and gets us further.
         """
-        deadline = time.monotonic() + call.timeout_s
+        deadline: float | None = None
         while True:
             begun = self.begin(call, target, kind)
             if begun.known is not None:
@@ -118,10 +119,12 @@ class Reviser:
                     plan = make_plan(corpus, base)
                     return self._write(call, target, kind, plan, keys)
                 except Overtaken:
-                    pass
+                    deadline = deadline or time.monotonic() + call.timeout_s
                 except Claimed as claimed:
-                    self._wait_or_sweep(keys, claimed.claim, deadline)
-            if time.monotonic() > deadline:
+                    deadline = deadline or time.monotonic() + call.timeout_s
+                    if self._wait_or_sweep(keys, claimed.claim, deadline):
+                        deadline = None
+            if deadline is not None and time.monotonic() > deadline:
                 raise Unavailable(Reason.CONFLICT, "others kept changing the corpus; nothing was written, try again")
 
     def find(self, call: Call, target: Target) -> tuple[Corpus, Revision]:
@@ -211,15 +214,19 @@ class Reviser:
 
         self._engine.run(work, Options(idempotent=True))
 
-    def _wait_or_sweep(self, keys: CorpusKeys, claim: Claim, deadline: float) -> None:
-        """Returns when the claim is gone, swept away or somebody else's, or when there is no more time."""
+    def _wait_or_sweep(self, keys: CorpusKeys, claim: Claim, deadline: float) -> bool:
+        """Returns when the claim is gone, swept away or somebody else's, or when there is no more time.
+
+        True if it had expired.
+        """
         held: Claim | None = claim
         while held is not None and held.id == claim.id and time.monotonic() <= deadline:
             if held.is_expired(datetime.now(UTC)):
                 self._take_over(keys, held)
-                return
+                return True
             time.sleep(_PAUSE_S * (1 + random.random()))
             held = self._engine.run(lambda tr: revisions.get_claim(tr.snapshot, keys))
+        return False
 
     def _take_over(self, keys: CorpusKeys, held: Claim) -> None:
         own = Claim(uuid4(), held.revision, _lease_end())

@@ -37,19 +37,19 @@ def unpacked(stored: bytes) -> npt.NDArray[np.float32]:
 
 def _load(snapshot: Snapshot) -> ChunkVectors:
     entries = map(snapshot.sealed.opened, snapshot.entries(snapshot.keys.vectors()))
-    return _stacked({node_id(entry.key[-16:]): unpacked(entry.value) for entry in entries})
+    return _stacked({node_id(entry.key[-16:]): entry.value for entry in entries})
 
 
 def _follow(kept: ChunkVectors, since: Sequence[RevisionRecord], snapshot: Snapshot) -> ChunkVectors:
     touched: set[NodeId] = set()
-    added: dict[NodeId, npt.NDArray[np.float32]] = {}
+    added: dict[NodeId, bytes] = {}
     for record in since:
         gone = _chunks(snapshot.at(Revision(record.revision - 1)), record.documents_removed)
         for one in gone:
             added.pop(one, None)
         at = snapshot.at(record.revision)
         came = _chunks(at, record.documents_added)
-        added |= zip(came, map(unpacked, at.each(came, lambda view, one: view.vector(one))), strict=True)
+        added |= zip(came, at.each(came, lambda view, one: view.vector(one)), strict=True)
         touched.update(gone, came)
     return _joined(_without(kept, touched), _stacked(added))
 
@@ -77,8 +77,12 @@ def _joined(kept: ChunkVectors, fresh: ChunkVectors) -> ChunkVectors:
     return ChunkVectors(ids, rows)
 
 
-def _stacked(vectors: Mapping[NodeId, npt.NDArray[np.float32]]) -> ChunkVectors:
-    ids = tuple(sorted(vectors))
-    rows = np.stack([vectors[one] for one in ids]) if ids else np.empty((0, 0), np.float32)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True) if ids else np.ones((0, 1), np.float32)
-    return ChunkVectors(ids, np.asarray(rows / np.maximum(lengths, 1e-12), dtype=np.float32))
+def _stacked(stored: Mapping[NodeId, bytes]) -> ChunkVectors:
+    """Filled in row by row: there may be very many, and they are to be in memory once."""
+    ids = tuple(sorted(stored))
+    rows = np.empty((len(ids), len(unpacked(stored[ids[0]])) if ids else 0), np.float32)
+    for row, one in zip(rows, ids, strict=True):
+        row[:] = unpacked(stored[one])
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    rows /= np.maximum(lengths, 1e-12)[:, np.newaxis]
+    return ChunkVectors(ids, rows)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 
 from drillcore_server.domain.ids import NodeId, PrincipalId, new_uuid
 from drillcore_server.domain.nodes import Chunk, Document, Master, Membership, Section, Statistics
@@ -226,7 +228,7 @@ class Planner:
         """The largest part keeps the section; each other part becomes one of its own."""
         staying = self._remaining(draft)
         members = staying + draft.joined
-        vectors = np.stack(self._vectors(members))
+        vectors = self._vectors(members)
         parts = sorted(partitions(vectors, SECTION_CHUNKS_MAX), key=lambda part: (-len(part), int(part[0])))
         assert sum(map(len, parts)) == len(members)
         changes = []
@@ -254,10 +256,16 @@ class Planner:
         known = dict(zip(stored, self._reader.chunks(stored), strict=True))
         return [known[one.id] if one.id in known else self._fresh[one.id].chunk for one in members]
 
-    def _vectors(self, members: Sequence[Membership]) -> list[Vector]:
+    def _vectors(self, members: Sequence[Membership]) -> npt.NDArray[np.float16]:
+        """A row for each, with 16 bits as it is stored: a large call may have very many for one section."""
         stored = [one.id for one in members if one.id not in self._fresh]
         known = dict(zip(stored, self._reader.vectors(stored), strict=True))
-        return [known[one.id] if one.id in known else self._fresh[one.id].vector for one in members]
+        vectors = (known[one.id] if one.id in known else self._fresh[one.id].vector for one in members)
+        first = next(vectors)
+        rows = np.empty((len(members), len(first)), np.float16)
+        for row, vector in zip(rows, chain([first], vectors), strict=True):
+            row[:] = vector
+        return rows
 
     def _title(self, members: Sequence[Membership], otherwise: str) -> str:
         headings = [chunk.headings[0] for chunk in self._chunks(members) if chunk.headings]

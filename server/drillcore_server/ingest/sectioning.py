@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -127,7 +127,7 @@ def _direction(vector: Vector) -> Vector:
     return np.asarray(directions([vector])[0])
 
 
-def partitions(vectors: Vectors, largest: int) -> list[npt.NDArray[np.intp]]:
+def partitions(vectors: npt.NDArray[np.floating[Any]], largest: int) -> list[npt.NDArray[np.intp]]:
     """Places of vectors by topic, in parts of at most `largest`; always the same for the same vectors."""
     todo, parts = [np.arange(len(vectors))], []
     while todo:
@@ -135,14 +135,15 @@ def partitions(vectors: Vectors, largest: int) -> list[npt.NDArray[np.intp]]:
         if len(places) <= largest:
             parts.append(places)
         else:
-            goes = _halves(vectors[places])
+            goes = _halves(vectors if len(places) == len(vectors) else vectors[places])
             todo += [places[goes], places[~goes]]
     return parts
 
 
-def _halves(vectors: Vectors) -> npt.NDArray[np.bool_]:
+def _halves(vectors: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.bool_]:
     """Splits in two: True for those that go. Both halves have members."""
-    rows = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    rows = vectors.astype(np.float32)
+    rows /= np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), 1e-12)[:, np.newaxis]
     first = rows[int(np.argmin(rows @ rows.mean(axis=0)))]
     second = rows[int(np.argmin(rows @ first))]
     goes = np.zeros(len(rows), dtype=np.bool_)
