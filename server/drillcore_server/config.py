@@ -73,6 +73,8 @@ class ServerSettings:
     message_bytes_max: int = 16 * _MIB
     upload_bytes_max: int = 256 * _MIB
     """The largest document that AddDocuments and UpdateDocument take."""
+    hierarchy_bytes_max: int = 1024 * _MIB
+    """The largest hierarchy that PutHierarchy takes, as it is sent. It is held in memory until it is stored."""
     timeout_default_s: float = 30.0
     """For calls whose client set no deadline."""
     timeout_max_s: float = 120.0
@@ -96,6 +98,7 @@ class ServerSettings:
             "workers",
             "message_bytes_max",
             "upload_bytes_max",
+            "hierarchy_bytes_max",
             "timeout_default_s",
             "timeout_max_s",
             "stream_idle_s",

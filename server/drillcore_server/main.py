@@ -86,7 +86,12 @@ class Server:
         readers = open_readers(settings.ingest, preparer, self._open)
         library, ingester = knowledge(engine, unit, keyring, preparer, readers)
         corpora = CorpusService(unit, Trimmer(engine, self._keys))
-        documents = DocumentService(library, ingester, self._settings.upload_bytes_max)
+        documents = DocumentService(
+            library,
+            ingester,
+            upload_bytes_max=self._settings.upload_bytes_max,
+            hierarchy_bytes_max=self._settings.hierarchy_bytes_max,
+        )
         self._services: list[tuple[ServiceDescriptor, object]] = [
             (tenants_pb2.DESCRIPTOR.services_by_name["TenantService"], TenantService(unit)),
             (corpora_pb2.DESCRIPTOR.services_by_name["CorpusService"], corpora),

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from drillcore_proto.reasons import Reason
 from drillcore_server.commands import revise
-from drillcore_server.commands.add_documents import OutcomeKind
+from drillcore_server.commands.add_documents import DocumentBatch, OutcomeKind, Upload
+from drillcore_server.domain.errors import Unavailable
 from drillcore_server.domain.ids import RequestId, Revision
 from drillcore_server.store import revisions
 from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
@@ -174,3 +176,18 @@ def test_the_check_catches_a_sweep_that_leaves_something(tmp_path: Path, monkeyp
             except AssertionError:
                 caught += 1
     assert caught >= 3
+
+
+def test_a_document_left_alone_that_has_gone_meanwhile_is_a_conflict_and_nothing_is_written(tmp_path: Path) -> None:
+    with opened_archive(tmp_path) as archive:
+        archive.add({"x": text_of("fishing", 1)})
+        call = archive.call("AddDocuments")
+        with DocumentBatch(archive.ingester, call, archive.target, lambda _: None) as batch:
+            batch.take(Upload("x.md", "", "x", {}, text_of("fishing", 1).encode()))
+            batch.take(Upload("y.md", "", "y", {}, text_of("school", 1).encode()))
+            batch._line.finish()
+            archive.remove([archive.documents()["x"]])
+            with pytest.raises(Unavailable) as refused:
+                batch.commit(call)
+        assert refused.value.reason is Reason.CONFLICT
+        assert (archive.head(), archive.documents()) == (2, {})

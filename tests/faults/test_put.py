@@ -17,7 +17,7 @@ from drillcore_server.commands.create_corpus import create_corpus
 from drillcore_server.commands.put_hierarchy import HierarchyUpload, Put, PutTarget
 from drillcore_server.commands.revise import Reviser
 from drillcore_server.commands.unit import Call, Unit
-from drillcore_server.domain.errors import Exists, Unavailable
+from drillcore_server.domain.errors import BadInput, Exists, Unavailable
 from drillcore_server.domain.ids import CorpusId, NodeId, Revision, SourceId
 from drillcore_server.domain.nodes import Level
 from drillcore_server.fsck import Fsck
@@ -260,3 +260,40 @@ def test_fsck_finds_a_vector_of_another_length(archive: Archive) -> None:
     key = archive.keys.vector(chunk)
     found = damaged(archive, lambda tr: archive.sealed.put(tr, key, Revision(2), number, b"12"))
     assert found.endswith(f"the vector of chunk {chunk} has another length")
+
+
+@pytest.mark.usefixtures("large")
+def test_a_trim_while_a_put_is_staged_that_never_ends_leaves_no_locator_in_the_end(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes were there before, are gone, and are being put again when the trim comes by."""
+    made, others = two_sections(), locators(archive).keys()
+    put(archive, made)
+    gone = locators(archive).keys() - others
+    put(archive, two_sections())
+    keep_days(archive, 1)
+
+    def publish(*_: object) -> None:
+        trim(archive, archive.head())
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Reviser, "_publish", publish)
+        with pytest.raises(KeyboardInterrupt):
+            put(archive, made)
+    assert gone <= set(locators(archive)), "whoever stages a node counts on its locator"
+    trim(archive, archive.head())
+    left = locators(archive)
+    assert {left[key][0] for key in gone & left.keys()} == {Level.MASTER}
+    assert_agrees(archive)
+
+
+def test_a_revision_that_would_name_too_much_is_refused_before_anything_is_staged(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(revise, "SMALL_BYTES_MAX", 0)
+    monkeypatch.setattr(revise, "RECORD_BYTES_MAX", 50)
+    before = archive.dump()
+    with pytest.raises(BadInput, match="than one revision can name"):
+        put(archive, two_sections())
+    assert archive.dump() == before

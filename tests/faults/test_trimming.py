@@ -17,12 +17,13 @@ from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.errors import EngineError
 from drillcore_proto.reasons import Reason
 from drillcore_server.derived.follower import Follower
+from drillcore_server.derived.vectors import VectorCache
 from drillcore_server.domain.errors import Missing, NotReady
 from drillcore_server.domain.ids import NodeId, Revision
 from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.retention import TrimState
 from drillcore_server.fsck import Fsck
-from drillcore_server.store import trimming, versioned
+from drillcore_server.store import revisions, trimming, versioned
 from drillcore_server.store.hierarchy import CorpusView, Located, locate
 from drillcore_server.store.keyspace import CorpusKeys
 from drillcore_server.store.snapshot import Snapshot
@@ -347,3 +348,31 @@ def test_fsck_finds_a_gap_in_the_list_of_revisions(archive: Archive, known: Know
     archive.engine.run(lambda tr: tr.clear(archive.keys.revision(Revision(2))))
     report = Fsck(archive.engine, archive.keyspace, archive.keyring).run()
     assert any("the record of revision 2 is missing" in problem for problem in report.problems)
+
+
+def test_what_follows_revisions_that_are_trimmed_meanwhile_is_read_anew(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.add({"x": text_of("fishing", 1)})
+    cache = VectorCache(archive.engine)
+
+    def ask(tr: Transaction) -> set[NodeId]:
+        view = CorpusView(tr, archive.keys, archive.sealed, revisions.head(tr, archive.keys))
+        assert set(cache.at(archive.corpus.number, view).ids) == {
+            chunk for document in view.documents() for chunk in document.chunks
+        }
+        return set(cache.at(archive.corpus.number, view).ids)
+
+    before = archive.engine.run(ask)
+    archive.add({"x": text_of("fishing", 2)})
+    archive.add({"y": text_of("school", 2)})
+    keep_days(archive, 1)
+    between = revisions.between
+
+    def trimmed_meanwhile(*arguments: Any) -> Any:
+        found = list(between(*arguments))
+        trim(archive, archive.head())
+        return found
+
+    monkeypatch.setattr(revisions, "between", trimmed_meanwhile)
+    assert not before & archive.engine.run(ask)

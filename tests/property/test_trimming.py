@@ -73,6 +73,8 @@ def write(engine: Engine, records: Written) -> None:
                     versioned.remove(tr, key, revision)
                 else:
                     versioned.put(tr, key, revision, value)
+        for number in (NUMBER, NEIGHBOUR):
+            tr.set(KEYSPACE.of_corpus(number).head(), LAST.to_bytes(6, "big"))
 
     engine.run(work)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import grpc
@@ -13,6 +14,7 @@ from drillcore_proto.v1 import documents_pb2 as pb
 from drillcore_proto.v1 import nodes_pb2
 from tests.rpc.hierarchies import Made, new_document, put, span, two_sections, with_vectors
 from tests.rpc.knowledge import Caller, info_of
+from tests.rpc.test_stalled_streams import served
 
 Spoil = Callable[[Made], object]
 """Makes something wrong, and gives the id that the refusal is to name."""
@@ -331,3 +333,12 @@ def test_text_that_cannot_be_embedded_is_refused_with_its_chunk(library: Caller,
     assert reason == Reason.INVALID_HIERARCHY.name
     assert node.id in message
     assert put(library, corpus, with_vectors(made), embedding_model="theirs").revision == 1
+
+
+def test_a_hierarchy_larger_than_the_server_holds_is_refused_while_it_comes(tmp_path: Path) -> None:
+    with served(tmp_path, hierarchy_bytes_max=2_000, stream_idle_s=30.0) as (_, caller, corpus):
+        with pytest.raises(grpc.RpcError) as refused:
+            put(caller, corpus, two_sections())
+        assert info_of(refused.value).reason == Reason.TOO_LARGE.name
+        assert "server.hierarchy_bytes_max" in refused.value.details()
+        assert caller.head(corpus) == 0

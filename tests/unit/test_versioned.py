@@ -96,6 +96,31 @@ class VersionedRecords(RuleBasedStateMachine):
         expected = [seen(self.model, key, revision) for key in sorted(KEYS) if begin <= key < end]
         assert found == [entry for entry in expected if entry is not None]
 
+    @rule(bounds=st.tuples(keys, keys).map(sorted), revision=revisions, size=st.integers(1, 12))
+    def pages(self, bounds: list[bytes], revision: Revision, size: int) -> None:
+        """However small, they have together what a scan has."""
+        begin, end = bounds[0], prefix_end(bounds[1])
+        expected = self.engine.run(lambda tr: list(versioned.scan(tr, begin, end, revision)))
+        found: list[Entry] = []
+        following: bytes | None = begin
+        while following is not None:
+            page, following = self.engine.run(lambda tr, b=following: versioned.page(tr, b, end, revision, size))  # type: ignore[misc]
+            found += page
+        assert found == expected
+
+    @rule(key=keys, revision=revisions)
+    def last_record(self, key: bytes, revision: Revision) -> None:
+        there = [at for at, value in self.model.get(key, {}).items() if at <= revision and value is not None]
+        assert self.engine.run(lambda tr: versioned.last_there(tr, key, revision)) == max(there, default=None)
+
+    @rule(bounds=st.tuples(keys, keys).map(sorted), revision=revisions)
+    def last_key(self, bounds: list[bytes], revision: Revision) -> None:
+        begin, end = bounds[0], prefix_end(bounds[1])
+        there = [key for key in KEYS if begin <= key < end and seen(self.model, key, revision) is not None]
+        assert self.engine.run(lambda tr: versioned.last_key(tr, begin, end, revision, 1_000)) == max(
+            there, default=None
+        )
+
     @invariant()
     def every_key_reads_as_the_model_says_now_and_at_the_beginning(self) -> None:
         for revision in (Revision(0), Revision(LAST)):

@@ -10,12 +10,13 @@ from functools import partial
 from typing import Final, Self
 
 from drillcore_proto.reasons import Reason
+from drillcore_server.commands.corpus_reader import SnapshotReader
 from drillcore_server.commands.in_order import InOrder
 from drillcore_server.commands.ingester import Change, Ingester
 from drillcore_server.commands.revise import Plan, Target
 from drillcore_server.commands.unit import Call, refusing
 from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.errors import BadInput
+from drillcore_server.domain.errors import BadInput, Unavailable
 from drillcore_server.domain.ids import DocumentId, Revision, SourceId
 from drillcore_server.domain.named import checked_metadata
 from drillcore_server.domain.nodes import Document
@@ -122,6 +123,7 @@ class DocumentBatch:
         self._line = InOrder(ingester.readers.at_once, UNDER_WAY_BYTES_MAX)
         self._seen: set[SourceId] = set()
         self._outcomes: list[DocumentOutcome] = []
+        self._unchanged: dict[SourceId, Source] = {}
         self._outcomes_bytes = 0
         self._documents = self._characters = 0
 
@@ -182,6 +184,7 @@ class DocumentBatch:
                 (known,) = self._reader.sources([source])
             assert known is not None
             self._outcomes.append(DocumentOutcome(upload.name, OutcomeKind.UNCHANGED, known.document))
+            self._unchanged[source] = known
             return
         try:
             metadata = checked_metadata({**digested.metadata, **upload.metadata})
@@ -215,9 +218,18 @@ class DocumentBatch:
             self._report(outcome)
         return added
 
+    def _check_unchanged(self, reader: SnapshotReader) -> None:
+        """What was left alone when it came must be there still: its content was not kept."""
+        now = reader.sources(list(self._unchanged))
+        for then, source in zip(self._unchanged.values(), now, strict=True):
+            if source is None or (source.document, source.content_hash) != (then.document, then.content_hash):
+                message = "a document that was here already has changed meanwhile; nothing was written, send all again"
+                raise Unavailable(Reason.CONFLICT, message)
+
     def _plan(self, corpus: Corpus, base: Revision) -> Plan[Added]:
         """On the corpus as it is at `base`: a source may have changed since its document was prepared."""
         reader = self._ingester.reader(corpus, base)
+        self._check_unchanged(reader)
         outcomes = list(self._outcomes)
         added: list[tuple[int, Document]] = []
         sources: list[Source] = []

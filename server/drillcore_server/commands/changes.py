@@ -23,7 +23,7 @@ def writes_of(
             yield from make.put_chunk(one.chunk, one.page, one.vector.astype(np.dtype("<f2")).tobytes())
     for document in change.removed:
         yield from make.remove_document(document)
-        for chunk in reader.chunks(document.chunks):
+        for chunk in reader.snapshot.each(document.chunks, lambda view, one: view.chunk(one)):
             yield from make.remove_chunk(chunk)
     for section in change.sections:
         yield from _section_writes(section, make)

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.ids import DocumentId, NodeId, SourceId
+from drillcore_server.domain.ids import DocumentId, NodeId, Revision, SourceId
 from drillcore_server.domain.nodes import Document, Level, Master, chunk_of_raw
 from drillcore_server.domain.sources import Source
 from drillcore_server.store import versioned
@@ -64,12 +64,14 @@ class Earlier:
 
     def last_master(self, node: NodeId) -> Master | None:
         """The last master of this id: a corpus may have had others since."""
-        written = self.snapshot.read(lambda view: versioned.history(view.tr, view.keys.master()))
-        for revision, _ in reversed([one for one in written if one[0] <= self.snapshot.revision]):
-            master = self.snapshot.at(revision).read(lambda view: view.master())
-            if master is not None and master.id == node:
+        at = self.snapshot
+        while True:
+            master, written = at.read(
+                lambda view: (view.master(), versioned.newest(view.tr, view.keys.master(), view.revision))
+            )
+            if written is None or (master is not None and master.id == node):
                 return master
-        return None
+            at = at.at(Revision(written - 1))
 
     def sources(self, ids: Sequence[SourceId]) -> list[Source | None]:
         return list(self.snapshot.find(ids, lambda view, one: view.source(one)))
@@ -104,10 +106,8 @@ class Earlier:
 
 
 def _last(view: CorpusView, key: bytes) -> bytes | None:
-    there = [
-        revision for revision, is_there in versioned.history(view.tr, key) if is_there and revision <= view.revision
-    ]
-    entry = view.sealed.get(view.tr, key, there[-1]) if there else None
+    there = versioned.last_there(view.tr, key, view.revision)
+    entry = None if there is None else view.sealed.get(view.tr, key, there)
     return None if entry is None else entry.value
 
 

@@ -122,12 +122,13 @@ class Replacement:
                 yield from self.make.join(stored.section, chunk)
 
     def _sections(self, below: Mapping[NodeId, set[DocumentId]]) -> Iterator[Write]:
-        had = self._had(SECTION.decode, self.records.sections, self.earlier.keys.section)
-        for node, stored in self.records.sections.items():
-            section = _next_version(SECTION.decode(stored), had.get(node))
-            yield from self.make.put_section(section, None)
-            # A client's summary may tell of anything below it, whether it says so or not.
-            yield from self.make.cite_documents(section.id, below[node])
+        for some in batches(self.records.sections.items()):
+            had = self._had(SECTION.decode, [node for node, _ in some], self.earlier.keys.section)
+            for node, stored in some:
+                section = _next_version(SECTION.decode(stored), had.get(node))
+                yield from self.make.put_section(section, None)
+                # A client's summary may tell of anything below it, whether it says so or not.
+                yield from self.make.cite_documents(section.id, below[node])
 
     def _master(self) -> Iterator[Write]:
         master = self.records.master

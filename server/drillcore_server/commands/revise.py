@@ -24,10 +24,10 @@ from drillcore_proto.reasons import Reason
 from drillcore_server.auth import access
 from drillcore_server.commands.unit import Call, Unit, refusing
 from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.errors import Unavailable
+from drillcore_server.domain.errors import BadInput, Unavailable
 from drillcore_server.domain.ids import CorpusId, DocumentId, NodeId, Revision, TenantId
 from drillcore_server.domain.revisions import Claim, RevisionRecord
-from drillcore_server.store import corpora, revisions
+from drillcore_server.store import corpora, revisions, trimming
 from drillcore_server.store.keyring import KeyNumber
 from drillcore_server.store.keyspace import CorpusKeys
 from drillcore_server.store.records import RecordKind
@@ -41,6 +41,8 @@ SMALL_BYTES_MAX: Final = 3_000_000
 BATCH_BYTES_MAX: Final = 500_000
 """Of a large revision, for each transaction. The embedded engine's file has room for a copy of every page that one
 changes, and those of the indexes are spread: larger batches make the file larger."""
+RECORD_BYTES_MAX: Final = 5_000_000
+"""Of a revision's own record, which names the documents and sections it changed: about 250,000 of them."""
 LEASE_S: Final = 30.0
 _PAUSE_S: Final = 0.02
 
@@ -150,6 +152,7 @@ class Reviser:
         following = next(writes, None)
         if following is None:
             return self._publish(call, target, kind, plan, first)
+        _check_record(_record(call, plan, Revision(plan.base + 1)))
         claim = Claim(uuid4(), Revision(plan.base + 1), _lease_end())
         try:
             self._claim(keys, claim)
@@ -249,6 +252,7 @@ class Reviser:
             if revisions.sweep_batch(tr, keys):
                 return True
             revisions.clear_claim(tr, keys)
+            trimming.walk_again(tr, keys)
             return False
 
         while self._engine.run(work, Options(idempotent=True)):
@@ -266,6 +270,13 @@ def _record(call: Call, plan: Plan[R], revision: Revision) -> RevisionRecord:
         documents_removed=plan.documents_removed,
         sections=plan.sections,
     )
+
+
+def _check_record(record: RevisionRecord) -> None:
+    """Before anything is staged: what a revision says of itself is published in one transaction."""
+    if len(revisions.REVISION.encode(record)) > RECORD_BYTES_MAX:
+        message = "it changes more documents and sections than one revision can name; nothing was written"
+        raise BadInput(Reason.TOO_LARGE, message)
 
 
 def _up_to(size_bytes_max: int, writes: Iterator[Write]) -> list[Write]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 from drillcore_fdb.engine import Engine
+from drillcore_fdb.errors import StoreCorruptError
 from drillcore_server.domain.ids import CorpusNumber, Revision
 from drillcore_server.domain.revisions import RevisionRecord
 from drillcore_server.store import revisions, trimming
@@ -53,12 +54,20 @@ class Follower(Generic[T]):
         elif revision < trimming.floor(view.tr, view.keys):
             fresh = self._load(snapshot)  # what the revisions since then changed can no longer be read
         else:
-            since = list(revisions.between(view.tr, view.keys, revision, view.revision))
-            fresh = self._follow(kept, since, snapshot)
+            fresh = self._followed(kept, revision, view, snapshot)
         # A trim meanwhile may have taken some of it away before it was read.
         self._engine.run(lambda tr: trimming.check_kept(tr, view.keys, view.revision))
         self._keep(number, view.revision, fresh)
         return fresh
+
+    def _followed(self, kept: T, revision: Revision, view: CorpusView, snapshot: Snapshot) -> T:
+        since = list(revisions.between(view.tr, view.keys, revision, view.revision))
+        try:
+            return self._follow(kept, since, snapshot)
+        except StoreCorruptError:
+            if self._engine.run(lambda tr: trimming.floor(tr, view.keys)) <= revision:
+                raise
+            return self._load(snapshot)  # a trim meanwhile took away what the revisions since then changed
 
     def _keep(self, number: CorpusNumber, revision: Revision, fresh: T) -> None:
         with self._lock:

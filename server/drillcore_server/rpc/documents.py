@@ -44,10 +44,13 @@ _KINDS = {
 
 
 class DocumentService:
-    def __init__(self, library: Library, ingester: Ingester, upload_bytes_max: int) -> None:
+    def __init__(
+        self, library: Library, ingester: Ingester, *, upload_bytes_max: int, hierarchy_bytes_max: int
+    ) -> None:
         self._library = library
         self._ingester = ingester
         self._upload_bytes_max = upload_bytes_max
+        self._hierarchy_bytes_max = hierarchy_bytes_max
 
     def AddDocuments(self, requests: Iterator[pb.AddDocumentsRequest], call: Call, emit: Emit) -> None:
         first = next(requests, None)
@@ -94,7 +97,7 @@ class DocumentService:
     def PutHierarchy(
         self, requests: Iterator[pb.PutHierarchyRequest], call: Call, emit: Callable[[pb.PutHierarchyResponse], None]
     ) -> None:
-        put_hierarchy(self._ingester, requests, call, emit)
+        put_hierarchy(self._ingester, requests, call, emit, self._hierarchy_bytes_max)
 
     def RemoveDocuments(self, request: pb.RemoveDocumentsRequest, call: Call) -> pb.RemoveDocumentsResponse:
         target = Target(optional_tenant_id(request.tenant_id), corpus_id(request.corpus_id, "corpus_id"))

@@ -23,13 +23,20 @@ _PROGRESS_EVERY: Final = 1_000
 """Nodes."""
 
 
-def put_hierarchy(ingester: Ingester, requests: Iterator[pb.PutHierarchyRequest], call: Call, emit: Emit) -> None:
+def put_hierarchy(
+    ingester: Ingester, requests: Iterator[pb.PutHierarchyRequest], call: Call, emit: Emit, bytes_max: int
+) -> None:
     first = next(requests, None)
     if first is None or first.WhichOneof("part") != "target":
         raise BadInput(Reason.INVALID_ARGUMENT, "the first request must name the corpus", field="target")
     digest = hashlib.sha256(_fingerprint(first))
     upload = HierarchyUpload(ingester, call, _target(first.target), lambda progress: emit(_progress(progress)))
+    size_bytes = 0
     for request in requests:
+        size_bytes += request.ByteSize()
+        if size_bytes > bytes_max:
+            message = f"the hierarchy has over {bytes_max} bytes (server.hierarchy_bytes_max); nothing was stored"
+            raise BadInput(Reason.TOO_LARGE, message, field="node")
         digest.update(_fingerprint(request))
         if _take(upload, request):
             done = upload.commit(replace(call, fingerprint=digest.digest()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from drillcore_fdb.engine import Reader
@@ -35,6 +35,8 @@ T = TypeVar("T")
 MASTER = RecordKind(Master)
 DOCUMENT = RecordKind(Document)
 SOURCE = RecordKind(Source)
+_KNOWN_TEXTS_MAX: Final = 50
+"""Entries that are looked at for a chunk with a text: behind more that are gone, it is made anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +105,8 @@ class CorpusView:
 
     def vector_of_text(self, text: bytes) -> bytes | None:
         """The vector of a text that some chunk was made of; the text as a keyed hash."""
-        for entry in versioned.scan(self.tr, *self.keys.embedded_as(text), self.revision):
-            return self.vector(node_id(entry.key[-16:]))
-        return None
+        found = versioned.last_key(self.tr, *self.keys.embedded_as(text), self.revision, _KNOWN_TEXTS_MAX)
+        return None if found is None else self.vector(node_id(found[-16:]))
 
     def chunks_naming(self, kind: bytes, value: bytes = b"") -> Iterator[NodeId]:
         """The chunks that name an entity of a kind, and of a value if one is given; both as keyed hashes."""

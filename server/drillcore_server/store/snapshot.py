@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Final, TypeVar
 
 from drillcore_fdb.engine import Engine
@@ -21,8 +20,8 @@ T = TypeVar("T")
 Id = TypeVar("Id")
 _RECORDS_MAX: Final = 500
 """Read one by one in a transaction: well within five seconds."""
-_ENTRIES_MAX: Final = 2_000
-"""Read by a scan in a transaction."""
+_KEYS_MAX: Final = 2_000
+"""Read by a scan in a transaction, whether this revision sees what is there or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +53,9 @@ class Snapshot:
 
     def entries(self, keys: KeyRange) -> Iterator[Entry]:
         """What the revision has of a range, in order, as it is stored."""
-        begin = keys.begin
-        while True:
-            batch = self.read(
-                lambda view, b=begin: list(islice(versioned.scan(view.tr, b, keys.end, self.revision), _ENTRIES_MAX))  # type: ignore[misc]
+        begin: bytes | None = keys.begin
+        while begin is not None:
+            page, begin = self.read(
+                lambda view, b=begin: versioned.page(view.tr, b, keys.end, self.revision, _KEYS_MAX)  # type: ignore[misc]
             )
-            yield from batch
-            if len(batch) < _ENTRIES_MAX:
-                return
-            begin = versioned.behind(batch[-1].key)
+            yield from page

@@ -19,7 +19,7 @@ from drillcore_server.domain.errors import Missing
 from drillcore_server.domain.ids import Revision
 from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.retention import TrimState
-from drillcore_server.store import versioned
+from drillcore_server.store import revisions, versioned
 from drillcore_server.store.hierarchy import Located, locate, node_id
 from drillcore_server.store.keyspace import CorpusKeys, Keyspace
 from drillcore_server.store.records import RecordKind
@@ -58,6 +58,13 @@ def raise_floor(tr: Transaction, keys: CorpusKeys, to: Revision) -> TrimState:
     return raised
 
 
+def walk_again(tr: Transaction, keys: CorpusKeys) -> None:
+    """Has the next trim begin anew: what was staged is swept away, and a trim may have left keys for its sake."""
+    now = state(tr, keys)
+    if now.floor:
+        STATE.write(tr, keys.floor(), TrimState(now.floor))
+
+
 def trim_page(tr: Transaction, keyspace: Keyspace, corpus: Corpus) -> tuple[int, TrimState]:
     """Removes the next page of what nobody can read; how many entries, and how far it is now.
 
@@ -83,6 +90,8 @@ def trim_page(tr: Transaction, keyspace: Keyspace, corpus: Corpus) -> tuple[int,
 
 @dataclass(slots=True)
 class UnseenPage:
+    head: Revision
+    """Of the corpus: what is beyond it is not published."""
     entries: list[Stored] = field(default_factory=list)
     """That no reader at or above the floor sees."""
     gone: list[bytes] = field(default_factory=list)
@@ -93,7 +102,7 @@ class UnseenPage:
 
 def find_unseen(tr: Reader, keys: CorpusKeys, floor: Revision, begin: bytes) -> UnseenPage:
     """A page of the corpus's entries, from `begin` on. It always gets further, however large an entry is."""
-    page = UnseenPage()
+    page = UnseenPage(revisions.head(tr, keys))
     previous: Stored | None = None
     count = size_bytes = 0
     for one in _entries(tr, keys, begin):
@@ -121,6 +130,9 @@ def _sort_out(
         return
     same_key = following is not None and following.key == one.key
     overtaken = same_key and following is not None and following.revision <= floor
+    staged = same_key and following is not None and following.revision > page.head
+    if staged and one.is_removal:
+        return  # whoever is staging that record counts on the node's locator, and may never publish it
     if overtaken or one.is_removal or _cites_nothing(tr, keys, floor, one):
         page.entries.append(one)
         if not same_key:

@@ -9,7 +9,7 @@ Revision and part have fixed sizes, so a scan takes keys apart without decoding 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -91,10 +91,50 @@ def _newest(tr: Reader, key: bytes, revision: Revision) -> Iterator[tuple[bytes,
 
 def scan(tr: Reader, begin: bytes, end: bytes, revision: Revision) -> Iterator[Entry]:
     """What a reader at `revision` sees of the logical keys from `begin` up to `end`, in order."""
+    return _visible(tr.range(begin, end), revision)
+
+
+def page(tr: Reader, begin: bytes, end: bytes, revision: Revision, keys_max: int) -> tuple[list[Entry], bytes | None]:
+    """The same of the first `keys_max` stored keys, and where to go on; None at the end.
+
+    Those that the reader does not see count too: a page is bounded, however much was there before.
+    """
+    stored = list(tr.range(begin, end, limit=keys_max))
+    if len(stored) < keys_max:
+        return list(_visible(stored, revision)), None
+    last = stored[-1][0][:-_SUFFIX_BYTES]
+    found = list(_visible((pair for pair in stored if pair[0][:-_SUFFIX_BYTES] != last), revision))
+    cut_off = get(tr, last, revision)
+    return found if cut_off is None else [*found, cut_off], behind(last)
+
+
+def last_there(tr: Reader, key: bytes, revision: Revision) -> Revision | None:
+    """The last revision up to this one that wrote a record of a key, whether it was removed since or not."""
+    end = (revision + 1).to_bytes(REVISION_BYTES, "big")
+    for stored_key, value in tr.range(key + bytes(_SUFFIX_BYTES), key + end, reverse=True):
+        if stored_key[-_PART_BYTES:] == b"\0\0" and value != _TOMBSTONE:
+            return _revision_of(stored_key)
+    return None
+
+
+def last_key(tr: Reader, begin: bytes, end: bytes, revision: Revision, keys_max: int) -> bytes | None:
+    """The last logical key of a range that a reader at `revision` sees, if it is among the last `keys_max` stored."""
+    decided: set[bytes] = set()
+    for stored_key, value in tr.range(begin, end, limit=keys_max, reverse=True):
+        key = stored_key[:-_SUFFIX_BYTES]
+        if _revision_of(stored_key) > revision or stored_key[-_PART_BYTES:] != b"\0\0" or key in decided:
+            continue
+        if value != _TOMBSTONE:
+            return key
+        decided.add(key)
+    return None
+
+
+def _visible(stored: Iterable[tuple[bytes, bytes]], revision: Revision) -> Iterator[Entry]:
     current: bytes | None = None
     pieces: list[bytes] = []
     written = Revision(0)
-    for stored_key, value in tr.range(begin, end):
+    for stored_key, value in stored:
         key, at = stored_key[:-_SUFFIX_BYTES], _revision_of(stored_key)
         if at > revision:
             continue
