@@ -131,7 +131,7 @@ def test_a_tenant_is_made_found_changed_and_deleted(do: Do, peer: Peer) -> None:
 
 def test_the_server_says_who_it_is(do: Do) -> None:
     info = do(lambda client: client.server_info())
-    assert (info.version, info.api_version, info.engine, info.tenant_id) == ("9.8.7", "1.0", "embedded", None)
+    assert (info.version, info.api_version, info.engine, info.tenant_id) == ("9.8.7", "1.1", "embedded", None)
 
 
 def test_a_page_tells_how_to_go_on(do: Do) -> None:
