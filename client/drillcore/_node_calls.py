@@ -25,7 +25,7 @@ def get_node(
     request_id: str | None = None,
     timeout_s: float | None = None,
 ) -> Call[Node]:
-    """The node with this id, of whichever corpus, with the ids of its children, at most 1,000. Raises NotFound.
+    """The node with this id, of whichever corpus, with the ids of its children, at most 250. Raises NotFound.
 
     `as_of` is a revision, or a time that knows its zone; by default now.
     """

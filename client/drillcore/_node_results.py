@@ -157,7 +157,7 @@ class Node:
     parent_id: UUID | None
     """None for the master."""
     child_ids: tuple[UUID, ...]
-    """Only from `get_node`, and at most 1,000: `drill_down` gives all."""
+    """Only from `get_node`, and at most 250: `drill_down` gives all."""
     child_count: int
     """Only from `get_node`."""
     created_at: datetime

@@ -414,7 +414,7 @@ class Node(google.protobuf.message.Message):
     """only from GetNode"""
     @property
     def child_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """only from GetNode, and at most 1,000: DrillDown gives all"""
+        """only from GetNode, and at most 250: DrillDown gives all"""
 
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...

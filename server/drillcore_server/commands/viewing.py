@@ -25,7 +25,7 @@ from drillcore_server.store.hierarchy import CorpusView, locate
 from drillcore_server.store.keyring import Keyring
 from drillcore_server.store.sealed import SealedRecords
 
-CHILDREN_MAX: Final = 1_000
+CHILDREN_MAX: Final = 250
 """Of a node's children that are named with it; DrillDown gives all, in pages."""
 
 
