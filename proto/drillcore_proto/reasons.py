@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     import grpc
 
 DOMAIN: Final = "drillcore"
-API_VERSION: Final = (1, 1)
+API_VERSION: Final = (1, 2)
 """Major and minor version of the protocol. The minor grows with every new field or call, the major breaks."""
 
 REQUEST_ID_HEADER: Final = "drillcore-request-id"
 API_VERSION_HEADER: Final = "drillcore-api-version"
 SERVER_VERSION_HEADER: Final = "drillcore-server-version"
+REASON_HEADER: Final = "drillcore-reason-bin"
+"""Why the call is made, in the caller's own words (UTF-8): part of its audit record."""
 
 
 class Reason(enum.Enum):
@@ -31,6 +33,22 @@ class Reason(enum.Enum):
     TOO_LARGE = ("RESOURCE_EXHAUSTED", "The request or what it would store is over a limit.")
     UNAUTHENTICATED = ("UNAUTHENTICATED", "No valid credentials.")
     PERMISSION_DENIED = ("PERMISSION_DENIED", "The caller may not do this.")
+    SESSION_OVER = ("UNAUTHENTICATED", "The session or token has expired, was idle too long, or was revoked.")
+    LOGIN_FAILED = ("UNAUTHENTICATED", "Login and password do not match an account that may log in.")
+    ACCOUNT_LOCKED = ("UNAUTHENTICATED", "Too many failures: the account is locked for a while.")
+    ACCOUNT_DISABLED = ("UNAUTHENTICATED", "The account is disabled.")
+    PASSWORD_EXPIRED = ("FAILED_PRECONDITION", "The password must be changed: log in with a new one beside it.")
+    PASSWORD_REFUSED = ("INVALID_ARGUMENT", "The new password is too short, too common, or was used before.")
+    ACCOUNT_NOT_FOUND = ("NOT_FOUND", "There is no such account.")
+    ACCOUNT_EXISTS = ("ALREADY_EXISTS", "An account has, or had, this login, certificate or subject.")
+    TOKEN_NOT_FOUND = ("NOT_FOUND", "The account has no such token.")
+    REASON_REQUIRED = ("INVALID_ARGUMENT", "This server wants to know why each call is made: drillcore-reason-bin.")
+    CANNOT_SIGN = ("PERMISSION_DENIED", "Only a person who logged in with a password can sign.")
+    CHALLENGE_REFUSED = ("FAILED_PRECONDITION", "The challenge was used, has expired, or is for something else.")
+    SIGNATURE_NOT_FOUND = ("NOT_FOUND", "There is no such signature, or nothing to sign by this id.")
+    AUDIT_RECORD_NOT_FOUND = ("NOT_FOUND", "The log has no such record.")
+    CHECKPOINT_NOT_FOUND = ("NOT_FOUND", "The log has no such checkpoint, or is not so large.")
+    AUDIT_UNAVAILABLE = ("UNAVAILABLE", "The audit record cannot be signed now; nothing was done.")
     TENANT_REQUIRED = ("INVALID_ARGUMENT", "An operator must name the tenant to act in.")
     TENANT_NOT_FOUND = ("NOT_FOUND", "There is no such tenant.")
     TENANT_EXISTS = ("ALREADY_EXISTS", "A tenant has, or had, this id or name.")

@@ -5,6 +5,7 @@ isort:skip_file
 
 import builtins
 import collections.abc
+import drillcore_proto.v1.signatures_pb2
 import google.protobuf.descriptor
 import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
@@ -403,6 +404,7 @@ class Node(google.protobuf.message.Message):
     CHUNK_FIELD_NUMBER: builtins.int
     RAW_FIELD_NUMBER: builtins.int
     CHILD_COUNT_FIELD_NUMBER: builtins.int
+    SIGNATURES_FIELD_NUMBER: builtins.int
     id: builtins.str
     corpus_id: builtins.str
     level: Global___Level.ValueType
@@ -426,6 +428,10 @@ class Node(google.protobuf.message.Message):
     def chunk(self) -> Global___ChunkContent: ...
     @property
     def raw(self) -> Global___RawContent: ...
+    @property
+    def signatures(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[drillcore_proto.v1.signatures_pb2.Signature]:
+        """of this version"""
+
     def __init__(
         self,
         *,
@@ -442,9 +448,10 @@ class Node(google.protobuf.message.Message):
         chunk: Global___ChunkContent | None = ...,
         raw: Global___RawContent | None = ...,
         child_count: builtins.int = ...,
+        signatures: collections.abc.Iterable[drillcore_proto.v1.signatures_pb2.Signature] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["chunk", b"chunk", "content", b"content", "created_at", b"created_at", "master", b"master", "raw", b"raw", "section", b"section"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["child_count", b"child_count", "child_ids", b"child_ids", "chunk", b"chunk", "content", b"content", "corpus_id", b"corpus_id", "created_at", b"created_at", "created_by", b"created_by", "id", b"id", "level", b"level", "master", b"master", "parent_id", b"parent_id", "raw", b"raw", "section", b"section", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["child_count", b"child_count", "child_ids", b"child_ids", "chunk", b"chunk", "content", b"content", "corpus_id", b"corpus_id", "created_at", b"created_at", "created_by", b"created_by", "id", b"id", "level", b"level", "master", b"master", "parent_id", b"parent_id", "raw", b"raw", "section", b"section", "signatures", b"signatures", "version", b"version"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["content", b"content"]) -> typing.Literal["master", "section", "chunk", "raw"] | None: ...
 
 Global___Node: typing_extensions.TypeAlias = Node

@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
+from typing import Final
 
-from drillcore_server.domain.ids import PrincipalId, TenantId
+from drillcore_server.domain.accounts import Grant
+from drillcore_server.domain.ids import AccountId, PrincipalId, TenantId
+
+
+class PrincipalKind(enum.Enum):
+    PERSON = "person"
+    SERVICE = "service"
+    SERVER = "server"
+    """The server itself, when it keeps house."""
+    NOBODY = "nobody"
+    """Not authenticated: may log in, and nothing else."""
+
+
+class Proof(enum.Enum):
+    """How a caller proved who it is."""
+
+    NONE = "none"
+    STATIC_TOKEN = "static token"
+    TOKEN = "token"
+    SESSION = "session"
+    CERTIFICATE = "certificate"
+    OIDC = "oidc"
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
     id: PrincipalId
+    """An account's id; or a name from the settings file."""
     tenant: TenantId | None
-    """The tenant it belongs to and cannot leave; None for an operator, who belongs to none."""
+    """The tenant it belongs to and cannot leave; None for the server's operators, who belong to none."""
+    kind: PrincipalKind = PrincipalKind.SERVICE
+    proof: Proof = Proof.STATIC_TOKEN
+    grants: tuple[Grant, ...] = ()
+    """Of callers from the settings file. Those of an account are read in the transaction of each call."""
+    account: AccountId | None = None
+    session: bytes | None = None
+    """SHA-256 of the bearer token, where that is what is checked in each transaction."""
+    login: str = ""
 
-    @property
-    def is_operator(self) -> bool:
-        return self.tenant is None
+
+NOBODY: Final = Principal(PrincipalId(""), None, PrincipalKind.NOBODY, Proof.NONE)
+SERVER: Final = Principal(PrincipalId("drillcore"), None, PrincipalKind.SERVER, Proof.NONE)

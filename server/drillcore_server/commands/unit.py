@@ -1,21 +1,21 @@
-"""The keystone: every call that reads or changes the store runs here, as one transaction.
+"""The keystone: every call that reads or changes the store runs here, as one transaction with its audit record.
 
-    was this request answered before? -> may the caller do this? -> the work -> remember the outcome
+    was this request answered before? -> may the caller do this? -> the work -> the record -> remember the outcome
 
-A write is run again until its outcome is known: each run first looks for the outcome that an earlier run left, so a
-commit whose result was lost is answered, not repeated. Nothing else in the server begins a transaction on a caller's
-behalf.
+A call is run again until its outcome is known: each run first looks for what an earlier run left, so a commit whose
+result was lost is answered, not repeated, and a request has one record. Nothing else in the server begins a transaction
+on a caller's behalf.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
 
-from drillcore_fdb.engine import Engine, Options, Transaction
+from drillcore_fdb.engine import Engine, Options, Reader, Transaction
 from drillcore_fdb.errors import (
     DiskFullError,
     EngineError,
@@ -25,17 +25,19 @@ from drillcore_fdb.errors import (
     UnknownResultError,
 )
 from drillcore_proto.reasons import Reason
-from drillcore_server.auth.access import Rule
+from drillcore_server.audit.journal import Client, Journal, Occasion, hashed
+from drillcore_server.auth.access import Granted, Rule
 from drillcore_server.auth.principal import Principal
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import BadInput, Refused, Unavailable
-from drillcore_server.domain.ids import RequestId
-from drillcore_server.store import requests
+from drillcore_server.domain.ids import RecordId, RequestId
+from drillcore_server.store import accounts, audit_records, requests
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.requests import Outcome
 
 T = TypeVar("T")
-G = TypeVar("G")
+G = TypeVar("G", bound=Granted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,50 +45,122 @@ class Call:
     """One request: who asks, under which id, since when, and how long it may take."""
 
     action: str
+    """The RPC's name."""
     request_id: RequestId
     principal: Principal
     at: datetime
     timeout_s: float
     fingerprint: bytes
     """Of the action and the request's content: a retry has the same, another request does not."""
+    reason: str = ""
+    """Why, in the caller's own words, for the audit record."""
+    client: Client = Client()
+    trails: list[Trail] = field(default_factory=list)
+    """Of its last run: what a refusal is recorded with."""
+
+    @property
+    def occasion(self) -> Occasion:
+        return Occasion(
+            self.action, self.request_id, self.principal, self.at, self.fingerprint, self.reason, self.client
+        )
 
 
 class Unit:
-    def __init__(self, engine: Engine, keys: Keyspace, page_bytes_max: int = 1 << 22) -> None:
+    def __init__(self, engine: Engine, keys: Keyspace, journal: Journal, page_bytes_max: int = 1 << 22) -> None:
         self._engine = engine
         self.keys = keys
+        self.journal = journal
         self.page_bytes_max = page_bytes_max
 
-    def read(self, call: Call, access: Rule[G], work: Callable[[Transaction, G], T]) -> T:
-        """What `work` finds. `work` may be run more than once."""
+    def read(self, call: Call, access: Rule[G], work: Callable[[Reader, G, Trail], T]) -> T:
+        """What `work` finds, with a record of what it touched. `work` may be run more than once.
+
+        It reads one version of the store, without conflicts: the record says which revision it was. A repeated request
+        has its record already, so it is answered only if it touches the same once more.
+        """
+        made: list[tuple[RecordId, T]] = []
 
         def attempt(tr: Transaction) -> T:
-            return work(tr, access(tr, self.keys, call.principal))
+            granted, trail = self._begin(tr, call, access)
+            recorded = audit_records.find_request(tr, self.keys, call.principal.id, call.request_id)
+            if recorded is not None:
+                for record, found in made:
+                    if record == recorded.id:
+                        return found
+                _check_same(audit_records.is_of(recorded, call.fingerprint))
+            found = work(tr.snapshot, granted, trail)
+            if recorded is None:
+                made.append((self.journal.append(tr, call.occasion, trail), found))
+            elif recorded.effects != hashed(trail.effects()):
+                message = "what this request read has changed since it was recorded; make it anew, with an id of its own"
+                raise Unavailable(Reason.CONFLICT, message)
+            return found
 
-        return self._run(attempt, Options(timeout_s=call.timeout_s))
+        return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
-    def write(self, call: Call, access: Rule[G], result: RecordKind[T], work: Callable[[Transaction, G], T]) -> T:
+    def write(
+        self, call: Call, access: Rule[G], result: RecordKind[T], work: Callable[[Transaction, G, Trail], T]
+    ) -> T:
         """What `work` did, now or when the same request was made before. `work` may be run more than once."""
 
         def attempt(tr: Transaction) -> T:
-            granted = access(tr, self.keys, call.principal)
+            granted, trail = self._begin(tr, call, access)
             known = self.known(tr, call, result)
             if known is not None:
                 return known
-            done = work(tr, granted)
+            done = work(tr, granted, trail)
+            self.journal.append(tr, call.occasion, trail)
             outcome = Outcome(call.fingerprint, result.encode(done), call.at)
             requests.remember(tr, self.keys, call.principal.id, call.request_id, outcome)
             return done
 
         return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
-    def known(self, tr: Transaction, call: Call, result: RecordKind[T]) -> T | None:
+    def look(self, call: Call, access: Rule[G], work: Callable[[Reader, G], T]) -> T:
+        """What `work` finds, as a step of a call that ends with `read` or `write`: the caller must not see it before.
+
+        It leaves no record of its own.
+        """
+
+        def attempt(tr: Transaction) -> T:
+            granted, _ = self._begin(tr, call, access)
+            return work(tr.snapshot, granted)
+
+        return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
+
+    def record_refusal(self, call: Call, refused: Refused) -> None:
+        """Records that a call was refused: once for each reason, however often it is retried.
+
+        Raises `Refused` if that cannot be written.
+        """
+        trail = call.trails[-1] if call.trails else Trail(tenant=call.principal.tenant)
+        occasion = call.occasion
+
+        def attempt(tr: Transaction) -> None:
+            reason = refused.reason.name
+            if audit_records.find_request(tr, self.keys, call.principal.id, call.request_id, reason) is None:
+                self.journal.append(tr, occasion, trail, reason)
+
+        self._run(attempt, Options(idempotent=True))
+
+    def known(self, tr: Reader, call: Call, result: RecordKind[T]) -> T | None:
         """What this request did when it was made before, if it was. Raises `Refused` if its id was another's."""
         outcome = requests.find(tr, self.keys, call.principal.id, call.request_id)
         if outcome is None:
+            recorded = audit_records.find_request(tr, self.keys, call.principal.id, call.request_id)
+            _check_same(recorded is None)
             return None
-        _check_same(call, outcome)
+        _check_same(outcome.fingerprint == call.fingerprint)
         return result.decode(outcome.result)
+
+    def _begin(self, tr: Transaction, call: Call, access: Rule[G]) -> tuple[G, Trail]:
+        trail = Trail(tenant=call.principal.tenant)
+        call.trails[:] = [trail]
+        granted = access(tr, self.keys, call.principal, call.at)
+        trail.tenant = granted.tenant
+        if call.principal.session is not None:
+            accounts.note_use(tr, self.keys, call.principal.session, call.at)
+        return granted, trail
 
     def _run(self, attempt: Callable[[Transaction], T], options: Options) -> T:
         with refusing():
@@ -102,8 +176,8 @@ def refusing() -> Iterator[None]:
         raise _as_refusal(error) from error
 
 
-def _check_same(call: Call, known: Outcome) -> None:
-    if known.fingerprint != call.fingerprint:
+def _check_same(same: bool) -> None:
+    if not same:
         raise BadInput(
             Reason.REQUEST_ID_REUSED,
             "another request was made with this request id; every new request needs an id of its own",

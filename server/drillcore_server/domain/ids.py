@@ -11,6 +11,9 @@ from uuid import UUID
 TenantId = NewType("TenantId", UUID)
 CorpusId = NewType("CorpusId", UUID)
 PrincipalId = NewType("PrincipalId", str)
+AccountId = NewType("AccountId", UUID)
+RecordId = NewType("RecordId", UUID)
+"""Of an audit record."""
 RequestId = NewType("RequestId", str)
 DocumentId = NewType("DocumentId", UUID)
 SourceId = NewType("SourceId", str)

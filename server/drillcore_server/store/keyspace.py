@@ -11,13 +11,16 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
+from drillcore_fdb.engine import VERSIONSTAMP_BYTES
 from drillcore_fdb.tuples import KeyRange, Subspace, prefix_end
 from drillcore_server.domain.ids import (
+    AccountId,
     CorpusId,
     CorpusNumber,
     DocumentId,
     NodeId,
     PrincipalId,
+    RecordId,
     RequestId,
     Revision,
     TenantId,
@@ -56,6 +59,29 @@ class Space(enum.IntEnum):
     FLOORS = 26
     SECTION_LIST = 27
     EMBEDDED = 28
+    AUDIT_STATE = 29
+    AUDIT_RECORDS = 30
+    AUDIT_REQUESTS = 31
+    AUDIT_ENTRIES = 32
+    AUDIT_TILES = 33
+    AUDIT_HEADS = 34
+    AUDIT_CHECKPOINTS = 35
+    AUDIT_PLACES = 36
+    AUDIT_INDEXES = 37
+    AUDIT_SEQUENCER = 38
+    AUDIT_KEYS = 39
+    MANIFESTS = 40
+    ACCOUNTS = 41
+    LOGINS = 42
+    CREDENTIALS = 43
+    SESSIONS = 44
+    ACCOUNT_SESSIONS = 45
+    BINDINGS = 46
+    SIGNATURES = 47
+    SIGNATURES_BY_TARGET = 48
+    CHALLENGES = 49
+    REVIEWS = 50
+    EXPORTS = 51
 
 
 _BY_REVISION: Final = (
@@ -125,6 +151,136 @@ class Keyspace:
     def parse_request_time(self, key: bytes) -> tuple[PrincipalId, RequestId]:
         _, principal, request = self._spaces[Space.REQUEST_TIMES].unpack(key)
         return PrincipalId(principal), RequestId(request)
+
+
+    def audit_state(self) -> bytes:
+        return self._spaces[Space.AUDIT_STATE].prefix
+
+    def audit_record_template(self, incarnation: int, bucket: int) -> bytes:
+        """For `set_versionstamped_key`: the record's key, with a gap for its versionstamp."""
+        key = self._audit_bucket(incarnation, bucket)
+        return key + bytes(VERSIONSTAMP_BYTES) + len(key).to_bytes(4, "little")
+
+    def audit_record(self, incarnation: int, bucket: int, versionstamp: bytes) -> bytes:
+        return self._audit_bucket(incarnation, bucket) + versionstamp
+
+    def audit_records(self, incarnation: int, bucket: int, after: bytes | None = None) -> KeyRange:
+        """The records of a bucket, in the order of their commits, after a versionstamp."""
+        whole = _below(self._audit_bucket(incarnation, bucket))
+        return whole if after is None else KeyRange(self.audit_record(incarnation, bucket, after) + b"\0", whole.end)
+
+    def _audit_bucket(self, incarnation: int, bucket: int) -> bytes:
+        return self._spaces[Space.AUDIT_RECORDS].prefix + incarnation.to_bytes(4, "big") + bytes([bucket])
+
+    def audit_request(self, principal: PrincipalId, request: RequestId, refused: str = "") -> bytes:
+        """Where the record of a request is; of one that was refused, by the reason."""
+        return self._spaces[Space.AUDIT_REQUESTS].pack((principal, request, refused))
+
+    def audit_entry(self, log: UUID, index: int) -> bytes:
+        return self._spaces[Space.AUDIT_ENTRIES].prefix + log.bytes + index.to_bytes(8, "big")
+
+    def audit_entries(self, log: UUID, begin: int, end: int) -> KeyRange:
+        return KeyRange(self.audit_entry(log, begin), self.audit_entry(log, end))
+
+    def audit_tile(self, log: UUID, level: int, index: int) -> bytes:
+        return self._spaces[Space.AUDIT_TILES].prefix + log.bytes + bytes([level]) + index.to_bytes(8, "big")
+
+    def audit_head(self, log: UUID) -> bytes:
+        return self._spaces[Space.AUDIT_HEADS].prefix + log.bytes
+
+    def audit_heads(self) -> KeyRange:
+        return _below(self._spaces[Space.AUDIT_HEADS].prefix)
+
+    def audit_checkpoint(self, log: UUID, size: int) -> bytes:
+        return self._spaces[Space.AUDIT_CHECKPOINTS].prefix + log.bytes + size.to_bytes(8, "big")
+
+    def audit_checkpoints(self, log: UUID) -> KeyRange:
+        return _below(self._spaces[Space.AUDIT_CHECKPOINTS].prefix + log.bytes)
+
+    def audit_place(self, record: RecordId) -> bytes:
+        """Where a record is in its log, by its id."""
+        return self._spaces[Space.AUDIT_PLACES].prefix + record.bytes
+
+    def audit_index(self, log: UUID, kind: int, value: bytes, index: int) -> bytes:
+        """`value` is of a fixed length for each kind."""
+        return self.audit_indexed(log, kind, value).begin + index.to_bytes(8, "big")
+
+    def audit_indexed(self, log: UUID, kind: int, value: bytes) -> KeyRange:
+        return _below(self._spaces[Space.AUDIT_INDEXES].prefix + log.bytes + bytes([kind]) + value)
+
+    def audit_sequencer(self) -> bytes:
+        return self._spaces[Space.AUDIT_SEQUENCER].prefix
+
+    def audit_key(self, number: int) -> bytes:
+        return self._spaces[Space.AUDIT_KEYS].pack((number,))
+
+    def audit_keys(self) -> KeyRange:
+        return self._spaces[Space.AUDIT_KEYS].range()
+
+    def account(self, account: AccountId) -> bytes:
+        return self._spaces[Space.ACCOUNTS].pack((account,))
+
+    def accounts(self, after: AccountId | None = None) -> KeyRange:
+        whole = self._spaces[Space.ACCOUNTS].range()
+        return whole if after is None else KeyRange(_behind(self.account(after)), whole.end)
+
+    def login(self, login: str) -> bytes:
+        return self._spaces[Space.LOGINS].pack((login,))
+
+    def credential(self, account: AccountId) -> bytes:
+        return self._spaces[Space.CREDENTIALS].pack((account,))
+
+    def session(self, token_hash: bytes) -> bytes:
+        return self._spaces[Space.SESSIONS].pack((token_hash,))
+
+    def account_session(self, account: AccountId, token_hash: bytes) -> bytes:
+        return self._spaces[Space.ACCOUNT_SESSIONS].pack((account, token_hash))
+
+    def account_sessions(self, account: AccountId) -> KeyRange:
+        return self._spaces[Space.ACCOUNT_SESSIONS].range((account,))
+
+    def parse_account_session(self, key: bytes) -> bytes:
+        """The token's hash."""
+        token_hash: bytes = self._spaces[Space.ACCOUNT_SESSIONS].unpack(key)[1]
+        return token_hash
+
+    def binding(self, kind: str, *value: str | bytes) -> bytes:
+        """What leads from a certificate, or an issuer and subject, to an account."""
+        return self._spaces[Space.BINDINGS].pack((kind, *value))
+
+    def signature(self, tenant: UUID, signature: UUID) -> bytes:
+        return self._spaces[Space.SIGNATURES].pack((tenant, signature))
+
+    def signatures(self, tenant: UUID, after: UUID | None = None) -> KeyRange:
+        whole = self._spaces[Space.SIGNATURES].range((tenant,))
+        return whole if after is None else KeyRange(_behind(self.signature(tenant, after)), whole.end)
+
+    def signature_of(self, tenant: UUID, kind: int, target: UUID, version: int, signature: UUID) -> bytes:
+        return self._spaces[Space.SIGNATURES_BY_TARGET].pack((tenant, kind, target, version, signature))
+
+    def signatures_of(self, tenant: UUID, kind: int, *target: UUID | int) -> KeyRange:
+        """Of a record, or of one version of it."""
+        return self._spaces[Space.SIGNATURES_BY_TARGET].range((tenant, kind, *target))
+
+    def parse_signature_of(self, key: bytes) -> UUID:
+        signature: UUID = self._spaces[Space.SIGNATURES_BY_TARGET].unpack(key)[4]
+        return signature
+
+    def challenge(self, challenge: bytes) -> bytes:
+        return self._spaces[Space.CHALLENGES].pack((challenge,))
+
+    def challenges(self) -> KeyRange:
+        return self._spaces[Space.CHALLENGES].range()
+
+    def review(self, log: UUID, review: UUID) -> bytes:
+        return self._spaces[Space.REVIEWS].pack((log, review))
+
+    def reviews(self, log: UUID, after: UUID | None = None) -> KeyRange:
+        whole = self._spaces[Space.REVIEWS].range((log,))
+        return whole if after is None else KeyRange(_behind(self.review(log, after)), whole.end)
+
+    def export(self, tenant: UUID, export: UUID) -> bytes:
+        return self._spaces[Space.EXPORTS].pack((tenant, export))
 
 
 class CorpusKeys:
@@ -268,6 +424,13 @@ class CorpusKeys:
 
     def all_citing(self) -> KeyRange:
         return _below(self._prefixes[Space.CITING])
+
+    def manifest(self, revision: Revision, batch: int) -> bytes:
+        """What a batch of a revision wrote, each entry by its hash."""
+        return self._prefixes[Space.MANIFESTS] + revision.to_bytes(6, "big") + batch.to_bytes(4, "big")
+
+    def manifests(self, revision: Revision) -> KeyRange:
+        return _below(self._prefixes[Space.MANIFESTS] + revision.to_bytes(6, "big"))
 
     def floor(self) -> bytes:
         return self._prefixes[Space.FLOORS]

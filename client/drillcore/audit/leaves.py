@@ -1,0 +1,116 @@
+"""A record's leaf: what a server signs when it makes the record, and what the log's Merkle tree is made of.
+
+    format (1 byte, 1)  store (16)  log (16)  incarnation (4)  versionstamp (10)  record id (16)
+    commitment (32)  key hash (4)  signature (64)
+
+The signature covers store, log, record id and commitment: a record cannot be moved to another store or log, nor its
+signature to another record. Incarnation and versionstamp, the place in the order of commits, are known only after it
+was signed; the tree covers them. The commitment is a salted hash of the record's body, so a leaf tells nothing of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+LEAF_FORMAT: Final = 1
+SALT_BYTES: Final = 16
+SERVER_LOG: Final = UUID(int=0)
+"""The log of what belongs to no tenant."""
+
+_LEAF: Final = struct.Struct(">B16s16sI10s16s32s4s64s")
+_SIGNED: Final = b"drillcore audit record 1\n"
+_COMMITTED: Final = b"drillcore audit body 1\n"
+
+
+class MalformedLeaf(ValueError):  # noqa: N818 - named as what it is
+    """Bytes that are no leaf."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    store: UUID
+    log: UUID
+    """The tenant's id, or `SERVER_LOG`."""
+    incarnation: int
+    """How often the store was restored from a backup: versionstamps are in order only within one."""
+    versionstamp: bytes
+    record: UUID
+    commitment: bytes
+    key_hash: bytes
+    """Names the key that signed; see `keys.key_hash`."""
+    signature: bytes
+
+    @property
+    def place(self) -> tuple[int, bytes]:
+        """Grows from leaf to leaf of a log."""
+        return self.incarnation, self.versionstamp
+
+    def encode(self) -> bytes:
+        return _LEAF.pack(
+            LEAF_FORMAT,
+            self.store.bytes,
+            self.log.bytes,
+            self.incarnation,
+            self.versionstamp,
+            self.record.bytes,
+            self.commitment,
+            self.key_hash,
+            self.signature,
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Leaf:
+        if len(data) != _LEAF.size or data[0] != LEAF_FORMAT:
+            raise MalformedLeaf("it is not a leaf of an audit log")
+        _, store, log, incarnation, versionstamp, record, commitment, key_hash, signature = _LEAF.unpack(data)
+        return cls(
+            UUID(bytes=store),
+            UUID(bytes=log),
+            incarnation,
+            versionstamp,
+            UUID(bytes=record),
+            commitment,
+            key_hash,
+            signature,
+        )
+
+    @property
+    def signed(self) -> bytes:
+        return signed_message(self.store, self.log, self.record, self.commitment)
+
+
+def signed_message(store: UUID, log: UUID, record: UUID, commitment: bytes) -> bytes:
+    """What the server's key signs of a record."""
+    return _SIGNED + store.bytes + log.bytes + record.bytes + commitment
+
+
+def commit_to(salt: bytes, body: bytes) -> bytes:
+    """The commitment to a record's body, or to its private part: without salt and body it tells nothing."""
+    return hashlib.sha256(_COMMITTED + salt + body).digest()
+
+
+def canonical_json(value: Mapping[str, Any]) -> bytes:
+    """JSON as RFC 8785 writes it, for what records hold: texts, whole numbers below 2^53, true, false, null.
+
+    Keys are ASCII. A float is refused: its canonical form is another matter.
+    """
+    return json.dumps(_checked(value), ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _checked(value: Any) -> Any:
+    if isinstance(value, float):
+        raise TypeError("records hold no floating-point numbers")
+    if isinstance(value, int) and abs(value) >= 1 << 53:
+        raise TypeError("records hold larger numbers as texts")
+    if isinstance(value, Mapping):
+        assert all(key.isascii() for key in value), "keys of records are ASCII"
+        return {key: _checked(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_checked(one) for one in value]
+    return value

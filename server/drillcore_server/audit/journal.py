@@ -1,0 +1,164 @@
+"""Writes a call's audit record, in the transaction of the call itself.
+
+    what the call touched -> canonical JSON -> salted commitment -> signed -> sealed -> under a versionstamped key
+
+There is no way to leave it out: `commands/unit.py` writes it before each commit it makes for a caller.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+
+from drillcore.audit.leaves import SALT_BYTES, SERVER_LOG, commit_to, signed_message
+from drillcore_fdb.engine import Transaction
+from drillcore_server.audit.signers import SigningKeys
+from drillcore_server.auth.principal import Principal
+from drillcore_server.domain.audit import ACTIONS, OK, Trail
+from drillcore_server.domain.ids import CorpusNumber, RecordId, RequestId, SourceId, TenantId, new_uuid
+from drillcore_server.store import audit_records
+from drillcore_server.store.audit_records import StoredRecord
+from drillcore_server.store.keyring import KeyNumber, Keyring
+from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.versioned import Revision
+
+_LOG_SCOPE: Final = "audit log "
+_NO_CORPUS: Final = CorpusNumber(1 << 40)
+"""Above every number of a corpus: keys of logs are kept with those of corpora."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Where a call comes from, as far as it is known."""
+
+    peer: str = ""
+    certificate: str = ""
+    """Subject of the certificate it showed."""
+    version: str = ""
+    """Of the protocol it speaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """The call that a record is of."""
+
+    call: str
+    """The RPC's name."""
+    request_id: RequestId
+    principal: Principal
+    at: datetime
+    fingerprint: bytes
+    reason: str = ""
+    """The caller's own words why."""
+    client: Client = Client()
+
+
+class Journal:
+    def __init__(
+        self, keys: Keyspace, keyring: Keyring, sealed: SealedRecords, store: UUID, signing: SigningKeys
+    ) -> None:
+        self._keys = keys
+        self._keyring = keyring
+        self._sealed = sealed
+        self._store = store
+        self._signing = signing
+
+    def append(self, tr: Transaction, occasion: Occasion, trail: Trail, outcome: str = OK) -> RecordId:
+        """Writes the record of a call, and notes it under its request. May be run again: it is another record then."""
+        state = audit_records.state(tr, self._keys)
+        signer = self._signing.signer(state.key_number)
+        record = RecordId(new_uuid())
+        log = SERVER_LOG if trail.tenant is None else trail.tenant
+        effects = trail.effects()
+        body = self._body(occasion, record, log, effects, outcome)
+        log_key = self._log_key(log)
+        private = self._private(record, occasion, trail, body, log_key)
+        salt = os.urandom(SALT_BYTES)
+        written = canonical(body)
+        commitment = commit_to(salt, written)
+        stored = StoredRecord(
+            log=log,
+            id=record,
+            key_hash=signer.key_hash,
+            commitment=commitment,
+            signature=signer.sign(signed_message(self._store, log, record, commitment)),
+            body=self._sealed.seal(record.bytes, Revision(0), log_key, salt + written),
+            private=private,
+        )
+        audit_records.append(tr, self._keys, state.incarnation, stored)
+        key = self._keys.audit_request(occasion.principal.id, occasion.request_id, "" if outcome == OK else outcome)
+        audit_records.note_request(tr, key, state.incarnation, stored, occasion.fingerprint, hashed(effects))
+        return record
+
+    def _body(
+        self, occasion: Occasion, record: RecordId, log: UUID, effects: dict[str, Any], outcome: str
+    ) -> dict[str, Any]:
+        principal, client = occasion.principal, occasion.client
+        said = {
+            "id": str(record),
+            "store": str(self._store),
+            "log": str(log),
+            "at": time_text(occasion.at),
+            "action": ACTIONS[occasion.call].value,
+            "call": occasion.call,
+            "outcome": outcome,
+            "request_id": occasion.request_id,
+            "operator": principal.id,
+            "operator_kind": principal.kind.value,
+            "operator_login": principal.login,
+            "proof": principal.proof.value,
+            "peer": client.peer,
+            "certificate": client.certificate,
+            "client_version": client.version,
+            **effects,
+        }
+        return {name: value for name, value in said.items() if value != ""}
+
+    def _private(
+        self, record: RecordId, occasion: Occasion, trail: Trail, body: dict[str, Any], log_key: KeyNumber
+    ) -> bytes | None:
+        """Seals the private part, and commits the body to it."""
+        content = {**trail.private, "reason": occasion.reason} if occasion.reason else trail.private
+        if not content:
+            return None
+        number = log_key
+        if len(trail.sources) == 1:
+            ((corpus, source),) = trail.sources
+            (number,) = self._keyring.numbers(corpus, [source])
+        salt, written = os.urandom(SALT_BYTES), canonical(content)
+        body["private"] = {"commitment": commit_to(salt, written).hex(), "key": number}
+        return self._sealed.seal(record.bytes + b"private", Revision(0), number, salt + written)
+
+    def _log_key(self, log: UUID) -> KeyNumber:
+        return log_key(self._keyring, log)
+
+
+def log_key(keyring: Keyring, log: UUID) -> KeyNumber:
+    """Of the key that bodies of a log are sealed under; made on first use."""
+    (number,) = keyring.numbers(_NO_CORPUS, [SourceId(_LOG_SCOPE + str(log))])
+    return number
+
+
+def canonical(value: dict[str, Any]) -> bytes:
+    """RFC 8785 for what records hold (see `drillcore.audit.leaves.canonical_json`), many times as fast."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def hashed(effects: dict[str, Any]) -> bytes:
+    return hashlib.sha256(canonical(effects)).digest()
+
+
+def time_text(at: datetime) -> str:
+    """RFC 3339 in UTC, to the microsecond."""
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def log_of(tenant: TenantId | None) -> UUID:
+    return SERVER_LOG if tenant is None else tenant
