@@ -82,6 +82,7 @@ class Space(enum.IntEnum):
     CHALLENGES = 49
     REVIEWS = 50
     EXPORTS = 51
+    AUDIT_PUBLISHED = 52
 
 
 _BY_REVISION: Final = (
@@ -196,6 +197,10 @@ class Keyspace:
 
     def audit_checkpoints(self, log: UUID) -> KeyRange:
         return _below(self._spaces[Space.AUDIT_CHECKPOINTS].prefix + log.bytes)
+
+    def audit_published(self, log: UUID) -> bytes:
+        """How far the checkpoints of a log have left the store."""
+        return self._spaces[Space.AUDIT_PUBLISHED].prefix + log.bytes
 
     def audit_place(self, record: RecordId) -> bytes:
         """Where a record is in its log, by its id."""
