@@ -42,7 +42,7 @@ class AuditSettings:
     checkpoint_every_s: float = 10.0
     """How often a log's checkpoint is kept, cosigned and written to the sink, if the log has grown."""
     sink: Path | None = None
-    """Where checkpoints go besides the store: a directory (a path that ends with / is made one), or else a file."""
+    """Where checkpoints go besides the store: a file, if it is one or its name has a suffix, or else a directory."""
     witnesses: tuple[WitnessSettings, ...] = ()
     witness_timeout_s: float = 5.0
 

@@ -181,5 +181,5 @@ def _begin_chain(tr: Transaction, keys: Keyspace, first: ChainedKey) -> ChainedK
     if there is not None:
         return there
     audit_keys.put(tr, keys, first)
-    audit_records.set_state(tr, keys, AuditState(incarnation=1, key_number=1))
+    audit_records.set_state(tr, keys, AuditState(incarnation=0, key_number=1))
     return first

@@ -101,6 +101,13 @@ def head(tr: Reader, keys: Keyspace, log: UUID) -> Head:
     return HEAD.read(tr, keys.audit_head(log)) or Head()
 
 
+def heads_of(tr: Reader, keys: Keyspace, logs: Sequence[UUID]) -> dict[UUID, Head]:
+    """Heads of several logs, in one round trip."""
+    places = [keys.audit_head(log) for log in logs]
+    stored = zip(logs, places, tr.get_many(places), strict=True)
+    return {log: Head() if one is None else HEAD.decode(codec.unframe(key, one, [])) for log, key, one in stored}
+
+
 def set_head(tr: Transaction, keys: Keyspace, log: UUID, new: Head) -> None:
     HEAD.write(tr, keys.audit_head(log), new)
 

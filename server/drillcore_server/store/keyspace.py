@@ -217,7 +217,8 @@ class Keyspace:
 
     def audit_index(self, log: UUID, kind: int, value: bytes, index: int) -> bytes:
         """`value` is of a fixed length for each kind."""
-        return self.audit_indexed(log, kind, value).begin + index.to_bytes(8, "big")
+        prefix = self._spaces[Space.AUDIT_INDEXES].prefix
+        return prefix + log.bytes + bytes([kind]) + value + index.to_bytes(8, "big")
 
     def audit_indexed(self, log: UUID, kind: int, value: bytes) -> KeyRange:
         return _below(self._spaces[Space.AUDIT_INDEXES].prefix + log.bytes + bytes([kind]) + value)
