@@ -101,9 +101,7 @@ def put(tr: Transaction, keys: Keyspace, log: UUID, index: int, terms: Iterable[
         tr.set(keys.audit_index(log, kind, value, index), b"")
 
 
-def indexed(
-    tr: Reader, keys: Keyspace, log: UUID, term: Term, begin: int, end: int, *, reverse: bool
-) -> Iterator[int]:
+def indexed(tr: Reader, keys: Keyspace, log: UUID, term: Term, begin: int, end: int, *, reverse: bool) -> Iterator[int]:
     """The indexes, from one up to another, of the records that a term leads to."""
     kind, value = term
     span = keys.audit_index(log, kind, value, begin), keys.audit_index(log, kind, value, end)
