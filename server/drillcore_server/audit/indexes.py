@@ -9,7 +9,7 @@
     hour       hours since 1970 (8 bytes)              the first and last index of records of that hour
 
 Hashes are keyed with a secret that is made from the log's own key, so the keys of the store tell nobody who did what.
-A call may take hours before its record is committed, so times do not grow with the index; the hours bound where to look.
+A call may take hours until its record is committed, so times do not grow with the index: the hours bound where to look.
 """
 
 from __future__ import annotations
