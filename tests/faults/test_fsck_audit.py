@@ -70,7 +70,9 @@ def remove_an_old_version(tr: Transaction, archive: Archive) -> None:
 
 
 def add_a_version(tr: Transaction, archive: Archive) -> None:
-    old = next(one for one in stored(tr, archive.keys.parents()) if one.revision == 1 and one.value)
+    there = stored(tr, archive.keys.parents())
+    changed = {one.key for one in there if one.revision == 2}
+    old = next(one for one in there if one.revision == 1 and one.key not in changed)
     assert old.value is not None
     versioned.put(tr, old.key, Revision(2), old.value)
 
