@@ -74,7 +74,7 @@ class Server:
         self.metrics.follow_engine(engine.figures)
         self._admit = Admit()
         self._open = ExitStack()
-        keyring = self._open.enter_context(open_keyring(settings.engine, engine))
+        self.keyring = keyring = self._open.enter_context(open_keyring(settings.engine, engine))
         keeper = KeyFiles(settings.engine.data_dir / "audit" / "keys")
         signing = SigningKeys.open(engine, self._keys, header.store_id, keeper, datetime.now(UTC))
         journal = Journal(self._keys, keyring, SealedRecords(keyring), header.store_id, signing)
@@ -85,7 +85,12 @@ class Server:
                 Log(self.log),
                 Measure(self.metrics),
                 self._admit,
-                Record(unit, self.log),
+                Record(
+                    unit,
+                    self.log,
+                    reason_required=self._settings.reason_required,
+                    strangers_per_minute=self._settings.strangers_per_minute,
+                ),
                 Authenticate(Tokens(_tokens(settings, self.log))),
             ],
             TimeLimits(self._settings.timeout_default_s, self._settings.timeout_max_s, self._settings.stream_idle_s),
