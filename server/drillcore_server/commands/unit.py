@@ -87,7 +87,7 @@ class Unit:
                 for record, found in made:
                     if record == recorded.id:
                         return found
-                _check_same(audit_records.is_of(recorded, call.fingerprint))
+                _check_same(audit_records.is_of(recorded, self.journal.keyed(call.fingerprint)))
             found = work(tr.snapshot, granted, trail)
             if recorded is None:
                 made.append((self.journal.append(tr, call.occasion, trail), found))
@@ -110,7 +110,7 @@ class Unit:
                 return known
             done = work(tr, granted, trail)
             self.journal.append(tr, call.occasion, trail)
-            outcome = Outcome(call.fingerprint, result.encode(done), call.at)
+            outcome = Outcome(self.journal.keyed(call.fingerprint), result.encode(done), call.at)
             requests.remember(tr, self.keys, call.principal.id, call.request_id, outcome)
             return done
 
@@ -150,7 +150,7 @@ class Unit:
             recorded = audit_records.find_request(tr, self.keys, call.principal.id, call.request_id)
             _check_same(recorded is None)
             return None
-        _check_same(outcome.fingerprint == call.fingerprint)
+        _check_same(outcome.fingerprint == self.journal.keyed(call.fingerprint))
         return result.decode(outcome.result)
 
     def _begin(self, tr: Transaction, call: Call, access: Rule[G]) -> tuple[G, Trail]:
