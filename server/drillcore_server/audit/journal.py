@@ -100,7 +100,8 @@ class Journal:
         )
         audit_records.append(tr, self._keys, state.incarnation, stored)
         key = self._keys.audit_request(occasion.principal.id, occasion.request_id, "" if outcome == OK else outcome)
-        audit_records.note_request(tr, key, state.incarnation, stored, self.keyed(occasion.fingerprint), hashed(effects))
+        fingerprint = self.keyed(occasion.fingerprint)
+        audit_records.note_request(tr, key, state.incarnation, stored, fingerprint, hashed(effects))
         return record
 
     def _body(

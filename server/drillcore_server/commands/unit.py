@@ -31,7 +31,7 @@ from drillcore_server.auth.principal import Principal
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import BadInput, Refused, Unavailable
 from drillcore_server.domain.ids import RecordId, RequestId
-from drillcore_server.store import accounts, audit_records, requests
+from drillcore_server.store import audit_records, requests, sessions
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.requests import Outcome
@@ -128,6 +128,13 @@ class Unit:
 
         return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
+    def note(self, call: Call, work: Callable[[Transaction], T]) -> T:
+        """Keeps what must be kept of a call whatever becomes of it, such as that a password was tried.
+
+        The call itself ends with `read`, `write` or a refusal, which is its record.
+        """
+        return self._run(work, Options(timeout_s=call.timeout_s, idempotent=True))
+
     def record_refusal(self, call: Call, refused: Refused) -> None:
         """Records that a call was refused: once for each reason, however often it is retried.
 
@@ -159,7 +166,7 @@ class Unit:
         granted = access(tr, self.keys, call.principal, call.at)
         trail.tenant = granted.tenant
         if call.principal.session is not None:
-            accounts.note_use(tr, self.keys, call.principal.session, call.at)
+            sessions.note_use(tr, self.keys, call.principal.session, call.at)
         return granted, trail
 
     def _run(self, attempt: Callable[[Transaction], T], options: Options) -> T:

@@ -82,6 +82,7 @@ class Space(enum.IntEnum):
     CHALLENGES = 49
     REVIEWS = 50
     EXPORTS = 51
+    ACCOUNTS_BY_TENANT = 52
 
 
 _BY_REVISION: Final = (
@@ -220,9 +221,16 @@ class Keyspace:
     def account(self, account: AccountId) -> bytes:
         return self._spaces[Space.ACCOUNTS].pack((account,))
 
-    def accounts(self, after: AccountId | None = None) -> KeyRange:
-        whole = self._spaces[Space.ACCOUNTS].range()
-        return whole if after is None else KeyRange(_behind(self.account(after)), whole.end)
+    def tenant_account(self, tenant: UUID, account: AccountId) -> bytes:
+        return self._spaces[Space.ACCOUNTS_BY_TENANT].pack((tenant, account))
+
+    def tenant_accounts(self, tenant: UUID, after: AccountId | None = None) -> KeyRange:
+        whole = self._spaces[Space.ACCOUNTS_BY_TENANT].range((tenant,))
+        return whole if after is None else KeyRange(_behind(self.tenant_account(tenant, after)), whole.end)
+
+    def parse_tenant_account(self, key: bytes) -> AccountId:
+        account: UUID = self._spaces[Space.ACCOUNTS_BY_TENANT].unpack(key)[1]
+        return AccountId(account)
 
     def login(self, login: str) -> bytes:
         return self._spaces[Space.LOGINS].pack((login,))
@@ -232,6 +240,9 @@ class Keyspace:
 
     def session(self, token_hash: bytes) -> bytes:
         return self._spaces[Space.SESSIONS].pack((token_hash,))
+
+    def sessions(self) -> KeyRange:
+        return self._spaces[Space.SESSIONS].range()
 
     def account_session(self, account: AccountId, token_hash: bytes) -> bytes:
         return self._spaces[Space.ACCOUNT_SESSIONS].pack((account, token_hash))
