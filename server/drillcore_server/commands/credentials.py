@@ -56,7 +56,14 @@ class Credentials:
         return proven
 
     def change(
-        self, tr: Transaction, account: AccountId, proven: Credential | None, new_hash: str, *, at: datetime, by_other: bool
+        self,
+        tr: Transaction,
+        account: AccountId,
+        proven: Credential | None,
+        new_hash: str,
+        *,
+        at: datetime,
+        by_other: bool,
     ) -> None:
         """Gives an account a new password. `proven` is what it had; raises `Refused` if that has changed meanwhile."""
         old = accounts.find_credential(tr, self._keys, account)
@@ -106,7 +113,14 @@ class Credentials:
         until = call.at + timedelta(seconds=self.settings.lockout_s)
         name = f"lockout/{account.id}/{call.at.isoformat()}"
         alert = Call(
-            "Alert", RequestId(name), SERVER, call.at, call.timeout_s, hashlib.sha256(name.encode()).digest(), "", call.client
+            "Alert",
+            RequestId(name),
+            SERVER,
+            call.at,
+            call.timeout_s,
+            hashlib.sha256(name.encode()).digest(),
+            "",
+            call.client,
         )
 
         def work(tr: Transaction, _granted: Granted, trail: Trail) -> AccountState:

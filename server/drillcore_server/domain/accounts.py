@@ -1,11 +1,11 @@
 """Who may call, and what they may do.
 
-    role       may
-    reader     read
-    writer     read, write, manage corpora
-    reviewer   read, sign
-    auditor    read, audit, export, sign
-    operator   operate, manage corpora
+role       may
+reader     read
+writer     read, write, manage corpora
+reviewer   read, sign
+auditor    read, audit, export, sign
+operator   operate, manage corpora
 """
 
 from __future__ import annotations
@@ -95,7 +95,6 @@ class Account:
     """SHA-256 of the client certificates that stand for it."""
     oidc_issuer: str = ""
     oidc_subject: str = ""
-
 
     def may_operate(self) -> bool:
         """Whether it is an operator of the whole server."""

@@ -68,9 +68,7 @@ def revoke(tr: Transaction, keys: Keyspace, token_hash: bytes, session: Session,
     return True
 
 
-def revoke_all(
-    tr: Transaction, keys: Keyspace, account: AccountId, now: datetime, *, but: bytes | None = None
-) -> int:
+def revoke_all(tr: Transaction, keys: Keyspace, account: AccountId, now: datetime, *, but: bytes | None = None) -> int:
     """Ends every session and token of an account but one; how many."""
     held = [one for one in sessions_of(tr, keys, account) if one[0] != but]
     return sum(revoke(tr, keys, token_hash, session, now) for token_hash, session in held)
