@@ -31,9 +31,7 @@ def refusal(passwords: Passwords, password: str, **of: str) -> str:
     return caught.value.message
 
 
-@pytest.mark.parametrize(
-    "good", [GOOD, "correcthorse batterystaple", "пароль из многих слов", "0f8a7d6e5c4b", "x" * 1000 + GOOD]
-)
+@pytest.mark.parametrize("good", [GOOD, "horse of the battery", "пароль из многих слов", "0f8a7d6e5c4b", GOOD * 30])
 def test_what_is_long_and_unusual_is_taken(passwords: Passwords, good: str) -> None:
     passwords.check_new(good, login="ann@acme.example", name="Ann Example")
 
