@@ -82,8 +82,19 @@ class Space(enum.IntEnum):
     CHALLENGES = 49
     REVIEWS = 50
     EXPORTS = 51
+    AUDIT_PUBLISHED = 52
 
 
+_COMMITTED: Final = (
+    Space.MASTERS,
+    Space.SECTIONS,
+    Space.CHUNKS,
+    Space.VECTORS,
+    Space.PARENTS,
+    Space.DOCUMENTS,
+    Space.SOURCES,
+)
+"""What a revision's manifest lists: the other records by revision follow from these."""
 _BY_REVISION: Final = (
     Space.MASTERS,
     Space.SECTIONS,
@@ -152,7 +163,6 @@ class Keyspace:
         _, principal, request = self._spaces[Space.REQUEST_TIMES].unpack(key)
         return PrincipalId(principal), RequestId(request)
 
-
     def audit_state(self) -> bytes:
         return self._spaces[Space.AUDIT_STATE].prefix
 
@@ -197,13 +207,18 @@ class Keyspace:
     def audit_checkpoints(self, log: UUID) -> KeyRange:
         return _below(self._spaces[Space.AUDIT_CHECKPOINTS].prefix + log.bytes)
 
+    def audit_published(self, log: UUID) -> bytes:
+        """How far the checkpoints of a log have left the store."""
+        return self._spaces[Space.AUDIT_PUBLISHED].prefix + log.bytes
+
     def audit_place(self, record: RecordId) -> bytes:
         """Where a record is in its log, by its id."""
         return self._spaces[Space.AUDIT_PLACES].prefix + record.bytes
 
     def audit_index(self, log: UUID, kind: int, value: bytes, index: int) -> bytes:
         """`value` is of a fixed length for each kind."""
-        return self.audit_indexed(log, kind, value).begin + index.to_bytes(8, "big")
+        prefix = self._spaces[Space.AUDIT_INDEXES].prefix
+        return prefix + log.bytes + bytes([kind]) + value + index.to_bytes(8, "big")
 
     def audit_indexed(self, log: UUID, kind: int, value: bytes) -> KeyRange:
         return _below(self._spaces[Space.AUDIT_INDEXES].prefix + log.bytes + bytes([kind]) + value)
@@ -291,6 +306,7 @@ class CorpusKeys:
 
     def __init__(self, prefixes: Mapping[Space, bytes]) -> None:
         self._prefixes = prefixes
+        self._committed = tuple(prefixes[space] for space in _COMMITTED)
 
     def head(self) -> bytes:
         return self._prefixes[Space.HEADS]
@@ -438,6 +454,13 @@ class CorpusKeys:
     def by_revision(self) -> list[KeyRange]:
         """Everything that is kept by revision, in the order of the keys."""
         return [_below(self._prefixes[space]) for space in _BY_REVISION]
+
+    def is_committed(self, key: bytes) -> bool:
+        """Whether a logical key is among those that manifests list."""
+        return key.startswith(self._committed)
+
+    def committed(self) -> list[KeyRange]:
+        return [_below(prefix) for prefix in self._committed]
 
     def _time(self, at: datetime) -> bytes:
         return self._prefixes[Space.REVISION_TIMES] + max(to_microseconds(at), 0).to_bytes(8, "big")
