@@ -154,7 +154,7 @@ def log_key(keyring: Keyring, log: UUID) -> KeyNumber:
 
 
 def canonical(value: dict[str, Any]) -> bytes:
-    """RFC 8785 for what records hold (see `drillcore.audit.leaves.canonical_json`), many times as fast."""
+    """RFC 8785 for what records hold (see `drillcore.audit.documents.canonical_json`), many times as fast."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
