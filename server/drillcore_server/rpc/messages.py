@@ -20,19 +20,19 @@ _UUID: Final = re.compile("[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IG
 
 
 def tenant_id(text: str, field: str = "id") -> TenantId:
-    return TenantId(_uuid(text, field))
+    return TenantId(any_id(text, field))
 
 
 def corpus_id(text: str, field: str = "id") -> CorpusId:
-    return CorpusId(_uuid(text, field))
+    return CorpusId(any_id(text, field))
 
 
 def node_id(text: str, field: str = "id") -> NodeId:
-    return NodeId(_uuid(text, field))
+    return NodeId(any_id(text, field))
 
 
 def document_id(text: str, field: str = "id") -> DocumentId:
-    return DocumentId(_uuid(text, field))
+    return DocumentId(any_id(text, field))
 
 
 def optional_tenant_id(text: str, field: str = "tenant_id") -> TenantId | None:
@@ -69,7 +69,7 @@ def check_known_fields(message: Message) -> None:
                 check_known_fields(inner)
 
 
-def _uuid(text: str, field: str) -> UUID:
+def any_id(text: str, field: str) -> UUID:
     if _UUID.fullmatch(text):
         return UUID(text)
     shown = text if len(text) <= 64 else text[:64] + "..."
