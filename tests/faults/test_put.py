@@ -48,7 +48,7 @@ def other(archive: Archive) -> Archive:
         unit, archive.call("CreateCorpus"), tenant=TENANT, name="2", description="", metadata={}, corpus_id=second
     )
     corpus = archive.engine.run(lambda tr: corpora.get(tr, unit.keys, TENANT, second))
-    return _archive(archive.engine, archive.keyring, archive.keyspace, corpus)
+    return _archive(archive.engine, archive.keyring, archive.keyspace, archive.journal, corpus)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@
     hour       hours since 1970 (8 bytes)              the first and last index of records of that hour
 
 Hashes are keyed with a secret that is made from the log's own key, so the keys of the store tell nobody who did what.
-A call may take hours before its record is committed, so times do not grow with the index; the hours bound where to look.
+A call may take hours until its record is committed, so times do not grow with the index: the hours bound where to look.
 """
 
 from __future__ import annotations
@@ -101,9 +101,7 @@ def put(tr: Transaction, keys: Keyspace, log: UUID, index: int, terms: Iterable[
         tr.set(keys.audit_index(log, kind, value, index), b"")
 
 
-def indexed(
-    tr: Reader, keys: Keyspace, log: UUID, term: Term, begin: int, end: int, *, reverse: bool
-) -> Iterator[int]:
+def indexed(tr: Reader, keys: Keyspace, log: UUID, term: Term, begin: int, end: int, *, reverse: bool) -> Iterator[int]:
     """The indexes, from one up to another, of the records that a term leads to."""
     kind, value = term
     span = keys.audit_index(log, kind, value, begin), keys.audit_index(log, kind, value, end)

@@ -24,7 +24,7 @@ from drillcore_server.auth.principal import Principal
 from drillcore_server.domain.audit import ACTIONS, OK, Trail, time_text
 from drillcore_server.domain.ids import CorpusNumber, RecordId, RequestId, Revision, SourceId, TenantId
 from drillcore_server.store import audit_records
-from drillcore_server.store.audit_records import StoredRecord
+from drillcore_server.store.audit_records import AuditState, StoredRecord
 from drillcore_server.store.keyring import KeyNumber, Keyring
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.sealed import SealedRecords
@@ -109,6 +109,8 @@ class Journal:
         key = self._keys.audit_request(occasion.principal.id, occasion.request_id, "" if outcome == OK else outcome)
         fingerprint = self.keyed(occasion.fingerprint)
         audit_records.note_request(tr, key, state.incarnation, stored, fingerprint, hashed(effects))
+        if trail.next_key is not None:
+            audit_records.set_state(tr, self._keys, AuditState(state.incarnation, trail.next_key))
         return record
 
     def _body(

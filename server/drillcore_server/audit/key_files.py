@@ -81,7 +81,7 @@ def read_key(path: Path) -> Ed25519PrivateKey:
         key = None
     if not isinstance(key, Ed25519PrivateKey):
         raise SignerUnavailableError(
-            f"{path} is no audit key: it must have {_SEED_BYTES} bytes, or an Ed25519 key as PKCS8 PEM without a password"
+            f"{path} is no audit key: it must have {_SEED_BYTES} bytes, or Ed25519 as PKCS8 PEM without a password"
         )
     return key
 
@@ -92,5 +92,3 @@ def _sync(directory: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
-
-

@@ -1,8 +1,8 @@
 """The sequencer: one of the servers puts records in order, whichever has the lease.
 
 Every transaction reads the lease and writes it: a server that was paused, or cut off, for longer than its lease finds
-another's epoch there, or conflicts with it, and stops. A commit whose result is unknown is run again from where the lease
-then is. So no leaf is lost, doubled or put elsewhere, whatever happens.
+another's epoch there, or conflicts with it, and stops. A commit whose result is unknown is run again from where the
+lease then is. So no leaf is lost, doubled or put elsewhere, whatever happens.
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ class Sequencer:
         self.owner = uuid4()
         self.epoch: int | None = None
         """Of the lease that this server has; None if it has none."""
-        self.grown: dict[UUID, int] = {}
-        """Logs with their sizes, that grew since somebody last emptied this."""
+        self._grown: set[UUID] = set()
         self._alerted: set[UUID | None] = set()
         self._mended_at_s = 0.0
         self._stopping = threading.Event()
@@ -90,6 +89,12 @@ class Sequencer:
         """Until this server has put something in order, or the time is over."""
         with self._progress:
             self._progress.wait(timeout_s)
+
+    def take_grown(self) -> set[UUID]:
+        """The logs that grew since this was last asked."""
+        with self._progress:
+            grown, self._grown = self._grown, set()
+        return grown
 
     def step(self) -> Appended | None:
         """Puts the next batch in order; None if another server has the lease. Raises `EngineError`."""
@@ -200,8 +205,9 @@ class Sequencer:
             return
         self._totals["records"] += done.records
         self._totals["batches"] += 1
-        self.grown |= done.sizes
+        self._alerted.discard(None)
         with self._progress:
+            self._grown |= done.sizes.keys()
             self._progress.notify_all()
 
     def _alert(self, problems: dict[UUID, str] | dict[UUID | None, str]) -> None:

@@ -1,4 +1,4 @@
-"""One transaction of the sequencer: the next records, in the order of their commits, appended to the trees of their logs.
+"""One transaction of the sequencer: the next records, in the order of commits, appended to the trees of their logs.
 
 A record goes into its log only if its leaf is what was signed: its body is unsealed and agrees with it or, where that
 cannot be, the signature does. What is damaged cannot be left out, for the log would then deny that there ever was such
@@ -158,9 +158,7 @@ class LogWriter:
             by_log.setdefault(found.log, []).append(found)
         for log, head in audit_log.heads_of(tr, self._keys, list(by_log)).items():
             if not head.problem:
-                audit_log.set_head(
-                    tr, self._keys, log, self._extended(tr, log, head, by_log[log], key_number, done)
-                )
+                audit_log.set_head(tr, self._keys, log, self._extended(tr, log, head, by_log[log], key_number, done))
 
     def _extended(
         self, tr: Transaction, log: UUID, head: Head, batch: Iterable[Found], key_number: int, done: Appended

@@ -96,7 +96,7 @@ class SigningKeys:
         return signing
 
     def signer(self, number: int) -> Signer:
-        """The key of this number. Raises `SignerUnavailableError`, saying what to do, if this server does not have it."""
+        """The key of this number. Raises `SignerUnavailableError`, saying what to do, if this server has it not."""
         known = self._signers.get(number)
         return self._find(number) if known is None else known
 
@@ -143,8 +143,8 @@ class SigningKeys:
         made = self._engine.run(lambda tr: _begin_chain(tr, self._keys, first), Options(idempotent=True))
         if made.public_key == half.public_key:
             self.notice = (
-                f"a key to sign the audit trail was made in {self.keeper.place}: back it up, and give its public half to "
-                f"those who verify: {self._verifier(half.public_key).encode()}"
+                f"a key to sign the audit trail was made in {self.keeper.place}: back it up, and give its public half "
+                f"to those who verify: {self._verifier(half.public_key).encode()}"
             )
 
     def _find(self, number: int) -> Signer:

@@ -172,9 +172,7 @@ def _count(size: int, level: int) -> int:
 
 def _subtree_roots(hashes: Sequence[bytes]) -> list[bytes]:
     """Of the complete subtrees that some hashes of one level make up, largest first."""
-    return [
-        subtree_root(hashes[index << level : index + 1 << level]) for level, index in _complete(0, len(hashes))
-    ]
+    return [subtree_root(hashes[index << level : index + 1 << level]) for level, index in _complete(0, len(hashes))]
 
 
 def _complete(begin: int, end: int) -> Iterable[tuple[int, int]]:

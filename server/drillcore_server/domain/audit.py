@@ -125,6 +125,8 @@ class Trail:
     """What may have to be erased: "query", and "before" and "after" of records that are kept only as they are now."""
     sources: set[tuple[CorpusNumber, SourceId]] = field(default_factory=set)
     """The sources that the private part is about: if there is just one, it is erased with that."""
+    next_key: int | None = None
+    """The number of the key that signs records from the next one on; None: as before."""
 
     def touch_corpus(self, corpus: CorpusId, revision: Revision = Revision(0)) -> None:  # noqa: B008 - a number
         self.corpora[corpus] = max(revision, self.corpora.get(corpus, Revision(0)))
