@@ -95,17 +95,15 @@ def in_tenant(asked: TenantId | None, *permissions: Permission) -> Rule[InTenant
 
     def rule(tr: Reader, keys: Keyspace, principal: Principal, now: datetime) -> InTenant:
         grants = grants_of(tr, keys, principal, now)
-        if principal.tenant is not None:
-            if asked not in {None, principal.tenant}:
-                raise Missing(Reason.TENANT_NOT_FOUND, f"there is no tenant {asked}")
-            tenant = tenants.get(tr, keys, principal.tenant).id
-        elif asked is None:
+        if principal.tenant is not None and asked not in {None, principal.tenant}:
+            raise Missing(Reason.TENANT_NOT_FOUND, f"there is no tenant {asked}")
+        tenant = principal.tenant or asked
+        if tenant is None:
             raise BadInput(Reason.TENANT_REQUIRED, "an operator must say which tenant to act in", field="tenant_id")
-        else:
-            tenant = tenants.get(tr, keys, asked).id
         allowing = tuple(one for one in grants if any(one.allows(permission, tenant) for permission in permissions))
         if not allowing:
             raise _denied(permissions)
+        tenants.get(tr, keys, tenant)
         return InTenant(principal, tenant, permissions, allowing)
 
     return rule
@@ -151,11 +149,16 @@ def _check_binding(principal: Principal, account: Account) -> None:
         raise Denied(Reason.UNAUTHENTICATED, "the token's subject no longer stands for an account")
 
 
-def managing(asked: TenantId | None) -> Rule[Granted]:
-    """Who manages accounts: of a tenant its operators; of the server, where no tenant is named, the server's own."""
+def managing(asked: TenantId | None, *, of_server: bool | None = None) -> Rule[Granted]:
+    """Who manages accounts: of a tenant its operators; of the server, the server's own.
+
+    `of_server` None: of the server if no tenant is named by a caller who has none.
+    """
 
     def rule(tr: Reader, keys: Keyspace, principal: Principal, now: datetime) -> Granted:
-        if asked is None and principal.tenant is None:
+        if of_server or (of_server is None and asked is None and principal.tenant is None):
+            if asked is not None:
+                raise BadInput(Reason.INVALID_ARGUMENT, "an account of the server has no tenant", field="tenant_id")
             return operator(tr, keys, principal, now)
         granted = in_tenant(asked, Permission.OPERATE)(tr, keys, principal, now)
         granted.check_everything()
@@ -164,12 +167,14 @@ def managing(asked: TenantId | None) -> Rule[Granted]:
     return rule
 
 
-def managing_or_own(asked: TenantId | None, account: AccountId | None) -> Rule[Granted]:
+def managing_or_own(
+    asked: TenantId | None, account: AccountId | None, *, of_server: bool | None = None
+) -> Rule[Granted]:
     """Who manages accounts, and the account's own caller."""
 
     def rule(tr: Reader, keys: Keyspace, principal: Principal, now: datetime) -> Granted:
         if account is not None and principal.account == account and asked in {None, principal.tenant}:
             return anyone(tr, keys, principal, now)
-        return managing(asked)(tr, keys, principal, now)
+        return managing(asked, of_server=of_server)(tr, keys, principal, now)
 
     return rule

@@ -11,8 +11,9 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
-from drillcore_fdb.engine import Transaction
+from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_server.auth import access
 from drillcore_server.auth.access import Granted
@@ -24,8 +25,11 @@ from drillcore_server.domain.accounts import Account, AccountState, Credential
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import Denied, Unavailable
 from drillcore_server.domain.ids import AccountId, RequestId
-from drillcore_server.store import accounts
+from drillcore_server.store import accounts, requests
 from drillcore_server.store.accounts import ACCOUNT_STATE
+from drillcore_server.store.records import RecordKind
+
+T = TypeVar("T")
 
 
 class Credentials:
@@ -37,15 +41,18 @@ class Credentials:
         self.settings = settings
         self.passwords = Passwords(settings)
 
-    def prove(self, call: Call, account: Account | None, password: str) -> Credential:
+    def prove(self, call: Call, account: Account | None, password: str, *, repeated: bool = False) -> Credential:
         """What is kept of the password, if it is the account's. Without an account it takes as long to refuse.
+
+        A request that is `repeated`, so has login and password of one that was answered, is not asked again whether it
+        is right: it may have changed the password. It counts as an attempt all the same, or it could be guessed.
 
         Raises `Denied`: LOGIN_FAILED, ACCOUNT_LOCKED or, to those who know the password, ACCOUNT_DISABLED.
         """
         if account is not None:
             call.trails[:] = [Trail(tenant=account.tenant_id, detail={"account_id": str(account.id)})]
         tried = None if account is None else self._count(call, account.id)
-        right = self.passwords.is_right(None if tried is None else tried.hash, password)
+        right = repeated or self.passwords.is_right(None if tried is None else tried.hash, password)
         if account is None or tried is None or not right:
             if account is not None and tried is not None and tried.attempts == self.settings.failures_max:
                 self._lock(call, account)
@@ -55,21 +62,16 @@ class Credentials:
             raise Denied(Reason.ACCOUNT_DISABLED, "the account is disabled")
         return proven
 
-    def change(
-        self,
-        tr: Transaction,
-        account: AccountId,
-        proven: Credential | None,
-        new_hash: str,
-        *,
-        at: datetime,
-        by_other: bool,
-    ) -> None:
-        """Gives an account a new password. `proven` is what it had; raises `Refused` if that has changed meanwhile."""
-        old = accounts.find_credential(tr, self._keys, account)
-        check_same(old, proven)
+    def new_hash(self, account: Account, old: Credential | None, password: str, field: str = "new_password") -> str:
+        """The hash of a new password. Raises `BadInput` for one that must not be used."""
+        earlier = () if old is None else (old.hash, *old.earlier)
+        self.passwords.check_new(password, login=account.login, name=account.name, earlier=earlier, field=field)
+        return self.passwords.hash(password)
+
+    def changed(self, old: Credential | None, new_hash: str, at: datetime, *, by_other: bool) -> Credential:
+        """What is kept from now on. A password that was set by another must be changed at the next login."""
         earlier = () if old is None else (old.hash, *old.earlier)[: self.settings.passwords_remembered]
-        accounts.put_credential(tr, self._keys, account, Credential(new_hash, at, by_other, earlier))
+        return Credential(new_hash, at, by_other, earlier)
 
     def _count(self, call: Call, account: AccountId) -> Credential | None:
         """Counts an attempt. Run again after a commit with an unknown result it may count twice: the safe side."""
@@ -111,28 +113,32 @@ class Credentials:
 
     def _lock(self, call: Call, account: Account) -> None:
         until = call.at + timedelta(seconds=self.settings.lockout_s)
-        name = f"lockout/{account.id}/{call.at.isoformat()}"
-        alert = Call(
-            "Alert",
-            RequestId(name),
-            SERVER,
-            call.at,
-            call.timeout_s,
-            hashlib.sha256(name.encode()).digest(),
-            "",
-            call.client,
-        )
+        name = RequestId(f"lockout/{account.id}/{call.at.isoformat()}")
+        fingerprint = hashlib.sha256(name.encode()).digest()
+        alert = Call("Alert", name, SERVER, call.at, call.timeout_s, fingerprint, client=call.client)
 
         def work(tr: Transaction, _granted: Granted, trail: Trail) -> AccountState:
-            trail.tenant = account.tenant_id
             trail.detail = {"kind": "lockout", "account_id": str(account.id), "locked_until": until.isoformat()}
             known = accounts.find_credential(tr, self._keys, account.id)
             assert known is not None, "a password is never taken away"
             accounts.put_credential(tr, self._keys, account.id, replace(known, locked_until=until))
             return AccountState(account, known.changed_at, until)
 
-        self._unit.write(alert, access.nobody, ACCOUNT_STATE, work)
+        self._unit.write(alert, access.as_server(account.tenant_id), ACCOUNT_STATE, work)
         self._on_lockout(account.id)
+
+
+def answered(unit: Unit, call: Call, result: RecordKind[T]) -> T | None:
+    """What this very request did when it was made before. Of another with its id nothing is said: that would tell
+    those who guess what it held; `unit.write` refuses it once the password is proved."""
+
+    def find(tr: Reader, _granted: Granted) -> T | None:
+        outcome = requests.find(tr, unit.keys, call.principal.id, call.request_id)
+        if outcome is None or outcome.fingerprint != unit.journal.keyed(call.fingerprint):
+            return None
+        return result.decode(outcome.result)
+
+    return unit.look(call, access.nobody, find)
 
 
 def check_same(known: Credential | None, expected: Credential | None) -> None:

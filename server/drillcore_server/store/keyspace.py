@@ -259,6 +259,11 @@ class Keyspace:
     def sessions(self) -> KeyRange:
         return self._spaces[Space.SESSIONS].range()
 
+    def parse_session(self, key: bytes) -> bytes:
+        """The token's hash."""
+        token_hash: bytes = self._spaces[Space.SESSIONS].unpack(key)[0]
+        return token_hash
+
     def account_session(self, account: AccountId, token_hash: bytes) -> bytes:
         return self._spaces[Space.ACCOUNT_SESSIONS].pack((account, token_hash))
 

@@ -10,6 +10,7 @@ from typing import Final
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
+from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
 from drillcore_server.domain.accounts import Session
 from drillcore_server.domain.errors import NotReady
@@ -58,6 +59,12 @@ def sessions_of(tr: Reader, keys: Keyspace, account: AccountId) -> Iterator[tupl
         if session is None:
             raise StoreCorruptError("a session that its account names is not there")
         yield token_hash, session
+
+
+def scan(tr: Reader, among: KeyRange, limit: int) -> Iterator[tuple[bytes, Session]]:
+    """Those of all accounts, each with its key."""
+    for key, stored in codec.scan(tr, *among, limit=limit):
+        yield key, SESSION.decode(stored)
 
 
 def revoke(tr: Transaction, keys: Keyspace, token_hash: bytes, session: Session, now: datetime) -> bool:
