@@ -197,7 +197,7 @@ def _check_same(same: bool) -> None:
         )
 
 
-def _as_refusal(error: EngineError) -> Refused:
+def _as_refusal(error: EngineError) -> Refused:  # noqa: PLR0911 - one for each kind of failure
     """The engine's failure in words for the caller: what to do, and whether anything was written."""
     if isinstance(error, UnknownResultError):
         return Unavailable(Reason.OUTCOME_UNKNOWN, "it is not known whether the write happened; retry it as it is")
