@@ -20,19 +20,22 @@ from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import corpora_pb2, documents_pb2, nodes_pb2, server_pb2, tenants_pb2
+from drillcore_server.audit.first_key import FirstKey
+from drillcore_server.audit.journal import Journal
 from drillcore_server.auth import operator_token
 from drillcore_server.auth.principal import Principal
 from drillcore_server.auth.tokens import Token, Tokens, digest
 from drillcore_server.commands.forget_requests import forget_requests
 from drillcore_server.commands.ingester import Ingester
 from drillcore_server.commands.revise import Reviser
-from drillcore_server.commands.trim_corpora import trim_corpora
+from drillcore_server.commands.trim_corpora import record_trim, trim_corpora
 from drillcore_server.commands.trim_corpus import Trimmer
 from drillcore_server.commands.unit import Unit
 from drillcore_server.commands.viewing import Library
 from drillcore_server.config import Settings, TlsSettings, TokenSettings, split_address
 from drillcore_server.derived.sections import SectionCache
 from drillcore_server.derived.vectors import VectorCache
+from drillcore_server.domain.accounts import EVERYTHING, Grant, Role
 from drillcore_server.domain.ids import PrincipalId, TenantId
 from drillcore_server.engines import open_keyring
 from drillcore_server.ingest.prepare import Preparer
@@ -43,6 +46,7 @@ from drillcore_server.rpc.corpora import CorpusService
 from drillcore_server.rpc.documents import DocumentService
 from drillcore_server.rpc.nodes import NodeService
 from drillcore_server.rpc.pipeline import Pipeline, TimeLimits, UnknownMethods
+from drillcore_server.rpc.recording import Record
 from drillcore_server.rpc.server_info import ServerService
 from drillcore_server.rpc.stages import Admit, Authenticate, Log, Measure, RequestIds
 from drillcore_server.rpc.tenants import TenantService
@@ -68,20 +72,23 @@ class Server:
         self.metrics = Metrics()
         self.metrics.follow_engine(engine.figures)
         self._admit = Admit()
+        self._open = ExitStack()
+        keyring = self._open.enter_context(open_keyring(settings.engine, engine))
+        signing = FirstKey(engine, self._keys, header.store_id, settings.engine.data_dir / "audit" / "1.key")
+        journal = Journal(self._keys, keyring, SealedRecords(keyring), header.store_id, signing)
+        self._unit = unit = Unit(engine, self._keys, journal, self._settings.message_bytes_max // 2)
         pipeline = Pipeline(
             [
                 RequestIds(),
                 Log(self.log),
                 Measure(self.metrics),
                 self._admit,
+                Record(unit, self.log),
                 Authenticate(Tokens(_tokens(settings, self.log))),
             ],
             TimeLimits(self._settings.timeout_default_s, self._settings.timeout_max_s, self._settings.stream_idle_s),
         )
-        self._open = ExitStack()
-        unit = Unit(engine, self._keys, self._settings.message_bytes_max // 2)
-        info = ServerService(settings.engine.kind.value, header.format_version, self._settings.message_bytes_max)
-        keyring = self._open.enter_context(open_keyring(settings.engine, engine))
+        info = ServerService(unit, settings.engine.kind.value, header.format_version, self._settings.message_bytes_max)
         preparer = open_preparer(settings.ingest, self._open)
         readers = open_readers(settings.ingest, preparer, self._open)
         library, ingester = knowledge(engine, unit, keyring, preparer, readers)
@@ -182,6 +189,7 @@ class Server:
                 error = {"error": done.message, "code": done.code}
                 self.log.warning("trimming failed, will try again", corpus_id=str(corpus.id), **error)
             elif done.removed:
+                record_trim(self._unit, corpus, done, now)
                 counts = {"oldest_revision": done.oldest, "records_removed": done.removed}
                 self.log.info("trimmed", tenant_id=str(corpus.tenant_id), corpus_id=str(corpus.id), **counts)
 
@@ -208,7 +216,8 @@ def _tokens(settings: Settings, log: structlog.stdlib.BoundLogger) -> Sequence[T
 def _token(settings: TokenSettings) -> Token:
     tenant = None if settings.tenant_id is None else TenantId(UUID(settings.tenant_id))
     secret = bytes.fromhex(settings.token_sha256) if settings.token_sha256 else digest(settings.token or "")
-    return Token(Principal(PrincipalId(settings.name), tenant), secret)
+    grants = EVERYTHING if tenant is None else (Grant(Role.READER, tenant), Grant(Role.WRITER, tenant))
+    return Token(Principal(PrincipalId(settings.name), tenant, grants=grants), secret)
 
 
 def _credentials(tls: TlsSettings) -> grpc.ServerCredentials:

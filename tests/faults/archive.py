@@ -15,6 +15,7 @@ from uuid import UUID
 from drillcore_fdb.embedded import Durability
 from drillcore_fdb.engine import Engine
 from drillcore_fdb.format import open_store
+from drillcore_server.audit.journal import Journal
 from drillcore_server.auth.principal import Principal
 from drillcore_server.commands.add_documents import Added, DocumentBatch, DocumentOutcome, Upload
 from drillcore_server.commands.create_corpus import create_corpus
@@ -25,6 +26,7 @@ from drillcore_server.commands.revise import Reviser, Target
 from drillcore_server.commands.unit import Call, Unit
 from drillcore_server.config import EngineSettings
 from drillcore_server.derived.sections import SectionCache
+from drillcore_server.domain.accounts import EVERYTHING
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import CorpusId, DocumentId, PrincipalId, RequestId, Revision, TenantId
 from drillcore_server.engines import open_engine, open_keyring
@@ -35,8 +37,9 @@ from drillcore_server.store.hierarchy import CorpusView
 from drillcore_server.store.keyring import Keyring
 from drillcore_server.store.keyspace import CorpusKeys, Keyspace
 from drillcore_server.store.sealed import SealedRecords
+from tests.journals import open_journal
 
-OPERATOR = Principal(PrincipalId("operator"), None)
+OPERATOR = Principal(PrincipalId("operator"), None, grants=EVERYTHING)
 TENANT = TenantId(UUID(int=1))
 CORPUS = CorpusId(UUID(int=2))
 
@@ -71,6 +74,7 @@ class Archive:
     ingester: Ingester
     sealed: SealedRecords
     keyspace: Keyspace
+    journal: Journal
     _calls: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -83,7 +87,7 @@ class Archive:
 
     def on(self, engine: Engine) -> Archive:
         """The same corpus through another engine, as another server would have it: with caches of its own."""
-        return _archive(engine, self.keyring, self.keyspace, self.corpus)
+        return _archive(engine, self.keyring, self.keyspace, self.journal, self.corpus)
 
     def call(self, action: str, *, timeout_s: float = 60.0) -> Call:
         request = RequestId(f"{action}-{id(self):x}-{next(self._calls)}")
@@ -130,16 +134,18 @@ def opened_archive(path: Path, durability: Durability = Durability.RELAXED) -> I
         open_now.callback(engine.close)
         keyring = open_now.enter_context(open_keyring(settings, engine))
         keyspace = Keyspace(open_store(engine)[0])
-        yield _archive(engine, keyring, keyspace, _find_or_make(Unit(engine, keyspace), engine))
+        journal = open_journal(engine, keyspace, keyring, path)
+        corpus = _find_or_make(Unit(engine, keyspace, journal), engine)
+        yield _archive(engine, keyring, keyspace, journal, corpus)
 
 
-def _archive(engine: Engine, keyring: Keyring, keyspace: Keyspace, corpus: Corpus) -> Archive:
-    unit, sealed = Unit(engine, keyspace), SealedRecords(keyring)
+def _archive(engine: Engine, keyring: Keyring, keyspace: Keyspace, journal: Journal, corpus: Corpus) -> Archive:
+    unit, sealed = Unit(engine, keyspace, journal), SealedRecords(keyring)
     reviser = Reviser(engine, unit, sealed)
     preparer = builtin.preparer()
     readers = ReadersHere(preparer.digester)
     ingester = Ingester(engine, unit, reviser, keyring, sealed, SectionCache(engine), preparer, readers)
-    return Archive(engine, keyring, corpus, ingester, sealed, keyspace)
+    return Archive(engine, keyring, corpus, ingester, sealed, keyspace, journal)
 
 
 def _find_or_make(unit: Unit, engine: Engine) -> Corpus:

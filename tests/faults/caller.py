@@ -14,7 +14,7 @@ import pytest
 
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Engine, Transaction
-from drillcore_fdb.tuples import Subspace
+from drillcore_fdb.tuples import KeyRange, Subspace, prefix_end
 from drillcore_proto.reasons import Reason
 from drillcore_server.auth.principal import Principal
 from drillcore_server.commands.create_corpus import create_corpus
@@ -24,6 +24,7 @@ from drillcore_server.commands.delete_tenant import delete_tenant
 from drillcore_server.commands.unit import Call, Unit
 from drillcore_server.commands.update_corpus import update_corpus
 from drillcore_server.commands.update_tenant import update_tenant
+from drillcore_server.domain.accounts import EVERYTHING
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import Refused, Unavailable
 from drillcore_server.domain.ids import CorpusId, PrincipalId, RequestId, TenantId
@@ -34,7 +35,7 @@ from drillcore_server.store.requests import OUTCOME
 from drillcore_server.store.tenants import TENANT
 
 T = TypeVar("T")
-OPERATOR = Principal(PrincipalId("operator"), None)
+OPERATOR = Principal(PrincipalId("operator"), None, grants=EVERYTHING)
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _NAMES = ["alpha", "beta", "gamma"]
 _TRIES_MAX = 200
@@ -225,6 +226,10 @@ class Stored:
     corpus_names: dict[tuple[UUID, str], UUID]
     outcomes: dict[str, bytes]
     outcome_times: list[str]
+    records: set[bytes]
+    """Where the audit records are: incarnation, bucket and versionstamp."""
+    recorded: dict[str, bytes]
+    """Where the record of each request is."""
 
 
 def read_everything(engine: Engine, root: Subspace) -> Stored:
@@ -245,7 +250,14 @@ def _read_everything(tr: Transaction, root: Subspace) -> Stored:
         corpus_names={(key[0], key[1]): UUID(bytes=value) for key, value in plain(Space.CORPUS_NAMES)},
         outcomes={key[1]: OUTCOME.decode(value).result for key, value in records(Space.REQUESTS)},
         outcome_times=[key[2] for key, _ in plain(Space.REQUEST_TIMES)],
+        records={key[-15:] for key, _ in tr.range(*_below(root, Space.AUDIT_RECORDS))},
+        recorded={key[1]: value[10:15] + value[:10] for key, value in plain(Space.AUDIT_REQUESTS)},
     )
+
+
+def _below(root: Subspace, space: Space) -> KeyRange:
+    prefix = root[int(space)].prefix
+    return KeyRange(prefix, prefix_end(prefix))
 
 
 def check_whole(stored: Stored) -> None:
@@ -255,6 +267,9 @@ def check_whole(stored: Stored) -> None:
     named = {(c.tenant_id, c.name): c.id for c in stored.corpora.values() if c.deleted_at is None}
     assert stored.corpus_names == named
     assert sorted(stored.outcome_times) == sorted(stored.outcomes)
+    assert stored.recorded.keys() == stored.outcomes.keys(), "every request has its audit record"
+    assert stored.records == set(stored.recorded.values()), "and there is no other record"
+    assert len(stored.records) == len(stored.recorded)
 
 
 def check_session(engine: Engine, root: Subspace, session: Session) -> None:

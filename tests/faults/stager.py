@@ -31,9 +31,9 @@ def edition(number: int) -> dict[str, str]:
 def tell_stages() -> None:
     inner = revise.Reviser._stage
 
-    def stage(self: revise.Reviser, keys: CorpusKeys, claim: Claim, number: int, batch: Sequence[Write]) -> None:
+    def stage(self: revise.Reviser, keys: CorpusKeys, claim: Claim, number: int, batch: Sequence[Write]) -> bytes:
         os.write(1, b"stage\n")
-        inner(self, keys, claim, number, batch)
+        return inner(self, keys, claim, number, batch)
 
     revise.Reviser._stage = stage  # type: ignore[method-assign]
 

@@ -21,9 +21,9 @@ from drillcore_server.store.writes import Write
 def tell_stages() -> None:
     inner = revise.Reviser._stage
 
-    def stage(self: revise.Reviser, keys: CorpusKeys, claim: Claim, number: int, batch: Sequence[Write]) -> None:
+    def stage(self: revise.Reviser, keys: CorpusKeys, claim: Claim, number: int, batch: Sequence[Write]) -> bytes:
         os.write(1, b"stage %d\n" % number)
-        inner(self, keys, claim, number, batch)
+        return inner(self, keys, claim, number, batch)
 
     revise.Reviser._stage = stage  # type: ignore[method-assign]
 

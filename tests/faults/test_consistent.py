@@ -15,7 +15,7 @@ from drillcore_server.store.keyspace import Space
 from tests.faults.archive import Archive, opened_archive, text_of
 from tests.faults.consistent import check
 
-VERSIONED = [space for space in Space if space >= Space.MASTERS and space is not Space.FLOORS]
+VERSIONED = [space for space in Space if Space.MASTERS <= space <= Space.EMBEDDED and space is not Space.FLOORS]
 
 
 @pytest.fixture(scope="module")

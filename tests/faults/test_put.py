@@ -43,12 +43,12 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
 def other(archive: Archive) -> Archive:
     """Another corpus of the tenant."""
     second = CorpusId(UUID(int=3))
-    unit = Unit(archive.engine, archive.keyspace)
+    unit = Unit(archive.engine, archive.keyspace, archive.journal)
     create_corpus(
         unit, archive.call("CreateCorpus"), tenant=TENANT, name="2", description="", metadata={}, corpus_id=second
     )
     corpus = archive.engine.run(lambda tr: corpora.get(tr, unit.keys, TENANT, second))
-    return _archive(archive.engine, archive.keyring, archive.keyspace, corpus)
+    return _archive(archive.engine, archive.keyring, archive.keyspace, archive.journal, corpus)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from drillcore_fdb.engine import Engine
 from drillcore_proto.reasons import Reason
 from drillcore_server.commands import revise
 from drillcore_server.commands.add_documents import ADDED, OutcomeKind
-from drillcore_server.commands.revise import Claimed, Overtaken, Plan, Reviser
+from drillcore_server.commands.revise import Claimed, Overtaken, Plan, Reviser, Staged
 from drillcore_server.derived.sections import SectionCache
 from drillcore_server.derived.vectors import VectorCache
 from drillcore_server.domain.corpora import Corpus
@@ -396,7 +396,7 @@ def test_nothing_can_be_staged_or_published_under_a_claim_that_is_not_held(archi
     writes = [Write(b"key", b"value")]
     steps: Sequence[Callable[[], object]] = [
         lambda: reviser._stage(archive.keys, own, 0, writes),
-        lambda: reviser._publish(archive.call("AddDocuments"), archive.target, ADDED, plan, own),
+        lambda: reviser._publish(archive.call("AddDocuments"), archive.target, ADDED, plan, Staged(own, b"")),
     ]
     before = archive.dump()
     for step in steps:
@@ -421,6 +421,7 @@ def _plan_fields(archive: Archive) -> dict[str, Any]:
         "sections": (),
         "documents_added": (),
         "documents_removed": (),
+        "sources": (),
         "result": lambda _: None,
         "number": archive.keyring.numbers(archive.corpus.number, [CORPUS_SCOPE])[0],
     }

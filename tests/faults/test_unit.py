@@ -6,20 +6,24 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from drillcore_fdb.embedded import EmbeddedEngine
 from drillcore_fdb.engine import Engine, Options, Transaction
-from drillcore_server.auth.access import Rule
+from drillcore_server.audit.journal import Journal
+from drillcore_server.auth.access import Granted, Rule
 from drillcore_server.commands.create_corpus import create_corpus
 from drillcore_server.commands.create_tenant import create_tenant
 from drillcore_server.commands.unit import Call, Unit
 from drillcore_server.commands.update_corpus import update_corpus
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import Refused, Unavailable
 from drillcore_server.store import requests
+from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.requests import Outcome
 from tests.faults.caller import (
@@ -33,9 +37,10 @@ from tests.faults.caller import (
     read_everything,
 )
 from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
+from tests.journals import open_journal_here
 
 T = TypeVar("T")
-G = TypeVar("G")
+G = TypeVar("G", bound=Granted)
 
 SEEDS = range(240)
 REQUESTS = 12
@@ -44,11 +49,24 @@ ONLY_UNKNOWN_APPLIED = {Fault.UNKNOWN_APPLIED: 0.5}
 ONLY_UNKNOWN_NOT_APPLIED = {Fault.UNKNOWN_NOT_APPLIED: 0.5}
 
 
-def run_seed(engine: Engine, unit_type: type[Unit], seed: int, fault_rates: dict[Fault, float]) -> Counter[Fault]:
+Journals = Callable[[Keyspace], Journal]
+Work = Callable[[Transaction, G, Trail], T]
+
+
+@pytest.fixture
+def journals(engine: EmbeddedEngine, tmp_path: Path) -> Journals:
+    """Makes the journal of a store's keys. The journal's own work, before a call, meets no faults."""
+    return lambda keys: open_journal_here(engine, keys, tmp_path)
+
+
+def run_seed(
+    engine: Engine, journals: Journals, unit_type: type[Unit], seed: int, fault_rates: dict[Fault, float]
+) -> Counter[Fault]:
     """One session in keys of its own, then the check of everything it left; what was injected."""
     root, keys = open_root(engine, f"{unit_type.__name__}-{seed}-{len(fault_rates)}")
+    journal = journals(keys)
     faulty = FaultyEngine(engine, Faults(seed, fault_rates))
-    session = Session(unit_type(faulty, keys), seed)
+    session = Session(unit_type(faulty, keys, journal), seed)
     session.run(REQUESTS)
     check_session(engine, root, session)
     session.end()
@@ -56,27 +74,31 @@ def run_seed(engine: Engine, unit_type: type[Unit], seed: int, fault_rates: dict
     return faulty.faults.injected
 
 
-def test_every_request_is_done_exactly_once_under_every_fault(engine: EmbeddedEngine) -> None:
+def test_every_request_is_done_exactly_once_under_every_fault(engine: EmbeddedEngine, journals: Journals) -> None:
     injected: Counter[Fault] = Counter()
     for seed in SEEDS:
-        injected += run_seed(engine, Unit, seed, MIXED)
+        injected += run_seed(engine, journals, Unit, seed, MIXED)
     assert set(injected) == set(Fault), "a fault that never struck proves nothing"
     assert min(injected.values()) > 20
 
 
 @pytest.mark.parametrize("fault_rates", [ONLY_UNKNOWN_APPLIED, ONLY_UNKNOWN_NOT_APPLIED], ids=["applied", "not"])
 def test_a_lost_answer_of_a_commit_never_repeats_and_never_loses_it(
-    engine: EmbeddedEngine, fault_rates: dict[Fault, float]
+    engine: EmbeddedEngine, journals: Journals, fault_rates: dict[Fault, float]
 ) -> None:
-    assert sum(run_seed(engine, Unit, seed, fault_rates).total() for seed in range(30)) > 100
+    assert sum(run_seed(engine, journals, Unit, seed, fault_rates).total() for seed in range(30)) > 100
 
 
 class ForgetfulUnit(Unit):
     """A planted bug: runs a write again without looking whether it was committed."""
 
-    def write(self, call: Call, access: Rule[G], result: RecordKind[T], work: Callable[[Transaction, G], T]) -> T:
+    def write(
+        self, call: Call, access: Rule[G], result: RecordKind[T], work: Callable[[Transaction, G, Trail], T]
+    ) -> T:
         def attempt(tr: Transaction) -> T:
-            done = work(tr, access(tr, self.keys, call.principal))
+            granted, trail = self._begin(tr, call, access)
+            done = work(tr, granted, trail)
+            self.journal.append(tr, call.occasion, trail)
             outcome = Outcome(call.fingerprint, result.encode(done), call.at)
             requests.remember(tr, self.keys, call.principal.id, call.request_id, outcome)
             return done
@@ -87,11 +109,17 @@ class ForgetfulUnit(Unit):
 class HalfDoneUnit(Unit):
     """A planted bug: remembers the outcome in a transaction of its own, after the work's."""
 
-    def write(self, call: Call, access: Rule[G], result: RecordKind[T], work: Callable[[Transaction, G], T]) -> T:
+    def write(
+        self, call: Call, access: Rule[G], result: RecordKind[T], work: Callable[[Transaction, G, Trail], T]
+    ) -> T:
         def first(tr: Transaction) -> T:
             known = requests.find(tr, self.keys, call.principal.id, call.request_id)
-            granted = access(tr, self.keys, call.principal)
-            return result.decode(known.result) if known is not None else work(tr, granted)
+            granted, trail = self._begin(tr, call, access)
+            if known is not None:
+                return result.decode(known.result)
+            done = work(tr, granted, trail)
+            self.journal.append(tr, call.occasion, trail)
+            return done
 
         def second(tr: Transaction) -> None:
             outcome = Outcome(call.fingerprint, result.encode(done), call.at)
@@ -103,25 +131,29 @@ class HalfDoneUnit(Unit):
 
 
 @pytest.mark.parametrize("broken", [ForgetfulUnit, HalfDoneUnit])
-def test_the_check_catches_a_unit_that_is_broken(engine: EmbeddedEngine, broken: type[Unit]) -> None:
+def test_the_check_catches_a_unit_that_is_broken(
+    engine: EmbeddedEngine, journals: Journals, broken: type[Unit]
+) -> None:
     caught = 0
     for seed in range(20):
         try:
-            run_seed(engine, broken, seed, MIXED)
+            run_seed(engine, journals, broken, seed, MIXED)
         except (AssertionError, pytest.fail.Exception, Refused):
             caught += 1
     assert caught >= 15
 
 
-def test_without_faults_even_the_broken_units_pass_so_it_is_the_faults_that_find_them(engine: EmbeddedEngine) -> None:
-    run_seed(engine, ForgetfulUnit, 1, {})
+def test_without_faults_even_the_broken_units_pass_so_it_is_the_faults_that_find_them(
+    engine: EmbeddedEngine, journals: Journals
+) -> None:
+    run_seed(engine, journals, ForgetfulUnit, 1, {})
 
 
 @pytest.fixture
-def corpus(engine: EmbeddedEngine) -> tuple[Unit, Corpus]:
+def corpus(engine: EmbeddedEngine, journals: Journals) -> tuple[Unit, Corpus]:
     """A corpus that several callers will change at once, through an engine with faults."""
     _, keys = open_root(engine, "together")
-    unit = Unit(FaultyEngine(engine, Faults(7, rates(commit=0.3, read=0.01))), keys)
+    unit = Unit(FaultyEngine(engine, Faults(7, rates(commit=0.3, read=0.01))), keys, journals(keys))
     dice = random.Random(7)
     tenant = ask(
         make_call(dice, 0, "CreateTenant"), lambda c: create_tenant(unit, c, name="t", metadata={}, tenant_id=None)
@@ -167,14 +199,15 @@ def test_callers_at_once_change_a_record_once_for_each_request(
 
 @pytest.mark.parametrize("fault", [Fault.TIMED_OUT_APPLIED, Fault.TIMED_OUT_NOT_APPLIED])
 def test_a_timeout_during_the_commit_tells_the_caller_so_and_a_retry_gets_the_outcome(
-    engine: EmbeddedEngine, fault: Fault
+    engine: EmbeddedEngine, journals: Journals, fault: Fault
 ) -> None:
     root, keys = open_root(engine, "timeout")
+    journal = journals(keys)
     faulty = FaultyEngine(engine, Faults(1, {fault: 1.0}))
     call = make_call(random.Random(1), 1, "CreateTenant")
 
     def create(on: Engine) -> None:
-        create_tenant(Unit(on, keys), call, name="t", metadata={}, tenant_id=None)
+        create_tenant(Unit(on, keys, journal), call, name="t", metadata={}, tenant_id=None)
 
     with pytest.raises(Unavailable) as refused:
         create(faulty)

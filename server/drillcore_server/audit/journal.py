@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -20,14 +20,13 @@ from drillcore.audit.leaves import SALT_BYTES, SERVER_LOG, commit_to, signed_mes
 from drillcore_fdb.engine import Transaction
 from drillcore_server.audit.signers import SigningKeys
 from drillcore_server.auth.principal import Principal
-from drillcore_server.domain.audit import ACTIONS, OK, Trail
-from drillcore_server.domain.ids import CorpusNumber, RecordId, RequestId, SourceId, TenantId, new_uuid
+from drillcore_server.domain.audit import ACTIONS, OK, Trail, time_text
+from drillcore_server.domain.ids import CorpusNumber, RecordId, RequestId, Revision, SourceId, TenantId
 from drillcore_server.store import audit_records
 from drillcore_server.store.audit_records import StoredRecord
 from drillcore_server.store.keyring import KeyNumber, Keyring
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.sealed import SealedRecords
-from drillcore_server.store.versioned import Revision
 
 _LOG_SCOPE: Final = "audit log "
 _NO_CORPUS: Final = CorpusNumber(1 << 40)
@@ -44,6 +43,14 @@ class Client:
     version: str = ""
     """Of the protocol it speaks."""
 
+    @property
+    def host(self) -> str:
+        """The peer without its port."""
+        return self.peer.rpartition(":")[0]
+
+
+UNKNOWN_CLIENT: Final = Client()
+
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
@@ -57,7 +64,7 @@ class Occasion:
     fingerprint: bytes
     reason: str = ""
     """The caller's own words why."""
-    client: Client = Client()
+    client: Client = UNKNOWN_CLIENT
 
 
 class Journal:
@@ -74,8 +81,8 @@ class Journal:
         """Writes the record of a call, and notes it under its request. May be run again: it is another record then."""
         state = audit_records.state(tr, self._keys)
         signer = self._signing.signer(state.key_number)
-        record = RecordId(new_uuid())
-        log = SERVER_LOG if trail.tenant is None else trail.tenant
+        record = trail.record
+        log = log_of(trail.tenant)
         effects = trail.effects()
         body = self._body(occasion, record, log, effects, outcome)
         log_key = self._log_key(log)
@@ -153,11 +160,6 @@ def canonical(value: dict[str, Any]) -> bytes:
 
 def hashed(effects: dict[str, Any]) -> bytes:
     return hashlib.sha256(canonical(effects)).digest()
-
-
-def time_text(at: datetime) -> str:
-    """RFC 3339 in UTC, to the microsecond."""
-    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def log_of(tenant: TenantId | None) -> UUID:

@@ -33,10 +33,10 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class InTenant(Granted):
-    """The tenant to act in, and the grants there that carry the permission that was asked for."""
+    """The tenant to act in, and the grants there that carry one of the permissions that were asked for."""
 
     tenant: TenantId
-    permission: Permission
+    permissions: tuple[Permission, ...]
     grants: tuple[Grant, ...]
 
     def reaches(self, corpus: CorpusId, level: Level | None = None) -> bool:
@@ -54,18 +54,17 @@ class InTenant(Granted):
     def check_level(self, corpus: CorpusId, *levels: Level) -> None:
         for level in levels:
             if not self.reaches(corpus, level):
-                message = f"no role of yours may {self.permission.value} the level {level.name.lower()} of this corpus"
-                raise Denied(Reason.PERMISSION_DENIED, message)
+                what = f"the level {level.name.lower()} of this corpus"
+                raise _denied(self.permissions, what)
 
     def check_everything(self) -> None:
         """For what is about the whole tenant: a grant for some corpora or levels is not enough."""
         if not any(one.corpus is None and not one.levels for one in self.grants):
-            message = f"no role of yours may {self.permission.value} the whole tenant"
-            raise Denied(Reason.PERMISSION_DENIED, message)
+            raise _denied(self.permissions, "the whole tenant")
 
 
-G = TypeVar("G", bound=Granted, covariant=True)
-Rule = Callable[[Reader, Keyspace, Principal, datetime], G]
+G_co = TypeVar("G_co", bound=Granted, covariant=True)
+Rule = Callable[[Reader, Keyspace, Principal, datetime], G_co]
 """What the caller is granted at a time; raises `Refused` if it is nothing."""
 
 
@@ -88,8 +87,11 @@ def operator(tr: Reader, keys: Keyspace, principal: Principal, now: datetime) ->
     return Granted(principal, None)
 
 
-def in_tenant(asked: TenantId | None, permission: Permission) -> Rule[InTenant]:
-    """The tenant to act in: the caller's own, or for an operator the one named. Another's is not there."""
+def in_tenant(asked: TenantId | None, *permissions: Permission) -> Rule[InTenant]:
+    """The tenant to act in: the caller's own, or for an operator the one named. Another's is not there.
+
+    One of the permissions is enough.
+    """
 
     def rule(tr: Reader, keys: Keyspace, principal: Principal, now: datetime) -> InTenant:
         grants = grants_of(tr, keys, principal, now)
@@ -101,12 +103,27 @@ def in_tenant(asked: TenantId | None, permission: Permission) -> Rule[InTenant]:
             raise BadInput(Reason.TENANT_REQUIRED, "an operator must say which tenant to act in", field="tenant_id")
         else:
             tenant = tenants.get(tr, keys, asked).id
-        allowing = tuple(one for one in grants if one.allows(permission, tenant))
+        allowing = tuple(one for one in grants if any(one.allows(permission, tenant) for permission in permissions))
         if not allowing:
-            raise Denied(Reason.PERMISSION_DENIED, f"no role of yours may {permission.value}")
-        return InTenant(principal, tenant, permission, allowing)
+            raise _denied(permissions)
+        return InTenant(principal, tenant, permissions, allowing)
 
     return rule
+
+
+def as_server(tenant: TenantId | None) -> Rule[Granted]:
+    """The server itself, when it keeps house."""
+
+    def rule(_tr: Reader, _keys: Keyspace, principal: Principal, _now: datetime) -> Granted:
+        assert principal.kind is PrincipalKind.SERVER
+        return Granted(principal, tenant)
+
+    return rule
+
+
+def _denied(permissions: tuple[Permission, ...], what: str = "") -> Denied:
+    wanted = " or ".join(permission.value for permission in permissions)
+    return Denied(Reason.PERMISSION_DENIED, f"no role of yours may {wanted} {what}".rstrip())
 
 
 def grants_of(tr: Reader, keys: Keyspace, principal: Principal, now: datetime) -> tuple[Grant, ...]:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from drillcore_server.auth.principal import Principal
 from drillcore_server.auth.tokens import Token, digest
+from drillcore_server.domain.accounts import EVERYTHING
 from drillcore_server.domain.ids import PrincipalId
 from drillcore_server.secret_file import make_secret_file
 
 FILE_NAME = "operator.token"
-OPERATOR = Principal(PrincipalId("operator"), None)
+OPERATOR = Principal(PrincipalId("operator"), None, grants=EVERYTHING)
 
 
 def read_or_make(directory: Path) -> tuple[Token, Path, bool]:

@@ -86,8 +86,9 @@ ADDED = RecordKind(Added)
 class _NothingToAdd(Exception):  # noqa: N818 - a turn of events, not an error
     """Every document failed or is there already."""
 
-    def __init__(self, added: Added) -> None:
+    def __init__(self, corpus: Corpus, added: Added) -> None:
         super().__init__()
+        self.corpus = corpus
         self.added = added
 
 
@@ -213,7 +214,8 @@ class DocumentBatch:
         try:
             added = self._ingester.reviser.revise(call, self._target, ADDED, self._plan)
         except _NothingToAdd as nothing:
-            added = nothing.added
+            number = self._ingester.make_keys(nothing.corpus, [])
+            added = self._ingester.reviser.leave(call, self._target, ADDED, number, nothing.added)
         for outcome in added.outcomes:
             self._report(outcome)
         return added
@@ -248,7 +250,7 @@ class DocumentBatch:
             kind = OutcomeKind.UPDATED if known is not None and known.document else OutcomeKind.ADDED
             outcomes.append(DocumentOutcome(name, kind, document.id))
         if not added:
-            raise _NothingToAdd(Added(base, tuple(outcomes), 0))
+            raise _NothingToAdd(corpus, Added(base, tuple(outcomes), 0))
         removed = [document for document in reader.documents(replaced) if document is not None]
         return self._ingester.plan(
             self._call,

@@ -7,7 +7,10 @@ from uuid import uuid4
 
 from drillcore_fdb.engine import Transaction
 from drillcore_server.auth import access
+from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.unit import Call, Unit
+from drillcore_server.domain.accounts import Permission
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import CorpusId, TenantId
 from drillcore_server.domain.named import checked_description, checked_metadata, checked_name
@@ -30,10 +33,11 @@ def create_corpus(
     new_description = checked_description(description)
     numbers = corpora.new_numbers()
 
-    def work(tr: Transaction, granted: TenantId) -> Corpus:
+    def work(tr: Transaction, granted: InTenant, trail: Trail) -> Corpus:
+        granted.check_everything()
         corpus = Corpus(
             id=new_id,
-            tenant_id=granted,
+            tenant_id=granted.tenant,
             name=new_name,
             description=new_description,
             metadata=new_metadata,
@@ -44,6 +48,8 @@ def create_corpus(
             number=corpora.take_number(tr, unit.keys, numbers, new_id),
         )
         CORPORA.insert(tr, unit.keys, corpus)
+        trail.touch_corpus(new_id)
+        trail.change(None, corpus)
         return corpus
 
-    return unit.write(call, access.in_tenant(tenant), CORPUS, work)
+    return unit.write(call, access.in_tenant(tenant, Permission.MANAGE_CORPORA), CORPUS, work)

@@ -7,7 +7,9 @@ from uuid import uuid4
 
 from drillcore_fdb.engine import Transaction
 from drillcore_server.auth import access
+from drillcore_server.auth.access import Granted
 from drillcore_server.commands.unit import Call, Unit
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.ids import TenantId
 from drillcore_server.domain.named import checked_metadata, checked_name
 from drillcore_server.domain.tenants import Tenant
@@ -27,8 +29,10 @@ def create_tenant(
         version=1,
     )
 
-    def work(tr: Transaction, _granted: None) -> Tenant:
+    def work(tr: Transaction, _granted: Granted, trail: Trail) -> Tenant:
         TENANTS.insert(tr, unit.keys, tenant)
+        trail.detail["tenant_id"] = str(tenant.id)
+        trail.change(None, tenant)
         return tenant
 
     return unit.write(call, access.operator, TENANT, work)

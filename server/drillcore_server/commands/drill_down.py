@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from drillcore_fdb.engine import Transaction
+from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.auth import access
+from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Library, Shelf
+from drillcore_server.domain.accounts import Permission
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.found import AsOf, Node, Nodes
 from drillcore_server.domain.ids import NodeId, Revision, TenantId
@@ -36,20 +39,24 @@ def drill_down(
     if cursor is not None:
         as_of = AsOf(Revision(int.from_bytes(cursor[:6], "big")))
 
-    def work(tr: Transaction, granted: TenantId) -> Nodes:
-        shelf, level = library.shelf_of(tr, granted, node, as_of)
+    def work(tr: Reader, granted: InTenant, trail: Trail) -> Nodes:
+        trail.touch_node_ids([node])
+        shelf, level = library.shelf_of(tr, granted, trail, node, as_of)
+        granted.check_level(shelf.corpus.id, target)
         if level <= target:
             message = f"a {level.name.lower()} has nothing of level {target.name.lower()} below it"
             raise BadInput(Reason.INVALID_ARGUMENT, message, field="target")
         top = shelf.node(node, level)
         below = _below(shelf, top, target, _Path.read(cursor[6:] if cursor else b""))
         page, more = fill_page((((path, one), one.size_bytes) for path, one in below), limit)
+        found = [one for _, one in page]
+        trail.touch_nodes(found, shelf.corpus.number)
         if not more:
-            return Nodes([one for _, one in page], shelf.revision)
+            return Nodes(found, shelf.revision)
         place = shelf.revision.to_bytes(6, "big") + page[-1][0].written()
-        return Nodes([one for _, one in page], shelf.revision, make_token(listing, place))
+        return Nodes(found, shelf.revision, make_token(listing, place))
 
-    return library.unit.read(call, access.in_tenant(tenant), work)
+    return library.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drillcore_fdb.engine import Transaction
+from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.auth import access
+from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Library, Shelf
+from drillcore_server.domain.accounts import Permission
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import BadInput, Missing, NotReady
 from drillcore_server.domain.found import AsOf
 from drillcore_server.domain.ids import CorpusId, DocumentId, Revision, TenantId
-from drillcore_server.domain.nodes import Document, assembled
+from drillcore_server.domain.nodes import Document, Level, assembled
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +37,22 @@ def get_document(
 ) -> DocumentFound:
     """The document, with its original characters if asked for."""
 
-    def work(tr: Transaction, granted: TenantId) -> DocumentFound:
-        shelf = library.shelf(tr, granted, corpus, as_of)
+    def work(tr: Reader, granted: InTenant, trail: Trail) -> DocumentFound:
+        trail.touch_documents([document])
+        shelf = library.shelf(tr, granted, trail, corpus, as_of)
+        if with_text:
+            granted.check_level(corpus, Level.RAW)
         found = shelf.view.document(document)
         if found is None:
             raise Missing(Reason.DOCUMENT_NOT_FOUND, f"there is no document {document}")
+        trail.sources.add((shelf.corpus.number, found.source))
         text = ""
         if with_text:
+            trail.levels.add(Level.RAW)
             text = _text(shelf, found, library.unit.page_bytes_max)
         return DocumentFound(found, text, shelf.revision)
 
-    return library.unit.read(call, access.in_tenant(tenant), work)
+    return library.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
 
 
 def _text(shelf: Shelf, document: Document, bytes_max: int) -> str:

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from drillcore_fdb.engine import Transaction
+from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.auth import access
+from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Library, Shelf, missing
+from drillcore_server.domain.accounts import Permission
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.found import AsOf
 from drillcore_server.domain.ids import CorpusId, NodeId, Revision, TenantId
@@ -50,26 +53,27 @@ def get_history(
     cursor = read_token(listing, token)
     below = int.from_bytes(cursor, "big") if cursor else None
 
-    def work(tr: Transaction, granted: TenantId) -> History:
-        numbers = _numbers(library, tr, granted, corpus, node)
-        shelf, changed = numbers
+    def work(tr: Reader, granted: InTenant, trail: Trail) -> History:
+        shelf, changed = _numbers(library, tr, granted, trail, corpus, node)
         chosen = list(islice((one for one in changed if below is None or one < below), wanted + 1))
         records = [revisions.get(tr, shelf.view.keys, one) for one in chosen[:wanted]]
         more = make_token(listing, chosen[wanted - 1].to_bytes(6, "big")) if len(chosen) > wanted else ""
         oldest = trimming.floor(tr, shelf.view.keys)
         return History([record for record in records if record is not None], oldest, more)
 
-    return library.unit.read(call, access.in_tenant(tenant), work)
+    return library.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
 
 
 def _numbers(
-    library: Library, tr: Transaction, tenant: TenantId, corpus: CorpusId | None, node: NodeId | None
+    library: Library, tr: Reader, granted: InTenant, trail: Trail, corpus: CorpusId | None, node: NodeId | None
 ) -> tuple[Shelf, Iterator[Revision]]:
     if corpus is not None:
-        shelf = library.shelf(tr, tenant, corpus, AsOf())
+        shelf = library.shelf(tr, granted, trail, corpus, AsOf())
         return shelf, (Revision(one) for one in range(shelf.revision, 0, -1))
     assert node is not None
-    shelf, level = library.shelf_of(tr, tenant, node, AsOf())
+    trail.touch_node_ids([node])
+    shelf, level = library.shelf_of(tr, granted, trail, node, AsOf())
+    granted.check_level(shelf.corpus.id, level)
     keys = _raw_keys(library, tr, shelf, node) if level is Level.RAW else [_key(shelf, node, level)]
     written = {revision for key in keys for revision, _ in versioned.history(tr, key)}
     if not written:
@@ -87,7 +91,7 @@ def _key(shelf: Shelf, node: NodeId, level: Level) -> bytes:
     return shelf.view.keys.section(node) if level is Level.SECTION else shelf.view.keys.chunk(node)
 
 
-def _raw_keys(library: Library, tr: Transaction, shelf: Shelf, raw: NodeId) -> list[bytes]:
+def _raw_keys(library: Library, tr: Reader, shelf: Shelf, raw: NodeId) -> list[bytes]:
     """An ingested raw changes with its chunk. One that a client put has a key of its own, and may have been both."""
     keys, (chunk, _) = shelf.view.keys, chunk_of_raw(raw)
     locator = tr.get(library.unit.keys.locator(shelf.corpus.tenant_id, chunk))

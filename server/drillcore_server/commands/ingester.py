@@ -89,5 +89,6 @@ class Ingester:
             sections=sections,
             documents_added=tuple(source.document for source in documents.sources if source.document is not None),
             documents_removed=tuple(document.id for document in change.removed),
+            sources=[one.id for one in documents.sources],
             result=lambda revision: result(revision, len(sections)),
         )

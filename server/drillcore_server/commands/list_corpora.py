@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from drillcore_fdb.engine import Transaction
+from drillcore_fdb.engine import Reader
 from drillcore_server.auth import access
+from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.unit import Call, Unit
+from drillcore_server.domain.accounts import Permission
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import CorpusId, TenantId
 from drillcore_server.domain.pages import Page, PageLimit, fill_page, make_page, page_size, read_id_token
@@ -14,10 +17,14 @@ from drillcore_server.store.corpora import CORPORA
 def list_corpora(unit: Unit, call: Call, *, tenant: TenantId | None, size: int, token: str) -> Page[Corpus]:
     limit = PageLimit(page_size(size), unit.page_bytes_max)
 
-    def work(tr: Transaction, granted: TenantId) -> Page[Corpus]:
-        listing = f"corpora of {granted}"
+    def work(tr: Reader, granted: InTenant, trail: Trail) -> Page[Corpus]:
+        listing = f"corpora of {granted.tenant}"
         after = read_id_token(listing, token)
-        keys = unit.keys.corpora(granted, None if after is None else CorpusId(after))
-        return make_page(listing, *fill_page(CORPORA.scan(tr, keys), limit))
+        keys = unit.keys.corpora(granted.tenant, None if after is None else CorpusId(after))
+        allowed = (pair for pair in CORPORA.scan(tr, keys) if granted.reaches(pair[0].id))
+        page = make_page(listing, *fill_page(allowed, limit))
+        for corpus in page.items:
+            trail.touch_corpus(corpus.id)
+        return page
 
-    return unit.read(call, access.in_tenant(tenant), work)
+    return unit.read(call, access.in_tenant(tenant, Permission.READ, Permission.MANAGE_CORPORA), work)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from drillcore_fdb.engine import Transaction
+from drillcore_fdb.engine import Reader
 from drillcore_server.auth import access
+from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Library
+from drillcore_server.domain.accounts import Permission
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.found import AsOf
 from drillcore_server.domain.ids import CorpusId, DocumentId, Revision, TenantId
 from drillcore_server.domain.nodes import Document
@@ -29,13 +32,14 @@ def list_documents(
     if cursor is not None:
         as_of, after = AsOf(Revision(int.from_bytes(cursor[:6], "big"))), DocumentId(UUID(bytes=cursor[6:]))
 
-    def work(tr: Transaction, granted: TenantId) -> tuple[Page[Document], Revision]:
-        shelf = library.shelf(tr, granted, corpus, as_of)
+    def work(tr: Reader, granted: InTenant, trail: Trail) -> tuple[Page[Document], Revision]:
+        shelf = library.shelf(tr, granted, trail, corpus, as_of)
         items, more = fill_page(((one, _size_bytes(one)) for one in shelf.view.documents(after)), limit)
+        trail.touch_documents(one.id for one in items)
         token = make_token(listing, shelf.revision.to_bytes(6, "big") + items[-1].id.bytes) if more else ""
         return Page(items, token), shelf.revision
 
-    return library.unit.read(call, access.in_tenant(tenant), work)
+    return library.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
 
 
 def _size_bytes(document: Document) -> int:

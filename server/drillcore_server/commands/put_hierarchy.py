@@ -115,6 +115,7 @@ class HierarchyUpload:
             sections=tuple(dict.fromkeys([*records.sections, *sorted(earlier.section_ids())])),
             documents_added=tuple(records.documents),
             documents_removed=tuple(before),
+            sources=sources,
             result=lambda revision: _put(revision, records.master.statistics),
         )
 

@@ -12,13 +12,16 @@ from uuid import UUID
 
 import numpy as np
 
-from drillcore_fdb.engine import Transaction
+from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.auth import access
+from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.corpus_embeddings import embed_or_refuse
 from drillcore_server.commands.selecting import Selection
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Library, Shelf
+from drillcore_server.domain.accounts import Permission
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import BadInput, NotReady
 from drillcore_server.domain.filters import Filters
 from drillcore_server.domain.found import AsOf, Node
@@ -72,20 +75,23 @@ def query(library: Library, call: Call, *, tenant: TenantId | None, question: Qu
     limit = PageLimit(page_size(size), library.unit.page_bytes_max)
     sought = _sought(library, question)
 
-    def work(tr: Transaction, granted: TenantId) -> Hits:
-        listing = f"query of {granted} {question.fingerprint()}"
+    def work(tr: Reader, granted: InTenant, trail: Trail) -> Hits:
+        if question.text:
+            trail.private["query"] = question.text
+        listing = f"query of {granted.tenant} {question.fingerprint()}"
         cursor = _Cursor.read(read_token(listing, token))
-        shelves = _shelves(library, tr, granted, question, cursor)
+        shelves = _shelves(library, tr, granted, trail, question, cursor)
         found = _listed(library, shelves, question) if sought is None else _ranked(library, shelves, question, sought)
         rest = islice(found, cursor.offset, None)
         hits, more = fill_page((_sized(shelf.node(one, question.level), score) for shelf, one, score in rest), limit)
+        trail.touch_nodes(hit.node for hit in hits)
         revisions = {shelf.corpus.id: shelf.revision for shelf in shelves}
         if not more:
             return Hits(hits, revisions)
         following = _Cursor(cursor.offset + len(hits), tuple(revisions.items()))
         return Hits(hits, revisions, make_token(listing, following.written()))
 
-    return library.unit.read(call, access.in_tenant(tenant), work)
+    return library.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +152,24 @@ def _check(question: Question) -> None:
         raise BadInput(Reason.INVALID_ARGUMENT, "a revision is of one corpus: name just that one", field="as_of")
 
 
-def _shelves(library: Library, tr: Transaction, tenant: TenantId, question: Question, cursor: _Cursor) -> list[Shelf]:
-    if cursor.revisions:
-        return [library.shelf(tr, tenant, one, AsOf(revision)) for one, revision in cursor.revisions]
-    ids = question.corpora or _everything(library, tr, tenant)
-    return [library.shelf(tr, tenant, one, question.as_of) for one in ids]
+def _shelves(
+    library: Library, tr: Reader, granted: InTenant, trail: Trail, question: Question, cursor: _Cursor
+) -> list[Shelf]:
+    moments = [(one, AsOf(revision)) for one, revision in cursor.revisions]
+    if not moments:
+        ids = question.corpora or _everything(library, tr, granted, question.level)
+        moments = [(one, question.as_of) for one in ids]
+    shelves = [library.shelf(tr, granted, trail, one, as_of) for one, as_of in moments]
+    for shelf in shelves:
+        granted.check_level(shelf.corpus.id, question.level)
+    return shelves
 
 
-def _everything(library: Library, tr: Transaction, tenant: TenantId) -> tuple[CorpusId, ...]:
-    stored = CORPORA.scan(tr, library.unit.keys.corpora(tenant))
-    ids = tuple(corpus.id for corpus, _ in islice(stored, CORPORA_MAX + 1))
+def _everything(library: Library, tr: Reader, granted: InTenant, level: Level) -> tuple[CorpusId, ...]:
+    """Every corpus that the caller may read at this level."""
+    stored = CORPORA.scan(tr, library.unit.keys.corpora(granted.tenant))
+    allowed = (corpus.id for corpus, _ in stored if granted.reaches(corpus.id, level))
+    ids = tuple(islice(allowed, CORPORA_MAX + 1))
     if len(ids) > CORPORA_MAX:
         message = f"there are over {CORPORA_MAX} corpora, more than one query searches: name those to search"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="corpus_ids")

@@ -12,22 +12,26 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Final, Generic, TypeVar
 from uuid import uuid4
 
-from drillcore_fdb.engine import Engine, Options, Transaction
+from drillcore_fdb.engine import Engine, Options, Reader, Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_server.auth import access
+from drillcore_server.auth.access import InTenant, Rule
 from drillcore_server.commands.unit import Call, Unit, refusing
+from drillcore_server.domain.accounts import Permission
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import BadInput, Unavailable
-from drillcore_server.domain.ids import CorpusId, DocumentId, NodeId, Revision, TenantId
+from drillcore_server.domain.ids import CorpusId, DocumentId, NodeId, RecordId, Revision, SourceId, TenantId
+from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.revisions import Claim, RevisionRecord
-from drillcore_server.store import corpora, revisions, trimming
+from drillcore_server.store import manifests, revisions, trimming
 from drillcore_server.store.keyring import KeyNumber
 from drillcore_server.store.keyspace import CorpusKeys
 from drillcore_server.store.records import RecordKind
@@ -59,6 +63,8 @@ class Plan(Generic[R]):
     sections: tuple[NodeId, ...]
     documents_added: tuple[DocumentId, ...]
     documents_removed: tuple[DocumentId, ...]
+    sources: Collection[SourceId]
+    """Those of the documents."""
     result: Callable[[Revision], R]
     """What the caller gets, once the revision has its number."""
 
@@ -69,6 +75,18 @@ class Target:
 
     tenant: TenantId | None
     corpus: CorpusId
+
+    @property
+    def access(self) -> Rule[InTenant]:
+        return access.in_tenant(self.tenant, Permission.WRITE)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A large revision that is written and not yet visible."""
+
+    claim: Claim
+    commitment: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,21 +148,38 @@ class Reviser:
     def find(self, call: Call, target: Target) -> tuple[Corpus, Revision]:
         """The corpus and its head. Raises `Refused` if the caller may not have it."""
 
-        def work(tr: Transaction, granted: TenantId) -> tuple[Corpus, Revision]:
-            corpus = corpora.get(tr, self._unit.keys, granted, target.corpus)
+        def work(tr: Reader, granted: InTenant) -> tuple[Corpus, Revision]:
+            corpus = self._corpus(tr, granted, target)
             return corpus, revisions.head(tr, self._unit.keys.of_corpus(corpus.number))
 
-        return self._unit.read(call, access.in_tenant(target.tenant), work)
+        return self._unit.look(call, target.access, work)
 
     def begin(self, call: Call, target: Target, kind: RecordKind[R]) -> Begun[R]:
         """What a request finds before it changes anything. Raises `Refused` if the caller may not have the corpus."""
 
-        def work(tr: Transaction, granted: TenantId) -> Begun[R]:
-            corpus = corpora.get(tr, self._unit.keys, granted, target.corpus)
+        def work(tr: Reader, granted: InTenant) -> Begun[R]:
+            corpus = self._corpus(tr, granted, target)
             head = revisions.head(tr, self._unit.keys.of_corpus(corpus.number))
             return Begun(corpus, head, self._unit.known(tr, call, SealedKind(kind, self._sealed, call.request_id)))
 
-        return self._unit.read(call, access.in_tenant(target.tenant), work)
+        return self._unit.look(call, target.access, work)
+
+    def leave(self, call: Call, target: Target, kind: RecordKind[R], number: KeyNumber, found: R) -> R:
+        """For a request that turns out to change nothing: what it found, recorded, and stored as its outcome."""
+
+        def work(tr: Transaction, granted: InTenant, trail: Trail) -> R:
+            corpus = self._corpus(tr, granted, target)
+            trail.touch_corpus(corpus.id, revisions.head(tr.snapshot, self._unit.keys.of_corpus(corpus.number)))
+            trail.detail["unchanged"] = True
+            return found
+
+        return self._unit.write(call, target.access, SealedKind(kind, self._sealed, call.request_id, number), work)
+
+    def _corpus(self, tr: Reader, granted: InTenant, target: Target) -> Corpus:
+        """The corpus, which the caller may change: that is all of its levels."""
+        corpus = granted.corpus(tr, self._unit.keys, target.corpus)
+        granted.check_level(corpus.id, *Level)
+        return corpus
 
     def _write(self, call: Call, target: Target, kind: RecordKind[R], plan: Plan[R], keys: CorpusKeys) -> R:
         writes = iter(plan.writes)
@@ -152,38 +187,39 @@ class Reviser:
         following = next(writes, None)
         if following is None:
             return self._publish(call, target, kind, plan, first)
-        _check_record(_record(call, plan, Revision(plan.base + 1)))
         claim = Claim(uuid4(), Revision(plan.base + 1), _lease_end())
+        _check_record(_record(call, plan, claim.revision, RecordId(claim.id)))
         try:
             self._claim(keys, claim)
-            for number, batch in enumerate(_batches(chain(first, [following], writes))):
-                self._stage(keys, claim, number, batch)
-            return self._publish(call, target, kind, plan, claim)
+            batches = enumerate(_batches(chain(first, [following], writes)))
+            hashes = [self._stage(keys, claim, number, batch) for number, batch in batches]
+            return self._publish(call, target, kind, plan, Staged(claim, manifests.root(hashes)))
         except BaseException:
             self._sweep(keys, claim)
             raise
 
     def _publish(
-        self, call: Call, target: Target, kind: RecordKind[R], plan: Plan[R], written: Claim | Sequence[Write]
+        self, call: Call, target: Target, kind: RecordKind[R], plan: Plan[R], written: Staged | Sequence[Write]
     ) -> R:
-        def work(tr: Transaction, granted: TenantId) -> R:
-            corpus = corpora.get(tr, self._unit.keys, granted, target.corpus)
+        def work(tr: Transaction, granted: InTenant, trail: Trail) -> R:
+            corpus = self._corpus(tr, granted, target)
             keys = self._unit.keys.of_corpus(corpus.number)
-            claim = written if isinstance(written, Claim) else None
-            self._check_claim(tr, keys, claim)
+            self._check_claim(tr, keys, written.claim if isinstance(written, Staged) else None)
             if revisions.head(tr, keys) != plan.base:
                 raise Overtaken
             revision = Revision(plan.base + 1)
-            if isinstance(written, Claim):
+            if isinstance(written, Staged):
                 revisions.clear_claim(tr, keys)
                 revisions.unstage(tr, keys)
+                commitment = written.commitment
             else:
-                apply_all(tr, written, revision, self._sealed)
-            revisions.publish(tr, keys, _record(call, plan, revision))
+                commitment = manifests.root([apply_all(tr, keys, written, revision, 0, self._sealed)[1]])
+            revisions.publish(tr, keys, _record(call, plan, revision, trail.record))
+            _leave_trail(trail, corpus, plan, revision, commitment)
             return plan.result(revision)
 
         stored_as = SealedKind(kind, self._sealed, call.request_id, plan.number)
-        return self._unit.write(call, access.in_tenant(target.tenant), stored_as, work)
+        return self._unit.write(call, target.access, stored_as, work)
 
     def _check_claim(self, tr: Transaction, keys: CorpusKeys, own: Claim | None) -> None:
         held = revisions.get_claim(tr, keys)
@@ -203,16 +239,18 @@ class Reviser:
 
         self._engine.run(work, Options(idempotent=True))
 
-    def _stage(self, keys: CorpusKeys, claim: Claim, number: int, batch: Sequence[Write]) -> None:
+    def _stage(self, keys: CorpusKeys, claim: Claim, number: int, batch: Sequence[Write]) -> bytes:
+        """Writes a batch; the hash of its manifest."""
         renewed = Claim(claim.id, claim.revision, _lease_end())
 
-        def work(tr: Transaction) -> None:
+        def work(tr: Transaction) -> bytes:
             self._check_claim(tr, keys, claim)
             revisions.put_claim(tr, keys, renewed)
-            written = apply_all(tr, batch, claim.revision, self._sealed)
+            written, hashed = apply_all(tr, keys, batch, claim.revision, number, self._sealed)
             revisions.stage(tr, keys, claim.revision, number, written)
+            return hashed
 
-        self._engine.run(work, Options(idempotent=True))
+        return self._engine.run(work, Options(idempotent=True))
 
     def _wait_or_sweep(self, keys: CorpusKeys, claim: Claim, deadline: float) -> bool:
         """Returns when the claim is gone, swept away or somebody else's, or when there is no more time.
@@ -259,7 +297,19 @@ class Reviser:
             pass
 
 
-def _record(call: Call, plan: Plan[R], revision: Revision) -> RevisionRecord:
+def _leave_trail(trail: Trail, corpus: Corpus, plan: Plan[R], revision: Revision, commitment: bytes) -> None:
+    trail.touch_corpus(corpus.id, revision)
+    trail.levels.update(Level)
+    trail.touch_node_ids(plan.sections)
+    trail.touch_documents((*plan.documents_added, *plan.documents_removed))
+    trail.before = {"revision": plan.base}
+    trail.after = {"revision": revision, "commitment": commitment.hex()}
+    added, removed = len(plan.documents_added), len(plan.documents_removed)
+    trail.detail |= {"documents_added": added, "documents_removed": removed, "sections_changed": len(plan.sections)}
+    trail.sources.update((corpus.number, source) for source in plan.sources)
+
+
+def _record(call: Call, plan: Plan[R], revision: Revision, audit: RecordId) -> RevisionRecord:
     return RevisionRecord(
         revision=revision,
         at=datetime.now(UTC),  # when readers begin to see it: the call itself may have begun long before
@@ -269,6 +319,7 @@ def _record(call: Call, plan: Plan[R], revision: Revision) -> RevisionRecord:
         documents_added=plan.documents_added,
         documents_removed=plan.documents_removed,
         sections=plan.sections,
+        audit_id=audit,
     )
 
 

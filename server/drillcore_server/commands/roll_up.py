@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drillcore_fdb.engine import Transaction
+from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.auth import access
+from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Library, Shelf, missing
+from drillcore_server.domain.accounts import Permission
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.found import AsOf, Node
 from drillcore_server.domain.ids import NodeId, Revision, TenantId
@@ -33,11 +36,13 @@ def roll_up(
     if not 0 < len(nodes) <= NODES_MAX:
         raise BadInput(Reason.INVALID_ARGUMENT, f"name 1 to {NODES_MAX} nodes", field="ids")
 
-    def work(tr: Transaction, granted: TenantId) -> RolledUp:
-        shelf, _ = library.shelf_of(tr, granted, nodes[0], as_of)
+    def work(tr: Reader, granted: InTenant, trail: Trail) -> RolledUp:
+        trail.touch_node_ids(nodes)
+        shelf, _ = library.shelf_of(tr, granted, trail, nodes[0], as_of)
+        granted.check_level(shelf.corpus.id, target)
         ancestors: dict[NodeId, Node] = {}
         for one in nodes:
-            home, level = library.shelf_of(tr, granted, one, as_of)
+            home, level = library.shelf_of(tr, granted, trail, one, as_of)
             if home.corpus.id != shelf.corpus.id:
                 raise BadInput(Reason.INVALID_ARGUMENT, "the nodes are of different corpora", field="ids")
             if level >= target:
@@ -46,9 +51,12 @@ def roll_up(
             ancestor = _ancestor(shelf, shelf.node(one, level), target)
             ancestors[ancestor.id] = ancestor
         found = list(ancestors.values())
-        return RolledUp(found, _common(shelf, found), shelf.revision)
+        common = _common(shelf, found)
+        granted.check_level(shelf.corpus.id, common.level)
+        trail.touch_nodes([*found, common], shelf.corpus.number)
+        return RolledUp(found, common, shelf.revision)
 
-    return library.unit.read(call, access.in_tenant(tenant), work)
+    return library.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
 
 
 def _ancestor(shelf: Shelf, node: Node, target: Level) -> Node:

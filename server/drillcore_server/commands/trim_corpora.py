@@ -11,10 +11,14 @@ from uuid import UUID
 from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.tuples import KeyRange
-from drillcore_server.commands.trim_corpus import Trimmed, Trimmer
+from drillcore_server.auth import access
+from drillcore_server.auth.principal import SERVER
+from drillcore_server.commands.trim_corpus import TRIMMED, Trimmed, Trimmer, leave_trail
+from drillcore_server.commands.unit import Call, Unit
+from drillcore_server.domain.audit import time_text
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import Refused
-from drillcore_server.domain.ids import CorpusId, TenantId
+from drillcore_server.domain.ids import CorpusId, RequestId, TenantId
 from drillcore_server.store.corpora import CORPORA
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.named import Named, NamedRecords
@@ -23,6 +27,7 @@ from drillcore_server.store.tenants import TENANTS
 R = TypeVar("R", bound=Named)
 _BATCH: Final = 100
 """Records listed in one transaction."""
+_RECORD_TIMEOUT_S: Final = 30.0
 
 
 def trim_corpora(
@@ -42,6 +47,14 @@ def trim_corpora(
             continue
         except EngineError as error:
             yield corpus, error
+
+
+def record_trim(unit: Unit, corpus: Corpus, done: Trimmed, now: datetime) -> None:
+    """Leaves the audit record of what the server trimmed by itself. Raises `Refused` if it cannot."""
+    request = RequestId(f"housekeeping of {corpus.id} at {time_text(now)}")
+    call = Call("Housekeeping", request, SERVER, now, _RECORD_TIMEOUT_S, b"")
+    allowed = access.as_server(corpus.tenant_id)
+    unit.write(call, allowed, TRIMMED, lambda _tr, _granted, trail: leave_trail(trail, corpus.id, done))
 
 
 def _corpora(engine: Engine, keys: Keyspace) -> Iterator[Corpus]:

@@ -14,9 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from drillcore_fdb.engine import Engine, Options, Priority, Transaction
+from drillcore_fdb.engine import Engine, Options, Priority, Reader, Transaction
 from drillcore_server.auth import access
+from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.unit import Call, Unit, refusing
+from drillcore_server.domain.accounts import Permission
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import CorpusId, Revision, TenantId
 from drillcore_server.domain.retention import TrimState, check_not_on_hold, kept_since
@@ -81,12 +84,20 @@ def trim_corpus(unit: Unit, trimmer: Trimmer, call: Call, *, tenant: TenantId | 
     """Trims for half of the time the caller allows. The same request again gets what it did the first time."""
     until = time.monotonic() + call.timeout_s / 2
 
-    def begin(tr: Transaction, granted: TenantId) -> tuple[TenantId, Trimmed | None]:
-        return granted, unit.known(tr, call, TRIMMED)
+    allowed = access.in_tenant(tenant, Permission.MANAGE_CORPORA)
 
-    granted, known = unit.read(call, access.in_tenant(tenant), begin)
+    def begin(tr: Reader, granted: InTenant) -> tuple[Corpus, Trimmed | None]:
+        return granted.corpus(tr, unit.keys, corpus_id), unit.known(tr, call, TRIMMED)
+
+    corpus, known = unit.look(call, allowed, begin)
     if known is not None:
         return known
     with refusing():
-        done = trimmer.trim(granted, corpus_id, call.at, lambda: time.monotonic() >= until)
-    return unit.write(call, access.in_tenant(tenant), TRIMMED, lambda _tr, _granted: done)
+        done = trimmer.trim(corpus.tenant_id, corpus_id, call.at, lambda: time.monotonic() >= until)
+    return unit.write(call, allowed, TRIMMED, lambda _tr, _granted, trail: leave_trail(trail, corpus_id, done))
+
+
+def leave_trail(trail: Trail, corpus: CorpusId, done: Trimmed) -> Trimmed:
+    trail.touch_corpus(corpus)
+    trail.detail |= {"oldest_revision": done.oldest, "records_removed": done.removed, "finished": done.finished}
+    return done

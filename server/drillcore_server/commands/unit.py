@@ -25,7 +25,7 @@ from drillcore_fdb.errors import (
     UnknownResultError,
 )
 from drillcore_proto.reasons import Reason
-from drillcore_server.audit.journal import Client, Journal, Occasion, hashed
+from drillcore_server.audit.journal import UNKNOWN_CLIENT, Client, Journal, Occasion, hashed
 from drillcore_server.auth.access import Granted, Rule
 from drillcore_server.auth.principal import Principal
 from drillcore_server.domain.audit import Trail
@@ -54,7 +54,7 @@ class Call:
     """Of the action and the request's content: a retry has the same, another request does not."""
     reason: str = ""
     """Why, in the caller's own words, for the audit record."""
-    client: Client = Client()
+    client: Client = UNKNOWN_CLIENT
     trails: list[Trail] = field(default_factory=list)
     """Of its last run: what a refusal is recorded with."""
 
@@ -92,7 +92,7 @@ class Unit:
             if recorded is None:
                 made.append((self.journal.append(tr, call.occasion, trail), found))
             elif recorded.effects != hashed(trail.effects()):
-                message = "what this request read has changed since it was recorded; make it anew, with an id of its own"
+                message = "what this request read has changed since it was recorded; make it again, under a new id"
                 raise Unavailable(Reason.CONFLICT, message)
             return found
 
@@ -128,12 +128,14 @@ class Unit:
 
         return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
-    def record_refusal(self, call: Call, refused: Refused) -> None:
+    def record_refusal(self, call: Call, refused: Refused, suppressed: int = 0) -> None:
         """Records that a call was refused: once for each reason, however often it is retried.
 
-        Raises `Refused` if that cannot be written.
+        `suppressed` is how many like it were not recorded before. Raises `Refused` if it cannot be written.
         """
         trail = call.trails[-1] if call.trails else Trail(tenant=call.principal.tenant)
+        if suppressed:
+            trail.detail["suppressed"] = suppressed
         occasion = call.occasion
 
         def attempt(tr: Transaction) -> None:

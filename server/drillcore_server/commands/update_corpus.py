@@ -7,12 +7,14 @@ from dataclasses import replace
 
 from drillcore_fdb.engine import Transaction
 from drillcore_server.auth import access
+from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.unit import Call, Unit
+from drillcore_server.domain.accounts import Permission
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import CorpusId, TenantId
 from drillcore_server.domain.named import changed_metadata, check_version, checked_description, checked_name
 from drillcore_server.domain.retention import HoldChange, RetentionChange
-from drillcore_server.store import corpora
 from drillcore_server.store.corpora import CORPORA, CORPUS
 
 
@@ -33,8 +35,9 @@ def update_corpus(
     new_name = None if name is None else checked_name(name)
     new_description = None if description is None else checked_description(description)
 
-    def work(tr: Transaction, granted: TenantId) -> Corpus:
-        old = corpora.get(tr, unit.keys, granted, corpus_id)
+    def work(tr: Transaction, granted: InTenant, trail: Trail) -> Corpus:
+        trail.touch_corpus(corpus_id)
+        old = granted.corpus(tr, unit.keys, corpus_id)
         check_version(old, expected_version)
         new = replace(
             old,
@@ -47,6 +50,7 @@ def update_corpus(
             version=old.version + 1,
         )
         CORPORA.replace(tr, unit.keys, old, new)
+        trail.change(old, new)
         return new
 
-    return unit.write(call, access.in_tenant(tenant), CORPUS, work)
+    return unit.write(call, access.in_tenant(tenant, Permission.MANAGE_CORPORA), CORPUS, work)

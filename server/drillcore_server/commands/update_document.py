@@ -88,7 +88,8 @@ def update_document(
             prepared(update.prepare(begun.corpus, begun.head))
         return ingester.reviser.revise(call, target, UPDATED, update.plan)
     except _Unchanged as unchanged:
-        return unchanged.updated
+        number = ingester.make_keys(begun.corpus, [])
+        return ingester.reviser.leave(call, target, UPDATED, number, unchanged.updated)
 
 
 class _Update:

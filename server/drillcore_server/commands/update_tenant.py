@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from drillcore_fdb.engine import Transaction
 from drillcore_server.auth import access
+from drillcore_server.auth.access import Granted
 from drillcore_server.commands.unit import Call, Unit
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.ids import TenantId
 from drillcore_server.domain.named import changed_metadata, check_version, checked_name
 from drillcore_server.domain.tenants import Tenant
@@ -27,7 +29,7 @@ def update_tenant(
 ) -> Tenant:
     new_name = None if name is None else checked_name(name)
 
-    def work(tr: Transaction, _granted: None) -> Tenant:
+    def work(tr: Transaction, _granted: Granted, trail: Trail) -> Tenant:
         old = tenants.get(tr, unit.keys, tenant_id)
         check_version(old, expected_version)
         new = replace(
@@ -38,6 +40,8 @@ def update_tenant(
             version=old.version + 1,
         )
         TENANTS.replace(tr, unit.keys, old, new)
+        trail.detail["tenant_id"] = str(tenant_id)
+        trail.change(old, new)
         return new
 
     return unit.write(call, access.operator, TENANT, work)

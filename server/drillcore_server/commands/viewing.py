@@ -11,16 +11,18 @@ from uuid import UUID
 
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
+from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.unit import Unit
 from drillcore_server.derived.sections import SectionCache
 from drillcore_server.derived.vectors import VectorCache, unpacked
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import Missing
 from drillcore_server.domain.found import AsOf, ChunkText, Node, RawText
-from drillcore_server.domain.ids import CorpusId, DocumentId, NodeId, Revision, TenantId
+from drillcore_server.domain.ids import CorpusId, DocumentId, NodeId, Revision
 from drillcore_server.domain.nodes import Level, Master, Section, chunk_of_raw, raw_id
 from drillcore_server.ingest.embedding.ports import Embedder
-from drillcore_server.store import corpora, revisions, trimming
+from drillcore_server.store import revisions, trimming
 from drillcore_server.store.hierarchy import CorpusView, locate
 from drillcore_server.store.keyring import Keyring
 from drillcore_server.store.sealed import SealedRecords
@@ -40,17 +42,21 @@ class Library:
     vectors: VectorCache
     embedder: Embedder
 
-    def shelf(self, tr: Reader, tenant: TenantId, corpus: CorpusId, as_of: AsOf) -> Shelf:
+    def shelf(self, tr: Reader, granted: InTenant, trail: Trail, corpus: CorpusId, as_of: AsOf) -> Shelf:
         """A corpus at a moment. Raises `Missing` for a corpus or revision that is not there, or no longer."""
-        return self._shelf(tr, corpora.get(tr, self.unit.keys, tenant, corpus), as_of)
+        trail.touch_corpus(corpus)
+        shelf = self._shelf(tr, granted.corpus(tr, self.unit.keys, corpus), as_of)
+        trail.touch_corpus(corpus, shelf.revision)
+        return shelf
 
-    def shelf_of(self, tr: Reader, tenant: TenantId, node: NodeId, as_of: AsOf) -> tuple[Shelf, Level]:
-        """The corpus that a node is in, at a moment, and the node's level."""
-        found = locate(tr, self.unit.keys, tenant, node)
-        corpus = tr.get(self.unit.keys.corpus_number(found.corpus)) if found is not None else None
-        if found is None or corpus is None:
+    def shelf_of(self, tr: Reader, granted: InTenant, trail: Trail, node: NodeId, as_of: AsOf) -> tuple[Shelf, Level]:
+        """The corpus that a node is in, at a moment, and the node's level. One that is not granted has no nodes."""
+        found = locate(tr, self.unit.keys, granted.tenant, node)
+        stored = tr.get(self.unit.keys.corpus_number(found.corpus)) if found is not None else None
+        corpus = CorpusId(UUID(bytes=stored)) if stored is not None else None
+        if found is None or corpus is None or not granted.reaches(corpus):
             raise missing(node)
-        return self.shelf(tr, tenant, CorpusId(UUID(bytes=corpus)), as_of), found.level
+        return self.shelf(tr, granted, trail, corpus, as_of), found.level
 
     def _shelf(self, tr: Reader, corpus: Corpus, as_of: AsOf) -> Shelf:
         keys = self.unit.keys.of_corpus(corpus.number)

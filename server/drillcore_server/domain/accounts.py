@@ -1,11 +1,11 @@
 """Who may call, and what they may do.
 
-    role       may
-    reader     read
-    writer     read, write, manage corpora
-    reviewer   read, sign
-    auditor    read, audit, export, sign
-    operator   operate, manage corpora
+role       may
+reader     read
+writer     read, write, manage corpora
+reviewer   read, sign
+auditor    read, audit, export, sign
+operator   operate, manage corpora
 """
 
 from __future__ import annotations

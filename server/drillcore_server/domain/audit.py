@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
+from uuid import UUID
 
-from drillcore_server.domain.found import Node
-from drillcore_server.domain.ids import CorpusId, CorpusNumber, DocumentId, NodeId, Revision, SourceId, TenantId
+from drillcore_server.domain.found import ChunkText, Node, RawText
+from drillcore_server.domain.ids import (
+    CorpusId,
+    CorpusNumber,
+    DocumentId,
+    NodeId,
+    RecordId,
+    Revision,
+    SourceId,
+    TenantId,
+    new_uuid,
+)
 from drillcore_server.domain.nodes import Level
 
 NODES_MAX: Final = 1_000
@@ -95,14 +108,14 @@ class Trail:
     """What one run of a call's work touches; becomes the call's audit record. No content, but for what is private."""
 
     tenant: TenantId | None = None
+    record: RecordId = field(default_factory=lambda: RecordId(new_uuid()))
+    """The id that the record will have."""
     corpora: dict[CorpusId, Revision] = field(default_factory=dict)
     """Each at the revision that was read, or 0 where none was."""
     levels: set[Level] = field(default_factory=set)
     nodes: dict[NodeId, None] = field(default_factory=dict)
     """In order."""
     documents: dict[DocumentId, None] = field(default_factory=dict)
-    nodes_count: int = 0
-    documents_count: int = 0
     before: dict[str, Any] = field(default_factory=dict)
     """Of a corpus that gets a new revision; of other records in `private`."""
     after: dict[str, Any] = field(default_factory=dict)
@@ -116,25 +129,25 @@ class Trail:
     def touch_corpus(self, corpus: CorpusId, revision: Revision = Revision(0)) -> None:  # noqa: B008 - a number
         self.corpora[corpus] = max(revision, self.corpora.get(corpus, Revision(0)))
 
-    def touch_nodes(self, nodes: Iterable[Node]) -> None:
+    def touch_nodes(self, nodes: Iterable[Node], corpus: CorpusNumber | None = None) -> None:
+        """Nodes that the caller gets; with the number of their corpus, if they are all of one."""
         for node in nodes:
             self.levels.add(node.level)
-            self.nodes_count += 1
-            if len(self.nodes) < NODES_MAX:
-                self.nodes[node.id] = None
+            self.nodes[node.id] = None
+            if corpus is not None and isinstance(node.content, ChunkText | RawText):
+                self.sources.add((corpus, node.content.chunk.source))
 
-    def touch_node_ids(self, level: Level, nodes: Iterable[NodeId]) -> None:
-        for node in nodes:
-            self.levels.add(level)
-            self.nodes_count += 1
-            if len(self.nodes) < NODES_MAX:
-                self.nodes[node] = None
+    def touch_node_ids(self, nodes: Iterable[NodeId]) -> None:
+        """Nodes that the caller named."""
+        self.nodes |= dict.fromkeys(nodes)
 
     def touch_documents(self, documents: Iterable[DocumentId]) -> None:
-        for document in documents:
-            self.documents_count += 1
-            if len(self.documents) < DOCUMENTS_MAX:
-                self.documents[document] = None
+        self.documents |= dict.fromkeys(documents)
+
+    def change(self, before: object | None, after: object | None) -> None:
+        """Keeps a record as it was and as it is, where the store has it only as it is now. No secrets in it."""
+        changed = {"before": before, "after": after}
+        self.private |= {name: plain(record) for name, record in changed.items() if record is not None}
 
     def effects(self) -> dict[str, Any]:
         """What it says in the record: the same for two runs that touched the same."""
@@ -142,12 +155,38 @@ class Trail:
             "tenant": None if self.tenant is None else str(self.tenant),
             "corpora": {str(corpus): revision for corpus, revision in self.corpora.items()},
             "levels": sorted(level.name.lower() for level in self.levels),
-            "nodes": list(map(str, self.nodes)),
-            "nodes_count": self.nodes_count,
-            "documents": list(map(str, self.documents)),
-            "documents_count": self.documents_count,
+            "nodes": list(map(str, islice(self.nodes, NODES_MAX))),
+            "nodes_count": len(self.nodes),
+            "documents": list(map(str, islice(self.documents, DOCUMENTS_MAX))),
+            "documents_count": len(self.documents),
             "before": self.before,
             "after": self.after,
             "detail": self.detail,
         }
         return {name: value for name, value in said.items() if value}
+
+
+def plain(value: Any) -> Any:
+    """A record as texts, numbers, lists and maps."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(one) for one in value]
+    if isinstance(value, enum.Enum):
+        return plain(value.value)
+    if isinstance(value, datetime | bytes | UUID):
+        return _text(value)
+    return value
+
+
+def _text(value: datetime | bytes | UUID) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    return time_text(value) if isinstance(value, datetime) else str(value)
+
+
+def time_text(at: datetime) -> str:
+    """RFC 3339 in UTC, to the microsecond."""
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from drillcore_server.domain.ids import DocumentId, NodeId, PrincipalId, RequestId, Revision
+from drillcore_server.domain.ids import DocumentId, NodeId, PrincipalId, RecordId, RequestId, Revision
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class RevisionRecord:
     documents_removed: tuple[DocumentId, ...]
     sections: tuple[NodeId, ...]
     """The sections it changed, made or removed: what followers have to read again."""
+    audit_id: RecordId
+    """Of the audit record, which commits to everything the revision wrote."""
 
 
 @dataclass(frozen=True, slots=True)

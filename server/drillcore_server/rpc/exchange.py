@@ -10,7 +10,9 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
+from drillcore_server.audit.journal import UNKNOWN_CLIENT, Client
 from drillcore_server.auth.principal import Principal
+from drillcore_server.commands.unit import Call
 from drillcore_server.domain.ids import RequestId
 
 
@@ -26,7 +28,12 @@ class Exchange:
     at: datetime
     timeout_s: float
     request_id: RequestId
+    client: Client = UNKNOWN_CLIENT
+    reason: str | None = ""
+    """Why the call is made, in the caller's words; None if that is no text."""
     principal: Principal | None = None
+    call: Call | None = None
+    """As the handler gets it."""
     emit: Callable[[Message], None] | None = None
     """Sends a response, where the server streams."""
 

@@ -1,6 +1,7 @@
 """How a call gets from the wire to its handler and back.
 
-    gRPC -> RequestIds -> Log -> Measure -> Admit -> Authenticate -> handler (a method of a service here) -> command
+    gRPC -> RequestIds -> Log -> Measure -> Admit -> Record -> Authenticate -> handler (a method of a service here)
+         -> command
 
 A service is a class with one method per RPC, named like it; `bind` finds them by the service's descriptor, so an RPC
 without a method is found when the server starts, not when it is called.
@@ -9,7 +10,7 @@ without a method is found when the server starts, not when it is called.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
@@ -21,18 +22,29 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from drillcore_proto.reasons import REQUEST_ID_HEADER, Reason
+from drillcore_proto.reasons import API_VERSION_HEADER, REASON_HEADER, REQUEST_ID_HEADER, Reason
+from drillcore_server.audit.journal import Client
 from drillcore_server.commands.unit import Call
 from drillcore_server.domain.errors import NotReady
 from drillcore_server.domain.ids import RequestId
 from drillcore_server.rpc.exchange import Answer, Exchange, Handler
 from drillcore_server.rpc.messages import check_known_fields
+from drillcore_server.rpc.recording import Record
 from drillcore_server.rpc.refusals import abort
-from drillcore_server.rpc.stages import Admit, Authenticate, Log, Measure, RequestIds, Stage, is_request_id
+from drillcore_server.rpc.stages import (
+    API_VERSION_CHARACTERS_MAX,
+    Admit,
+    Authenticate,
+    Log,
+    Measure,
+    RequestIds,
+    Stage,
+    is_request_id,
+)
 from drillcore_server.rpc.streams import StallWatch, Stream
 from drillcore_server.version import VERSION
 
-ORDER: Final = (RequestIds, Log, Measure, Admit, Authenticate)
+ORDER: Final = (RequestIds, Log, Measure, Admit, Record, Authenticate)
 """Outermost first. A call is logged even if it is not authenticated; everything in the log has a request id."""
 
 
@@ -96,7 +108,17 @@ class Pipeline:
         given = metadata.get(REQUEST_ID_HEADER, "")
         request_id = RequestId(given if is_request_id(given) else str(uuid4()))
         timeout_s = self._limits.of(context.time_remaining())
-        return Exchange(method, request, context, metadata, datetime.now(UTC), timeout_s, request_id)
+        return Exchange(
+            method,
+            request,
+            context,
+            metadata,
+            datetime.now(UTC),
+            timeout_s,
+            request_id,
+            client=_client(context, metadata),
+            reason=_reason(context.invocation_metadata()),
+        )
 
 
 class UnknownMethods(grpc.GenericRpcHandler):
@@ -149,7 +171,31 @@ def _stream_handler(action: str, handler: Handler) -> Answer:
 def _call(exchange: Exchange, action: str, content: bytes) -> Call:
     assert exchange.principal is not None, "a handler was reached without authentication"
     fingerprint = hashlib.sha256(action.encode() + b"\0" + content).digest()
-    return Call(action, exchange.request_id, exchange.principal, exchange.at, exchange.timeout_s, fingerprint)
+    exchange.call = Call(
+        action,
+        exchange.request_id,
+        exchange.principal,
+        exchange.at,
+        exchange.timeout_s,
+        fingerprint,
+        exchange.reason or "",
+        exchange.client,
+    )
+    return exchange.call
+
+
+def _client(context: grpc.ServicerContext, metadata: Mapping[str, str]) -> Client:
+    names: Sequence[bytes] = context.auth_context().get("x509_common_name", ())  # type: ignore[assignment]
+    version = metadata.get(API_VERSION_HEADER, "")[:API_VERSION_CHARACTERS_MAX]
+    return Client(context.peer() or "", b", ".join(names).decode(errors="replace"), version)
+
+
+def _reason(metadata: Sequence[tuple[str, str | bytes]] | Any) -> str | None:
+    given = next((value for key, value in metadata if key == REASON_HEADER), b"")
+    try:
+        return given.decode() if isinstance(given, bytes) else given
+    except UnicodeDecodeError:
+        return None
 
 
 def _readable(metadata: Sequence[tuple[str, str | bytes]] | Any) -> dict[str, str]:

@@ -6,18 +6,20 @@ from dataclasses import dataclass
 
 from drillcore_proto.reasons import API_VERSION
 from drillcore_proto.v1 import server_pb2 as pb
-from drillcore_server.commands.unit import Call
+from drillcore_server.auth import access
+from drillcore_server.commands.unit import Call, Unit
 from drillcore_server.version import VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class ServerService:
+    unit: Unit
     engine: str
     format_version: int
     message_bytes_max: int
 
     def GetServerInfo(self, _request: pb.GetServerInfoRequest, call: Call) -> pb.GetServerInfoResponse:
-        """Touches no tenant's data, so it needs no transaction."""
+        self.unit.read(call, access.anyone, lambda _tr, _granted, _trail: None)
         return pb.GetServerInfoResponse(
             version=VERSION,
             api_version=f"{API_VERSION[0]}.{API_VERSION[1]}",

@@ -84,6 +84,16 @@ class Space(enum.IntEnum):
     EXPORTS = 51
 
 
+_COMMITTED: Final = (
+    Space.MASTERS,
+    Space.SECTIONS,
+    Space.CHUNKS,
+    Space.VECTORS,
+    Space.PARENTS,
+    Space.DOCUMENTS,
+    Space.SOURCES,
+)
+"""What a revision's manifest lists: the other records by revision follow from these."""
 _BY_REVISION: Final = (
     Space.MASTERS,
     Space.SECTIONS,
@@ -151,7 +161,6 @@ class Keyspace:
     def parse_request_time(self, key: bytes) -> tuple[PrincipalId, RequestId]:
         _, principal, request = self._spaces[Space.REQUEST_TIMES].unpack(key)
         return PrincipalId(principal), RequestId(request)
-
 
     def audit_state(self) -> bytes:
         return self._spaces[Space.AUDIT_STATE].prefix
@@ -291,6 +300,7 @@ class CorpusKeys:
 
     def __init__(self, prefixes: Mapping[Space, bytes]) -> None:
         self._prefixes = prefixes
+        self._committed = tuple(prefixes[space] for space in _COMMITTED)
 
     def head(self) -> bytes:
         return self._prefixes[Space.HEADS]
@@ -438,6 +448,13 @@ class CorpusKeys:
     def by_revision(self) -> list[KeyRange]:
         """Everything that is kept by revision, in the order of the keys."""
         return [_below(self._prefixes[space]) for space in _BY_REVISION]
+
+    def is_committed(self, key: bytes) -> bool:
+        """Whether a logical key is among those that manifests list."""
+        return key.startswith(self._committed)
+
+    def committed(self) -> list[KeyRange]:
+        return [_below(prefix) for prefix in self._committed]
 
     def _time(self, at: datetime) -> bytes:
         return self._prefixes[Space.REVISION_TIMES] + max(to_microseconds(at), 0).to_bytes(8, "big")

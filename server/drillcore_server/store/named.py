@@ -47,8 +47,11 @@ class NamedRecords(Generic[R]):
     def id_of(self, tr: Reader, name_key: bytes, name: str) -> UUID:
         stored = tr.get(name_key)
         if stored is None:
-            raise Missing(self.missing, f"there is no {self.kind.name} named {name!r}")
+            raise self.unnamed(name)
         return UUID(bytes=stored)
+
+    def unnamed(self, name: str) -> Missing:
+        return Missing(self.missing, f"there is no {self.kind.name} named {name!r}")
 
     def scan(self, tr: Reader, keys: KeyRange) -> Iterator[tuple[R, int]]:
         """The records of a range that are not deleted, in the order of their ids, each with its size in bytes."""

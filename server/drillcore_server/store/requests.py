@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from drillcore_fdb import codec
-from drillcore_fdb.engine import Transaction
+from drillcore_fdb.engine import Reader, Transaction
 from drillcore_server.domain.ids import PrincipalId, RequestId
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.records import RecordKind
@@ -23,7 +23,7 @@ class Outcome:
 OUTCOME = RecordKind(Outcome)
 
 
-def find(tr: Transaction, keys: Keyspace, principal: PrincipalId, request: RequestId) -> Outcome | None:
+def find(tr: Reader, keys: Keyspace, principal: PrincipalId, request: RequestId) -> Outcome | None:
     return OUTCOME.read(tr, keys.request(principal, request))
 
 

@@ -75,6 +75,7 @@ def stage(tr: Transaction, keys: CorpusKeys, revision: Revision, batch: int, wri
     noted = codec.read(tr, keys.staged(revision, batch))
     places = dict.fromkeys([] if noted is None else _places(noted))
     places |= dict.fromkeys(write.place(revision) for write in writes)
+    places[keys.manifest(revision, batch)] = None
     codec.write(tr, keys.staged(revision, batch), zlib.compress(msgspec.msgpack.encode(list(places)), 1))
 
 

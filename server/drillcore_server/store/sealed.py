@@ -46,10 +46,12 @@ class SealedRecords:
         value: bytes,
         *,
         is_dense: bool = False,
-    ) -> None:
-        """With `is_dense` nobody tries to compress it."""
+    ) -> bytes:
+        """Stores a value, and gives it as it is stored. With `is_dense` nobody tries to compress it."""
         shortened = dense(value) if is_dense else squeezed(value)
-        versioned.put(tr, key, revision, self._seal(key, revision, number, shortened), checksum=False)
+        sealed = self._seal(key, revision, number, shortened)
+        versioned.put(tr, key, revision, sealed, checksum=False)
+        return sealed
 
     def get(self, tr: Reader, key: bytes, revision: Revision) -> Entry | None:
         entry = versioned.get(tr, key, revision)

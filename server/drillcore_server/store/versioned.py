@@ -35,6 +35,15 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Value:
+    """One entry with its value, whoever sees it; None is a removal."""
+
+    key: bytes
+    revision: Revision
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """One entry as it is stored, whoever sees it."""
 
@@ -171,6 +180,28 @@ def entries(tr: Reader, begin: bytes, end: bytes) -> Iterator[Stored]:
         size_bytes += len(stored_key) + len(value)
     if places:
         yield _stored(places, is_removal, size_bytes)
+
+
+def values_page(tr: Reader, begin: bytes, end: bytes, keys_max: int) -> tuple[list[Value], bytes | None]:
+    """Every entry of the first `keys_max` stored keys, whoever sees it, with its value; and where to go on."""
+    stored = list(tr.range(begin, end, limit=keys_max))
+    heads = [place for place, (key, _) in enumerate(stored) if key[-_PART_BYTES:] == b"\0\0"]
+    following = None
+    if len(stored) == keys_max:
+        following = stored[heads[-1]][0]  # the last one may be cut off
+        assert len(heads) > 1, "a page holds more than one record"
+        stored = stored[: heads.pop()]
+    ends = [*heads[1:], len(stored)]
+    return [_value(stored[first:last]) for first, last in zip(heads, ends, strict=True)], following
+
+
+def _value(stored: list[tuple[bytes, bytes]]) -> Value:
+    (first, head), *parts = stored
+    key = first[:-_SUFFIX_BYTES]
+    if head == _TOMBSTONE:
+        return Value(key, _revision_of(first), None)
+    pieces = [value for _, value in parts][: codec.parts_of(key, head)]
+    return Value(key, _revision_of(first), codec.unframe(key, head, pieces))
 
 
 def newest(tr: Reader, key: bytes, revision: Revision) -> Revision | None:

@@ -12,8 +12,9 @@ from drillcore_proto.reasons import Reason
 from drillcore_server.domain.errors import Exists
 from drillcore_server.domain.ids import CorpusNumber, Revision
 from drillcore_server.domain.nodes import Level
-from drillcore_server.store import versioned
+from drillcore_server.store import manifests, versioned
 from drillcore_server.store.keyring import KeyNumber
+from drillcore_server.store.keyspace import CorpusKeys
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.store.versioned import REVISION_BYTES
 
@@ -45,7 +46,8 @@ class Write:
     def size_bytes(self) -> int:
         return len(self.value or b"") + _KEY_OVERHEAD_BYTES
 
-    def apply(self, tr: Transaction, revision: Revision, sealed: SealedRecords) -> None:
+    def apply(self, tr: Transaction, revision: Revision, sealed: SealedRecords) -> bytes | None:
+        """Makes the write; the value as it is stored."""
         if not self.versioned:
             assert self.value is not None
             tr.set(self.key, self.value)
@@ -54,25 +56,32 @@ class Write:
         elif self.number is None:
             versioned.put(tr, self.key, revision, self.value)
         else:
-            sealed.put(tr, self.key, revision, self.number, self.value, is_dense=self.is_dense)
+            return sealed.put(tr, self.key, revision, self.number, self.value, is_dense=self.is_dense)
+        return self.value
 
     def place(self, revision: Revision) -> bytes:
         """The prefix of every key that it writes."""
         return self.key + revision.to_bytes(REVISION_BYTES, "big") if self.versioned else self.key
 
 
-def apply_all(tr: Transaction, writes: Iterable[Write], revision: Revision, sealed: SealedRecords) -> list[Write]:
-    """Makes the writes, and says which: locators that are there already are left as they are.
+def apply_all(
+    tr: Transaction, keys: CorpusKeys, writes: Iterable[Write], revision: Revision, batch: int, sealed: SealedRecords
+) -> tuple[list[Write], bytes]:
+    """Makes the writes of one batch of a revision, with their manifest: which were made, and the manifest's hash.
 
-    Raises `Exists` for a node that another corpus or level has: read here, in the transaction that writes the locator,
-    so two corpora cannot both get an id.
+    Locators that are there already are left as they are. Raises `Exists` for a node that another corpus or level has:
+    read here, in the transaction that writes the locator, so two corpora cannot both get an id.
     """
-    batch = list(writes)
-    known = _known_locators(tr, batch)
-    made = [write for write in batch if write.versioned or _is_new(write, known)]
+    wanted = list(writes)
+    known = _known_locators(tr, wanted)
+    made = [write for write in wanted if write.versioned or _is_new(write, known)]
+    listed: list[manifests.Entry] = []
     for write in made:
-        write.apply(tr, revision, sealed)
-    return made
+        stored = write.apply(tr, revision, sealed)
+        if keys.is_committed(write.key):
+            hashed = manifests.value_hash(write.key, revision, stored)
+            listed.append(manifests.Entry(manifests.key_hash(write.key), hashed))
+    return made, manifests.put(tr, keys, revision, batch, listed)
 
 
 def locator_of(level: Level, number: CorpusNumber) -> bytes:

@@ -1,0 +1,27 @@
+"""Audit journals for tests that put a `Unit` together themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+from drillcore_fdb.engine import Engine
+from drillcore_server.audit.first_key import FirstKey
+from drillcore_server.audit.journal import Journal
+from drillcore_server.store.keyring import Keyring
+from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.store.sealed import SealedRecords
+
+STORE = UUID("57057057-0000-4000-8000-000000000000")
+
+
+def open_journal(engine: Engine, keys: Keyspace, keyring: Keyring, directory: Path) -> Journal:
+    """A journal that signs with a key in this directory, made on first use."""
+    signing = FirstKey(engine, keys, STORE, directory / "audit" / "1.key")
+    return Journal(keys, keyring, SealedRecords(keyring), STORE, signing)
+
+
+def open_journal_here(engine: Engine, keys: Keyspace, directory: Path) -> Journal:
+    """The same where there is no keyring yet: it is kept in the engine itself."""
+    keyring = Keyring.open(engine, engine.directory("keyring of the journal"), directory / "master.key")
+    return open_journal(engine, keys, keyring, directory)
