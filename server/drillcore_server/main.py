@@ -18,9 +18,19 @@ from drillcore.settings import SettingsError
 from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.format import open_store
-from drillcore_proto.v1 import accounts_pb2, corpora_pb2, documents_pb2, nodes_pb2, server_pb2, tenants_pb2
-from drillcore_server.audit.first_key import FirstKey
+from drillcore_proto.v1 import (
+    accounts_pb2,
+    corpora_pb2,
+    documents_pb2,
+    nodes_pb2,
+    server_pb2,
+    signatures_pb2,
+    tenants_pb2,
+)
 from drillcore_server.audit.journal import Journal, log_key
+from drillcore_server.audit.key_files import KeyFiles
+from drillcore_server.audit.opening import RecordOpener
+from drillcore_server.audit.signers import SigningKeys
 from drillcore_server.auth.tokens import Mint
 from drillcore_server.callers import open_authenticator
 from drillcore_server.commands.credentials import Credentials
@@ -28,6 +38,8 @@ from drillcore_server.commands.forget_requests import forget_requests
 from drillcore_server.commands.forget_sessions import forget_sessions
 from drillcore_server.commands.ingester import Ingester
 from drillcore_server.commands.revise import Reviser
+from drillcore_server.commands.signing import SigningDesk
+from drillcore_server.commands.signing_targets import Targets
 from drillcore_server.commands.trim_corpora import record_trim, trim_corpora
 from drillcore_server.commands.trim_corpus import Trimmer
 from drillcore_server.commands.unit import Unit
@@ -48,6 +60,7 @@ from drillcore_server.rpc.nodes import NodeService
 from drillcore_server.rpc.pipeline import Pipeline, TimeLimits, UnknownMethods
 from drillcore_server.rpc.recording import Record
 from drillcore_server.rpc.server_info import ServerService
+from drillcore_server.rpc.signatures import SignatureService
 from drillcore_server.rpc.stages import Admit, Authenticate, Log, Measure, RequestIds
 from drillcore_server.rpc.tenants import TenantService
 from drillcore_server.store.keyring import Keyring
@@ -74,8 +87,10 @@ class Server:
         self._admit = Admit()
         self._open = ExitStack()
         keyring = self._open.enter_context(open_keyring(settings.engine, engine))
-        signing = FirstKey(engine, self._keys, header.store_id, settings.engine.data_dir / "audit" / "1.key")
-        journal = Journal(self._keys, keyring, SealedRecords(keyring), header.store_id, signing)
+        sealed = SealedRecords(keyring)
+        keeper = KeyFiles(settings.engine.data_dir / "audit" / "keys")
+        signing = SigningKeys.open(engine, self._keys, header.store_id, keeper, datetime.now(UTC))
+        journal = Journal(self._keys, keyring, sealed, header.store_id, signing)
         self._unit = unit = Unit(engine, self._keys, journal, self._settings.message_bytes_max // 2)
         pipeline = Pipeline(
             [
@@ -101,12 +116,15 @@ class Server:
         )
         credentials = Credentials(unit, settings.auth, self._tell_lockout)
         mint = Mint(keyring.derived(log_key(keyring, SERVER_LOG), b"bearer tokens"))
+        opener = RecordOpener(header.store_id, sealed)
+        desk = SigningDesk(library, Targets(library, opener), credentials, signing)
         self._services: list[tuple[ServiceDescriptor, object]] = [
             (accounts_pb2.DESCRIPTOR.services_by_name["AccountService"], AccountService(unit, credentials, mint)),
             (tenants_pb2.DESCRIPTOR.services_by_name["TenantService"], TenantService(unit)),
             (corpora_pb2.DESCRIPTOR.services_by_name["CorpusService"], corpora),
             (documents_pb2.DESCRIPTOR.services_by_name["DocumentService"], documents),
             (nodes_pb2.DESCRIPTOR.services_by_name["NodeService"], NodeService(library)),
+            (signatures_pb2.DESCRIPTOR.services_by_name["SignatureService"], SignatureService(desk)),
             (server_pb2.DESCRIPTOR.services_by_name["ServerService"], info),
         ]
         self._health = health.HealthServicer()

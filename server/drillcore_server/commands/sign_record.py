@@ -22,7 +22,7 @@ from drillcore_server.domain.audit import Trail, time_text
 from drillcore_server.domain.errors import BadInput, Denied, NotReady, Refused, Stale
 from drillcore_server.domain.ids import TenantId, new_uuid
 from drillcore_server.domain.signatures import SIGNED, Prepared, Signature, Target, check_challenge, checked_meaning
-from drillcore_server.store import accounts, audit_records, signatures
+from drillcore_server.store import accounts, audit_records, requests, signatures
 from drillcore_server.store.sessions import SESSION
 from drillcore_server.store.signatures import SIGNATURE
 
@@ -47,15 +47,18 @@ def sign_record(desk: SigningDesk, call: Call, *, tenant: TenantId | None, asked
     checked_meaning(asked.meaning)
     check_can_sign(call.principal)
     unit, rule = desk.unit, desk.targets.rule(call.principal, tenant, asked.target.kind)
-    known = unit.look(call, rule, lambda tr, _granted: unit.known(tr, call, SIGNATURE))
-    if known is not None:
-        return signatures.with_salt(desk.library.keyring, known)
-    signer, log = unit.look(call, rule, lambda tr, granted: (_check(desk, tr, call, asked), granted.tenant))
+    signer, log = unit.look(call, rule, lambda tr, granted: (_begin(desk, tr, call, asked), granted.tenant))
     with _telling(call, log, asked.target):
         proven = desk.credentials.prove(call, signer.account, asked.password)
         _check_not_expired(desk, call, proven)
     signing = _Signing(desk, call, asked, proven, new_uuid())
     return signatures.with_salt(desk.library.keyring, unit.write(call, rule, SIGNATURE, signing.work))
+
+
+def _begin(desk: SigningDesk, tr: Reader, call: Call, asked: ToSign) -> Signer:
+    """The signer. A retry has used its challenge up; its password is looked at all the same, or it could be guessed."""
+    answered = requests.find(tr, desk.unit.keys, call.principal.id, call.request_id) is not None
+    return desk.signer(tr, call) if answered else _check(desk, tr, call, asked)
 
 
 def _check(desk: SigningDesk, tr: Reader, call: Call, asked: ToSign) -> Signer:

@@ -20,23 +20,27 @@ _UUID: Final = re.compile("[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IG
 
 
 def tenant_id(text: str, field: str = "id") -> TenantId:
-    return TenantId(any_id(text, field))
+    return TenantId(_uuid(text, field))
 
 
 def corpus_id(text: str, field: str = "id") -> CorpusId:
-    return CorpusId(any_id(text, field))
+    return CorpusId(_uuid(text, field))
 
 
 def node_id(text: str, field: str = "id") -> NodeId:
-    return NodeId(any_id(text, field))
+    return NodeId(_uuid(text, field))
 
 
 def document_id(text: str, field: str = "id") -> DocumentId:
-    return DocumentId(any_id(text, field))
+    return DocumentId(_uuid(text, field))
 
 
 def account_id(text: str, field: str = "id") -> AccountId:
     return AccountId(_uuid(text, field))
+
+
+def any_id(text: str, field: str) -> UUID:
+    return _uuid(text, field)
 
 
 def optional_uuid(text: str, field: str) -> UUID | None:
@@ -77,7 +81,7 @@ def check_known_fields(message: Message) -> None:
                 check_known_fields(inner)
 
 
-def any_id(text: str, field: str) -> UUID:
+def _uuid(text: str, field: str) -> UUID:
     if _UUID.fullmatch(text):
         return UUID(text)
     shown = text if len(text) <= 64 else text[:64] + "..."
