@@ -4,6 +4,7 @@ It needs no part of the server. Names that are not listed here, but for `drillco
 are private.
 """
 
+from drillcore._account_results import Account, AccountKind, Grant, Login, NewToken, Role, TokenInfo
 from drillcore._client import AsyncClient, Client
 from drillcore._client_settings import TLS, ClientSettings
 from drillcore._document_results import (
@@ -67,6 +68,8 @@ from drillcore_proto.reasons import Reason
 
 __all__ = [
     "TLS",
+    "Account",
+    "AccountKind",
     "AddResult",
     "AlreadyExists",
     "AsyncClient",
@@ -85,6 +88,7 @@ __all__ = [
     "Entity",
     "FailedPrecondition",
     "Finding",
+    "Grant",
     "HierarchyDocument",
     "HistoryPage",
     "Hit",
@@ -93,12 +97,14 @@ __all__ = [
     "InvalidArgument",
     "LegalHold",
     "Level",
+    "Login",
     "MasterContent",
     "NewChunk",
     "NewDocument",
     "NewMaster",
     "NewRaw",
     "NewSection",
+    "NewToken",
     "Node",
     "NotFound",
     "OutcomeKind",
@@ -114,6 +120,7 @@ __all__ = [
     "RemoveResult",
     "ResourceExhausted",
     "Revision",
+    "Role",
     "RollUp",
     "SectionContent",
     "ServerInfo",
@@ -121,6 +128,7 @@ __all__ = [
     "Span",
     "Statistics",
     "Tenant",
+    "TokenInfo",
     "Trimmed",
     "Unauthenticated",
     "Unavailable",

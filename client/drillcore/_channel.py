@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import grpc
+from google.protobuf.message import Message
 
 from drillcore._client_settings import TLS, ClientSettings
 from drillcore._version import api_version
@@ -23,6 +24,9 @@ MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 _FIRST_BACKOFF_S: Final = 0.2
 _BACKOFF_MAX_S: Final = 2.0
 _TARGET: Final = re.compile(r"(?:dns:(?://[^/]*/)?|ipv4:|ipv6:)?(?P<host>\[[^\]]*\]|[^:]*)(?::\w+)?")
+
+_PASSWORDS: Final = ("password", "old_password", "new_password")
+"""Fields of requests that hold one."""
 
 Options = Sequence[tuple[str, str | int]]
 
@@ -77,6 +81,17 @@ def credentials(settings: ClientSettings) -> grpc.ChannelCredentials | None:
             "set up TLS ([client.tls]), or allow_insecure if the network between is trusted"
         )
     return None
+
+
+def check_secrets(settings: ClientSettings, encryption: grpc.ChannelCredentials | None, request: Message) -> None:
+    """Raises SettingsError if the request has a password in it and would leave this machine unencrypted."""
+    if encryption is not None or settings.allow_insecure or is_local(settings.address):
+        return
+    if any(getattr(request, name, "") for name in _PASSWORDS):
+        raise SettingsError(
+            f"the password would travel unencrypted to {settings.address}: "
+            "set up TLS ([client.tls]), or allow_insecure if the network between is trusted"
+        )
 
 
 def open_channel(settings: ClientSettings, encryption: grpc.ChannelCredentials | None) -> grpc.Channel:

@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from drillcore import _calls, _channel, _document_calls, _hierarchy_calls, _node_calls
+from drillcore import _account_calls, _calls, _channel, _document_calls, _hierarchy_calls, _node_calls
 from drillcore._call import Call, Pages
 from drillcore._client_settings import DEFAULT_ADDRESS, TLS, ClientSettings, load_client_settings
 from drillcore._upload import Bridge, Exchange, Upload
@@ -140,8 +140,10 @@ class _Api:
     def _prepare(self, call: Call[T] | Upload[T], timeout_s: float | None) -> tuple[str, dict[str, Any]]:
         """The request id, and the keyword arguments that gRPC needs beside the request. Fills in the default tenant."""
         request = call.request
-        if self.settings.tenant_id and getattr(request, "tenant_id", None) == "":
+        of_server = getattr(request, "server_account", False) or getattr(request, "server_accounts", False)
+        if self.settings.tenant_id and not of_server and getattr(request, "tenant_id", None) == "":
             request.tenant_id = self.settings.tenant_id  # type: ignore[attr-defined]  # checked just above
+        _channel.check_secrets(self.settings, self._credentials, request)
         request_id = str(uuid.uuid4()) if call.request_id is None else _channel.check_request_id(call.request_id)
         metadata = _channel.metadata(self._token, request_id)
         return request_id, {"metadata": metadata, "timeout": timeout_s if call.timeout_s is None else call.timeout_s}
@@ -187,6 +189,18 @@ class _Api:
     roll_up = _rpc(_node_calls.roll_up)
     history = _rpc(_node_calls.history)
     iter_history = _paged(_node_calls.iter_history)
+    login = _rpc(_account_calls.login)
+    logout = _rpc(_account_calls.logout)
+    create_account = _rpc(_account_calls.create_account)
+    get_account = _rpc(_account_calls.get_account)
+    list_accounts = _rpc(_account_calls.list_accounts)
+    iter_accounts = _paged(_account_calls.iter_accounts)
+    update_account = _rpc(_account_calls.update_account)
+    set_grants = _rpc(_account_calls.set_grants)
+    set_password = _rpc(_account_calls.set_password)
+    create_token = _rpc(_account_calls.create_token)
+    list_tokens = _rpc(_account_calls.list_tokens)
+    revoke_token = _rpc(_account_calls.revoke_token)
 
 
 class Client(_Api):

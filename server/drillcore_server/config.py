@@ -1,4 +1,4 @@
-"""The server's settings, `[server]`, `[engine]`, `[ingest]`, `[auth]`: read once at the start, see `drillcore.settings`."""
+"""The server's settings: `[server]`, `[engine]`, `[ingest]`, `[auth]`. Read once, at the start."""
 
 from __future__ import annotations
 

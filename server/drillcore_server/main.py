@@ -85,6 +85,7 @@ class Server:
         self.metrics = Metrics()
         self.metrics.follow_engine(engine.figures)
         self._admit = Admit()
+        authenticator = open_authenticator(settings, engine, self._keys, self.log)
         self._open = ExitStack()
         keyring = self._open.enter_context(open_keyring(settings.engine, engine))
         sealed = SealedRecords(keyring)
@@ -99,7 +100,7 @@ class Server:
                 Measure(self.metrics),
                 self._admit,
                 Record(unit, self.log),
-                Authenticate(open_authenticator(settings, engine, self._keys, self.log)),
+                Authenticate(authenticator),
             ],
             TimeLimits(self._settings.timeout_default_s, self._settings.timeout_max_s, self._settings.stream_idle_s),
         )
