@@ -9,11 +9,11 @@ on a caller's behalf.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from drillcore_fdb.engine import Engine, Options, Reader, Transaction
 from drillcore_fdb.errors import (
@@ -192,16 +192,18 @@ def _check_same(same: bool) -> None:
 
 def _as_refusal(error: EngineError) -> Refused:  # noqa: PLR0911 - one for each kind of failure
     """The engine's failure in words for the caller: what to do, and whether anything was written."""
-    if isinstance(error, UnknownResultError):
-        return Unavailable(Reason.OUTCOME_UNKNOWN, "it is not known whether the write happened; retry it as it is")
-    if isinstance(error, TransactionTimedOutError):
-        return Unavailable(Reason.DEADLINE_EXCEEDED, "the time allowed for this call ran out")
-    if isinstance(error, RetryableError):
-        return Unavailable(Reason.CONFLICT, "too many others changed the same records; nothing was written")
     if isinstance(error, LimitError):
         return BadInput(Reason.TOO_LARGE, f"the request is too large for one transaction: {error.message}")
-    if isinstance(error, SignerUnavailableError):
-        return Unavailable(Reason.AUDIT_UNAVAILABLE, "the audit record cannot be signed now; nothing was written")
-    if isinstance(error, DiskFullError):
-        return Unavailable(Reason.STORE_FULL, "the store has no room left; nothing was written")
+    for kind, reason, message in _FAILURES:
+        if isinstance(error, kind):
+            return Unavailable(reason, message)
     return Unavailable(Reason.STORE_UNAVAILABLE, "the store cannot be used now; its operator finds why in the log")
+
+
+_FAILURES: Final[Sequence[tuple[type[EngineError], Reason, str]]] = (
+    (UnknownResultError, Reason.OUTCOME_UNKNOWN, "it is not known whether the write happened; retry it as it is"),
+    (TransactionTimedOutError, Reason.DEADLINE_EXCEEDED, "the time allowed for this call ran out"),
+    (RetryableError, Reason.CONFLICT, "too many others changed the same records; nothing was written"),
+    (SignerUnavailableError, Reason.AUDIT_UNAVAILABLE, "the audit record cannot be signed now; nothing was written"),
+    (DiskFullError, Reason.STORE_FULL, "the store has no room left; nothing was written"),
+)

@@ -173,17 +173,17 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return [[key, plain(one)] for key, one in sorted(value.items())]  # keys of records are ASCII, those may not be
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(one) for one in value]
     if isinstance(value, enum.Enum):
         return plain(value.value)
-    if isinstance(value, datetime | bytes | UUID):
+    if isinstance(value, datetime | bytes | UUID | float):
         return _text(value)
     return value
 
 
-def _text(value: datetime | bytes | UUID) -> str:
+def _text(value: datetime | bytes | UUID | float) -> str:
     if isinstance(value, bytes):
         return value.hex()
     return time_text(value) if isinstance(value, datetime) else str(value)
