@@ -27,6 +27,7 @@ from drillcore.cli.tenant import tenant
 from drillcore.cli.text import printable
 from drillcore.cli.token import token
 from drillcore.cli.tree import tree
+from drillcore.cli.verify import verify
 from drillcore.errors import DrillcoreError
 from drillcore.settings import SettingsError
 
@@ -185,6 +186,7 @@ for command in (
     token,
     tree,
     update,
+    verify,
     whoami,
 ):
     main.add_command(command)
