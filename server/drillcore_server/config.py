@@ -1,4 +1,4 @@
-"""The server's settings: `[server]`, `[engine]` and `[ingest]`. Read once, at the start; see `drillcore.settings`."""
+"""The server's settings: `[server]`, `[engine]`, `[ingest]` and `[audit]`. Read once; see `drillcore.settings`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from uuid import UUID
 
 from drillcore.settings import find_file, load, secret
 from drillcore_fdb.embedded import Durability
+from drillcore_server.audit.settings import AuditSettings
 from drillcore_server.auth.tokens import TOKEN_CHARACTERS_MIN
 from drillcore_server.ingest.embedding.openai import OpenAISettings
 from drillcore_server.ingest.processing.chat import ChatSettings
@@ -230,6 +231,7 @@ class Settings:
     server: ServerSettings = field(default_factory=ServerSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     ingest: IngestSettings = field(default_factory=IngestSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
 
 
 def load_settings(
