@@ -125,6 +125,11 @@ def _whole_number(text: str) -> int:
     return int(text)
 
 
+def _any_whole_number(text: str) -> int | float:
+    """Larger ones are what other readers take them for."""
+    return float(text) if len(text) > _DIGITS_MAX or abs(int(text)) > SAFE_INTEGER else int(text)
+
+
 def _no_float(_text: str) -> NoReturn:
     raise Malformed("has a number that is not whole")
 
@@ -136,4 +141,6 @@ def _no_constant(_text: str) -> NoReturn:
 _WHOLE_NUMBERS: Final = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_whole_number, parse_float=_no_float, parse_constant=_no_constant
 )
-ANY_NUMBERS: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole_number, parse_constant=_no_constant)
+ANY_NUMBERS: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_any_whole_number, parse_constant=_no_constant
+)
