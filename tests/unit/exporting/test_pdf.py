@@ -151,7 +151,7 @@ def test_contents_name_the_pages_and_pages_say_which_they_are(setter: Setter) ->
     for number, page in enumerate(pages, 1):
         assert f"Page {number} of {len(pages)}" in page
         assert "Rules, revision 1" in page
-    entries = re.findall(r"Section (\d+) (\d+)\r?\n", "".join(pages[1:3]))
+    entries = re.findall(r"Section (\d+) (\d+)\r?$", pages[1], re.MULTILINE)
     assert len(entries) == 30
     for section, page in entries:
         assert f"Section {section}\r\nSummary" in pages[int(page) - 1]
