@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
 from drillcore_fdb.engine import Engine
-from drillcore_server.audit.first_key import FirstKey
 from drillcore_server.audit.journal import Journal
+from drillcore_server.audit.key_files import KeyFiles
+from drillcore_server.audit.signers import SigningKeys
 from drillcore_server.store.keyring import Keyring
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.sealed import SealedRecords
@@ -17,7 +19,7 @@ STORE = UUID("57057057-0000-4000-8000-000000000000")
 
 def open_journal(engine: Engine, keys: Keyspace, keyring: Keyring, directory: Path) -> Journal:
     """A journal that signs with a key in this directory, made on first use."""
-    signing = FirstKey(engine, keys, STORE, directory / "audit" / "1.key")
+    signing = SigningKeys.open(engine, keys, STORE, KeyFiles(directory / "audit" / "keys"), datetime.now(UTC))
     return Journal(keys, keyring, SealedRecords(keyring), STORE, signing)
 
 

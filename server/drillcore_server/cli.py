@@ -189,9 +189,9 @@ def fsck(
     with _store_errors():
         opened = open_engine(settings.engine)
         try:
-            root, _ = open_store(opened)
+            root, header = open_store(opened)
             with open_keyring(settings.engine, opened) as keyring:
-                report = Fsck(opened, Keyspace(root), keyring).run()
+                report = Fsck(opened, Keyspace(root), keyring, header.store_id).run()
         finally:
             opened.close()
     verdict = f"{report.corpora} corpora, {report.nodes:,} nodes, {len(report.problems)} problems"

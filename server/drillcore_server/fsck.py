@@ -13,14 +13,18 @@ from itertools import pairwise
 from typing import TypeVar
 from uuid import UUID
 
+from drillcore.audit.failures import VerificationFailed
+from drillcore.audit.keys import KeyChain, TrustedKeys, trust
 from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.tuples import KeyRange
+from drillcore_server.audit.opening import RecordOpener
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import NodeId, Revision
 from drillcore_server.domain.nodes import Chunk, Document, Level, RawPage, Section, Statistics
+from drillcore_server.fsck_audit import AuditCheck
 from drillcore_server.fsck_retention import RetentionCheck
-from drillcore_server.store import revisions
+from drillcore_server.store import audit_keys, revisions
 from drillcore_server.store.corpora import CORPORA
 from drillcore_server.store.hierarchy import (
     DOCUMENT,
@@ -51,16 +55,22 @@ class Report:
 
 
 class Fsck:
-    def __init__(self, engine: Engine, keys: Keyspace, keyring: Keyring) -> None:
+    def __init__(self, engine: Engine, keys: Keyspace, keyring: Keyring, store: UUID) -> None:
         self._engine = engine
         self._keys = keys
         self._keyring = keyring
         self._sealed = SealedRecords(keyring)
+        self._opener = RecordOpener(store, self._sealed)
+        self._store = store
 
     def run(self) -> Report:
         problems: list[str] = []
         notes: list[str] = []
         corpora, nodes = 0, 0
+        try:
+            trusted = self._trusted()
+        except VerificationFailed as error:
+            return Report(0, 0, (f"the chain of audit keys: {error}",))
         for tenant, _ in self._engine.run(lambda tr: list(TENANTS.scan(tr, self._keys.tenants()))):
             if self._engine.run(lambda tr: tr.get(self._keys.tenant_name(tenant.name))) != tenant.id.bytes:  # noqa: B023
                 problems.append(f"tenant {tenant.id}: its name does not lead to it")
@@ -68,11 +78,17 @@ class Fsck:
             for corpus, _ in found:
                 checked = _CorpusCheck(self._engine, self._keys, self._keyring, self._sealed, corpus)
                 problems += checked.run()
+                problems += AuditCheck(self._engine, self._keys, self._opener, trusted, corpus).problems()
                 corpora, nodes = corpora + 1, nodes + checked.nodes
                 retention = RetentionCheck(self._engine, self._keys, corpus)
                 problems += [*retention.problems(), *self._at_floor(corpus, retention)]
                 notes += retention.notes()
         return Report(corpora, nodes, tuple(problems), tuple(notes))
+
+    def _trusted(self) -> TrustedKeys:
+        """The keys that sign the store's audit records. Raises `VerificationFailed` if one is not vouched for."""
+        chain = KeyChain(self._store, tuple(self._engine.run(lambda tr: audit_keys.chain(tr, self._keys))))
+        return trust(self._store, [chain.verifier(key) for key in chain.keys[:1]], chain)
 
     def _at_floor(self, corpus: Corpus, retention: RetentionCheck) -> list[str]:
         """What is wrong with the oldest revision that is kept. Of one that is trimmed meanwhile nothing is known."""

@@ -20,8 +20,9 @@ from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import corpora_pb2, documents_pb2, nodes_pb2, server_pb2, tenants_pb2
-from drillcore_server.audit.first_key import FirstKey
 from drillcore_server.audit.journal import Journal
+from drillcore_server.audit.key_files import KeyFiles
+from drillcore_server.audit.signers import SigningKeys
 from drillcore_server.auth import operator_token
 from drillcore_server.auth.principal import Principal
 from drillcore_server.auth.tokens import Token, Tokens, digest
@@ -74,7 +75,8 @@ class Server:
         self._admit = Admit()
         self._open = ExitStack()
         keyring = self._open.enter_context(open_keyring(settings.engine, engine))
-        signing = FirstKey(engine, self._keys, header.store_id, settings.engine.data_dir / "audit" / "1.key")
+        keeper = KeyFiles(settings.engine.data_dir / "audit" / "keys")
+        signing = SigningKeys.open(engine, self._keys, header.store_id, keeper, datetime.now(UTC))
         journal = Journal(self._keys, keyring, SealedRecords(keyring), header.store_id, signing)
         self._unit = unit = Unit(engine, self._keys, journal, self._settings.message_bytes_max // 2)
         pipeline = Pipeline(

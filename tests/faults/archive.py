@@ -30,6 +30,7 @@ from drillcore_server.domain.accounts import EVERYTHING
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import CorpusId, DocumentId, PrincipalId, RequestId, Revision, TenantId
 from drillcore_server.engines import open_engine, open_keyring
+from drillcore_server.fsck import Fsck, Report
 from drillcore_server.ingest import builtin
 from drillcore_server.ingest.readers import ReadersHere
 from drillcore_server.store import corpora, revisions
@@ -37,7 +38,7 @@ from drillcore_server.store.hierarchy import CorpusView
 from drillcore_server.store.keyring import Keyring
 from drillcore_server.store.keyspace import CorpusKeys, Keyspace
 from drillcore_server.store.sealed import SealedRecords
-from tests.journals import open_journal
+from tests.journals import STORE, open_journal
 
 OPERATOR = Principal(PrincipalId("operator"), None, grants=EVERYTHING)
 TENANT = TenantId(UUID(int=1))
@@ -107,6 +108,9 @@ class Archive:
 
     def remove(self, documents: Sequence[DocumentId], call: Call | None = None) -> Removed:
         return remove_documents(self.ingester, call or self.call("RemoveDocuments"), self.target, documents)
+
+    def fsck(self) -> Report:
+        return Fsck(self.engine, self.keyspace, self.keyring, STORE).run()
 
     def head(self) -> Revision:
         return self.engine.run(lambda tr: revisions.head(tr, self.keys))

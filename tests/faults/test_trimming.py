@@ -22,7 +22,6 @@ from drillcore_server.domain.errors import Missing, NotReady
 from drillcore_server.domain.ids import NodeId, Revision
 from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.retention import TrimState
-from drillcore_server.fsck import Fsck
 from drillcore_server.store import revisions, trimming, versioned
 from drillcore_server.store.hierarchy import CorpusView, Located, locate
 from drillcore_server.store.keyspace import CorpusKeys
@@ -72,7 +71,7 @@ def assert_kept(archive: Archive, known: Known, *, finished: bool) -> None:
 
 def fsck(archive: Archive) -> tuple[str, ...]:
     """Notes; there must be no problems."""
-    report = Fsck(archive.engine, archive.keyspace, archive.keyring).run()
+    report = archive.fsck()
     assert report.problems == ()
     return report.notes
 
@@ -339,14 +338,14 @@ def test_fsck_finds_a_kept_record_that_is_missing(archive: Archive, known: Known
     assert newest is not None
     place = lost + newest.to_bytes(6, "big")
     archive.engine.run(lambda tr: tr.clear_range(place, place + b"\xff"))
-    report = Fsck(archive.engine, archive.keyspace, archive.keyring).run()
+    report = archive.fsck()
     assert any("revision 4" in problem for problem in report.problems)
 
 
 def test_fsck_finds_a_gap_in_the_list_of_revisions(archive: Archive, known: Known) -> None:
     assert trim(archive, FLOOR).finished
     archive.engine.run(lambda tr: tr.clear(archive.keys.revision(Revision(2))))
-    report = Fsck(archive.engine, archive.keyspace, archive.keyring).run()
+    report = archive.fsck()
     assert any("the record of revision 2 is missing" in problem for problem in report.problems)
 
 

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+from drillcore_fdb.format import open_store
 from drillcore_server.auth.tokens import Token, Tokens
+from drillcore_server.commands.unit import Unit
 from drillcore_server.config import LogFormat
 from drillcore_server.logs import make_logger
 from drillcore_server.metrics import Metrics
 from drillcore_server.rpc.pipeline import ORDER, TimeLimits
+from drillcore_server.rpc.recording import Record
 from drillcore_server.rpc.stages import Authenticate, Log, Measure, Stage
+from drillcore_server.store.keyspace import Keyspace
+from tests.faults.stores import opened
+from tests.journals import open_journal_here
 
 LIMITS = TimeLimits(default_s=30.0, max_s=120.0, stream_idle_s=30.0)
 
 
-def stages(*tokens: Token, log: io.StringIO | None = None, metrics: Metrics | None = None) -> list[Stage]:
+@contextmanager
+def a_unit(path: Path) -> Iterator[Unit]:
+    """A unit on a store of its own."""
+    with opened(path) as engine:
+        keys = Keyspace(open_store(engine)[0])
+        yield Unit(engine, keys, open_journal_here(engine, keys, path))
+
+
+def stages(unit: Unit, *tokens: Token, log: io.StringIO | None = None, metrics: Metrics | None = None) -> list[Stage]:
     parts = {
+        Record: lambda: Record(unit, make_logger(LogFormat.JSON, log or io.StringIO())),
         Log: lambda: Log(make_logger(LogFormat.JSON, log or io.StringIO())),
         Measure: lambda: Measure(metrics or Metrics()),
         Authenticate: lambda: Authenticate(Tokens(tokens)),

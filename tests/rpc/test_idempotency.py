@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from drillcore import AlreadyExists, Client, InvalidArgument, NotFound, Reason
+from drillcore import AlreadyExists, Client, Conflict, InvalidArgument, NotFound, Reason
 from drillcore_fdb.format import open_store
 from drillcore_server.commands.forget_requests import forget_requests
 from drillcore_server.store.keyspace import Keyspace
@@ -107,10 +107,21 @@ def test_two_callers_may_use_the_same_request_id(operator: Client, acme: Client,
     assert operator.create_corpus("third", tenant_id=ACME_ID, request_id="one").name == "third"
 
 
-def test_reads_leave_no_outcome_behind(acme: Client) -> None:
+def test_the_id_of_a_read_is_not_another_requests(acme: Client) -> None:
     made = acme.create_corpus("trials")
     acme.get_corpus(made.id, request_id="one")
-    assert acme.update_corpus(made.id, description="new", request_id="one").description == "new"
+    with pytest.raises(InvalidArgument, match="REQUEST_ID_REUSED"):
+        acme.update_corpus(made.id, description="new", request_id="one")
+    assert acme.get_corpus(made.id, request_id="one") == made, "again it is answered"
+
+
+def test_a_repeated_read_that_finds_something_else_is_refused_since_it_has_its_record(acme: Client) -> None:
+    made = acme.create_corpus("trials")
+    acme.list_corpora(request_id="one")
+    acme.create_corpus("more trials")
+    with pytest.raises(Conflict, match="make it again, under a new id"):
+        acme.list_corpora(request_id="one")
+    assert made in acme.list_corpora(request_id="two").items
 
 
 def test_duplicates_at_the_same_time_make_one_record(acme: Client) -> None:
@@ -138,7 +149,9 @@ def test_old_outcomes_are_forgotten(server: Running, acme: Client) -> None:
     assert forget(server, datetime.now(UTC) + timedelta(seconds=2)) == 3, "two tenants and a corpus were created"
     assert server.engine.space()["keys"] < keys_before - 3, "the parts of a large outcome go with it"
     acme.update_corpus(first.id, name="renamed")
-    assert acme.create_corpus("trials", metadata=dict(first.metadata), request_id="one").id != first.id
+    with pytest.raises(InvalidArgument, match="REQUEST_ID_REUSED"):
+        acme.create_corpus("trials", metadata=dict(first.metadata), request_id="one")
+    assert [corpus.name for corpus in acme.iter_corpora()] == ["renamed"], "its audit record stays"
 
 
 def test_forgetting_outcomes_keeps_the_records_themselves(server: Running, acme: Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import grpc
 import pytest
@@ -21,7 +22,7 @@ from drillcore_server.domain.ids import PrincipalId
 from drillcore_server.metrics import Metrics
 from drillcore_server.rpc.pipeline import Pipeline
 from tests.rpc.concurrently import concurrently
-from tests.rpc.pipelines import LIMITS, stages
+from tests.rpc.pipelines import LIMITS, a_unit, stages
 from tests.rpc.rpcs import METHODS, RawAnswer, call, name_of, path_of, request_of
 from tests.rpc.running import ACME, OPERATOR, Running
 
@@ -144,31 +145,32 @@ class Defective:
         return fail
 
 
-def call_defective(log: io.StringIO, metrics: Metrics) -> RawAnswer:
+def call_defective(path: Path, log: io.StringIO, metrics: Metrics) -> RawAnswer:
     token = Token(Principal(PrincipalId("root"), None), digest(OPERATOR))
-    pipeline = Pipeline(stages(token, log=log, metrics=metrics), LIMITS)
     service = tenants_pb2.DESCRIPTOR.services_by_name["TenantService"]
-    server = grpc.server(ThreadPoolExecutor(1))
-    server.add_generic_rpc_handlers((pipeline.bind(service, Defective()),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        return call(f"127.0.0.1:{port}", LIST, b"", token=OPERATOR, drillcore_request_id="mine")
-    finally:
-        server.stop(grace=1).wait()
+    with a_unit(path) as unit:
+        pipeline = Pipeline(stages(unit, token, log=log, metrics=metrics), LIMITS)
+        server = grpc.server(ThreadPoolExecutor(1))
+        server.add_generic_rpc_handlers((pipeline.bind(service, Defective()),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        try:
+            return call(f"127.0.0.1:{port}", LIST, b"", token=OPERATOR, drillcore_request_id="mine")
+        finally:
+            server.stop(grace=1).wait()
 
 
-def test_a_defect_is_internal_and_its_text_is_not_told() -> None:
-    answer = call_defective(io.StringIO(), Metrics())
+def test_a_defect_is_internal_and_its_text_is_not_told(tmp_path: Path) -> None:
+    answer = call_defective(tmp_path, io.StringIO(), Metrics())
     assert answer.code is grpc.StatusCode.INTERNAL
     assert answer.info.reason == Reason.INTERNAL.name
     assert answer.info.metadata["request_id"] == "mine"
     assert "secret" not in repr(answer)
 
 
-def test_a_defect_is_logged_with_its_place_and_without_its_text() -> None:
+def test_a_defect_is_logged_with_its_place_and_without_its_text(tmp_path: Path) -> None:
     log = io.StringIO()
-    call_defective(log, Metrics())
+    call_defective(tmp_path, log, Metrics())
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     (called,) = [line for line in lines if line["event"] == "call"]
     (defect,) = [line for line in lines if line["event"] == "defect"]
@@ -178,8 +180,8 @@ def test_a_defect_is_logged_with_its_place_and_without_its_text() -> None:
     assert "secret" not in log.getvalue()
 
 
-def test_a_defect_is_counted() -> None:
+def test_a_defect_is_counted(tmp_path: Path) -> None:
     metrics = Metrics()
-    call_defective(io.StringIO(), metrics)
+    call_defective(tmp_path, io.StringIO(), metrics)
     labels = {"method": "ListTenants", "outcome": Reason.INTERNAL.name}
     assert metrics.registry.get_sample_value("drillcore_calls_total", labels) == 1

@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from drillcore_fdb.format import open_store
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import documents_pb2 as pb
 from drillcore_proto.v1 import nodes_pb2
@@ -34,7 +35,7 @@ from tests.rpc.trees import assert_whole, walk
 def assert_agrees(server: Running) -> None:
     """fsck finds nothing."""
     library = server.server._services[3][1]._library
-    report = Fsck(server.engine, library.unit.keys, library.keyring).run()
+    report = Fsck(server.engine, library.unit.keys, library.keyring, open_store(server.engine)[1].store_id).run()
     assert report.problems == ()
 
 

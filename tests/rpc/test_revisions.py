@@ -350,9 +350,10 @@ def test_a_large_revision_is_invisible_until_it_is_done(shared: Running, library
     before = walk(library, corpus)
     stage, seen = revise.Reviser._stage, []
 
-    def stage_and_look(self: revise.Reviser, *more: Any) -> None:
-        stage(self, *more)
+    def stage_and_look(self: revise.Reviser, *more: Any) -> bytes:
+        hashed = stage(self, *more)
         seen.append((walk(library, corpus), library.query(corpus, level=CHUNK, text="inspector of bridges")))
+        return hashed
 
     large = {f"{number}.txt": notice(number, 12) for number in range(40)}
     with (
@@ -376,9 +377,9 @@ def test_more_than_one_transaction_holds_is_one_revision(library: Caller, corpus
     staged = []
     stage = revise.Reviser._stage
 
-    def count(self: revise.Reviser, *more: Any) -> None:
+    def count(self: revise.Reviser, *more: Any) -> bytes:
         staged.append(1)
-        stage(self, *more)
+        return stage(self, *more)
 
     text = "\n\n".join(notice(number, 4) for number in range(1_100))
     with mock.patch.object(revise.Reviser, "_stage", count):
@@ -397,10 +398,10 @@ def test_a_failure_in_the_middle_of_staging_leaves_nothing(library: Caller, corp
     before, keys_before = walk(library, corpus), shared.engine.space()["keys"]
     stage = revise.Reviser._stage
 
-    def fail(self: revise.Reviser, keys: Any, claim: Any, number: int, batch: Any) -> None:
+    def fail(self: revise.Reviser, keys: Any, claim: Any, number: int, batch: Any) -> bytes:
         if number == 2:
             raise RuntimeError("a defect")
-        stage(self, keys, claim, number, batch)
+        return stage(self, keys, claim, number, batch)
 
     large = files({f"{number}.txt": notice(number, 12) for number in range(40)})
     with (

@@ -11,12 +11,12 @@ was signed; the tree covers them. The commitment is a salted hash of the record'
 from __future__ import annotations
 
 import hashlib
-import json
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
+
+from drillcore.audit.failures import Malformed
 
 LEAF_FORMAT: Final = 1
 SALT_BYTES: Final = 16
@@ -26,10 +26,6 @@ SERVER_LOG: Final = UUID(int=0)
 _LEAF: Final = struct.Struct(">B16s16sI10s16s32s4s64s")
 _SIGNED: Final = b"drillcore audit record 1\n"
 _COMMITTED: Final = b"drillcore audit body 1\n"
-
-
-class MalformedLeaf(ValueError):  # noqa: N818 - named as what it is
-    """Bytes that are no leaf."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +39,7 @@ class Leaf:
     record: UUID
     commitment: bytes
     key_hash: bytes
-    """Names the key that signed; see `keys.key_hash`."""
+    """Names the key that signed; see `notes.key_hash`."""
     signature: bytes
 
     @property
@@ -67,7 +63,7 @@ class Leaf:
     @classmethod
     def decode(cls, data: bytes) -> Leaf:
         if len(data) != _LEAF.size or data[0] != LEAF_FORMAT:
-            raise MalformedLeaf("it is not a leaf of an audit log")
+            raise Malformed("it is not a leaf of an audit log")
         _, store, log, incarnation, versionstamp, record, commitment, key_hash, signature = _LEAF.unpack(data)
         return cls(
             UUID(bytes=store),
@@ -93,24 +89,3 @@ def signed_message(store: UUID, log: UUID, record: UUID, commitment: bytes) -> b
 def commit_to(salt: bytes, body: bytes) -> bytes:
     """The commitment to a record's body, or to its private part: without salt and body it tells nothing."""
     return hashlib.sha256(_COMMITTED + salt + body).digest()
-
-
-def canonical_json(value: Mapping[str, Any]) -> bytes:
-    """JSON as RFC 8785 writes it, for what records hold: texts, whole numbers below 2^53, true, false, null.
-
-    Keys are ASCII. A float is refused: its canonical form is another matter.
-    """
-    return json.dumps(_checked(value), ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _checked(value: Any) -> Any:
-    if isinstance(value, float):
-        raise TypeError("records hold no floating-point numbers")
-    if isinstance(value, int) and abs(value) >= 1 << 53:
-        raise TypeError("records hold larger numbers as texts")
-    if isinstance(value, Mapping):
-        assert all(key.isascii() for key in value), "keys of records are ASCII"
-        return {key: _checked(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_checked(one) for one in value]
-    return value

@@ -6,12 +6,10 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final
 
+from drillcore.audit.failures import ProofFailed
+
 HASH_BYTES: Final = 32
 EMPTY_ROOT: Final = hashlib.sha256(b"").digest()
-
-
-class ProofFailed(ValueError):  # noqa: N818 - named as what happened
-    """A proof does not prove what it is said to."""
 
 
 def leaf_hash(leaf: bytes) -> bytes:
@@ -86,6 +84,12 @@ def check_consistency(
         hashes.insert(0, first_root)
     if not hashes:
         raise ProofFailed("the consistency proof is empty")
+    if _roots_by(first_size, second_size, hashes) != (first_root, second_root):
+        raise ProofFailed("the second tree does not continue the first")
+
+
+def _roots_by(first_size: int, second_size: int, hashes: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """The roots of both trees that a consistency proof leads to."""
     place, last = first_size - 1, second_size - 1
     while place & 1:
         place, last = place >> 1, last >> 1
@@ -102,8 +106,7 @@ def check_consistency(
         place, last = place >> 1, last >> 1
     if last != 0:
         raise ProofFailed("the consistency proof is too short")
-    if first != first_root or second != second_root:
-        raise ProofFailed("the second tree does not continue the first")
+    return first, second
 
 
 def _checked_hashes(proof: Sequence[bytes]) -> Sequence[bytes]:

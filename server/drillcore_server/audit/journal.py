@@ -23,7 +23,7 @@ from drillcore_server.auth.principal import Principal
 from drillcore_server.domain.audit import ACTIONS, OK, Trail, time_text
 from drillcore_server.domain.ids import CorpusNumber, RecordId, RequestId, Revision, SourceId, TenantId
 from drillcore_server.store import audit_records
-from drillcore_server.store.audit_records import StoredRecord
+from drillcore_server.store.audit_records import AuditState, StoredRecord
 from drillcore_server.store.keyring import KeyNumber, Keyring
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.sealed import SealedRecords
@@ -102,6 +102,8 @@ class Journal:
         audit_records.append(tr, self._keys, state.incarnation, stored)
         key = self._keys.audit_request(occasion.principal.id, occasion.request_id, "" if outcome == OK else outcome)
         audit_records.note_request(tr, key, state.incarnation, stored, occasion.fingerprint, hashed(effects))
+        if trail.next_key is not None:
+            audit_records.set_state(tr, self._keys, AuditState(state.incarnation, trail.next_key))
         return record
 
     def _body(
@@ -154,7 +156,7 @@ def log_key(keyring: Keyring, log: UUID) -> KeyNumber:
 
 
 def canonical(value: dict[str, Any]) -> bytes:
-    """RFC 8785 for what records hold (see `drillcore.audit.leaves.canonical_json`), many times as fast."""
+    """RFC 8785 for what records hold (see `drillcore.audit.documents.canonical_json`), many times as fast."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 

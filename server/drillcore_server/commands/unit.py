@@ -9,11 +9,11 @@ on a caller's behalf.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from drillcore_fdb.engine import Engine, Options, Reader, Transaction
 from drillcore_fdb.errors import (
@@ -26,11 +26,12 @@ from drillcore_fdb.errors import (
 )
 from drillcore_proto.reasons import Reason
 from drillcore_server.audit.journal import UNKNOWN_CLIENT, Client, Journal, Occasion, hashed
+from drillcore_server.audit.signers import SignerUnavailableError
 from drillcore_server.auth.access import Granted, Rule
 from drillcore_server.auth.principal import Principal
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import BadInput, Refused, Unavailable
-from drillcore_server.domain.ids import RecordId, RequestId
+from drillcore_server.domain.ids import RecordId, RequestId, new_uuid
 from drillcore_server.store import accounts, audit_records, requests
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.records import RecordKind
@@ -133,7 +134,9 @@ class Unit:
 
         `suppressed` is how many like it were not recorded before. Raises `Refused` if it cannot be written.
         """
-        trail = call.trails[-1] if call.trails else Trail(tenant=call.principal.tenant)
+        made = call.trails[-1] if call.trails else Trail(tenant=call.principal.tenant)
+        # With an id of its own: the run that made the trail may have been committed, though its answer was lost.
+        trail = replace(made, record=RecordId(new_uuid()), next_key=None)
         if suppressed:
             trail.detail["suppressed"] = suppressed
         occasion = call.occasion
@@ -189,14 +192,18 @@ def _check_same(same: bool) -> None:
 
 def _as_refusal(error: EngineError) -> Refused:
     """The engine's failure in words for the caller: what to do, and whether anything was written."""
-    if isinstance(error, UnknownResultError):
-        return Unavailable(Reason.OUTCOME_UNKNOWN, "it is not known whether the write happened; retry it as it is")
-    if isinstance(error, TransactionTimedOutError):
-        return Unavailable(Reason.DEADLINE_EXCEEDED, "the time allowed for this call ran out")
-    if isinstance(error, RetryableError):
-        return Unavailable(Reason.CONFLICT, "too many others changed the same records; nothing was written")
     if isinstance(error, LimitError):
         return BadInput(Reason.TOO_LARGE, f"the request is too large for one transaction: {error.message}")
-    if isinstance(error, DiskFullError):
-        return Unavailable(Reason.STORE_FULL, "the store has no room left; nothing was written")
+    for kind, reason, message in _FAILURES:
+        if isinstance(error, kind):
+            return Unavailable(reason, message)
     return Unavailable(Reason.STORE_UNAVAILABLE, "the store cannot be used now; its operator finds why in the log")
+
+
+_FAILURES: Final[Sequence[tuple[type[EngineError], Reason, str]]] = (
+    (UnknownResultError, Reason.OUTCOME_UNKNOWN, "it is not known whether the write happened; retry it as it is"),
+    (TransactionTimedOutError, Reason.DEADLINE_EXCEEDED, "the time allowed for this call ran out"),
+    (RetryableError, Reason.CONFLICT, "too many others changed the same records; nothing was written"),
+    (SignerUnavailableError, Reason.AUDIT_UNAVAILABLE, "the audit record cannot be signed now; nothing was written"),
+    (DiskFullError, Reason.STORE_FULL, "the store has no room left; nothing was written"),
+)

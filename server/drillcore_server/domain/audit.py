@@ -125,6 +125,8 @@ class Trail:
     """What may have to be erased: "query", and "before" and "after" of records that are kept only as they are now."""
     sources: set[tuple[CorpusNumber, SourceId]] = field(default_factory=set)
     """The sources that the private part is about: if there is just one, it is erased with that."""
+    next_key: int | None = None
+    """The number of the key that signs records from the next one on; None: as before."""
 
     def touch_corpus(self, corpus: CorpusId, revision: Revision = Revision(0)) -> None:  # noqa: B008 - a number
         self.corpora[corpus] = max(revision, self.corpora.get(corpus, Revision(0)))
@@ -171,17 +173,17 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return [[key, plain(one)] for key, one in sorted(value.items())]  # keys of records are ASCII, those may not be
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(one) for one in value]
     if isinstance(value, enum.Enum):
         return plain(value.value)
-    if isinstance(value, datetime | bytes | UUID):
+    if isinstance(value, datetime | bytes | UUID | float):
         return _text(value)
     return value
 
 
-def _text(value: datetime | bytes | UUID) -> str:
+def _text(value: datetime | bytes | UUID | float) -> str:
     if isinstance(value, bytes):
         return value.hex()
     return time_text(value) if isinstance(value, datetime) else str(value)

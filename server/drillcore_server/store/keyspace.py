@@ -82,6 +82,7 @@ class Space(enum.IntEnum):
     CHALLENGES = 49
     REVIEWS = 50
     EXPORTS = 51
+    AUDIT_PUBLISHED = 52
 
 
 _COMMITTED: Final = (
@@ -206,13 +207,18 @@ class Keyspace:
     def audit_checkpoints(self, log: UUID) -> KeyRange:
         return _below(self._spaces[Space.AUDIT_CHECKPOINTS].prefix + log.bytes)
 
+    def audit_published(self, log: UUID) -> bytes:
+        """How far the checkpoints of a log have left the store."""
+        return self._spaces[Space.AUDIT_PUBLISHED].prefix + log.bytes
+
     def audit_place(self, record: RecordId) -> bytes:
         """Where a record is in its log, by its id."""
         return self._spaces[Space.AUDIT_PLACES].prefix + record.bytes
 
     def audit_index(self, log: UUID, kind: int, value: bytes, index: int) -> bytes:
         """`value` is of a fixed length for each kind."""
-        return self.audit_indexed(log, kind, value).begin + index.to_bytes(8, "big")
+        prefix = self._spaces[Space.AUDIT_INDEXES].prefix
+        return prefix + log.bytes + bytes([kind]) + value + index.to_bytes(8, "big")
 
     def audit_indexed(self, log: UUID, kind: int, value: bytes) -> KeyRange:
         return _below(self._spaces[Space.AUDIT_INDEXES].prefix + log.bytes + bytes([kind]) + value)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from drillcore_fdb import codec
@@ -191,8 +192,8 @@ def values_page(tr: Reader, begin: bytes, end: bytes, keys_max: int) -> tuple[li
         following = stored[heads[-1]][0]  # the last one may be cut off
         assert len(heads) > 1, "a page holds more than one record"
         stored = stored[: heads.pop()]
-    ends = [*heads[1:], len(stored)]
-    return [_value(stored[first:last]) for first, last in zip(heads, ends, strict=True)], following
+    places = pairwise([*heads, len(stored)])
+    return [_value(stored[first:last]) for first, last in places], following
 
 
 def _value(stored: list[tuple[bytes, bytes]]) -> Value:

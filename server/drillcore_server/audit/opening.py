@@ -1,0 +1,71 @@
+"""Audit records as they are read: the leaf, and what it stands for, unsealed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from drillcore.audit.leaves import SALT_BYTES, Leaf
+from drillcore_server.domain.ids import Revision
+from drillcore_server.store.audit_records import Position, StoredRecord
+from drillcore_server.store.keyring import KeyLostError
+from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.versioned import Entry
+
+PRIVATE: Final = b"private"
+"""Behind the record's id, what its private part is sealed to."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRecord:
+    leaf: Leaf
+    salt: bytes
+    body: bytes
+    """Canonical JSON."""
+    private_salt: bytes = b""
+    private: bytes | None = None
+    """Canonical JSON; None if there is none, or it was erased."""
+    erased: bool = False
+    """There was a private part, and its key is gone."""
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.body) + len(self.private or b"")
+
+
+class RecordOpener:
+    def __init__(self, store: UUID, sealed: SealedRecords) -> None:
+        self._store = store
+        self._sealed = sealed
+
+    def leaf(self, stored: StoredRecord, position: Position) -> Leaf:
+        return Leaf(
+            self._store,
+            stored.log,
+            position.incarnation,
+            position.versionstamp,
+            stored.id,
+            stored.commitment,
+            stored.key_hash,
+            stored.signature,
+        )
+
+    def body(self, stored: StoredRecord) -> tuple[bytes, bytes]:
+        """Salt and body. Raises `StoreCorruptError` if it is not what was written, or cannot be unsealed."""
+        return self._opened(stored.id.bytes, stored.body)
+
+    def open(self, stored: StoredRecord, position: Position) -> OpenedRecord:
+        """The record. Raises `StoreCorruptError` if it is not what was written, or its body cannot be unsealed."""
+        leaf, (salt, body) = self.leaf(stored, position), self.body(stored)
+        if stored.private is None:
+            return OpenedRecord(leaf, salt, body)
+        try:
+            private_salt, private = self._opened(stored.id.bytes + PRIVATE, stored.private)
+        except KeyLostError:
+            return OpenedRecord(leaf, salt, body, erased=True)
+        return OpenedRecord(leaf, salt, body, private_salt, private)
+
+    def _opened(self, bound_to: bytes, sealed: bytes) -> tuple[bytes, bytes]:
+        opened = self._sealed.opened(Entry(bound_to, Revision(0), sealed)).value
+        return opened[:SALT_BYTES], opened[SALT_BYTES:]

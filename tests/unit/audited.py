@@ -1,0 +1,157 @@
+"""A store with an audit trail and nothing around it: the real engine, keyring, keys and unit, below gRPC."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+import structlog
+
+from drillcore.audit.leaves import SERVER_LOG
+from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
+from drillcore_fdb.engine import Engine, Transaction
+from drillcore_fdb.format import StoreHeader, open_store
+from drillcore_server.audit.indexes import Terms
+from drillcore_server.audit.journal import Journal
+from drillcore_server.audit.key_files import KeyFiles
+from drillcore_server.audit.opening import RecordOpener
+from drillcore_server.audit.sequencer import Sequencer
+from drillcore_server.audit.sequencing import LogWriter
+from drillcore_server.audit.signers import KeyKeeper, SigningKeys
+from drillcore_server.auth.access import as_server
+from drillcore_server.auth.principal import Principal, PrincipalKind
+from drillcore_server.commands.unit import Call, Unit
+from drillcore_server.config import EngineSettings
+from drillcore_server.domain.audit import Trail
+from drillcore_server.domain.ids import PrincipalId, RecordId, RequestId, TenantId
+from drillcore_server.engines import open_keyring
+from drillcore_server.store import audit_log
+from drillcore_server.store.audit_log import Head
+from drillcore_server.store.audit_records import RECORD, StoredRecord
+from drillcore_server.store.keyring import Keyring
+from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.store.records import RecordKind
+from drillcore_server.store.sealed import SealedRecords
+
+T = TypeVar("T")
+TENANT: Final = TenantId(UUID(int=1))
+OTHER: Final = TenantId(UUID(int=2))
+SERVER: Final = Principal(PrincipalId("drillcore"), None, PrincipalKind.SERVER)
+LOGGER: Final = structlog.get_logger()
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Done:
+    """What the calls of these tests answer: nothing much."""
+
+    number: int
+
+
+DONE: Final = RecordKind(Done)
+
+
+@dataclass
+class Audited:
+    engine: Engine
+    keys: Keyspace
+    header: StoreHeader
+    keyring: Keyring
+    keeper: KeyKeeper
+    signing: SigningKeys
+    alerts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        sealed = SealedRecords(self.keyring)
+        self.opener = RecordOpener(self.header.store_id, sealed)
+        self.terms = Terms(self.keyring)
+        journal = Journal(self.keys, self.keyring, sealed, self.header.store_id, self.signing)
+        self.unit = Unit(self.engine, self.keys, journal)
+
+    def on(self, engine: Engine) -> Audited:
+        """The same store as another server has it, through an engine of its own."""
+        signing = SigningKeys.open(self.engine, self.keys, self.header.store_id, self.keeper, datetime.now(UTC))
+        return Audited(engine, self.keys, self.header, self.keyring, self.keeper, signing)
+
+    def call(
+        self, action: str = "GetCorpus", request_id: str | None = None, principal: Principal = SERVER, **more: Any
+    ) -> Call:
+        request = RequestId(request_id or f"request-{next(_numbers)}")
+        more.setdefault("at", datetime.now(UTC))
+        return Call(
+            action=action,
+            request_id=request,
+            principal=principal,
+            timeout_s=more.pop("timeout_s", 30.0),
+            fingerprint=hashlib.sha256(request.encode()).digest(),
+            **more,
+        )
+
+    def record(
+        self, tenant: TenantId | None = None, touch: Callable[[Trail], object] = id, call: Call | None = None
+    ) -> RecordId:
+        """Makes a call in a tenant, or of the server's own; the id of its record."""
+        made: list[RecordId] = []
+
+        def work(_tr: Transaction, _granted: object, trail: Trail) -> Done:
+            touch(trail)
+            made.append(trail.record)
+            return Done(len(made))
+
+        self.unit.write(call or self.call(), as_server(tenant), DONE, work)
+        return made[-1]
+
+    def writer(self) -> LogWriter:
+        return LogWriter(self.keys, self.opener, self.terms, self.signing)
+
+    def sequencer(self, lease_s: float = 10.0, *, alone: bool = False) -> Sequencer:
+        return Sequencer(self.engine, self.keys, self.writer(), lease_s, LOGGER, self._alert, alone=alone)
+
+    def sequence(self) -> None:
+        """Puts everything in order that is there."""
+        sequencer = self.sequencer(alone=True)
+        while (done := sequencer.step()) is not None and done.more:
+            continue
+
+    def _alert(self, kind: str, detail: dict[str, Any]) -> None:
+        self.alerts.append((kind, detail))
+
+    def run(self, work: Callable[[Transaction], T]) -> T:
+        return self.engine.run(work)
+
+    def head(self, log: UUID = SERVER_LOG) -> Head:
+        return self.run(lambda tr: audit_log.head(tr, self.keys, log))
+
+    def ids(self, log: UUID = SERVER_LOG) -> list[UUID]:
+        """The records of a log, by index."""
+        return self.run(lambda tr: [entry.record for _, entry in audit_log.entries(tr, self.keys, log, 0, 1 << 40)])
+
+    def stored(self) -> list[tuple[audit_log.Position, StoredRecord]]:
+        """Every record, in the order of the commits."""
+        return self.run(
+            lambda tr: [
+                (position, RECORD.decode(value))
+                for position, value in audit_log.records_after(tr, self.keys, audit_log.BEGINNING, 9)
+            ]
+        )
+
+
+@contextlib.contextmanager
+def audited(path: Path, durability: Durability = Durability.RELAXED) -> Iterator[Audited]:
+    """The store of a directory, made on first use."""
+    with contextlib.ExitStack() as open_now:
+        engine = EmbeddedEngine.open(EmbeddedSettings(path=path, durability=durability))
+        open_now.callback(engine.close)
+        root, header = open_store(engine)
+        keys = Keyspace(root)
+        keyring = open_now.enter_context(open_keyring(EngineSettings(data_dir=path, durability=durability), engine))
+        keeper = KeyFiles(path / "audit" / "keys")
+        signing = SigningKeys.open(engine, keys, header.store_id, keeper, datetime.now(UTC))
+        yield Audited(engine, keys, header, keyring, keeper, signing)
