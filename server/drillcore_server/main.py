@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
 
 import grpc
 import structlog
@@ -15,40 +13,54 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from drillcore.audit.leaves import SERVER_LOG
 from drillcore.settings import SettingsError
 from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.format import open_store
-from drillcore_proto.v1 import corpora_pb2, documents_pb2, nodes_pb2, server_pb2, tenants_pb2
-from drillcore_server.audit.journal import Journal
+from drillcore_proto.v1 import (
+    accounts_pb2,
+    corpora_pb2,
+    documents_pb2,
+    nodes_pb2,
+    server_pb2,
+    signatures_pb2,
+    tenants_pb2,
+)
+from drillcore_server.audit.journal import Journal, log_key
 from drillcore_server.audit.key_files import KeyFiles
+from drillcore_server.audit.opening import RecordOpener
 from drillcore_server.audit.signers import SigningKeys
-from drillcore_server.auth import operator_token
-from drillcore_server.auth.principal import Principal
-from drillcore_server.auth.tokens import Token, Tokens, digest
+from drillcore_server.auth.tokens import Mint
+from drillcore_server.callers import open_authenticator
+from drillcore_server.commands.credentials import Credentials
 from drillcore_server.commands.forget_requests import forget_requests
+from drillcore_server.commands.forget_sessions import forget_sessions
 from drillcore_server.commands.ingester import Ingester
 from drillcore_server.commands.revise import Reviser
+from drillcore_server.commands.signing import SigningDesk
+from drillcore_server.commands.signing_targets import Targets
 from drillcore_server.commands.trim_corpora import record_trim, trim_corpora
 from drillcore_server.commands.trim_corpus import Trimmer
 from drillcore_server.commands.unit import Unit
 from drillcore_server.commands.viewing import Library
-from drillcore_server.config import Settings, TlsSettings, TokenSettings, split_address
+from drillcore_server.config import Settings, TlsSettings, split_address
 from drillcore_server.derived.sections import SectionCache
 from drillcore_server.derived.vectors import VectorCache
-from drillcore_server.domain.accounts import EVERYTHING, Grant, Role
-from drillcore_server.domain.ids import PrincipalId, TenantId
+from drillcore_server.domain.ids import AccountId
 from drillcore_server.engines import open_keyring
 from drillcore_server.ingest.prepare import Preparer
 from drillcore_server.ingest.readers import Readers
 from drillcore_server.metrics import Metrics
 from drillcore_server.models import open_preparer, open_readers
+from drillcore_server.rpc.accounts import AccountService
 from drillcore_server.rpc.corpora import CorpusService
 from drillcore_server.rpc.documents import DocumentService
 from drillcore_server.rpc.nodes import NodeService
 from drillcore_server.rpc.pipeline import Pipeline, TimeLimits, UnknownMethods
 from drillcore_server.rpc.recording import Record
 from drillcore_server.rpc.server_info import ServerService
+from drillcore_server.rpc.signatures import SignatureService
 from drillcore_server.rpc.stages import Admit, Authenticate, Log, Measure, RequestIds
 from drillcore_server.rpc.tenants import TenantService
 from drillcore_server.store.keyring import Keyring
@@ -73,11 +85,13 @@ class Server:
         self.metrics = Metrics()
         self.metrics.follow_engine(engine.figures)
         self._admit = Admit()
+        authenticator = open_authenticator(settings, engine, self._keys, self.log)
         self._open = ExitStack()
         keyring = self._open.enter_context(open_keyring(settings.engine, engine))
+        sealed = SealedRecords(keyring)
         keeper = KeyFiles(settings.engine.data_dir / "audit" / "keys")
         signing = SigningKeys.open(engine, self._keys, header.store_id, keeper, datetime.now(UTC))
-        journal = Journal(self._keys, keyring, SealedRecords(keyring), header.store_id, signing)
+        journal = Journal(self._keys, keyring, sealed, header.store_id, signing)
         self._unit = unit = Unit(engine, self._keys, journal, self._settings.message_bytes_max // 2)
         pipeline = Pipeline(
             [
@@ -86,7 +100,7 @@ class Server:
                 Measure(self.metrics),
                 self._admit,
                 Record(unit, self.log),
-                Authenticate(Tokens(_tokens(settings, self.log))),
+                Authenticate(authenticator),
             ],
             TimeLimits(self._settings.timeout_default_s, self._settings.timeout_max_s, self._settings.stream_idle_s),
         )
@@ -101,11 +115,17 @@ class Server:
             upload_bytes_max=self._settings.upload_bytes_max,
             hierarchy_bytes_max=self._settings.hierarchy_bytes_max,
         )
+        credentials = Credentials(unit, settings.auth, self._tell_lockout)
+        mint = Mint(keyring.derived(log_key(keyring, SERVER_LOG), b"bearer tokens"))
+        opener = RecordOpener(header.store_id, sealed)
+        desk = SigningDesk(library, Targets(library, opener), credentials, signing)
         self._services: list[tuple[ServiceDescriptor, object]] = [
+            (accounts_pb2.DESCRIPTOR.services_by_name["AccountService"], AccountService(unit, credentials, mint)),
             (tenants_pb2.DESCRIPTOR.services_by_name["TenantService"], TenantService(unit)),
             (corpora_pb2.DESCRIPTOR.services_by_name["CorpusService"], corpora),
             (documents_pb2.DESCRIPTOR.services_by_name["DocumentService"], documents),
             (nodes_pb2.DESCRIPTOR.services_by_name["NodeService"], NodeService(library)),
+            (signatures_pb2.DESCRIPTOR.services_by_name["SignatureService"], SignatureService(desk)),
             (server_pb2.DESCRIPTOR.services_by_name["ServerService"], info),
         ]
         self._health = health.HealthServicer()
@@ -174,13 +194,18 @@ class Server:
         except (RuntimeError, OSError) as error:
             raise SettingsError(f"server.listen {self._settings.listen}: cannot listen there: {error}") from error
 
+    def _tell_lockout(self, account: AccountId) -> None:
+        self.metrics.lockouts.inc()
+        self.log.warning("account locked after wrong passwords", account_id=str(account))
+
     def _keep_house(self) -> None:
         retention = timedelta(seconds=self._settings.request_retention_s)
         while not self._stopping.wait(_HOUSEKEEPING_EVERY_S):
             try:
                 now = datetime.now(UTC)
                 forgotten = forget_requests(self._engine, self._keys, now - retention)
-                self.log.info("housekeeping", requests_forgotten=forgotten)
+                sessions = forget_sessions(self._engine, self._keys, now - retention)
+                self.log.info("housekeeping", requests_forgotten=forgotten, sessions_forgotten=sessions)
                 self._trim(now)
             except EngineError as error:
                 self.log.warning("housekeeping failed, will try again", error=error.message, code=error.code)
@@ -204,22 +229,6 @@ def knowledge(
     library = Library(unit, sealed, keyring, sections, VectorCache(engine), preparer.embedder)
     ingester = Ingester(engine, unit, Reviser(engine, unit, sealed), keyring, sealed, sections, preparer, readers)
     return library, ingester
-
-
-def _tokens(settings: Settings, log: structlog.stdlib.BoundLogger) -> Sequence[Token]:
-    if settings.server.tokens:
-        return [_token(token) for token in settings.server.tokens]
-    token, path, made = operator_token.read_or_make(settings.engine.data_dir)
-    if made:
-        log.warning("no callers are configured: made a token for an operator", file=str(path))
-    return [token]
-
-
-def _token(settings: TokenSettings) -> Token:
-    tenant = None if settings.tenant_id is None else TenantId(UUID(settings.tenant_id))
-    secret = bytes.fromhex(settings.token_sha256) if settings.token_sha256 else digest(settings.token or "")
-    grants = EVERYTHING if tenant is None else (Grant(Role.READER, tenant), Grant(Role.WRITER, tenant))
-    return Token(Principal(PrincipalId(settings.name), tenant, grants=grants), secret)
 
 
 def _credentials(tls: TlsSettings) -> grpc.ServerCredentials:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from drillcore import Client
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
+from drillcore_server.auth.settings import AuthSettings
 from drillcore_server.config import EngineSettings, IngestSettings, LogFormat, ServerSettings, Settings, TokenSettings
 from drillcore_server.logs import make_logger
 from drillcore_server.main import Server
@@ -33,6 +34,10 @@ SETTINGS = ServerSettings(
         TokenSettings(name="gus@globex", token=GLOBEX, tenant_id=str(GLOBEX_ID)),
     ),
 )
+
+
+AUTH = AuthSettings(argon2_memory_kib=64, argon2_passes=1, argon2_lanes=1)
+"""Passwords are hashed in a moment."""
 
 
 @dataclass
@@ -64,12 +69,15 @@ def open_store(path: Path) -> EmbeddedEngine:
 
 
 @contextmanager
-def running(path: Path, ingest: IngestSettings | None = None, **changes: Any) -> Iterator[Running]:
+def running(
+    path: Path, ingest: IngestSettings | None = None, auth: AuthSettings = AUTH, **changes: Any
+) -> Iterator[Running]:
     """A server on the store in `path`, with some of its settings changed."""
     settings = Settings(
         server=replace(SETTINGS, **changes),
         engine=EngineSettings(data_dir=path, durability=Durability.RELAXED),
         ingest=ingest or IngestSettings(),
+        auth=auth,
     )
     engine, log = open_store(path), io.StringIO()
     try:
