@@ -48,17 +48,17 @@ class Witness:
 
     def cosign(self, log: UUID, size: int, note: Note, consistency: Consistency) -> NoteSignature:
         """Its signature of a checkpoint. Raises `WitnessFailed`."""
-        answer = self._ask(log, self._sizes.get(log, 0), size, note, consistency)
+        answer = self._ask(self._sizes.get(log, 0), size, note, consistency)
         if isinstance(answer, _Conflict):
             if answer.size > size:
                 raise WitnessAhead(f"the witness {self.url} has seen {answer.size} records of this log, not {size}")
-            answer = self._ask(log, answer.size, size, note, consistency)
+            answer = self._ask(answer.size, size, note, consistency)
         if isinstance(answer, _Conflict):
             raise WitnessFailed(f"the witness {self.url} has seen {answer.size} records, and others at once")
         self._sizes[log] = size
         return answer
 
-    def _ask(self, log: UUID, old: int, size: int, note: Note, consistency: Consistency) -> NoteSignature | _Conflict:
+    def _ask(self, old: int, size: int, note: Note, consistency: Consistency) -> NoteSignature | _Conflict:
         proof = consistency(min(old, size))
         body = "".join(f"{line}\n" for line in (f"old {min(old, size)}", *map(to_base64, proof), "")) + note.encode()
         try:
