@@ -20,7 +20,7 @@ def parse_json(data: bytes | str, what: str, *, floats: bool = False) -> Any:
     """The value. A name that is there twice, a number that other readers may take for another, or, unless `floats` are
     allowed, one that is not whole: all are refused, for two readers must not see two different things.
     """
-    decoder = _ANY_NUMBERS if floats else _WHOLE_NUMBERS
+    decoder = ANY_NUMBERS if floats else _WHOLE_NUMBERS
     try:
         return decoder.decode(data if isinstance(data, str) else data.decode())
     except UnicodeDecodeError:
@@ -136,4 +136,4 @@ def _no_constant(_text: str) -> NoReturn:
 _WHOLE_NUMBERS: Final = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_whole_number, parse_float=_no_float, parse_constant=_no_constant
 )
-_ANY_NUMBERS: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole_number, parse_constant=_no_constant)
+ANY_NUMBERS: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole_number, parse_constant=_no_constant)

@@ -24,6 +24,7 @@ from drillcore.cli.session import CommandError, Session, pass_session
 from drillcore.cli.tenant import tenant
 from drillcore.cli.text import printable
 from drillcore.cli.tree import tree
+from drillcore.cli.verify import verify
 from drillcore.errors import DrillcoreError
 from drillcore.settings import SettingsError
 
@@ -178,5 +179,6 @@ for command in (
     tenant,
     tree,
     update,
+    verify,
 ):
     main.add_command(command)
