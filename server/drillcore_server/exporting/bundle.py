@@ -22,7 +22,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from drillcore_server.domain.ids import Revision
-from drillcore_server.exporting.audit_source import AuditSource, CorpusTrail
 from drillcore_server.exporting.canonical import canonical
 from drillcore_server.exporting.content import time_text
 from drillcore_server.exporting.copies import (
@@ -37,6 +36,7 @@ from drillcore_server.exporting.copies import (
 from drillcore_server.exporting.pdf.files import PdfFiles, Press
 from drillcore_server.exporting.sealed_file import SealedFile
 from drillcore_server.exporting.signatures import SignatureContent
+from drillcore_server.exporting.trails import AuditLogs, CorpusTrail
 from drillcore_server.exporting.walk import CorpusWalk
 
 BUNDLE_FORMAT: Final = 1
@@ -63,24 +63,24 @@ class Bundle:
 class Binder:
     """Makes bundles."""
 
-    def __init__(self, audit: AuditSource, press: Press) -> None:
-        self._audit = audit
+    def __init__(self, logs: AuditLogs, press: Press) -> None:
+        self._logs = logs
         self._press = press
 
     @property
     def store(self) -> UUID:
-        return self._audit.store
+        return self._logs.store
 
     def bind(self, walk: CorpusWalk, about: About, wanted: Wanted) -> Bundle:
         """The bundle, whose file is the caller's to close. It is complete when this returns: nothing was sent yet."""
         with ExitStack() as files:
-            trail = self._audit.of_corpus(walk.corpus.tenant_id, walk.corpus.id)
+            trail = self._logs.of_corpus(walk.corpus.tenant_id, walk.corpus.id)
             signatures = _Signatures(files.enter_context(SealedFile()))
             copied = self._copied(walk, about, wanted, trail, signatures, files)
             members = [*copied.members, *_proof(trail, wanted, files), signatures.ended()]
             manifest = canonical(self._manifest(walk, about, wanted, copied, members))
             digest = hashlib.sha256(manifest)
-            note = self._audit.signed_note(note_text(about, digest.hexdigest()))
+            note = trail.signed_note(note_text(about, digest.hexdigest()))
             first = [_member("manifest.json", manifest, files), _member("manifest.note", note.encode(), files)]
             return Bundle(_zipped([*first, *members]), digest.digest(), walk.revision)
 

@@ -27,7 +27,7 @@ from drillcore_server.exporting.content import (
     node_content,
     revision_content,
 )
-from drillcore_server.exporting.signatures import SignatureSource
+from drillcore_server.exporting.signatures import NodeSignatures
 from drillcore_server.store import revisions
 from drillcore_server.store.hierarchy import DOCUMENT, CorpusView, node_id
 from drillcore_server.store.packed import ChunkWithRaws
@@ -66,7 +66,7 @@ class CorpusWalk:
     Raises `StoreCorruptError` if something is not there: damage, or the revision was trimmed meanwhile.
     """
 
-    def __init__(self, snapshot: Snapshot, corpus: Corpus, signatures: SignatureSource) -> None:
+    def __init__(self, snapshot: Snapshot, corpus: Corpus, signatures: NodeSignatures) -> None:
         self._snapshot = snapshot
         self._signatures = signatures
         self.corpus = corpus
@@ -115,8 +115,8 @@ class CorpusWalk:
         keys = self._snapshot.keys
         chunks = [keys.parse_member(entry.key).id for entry in self._snapshot.entries(keys.members(section))]
         for start in range(0, len(chunks), _CHUNKS_AT_ONCE):
-            for full in self._snapshot.each(chunks[start : start + _CHUNKS_AT_ONCE], _full_chunk):
-                yield list(self._chunk_and_raws(section, full))
+            some = self._snapshot.each(chunks[start : start + _CHUNKS_AT_ONCE], _full_chunk)
+            yield [node for full in some for node in self._chunk_and_raws(section, full)]
 
     def _chunk_and_raws(self, section: NodeId, full: _FullChunk) -> Iterator[Node]:
         chunk, page = full.found.chunk, full.found.page

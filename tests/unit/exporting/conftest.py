@@ -8,19 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.archive import Archive, opened_archive
-from tests.unit.exporting.corpora import filled
+from tests.unit.exporting.corpora import Desk, fill, opened_desk
 
 
 @pytest.fixture(scope="session")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
-    with opened_archive(tmp_path_factory.mktemp("exported")) as opened:
-        yield filled(opened)
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """Of hard texts, with signatures."""
+    with opened_desk(tmp_path_factory.mktemp("exported")) as opened:
+        fill(opened.archive)
+        opened.sign("master", "section", "chunk")
+        yield opened
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> Iterator[Archive]:
-    with opened_archive(tmp_path) as opened:
+def empty(tmp_path: Path) -> Iterator[Desk]:
+    with opened_desk(tmp_path) as opened:
         yield opened
 
 

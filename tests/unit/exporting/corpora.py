@@ -1,27 +1,48 @@
-"""Corpora to copy, with text that is hard to copy, and the parts that bundles are made of."""
+"""Corpora to copy, with text that is hard to copy, signed, audited, and with the parts that bundles are made of."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
 from uuid import UUID
 
-from drillcore_server.domain.ids import NodeId, Revision, TenantId
-from drillcore_server.exporting.content import content_hash
+import structlog
+
+from drillcore.audit.documents import canonical_json
+from drillcore.audit.notes import VerifierKey
+from drillcore.audit.pins import Pins
+from drillcore_server.audit.indexes import Terms
+from drillcore_server.audit.key_files import KeyFiles
+from drillcore_server.audit.opening import RecordOpener
+from drillcore_server.audit.search import LogSearch
+from drillcore_server.audit.sequencer import Sequencer
+from drillcore_server.audit.sequencing import LogWriter
+from drillcore_server.audit.signers import SigningKeys
+from drillcore_server.domain.ids import AccountId, RecordId, Revision, new_uuid
+from drillcore_server.domain.signatures import SIGNED, Signature, Target, TargetKind
+from drillcore_server.exporting.bundle import Binder
+from drillcore_server.exporting.content import Content, content_hash
 from drillcore_server.exporting.copies import About
-from drillcore_server.exporting.signatures import NoSignatures, SignatureContent
-from drillcore_server.exporting.walk import CorpusWalk, Item, Part
+from drillcore_server.exporting.pdf.files import Press
+from drillcore_server.exporting.pdf.fonts import Fonts
+from drillcore_server.exporting.pdf.signing import PdfSigner
+from drillcore_server.exporting.signatures import NodeSignatures
+from drillcore_server.exporting.trails import AuditLogs, CorpusTrail
+from drillcore_server.exporting.walk import CorpusWalk, Part
+from drillcore_server.store import signatures
+from drillcore_server.store.keyring import CORPUS_SCOPE
 from drillcore_server.store.snapshot import Snapshot
-from tests.faults.archive import TENANT, Archive, text_of
+from tests.faults.archive import Archive, opened_archive, text_of
 from tests.journals import STORE
 
 MADE_AT = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 ABOUT = About(UUID(int=77), STORE, MADE_AT, "auditor")
+SIGNER = "Ada | *Lovelace* \u6c0f"
+MEANING = "approved\n# not a heading"
+SIGNED_AT = "2026-02-01T09:00:00.000000Z"
 
 HEBREW = "שלום עולם, המשקיע חייב להודיע (לרשות) תוך 30 יום."
 ARABIC = "يجب على المستثمر إخطار الهيئة خلال ثلاثين يوما من التاريخ."
@@ -55,79 +76,97 @@ TEXTS: Mapping[str, str] = {
 }
 
 
-def filled(archive: Archive) -> Archive:
+def fill(archive: Archive) -> None:
     """With every text, in two revisions."""
     sources = list(TEXTS)
     metadata = {"office": "München", "𐐷 key": "ключ", "\ufb01 key": "x\ny"}
     archive.add({one: TEXTS[one] for one in sources[:3]}, metadata=metadata)
     archive.add({one: TEXTS[one] for one in sources[3:]})
-    return archive
 
 
 @dataclass
-class SignedSome:
-    """Signs each node of some levels, as SignRecord would; the server's own signature is left to its tests."""
+class Desk:
+    """A corpus and everything that copies of it are made with."""
 
-    levels: frozenset[str]
-    items: Mapping[str, Item]
-    made: list[SignatureContent] = field(default_factory=list)
+    archive: Archive
+    signing: SigningKeys
+    logs: AuditLogs
+    press: Press
 
-    @classmethod
-    def of(cls, archive: Archive, *levels: str) -> SignedSome:
-        items = [item for item in walk_of(archive).items() if item.part is Part.NODE]
-        return cls(frozenset(levels), {item.content["id"]: item for item in items})
+    def walk(self, revision: Revision | None = None) -> CorpusWalk:
+        archive = self.archive
+        at = archive.head() if revision is None else revision
+        snapshot = Snapshot(archive.engine, archive.keys, archive.sealed, at)
+        signed = NodeSignatures(archive.engine, archive.keyspace, archive.keyring)
+        return CorpusWalk(snapshot, archive.corpus, signed)
 
-    def of_nodes(
-        self, tenant: TenantId, versions: Sequence[tuple[NodeId, int]]
-    ) -> Mapping[NodeId, Sequence[SignatureContent]]:
-        assert tenant == TENANT
-        chosen = [one for one in versions if self.items[str(one[0])].content["level"] in self.levels]
-        return {node: [self._signature(node, version)] for node, version in chosen}
+    def binder(self) -> Binder:
+        return Binder(self.logs, self.press)
 
-    def _signature(self, node: NodeId, version: int) -> SignatureContent:
-        salt = hashlib.sha256(node.bytes).digest()[:16]
-        content = self.items[str(node)].content
-        made: dict[str, Any] = {
-            "id": str(UUID(int=node.int ^ 1)),
-            "target": {"kind": "node", "id": str(node), "version": version},
-            "corpus_id": content["corpus_id"],
-            "signer_id": str(UUID(int=9)),
-            "signer_login": "ada",
-            "signer_name": "Ada | *Lovelace* 氏",
-            "signed_at": "2026-02-01T09:00:00.000000Z",
-            "meaning": "approved\n# not a heading",
-            "content_hash": content_hash(salt, content).hex(),
-            "content_salt": salt.hex(),
-            "record_id": str(UUID(int=10)),
-            "key_hash": "00112233",
-            "signature": base64.b64encode(bytes(64)).decode(),
-            "manifestation": "{}",
-        }
-        self.made.append(made)
+    def trail(self) -> CorpusTrail:
+        self.sequence()
+        return self.logs.of_corpus(self.archive.corpus.tenant_id, self.archive.corpus.id)
+
+    @property
+    def pins(self) -> Pins:
+        return Pins((VerifierKey.parse(self.signing.verifier_key(1)),))
+
+    def sequence(self) -> None:
+        """Puts into the log what is not in it yet."""
+        archive, opener = self.archive, RecordOpener(STORE, self.archive.sealed)
+        writer = LogWriter(archive.keyspace, opener, Terms(archive.keyring), self.signing)
+        log = structlog.get_logger()
+        sequencer = Sequencer(archive.engine, archive.keyspace, writer, 10.0, log, lambda *_: None, alone=True)
+        while (done := sequencer.step()) is not None and done.more:
+            continue
+
+    def sign(self, *levels: str) -> list[Signature]:
+        """Signs every node of some levels, as it is now."""
+        items = [item for item in self.walk().items() if item.part is Part.NODE]
+        made = [self._signature(item.content) for item in items if item.content["level"] in levels]
+        for one in made:
+            self.archive.engine.run(lambda tr, s=one: signatures.add(tr, self.archive.keyspace, s))
         return made
 
+    def _signature(self, node: Content) -> Signature:
+        archive, key = self.archive, self.signing.signer(1)
+        chunk = node["id"] if node["level"] == "chunk" else None
+        scope = node["source_id"] if chunk else CORPUS_SCOPE
+        (sealed_by,) = archive.keyring.numbers(archive.corpus.number, [scope])
+        target = Target(TargetKind.NODE, UUID(node["id"]), node["version"])
+        hashed = content_hash(signatures.salt(archive.keyring, target, sealed_by), node)
+        unsigned = Signature(
+            new_uuid(), target, archive.corpus.tenant_id, archive.corpus.id, AccountId(UUID(int=9)), "ada", SIGNER,
+            datetime.fromisoformat(SIGNED_AT), MEANING, hashed, RecordId(UUID(int=10)), key.key_hash, b"", "",
+            sealed_by,
+        )  # fmt: skip
+        said = canonical_json(manifestation(unsigned))
+        return replace(unsigned, manifestation=said.decode(), signature=key.sign(SIGNED + said))
 
-def walk_of(archive: Archive, signatures: Any = None, revision: Revision | None = None) -> CorpusWalk:
-    at = archive.head() if revision is None else revision
-    snapshot = Snapshot(archive.engine, archive.keys, archive.sealed, at)
-    return CorpusWalk(snapshot, archive.corpus, signatures or NoSignatures())
+
+def manifestation(signature: Signature) -> Mapping[str, object]:
+    target = signature.target
+    return {
+        "id": str(signature.id),
+        "target": {"kind": "node", "id": str(target.id), "version": target.version},
+        "corpus_id": str(signature.corpus),
+        "signer_id": str(signature.signer),
+        "signer_login": signature.signer_login,
+        "signer_name": signature.signer_name,
+        "signed_at": SIGNED_AT,
+        "meaning": signature.meaning,
+        "content_hash": signature.content_hash.hex(),
+        "record_id": str(signature.record),
+        "key_hash": signature.key_hash.hex(),
+    }
 
 
-RECORDS: Sequence[Mapping[str, Any]] = [
-    {"id": str(UUID(int=31)), "at": "2026-01-01T00:00:00.000000Z", "action": "CREATE", "call": "AddDocuments",
-     "operator": "importer", "outcome": "OK", "corpora": {str(UUID(int=2)): 1}, "detail": {"count": 3}},
-    {"id": str(UUID(int=32)), "at": "2026-01-02T00:00:00.000000Z", "action": "ACCESS", "call": "Query",
-     "operator": "evil | operator # `x`", "outcome": "PERMISSION_DENIED",
-     "nodes": [str(UUID(int=5)), str(UUID(int=6))]},
-]  # fmt: skip
-
-
-def audit_lines() -> list[bytes]:
-    """An audit trail as it stands in bundles."""
-    head = {"drillcore_audit": 1, "store": str(STORE), "log": str(TENANT), "first": 0, "size": 9, "complete": False,
-            "checkpoint": "drillcore/x\n9\nroot\n\n\u2014 drillcore sig\n", "keys": {}, "filter": {}}  # fmt: skip
-    lines: list[Mapping[str, Any]] = [head]
-    for index, body in enumerate(RECORDS):
-        lines.append({"index": index, "leaf": "bGVhZg==", "salt": "c2FsdA==", "body": body, "proof": []})
-    lines[-1] = {**lines[-1], "private_salt": "cw==", "private": {"query": "who may | see\n# this?"}}
-    return [json.dumps(one).encode() + b"\n" for one in [*lines, {"end": len(RECORDS)}]]
+@contextlib.contextmanager
+def opened_desk(path: Path) -> Iterator[Desk]:
+    with opened_archive(path) as archive:
+        keeper = KeyFiles(path / "audit" / "keys")
+        signing = SigningKeys.open(archive.engine, archive.keyspace, STORE, keeper, datetime.now(UTC))
+        search = LogSearch(archive.keyspace, RecordOpener(STORE, archive.sealed), Terms(archive.keyring))
+        logs = AuditLogs(archive.engine, archive.keyspace, search, signing)
+        press = Press(PdfSigner.made_in(path / "audit", STORE), Fonts())
+        yield Desk(archive, signing, logs, press)

@@ -12,7 +12,6 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pypdfium2
@@ -22,26 +21,19 @@ from markdown_it.token import Token
 
 from drillcore_server.exporting.copies import HumanCopy, MarkdownFile, Member, copy_for_people, copy_json
 from drillcore_server.exporting.pdf import scripts
-from drillcore_server.exporting.pdf.files import PdfFiles, Press
-from drillcore_server.exporting.pdf.fonts import Fonts
+from drillcore_server.exporting.pdf.files import PdfFiles
 from drillcore_server.exporting.pdf.pages import BOTTOM, LEFT, RIGHT, TOP
-from drillcore_server.exporting.pdf.signing import PdfSigner
-from drillcore_server.exporting.walk import CorpusWalk
-from tests.faults.archive import Archive
-from tests.journals import STORE
-from tests.unit.exporting.corpora import ABOUT, TEXTS, SignedSome, audit_lines, walk_of
+from tests.unit.exporting.corpora import ABOUT, MEANING, SIGNED_AT, SIGNER, TEXTS, Desk
 
 FORMATS = ["markdown", "pdf"]
 
 
-@pytest.fixture(scope="module")
-def press(tmp_path_factory: pytest.TempPathFactory) -> Press:
-    return Press(PdfSigner.made_in(tmp_path_factory.mktemp("audit"), STORE), Fonts())
-
-
-def copied(walk: CorpusWalk, kind: str, press: Press, files: ExitStack) -> list[Member]:
-    human: HumanCopy = MarkdownFile(walk, ABOUT, files) if kind == "markdown" else PdfFiles(press, walk, ABOUT, files)
-    return copy_for_people(walk, human, audit_lines(), lambda _: None).members
+def copied(desk: Desk, kind: str, files: ExitStack) -> list[Member]:
+    walk = desk.walk()
+    human: HumanCopy = (
+        MarkdownFile(walk, ABOUT, files) if kind == "markdown" else PdfFiles(desk.press, walk, ABOUT, files)
+    )
+    return copy_for_people(walk, human, desk.trail().lines(), lambda _: None).members
 
 
 def read(members: list[Member], kind: str) -> str:
@@ -106,47 +98,37 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_every_text_of_the_json_copy_is_in_the_copy_for_people(
-    archive: Archive, files: ExitStack, press: Press, kind: str
-) -> None:
-    signatures = SignedSome.of(archive, "master", "section", "chunk")
-    walk = walk_of(archive, signatures)
-    (json_copy,) = copy_json(walk, files, lambda _: None).members
+def test_every_text_of_the_json_copy_is_in_the_copy_for_people(desk: Desk, files: ExitStack, kind: str) -> None:
+    (json_copy,) = copy_json(desk.walk(), files, lambda _: None).members
     content = json.loads(b"".join(json_copy.read()))
-    said = squeezed(read(copied(walk, kind, press, files), kind))
+    said = squeezed(read(copied(desk, kind, files), kind))
     missing = [text for text in dict.fromkeys(texts_in(content)) if not is_told(text, said)]
     assert missing == []
     assert len(list(texts_in(content))) > 500
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_every_signature_is_shown_with_name_time_and_meaning(
-    archive: Archive, files: ExitStack, press: Press, kind: str
-) -> None:
-    signatures = SignedSome.of(archive, "section")
-    said = squeezed(read(copied(walk_of(archive, signatures), kind, press, files), kind))
-    (one, *_) = signatures.made
-    shown = f"Signed electronically by {one['signer_name']}Date and time:{one['signed_at']}Meaning:{one['meaning']}"
-    found = len(re.findall(_folded(shown), said))
-    assert found == len(signatures.made)
-    sections = sum(item.content["level"] == "section" for item in signatures.items.values())
-    assert found == sections
+def test_every_signature_is_shown_with_name_time_and_meaning(desk: Desk, files: ExitStack, kind: str) -> None:
+    said = squeezed(read(copied(desk, kind, files), kind))
+    shown = f"Signed electronically by {SIGNER}Date and time:{SIGNED_AT}Meaning:{MEANING}"
+    signed = [item.content for item in desk.walk().items() if item.content.get("signatures")]
+    assert len(re.findall(_folded(shown), said)) == len(signed) > 10
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_every_audit_record_is_shown(archive: Archive, files: ExitStack, press: Press, kind: str) -> None:
-    said = squeezed(read(copied(walk_of(archive), kind, press, files), kind))
-    for line in map(json.loads, audit_lines()):
+def test_every_audit_record_is_shown(desk: Desk, files: ExitStack, kind: str) -> None:
+    said = squeezed(read(copied(desk, kind, files), kind))
+    lines = list(map(json.loads, desk.trail().lines()))
+    assert sum("leaf" in line for line in lines) >= 3
+    for line in lines:
         for part in (line.get("body", {}), line.get("private", {})):
             assert [text for text in texts_in(part) if not is_told(text, said)] == []
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_copy_that_leaves_something_out_is_found_out(
-    archive: Archive, files: ExitStack, press: Press, kind: str
-) -> None:
+def test_a_copy_that_leaves_something_out_is_found_out(desk: Desk, files: ExitStack, kind: str) -> None:
     """The comparison itself: with a word gone, or another in its place, it fails."""
-    said = squeezed(read(copied(walk_of(archive), kind, press, files), kind))
+    said = squeezed(read(copied(desk, kind, files), kind))
     sentence = re.findall("The [^.]+[.]", TEXTS["consent"])[0]
     assert is_told(sentence, said)
     assert not is_told(sentence.replace("informed ", ""), said)
@@ -155,8 +137,8 @@ def test_a_copy_that_leaves_something_out_is_found_out(
     assert not is_told("The bell \x08 rings", said)
 
 
-def test_no_content_can_look_like_structure(archive: Archive, files: ExitStack, press: Press) -> None:
-    (member,) = copied(walk_of(archive, SignedSome.of(archive, "section")), "markdown", press, files)
+def test_no_content_can_look_like_structure(desk: Desk, files: ExitStack) -> None:
+    (member,) = copied(desk, "markdown", files)
     tokens = MarkdownIt("commonmark").enable("table").parse(b"".join(member.read()).decode())
     headings = [tokens[place + 1].content for place, token in enumerate(tokens) if token.type == "heading_open"]
     assert not any("not a heading" in one for one in headings)
@@ -169,8 +151,8 @@ def test_no_content_can_look_like_structure(archive: Archive, files: ExitStack, 
     assert any("```` fenced" in one and "Mallory" in one for one in fences)
 
 
-def test_contents_lead_to_their_parts(archive: Archive, files: ExitStack, press: Press) -> None:
-    (member,) = copied(walk_of(archive), "markdown", press, files)
+def test_contents_lead_to_their_parts(desk: Desk, files: ExitStack) -> None:
+    (member,) = copied(desk, "markdown", files)
     source = b"".join(member.read()).decode()
     links = re.findall(r"\]\(#(part-\d+)\)", source.split("## Corpus")[0])
     assert links == re.findall(r'<a id="(part-\d+)"></a>\n', source)
@@ -178,16 +160,14 @@ def test_contents_lead_to_their_parts(archive: Archive, files: ExitStack, press:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_an_empty_corpus_says_that_there_is_nothing(empty: Archive, files: ExitStack, press: Press, kind: str) -> None:
-    said = read(copied(walk_of(empty), kind, press, files), kind)
+def test_an_empty_corpus_says_that_there_is_nothing(empty: Desk, files: ExitStack, kind: str) -> None:
+    said = read(copied(empty, kind, files), kind)
     for part in ("Documents", "Revisions", "Knowledge"):
         assert re.search(rf"{part}:?\s+none", said), part
 
 
-def test_all_copies_share_the_digest_of_the_json_copy(
-    archive: Archive, files: ExitStack, press: Press, tmp_path: Path
-) -> None:
-    walk = walk_of(archive)
+def test_all_copies_share_the_digest_of_the_json_copy(desk: Desk, files: ExitStack) -> None:
+    walk = desk.walk()
     digest = copy_json(walk, files, lambda _: None).content_digest
-    for human in (MarkdownFile(walk, ABOUT, files), PdfFiles(press, walk, ABOUT, files)):
+    for human in (MarkdownFile(walk, ABOUT, files), PdfFiles(desk.press, walk, ABOUT, files)):
         assert copy_for_people(walk, human, (), lambda _: None).content_digest == digest

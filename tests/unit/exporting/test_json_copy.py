@@ -20,8 +20,7 @@ from drillcore_server.exporting.content import content_hash, node_content
 from drillcore_server.exporting.copies import copy_json
 from drillcore_server.exporting.walk import CorpusWalk, Part
 from drillcore_server.store.hierarchy import CorpusView
-from tests.faults.archive import Archive
-from tests.unit.exporting.corpora import ARABIC, FAKES, HEBREW, TEXTS, SignedSome, walk_of
+from tests.unit.exporting.corpora import ARABIC, FAKES, HEBREW, TEXTS, Desk
 
 JSON = st.recursive(
     st.none()
@@ -46,13 +45,13 @@ def test_what_is_written_fast_is_written_as_rfc_8785_wants_it(value: object) -> 
     assert canonical(value) == rfc8785.dumps(value)  # type: ignore[arg-type]
 
 
-def test_a_copy_of_hard_text_is_canonical(archive: Archive, files: ExitStack) -> None:
-    copy = written(walk_of(archive, SignedSome.of(archive, "section")), files)
+def test_a_copy_of_hard_text_is_canonical(desk: Desk, files: ExitStack) -> None:
+    copy = written(desk.walk(), files)
     assert rfc8785.dumps(json.loads(copy)) == copy
 
 
-def test_a_copy_has_every_character_of_every_document(archive: Archive, files: ExitStack) -> None:
-    copy = json.loads(written(walk_of(archive), files))
+def test_a_copy_has_every_character_of_every_document(desk: Desk, files: ExitStack) -> None:
+    copy = json.loads(written(desk.walk(), files))
     sources = {one["id"]: one["source_id"] for one in copy["documents"]}
     assert set(sources.values()) == set(TEXTS)
     told: dict[str, str] = dict.fromkeys(TEXTS, "")
@@ -64,8 +63,8 @@ def test_a_copy_has_every_character_of_every_document(archive: Archive, files: E
     assert told["fakes"] == FAKES
 
 
-def test_a_copy_has_hashes_metadata_and_history(archive: Archive, files: ExitStack) -> None:
-    copy = json.loads(written(walk_of(archive), files))
+def test_a_copy_has_hashes_metadata_and_history(desk: Desk, files: ExitStack) -> None:
+    copy = json.loads(written(desk.walk(), files))
     for document in copy["documents"]:
         assert document["content_hash"] == hashlib.sha256(TEXTS[document["source_id"]].encode()).hexdigest()
         assert document["preprocessing"][0] == "decoded as utf-8"
@@ -74,8 +73,8 @@ def test_a_copy_has_hashes_metadata_and_history(archive: Archive, files: ExitSta
     assert copy["revision"] == 2
 
 
-def test_nodes_are_in_reading_order_below_their_parents(archive: Archive, files: ExitStack) -> None:
-    copy = json.loads(written(walk_of(archive), files))
+def test_nodes_are_in_reading_order_below_their_parents(desk: Desk, files: ExitStack) -> None:
+    copy = json.loads(written(desk.walk(), files))
     above: list[str] = []
     depths = {"master": 0, "section": 1, "chunk": 2, "raw": 3}
     for node, parent in zip(copy["nodes"], copy["parents"], strict=True):
@@ -86,37 +85,38 @@ def test_nodes_are_in_reading_order_below_their_parents(archive: Archive, files:
 
 
 def test_two_copies_of_a_revision_are_the_same_bytes_also_when_the_corpus_went_on(
-    empty: Archive, files: ExitStack
+    empty: Desk, files: ExitStack
 ) -> None:
-    empty.add({"consent": TEXTS["consent"]})
-    first = written(walk_of(empty), files)
-    empty.add({"fishing": TEXTS["fishing"]})
-    assert written(walk_of(empty, revision=Revision(1)), files) == first
-    assert written(walk_of(empty), files) != first
+    empty.archive.add({"consent": TEXTS["consent"]})
+    first = written(empty.walk(), files)
+    empty.archive.add({"fishing": TEXTS["fishing"]})
+    assert written(empty.walk(Revision(1)), files) == first
+    assert written(empty.walk(), files) != first
 
 
-def test_an_empty_corpus_has_an_honest_copy(empty: Archive, files: ExitStack) -> None:
-    copy = json.loads(written(walk_of(empty), files))
+def test_an_empty_corpus_has_an_honest_copy(empty: Desk, files: ExitStack) -> None:
+    copy = json.loads(written(empty.walk(), files))
     assert (copy["documents"], copy["history"], copy["nodes"], copy["parents"]) == ([], [], [], [])
-    assert (copy["drillcore_export"], copy["revision"], copy["corpus"]["id"]) == (1, 0, str(empty.corpus.id))
+    assert (copy["drillcore_export"], copy["revision"], copy["corpus"]["id"]) == (1, 0, str(empty.archive.corpus.id))
 
 
-def test_a_node_is_told_as_callers_see_it(archive: Archive) -> None:
-    shown = {item.content["id"]: item for item in walk_of(archive).items() if item.part is Part.NODE}
+def test_a_node_is_told_as_callers_see_it(desk: Desk) -> None:
+    shown = {item.content["id"]: item for item in desk.walk().items() if item.part is Part.NODE}
 
     def check(tr: Reader) -> None:
+        archive = desk.archive
         shelf = Shelf(archive.corpus, CorpusView(tr, archive.keys, archive.sealed, archive.head()))
         for node, item in shown.items():
             level = Level[item.content["level"].upper()]
             seen = shelf.node(NodeId(UUID(node)), level, with_embedding=True)
-            assert node_content(seen) | {"signatures": []} == item.content
+            assert node_content(seen) | {"signatures": item.content["signatures"]} == item.content
             assert seen.parent == item.parent
 
-    archive.engine.run(check)
+    desk.archive.engine.run(check)
 
 
-def test_a_signature_covers_every_field_but_the_signatures(archive: Archive) -> None:
-    item = next(one for one in walk_of(archive).items() if one.part is Part.NODE)
+def test_a_signature_covers_every_field_but_the_signatures(desk: Desk) -> None:
+    item = next(one for one in desk.walk().items() if one.part is Part.NODE)
     hashed = content_hash(b"salt", item.content)
     assert content_hash(b"salt", item.content | {"signatures": [{"id": "x"}]}) == hashed
     assert content_hash(b"other", item.content) != hashed

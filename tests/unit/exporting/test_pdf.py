@@ -21,21 +21,15 @@ from pyhanko_certvalidator import ValidationContext
 from drillcore_server.exporting.blocks import Facts, Heading, Prose, Table
 from drillcore_server.exporting.copies import copy_for_people
 from drillcore_server.exporting.pdf import scripts
-from drillcore_server.exporting.pdf.files import PdfFiles, Press
+from drillcore_server.exporting.pdf.files import PdfFiles
 from drillcore_server.exporting.pdf.fonts import FontError, Fonts, Style
 from drillcore_server.exporting.pdf.setting import Setter
 from drillcore_server.exporting.pdf.signing import PdfKeyError, PdfSigner
 from drillcore_server.exporting.pdf.volumes import Front, PdfCopy
-from tests.faults.archive import Archive
 from tests.journals import STORE
-from tests.unit.exporting.corpora import ABOUT, walk_of
+from tests.unit.exporting.corpora import ABOUT, Desk
 
 FRONT = Front("Rules — Übersicht", "Signed export of revision 1", Facts([("Export", "x")]), "Rules, revision 1")
-
-
-@pytest.fixture(scope="module")
-def signer(tmp_path_factory: pytest.TempPathFactory) -> PdfSigner:
-    return PdfSigner.made_in(tmp_path_factory.mktemp("audit"), STORE)
 
 
 @pytest.fixture(scope="module")
@@ -70,17 +64,16 @@ def checked(pdf: bytes, signer: PdfSigner) -> PdfSignatureStatus:
     return validate_pdf_signature(signature, trusted)
 
 
-def copy_of(archive: Archive, signer: PdfSigner, files: ExitStack) -> bytes:
-    walk = walk_of(archive)
-    human = PdfFiles(Press(signer, Fonts()), walk, ABOUT, files)
-    (member,) = copy_for_people(walk, human, (), lambda _: None).members
+def copy_of(desk: Desk, files: ExitStack) -> bytes:
+    walk = desk.walk()
+    (member,) = copy_for_people(walk, PdfFiles(desk.press, walk, ABOUT, files), (), lambda _: None).members
     assert member.name == "content.pdf"
     return b"".join(member.read())
 
 
-def test_a_copy_has_a_valid_pades_signature(archive: Archive, files: ExitStack, signer: PdfSigner) -> None:
-    pdf = copy_of(archive, signer, files)
-    status = checked(pdf, signer)
+def test_a_copy_has_a_valid_pades_signature(desk: Desk, files: ExitStack) -> None:
+    pdf = copy_of(desk, files)
+    status = checked(pdf, desk.press.signer)
     assert status.bottom_line
     assert status.intact
     assert status.trusted
@@ -88,38 +81,34 @@ def test_a_copy_has_a_valid_pades_signature(archive: Archive, files: ExitStack, 
 
 
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.6])
-def test_a_copy_with_one_byte_changed_fails(
-    archive: Archive, files: ExitStack, signer: PdfSigner, share: float
-) -> None:
-    pdf = bytearray(copy_of(archive, signer, files))
+def test_a_copy_with_one_byte_changed_fails(desk: Desk, files: ExitStack, share: float) -> None:
+    pdf = bytearray(copy_of(desk, files))
     pdf[int(pdf.rindex(b"/ByteRange") * share)] ^= 1
     try:
-        status = checked(bytes(pdf), signer)
+        status = checked(bytes(pdf), desk.press.signer)
     except Exception:
         return
     assert not status.bottom_line
 
 
-def test_something_added_behind_the_signature_fails(archive: Archive, files: ExitStack, signer: PdfSigner) -> None:
+def test_something_added_behind_the_signature_fails(desk: Desk, files: ExitStack) -> None:
     from pyhanko.pdf_utils import generic
     from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 
-    writer = IncrementalPdfFileWriter(io.BytesIO(copy_of(archive, signer, files)))
+    writer = IncrementalPdfFileWriter(io.BytesIO(copy_of(desk, files)))
     writer.root["/OpenAction"] = generic.DictionaryObject()
     page = writer.root["/Pages"]["/Kids"][0]
     page["/Rotate"] = generic.NumberObject(180)
     writer.update_container(page)
     added = io.BytesIO()
     writer.write(added)
-    assert not checked(added.getvalue(), signer).bottom_line
+    assert not checked(added.getvalue(), desk.press.signer).bottom_line
 
 
-def test_another_servers_certificate_is_not_trusted(
-    archive: Archive, files: ExitStack, signer: PdfSigner, tmp_path: Path
-) -> None:
+def test_another_servers_certificate_is_not_trusted(desk: Desk, files: ExitStack, tmp_path: Path) -> None:
     other = PdfSigner.made_in(tmp_path, STORE)
-    assert other.certificate_sha256 != signer.certificate_sha256
-    assert not checked(copy_of(archive, signer, files), other).trusted
+    assert other.certificate_sha256 != desk.press.signer.certificate_sha256
+    assert not checked(copy_of(desk, files), other).trusted
 
 
 def test_the_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
