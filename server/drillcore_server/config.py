@@ -96,6 +96,10 @@ class ServerSettings:
     """How long calls under way may take to finish when the server stops."""
     request_retention_s: float = 7 * 86_400.0
     """How long the outcome of a write is kept for retries with the same request id."""
+    strangers_per_minute: int = 60
+    """Refusals of callers without valid credentials that are recorded one by one, for each host; more are counted."""
+    reason_required: bool = False
+    """Whether every call must say why it is made (header drillcore-reason-bin)."""
     reflection: bool = True
     allow_insecure: bool = False
     """Whether to listen without TLS on an address that other machines reach."""
@@ -114,6 +118,7 @@ class ServerSettings:
             "timeout_max_s",
             "stream_idle_s",
             "request_retention_s",
+            "strangers_per_minute",
         ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be more than 0")

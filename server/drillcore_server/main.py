@@ -87,7 +87,7 @@ class Server:
         self._admit = Admit()
         authenticator = open_authenticator(settings, engine, self._keys, self.log)
         self._open = ExitStack()
-        keyring = self._open.enter_context(open_keyring(settings.engine, engine))
+        self.keyring = keyring = self._open.enter_context(open_keyring(settings.engine, engine))
         sealed = SealedRecords(keyring)
         keeper = KeyFiles(settings.engine.data_dir / "audit" / "keys")
         signing = SigningKeys.open(engine, self._keys, header.store_id, keeper, datetime.now(UTC))
@@ -99,7 +99,12 @@ class Server:
                 Log(self.log),
                 Measure(self.metrics),
                 self._admit,
-                Record(unit, self.log),
+                Record(
+                    unit,
+                    self.log,
+                    reason_required=self._settings.reason_required,
+                    strangers_per_minute=self._settings.strangers_per_minute,
+                ),
                 Authenticate(authenticator),
             ],
             TimeLimits(self._settings.timeout_default_s, self._settings.timeout_max_s, self._settings.stream_idle_s),

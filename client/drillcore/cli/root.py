@@ -13,16 +13,19 @@ from typing import Any, Final, NoReturn
 import click
 
 from drillcore._version import api_version, client_version
+from drillcore.cli.account import account
 from drillcore.cli.corpus import corpus
 from drillcore.cli.doctor import doctor
 from drillcore.cli.document import documents, remove, update
 from drillcore.cli.ingest import ingest
+from drillcore.cli.login import login, logout, whoami
 from drillcore.cli.node import drill, history, query, rollup, show
 from drillcore.cli.options import common_options, connection_options
 from drillcore.cli.put import put
 from drillcore.cli.session import CommandError, Session, pass_session
 from drillcore.cli.tenant import tenant
 from drillcore.cli.text import printable
+from drillcore.cli.token import token
 from drillcore.cli.tree import tree
 from drillcore.cli.verify import verify
 from drillcore.errors import DrillcoreError
@@ -165,20 +168,25 @@ def version(session: Session) -> None:
 
 
 for command in (
+    account,
     corpus,
     doctor,
     documents,
     drill,
     history,
     ingest,
+    login,
+    logout,
     put,
     query,
     remove,
     rollup,
     show,
     tenant,
+    token,
     tree,
     update,
     verify,
+    whoami,
 ):
     main.add_command(command)

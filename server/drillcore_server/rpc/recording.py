@@ -22,18 +22,22 @@ from drillcore_server.domain.errors import BadInput, Refused, Unavailable
 from drillcore_server.rpc.exchange import Answer, Exchange
 
 REASON_CHARACTERS_MAX: Final = 2_000
-STRANGERS_PER_MINUTE: Final = 30
-"""Refusals of unknown callers that are recorded for each host. What is beyond is counted with the next one: somebody
-who knows no password must not be able to fill the disk."""
 _HOSTS_MAX: Final = 10_000
 
 
 class Record:
-    def __init__(self, unit: Unit, log: structlog.stdlib.BoundLogger, *, reason_required: bool = False) -> None:
+    def __init__(
+        self,
+        unit: Unit,
+        log: structlog.stdlib.BoundLogger,
+        *,
+        reason_required: bool = False,
+        strangers_per_minute: int = 60,
+    ) -> None:
         self._unit = unit
         self._log = log
         self._reason_required = reason_required
-        self._strangers = Strangers()
+        self._strangers = Strangers(strangers_per_minute)
 
     def __call__(self, exchange: Exchange, proceed: Answer) -> Message | None:
         try:
@@ -84,9 +88,13 @@ class _Host:
 
 
 class Strangers:
-    """How many refusals of unknown callers were recorded for each host within the last minute."""
+    """How many refusals of unknown callers were recorded for each host within the last minute.
 
-    def __init__(self) -> None:
+    What is beyond the limit is counted with the next one: somebody who knows no password must not fill the disk.
+    """
+
+    def __init__(self, per_minute: int) -> None:
+        self._per_minute = per_minute
         self._lock = threading.Lock()
         self._hosts: OrderedDict[str, _Host] = OrderedDict()
 
@@ -100,7 +108,7 @@ class Strangers:
                 self._hosts.popitem(last=False)
             if now - known.since >= 60:
                 known.since, known.recorded = now, 0
-            if known.recorded >= STRANGERS_PER_MINUTE:
+            if known.recorded >= self._per_minute:
                 known.suppressed += 1
                 return None
             known.recorded += 1

@@ -1,0 +1,62 @@
+"""A read has exactly one record, of what the caller was given, whatever the engine says of its commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from drillcore_fdb.engine import Reader
+from drillcore_server.auth.access import Granted, as_server
+from drillcore_server.commands.unit import Unit
+from drillcore_server.domain.audit import Trail
+from drillcore_server.domain.errors import Unavailable
+from drillcore_server.store import audit_records
+from drillcore_server.store.audit_records import BUCKETS
+from tests.faults.faulty_engine import Fault, Faults, FaultyEngine
+from tests.unit.audited import TENANT, Audited, audited
+
+READS = 60
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Audited]:
+    with audited(tmp_path) as made:
+        yield made
+
+
+def bodies(store: Audited) -> list[bytes]:
+    def work(tr: Reader) -> list[bytes]:
+        stored = [value for bucket in range(BUCKETS) for _, value in tr.range(*store.keys.audit_records(0, bucket))]
+        return [store.opener.body(audit_records.RECORD.decode(value))[1] for value in stored]
+
+    return store.engine.run(work)
+
+
+@pytest.mark.parametrize("fault", [Fault.UNKNOWN_APPLIED, Fault.UNKNOWN_NOT_APPLIED], ids=["applied", "not applied"])
+def test_a_read_whose_commit_is_in_doubt_has_one_record_of_what_was_given(store: Audited, fault: Fault) -> None:
+    """Every run of the work finds something else, as if the store had changed between them."""
+    faulty = FaultyEngine(store.engine, Faults(5, {fault: 0.5}))
+    unit, runs = Unit(faulty, store.keys, store.unit.journal), count(1)
+
+    def work(_tr: Reader, _granted: Granted, trail: Trail) -> int:
+        trail.detail["run"] = next(runs)
+        return int(trail.detail["run"])
+
+    given = [unit.read(store.call("GetCorpus", f"read-{one}"), as_server(TENANT), work) for one in range(READS)]
+    assert faulty.faults.injected.total() > READS / 4
+    found = bodies(store)
+    assert len(found) == READS
+    for number, run in enumerate(given):
+        (own,) = [body for body in found if b'"request_id":"read-%d"' % number in body]
+        assert b'"run":%d}' % run in own, "the record is of the run whose findings the caller got"
+
+
+def test_a_read_that_was_run_in_vain_is_not_recorded(store: Audited) -> None:
+    faulty = FaultyEngine(store.engine, Faults(5, {Fault.TIMED_OUT_NOT_APPLIED: 1.0}))
+    unit = Unit(faulty, store.keys, store.unit.journal)
+    with pytest.raises(Unavailable):
+        unit.read(store.call(), as_server(TENANT), lambda _tr, _granted, _trail: None)
+    assert bodies(store) == []

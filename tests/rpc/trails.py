@@ -1,0 +1,36 @@
+"""Audit records as they are in a running server's store, opened with its own keyring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from drillcore_fdb.format import open_store
+from drillcore_fdb.tuples import prefix_end
+from drillcore_server.audit.opening import RecordOpener
+from drillcore_server.store.audit_records import BUCKETS, RECORD, Position
+from drillcore_server.store.keyspace import Keyspace, Space
+from drillcore_server.store.sealed import SealedRecords
+from tests.rpc.running import Running
+
+
+def records(server: Running, **wanted: str) -> list[dict[str, Any]]:
+    """The bodies, oldest first, of those whose fields are these; each with its private part under "opened"."""
+    return [body for body in all_records(server) if all(body.get(name) == value for name, value in wanted.items())]
+
+
+def all_records(server: Running) -> Iterator[dict[str, Any]]:
+    root, header = open_store(server.engine)
+    opener, keys = RecordOpener(header.store_id, SealedRecords(server.server.keyring)), Keyspace(root)
+    prefix = root[int(Space.AUDIT_RECORDS)].prefix
+    found = server.engine.run(lambda tr: list(tr.range(prefix, prefix_end(prefix))))
+    for key, value in sorted(found, key=lambda pair: pair[0][-10:]):
+        place = key[len(prefix) :]
+        position = Position(int.from_bytes(place[:4], "big"), place[4], place[5:])
+        assert position.bucket < BUCKETS
+        assert keys.audit_record(position.incarnation, position.bucket, position.versionstamp) == key
+        opened = opener.open(RECORD.decode(value), position)
+        private = {} if opened.private is None else {"opened": orjson.loads(opened.private)}
+        yield {**orjson.loads(opened.body), **private}
