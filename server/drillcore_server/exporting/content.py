@@ -1,8 +1,8 @@
 """The items of a corpus as the JSON copy has them, and what an electronic signature of a node covers.
 
-An item has every field that a caller sees of the record. Vectors stand in it by their model, their length and the SHA-256
-of their numbers as 32-bit floats (little-endian): the copies for people say the same, and who has the vector can check
-it. What may change while a node stays at its version is not in its object: whose child it is stands beside it.
+An item has every field that a caller sees of the record. Vectors stand in it by their model, their length and the
+SHA-256 of their numbers as 32-bit floats (little-endian): the copies for people say the same, and who has the vector
+can check it. What may change while a node stays at its version is not in its object: whose child it is stands beside.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ def revision_content(record: RevisionRecord) -> Content:
         "documents_added": list(map(str, record.documents_added)),
         "documents_removed": list(map(str, record.documents_removed)),
         "sections": list(map(str, record.sections)),
+        "audit_id": str(record.audit_id),
     }
 
 

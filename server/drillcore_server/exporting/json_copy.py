@@ -2,8 +2,8 @@
 
     {"corpus": {}, "documents": [], "drillcore_export": 1, "history": [], "nodes": [], "parents": [], "revision": n}
 
-`parents` has, for each node in the order of `nodes`, the id of its parent; null for the master. The order of the parts is
-that of RFC 8785, so the walk is told as it comes.
+`parents` has, for each node in the order of `nodes`, the id of its parent; null for the master. The order of the parts
+is that of RFC 8785, so the walk is told as it comes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Markdown copy (CommonMark, with the tables of GitHub): a document to read, with everything the JSON copy has.
 
-Whatever comes from documents or callers is escaped, or stands in a fenced block with a fence that it does not contain, so
-that no content can look like a heading, a signature or the end of its own block.
+Whatever comes from documents or callers is escaped, or stands in a fenced block with a fence that it does not contain,
+so that no content can look like a heading, a signature or the end of its own block.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ _AUDIT_COLUMNS: Final = ("No.", "Time", "Operator", "Action", "Outcome", "Record
 _AUDIT_SHARES: Final = (6, 15, 13, 10, 9, 47)
 _IN_COLUMNS: Final = ("at", "operator", "action", "outcome")
 """Of a record's body: what has a column of its own."""
+_BESIDE_THE_BODY: Final = {"private": "private_part", "erased": "private_part_erased", "of": "explains"}
+"""Of a record's line; the body itself has only the commitment to its private part."""
 _SIGNATURE_SAYS: Final = ("signer_name", "signed_at", "meaning")
 
 
@@ -61,8 +63,8 @@ def audit_heading(said: Mapping[str, Any]) -> Iterator[Block]:
 def audit_record(line: Mapping[str, Any]) -> Table:
     body = dict(line.get("body", {}))
     shown = [str(line["index"]), *(text_of(body.pop(name, "")) for name in _IN_COLUMNS)]
-    rest = body | {name: line[name] for name in ("private", "erased", "of") if name in line}
-    further = "; ".join(f"{name}: {value}" for name, value in flat(rest))
+    beside = {shown: line[name] for name, shown in _BESIDE_THE_BODY.items() if name in line}
+    further = "; ".join(f"{name}: {value}" for name, value in flat(body | beside))
     return Table("", _AUDIT_COLUMNS, _AUDIT_SHARES, [[*shown, further]], continued=True)
 
 

@@ -1,6 +1,6 @@
 """One revision of a corpus, item by item: the one order in which every copy tells it.
 
-    corpus, documents by id, revisions, then the nodes in reading order: master; each section, its chunks, their raws
+corpus, documents by id, revisions, then the nodes in reading order: master; each section, its chunks, their raws
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.found import ChunkText, Node, RawText
 from drillcore_server.domain.ids import DocumentId, NodeId, Revision
 from drillcore_server.domain.nodes import Level, Master, Section, raw_id
+from drillcore_server.domain.revisions import RevisionRecord
 from drillcore_server.exporting.content import (
     SIGNATURES,
     Content,
@@ -26,7 +27,7 @@ from drillcore_server.exporting.content import (
     node_content,
     revision_content,
 )
-from drillcore_server.exporting.signatures import SignatureSource
+from drillcore_server.exporting.signatures import NodeSignatures
 from drillcore_server.store import revisions
 from drillcore_server.store.hierarchy import DOCUMENT, CorpusView, node_id
 from drillcore_server.store.packed import ChunkWithRaws
@@ -65,7 +66,7 @@ class CorpusWalk:
     Raises `StoreCorruptError` if something is not there: damage, or the revision was trimmed meanwhile.
     """
 
-    def __init__(self, snapshot: Snapshot, corpus: Corpus, signatures: SignatureSource) -> None:
+    def __init__(self, snapshot: Snapshot, corpus: Corpus, signatures: NodeSignatures) -> None:
         self._snapshot = snapshot
         self._signatures = signatures
         self.corpus = corpus
@@ -86,11 +87,8 @@ class CorpusWalk:
     def _history(self) -> Iterator[Item]:
         """Only up to the revision: what came later is not part of it."""
         for after in range(0, self.revision, _REVISIONS_AT_ONCE):
-            up_to = Revision(min(after + _REVISIONS_AT_ONCE, self.revision))
-            records = self._snapshot.read(
-                lambda view, a=Revision(after), u=up_to: list(revisions.between(view.tr, view.keys, a, u))  # type: ignore[misc]
-            )
-            for record in records:
+            begin, end = Revision(after), Revision(min(after + _REVISIONS_AT_ONCE, self.revision))
+            for record in self._snapshot.read(partial(_records, begin=begin, end=end)):
                 yield Item(Part.REVISION, revision_content(record))
 
     def _signed(self, nodes: Iterator[list[Node]]) -> Iterator[Item]:
@@ -117,8 +115,8 @@ class CorpusWalk:
         keys = self._snapshot.keys
         chunks = [keys.parse_member(entry.key).id for entry in self._snapshot.entries(keys.members(section))]
         for start in range(0, len(chunks), _CHUNKS_AT_ONCE):
-            for full in self._snapshot.each(chunks[start : start + _CHUNKS_AT_ONCE], _full_chunk):
-                yield list(self._chunk_and_raws(section, full))
+            some = self._snapshot.each(chunks[start : start + _CHUNKS_AT_ONCE], _full_chunk)
+            yield [node for full in some for node in self._chunk_and_raws(section, full)]
 
     def _chunk_and_raws(self, section: NodeId, full: _FullChunk) -> Iterator[Node]:
         chunk, page = full.found.chunk, full.found.page
@@ -142,8 +140,10 @@ class CorpusWalk:
         return Node(content.id, self.corpus.id, level, parent, content, *about)
 
 
+def _records(view: CorpusView, begin: Revision, end: Revision) -> list[RevisionRecord]:
+    return list(revisions.between(view.tr, view.keys, begin, end))
+
+
 def _full_chunk(view: CorpusView, chunk: NodeId) -> _FullChunk | None:
     found = view.chunk_with_raws(chunk)
     return None if found is None else _FullChunk(found, view.vector(chunk))
-
-

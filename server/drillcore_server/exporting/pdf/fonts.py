@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfbase.ttfonts import TTFError, TTFont
 
+from drillcore_server.exporting.pdf import scripts
 from drillcore_server.exporting.shown import number_of
 
 EM: Final = 1000
@@ -65,10 +66,11 @@ class Fonts:
         if unicodedata.category(character) == "Zs":
             return Glyph(chain[0].fontName, " ", _width(chain[0], " "), False)
         if unicodedata.category(character) not in _UNSEEN:
-            for font in chain:
-                if ord(character) in font.face.charToGlyph:
-                    return Glyph(font.fontName, character, _width(font, character), False)
-        number = number_of(character)
+            for one in (character, scripts.letter_of(character)):
+                for font in chain:
+                    if ord(one) in font.face.charToGlyph:
+                        return Glyph(font.fontName, one, _width(font, one), False)
+        number = number_of(scripts.letter_of(character))
         width = sum(_width(chain[0], one) for one in number) * NUMBER_SIZE
         return Glyph(chain[0].fontName, number, width, True)
 

@@ -231,5 +231,3 @@ def gathered(setter: Setter, blocks: Callable[[Pages], object]) -> list[Page]:
     blocks(pages)
     pages.end()
     return done
-
-

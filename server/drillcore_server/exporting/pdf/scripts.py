@@ -12,9 +12,12 @@ from functools import cache
 from typing import Final, NamedTuple, TypeVar
 
 T = TypeVar("T")
-_RIGHT_TO_LEFT: Final = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
+_RIGHT_TO_LEFT: Final = re.compile(
+    "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
+)
 _ARABIC: Final = re.compile("[\u0600-\u06ff]")
-_MIRRORED: Final = {a: b for pair in ("()", "[]", "{}", "<>", "«»", "‹›", "≤≥") for a, b in (pair, pair[::-1])}
+_PAIRS: Final = "()[]{}<>\u00ab\u00bb\u2039\u203a\u2264\u2265"
+_MIRRORED: Final = {one: _PAIRS[place ^ 1] for place, one in enumerate(_PAIRS)}
 _NEUTRAL: Final = {"B", "S", "WS", "ON", "BN"}
 
 
@@ -43,7 +46,12 @@ def _forms() -> dict[str, _Forms]:
         kind, _, letters = unicodedata.decomposition(chr(code)).partition(" ")
         if letters and " " not in letters:
             found.setdefault(chr(int(letters, 16)), {})[kind.strip("<>")] = chr(code)
-    return {letter: _Forms(**{"isolated": letter, **forms}) for letter, forms in found.items()}
+    return {letter: _Forms(**{**forms, "isolated": letter}) for letter, forms in found.items()}
+
+
+def letter_of(shape: str) -> str:
+    """The letter that a shape is of; any other character is its own."""
+    return unicodedata.normalize("NFKC", shape) if "\ufe80" <= shape <= "\ufef4" else shape
 
 
 def joined(word: str) -> str:

@@ -1,4 +1,4 @@
-"""Text broken into lines that fit. Nothing is hyphenated: a word goes to the next line, or if it fits in none is cut."""
+"""Text broken into lines that fit. Nothing is hyphenated: a word goes to the next line, or is cut if none has room."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from drillcore_server.exporting.pdf import scripts
 from drillcore_server.exporting.pdf.fonts import EM, Fonts, Glyph, Style
 
 _LINE_ENDS: Final = re.compile("\r\n|[\n\u2028\u2029]")
-_EAST_ASIAN: Final = "\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
+_EAST_ASIAN: Final = (
+    "\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
+)
 _WORDS: Final = re.compile(f"[{_EAST_ASIAN}]|[^ \t{_EAST_ASIAN}]+|[ \t]+")
 _TAB: Final = "    "
 _WORDS_AT_HAND: Final = 50_000
@@ -55,8 +57,8 @@ class Setter:
                 yield _turned_line(glyphs, base) if turned else _line(glyphs)
 
     def line(self, text: str, style: Style) -> Line:
-        """All of the text in one line, however long."""
-        (line,) = self.lines(" ".join(text.split()), style, 1.0, float("inf"))
+        """The text, which has no line ends, in one line, however long."""
+        (line,) = self.lines(text, style, 1.0, float("inf"))
         return line
 
     def _broken(self, paragraph: str, style: Style, room: float) -> Iterator[list[Glyph]]:

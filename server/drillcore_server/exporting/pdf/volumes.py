@@ -120,7 +120,7 @@ class _Volume:
                 x = LEFT + (heading.depth - 1) * 5 * mm
                 style = Style.BOLD if heading.depth == 1 else Style.REGULAR
                 pages.put(" ".join(heading.text.split()), style, _CONTENTS, x=x, right=RIGHT - 15 * mm)
-                pages.mark_last(self._setter.line(str(first + place), style), _CONTENTS)
+                pages.mark_last(self._setter.line(f" {first + place}", style), _CONTENTS)
 
     def _draw(self, canvas: Canvas, page: Page, number: int, count: int) -> None:
         running = next(self._setter.lines(self._front.running, Style.REGULAR, _RUNNING, RIGHT - LEFT))
