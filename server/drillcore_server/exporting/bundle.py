@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from drillcore_server.domain.audit import time_text
 from drillcore_server.domain.ids import Revision
 from drillcore_server.exporting.canonical import canonical
-from drillcore_server.exporting.content import time_text
 from drillcore_server.exporting.copies import (
     About,
     Copied,
@@ -33,10 +33,10 @@ from drillcore_server.exporting.copies import (
     copy_for_people,
     copy_json,
 )
-from drillcore_server.exporting.pdf.files import PdfFiles, Press
+from drillcore_server.exporting.press import Press
 from drillcore_server.exporting.sealed_file import SealedFile
 from drillcore_server.exporting.signatures import SignatureContent
-from drillcore_server.exporting.trails import AuditLogs, CorpusTrail
+from drillcore_server.exporting.trails import CorpusTrail, Trails
 from drillcore_server.exporting.walk import CorpusWalk
 
 BUNDLE_FORMAT: Final = 1
@@ -63,18 +63,18 @@ class Bundle:
 class Binder:
     """Makes bundles."""
 
-    def __init__(self, logs: AuditLogs, press: Press) -> None:
-        self._logs = logs
+    def __init__(self, trails: Trails, press: Press) -> None:
+        self._trails = trails
         self._press = press
 
     @property
     def store(self) -> UUID:
-        return self._logs.store
+        return self._trails.store
 
     def bind(self, walk: CorpusWalk, about: About, wanted: Wanted) -> Bundle:
         """The bundle, whose file is the caller's to close. It is complete when this returns: nothing was sent yet."""
         with ExitStack() as files:
-            trail = self._logs.of_corpus(walk.corpus.tenant_id, walk.corpus.id)
+            trail = self._trails.of_corpus(walk.corpus.tenant_id, walk.corpus.id)
             signatures = _Signatures(files.enter_context(SealedFile()))
             copied = self._copied(walk, about, wanted, trail, signatures, files)
             members = [*copied.members, *_proof(trail, wanted, files), signatures.ended()]
@@ -98,6 +98,8 @@ class Binder:
         lines = trail.lines() if wanted.include_audit else ()
         if wanted.format is Format.MARKDOWN:
             return copy_for_people(walk, MarkdownFile(walk, about, files), lines, signatures.take)
+        from drillcore_server.exporting.pdf.files import PdfFiles  # reportlab is slow to import
+
         return copy_for_people(walk, PdfFiles(self._press, walk, about, files), lines, signatures.take)
 
     def _manifest(

@@ -13,8 +13,9 @@ from uuid import UUID
 
 import orjson
 
+from drillcore_server.domain.audit import time_text
 from drillcore_server.exporting.blocks import Block, Facts
-from drillcore_server.exporting.content import SIGNATURES, time_text
+from drillcore_server.exporting.content import SIGNATURES
 from drillcore_server.exporting.json_copy import JsonCopy
 from drillcore_server.exporting.markdown_copy import MarkdownCopy
 from drillcore_server.exporting.sealed_file import SealedFile

@@ -7,6 +7,7 @@ import io
 import json
 import zipfile
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,7 +134,7 @@ def test_an_empty_corpus_has_a_bundle_that_verifies(empty: Desk) -> None:
 
 def test_a_corpus_in_volumes_has_a_bundle_that_verifies(empty: Desk) -> None:
     empty.archive.add({"consent": TEXTS["consent"]})
-    empty.press = type(empty.press)(empty.press.signer, empty.press.fonts, pages_max=2)
+    empty.press = replace(empty.press, pages_max=2)
     bundle = written(empty, Format.PDF)
     assert [one for one in names(bundle) if one.startswith("content")][:2] == ["content-001.pdf", "content-002.pdf"]
     report = checked(empty, bundle)
