@@ -197,7 +197,7 @@ def _check_same(same: bool) -> None:
         )
 
 
-def _as_refusal(error: EngineError) -> Refused:  # noqa: PLR0911 - one for each kind of failure
+def _as_refusal(error: EngineError) -> Refused:
     """The engine's failure in words for the caller: what to do, and whether anything was written."""
     if isinstance(error, LimitError):
         return BadInput(Reason.TOO_LARGE, f"the request is too large for one transaction: {error.message}")

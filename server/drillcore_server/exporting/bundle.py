@@ -22,12 +22,12 @@ from typing import Any, Final
 from uuid import UUID
 
 from drillcore_server.domain.audit import time_text
+from drillcore_server.domain.exports import ExportFormat
 from drillcore_server.domain.ids import Revision
 from drillcore_server.exporting.canonical import canonical
 from drillcore_server.exporting.copies import (
     About,
     Copied,
-    Format,
     MarkdownFile,
     Member,
     copy_for_people,
@@ -47,7 +47,7 @@ _MODE: Final = 0o600 << 16
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    format: Format
+    format: ExportFormat
     include_audit: bool
     record: dict[str, str]
     """Where the audit record of the export will be found: its log, its request's id, who made it."""
@@ -93,10 +93,10 @@ class Binder:
         signatures: _Signatures,
         files: ExitStack,
     ) -> Copied:
-        if wanted.format is Format.JSON:
+        if wanted.format is ExportFormat.JSON:
             return copy_json(walk, files, signatures.take)
         lines = trail.lines() if wanted.include_audit else ()
-        if wanted.format is Format.MARKDOWN:
+        if wanted.format is ExportFormat.MARKDOWN:
             return copy_for_people(walk, MarkdownFile(walk, about, files), lines, signatures.take)
         from drillcore_server.exporting.pdf.files import PdfFiles  # reportlab is slow to import
 
@@ -119,7 +119,7 @@ class Binder:
             "files": {one.name: {"sha256": one.sha256(), "size": one.size_bytes} for one in members},
             "record": wanted.record,
         }
-        if wanted.format is Format.PDF:
+        if wanted.format is ExportFormat.PDF:
             said["pdf_certificate_sha256"] = self._press.signer.certificate_sha256
         return said
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -22,12 +21,6 @@ from drillcore_server.exporting.sealed_file import SealedFile
 from drillcore_server.exporting.signatures import SignatureContent
 from drillcore_server.exporting.telling import Teller, audit_heading, audit_record
 from drillcore_server.exporting.walk import CorpusWalk, Part
-
-
-class Format(enum.Enum):
-    JSON = "json"
-    MARKDOWN = "markdown"
-    PDF = "pdf"
 
 
 @dataclass(frozen=True, slots=True)
