@@ -13,7 +13,7 @@ class SignatureTargetKind(enum.Enum):
 
     NODE = "node"
     """A version of a node."""
-    AUDIT_RECORD = "audit record"
+    AUDIT_RECORD = "audit_record"
     EXPORT = "export"
     """A signed export that was made."""
     REVIEW = "review"

@@ -17,8 +17,8 @@ from drillcore_server.store import accounts
 from tests.rpc.concurrently import concurrently
 from tests.rpc.conftest import TenantFactory
 from tests.rpc.people import FIRST, PASSWORD, age_password, age_session, make_person, make_service, refused
-from tests.rpc.recorded import records
 from tests.rpc.running import ACME_ID, AUTH, OPERATOR, Running, create_tenants, running
+from tests.rpc.trails import all_records, records
 
 WRONG = "not the right passphrase"
 LATER = timedelta(seconds=AUTH.lockout_s + 1)
@@ -187,7 +187,7 @@ def test_a_repeated_login_gives_the_same_session(acme_server: Running, nobody: C
     first = nobody.login(person.login, PASSWORD, request_id="one")
     assert nobody.login(person.login, PASSWORD, request_id="one") == first
     assert len(acme_server.client(first.token).list_tokens(person.account.id)) == 2
-    assert len([one for one in records(acme_server, "Login") if one.body["request_id"] == "one"]) == 1
+    assert len(records(acme_server, request_id="one")) == 1
 
 
 def test_a_repeated_login_that_changed_the_password_gives_the_same_session(
@@ -244,10 +244,9 @@ def test_a_lockout_is_an_alert_on_the_record_in_the_log_and_in_the_metrics(
     for _ in range(AUTH.failures_max + 2):
         with contextlib.suppress(DrillcoreError):
             nobody.login(person.login, WRONG)
-    (alert,) = records(acme_server, "Alert")
-    assert (alert.body["action"], alert.body["operator_kind"]) == ("ALERT", "server")
-    assert alert.log == str(ACME_ID)
-    assert (alert.detail["kind"], alert.detail["account_id"]) == ("lockout", str(person.account.id))
+    (alert,) = records(acme_server, call="Alert")
+    assert (alert["action"], alert["operator_kind"], alert["log"]) == ("ALERT", "server", str(ACME_ID))
+    assert (alert["detail"]["kind"], alert["detail"]["account_id"]) == ("lockout", str(person.account.id))
     assert any(line["event"].startswith("account locked") for line in acme_server.log_lines())
     sample = acme_server.server.metrics.registry.get_sample_value("drillcore_account_lockouts_total")
     assert sample == 1
@@ -291,7 +290,7 @@ def test_parallel_guesses_are_all_counted(acme_server: Running) -> None:
     outcomes = concurrently(4 * AUTH.failures_max, guess)
     assert outcomes.count(Reason.LOGIN_FAILED) == AUTH.failures_max, "so many passwords were looked at, and no more"
     assert outcomes.count(Reason.ACCOUNT_LOCKED) == 3 * AUTH.failures_max
-    assert len(records(acme_server, "Alert")) == 1
+    assert len(records(acme_server, call="Alert")) == 1
 
 
 def test_wrong_old_passwords_lock_too(acme_server: Running) -> None:
@@ -323,12 +322,12 @@ def test_logins_are_on_the_record_of_the_persons_tenant(acme_server: Running, no
     nobody.login(person.login, PASSWORD)
     with refused(Reason.LOGIN_FAILED):
         nobody.login(person.login, WRONG)
-    *_, good, bad = records(acme_server, "Login")
-    assert {good.log, bad.log} == {str(ACME_ID)}
-    assert (good.body["operator"], good.body["operator_login"]) == (str(person.account.id), person.login)
-    assert (good.body["outcome"], good.body["proof"]) == ("OK", "password")
-    assert (bad.body["outcome"], bad.detail["account_id"]) == ("LOGIN_FAILED", str(person.account.id))
-    assert bad.body["operator_kind"] == "nobody"
+    *_, good, bad = records(acme_server, call="Login")
+    assert {good["log"], bad["log"]} == {str(ACME_ID)}
+    assert (good["operator"], good["operator_login"]) == (str(person.account.id), person.login)
+    assert (good["outcome"], good["proof"]) == ("OK", "password")
+    assert (bad["outcome"], bad["detail"]["account_id"]) == ("LOGIN_FAILED", str(person.account.id))
+    assert bad["operator_kind"] == "nobody"
 
 
 def test_no_secret_is_stored_or_logged(acme_server: Running, nobody: Client) -> None:
@@ -338,15 +337,11 @@ def test_no_secret_is_stored_or_logged(acme_server: Running, nobody: Client) -> 
     with refused(Reason.LOGIN_FAILED):
         nobody.login(person.login, WRONG)
     stored = acme_server.engine.run(lambda tr: b"".join(key + value for key, value in tr.range(b"", b"\xff")))
-    said = json_of(acme_server)
+    said = repr(list(all_records(acme_server)))
     for secret in (FIRST, PASSWORD, WRONG, opened.token, person.token, service.token):
         assert secret.encode() not in stored
         assert secret not in acme_server.log.getvalue()
         assert secret not in said
-
-
-def json_of(server: Running) -> str:
-    return repr([(record.body, record.private) for record in records(server)])
 
 
 def test_passwords_are_hashed_anew_when_the_settings_change(tmp_path: Path) -> None:

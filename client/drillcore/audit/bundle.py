@@ -153,7 +153,7 @@ class _Examination:
         for name in sorted(self._manifest.files, key=lambda name: (name != "signatures.json", name)):
             try:
                 with self._opened(name) as member, io.BufferedReader(member, _PIECE_BYTES) as data:
-                    self._examine(name, data)
+                    self._examine(name, cast(BinaryIO, data))
                     member.check()
             except VerificationFailed as failure:
                 self._found.blame(str(failure))
@@ -166,7 +166,7 @@ class _Examination:
             member = self._archive.open(name)
         return CheckedMember(member, name, *self._manifest.files[name])
 
-    def _examine(self, name: str, data: io.BufferedReader) -> None:
+    def _examine(self, name: str, data: BinaryIO) -> None:
         """What is to be checked of a file beyond its hash."""
         if name == "signatures.json":
             self._signatures.listed(_elements(data, name, "signatures"))
@@ -179,8 +179,8 @@ class _Examination:
         elif name.endswith(".pdf"):
             self._check_pdf(name, data)
 
-    def _check_audit(self, data: io.BufferedReader) -> None:
-        header = examine_export(cast(BinaryIO, data), self._pins, self._found)
+    def _check_audit(self, data: BinaryIO) -> None:
+        header = examine_export(data, self._pins, self._found)
         if header is None:
             return
         if (header.store, header.log) != (self._manifest.store, self._manifest.tenant):
@@ -190,14 +190,14 @@ class _Examination:
         if header.keys != self._keys:
             raise Mismatch("audit.ndjson has other keys than the bundle")
 
-    def _check_checkpoint(self, data: io.BufferedReader) -> None:
+    def _check_checkpoint(self, data: BinaryIO) -> None:
         note = _text(data.read(NOTE_CHARACTERS_MAX), "checkpoint")
         known = know_log(note, self._manifest.store, self._manifest.tenant, self._trusted, self._pins)
         if "audit.ndjson" not in self._manifest.files:
             for problem in not_shown_to_continue(known, self._pins.continuations):
                 self._found.blame(problem)
 
-    def _check_pdf(self, name: str, data: io.BufferedReader) -> None:
+    def _check_pdf(self, name: str, data: BinaryIO) -> None:
         if not can_check_pdf():
             self._found.remarks.append(f"{name} was checked by its hash; its digital signature needs pyhanko")
             return
@@ -205,7 +205,7 @@ class _Examination:
             while piece := data.read(_PIECE_BYTES):
                 copy.write(piece)
             copy.seek(0)
-            check_pdf(cast(BinaryIO, copy), name)
+            check_pdf(copy, name)
 
     def _check_digest(self) -> None:
         digest = self._manifest.document.get("content_digest")
@@ -230,8 +230,8 @@ class _Examination:
         }
 
 
-def _elements(data: io.BufferedReader, name: str, wanted: str) -> Iterator[Any]:
-    return (value for member, value in stream_object(cast(BinaryIO, data), name) if member == wanted)
+def _elements(data: BinaryIO, name: str, wanted: str) -> Iterator[Any]:
+    return (value for member, value in stream_object(data, name) if member == wanted)
 
 
 def _text(data: bytes, name: str) -> str:

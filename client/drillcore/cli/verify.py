@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final
 
 import click
 from rich.console import Console
@@ -17,7 +17,7 @@ from drillcore.audit import Evidence, Pins, Problem, Report, VerifierKey, verify
 from drillcore.audit.documents import parse_object
 from drillcore.audit.exported import LINE_BYTES_MAX
 from drillcore.audit.failures import Malformed, VerificationFailed
-from drillcore.audit.notes import NOTE_CHARACTERS_MAX, Note
+from drillcore.audit.notes import COSIGNATURE_V1, ED25519, NOTE_CHARACTERS_MAX, Note
 from drillcore.audit.pairs import PAIR_BYTES_MAX, check_pair, verify_checkpoints
 from drillcore.audit.pins import Continuation
 from drillcore.audit.proofs import HEADER, PROOF_CHARACTERS_MAX
@@ -32,24 +32,33 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 class Keys(click.ParamType[tuple[VerifierKey, ...]]):
-    """A verifier key, or a file with one a line."""
+    """A verifier key of this kind, or a file with one a line."""
 
     name = "vkey|file"
 
+    def __init__(self, kind: int) -> None:
+        self._kind = kind
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[VerifierKey, ...]:
-        if isinstance(value, tuple):
-            return value
         try:
-            return (VerifierKey.parse(value),)
-        except VerificationFailed as failure:
-            path = Path(value)
-            if not path.is_file():
-                self.fail(f"{value!r} is no file, and {failure}", param, ctx)
-        try:
-            lines = [line.strip() for line in _read(path, KEY_FILE_BYTES_MAX).decode().splitlines()]
-            return tuple(VerifierKey.parse(line) for line in lines if line and not line.startswith("#"))
+            found = value if isinstance(value, tuple) else _parse_keys(value)
         except ValueError as error:
             self.fail(f"{value}: {error}", param, ctx)
+        if not found or any(key.kind != self._kind for key in found):
+            wanted = "a witness (type 4)" if self._kind == COSIGNATURE_V1 else "a server (type 1)"
+            self.fail(f"{value} is not, or not only, of keys of {wanted}", param, ctx)
+        return found
+
+
+def _parse_keys(value: str) -> tuple[VerifierKey, ...]:
+    path = Path(value)
+    if "+" in value and not path.is_file():
+        return (VerifierKey.parse(value),)
+    try:
+        lines = [line.strip() for line in _read(path, KEY_FILE_BYTES_MAX).decode().splitlines()]
+    except OSError as error:
+        raise ValueError(f"it is no verifier key, and as a file it cannot be read: {error.strerror}") from error
+    return tuple(VerifierKey.parse(line) for line in lines if line and not line.startswith("#"))
 
 
 class Checkpoint(click.ParamType[Note]):
@@ -68,11 +77,15 @@ class Checkpoint(click.ParamType[Note]):
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=_FILE)
-@click.option("--key", "keys", type=Keys(), multiple=True, required=True, help="The server's key to trust, or a file.")
+@click.option(
+    "--key", "keys", type=Keys(ED25519), multiple=True, required=True, help="The server's key to trust, or a file."
+)
 @click.option(
     "--checkpoint", "checkpoints", type=Checkpoint(), multiple=True, help="Seen earlier: the log must continue it."
 )
-@click.option("--witness", "witnesses", type=Keys(), multiple=True, help="Key of a witness, or a file with several.")
+@click.option(
+    "--witness", "witnesses", type=Keys(COSIGNATURE_V1), multiple=True, help="Key of a witness, or a file with several."
+)
 @click.option("--witnesses-required", type=click.IntRange(0), help="How many must have cosigned.  [default: all]")
 @common_options
 @pass_session
@@ -188,7 +201,7 @@ def _progress(file: BinaryIO, path: Path, *, shown: bool) -> Iterator[BinaryIO]:
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         size_bytes = path.stat().st_size
-        yield cast(BinaryIO, progress.wrap_file(file, size_bytes, description=printable(path.name)))
+        yield progress.wrap_file(file, size_bytes, description=printable(path.name))
 
 
 def _document(path: Path, report: Report) -> dict[str, object]:

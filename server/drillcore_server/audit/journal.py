@@ -30,6 +30,7 @@ from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.sealed import SealedRecords
 
 _LOG_SCOPE: Final = "audit log "
+_SQUEEZE_FROM_BYTES: Final = 2_000
 _NO_CORPUS: Final = CorpusNumber(1 << 40)
 """Above every number of a corpus: keys of logs are kept with those of corpora."""
 
@@ -102,7 +103,7 @@ class Journal:
             key_hash=signer.key_hash,
             commitment=commitment,
             signature=signer.sign(signed_message(self._store, log, record, commitment)),
-            body=self._sealed.seal(record.bytes, Revision(0), log_key, salt + written),
+            body=self._seal(record.bytes, log_key, salt + written),
             private=private,
         )
         audit_records.append(tr, self._keys, state.incarnation, stored)
@@ -118,9 +119,9 @@ class Journal:
     ) -> dict[str, Any]:
         principal, client = occasion.principal, occasion.client
         said = {
-            "id": str(record),
-            "store": str(self._store),
-            "log": str(log),
+            "id": record,
+            "store": self._store,
+            "log": log,
             "at": time_text(occasion.at),
             "action": ACTIONS[occasion.call].value,
             "call": occasion.call,
@@ -150,7 +151,11 @@ class Journal:
             (number,) = self._keyring.numbers(corpus, [source])
         salt, written = os.urandom(SALT_BYTES), canonical(content)
         body["private"] = {"commitment": commit_to(salt, written).hex(), "key": number}
-        return self._sealed.seal(record.bytes + b"private", Revision(0), number, salt + written)
+        return self._seal(record.bytes + b"private", number, salt + written)
+
+    def _seal(self, bound_to: bytes, number: KeyNumber, content: bytes) -> bytes:
+        """Short ones are not compressed: that would take longer than everything else."""
+        return self._sealed.seal(bound_to, Revision(0), number, content, is_dense=len(content) < _SQUEEZE_FROM_BYTES)
 
     def _log_key(self, log: UUID) -> KeyNumber:
         return log_key(self._keyring, log)
@@ -163,7 +168,7 @@ def log_key(keyring: Keyring, log: UUID) -> KeyNumber:
 
 
 def canonical(value: dict[str, Any]) -> bytes:
-    """RFC 8785 for what records hold (see `drillcore.audit.documents.canonical_json`), many times as fast."""
+    """RFC 8785 for what records hold, ids as texts: as `drillcore.audit.documents` has it, many times as fast."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 

@@ -23,8 +23,8 @@ from drillcore_server.audit.journal import log_key, log_of
 from drillcore_server.audit.opening import RecordOpener
 from drillcore_server.auth import access
 from drillcore_server.auth.access import Granted, InTenant, Rule
-from drillcore_server.auth.log_access import auditing
 from drillcore_server.auth.principal import Principal
+from drillcore_server.commands.audit_logs import WhichLog, auditing
 from drillcore_server.commands.viewing import Library
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
@@ -66,7 +66,7 @@ class Targets:
     def rule(self, principal: Principal, tenant: TenantId | None, kind: TargetKind) -> Rule[Granted]:
         """Who may sign what is of this kind. What is of no tenant is the server's own."""
         if kind in OF_LOGS:
-            return auditing(tenant, server_log=principal.tenant is None and tenant is None)
+            return auditing(WhichLog(tenant, principal.tenant is None and tenant is None))
         return access.in_tenant(tenant, Permission.SIGN)
 
     def find(self, tr: Reader, granted: Granted, trail: Trail, target: Target) -> FoundTarget:

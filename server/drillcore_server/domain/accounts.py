@@ -35,6 +35,8 @@ class Permission(enum.Enum):
     SIGN = "sign"
     OPERATE = "operate"
 
+    __hash__ = object.__hash__  # of the one object that each is: every call looks some up
+
 
 class Role(enum.Enum):
     READER = "reader"
@@ -42,6 +44,8 @@ class Role(enum.Enum):
     REVIEWER = "reviewer"
     AUDITOR = "auditor"
     OPERATOR = "operator"
+
+    __hash__ = object.__hash__  # likewise
 
 
 PERMISSIONS: Final[Mapping[Role, frozenset[Permission]]] = {
@@ -63,7 +67,7 @@ class Grant:
     levels: tuple[Level, ...] = ()
 
     def allows(self, permission: Permission, tenant: TenantId | None) -> bool:
-        return permission in PERMISSIONS[self.role] and self.tenant in {None, tenant}
+        return permission in PERMISSIONS[self.role] and (self.tenant is None or self.tenant == tenant)
 
     def covers(self, corpus: CorpusId | None, level: Level | None) -> bool:
         """Whether it reaches this corpus and level; None stands for the whole."""

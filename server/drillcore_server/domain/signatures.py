@@ -29,7 +29,7 @@ class TargetKind(enum.IntEnum):
 
     @property
     def word(self) -> str:
-        return self.name.lower().replace("_", " ")
+        return self.name.lower()
 
 
 @dataclass(frozen=True, slots=True)
