@@ -21,22 +21,22 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from drillcore_server.domain.audit import time_text
+from drillcore_server.domain.exports import ExportFormat
 from drillcore_server.domain.ids import Revision
 from drillcore_server.exporting.canonical import canonical
-from drillcore_server.exporting.content import time_text
 from drillcore_server.exporting.copies import (
     About,
     Copied,
-    Format,
     MarkdownFile,
     Member,
     copy_for_people,
     copy_json,
 )
-from drillcore_server.exporting.pdf.files import PdfFiles, Press
+from drillcore_server.exporting.press import Press
 from drillcore_server.exporting.sealed_file import SealedFile
 from drillcore_server.exporting.signatures import SignatureContent
-from drillcore_server.exporting.trails import AuditLogs, CorpusTrail
+from drillcore_server.exporting.trails import CorpusTrail, Trails
 from drillcore_server.exporting.walk import CorpusWalk
 
 BUNDLE_FORMAT: Final = 1
@@ -47,7 +47,7 @@ _MODE: Final = 0o600 << 16
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    format: Format
+    format: ExportFormat
     include_audit: bool
     record: dict[str, str]
     """Where the audit record of the export will be found: its log, its request's id, who made it."""
@@ -63,18 +63,18 @@ class Bundle:
 class Binder:
     """Makes bundles."""
 
-    def __init__(self, logs: AuditLogs, press: Press) -> None:
-        self._logs = logs
+    def __init__(self, trails: Trails, press: Press) -> None:
+        self._trails = trails
         self._press = press
 
     @property
     def store(self) -> UUID:
-        return self._logs.store
+        return self._trails.store
 
     def bind(self, walk: CorpusWalk, about: About, wanted: Wanted) -> Bundle:
         """The bundle, whose file is the caller's to close. It is complete when this returns: nothing was sent yet."""
         with ExitStack() as files:
-            trail = self._logs.of_corpus(walk.corpus.tenant_id, walk.corpus.id)
+            trail = self._trails.of_corpus(walk.corpus.tenant_id, walk.corpus.id)
             signatures = _Signatures(files.enter_context(SealedFile()))
             copied = self._copied(walk, about, wanted, trail, signatures, files)
             members = [*copied.members, *_proof(trail, wanted, files), signatures.ended()]
@@ -93,11 +93,13 @@ class Binder:
         signatures: _Signatures,
         files: ExitStack,
     ) -> Copied:
-        if wanted.format is Format.JSON:
+        if wanted.format is ExportFormat.JSON:
             return copy_json(walk, files, signatures.take)
         lines = trail.lines() if wanted.include_audit else ()
-        if wanted.format is Format.MARKDOWN:
+        if wanted.format is ExportFormat.MARKDOWN:
             return copy_for_people(walk, MarkdownFile(walk, about, files), lines, signatures.take)
+        from drillcore_server.exporting.pdf.files import PdfFiles  # reportlab is slow to import
+
         return copy_for_people(walk, PdfFiles(self._press, walk, about, files), lines, signatures.take)
 
     def _manifest(
@@ -117,7 +119,7 @@ class Binder:
             "files": {one.name: {"sha256": one.sha256(), "size": one.size_bytes} for one in members},
             "record": wanted.record,
         }
-        if wanted.format is Format.PDF:
+        if wanted.format is ExportFormat.PDF:
             said["pdf_certificate_sha256"] = self._press.signer.certificate_sha256
         return said
 

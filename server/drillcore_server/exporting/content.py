@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
 
+from drillcore_server.domain.audit import time_text
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.digests import Entity, MadeBy
 from drillcore_server.domain.documents import Span
@@ -99,11 +99,6 @@ def revision_content(record: RevisionRecord) -> Content:
         "sections": list(map(str, record.sections)),
         "audit_id": str(record.audit_id),
     }
-
-
-def time_text(at: datetime) -> str:
-    """RFC 3339 in UTC, to the microsecond."""
-    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def _master(master: Master) -> Content:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -13,20 +12,15 @@ from uuid import UUID
 
 import orjson
 
+from drillcore_server.domain.audit import time_text
 from drillcore_server.exporting.blocks import Block, Facts
-from drillcore_server.exporting.content import SIGNATURES, time_text
+from drillcore_server.exporting.content import SIGNATURES
 from drillcore_server.exporting.json_copy import JsonCopy
 from drillcore_server.exporting.markdown_copy import MarkdownCopy
 from drillcore_server.exporting.sealed_file import SealedFile
 from drillcore_server.exporting.signatures import SignatureContent
 from drillcore_server.exporting.telling import Teller, audit_heading, audit_record
 from drillcore_server.exporting.walk import CorpusWalk, Part
-
-
-class Format(enum.Enum):
-    JSON = "json"
-    MARKDOWN = "markdown"
-    PDF = "pdf"
 
 
 @dataclass(frozen=True, slots=True)

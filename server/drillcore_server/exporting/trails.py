@@ -25,8 +25,9 @@ from drillcore_server.audit.proofs import LogCheckpoint
 from drillcore_server.audit.search import AuditFilter, FoundRecord, LogSearch
 from drillcore_server.audit.signers import SigningKeys, chain_text
 from drillcore_server.domain.audit import Action
-from drillcore_server.domain.errors import Missing, Unavailable
-from drillcore_server.domain.ids import CorpusId, TenantId
+from drillcore_server.domain.errors import Unavailable
+from drillcore_server.domain.ids import CorpusId, RecordId, TenantId
+from drillcore_server.store import audit_log
 from drillcore_server.store.keyspace import Keyspace
 
 AUDIT_FORMAT: Final = 1
@@ -37,7 +38,7 @@ _RECORDS_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class AuditLogs:
+class Trails:
     """Everything that trails are read with."""
 
     engine: Engine
@@ -50,33 +51,39 @@ class AuditLogs:
         return self.signing.store
 
     def of_corpus(self, tenant: TenantId, corpus: CorpusId) -> CorpusTrail:
-        """The trail, with every record up to now. Raises `Unavailable` if the log does not keep up."""
+        """The trail, with every record up to now. Raises `Unavailable` if the log does not take them up in time."""
         log = log_of(tenant)
+        newest = self.engine.run(lambda tr: next(self.search.find(tr.snapshot, log, AuditFilter()), None))
         until = time.monotonic() + WAIT_S
-        while (found := self.engine.run(lambda tr: self._up_to_date(tr.snapshot, log))) is None:
+        while newest is not None and not self._has(log, newest.opened.leaf.record):
             if time.monotonic() > until:
                 message = "the audit log has not taken up its newest records; make the export again in a while"
                 raise Unavailable(Reason.AUDIT_UNAVAILABLE, message)
             time.sleep(_LOOK_EVERY_S)
-        return CorpusTrail(self, log, corpus, *found)
+        return CorpusTrail(self, log, corpus, *self.engine.run(lambda tr: self._checkpoint(tr.snapshot, log)))
 
-    def _up_to_date(self, tr: Reader, log: UUID) -> tuple[LogCheckpoint, KeyChain] | None:
-        newest = next(self.search.find(tr, log, AuditFilter()), None)
-        if newest is None or newest.index is None:
-            return None
-        try:
-            return proofs.newest_checkpoint(tr, self.keys, log), self.signing.chain(tr)
-        except Missing:
-            return None
+    def _has(self, log: UUID, record: UUID) -> bool:
+        """Raises `Unavailable` if the log has stopped."""
+
+        def look(tr: Transaction) -> bool:
+            if audit_log.place_of(tr.snapshot, self.keys, RecordId(record)) is not None:
+                return True
+            if audit_log.head(tr.snapshot, self.keys, log).problem:
+                message = "the audit log has stopped; its operator finds why with VerifyAudit"
+                raise Unavailable(Reason.AUDIT_UNAVAILABLE, message)
+            return False
+
+        return self.engine.run(look)
+
+    def _checkpoint(self, tr: Reader, log: UUID) -> tuple[LogCheckpoint, KeyChain]:
+        return proofs.newest_checkpoint(tr, self.keys, log), self.signing.chain(tr)
 
 
 class CorpusTrail:
     """The log at one size, and the records in it that are about one corpus. May be read more than once."""
 
-    def __init__(
-        self, logs: AuditLogs, log: UUID, corpus: CorpusId, checkpoint: LogCheckpoint, chain: KeyChain
-    ) -> None:
-        self._logs = logs
+    def __init__(self, trails: Trails, log: UUID, corpus: CorpusId, checkpoint: LogCheckpoint, chain: KeyChain) -> None:
+        self._trails = trails
         self._log = log
         self._corpus = corpus
         self._size = checkpoint.size
@@ -90,7 +97,7 @@ class CorpusTrail:
 
     def signed_note(self, text: str) -> str:
         """The text as a C2SP note, signed by the last key of the chain: who trusts that can check it."""
-        signer = self._logs.signing.signer(self._chain.keys[-1].number)
+        signer = self._trails.signing.signer(self._chain.keys[-1].number)
         return make_note(text, (signer.verifier, signer.sign)).encode()
 
     def lines(self) -> Iterator[bytes]:
@@ -110,7 +117,7 @@ class CorpusTrail:
     def _head(self) -> dict[str, Any]:
         return {
             "drillcore_audit": AUDIT_FORMAT,
-            "store": str(self._logs.store),
+            "store": str(self._trails.store),
             "log": str(self._log),
             "first": 0,
             "size": self._size,
@@ -128,7 +135,7 @@ class CorpusTrail:
     def _records(self, wanted: AuditFilter) -> Iterator[dict[str, Any]]:
         after: bytes | None = None
         while True:
-            page, after = self._logs.engine.run(lambda tr, a=after: self._page(tr, wanted, a))  # type: ignore[misc]
+            page, after = self._trails.engine.run(lambda tr, a=after: self._page(tr, wanted, a))  # type: ignore[misc]
             yield from page
             if after is None:
                 return
@@ -137,9 +144,9 @@ class CorpusTrail:
         self, tr: Transaction, wanted: AuditFilter, after: bytes | None
     ) -> tuple[list[dict[str, Any]], bytes | None]:
         """Some records, and where to go on, if there are more."""
-        found = self._logs.search.find(tr.snapshot, self._log, wanted, oldest_first=True, after=after)
+        found = self._trails.search.find(tr.snapshot, self._log, wanted, oldest_first=True, after=after)
         page = list(islice(found, _RECORDS_AT_ONCE))
-        tree = proofs.tree_of(tr.snapshot, self._logs.keys, self._log, self._size)
+        tree = proofs.tree_of(tr.snapshot, self._trails.keys, self._log, self._size)
         lines = [
             _record(one, one.index, tree.inclusion(one.index, self._size))
             for one in page

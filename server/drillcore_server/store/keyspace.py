@@ -123,7 +123,7 @@ class Keyspace:
         self._prefixes = {space: subspace.prefix for space, subspace in self._spaces.items()}
 
     def _ids(self, space: Space, *ids: UUID) -> bytes:
-        """A tuple of ids in FoundationDB's encoding. Its own code takes ten times as long, and every call needs some."""
+        """A tuple of ids in FoundationDB's encoding. Its own code takes ten times as long; every call needs some."""
         return self._prefixes[space] + b"".join([_UUID_CODE + one.bytes for one in ids])
 
     def of_corpus(self, number: CorpusNumber) -> CorpusKeys:

@@ -26,11 +26,10 @@ from drillcore_server.domain.signatures import SIGNED, Signature, Target, Target
 from drillcore_server.exporting.bundle import Binder
 from drillcore_server.exporting.content import Content, content_hash
 from drillcore_server.exporting.copies import About
-from drillcore_server.exporting.pdf.files import Press
-from drillcore_server.exporting.pdf.fonts import Fonts
 from drillcore_server.exporting.pdf.signing import PdfSigner
+from drillcore_server.exporting.press import Press
 from drillcore_server.exporting.signatures import NodeSignatures
-from drillcore_server.exporting.trails import AuditLogs, CorpusTrail
+from drillcore_server.exporting.trails import CorpusTrail, Trails
 from drillcore_server.exporting.walk import CorpusWalk, Part
 from drillcore_server.store import signatures
 from drillcore_server.store.keyring import CORPUS_SCOPE
@@ -90,7 +89,7 @@ class Desk:
 
     archive: Archive
     signing: SigningKeys
-    logs: AuditLogs
+    trails: Trails
     press: Press
 
     def walk(self, revision: Revision | None = None) -> CorpusWalk:
@@ -101,11 +100,11 @@ class Desk:
         return CorpusWalk(snapshot, archive.corpus, signed)
 
     def binder(self) -> Binder:
-        return Binder(self.logs, self.press)
+        return Binder(self.trails, self.press)
 
     def trail(self) -> CorpusTrail:
         self.sequence()
-        return self.logs.of_corpus(self.archive.corpus.tenant_id, self.archive.corpus.id)
+        return self.trails.of_corpus(self.archive.corpus.tenant_id, self.archive.corpus.id)
 
     @property
     def pins(self) -> Pins:
@@ -167,6 +166,6 @@ def opened_desk(path: Path) -> Iterator[Desk]:
         keeper = KeyFiles(path / "audit" / "keys")
         signing = SigningKeys.open(archive.engine, archive.keyspace, STORE, keeper, datetime.now(UTC))
         search = LogSearch(archive.keyspace, RecordOpener(STORE, archive.sealed), Terms(archive.keyring))
-        logs = AuditLogs(archive.engine, archive.keyspace, search, signing)
-        press = Press(PdfSigner.made_in(path / "audit", STORE), Fonts())
-        yield Desk(archive, signing, logs, press)
+        trails = Trails(archive.engine, archive.keyspace, search, signing)
+        press = Press(PdfSigner.made_in(path / "audit", STORE))
+        yield Desk(archive, signing, trails, press)

@@ -7,26 +7,27 @@ import io
 import json
 import zipfile
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from drillcore.audit.bundle import verify_bundle
 from drillcore.audit.reports import Report
+from drillcore_server.domain.exports import ExportFormat
 from drillcore_server.exporting.bundle import Bundle, Wanted
-from drillcore_server.exporting.copies import Format
 from drillcore_server.exporting.sealed_file import PIECE_BYTES, SealedFile
 from tests.unit.exporting.corpora import ABOUT, TEXTS, Desk
 
 RECORD = {"log": "x", "request_id": "y"}
 
 
-def bound(desk: Desk, kind: Format = Format.JSON, *, include_audit: bool = True) -> Bundle:
+def bound(desk: Desk, kind: ExportFormat = ExportFormat.JSON, *, include_audit: bool = True) -> Bundle:
     desk.sequence()
     return desk.binder().bind(desk.walk(), ABOUT, Wanted(kind, include_audit, RECORD))
 
 
-def written(desk: Desk, kind: Format = Format.JSON, *, include_audit: bool = True) -> bytes:
+def written(desk: Desk, kind: ExportFormat = ExportFormat.JSON, *, include_audit: bool = True) -> bytes:
     with bound(desk, kind, include_audit=include_audit).file as file:
         return b"".join(file.pieces())
 
@@ -48,10 +49,12 @@ def with_member(bundle: bytes, name: str, content: bytes) -> bytes:
     return changed.getvalue()
 
 
-@pytest.mark.parametrize("kind", list(Format))
-def test_a_bundle_is_verified_offline_with_only_the_public_key(desk: Desk, kind: Format) -> None:
+@pytest.mark.parametrize("kind", list(ExportFormat))
+def test_a_bundle_is_verified_offline_with_only_the_public_key(desk: Desk, kind: ExportFormat) -> None:
     bundle = written(desk, kind)
-    content = {Format.JSON: "content.json", Format.MARKDOWN: "content.md", Format.PDF: "content.pdf"}[kind]
+    content = {ExportFormat.JSON: "content.json", ExportFormat.MARKDOWN: "content.md", ExportFormat.PDF: "content.pdf"}[
+        kind
+    ]
     assert names(bundle) == [
         "manifest.json",
         "manifest.note",
@@ -66,8 +69,8 @@ def test_a_bundle_is_verified_offline_with_only_the_public_key(desk: Desk, kind:
     assert report.verified >= 3
 
 
-@pytest.mark.parametrize("kind", list(Format))
-def test_a_bundle_without_its_audit_trail_says_so(desk: Desk, kind: Format) -> None:
+@pytest.mark.parametrize("kind", list(ExportFormat))
+def test_a_bundle_without_its_audit_trail_says_so(desk: Desk, kind: ExportFormat) -> None:
     bundle = written(desk, kind, include_audit=False)
     assert "audit.ndjson" not in names(bundle)
     report = checked(desk, bundle)
@@ -85,7 +88,7 @@ def test_a_bundle_with_a_changed_file_is_refused(desk: Desk, name: str) -> None:
 
 
 def test_the_manifest_tells_what_is_there(desk: Desk) -> None:
-    made = bound(desk, Format.PDF)
+    made = bound(desk, ExportFormat.PDF)
     with made.file as file:
         archive = zipfile.ZipFile(io.BytesIO(b"".join(file.pieces())))
     manifest = json.loads(archive.read("manifest.json"))
@@ -118,7 +121,7 @@ def test_a_signature_moved_to_another_node_is_refused(desk: Desk) -> None:
     )
     walk.items = lambda: iter(items)  # type: ignore[method-assign]  # what a lying server would export
     desk.sequence()
-    with desk.binder().bind(walk, ABOUT, Wanted(Format.JSON, True, RECORD)).file as file:
+    with desk.binder().bind(walk, ABOUT, Wanted(ExportFormat.JSON, True, RECORD)).file as file:
         assert not checked(desk, b"".join(file.pieces())).ok
 
 
@@ -128,13 +131,13 @@ def test_the_same_bundle_is_made_of_the_same_state(desk: Desk) -> None:
 
 def test_an_empty_corpus_has_a_bundle_that_verifies(empty: Desk) -> None:
     assert checked(empty, written(empty)).ok
-    assert checked(empty, written(empty, Format.PDF)).ok
+    assert checked(empty, written(empty, ExportFormat.PDF)).ok
 
 
 def test_a_corpus_in_volumes_has_a_bundle_that_verifies(empty: Desk) -> None:
     empty.archive.add({"consent": TEXTS["consent"]})
-    empty.press = type(empty.press)(empty.press.signer, empty.press.fonts, pages_max=2)
-    bundle = written(empty, Format.PDF)
+    empty.press = replace(empty.press, pages_max=2)
+    bundle = written(empty, ExportFormat.PDF)
     assert [one for one in names(bundle) if one.startswith("content")][:2] == ["content-001.pdf", "content-002.pdf"]
     report = checked(empty, bundle)
     assert report.ok, report.problems

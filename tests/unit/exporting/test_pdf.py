@@ -122,6 +122,7 @@ def test_the_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> 
 
 def test_a_key_that_is_none_is_named(tmp_path: Path) -> None:
     signer = PdfSigner.made_in(tmp_path, STORE)
+    signer.check()
     signer.key_file.write_text("no key")
     with pytest.raises(PdfKeyError, match=re.escape(str(signer.key_file))):
         signer.signed(b"", reason="")

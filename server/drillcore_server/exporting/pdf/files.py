@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 from drillcore_server.exporting.blocks import Block
 from drillcore_server.exporting.copies import About, Member, front_facts, title_of
 from drillcore_server.exporting.pdf.fonts import Fonts
 from drillcore_server.exporting.pdf.setting import Setter
-from drillcore_server.exporting.pdf.signing import PdfSigner
-from drillcore_server.exporting.pdf.volumes import PAGES_MAX, Front, PdfCopy
+from drillcore_server.exporting.pdf.volumes import Front, PdfCopy
+from drillcore_server.exporting.press import Press
 from drillcore_server.exporting.sealed_file import SealedFile
 from drillcore_server.exporting.walk import CorpusWalk
-
-
-@dataclass(frozen=True, slots=True)
-class Press:
-    """Everything that PDF copies need."""
-
-    signer: PdfSigner
-    fonts: Fonts
-    pages_max: int = PAGES_MAX
 
 
 class PdfFiles:
@@ -33,7 +23,7 @@ class PdfFiles:
         subtitle = f"Signed export of revision {walk.revision}"
         running = f"{walk.corpus.name}, revision {walk.revision}, export {about.export_id}"
         front = Front(title_of(walk), subtitle, front_facts(walk, about), running)
-        self._copy = PdfCopy(front, Setter(press.fonts), self._complete, press.pages_max)
+        self._copy = PdfCopy(front, Setter(Fonts(press.font_files)), self._complete, press.pages_max)
 
     def take(self, block: Block) -> None:
         self._copy.take(block)

@@ -7,6 +7,7 @@ with that in the bundle's manifest, which the audit key signs; or gives the cert
 from __future__ import annotations
 
 import io
+import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +28,8 @@ KEY_FILE: Final = "pdf-signing.key"
 CERTIFICATE_FILE: Final = "pdf-signing.pem"
 _VALID: Final = timedelta(days=365 * 20)
 _FIELD: Final = "DrillcoreExport"
+_making = threading.Lock()
+"""Two exports at once make one key."""
 
 
 class PdfKeyError(Exception):
@@ -37,17 +40,22 @@ class PdfKeyError(Exception):
 class PdfSigner:
     key_file: Path
     certificate_file: Path
+    made_for: UUID | None = None
+    """The store whose server makes the key, if there is none yet."""
 
     @classmethod
     def made_in(cls, directory: Path, store: UUID) -> PdfSigner:
         """With the key in this directory, which is made on first use."""
-        signer = cls(directory / KEY_FILE, directory / CERTIFICATE_FILE)
-        if not signer.certificate_file.exists():
-            _make(signer, store)
-        return signer
+        return cls(directory / KEY_FILE, directory / CERTIFICATE_FILE, store)
+
+    def check(self) -> None:
+        """Raises `PdfKeyError` unless key and certificate can be used."""
+        self._loaded()
+        _ = self.certificate_sha256
 
     @property
     def certificate_sha256(self) -> str:
+        self._make_if_missing()
         try:
             certificate = x509.load_pem_x509_certificate(self.certificate_file.read_bytes())
         except (OSError, ValueError) as error:
@@ -72,9 +80,15 @@ class PdfSigner:
         signer.sign_pdf(IncrementalPdfFileWriter(io.BytesIO(pdf)), output=written)
         return written.getvalue()
 
+    def _make_if_missing(self) -> None:
+        with _making:
+            if self.made_for is not None and not self.certificate_file.exists():
+                _make(self, self.made_for)
+
     def _loaded(self) -> SimpleSigner:
         from pyhanko.sign.signers import SimpleSigner
 
+        self._make_if_missing()
         try:
             loaded: SimpleSigner | None = SimpleSigner.load(  # type: ignore[no-untyped-call]
                 str(self.key_file), str(self.certificate_file)

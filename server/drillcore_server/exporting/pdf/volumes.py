@@ -27,9 +27,8 @@ from drillcore_server.exporting.pdf.pages import (
     gathered,
 )
 from drillcore_server.exporting.pdf.setting import Setter
+from drillcore_server.exporting.press import PAGES_MAX
 
-PAGES_MAX: Final = 400
-"""Of text in a volume. A volume is in memory while it is made: about 60 KB a page."""
 _RUNNING: Final = 7.5
 _CONTENTS: Final = 9.0
 _TITLE: Final = 26.0
