@@ -224,7 +224,11 @@ def test_page_tokens_of_other_listings_are_refused(writer: Client, auditor: Clie
     for number in range(3):
         writer.create_corpus(f"corpus {number}")
     token = auditor.query_audit(page_size=1).next_page_token
-    for wanted, bad in [(AuditFilter(action="CREATE"), token), (AuditFilter(), token[:-2]), (AuditFilter(), "nonsense")]:
+    for wanted, bad in [
+        (AuditFilter(action="CREATE"), token),
+        (AuditFilter(), token[:-2]),
+        (AuditFilter(), "nonsense"),
+    ]:
         with pytest.raises(DrillcoreError) as error:
             auditor.query_audit(wanted, page_token=bad)
         assert error.value.reason is Reason.INVALID_PAGE_TOKEN

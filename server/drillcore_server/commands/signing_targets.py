@@ -3,7 +3,7 @@
 kind           content                                         sealed under
 node           its object in the JSON copy                     the key of its source, or of the corpus
 audit record   leaf and body                                   the key of its log
-export         what the bundle's manifest commits to           the key of the corpus
+export         what it is of, and the hash of its bundle       the key of the corpus
 review         range, root and findings                        the key of the log that was reviewed
 """
 
@@ -29,12 +29,13 @@ from drillcore_server.commands.viewing import Library
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import Missing, Stale
+from drillcore_server.domain.exports import export_content
 from drillcore_server.domain.found import AsOf, ChunkText, Node, RawText
 from drillcore_server.domain.ids import CorpusId, CorpusNumber, NodeId, RecordId, TenantId
 from drillcore_server.domain.reviews import review_content
 from drillcore_server.domain.signatures import Target, TargetKind
 from drillcore_server.exporting.content import content_hash, node_content
-from drillcore_server.store import audit_log, audit_records, reviews
+from drillcore_server.store import audit_log, audit_records, exports, reviews
 from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber
 from drillcore_server.store.signatures import salt
 
@@ -60,6 +61,7 @@ class Targets:
         self._finders: Mapping[TargetKind, Callable[[Reader, Any, Trail, UUID], FoundTarget]] = {
             TargetKind.NODE: self._node,
             TargetKind.AUDIT_RECORD: self._record,
+            TargetKind.EXPORT: self._export,
             TargetKind.REVIEW: self._review,
         }
 
@@ -111,6 +113,17 @@ class Targets:
         opened = self._opener.open(stored, entry.position)
         content = {"leaf": to_base64(opened.leaf.encode()), "body": orjson.loads(opened.body)}
         return self._of_log(Target(TargetKind.AUDIT_RECORD, target, _FIXED), content, log)
+
+    def _export(self, tr: Reader, granted: InTenant, trail: Trail, target: UUID) -> FoundTarget:
+        """An export of a corpus that is not granted, or was deleted, is not there."""
+        export = exports.find(tr, self._keys, granted.tenant, target)
+        if export is None or not granted.reaches(export.corpus):
+            raise Missing(Reason.SIGNATURE_NOT_FOUND, f"there is no export {target}")
+        corpus = granted.corpus(tr, self._keys, export.corpus)
+        trail.touch_corpus(corpus.id, export.revision)
+        (sealed_by,) = self._library.keyring.numbers(corpus.number, [CORPUS_SCOPE])
+        signed = Target(TargetKind.EXPORT, target, _FIXED)
+        return FoundTarget(signed, export_content(export), sealed_by, corpus.id)
 
     def _review(self, tr: Reader, granted: Granted, _trail: Trail, target: UUID) -> FoundTarget:
         log = log_of(granted.tenant)
