@@ -29,12 +29,14 @@ from drillcore_server.commands.viewing import Library
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import Missing, Stale
+from drillcore_server.domain.exports import export_content
 from drillcore_server.domain.found import AsOf, ChunkText, Node, RawText
 from drillcore_server.domain.ids import CorpusId, CorpusNumber, NodeId, RecordId, TenantId
+from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.reviews import review_content
 from drillcore_server.domain.signatures import Target, TargetKind
 from drillcore_server.exporting.content import content_hash, node_content
-from drillcore_server.store import audit_log, audit_records, reviews
+from drillcore_server.store import audit_log, audit_records, exports, reviews
 from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber
 from drillcore_server.store.signatures import salt
 
@@ -60,6 +62,7 @@ class Targets:
         self._finders: Mapping[TargetKind, Callable[[Reader, Any, Trail, UUID], FoundTarget]] = {
             TargetKind.NODE: self._node,
             TargetKind.AUDIT_RECORD: self._record,
+            TargetKind.EXPORT: self._export,
             TargetKind.REVIEW: self._review,
         }
 
@@ -111,6 +114,16 @@ class Targets:
         opened = self._opener.open(stored, entry.position)
         content = {"leaf": to_base64(opened.leaf.encode()), "body": orjson.loads(opened.body)}
         return self._of_log(Target(TargetKind.AUDIT_RECORD, target, _FIXED), content, log)
+
+    def _export(self, tr: Reader, granted: InTenant, trail: Trail, target: UUID) -> FoundTarget:
+        export = exports.find(tr, self._keys, granted.tenant, target)
+        if export is None or not granted.reaches(export.corpus):
+            raise Missing(Reason.SIGNATURE_NOT_FOUND, f"there is no export {target}")
+        trail.touch_corpus(export.corpus, export.revision)
+        corpus = granted.corpus(tr, self._keys, export.corpus)
+        granted.check_level(corpus.id, *Level)
+        (sealed_by,) = self._library.keyring.numbers(corpus.number, [CORPUS_SCOPE])
+        return FoundTarget(Target(TargetKind.EXPORT, target, _FIXED), export_content(export), sealed_by, corpus.id)
 
     def _review(self, tr: Reader, granted: Granted, _trail: Trail, target: UUID) -> FoundTarget:
         log = log_of(granted.tenant)
