@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import io
 import json
-import os
 import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -338,10 +337,10 @@ def test_the_async_client_exports_too(server: Running, corpus: UUID) -> None:
     assert checked(server, bundle).ok
 
 
-def command(server: Running, token: str, *arguments: object) -> Any:
+def command(server: Running, token: str, home: Path, *arguments: object) -> Any:
     runner = CliRunner()
     flags = ["--address", server.address, "--token", token]
-    return runner.invoke(main, [str(one) for one in (*arguments, *flags)], env={"HOME": os.devnull})
+    return runner.invoke(main, [str(one) for one in (*arguments, *flags)], env={"HOME": str(home)})
 
 
 def test_the_command_writes_a_bundle_that_the_other_command_verifies(
@@ -349,23 +348,23 @@ def test_the_command_writes_a_bundle_that_the_other_command_verifies(
 ) -> None:
     output = tmp_path / "rules.zip"
     wanted = ["export", "--corpus", "rules", "--output", output, "--format", "pdf"]
-    done = command(server, OPERATOR, *wanted, "--tenant", ACME_ID)
+    done = command(server, OPERATOR, tmp_path, *wanted, "--tenant", ACME_ID)
     assert done.exit_code == 0, done.output
     assert hashlib.sha256(output.read_bytes()).hexdigest() in done.output
     key = server.server.logs.signing.verifier_key(1)
     found = CliRunner().invoke(main, ["verify", str(output), "--key", key])
     assert found.exit_code == 0, found.output
-    again = command(server, OPERATOR, *wanted, "--tenant", ACME_ID)
+    again = command(server, OPERATOR, tmp_path, *wanted, "--tenant", ACME_ID)
     assert again.exit_code == 1
     assert "FILE_EXISTS" in again.output
 
 
 def test_a_failed_export_leaves_no_file(server: Running, corpus: UUID, tmp_path: Path) -> None:
     output = tmp_path / "rules.zip"
-    failed = command(server, GLOBEX, "export", "--corpus", corpus, "--output", output, "--no-audit")
+    failed = command(server, GLOBEX, tmp_path, "export", "--corpus", corpus, "--output", output, "--no-audit")
     assert failed.exit_code == 1
     assert list(tmp_path.glob("*rules*")) == []
     nowhere = tmp_path / "no" / "rules.zip"
-    failed = command(server, OPERATOR, "export", "--corpus", corpus, "--tenant", ACME_ID, "--output", nowhere)
+    failed = command(server, OPERATOR, tmp_path, "export", "--corpus", corpus, "--tenant", ACME_ID, "--output", nowhere)
     assert failed.exit_code == 1
     assert "CANNOT_WRITE" in failed.output
