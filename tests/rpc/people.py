@@ -12,7 +12,7 @@ from tests.rpc.running import ACME_ID, Running
 
 QUICK = AuthSettings(argon2_memory_kib=64, argon2_passes=1, argon2_lanes=1, failures_max=3)
 """Passwords are hashed in no time: tests are not attacked."""
-_FIRST_PASSWORD = "given by an operator once"
+_FIRST_PASSWORD = "handed over on a slip of paper"
 
 
 @dataclass

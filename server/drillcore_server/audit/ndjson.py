@@ -5,8 +5,8 @@
     {... "of": "erasure"}                         a record that explains why the private part of another is not there
     {"end": number of records}
 
-All records of a log are shown by the root that they lead to; a selection has a proof for each. `drillcore.audit.exported`
-verifies them.
+All records of a log are shown by the root that they lead to; a selection has a proof for each.
+`drillcore.audit.exported` verifies them.
 """
 
 from __future__ import annotations
