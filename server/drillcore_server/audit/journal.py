@@ -8,6 +8,7 @@ There is no way to leave it out: `commands/unit.py` writes it before each commit
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,6 +30,7 @@ from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.sealed import SealedRecords
 
 _LOG_SCOPE: Final = "audit log "
+_SQUEEZE_FROM_BYTES: Final = 2_000
 _NO_CORPUS: Final = CorpusNumber(1 << 40)
 """Above every number of a corpus: keys of logs are kept with those of corpora."""
 
@@ -76,6 +78,11 @@ class Journal:
         self._sealed = sealed
         self._store = store
         self._signing = signing
+        self._fingerprint_key = keyring.derived(log_key(keyring, SERVER_LOG), b"fingerprints of requests")
+
+    def keyed(self, fingerprint: bytes) -> bytes:
+        """What is stored of a request's fingerprint: who has the store alone cannot guess passwords or texts by it."""
+        return hmac.digest(self._fingerprint_key, fingerprint, "sha256")
 
     def append(self, tr: Transaction, occasion: Occasion, trail: Trail, outcome: str = OK) -> RecordId:
         """Writes the record of a call, and notes it under its request. May be run again: it is another record then."""
@@ -96,12 +103,13 @@ class Journal:
             key_hash=signer.key_hash,
             commitment=commitment,
             signature=signer.sign(signed_message(self._store, log, record, commitment)),
-            body=self._sealed.seal(record.bytes, Revision(0), log_key, salt + written),
+            body=self._seal(record.bytes, log_key, salt + written),
             private=private,
         )
         audit_records.append(tr, self._keys, state.incarnation, stored)
         key = self._keys.audit_request(occasion.principal.id, occasion.request_id, "" if outcome == OK else outcome)
-        audit_records.note_request(tr, key, state.incarnation, stored, occasion.fingerprint, hashed(effects))
+        fingerprint = self.keyed(occasion.fingerprint)
+        audit_records.note_request(tr, key, state.incarnation, stored, fingerprint, hashed(effects))
         if trail.next_key is not None:
             audit_records.set_state(tr, self._keys, AuditState(state.incarnation, trail.next_key))
         return record
@@ -111,9 +119,9 @@ class Journal:
     ) -> dict[str, Any]:
         principal, client = occasion.principal, occasion.client
         said = {
-            "id": str(record),
-            "store": str(self._store),
-            "log": str(log),
+            "id": record,
+            "store": self._store,
+            "log": log,
             "at": time_text(occasion.at),
             "action": ACTIONS[occasion.call].value,
             "call": occasion.call,
@@ -143,7 +151,11 @@ class Journal:
             (number,) = self._keyring.numbers(corpus, [source])
         salt, written = os.urandom(SALT_BYTES), canonical(content)
         body["private"] = {"commitment": commit_to(salt, written).hex(), "key": number}
-        return self._sealed.seal(record.bytes + b"private", Revision(0), number, salt + written)
+        return self._seal(record.bytes + b"private", number, salt + written)
+
+    def _seal(self, bound_to: bytes, number: KeyNumber, content: bytes) -> bytes:
+        """Short ones are not compressed: that would take longer than everything else."""
+        return self._sealed.seal(bound_to, Revision(0), number, content, is_dense=len(content) < _SQUEEZE_FROM_BYTES)
 
     def _log_key(self, log: UUID) -> KeyNumber:
         return log_key(self._keyring, log)
@@ -156,7 +168,7 @@ def log_key(keyring: Keyring, log: UUID) -> KeyNumber:
 
 
 def canonical(value: dict[str, Any]) -> bytes:
-    """RFC 8785 for what records hold (see `drillcore.audit.documents.canonical_json`), many times as fast."""
+    """RFC 8785 for what records hold, ids as texts: as `drillcore.audit.documents` has it, many times as fast."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 

@@ -32,7 +32,7 @@ from drillcore_server.auth.principal import Principal
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import BadInput, Refused, Unavailable
 from drillcore_server.domain.ids import RecordId, RequestId, new_uuid
-from drillcore_server.store import accounts, audit_records, requests
+from drillcore_server.store import audit_records, requests, sessions
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.requests import Outcome
@@ -67,11 +67,20 @@ class Call:
 
 
 class Unit:
-    def __init__(self, engine: Engine, keys: Keyspace, journal: Journal, page_bytes_max: int = 1 << 22) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        keys: Keyspace,
+        journal: Journal,
+        page_bytes_max: int = 1 << 22,
+        on_record: Callable[[], object] = int,
+    ) -> None:
+        """`on_record` is called after each commit that made a record: cheap, and never in its way."""
         self._engine = engine
         self.keys = keys
         self.journal = journal
         self.page_bytes_max = page_bytes_max
+        self._on_record = on_record
 
     def read(self, call: Call, access: Rule[G], work: Callable[[Reader, G, Trail], T]) -> T:
         """What `work` finds, with a record of what it touched. `work` may be run more than once.
@@ -88,7 +97,7 @@ class Unit:
                 for record, found in made:
                     if record == recorded.id:
                         return found
-                _check_same(audit_records.is_of(recorded, call.fingerprint))
+                _check_same(audit_records.is_of(recorded, self.journal.keyed(call.fingerprint)))
             found = work(tr.snapshot, granted, trail)
             if recorded is None:
                 made.append((self.journal.append(tr, call.occasion, trail), found))
@@ -97,7 +106,7 @@ class Unit:
                 raise Unavailable(Reason.CONFLICT, message)
             return found
 
-        return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
+        return self._run_recorded(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
     def write(
         self, call: Call, access: Rule[G], result: RecordKind[T], work: Callable[[Transaction, G, Trail], T]
@@ -111,11 +120,11 @@ class Unit:
                 return known
             done = work(tr, granted, trail)
             self.journal.append(tr, call.occasion, trail)
-            outcome = Outcome(call.fingerprint, result.encode(done), call.at)
+            outcome = Outcome(self.journal.keyed(call.fingerprint), result.encode(done), call.at)
             requests.remember(tr, self.keys, call.principal.id, call.request_id, outcome)
             return done
 
-        return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
+        return self._run_recorded(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
     def look(self, call: Call, access: Rule[G], work: Callable[[Reader, G], T]) -> T:
         """What `work` finds, as a step of a call that ends with `read` or `write`: the caller must not see it before.
@@ -128,6 +137,13 @@ class Unit:
             return work(tr.snapshot, granted)
 
         return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
+
+    def note(self, call: Call, work: Callable[[Transaction], T]) -> T:
+        """Keeps what must be kept of a call whatever becomes of it, such as that a password was tried.
+
+        The call itself ends with `read`, `write` or a refusal, which is its record.
+        """
+        return self._run(work, Options(timeout_s=call.timeout_s, idempotent=True))
 
     def record_refusal(self, call: Call, refused: Refused, suppressed: int = 0) -> None:
         """Records that a call was refused: once for each reason, however often it is retried.
@@ -146,7 +162,7 @@ class Unit:
             if audit_records.find_request(tr, self.keys, call.principal.id, call.request_id, reason) is None:
                 self.journal.append(tr, occasion, trail, reason)
 
-        self._run(attempt, Options(idempotent=True))
+        self._run_recorded(attempt, Options(idempotent=True))
 
     def known(self, tr: Reader, call: Call, result: RecordKind[T]) -> T | None:
         """What this request did when it was made before, if it was. Raises `Refused` if its id was another's."""
@@ -155,7 +171,7 @@ class Unit:
             recorded = audit_records.find_request(tr, self.keys, call.principal.id, call.request_id)
             _check_same(recorded is None)
             return None
-        _check_same(outcome.fingerprint == call.fingerprint)
+        _check_same(outcome.fingerprint == self.journal.keyed(call.fingerprint))
         return result.decode(outcome.result)
 
     def _begin(self, tr: Transaction, call: Call, access: Rule[G]) -> tuple[G, Trail]:
@@ -164,8 +180,13 @@ class Unit:
         granted = access(tr, self.keys, call.principal, call.at)
         trail.tenant = granted.tenant
         if call.principal.session is not None:
-            accounts.note_use(tr, self.keys, call.principal.session, call.at)
+            sessions.note_use(tr, self.keys, call.principal.session, call.at)
         return granted, trail
+
+    def _run_recorded(self, attempt: Callable[[Transaction], T], options: Options) -> T:
+        done = self._run(attempt, options)
+        self._on_record()
+        return done
 
     def _run(self, attempt: Callable[[Transaction], T], options: Options) -> T:
         with refusing():

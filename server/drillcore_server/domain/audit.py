@@ -152,14 +152,14 @@ class Trail:
         self.private |= {name: plain(record) for name, record in changed.items() if record is not None}
 
     def effects(self) -> dict[str, Any]:
-        """What it says in the record: the same for two runs that touched the same."""
+        """What it says in the record: the same for two runs that touched the same. Ids are texts only when written."""
         said: dict[str, Any] = {
-            "tenant": None if self.tenant is None else str(self.tenant),
+            "tenant": self.tenant,
             "corpora": {str(corpus): revision for corpus, revision in self.corpora.items()},
             "levels": sorted(level.name.lower() for level in self.levels),
-            "nodes": list(map(str, islice(self.nodes, NODES_MAX))),
+            "nodes": list(islice(self.nodes, NODES_MAX)),
             "nodes_count": len(self.nodes),
-            "documents": list(map(str, islice(self.documents, DOCUMENTS_MAX))),
+            "documents": list(islice(self.documents, DOCUMENTS_MAX)),
             "documents_count": len(self.documents),
             "before": self.before,
             "after": self.after,

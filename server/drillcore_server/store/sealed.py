@@ -60,9 +60,9 @@ class SealedRecords:
     def scan(self, tr: Reader, begin: bytes, end: bytes, revision: Revision) -> Iterator[Entry]:
         return map(self.opened, versioned.scan(tr, begin, end, revision))
 
-    def seal(self, key: bytes, revision: Revision, number: KeyNumber, value: bytes) -> bytes:
+    def seal(self, key: bytes, revision: Revision, number: KeyNumber, value: bytes, *, is_dense: bool = False) -> bytes:
         """What `put` would store; for those that keep it elsewhere."""
-        return self._seal(key, revision, number, squeezed(value))
+        return self._seal(key, revision, number, dense(value) if is_dense else squeezed(value))
 
     def _seal(self, key: bytes, revision: Revision, number: KeyNumber, shortened: bytes) -> bytes:
         nonce = os.urandom(_NONCE_BYTES)
