@@ -4,6 +4,18 @@ It needs no part of the server. Names that are not listed here, but for `drillco
 are private.
 """
 
+from drillcore._account_results import Account, AccountKind, Grant, Login, NewToken, Role, TokenInfo
+from drillcore._audit_results import (
+    AuditCheck,
+    AuditFilter,
+    AuditFormat,
+    AuditProblem,
+    AuditRecord,
+    LogCheckpoint,
+    RecordProof,
+    Review,
+    RotatedKey,
+)
 from drillcore._client import AsyncClient, Client
 from drillcore._client_settings import TLS, ClientSettings
 from drillcore._document_results import (
@@ -17,6 +29,7 @@ from drillcore._document_results import (
     RemoveResult,
     UpdateResult,
 )
+from drillcore._export_results import ExportFormat, ExportResult
 from drillcore._hierarchy import (
     HierarchyDocument,
     NewChunk,
@@ -46,6 +59,7 @@ from drillcore._node_results import (
     Statistics,
 )
 from drillcore._results import Corpus, LegalHold, Page, ServerInfo, Tenant, Trimmed
+from drillcore._signature_results import PreparedSignature, Signature, SignatureTarget, SignatureTargetKind
 from drillcore.errors import (
     AlreadyExists,
     Cancelled,
@@ -67,9 +81,16 @@ from drillcore_proto.reasons import Reason
 
 __all__ = [
     "TLS",
+    "Account",
+    "AccountKind",
     "AddResult",
     "AlreadyExists",
     "AsyncClient",
+    "AuditCheck",
+    "AuditFilter",
+    "AuditFormat",
+    "AuditProblem",
+    "AuditRecord",
     "BinaryFile",
     "Cancelled",
     "ChunkContent",
@@ -83,8 +104,11 @@ __all__ = [
     "DocumentOutcome",
     "DrillcoreError",
     "Entity",
+    "ExportFormat",
+    "ExportResult",
     "FailedPrecondition",
     "Finding",
+    "Grant",
     "HierarchyDocument",
     "HistoryPage",
     "Hit",
@@ -93,17 +117,21 @@ __all__ = [
     "InvalidArgument",
     "LegalHold",
     "Level",
+    "LogCheckpoint",
+    "Login",
     "MasterContent",
     "NewChunk",
     "NewDocument",
     "NewMaster",
     "NewRaw",
     "NewSection",
+    "NewToken",
     "Node",
     "NotFound",
     "OutcomeKind",
     "Page",
     "PermissionDenied",
+    "PreparedSignature",
     "Processing",
     "Progress",
     "PutProgress",
@@ -111,16 +139,24 @@ __all__ = [
     "QueryPage",
     "RawContent",
     "Reason",
+    "RecordProof",
     "RemoveResult",
     "ResourceExhausted",
+    "Review",
     "Revision",
+    "Role",
     "RollUp",
+    "RotatedKey",
     "SectionContent",
     "ServerInfo",
     "SettingsError",
+    "Signature",
+    "SignatureTarget",
+    "SignatureTargetKind",
     "Span",
     "Statistics",
     "Tenant",
+    "TokenInfo",
     "Trimmed",
     "Unauthenticated",
     "Unavailable",

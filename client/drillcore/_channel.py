@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Final
 
 import grpc
+from google.protobuf.message import Message
 
 from drillcore._client_settings import TLS, ClientSettings
 from drillcore._version import api_version
 from drillcore.settings import SettingsError
-from drillcore_proto.reasons import API_VERSION_HEADER, REQUEST_ID_HEADER
+from drillcore_proto.reasons import API_VERSION_HEADER, REASON_HEADER, REQUEST_ID_HEADER
 
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Largest answer taken, and largest request that gRPC keeps for a retry."""
@@ -23,6 +24,9 @@ MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 _FIRST_BACKOFF_S: Final = 0.2
 _BACKOFF_MAX_S: Final = 2.0
 _TARGET: Final = re.compile(r"(?:dns:(?://[^/]*/)?|ipv4:|ipv6:)?(?P<host>\[[^\]]*\]|[^:]*)(?::\w+)?")
+
+_PASSWORDS: Final = ("password", "old_password", "new_password")
+"""Fields of requests that hold one."""
 
 Options = Sequence[tuple[str, str | int]]
 
@@ -79,6 +83,17 @@ def credentials(settings: ClientSettings) -> grpc.ChannelCredentials | None:
     return None
 
 
+def check_secrets(settings: ClientSettings, encryption: grpc.ChannelCredentials | None, request: Message) -> None:
+    """Raises SettingsError if the request has a password in it and would leave this machine unencrypted."""
+    if encryption is not None or settings.allow_insecure or is_local(settings.address):
+        return
+    if any(getattr(request, name, "") for name in _PASSWORDS):
+        raise SettingsError(
+            f"the password would travel unencrypted to {settings.address}: "
+            "set up TLS ([client.tls]), or allow_insecure if the network between is trusted"
+        )
+
+
 def open_channel(settings: ClientSettings, encryption: grpc.ChannelCredentials | None) -> grpc.Channel:
     """A channel whose calls block. It connects with the first one."""
     if encryption is None:
@@ -125,7 +140,11 @@ def check_request_id(request_id: str) -> str:
     return request_id
 
 
-def metadata(token: str | None, request_id: str) -> Sequence[tuple[str, str]]:
+def metadata(token: str | None, request_id: str, reason: str | None = None) -> Sequence[tuple[str, str | bytes]]:
     """What every call carries beside its request."""
-    pairs = [(REQUEST_ID_HEADER, request_id), (API_VERSION_HEADER, api_version())]
-    return [*pairs, ("authorization", f"Bearer {token}")] if token else pairs
+    pairs: list[tuple[str, str | bytes]] = [(REQUEST_ID_HEADER, request_id), (API_VERSION_HEADER, api_version())]
+    if token:
+        pairs.append(("authorization", f"Bearer {token}"))
+    if reason:
+        pairs.append((REASON_HEADER, reason.encode()))
+    return pairs

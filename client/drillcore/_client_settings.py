@@ -14,7 +14,7 @@ DEFAULT_ADDRESS: Final = "127.0.0.1:7600"
 ATTEMPTS_MAX: Final = 5
 """gRPC makes no more attempts than this, whatever it is told."""
 
-TABLES_OF_THE_SERVER: Final = ("server", "engine", "ingest")
+TABLES_OF_THE_SERVER: Final = ("server", "engine", "ingest", "auth")
 """Tables of the same file, and variables of the same environment, that the client leaves to the server."""
 
 
@@ -51,6 +51,8 @@ class ClientSettings:
     """How often to try a call whose server does not answer. 1 means no retry."""
     allow_insecure: bool = False
     """Whether a token may travel unencrypted to another machine."""
+    reason: str | None = None
+    """Why calls are made, in your own words: part of the audit record of each."""
     tls: TLS | None = None
 
     def __post_init__(self) -> None:

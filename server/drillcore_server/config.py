@@ -1,4 +1,4 @@
-"""The server's settings: `[server]`, `[engine]`, `[ingest]` and `[audit]`. Read once; see `drillcore.settings`."""
+"""The server's settings: `[server]`, `[engine]`, `[ingest]`, `[auth]` and `[audit]`. Read once, at the start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from uuid import UUID
 from drillcore.settings import find_file, load, secret
 from drillcore_fdb.embedded import Durability
 from drillcore_server.audit.settings import AuditSettings
+from drillcore_server.auth.principal import SERVER
+from drillcore_server.auth.settings import AuthSettings
 from drillcore_server.auth.tokens import TOKEN_CHARACTERS_MIN
+from drillcore_server.domain.accounts import Role
 from drillcore_server.ingest.embedding.openai import OpenAISettings
 from drillcore_server.ingest.processing.chat import ChatSettings
 
@@ -44,6 +47,9 @@ class TokenSettings:
     """The token's SHA-256 in hex, for those who keep no secrets in files. Set this or `token`."""
     tenant_id: str | None = None
     """The tenant the caller belongs to; without it the caller is an operator."""
+    roles: tuple[str, ...] = ()
+    """What the caller may do: reader, writer, reviewer, auditor, operator. By default reader and writer in a tenant,
+    and everything without one."""
 
     def __post_init__(self) -> None:
         if (self.token is None) == (self.token_sha256 is None):
@@ -54,6 +60,11 @@ class TokenSettings:
             raise ValueError(f"token_sha256 of {self.name!r} is not a SHA-256 in hex")
         if self.tenant_id is not None:
             UUID(self.tenant_id)
+        if unknown := sorted(set(self.roles) - {role.value for role in Role}):
+            known = ", ".join(role.value for role in Role)
+            raise ValueError(f"the token {self.name!r} has the role {unknown[0]!r}, which is none of {known}")
+        if not self.name or self.name == SERVER.id or _is_uuid(self.name):
+            raise ValueError(f"a token cannot be named {self.name!r}: the audit trail would take it for another caller")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +135,12 @@ class ServerSettings:
 
     def _check_names(self) -> None:
         """A name is one caller, in one tenant: outcomes of requests are kept by it. It may have several tokens."""
-        tenants: dict[str, str | None] = {}
+        callers: dict[str, tuple[str | None, frozenset[str]]] = {}
         for token in self.tokens:
-            if tenants.setdefault(token.name, token.tenant_id) != token.tenant_id:
-                raise ValueError(f"the name {token.name!r} has tokens for different tenants: give each its own name")
+            caller = token.tenant_id, frozenset(token.roles)
+            if callers.setdefault(token.name, caller) != caller:
+                message = f"the name {token.name!r} has tokens for different tenants or roles: give each its own name"
+                raise ValueError(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +244,7 @@ class Settings:
     server: ServerSettings = field(default_factory=ServerSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     ingest: IngestSettings = field(default_factory=IngestSettings)
+    auth: AuthSettings = field(default_factory=AuthSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)
 
 
@@ -248,6 +262,13 @@ def load_settings(
         overrides=overrides or {},
         known_elsewhere=TABLES_OF_THE_CLIENT,
     )
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return bool(UUID(text))
+    except ValueError:
+        return False
 
 
 def split_address(address: str, name: str) -> tuple[str, int]:

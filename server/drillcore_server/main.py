@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import grpc
 import structlog
@@ -16,48 +14,69 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from drillcore.audit.leaves import SERVER_LOG
 from drillcore.settings import SettingsError
 from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.format import open_store
-from drillcore_proto.v1 import corpora_pb2, documents_pb2, nodes_pb2, server_pb2, tenants_pb2
+from drillcore_proto.v1 import (
+    accounts_pb2,
+    audit_pb2,
+    corpora_pb2,
+    documents_pb2,
+    exports_pb2,
+    nodes_pb2,
+    server_pb2,
+    signatures_pb2,
+    tenants_pb2,
+)
 from drillcore_server.audit.checking import LogChecker
 from drillcore_server.audit.indexes import Terms
-from drillcore_server.audit.journal import Journal
+from drillcore_server.audit.journal import Journal, log_key
 from drillcore_server.audit.keeping import LogKeeper, open_signing
 from drillcore_server.audit.opening import RecordOpener
 from drillcore_server.audit.search import LogSearch
 from drillcore_server.audit.sequencing import LogWriter
 from drillcore_server.audit.signers import SigningKeys
-from drillcore_server.auth import operator_token
-from drillcore_server.auth.principal import Principal
-from drillcore_server.auth.tokens import Token, Tokens, digest
+from drillcore_server.auth.tokens import Mint
+from drillcore_server.callers import open_authenticator
 from drillcore_server.commands.audit_logs import AuditLogs
+from drillcore_server.commands.credentials import Credentials
+from drillcore_server.commands.export_corpus import Exporter
 from drillcore_server.commands.forget_requests import forget_requests
+from drillcore_server.commands.forget_sessions import forget_sessions
 from drillcore_server.commands.ingester import Ingester
 from drillcore_server.commands.raise_alert import raise_alert
 from drillcore_server.commands.revise import Reviser
+from drillcore_server.commands.signing import SigningDesk
+from drillcore_server.commands.signing_targets import Targets
 from drillcore_server.commands.trim_corpora import record_trim, trim_corpora
 from drillcore_server.commands.trim_corpus import Trimmer
 from drillcore_server.commands.unit import Unit
 from drillcore_server.commands.viewing import Library
-from drillcore_server.config import EngineKind, Settings, TlsSettings, TokenSettings, split_address
+from drillcore_server.config import EngineKind, Settings, TlsSettings, split_address
 from drillcore_server.derived.sections import SectionCache
 from drillcore_server.derived.vectors import VectorCache
-from drillcore_server.domain.accounts import EVERYTHING, Grant, Role
 from drillcore_server.domain.errors import Refused
-from drillcore_server.domain.ids import PrincipalId, TenantId
+from drillcore_server.domain.ids import AccountId
 from drillcore_server.engines import open_keyring
+from drillcore_server.exporting.bundle import Binder
+from drillcore_server.exporting.press import open_press
+from drillcore_server.exporting.trails import Trails
 from drillcore_server.ingest.prepare import Preparer
 from drillcore_server.ingest.readers import Readers
 from drillcore_server.metrics import Metrics
 from drillcore_server.models import open_preparer, open_readers
+from drillcore_server.rpc.accounts import AccountService
+from drillcore_server.rpc.audit_trail import AuditTrailService
 from drillcore_server.rpc.corpora import CorpusService
 from drillcore_server.rpc.documents import DocumentService
+from drillcore_server.rpc.exports import ExportService
 from drillcore_server.rpc.nodes import NodeService
 from drillcore_server.rpc.pipeline import Pipeline, TimeLimits, UnknownMethods
 from drillcore_server.rpc.recording import Record
 from drillcore_server.rpc.server_info import ServerService
+from drillcore_server.rpc.signatures import SignatureService
 from drillcore_server.rpc.stages import Admit, Authenticate, Log, Measure, RequestIds
 from drillcore_server.rpc.tenants import TenantService
 from drillcore_server.store.keyring import Keyring
@@ -82,6 +101,7 @@ class Server:
         self.metrics = Metrics()
         self.metrics.follow("engine", engine.figures)
         self._admit = Admit()
+        authenticator = open_authenticator(settings, engine, self._keys, self.log)
         self._open = ExitStack()
         self.keyring = keyring = self._open.enter_context(open_keyring(settings.engine, engine))
         signing = self._open.enter_context(
@@ -106,7 +126,7 @@ class Server:
                     reason_required=self._settings.reason_required,
                     strangers_per_minute=self._settings.strangers_per_minute,
                 ),
-                Authenticate(Tokens(_tokens(settings, self.log))),
+                Authenticate(authenticator),
             ],
             TimeLimits(self._settings.timeout_default_s, self._settings.timeout_max_s, self._settings.stream_idle_s),
         )
@@ -121,11 +141,21 @@ class Server:
             upload_bytes_max=self._settings.upload_bytes_max,
             hierarchy_bytes_max=self._settings.hierarchy_bytes_max,
         )
+        credentials = Credentials(unit, settings.auth, self._tell_lockout)
+        mint = Mint(keyring.derived(log_key(keyring, SERVER_LOG), b"bearer tokens"))
+        desk = SigningDesk(library, Targets(library, self.logs.opener), credentials, signing)
+        trails = Trails(engine, self._keys, self.logs.search, signing)
+        press = open_press(settings.audit, settings.engine.data_dir, header.store_id)
+        exporter = Exporter(engine, library, Binder(trails, press))
         self._services: list[tuple[ServiceDescriptor, object]] = [
+            (accounts_pb2.DESCRIPTOR.services_by_name["AccountService"], AccountService(unit, credentials, mint)),
             (tenants_pb2.DESCRIPTOR.services_by_name["TenantService"], TenantService(unit)),
             (corpora_pb2.DESCRIPTOR.services_by_name["CorpusService"], corpora),
             (documents_pb2.DESCRIPTOR.services_by_name["DocumentService"], documents),
             (nodes_pb2.DESCRIPTOR.services_by_name["NodeService"], NodeService(library)),
+            (audit_pb2.DESCRIPTOR.services_by_name["AuditService"], AuditTrailService(library, self.logs)),
+            (signatures_pb2.DESCRIPTOR.services_by_name["SignatureService"], SignatureService(desk)),
+            (exports_pb2.DESCRIPTOR.services_by_name["ExportService"], ExportService(exporter)),
             (server_pb2.DESCRIPTOR.services_by_name["ServerService"], info),
         ]
         self._health = health.HealthServicer()
@@ -217,13 +247,18 @@ class Server:
         except (RuntimeError, OSError) as error:
             raise SettingsError(f"server.listen {self._settings.listen}: cannot listen there: {error}") from error
 
+    def _tell_lockout(self, account: AccountId) -> None:
+        self.metrics.lockouts.inc()
+        self.log.warning("account locked after wrong passwords", account_id=str(account))
+
     def _keep_house(self) -> None:
         retention = timedelta(seconds=self._settings.request_retention_s)
         while not self._stopping.wait(_HOUSEKEEPING_EVERY_S):
             try:
                 now = datetime.now(UTC)
                 forgotten = forget_requests(self._engine, self._keys, now - retention)
-                self.log.info("housekeeping", requests_forgotten=forgotten)
+                sessions = forget_sessions(self._engine, self._keys, now - retention)
+                self.log.info("housekeeping", requests_forgotten=forgotten, sessions_forgotten=sessions)
                 self._trim(now)
             except EngineError as error:
                 self.log.warning("housekeeping failed, will try again", error=error.message, code=error.code)
@@ -247,22 +282,6 @@ def knowledge(
     library = Library(unit, sealed, keyring, sections, VectorCache(engine), preparer.embedder)
     ingester = Ingester(engine, unit, Reviser(engine, unit, sealed), keyring, sealed, sections, preparer, readers)
     return library, ingester
-
-
-def _tokens(settings: Settings, log: structlog.stdlib.BoundLogger) -> Sequence[Token]:
-    if settings.server.tokens:
-        return [_token(token) for token in settings.server.tokens]
-    token, path, made = operator_token.read_or_make(settings.engine.data_dir)
-    if made:
-        log.warning("no callers are configured: made a token for an operator", file=str(path))
-    return [token]
-
-
-def _token(settings: TokenSettings) -> Token:
-    tenant = None if settings.tenant_id is None else TenantId(UUID(settings.tenant_id))
-    secret = bytes.fromhex(settings.token_sha256) if settings.token_sha256 else digest(settings.token or "")
-    grants = EVERYTHING if tenant is None else (Grant(Role.READER, tenant), Grant(Role.WRITER, tenant))
-    return Token(Principal(PrincipalId(settings.name), tenant, grants=grants), secret)
 
 
 def _credentials(tls: TlsSettings) -> grpc.ServerCredentials:

@@ -21,6 +21,9 @@ class Metrics:
         self._seconds = Histogram(
             "drillcore_call_seconds", "Time to answer", ["method"], buckets=_BUCKETS_S, registry=self.registry
         )
+        self.lockouts = Counter(
+            "drillcore_account_lockouts", "Accounts locked after wrong passwords", registry=self.registry
+        )
 
     def observe_call(self, method: str, outcome: str, seconds: float) -> None:
         self._calls.labels(method, outcome).inc()

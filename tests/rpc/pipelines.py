@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from drillcore_fdb.format import open_store
+from drillcore_server.auth.authenticator import Authenticator
+from drillcore_server.auth.oidc import Issuers
 from drillcore_server.auth.tokens import Token, Tokens
 from drillcore_server.commands.unit import Unit
 from drillcore_server.config import LogFormat
@@ -36,6 +38,6 @@ def stages(unit: Unit, *tokens: Token, log: io.StringIO | None = None, metrics: 
         Record: lambda: Record(unit, make_logger(LogFormat.JSON, log or io.StringIO())),
         Log: lambda: Log(make_logger(LogFormat.JSON, log or io.StringIO())),
         Measure: lambda: Measure(metrics or Metrics()),
-        Authenticate: lambda: Authenticate(Tokens(tokens)),
+        Authenticate: lambda: Authenticate(Authenticator(unit._engine, unit.keys, Tokens(tokens), Issuers(()))),
     }
     return [parts.get(kind, kind)() for kind in ORDER]

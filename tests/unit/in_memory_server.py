@@ -228,7 +228,7 @@ class Peer:
     """What the server holds, saw and is to answer."""
 
     address: str = ""
-    api_version: str = "1.1"
+    api_version: str = "1.2"
     failures: list[Failure] = field(default_factory=list)
     """The next calls fail so, one each."""
     seen: list[tuple[str, dict[str, Any]]] = field(default_factory=list)

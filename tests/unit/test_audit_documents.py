@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillcore.audit.base64_text import from_base64, to_base64
-from drillcore.audit.documents import canonical_json, parse_count, parse_id, parse_json, parse_object
+from drillcore.audit.documents import canonical_json, canonical_record, parse_count, parse_id, parse_json, parse_object
 from drillcore.audit.failures import Malformed
 
 VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "rfc8785.json").read_text())["files"]
@@ -67,6 +67,28 @@ def test_the_rfcs_own_numbers(bits: str) -> None:
 def test_it_is_what_another_implementation_writes(value: Any) -> None:
     assert canonical_json(value) == rfc8785.dumps(value)
     assert canonical_json(parse_json(canonical_json(value), "it", floats=True)) == canonical_json(value)
+
+
+plain_values = st.recursive(
+    st.none() | st.booleans() | st.text() | st.integers(-(2**53) + 1, 2**53 - 1),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.text(), plain_values, max_size=5))
+def test_the_faster_writer_for_records_writes_the_same(value: Any) -> None:
+    assert canonical_record(value) == canonical_json(value)
+
+
+def test_names_beyond_the_first_2_to_the_16_characters_come_before_those_at_their_end() -> None:
+    value = {"\uffff": 1, "\U00010000": 2}
+    assert canonical_record(value) == canonical_json(value) == '{"\U00010000":2,"\uffff":1}'.encode()
+
+
+def test_half_a_character_is_refused_by_the_faster_writer_too() -> None:
+    with pytest.raises(Malformed):
+        canonical_record({"text": "\ud800"})
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 2**53, -(2**53), {1, 2}, b"x", "\ud800", {"\udc00": 1}])

@@ -54,7 +54,7 @@ def test_a_sound_set_up_passes_every_check(examine: Examine, peer: Peer) -> None
         ["python", "server packages", "settings", "encryption", "server", "token", "protocol"], "ok"
     )
     assert "operator" in checks["token"]["message"]
-    assert "server 9.8.7 (API 1.1, embedded engine)" in checks["protocol"]["message"]
+    assert "server 9.8.7 (API 1.2, embedded engine)" in checks["protocol"]["message"]
 
 
 def test_every_setting_is_listed_with_its_source_and_the_token_is_not_shown(

@@ -58,6 +58,22 @@ KINDS = {
     "SHUTTING_DOWN": drillcore.Unavailable,
     "CANCELLED": drillcore.Cancelled,
     "INTERNAL": drillcore.Internal,
+    "SESSION_OVER": drillcore.Unauthenticated,
+    "LOGIN_FAILED": drillcore.Unauthenticated,
+    "ACCOUNT_LOCKED": drillcore.Unauthenticated,
+    "ACCOUNT_DISABLED": drillcore.Unauthenticated,
+    "PASSWORD_EXPIRED": drillcore.FailedPrecondition,
+    "PASSWORD_REFUSED": drillcore.InvalidArgument,
+    "ACCOUNT_NOT_FOUND": drillcore.NotFound,
+    "ACCOUNT_EXISTS": drillcore.AlreadyExists,
+    "TOKEN_NOT_FOUND": drillcore.NotFound,
+    "REASON_REQUIRED": drillcore.InvalidArgument,
+    "CANNOT_SIGN": drillcore.PermissionDenied,
+    "CHALLENGE_REFUSED": drillcore.FailedPrecondition,
+    "SIGNATURE_NOT_FOUND": drillcore.NotFound,
+    "AUDIT_RECORD_NOT_FOUND": drillcore.NotFound,
+    "CHECKPOINT_NOT_FOUND": drillcore.NotFound,
+    "AUDIT_UNAVAILABLE": drillcore.Unavailable,
 }
 
 
@@ -141,7 +157,7 @@ def test_a_call_that_an_older_server_does_not_know_names_both_versions_and_what_
         client._carry_out(newer)
     assert caught.value.reason is Reason.SERVER_TOO_OLD
     assert "server 9.8.7" in caught.value.message
-    assert f"client is {version('drillcore')} (API 1.1)" in caught.value.message
+    assert f"client is {version('drillcore')} (API 1.2)" in caught.value.message
     assert "upgrade the server" in caught.value.message
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from json.encoder import encode_basestring
@@ -14,6 +15,9 @@ from drillcore.audit.failures import Malformed
 
 SAFE_INTEGER: Final = (1 << 53) - 1
 _DIGITS_MAX: Final = len(str(SAFE_INTEGER)) + 1
+_PLAIN: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False)
+_BEYOND: Final = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")
+"""Also halves of characters, which have no canonical form."""
 
 
 def parse_json(data: bytes | str, what: str, *, floats: bool = False) -> Any:
@@ -65,6 +69,13 @@ def canonical_json(value: Any) -> bytes:
         raise Malformed("a text has half a character") from None
     except RecursionError:
         raise Malformed("it is nested too deeply") from None
+
+
+def canonical_record(value: Any) -> bytes:
+    """As `canonical_json`, and much faster: for what `parse_json` read without floats."""
+    text = _PLAIN.encode(value)
+    # Beyond the first 2^16 characters the order of names by UTF-16, as the RFC wants it, is another than Python's.
+    return text.encode() if text.isascii() or not _BEYOND.search(text) else canonical_json(value)
 
 
 def _written(value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from drillcore.audit.base64_text import from_base64
-from drillcore.audit.documents import canonical_json
+from drillcore.audit.documents import canonical_record
 from drillcore.audit.failures import Malformed, Mismatch
 from drillcore.audit.keys import TrustedKeys
 from drillcore.audit.leaves import SALT_BYTES, Leaf, commit_to
@@ -75,7 +75,7 @@ def check_content(document: Mapping[str, Any], leaf: Leaf) -> CheckedContent:
     """Raises unless body and private part, if it is there, are those that the leaf commits to."""
     body = _object(document, "body")
     salt = from_base64(document.get("salt"), "its salt", SALT_BYTES)
-    if commit_to(salt, canonical_json(body)) != leaf.commitment:
+    if commit_to(salt, canonical_record(body)) != leaf.commitment:
         raise Mismatch("its body is not the one that was signed")
     said = {"id": leaf.record, "store": leaf.store, "log": leaf.log}
     for name, expected in said.items():
@@ -95,7 +95,7 @@ def _with_private(document: Mapping[str, Any], body: Mapping[str, Any]) -> Check
     if not shown:
         return CheckedContent(body, PrivatePart.MISSING, key)
     salt = from_base64(document.get("private_salt"), "the salt of its private part", SALT_BYTES)
-    if commit_to(salt, canonical_json(_object(document, "private"))) != commitment:
+    if commit_to(salt, canonical_record(_object(document, "private"))) != commitment:
         raise Mismatch("its private part is not the one that was signed")
     return CheckedContent(body, PrivatePart.SHOWN, key)
 

@@ -21,9 +21,10 @@ from rich.table import Table
 from rich.tree import Tree
 
 from drillcore._client import Client
-from drillcore._client_settings import load_client_settings
+from drillcore._client_settings import ClientSettings, load_client_settings
 from drillcore._node_results import HistoryPage, QueryPage
 from drillcore._results import Page
+from drillcore.cli.session_file import read_session, session_file
 from drillcore.settings import find_file
 
 PageT = TypeVar("PageT", bound=Page[Any])
@@ -49,6 +50,7 @@ class Session:
 
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     named_file: Path | None = None
+    session_file: Path | None = None
     json: bool = False
     overrides: dict[str, object] = field(default_factory=dict)
     """Names of client settings to the values that flags gave them."""
@@ -64,15 +66,32 @@ class Session:
         return timeout_s if isinstance(timeout_s, float) else None
 
     @contextlib.contextmanager
-    def client(self, *, in_tenant: bool = True) -> Iterator[Client]:
-        """A client by settings and flags; `in_tenant`, acting in the tenant that they name by id or by name."""
+    def client(self, *, in_tenant: bool = True, as_nobody: bool = False) -> Iterator[Client]:
+        """A client by settings and flags; `in_tenant`, acting in the tenant that they name by id or by name.
+
+        Without a token it calls in the session that `drillcore login` keeps for this server; `as_nobody`, without any.
+        """
         settings = load_client_settings(self.settings_file(), self.environment, self.overrides).settings
+        settings = _as_nobody(settings) if as_nobody else self._in_session(settings)
+        if not in_tenant:
+            settings = dataclasses.replace(settings, tenant_id=None)
         if in_tenant and settings.tenant_id and as_id(settings.tenant_id) is None:
             with Client.from_settings(settings) as client:
                 tenant = client.get_tenant(name=settings.tenant_id)
             settings = dataclasses.replace(settings, tenant_id=str(tenant.id))
         with Client.from_settings(settings) as client:
             yield client
+
+    def kept_session_file(self) -> Path:
+        return session_file(self.session_file, self.environment)
+
+    def _in_session(self, settings: ClientSettings) -> ClientSettings:
+        if settings.token is not None or settings.token_file is not None:
+            return settings
+        kept = read_session(self.kept_session_file())
+        if kept is None or kept.address != settings.address:
+            return settings
+        return dataclasses.replace(settings, token=kept.token)
 
     def confirm(self, deed: str, yes: bool) -> None:
         """Ask whether to do it, unless `yes`. The question goes to stderr: stdout is for the result."""
@@ -123,6 +142,10 @@ def find_corpus_id(client: Client, reference: str) -> UUID:
     return as_id(reference) or client.get_corpus(name=reference).id
 
 
+def _as_nobody(settings: ClientSettings) -> ClientSettings:
+    return dataclasses.replace(settings, token=None, token_file=None)
+
+
 def as_id(reference: str) -> UUID | None:
     """The id that the text is, None if it is a name."""
     try:
@@ -139,6 +162,8 @@ def _plain(value: object) -> object:
         return value.isoformat()
     if isinstance(value, enum.Enum):
         return value.value
+    if isinstance(value, bytes):
+        return value.hex()
     if isinstance(value, UUID | Path):
         return str(value)
     raise TypeError(f"no JSON for {type(value)}")

@@ -8,6 +8,7 @@ There is no way to leave it out: `commands/unit.py` writes it before each commit
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
 from dataclasses import dataclass
 from datetime import datetime
@@ -77,6 +78,11 @@ class Journal:
         self._sealed = sealed
         self._store = store
         self._signing = signing
+        self._fingerprint_key = keyring.derived(log_key(keyring, SERVER_LOG), b"fingerprints of requests")
+
+    def keyed(self, fingerprint: bytes) -> bytes:
+        """What is stored of a request's fingerprint: who has the store alone cannot guess passwords or texts by it."""
+        return hmac.digest(self._fingerprint_key, fingerprint, "sha256")
 
     def append(self, tr: Transaction, occasion: Occasion, trail: Trail, outcome: str = OK) -> RecordId:
         """Writes the record of a call, and notes it under its request. May be run again: it is another record then."""
@@ -102,7 +108,8 @@ class Journal:
         )
         audit_records.append(tr, self._keys, state.incarnation, stored)
         key = self._keys.audit_request(occasion.principal.id, occasion.request_id, "" if outcome == OK else outcome)
-        audit_records.note_request(tr, key, state.incarnation, stored, occasion.fingerprint, hashed(effects))
+        fingerprint = self.keyed(occasion.fingerprint)
+        audit_records.note_request(tr, key, state.incarnation, stored, fingerprint, hashed(effects))
         if trail.next_key is not None:
             audit_records.set_state(tr, self._keys, AuditState(state.incarnation, trail.next_key))
         return record

@@ -14,12 +14,12 @@ from typing import TypeVar
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.auth.principal import Principal, PrincipalKind
-from drillcore_server.domain.accounts import Grant, Permission
+from drillcore_server.domain.accounts import Account, Grant, Permission
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import BadInput, Denied, Missing
-from drillcore_server.domain.ids import CorpusId, TenantId
+from drillcore_server.domain.ids import AccountId, CorpusId, TenantId
 from drillcore_server.domain.nodes import Level
-from drillcore_server.store import accounts, corpora, tenants
+from drillcore_server.store import accounts, corpora, sessions, tenants
 from drillcore_server.store.keyspace import Keyspace
 
 
@@ -95,17 +95,15 @@ def in_tenant(asked: TenantId | None, *permissions: Permission) -> Rule[InTenant
 
     def rule(tr: Reader, keys: Keyspace, principal: Principal, now: datetime) -> InTenant:
         grants = grants_of(tr, keys, principal, now)
-        if principal.tenant is not None:
-            if asked not in {None, principal.tenant}:
-                raise Missing(Reason.TENANT_NOT_FOUND, f"there is no tenant {asked}")
-            tenant = tenants.get(tr, keys, principal.tenant).id
-        elif asked is None:
+        if principal.tenant is not None and asked not in {None, principal.tenant}:
+            raise Missing(Reason.TENANT_NOT_FOUND, f"there is no tenant {asked}")
+        tenant = principal.tenant or asked
+        if tenant is None:
             raise BadInput(Reason.TENANT_REQUIRED, "an operator must say which tenant to act in", field="tenant_id")
-        else:
-            tenant = tenants.get(tr, keys, asked).id
         allowing = tuple(one for one in grants if any(one.allows(permission, tenant) for permission in permissions))
         if not allowing:
             raise _denied(permissions)
+        tenants.get(tr, keys, tenant)
         return InTenant(principal, tenant, permissions, allowing)
 
     return rule
@@ -133,10 +131,50 @@ def grants_of(tr: Reader, keys: Keyspace, principal: Principal, now: datetime) -
     if principal.account is None:
         return principal.grants
     if principal.session is not None:
-        session = accounts.find_session(tr, keys, principal.session)
+        session = sessions.find_session(tr, keys, principal.session)
         if session is None or session.is_over(now):
             raise Denied(Reason.SESSION_OVER, "the session or token has ended; log in again")
     account = accounts.find(tr, keys, principal.account)
     if account is None or account.disabled:
         raise Denied(Reason.ACCOUNT_DISABLED, "the account is disabled")
+    _check_binding(principal, account)
     return account.grants
+
+
+def _check_binding(principal: Principal, account: Account) -> None:
+    """What stood for the account when the caller was recognised may have been taken from it since."""
+    if principal.certificate is not None and principal.certificate not in account.certificates:
+        raise Denied(Reason.UNAUTHENTICATED, "the certificate no longer stands for an account")
+    if principal.subject is not None and principal.subject != (account.oidc_issuer, account.oidc_subject):
+        raise Denied(Reason.UNAUTHENTICATED, "the token's subject no longer stands for an account")
+
+
+def managing(asked: TenantId | None, *, of_server: bool | None = None) -> Rule[Granted]:
+    """Who manages accounts: of a tenant its operators; of the server, the server's own.
+
+    `of_server` None: of the server if no tenant is named by a caller who has none.
+    """
+
+    def rule(tr: Reader, keys: Keyspace, principal: Principal, now: datetime) -> Granted:
+        if of_server or (of_server is None and asked is None and principal.tenant is None):
+            if asked is not None:
+                raise BadInput(Reason.INVALID_ARGUMENT, "an account of the server has no tenant", field="tenant_id")
+            return operator(tr, keys, principal, now)
+        granted = in_tenant(asked, Permission.OPERATE)(tr, keys, principal, now)
+        granted.check_everything()
+        return granted
+
+    return rule
+
+
+def managing_or_own(
+    asked: TenantId | None, account: AccountId | None, *, of_server: bool | None = None
+) -> Rule[Granted]:
+    """Who manages accounts, and the account's own caller."""
+
+    def rule(tr: Reader, keys: Keyspace, principal: Principal, now: datetime) -> Granted:
+        if account is not None and principal.account == account and asked in {None, principal.tenant}:
+            return anyone(tr, keys, principal, now)
+        return managing(asked, of_server=of_server)(tr, keys, principal, now)
+
+    return rule

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-from drillcore_server.domain.accounts import Grant
+from drillcore_server.domain.accounts import Account, AccountKind, Grant
 from drillcore_server.domain.ids import AccountId, PrincipalId, TenantId
 
 
@@ -24,6 +24,7 @@ class Proof(enum.Enum):
 
     NONE = "none"
     STATIC_TOKEN = "static token"  # noqa: S105 - a word for the record
+    PASSWORD = "password"  # noqa: S105 - likewise
     TOKEN = "token"  # noqa: S105 - likewise
     SESSION = "session"
     CERTIFICATE = "certificate"
@@ -44,6 +45,16 @@ class Principal:
     session: bytes | None = None
     """SHA-256 of the bearer token, where that is what is checked in each transaction."""
     login: str = ""
+    certificate: bytes | None = None
+    """SHA-256 of the client certificate, where that stands for the account."""
+    subject: tuple[str, str] | None = None
+    """Issuer and subject of the OIDC token, where that does."""
+
+
+def principal_of(account: Account, proof: Proof) -> Principal:
+    """An account's caller, without what is checked in each transaction."""
+    kind = PrincipalKind.PERSON if account.kind is AccountKind.PERSON else PrincipalKind.SERVICE
+    return Principal(PrincipalId(str(account.id)), account.tenant_id, kind, proof, (), account.id, login=account.login)
 
 
 NOBODY: Final = Principal(PrincipalId(""), None, PrincipalKind.NOBODY, Proof.NONE)

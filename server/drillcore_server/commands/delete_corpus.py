@@ -13,6 +13,7 @@ from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import CorpusId, TenantId
 from drillcore_server.domain.named import check_version
+from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.retention import check_not_on_hold
 from drillcore_server.store.corpora import CORPORA, CORPUS
 
@@ -25,6 +26,7 @@ def delete_corpus(
     def work(tr: Transaction, granted: InTenant, trail: Trail) -> Corpus:
         trail.touch_corpus(corpus_id)
         old = granted.corpus(tr, unit.keys, corpus_id)
+        granted.check_level(corpus_id, *Level)
         check_version(old, expected_version)
         check_not_on_hold(old.legal_hold)
         new = replace(old, updated_at=call.at, version=old.version + 1, deleted_at=call.at)

@@ -22,6 +22,7 @@ from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import CorpusId, Revision, TenantId
+from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.retention import TrimState, check_not_on_hold, kept_since
 from drillcore_server.store import corpora, revisions, trimming
 from drillcore_server.store.keyspace import Keyspace
@@ -87,7 +88,9 @@ def trim_corpus(unit: Unit, trimmer: Trimmer, call: Call, *, tenant: TenantId | 
     allowed = access.in_tenant(tenant, Permission.MANAGE_CORPORA)
 
     def begin(tr: Reader, granted: InTenant) -> tuple[Corpus, Trimmed | None]:
-        return granted.corpus(tr, unit.keys, corpus_id), unit.known(tr, call, TRIMMED)
+        corpus = granted.corpus(tr, unit.keys, corpus_id)
+        granted.check_level(corpus_id, *Level)
+        return corpus, unit.known(tr, call, TRIMMED)
 
     corpus, known = unit.look(call, allowed, begin)
     if known is not None:

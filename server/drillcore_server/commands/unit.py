@@ -32,7 +32,7 @@ from drillcore_server.auth.principal import Principal
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import BadInput, Refused, Unavailable
 from drillcore_server.domain.ids import RecordId, RequestId, new_uuid
-from drillcore_server.store import accounts, audit_records, requests
+from drillcore_server.store import audit_records, requests, sessions
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.requests import Outcome
@@ -97,7 +97,7 @@ class Unit:
                 for record, found in made:
                     if record == recorded.id:
                         return found
-                _check_same(audit_records.is_of(recorded, call.fingerprint))
+                _check_same(audit_records.is_of(recorded, self.journal.keyed(call.fingerprint)))
             found = work(tr.snapshot, granted, trail)
             if recorded is None:
                 made.append((self.journal.append(tr, call.occasion, trail), found))
@@ -120,7 +120,7 @@ class Unit:
                 return known
             done = work(tr, granted, trail)
             self.journal.append(tr, call.occasion, trail)
-            outcome = Outcome(call.fingerprint, result.encode(done), call.at)
+            outcome = Outcome(self.journal.keyed(call.fingerprint), result.encode(done), call.at)
             requests.remember(tr, self.keys, call.principal.id, call.request_id, outcome)
             return done
 
@@ -137,6 +137,13 @@ class Unit:
             return work(tr.snapshot, granted)
 
         return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
+
+    def note(self, call: Call, work: Callable[[Transaction], T]) -> T:
+        """Keeps what must be kept of a call whatever becomes of it, such as that a password was tried.
+
+        The call itself ends with `read`, `write` or a refusal, which is its record.
+        """
+        return self._run(work, Options(timeout_s=call.timeout_s, idempotent=True))
 
     def record_refusal(self, call: Call, refused: Refused, suppressed: int = 0) -> None:
         """Records that a call was refused: once for each reason, however often it is retried.
@@ -164,7 +171,7 @@ class Unit:
             recorded = audit_records.find_request(tr, self.keys, call.principal.id, call.request_id)
             _check_same(recorded is None)
             return None
-        _check_same(outcome.fingerprint == call.fingerprint)
+        _check_same(outcome.fingerprint == self.journal.keyed(call.fingerprint))
         return result.decode(outcome.result)
 
     def _begin(self, tr: Transaction, call: Call, access: Rule[G]) -> tuple[G, Trail]:
@@ -173,7 +180,7 @@ class Unit:
         granted = access(tr, self.keys, call.principal, call.at)
         trail.tenant = granted.tenant
         if call.principal.session is not None:
-            accounts.note_use(tr, self.keys, call.principal.session, call.at)
+            sessions.note_use(tr, self.keys, call.principal.session, call.at)
         return granted, trail
 
     def _run_recorded(self, attempt: Callable[[Transaction], T], options: Options) -> T:

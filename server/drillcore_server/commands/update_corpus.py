@@ -14,6 +14,7 @@ from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import CorpusId, TenantId
 from drillcore_server.domain.named import changed_metadata, check_version, checked_description, checked_name
+from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.retention import HoldChange, RetentionChange
 from drillcore_server.store.corpora import CORPORA, CORPUS
 
@@ -38,6 +39,7 @@ def update_corpus(
     def work(tr: Transaction, granted: InTenant, trail: Trail) -> Corpus:
         trail.touch_corpus(corpus_id)
         old = granted.corpus(tr, unit.keys, corpus_id)
+        granted.check_level(corpus_id, *Level)
         check_version(old, expected_version)
         new = replace(
             old,

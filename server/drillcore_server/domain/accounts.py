@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -100,6 +100,46 @@ class Account:
     oidc_issuer: str = ""
     oidc_subject: str = ""
 
+    def may_operate(self) -> bool:
+        """Whether it is an operator of the whole server."""
+        everywhere = any(one.allows(Permission.OPERATE, None) for one in self.grants)
+        return self.tenant_id is None and not self.disabled and everywhere
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A person's password, and how those fared who tried it. Apart from the account, which every call reads."""
+
+    hash: str
+    """Argon2id, with its salt and parameters."""
+    changed_at: datetime
+    must_change: bool
+    """It was set by another."""
+    earlier: tuple[str, ...] = ()
+    """Hashes of those before it, the newest first."""
+    attempts: int = 0
+    """Since the last one that was right."""
+    attempted_at: datetime | None = None
+    locked_until: datetime | None = None
+
+    def is_expired(self, now: datetime, age_s_max: float) -> bool:
+        """Whether it must be changed before it opens anything. An age of 0 is none."""
+        too_old = age_s_max > 0 and (now - self.changed_at).total_seconds() > age_s_max
+        return self.must_change or too_old
+
+
+@dataclass(frozen=True, slots=True)
+class AccountState:
+    """An account as it is shown: with what may be known of its password."""
+
+    account: Account
+    password_changed_at: datetime | None = None
+    locked_until: datetime | None = None
+
+    @property
+    def id(self) -> AccountId:
+        return self.account.id
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -122,3 +162,8 @@ class Session:
     def is_over(self, now: datetime) -> bool:
         idle = self.idle_timeout_s is not None and (now - self.last_used_at).total_seconds() > self.idle_timeout_s
         return self.revoked_at is not None or now >= self.expires_at or idle
+
+    def ends_at(self) -> datetime:
+        """When it ended, or will end if it is not used any more."""
+        unused = None if self.idle_timeout_s is None else self.last_used_at + timedelta(seconds=self.idle_timeout_s)
+        return min(at for at in (self.revoked_at, self.expires_at, unused) if at is not None)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 import structlog
 from google.protobuf.message import Message
 
 from drillcore_fdb.errors import EngineError
 from drillcore_proto.reasons import API_VERSION, API_VERSION_HEADER, REQUEST_ID_HEADER, Reason
-from drillcore_server.auth.tokens import Tokens
+from drillcore_server.auth.authenticator import Authenticator
+from drillcore_server.auth.principal import NOBODY, Principal
+from drillcore_server.commands.unit import refusing
 from drillcore_server.domain.errors import BadInput, NotReady, Refused, Unavailable
 from drillcore_server.ingest.embedding.errors import ProviderFailed
 from drillcore_server.metrics import Metrics
@@ -21,6 +24,8 @@ from drillcore_server.rpc.refusals import abort, reply_metadata
 
 REQUEST_ID_CHARACTERS_MAX = 128
 API_VERSION_CHARACTERS_MAX = 16
+OPEN_TO_NOBODY: Final = frozenset({"Login"})
+"""The calls for those who have not proved who they are. What else they bring does not count there."""
 
 
 class Stage(Protocol):
@@ -132,14 +137,21 @@ class Admit:
 class Authenticate:
     """Innermost: who is calling, and whether both sides speak the same protocol."""
 
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
 
     def __call__(self, exchange: Exchange, proceed: Answer) -> Message | None:
-        exchange.principal = self._tokens.authenticate(exchange.metadata.get("authorization"))
+        exchange.principal = NOBODY if exchange.method in OPEN_TO_NOBODY else self._caller(exchange)
         _check_request_id(exchange.metadata.get(REQUEST_ID_HEADER))
         _check_api_version(exchange.metadata.get(API_VERSION_HEADER))
         return proceed(exchange)
+
+    def _caller(self, exchange: Exchange) -> Principal:
+        # gRPC asks for a client's certificate, and shows it here, only if the settings name an authority for them.
+        shown: Sequence[bytes] = exchange.context.auth_context().get("x509_pem_cert", ())  # type: ignore[assignment]
+        certificate = shown[0] if shown else None
+        with refusing():
+            return self._authenticator.authenticate(exchange.metadata.get("authorization"), certificate, exchange.at)
 
 
 def _check_request_id(given: str | None) -> None:

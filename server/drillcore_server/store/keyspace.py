@@ -84,6 +84,7 @@ class Space(enum.IntEnum):
     REVIEWS = 50
     EXPORTS = 51
     AUDIT_PUBLISHED = 52
+    ACCOUNTS_BY_TENANT = 53
 
 
 _UUID_CODE: Final = b"\x30"
@@ -249,9 +250,16 @@ class Keyspace:
     def account(self, account: AccountId) -> bytes:
         return self._ids(Space.ACCOUNTS, account)
 
-    def accounts(self, after: AccountId | None = None) -> KeyRange:
-        whole = self._spaces[Space.ACCOUNTS].range()
-        return whole if after is None else KeyRange(_behind(self.account(after)), whole.end)
+    def tenant_account(self, tenant: UUID, account: AccountId) -> bytes:
+        return self._spaces[Space.ACCOUNTS_BY_TENANT].pack((tenant, account))
+
+    def tenant_accounts(self, tenant: UUID, after: AccountId | None = None) -> KeyRange:
+        whole = self._spaces[Space.ACCOUNTS_BY_TENANT].range((tenant,))
+        return whole if after is None else KeyRange(_behind(self.tenant_account(tenant, after)), whole.end)
+
+    def parse_tenant_account(self, key: bytes) -> AccountId:
+        account: UUID = self._spaces[Space.ACCOUNTS_BY_TENANT].unpack(key)[1]
+        return AccountId(account)
 
     def login(self, login: str) -> bytes:
         return self._spaces[Space.LOGINS].pack((login,))
@@ -261,6 +269,14 @@ class Keyspace:
 
     def session(self, token_hash: bytes) -> bytes:
         return self._spaces[Space.SESSIONS].pack((token_hash,))
+
+    def sessions(self) -> KeyRange:
+        return self._spaces[Space.SESSIONS].range()
+
+    def parse_session(self, key: bytes) -> bytes:
+        """The token's hash."""
+        token_hash: bytes = self._spaces[Space.SESSIONS].unpack(key)[0]
+        return token_hash
 
     def account_session(self, account: AccountId, token_hash: bytes) -> bytes:
         return self._spaces[Space.ACCOUNT_SESSIONS].pack((account, token_hash))
@@ -284,16 +300,13 @@ class Keyspace:
         whole = self._spaces[Space.SIGNATURES].range((tenant,))
         return whole if after is None else KeyRange(_behind(self.signature(tenant, after)), whole.end)
 
-    def signature_of(self, tenant: UUID, kind: int, target: UUID, version: int, signature: UUID) -> bytes:
-        return self._spaces[Space.SIGNATURES_BY_TARGET].pack((tenant, kind, target, version, signature))
+    def signatures_of(self, tenant: UUID, kind: int, target: UUID, version: int) -> bytes:
+        """The ids of the signatures of one version of a record, so that those of many are read at once."""
+        return self._spaces[Space.SIGNATURES_BY_TARGET].pack((tenant, kind, target, version))
 
-    def signatures_of(self, tenant: UUID, kind: int, *target: UUID | int) -> KeyRange:
-        """Of a record, or of one version of it."""
+    def signed(self, tenant: UUID, kind: int, *target: UUID) -> KeyRange:
+        """The versions that were signed, of one record or of all of a kind."""
         return self._spaces[Space.SIGNATURES_BY_TARGET].range((tenant, kind, *target))
-
-    def parse_signature_of(self, key: bytes) -> UUID:
-        signature: UUID = self._spaces[Space.SIGNATURES_BY_TARGET].unpack(key)[4]
-        return signature
 
     def challenge(self, challenge: bytes) -> bytes:
         return self._spaces[Space.CHALLENGES].pack((challenge,))
