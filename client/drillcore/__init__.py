@@ -5,6 +5,17 @@ are private.
 """
 
 from drillcore._account_results import Account, AccountKind, Grant, Login, NewToken, Role, TokenInfo
+from drillcore._audit_results import (
+    AuditCheck,
+    AuditFilter,
+    AuditFormat,
+    AuditProblem,
+    AuditRecord,
+    LogCheckpoint,
+    RecordProof,
+    Review,
+    RotatedKey,
+)
 from drillcore._client import AsyncClient, Client
 from drillcore._client_settings import TLS, ClientSettings
 from drillcore._document_results import (
@@ -18,6 +29,7 @@ from drillcore._document_results import (
     RemoveResult,
     UpdateResult,
 )
+from drillcore._export_results import ExportFormat, ExportResult
 from drillcore._hierarchy import (
     HierarchyDocument,
     NewChunk,
@@ -47,6 +59,7 @@ from drillcore._node_results import (
     Statistics,
 )
 from drillcore._results import Corpus, LegalHold, Page, ServerInfo, Tenant, Trimmed
+from drillcore._signature_results import PreparedSignature, Signature, SignatureTarget, SignatureTargetKind
 from drillcore.errors import (
     AlreadyExists,
     Cancelled,
@@ -73,6 +86,11 @@ __all__ = [
     "AddResult",
     "AlreadyExists",
     "AsyncClient",
+    "AuditCheck",
+    "AuditFilter",
+    "AuditFormat",
+    "AuditProblem",
+    "AuditRecord",
     "BinaryFile",
     "Cancelled",
     "ChunkContent",
@@ -86,6 +104,8 @@ __all__ = [
     "DocumentOutcome",
     "DrillcoreError",
     "Entity",
+    "ExportFormat",
+    "ExportResult",
     "FailedPrecondition",
     "Finding",
     "Grant",
@@ -97,6 +117,7 @@ __all__ = [
     "InvalidArgument",
     "LegalHold",
     "Level",
+    "LogCheckpoint",
     "Login",
     "MasterContent",
     "NewChunk",
@@ -110,6 +131,7 @@ __all__ = [
     "OutcomeKind",
     "Page",
     "PermissionDenied",
+    "PreparedSignature",
     "Processing",
     "Progress",
     "PutProgress",
@@ -117,14 +139,20 @@ __all__ = [
     "QueryPage",
     "RawContent",
     "Reason",
+    "RecordProof",
     "RemoveResult",
     "ResourceExhausted",
+    "Review",
     "Revision",
     "Role",
     "RollUp",
+    "RotatedKey",
     "SectionContent",
     "ServerInfo",
     "SettingsError",
+    "Signature",
+    "SignatureTarget",
+    "SignatureTargetKind",
     "Span",
     "Statistics",
     "Tenant",

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from drillcore._client_settings import TLS, ClientSettings
 from drillcore._version import api_version
 from drillcore.settings import SettingsError
-from drillcore_proto.reasons import API_VERSION_HEADER, REQUEST_ID_HEADER
+from drillcore_proto.reasons import API_VERSION_HEADER, REASON_HEADER, REQUEST_ID_HEADER
 
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Largest answer taken, and largest request that gRPC keeps for a retry."""
@@ -140,7 +140,11 @@ def check_request_id(request_id: str) -> str:
     return request_id
 
 
-def metadata(token: str | None, request_id: str) -> Sequence[tuple[str, str]]:
+def metadata(token: str | None, request_id: str, reason: str | None = None) -> Sequence[tuple[str, str | bytes]]:
     """What every call carries beside its request."""
-    pairs = [(REQUEST_ID_HEADER, request_id), (API_VERSION_HEADER, api_version())]
-    return [*pairs, ("authorization", f"Bearer {token}")] if token else pairs
+    pairs: list[tuple[str, str | bytes]] = [(REQUEST_ID_HEADER, request_id), (API_VERSION_HEADER, api_version())]
+    if token:
+        pairs.append(("authorization", f"Bearer {token}"))
+    if reason:
+        pairs.append((REASON_HEADER, reason.encode()))
+    return pairs

@@ -15,7 +15,17 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from drillcore import _account_calls, _calls, _channel, _document_calls, _hierarchy_calls, _node_calls
+from drillcore import (
+    _account_calls,
+    _audit_calls,
+    _calls,
+    _channel,
+    _document_calls,
+    _export_calls,
+    _hierarchy_calls,
+    _node_calls,
+    _signature_calls,
+)
 from drillcore._call import Call, Pages
 from drillcore._client_settings import DEFAULT_ADDRESS, TLS, ClientSettings, load_client_settings
 from drillcore._upload import Bridge, Exchange, Upload
@@ -24,6 +34,9 @@ from drillcore.errors import DrillcoreError, from_rpc_error
 P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+_OF_SERVER = ("server_account", "server_accounts", "server_log")
+"""Fields that say that a request is about the server itself, and so about no tenant."""
 
 
 class _Method(Protocol[P, T_co]):
@@ -95,6 +108,7 @@ class _Api:
         timeout_s: float = 30.0,
         attempts: int = 5,
         allow_insecure: bool = False,
+        reason: str | None = None,
     ) -> None:
         """Connects with the first call, not now. Arguments: see `ClientSettings`.
 
@@ -109,6 +123,7 @@ class _Api:
                 timeout_s=timeout_s,
                 attempts=attempts,
                 allow_insecure=allow_insecure,
+                reason=reason,
             )
         )
 
@@ -140,12 +155,12 @@ class _Api:
     def _prepare(self, call: Call[T] | Upload[T], timeout_s: float | None) -> tuple[str, dict[str, Any]]:
         """The request id, and the keyword arguments that gRPC needs beside the request. Fills in the default tenant."""
         request = call.request
-        of_server = getattr(request, "server_account", False) or getattr(request, "server_accounts", False)
+        of_server = any(getattr(request, name, False) for name in _OF_SERVER)
         if self.settings.tenant_id and not of_server and getattr(request, "tenant_id", None) == "":
             request.tenant_id = self.settings.tenant_id  # type: ignore[attr-defined]  # checked just above
         _channel.check_secrets(self.settings, self._credentials, request)
         request_id = str(uuid.uuid4()) if call.request_id is None else _channel.check_request_id(call.request_id)
-        metadata = _channel.metadata(self._token, request_id)
+        metadata = _channel.metadata(self._token, request_id, self.settings.reason)
         return request_id, {"metadata": metadata, "timeout": timeout_s if call.timeout_s is None else call.timeout_s}
 
     def _exchange(self, upload: Upload[T], exchange: Exchange[T]) -> T:
@@ -189,6 +204,22 @@ class _Api:
     roll_up = _rpc(_node_calls.roll_up)
     history = _rpc(_node_calls.history)
     iter_history = _paged(_node_calls.iter_history)
+    query_audit = _rpc(_audit_calls.query_audit)
+    iter_audit = _paged(_audit_calls.iter_audit)
+    wait_proof = _rpc(_audit_calls.wait_proof)
+    get_checkpoint = _rpc(_audit_calls.get_checkpoint)
+    consistency_proof = _rpc(_audit_calls.consistency_proof)
+    verify_audit = _rpc(_audit_calls.verify_audit)
+    export_audit = _upload(_audit_calls.export_audit)
+    export_corpus = _upload(_export_calls.export_corpus)
+    review_audit = _rpc(_audit_calls.review_audit)
+    list_reviews = _rpc(_audit_calls.list_reviews)
+    iter_reviews = _paged(_audit_calls.iter_reviews)
+    rotate_audit_key = _rpc(_audit_calls.rotate_audit_key)
+    prepare_signature = _rpc(_signature_calls.prepare_signature)
+    sign_record = _rpc(_signature_calls.sign_record)
+    list_signatures = _rpc(_signature_calls.list_signatures)
+    iter_signatures = _paged(_signature_calls.iter_signatures)
     login = _rpc(_account_calls.login)
     logout = _rpc(_account_calls.logout)
     create_account = _rpc(_account_calls.create_account)

@@ -51,6 +51,8 @@ class ClientSettings:
     """How often to try a call whose server does not answer. 1 means no retry."""
     allow_insecure: bool = False
     """Whether a token may travel unencrypted to another machine."""
+    reason: str | None = None
+    """Why calls are made, in your own words: part of the audit record of each."""
     tls: TLS | None = None
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ from uuid import UUID
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from drillcore._convert import to_datetime, to_id
+from drillcore._convert_signatures import signature
 from drillcore._node_results import (
     ChunkContent,
     Citation,
@@ -78,6 +79,7 @@ def node(message: nodes_pb2.Node, revision: int) -> Node:
         version=message.version,
         content=_CONTENT[kind](getattr(message, kind)),
         revision=revision,
+        signatures=tuple(map(signature, message.signatures)),
     )
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from uuid import UUID
 
 from drillcore._results import Page
+from drillcore._signature_results import Signature
 
 
 class Level(enum.IntEnum):
@@ -167,6 +168,8 @@ class Node:
     content: Content
     revision: int = field(compare=False)
     """Of the corpus, that was read. As `as_of` it gives other reads of the same moment."""
+    signatures: tuple[Signature, ...] = ()
+    """Of this version, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)

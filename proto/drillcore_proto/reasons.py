@@ -48,6 +48,7 @@ class Reason(enum.Enum):
     SIGNATURE_NOT_FOUND = ("NOT_FOUND", "There is no such signature, or nothing to sign by this id.")
     AUDIT_RECORD_NOT_FOUND = ("NOT_FOUND", "The log has no such record.")
     CHECKPOINT_NOT_FOUND = ("NOT_FOUND", "The log has no such checkpoint, or is not so large.")
+    EXPORT_MADE = ("FAILED_PRECONDITION", "This request's export was made, and its bundle is not kept; make another.")
     AUDIT_UNAVAILABLE = ("UNAVAILABLE", "The audit record cannot be signed now; nothing was done.")
     TENANT_REQUIRED = ("INVALID_ARGUMENT", "An operator must name the tenant to act in.")
     TENANT_NOT_FOUND = ("NOT_FOUND", "There is no such tenant.")

@@ -1,4 +1,4 @@
-"""The server's settings: `[server]`, `[engine]`, `[ingest]`, `[auth]`. Read once, at the start."""
+"""The server's settings: `[server]`, `[engine]`, `[ingest]`, `[auth]` and `[audit]`. Read once, at the start."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from uuid import UUID
 
 from drillcore.settings import find_file, load, secret
 from drillcore_fdb.embedded import Durability
+from drillcore_server.audit.settings import AuditSettings
 from drillcore_server.auth.principal import SERVER
 from drillcore_server.auth.settings import AuthSettings
 from drillcore_server.auth.tokens import TOKEN_CHARACTERS_MIN
@@ -244,6 +245,7 @@ class Settings:
     engine: EngineSettings = field(default_factory=EngineSettings)
     ingest: IngestSettings = field(default_factory=IngestSettings)
     auth: AuthSettings = field(default_factory=AuthSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
 
 
 def load_settings(

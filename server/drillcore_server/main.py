@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import grpc
 import structlog
@@ -18,37 +19,64 @@ from drillcore.settings import SettingsError
 from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.format import open_store
-from drillcore_proto.v1 import accounts_pb2, corpora_pb2, documents_pb2, nodes_pb2, server_pb2, tenants_pb2
+from drillcore_proto.v1 import (
+    accounts_pb2,
+    audit_pb2,
+    corpora_pb2,
+    documents_pb2,
+    exports_pb2,
+    nodes_pb2,
+    server_pb2,
+    signatures_pb2,
+    tenants_pb2,
+)
+from drillcore_server.audit.checking import LogChecker
+from drillcore_server.audit.indexes import Terms
 from drillcore_server.audit.journal import Journal, log_key
-from drillcore_server.audit.key_files import KeyFiles
+from drillcore_server.audit.keeping import LogKeeper, open_signing
+from drillcore_server.audit.opening import RecordOpener
+from drillcore_server.audit.search import LogSearch
+from drillcore_server.audit.sequencing import LogWriter
 from drillcore_server.audit.signers import SigningKeys
 from drillcore_server.auth.tokens import Mint
 from drillcore_server.callers import open_authenticator
+from drillcore_server.commands.audit_logs import AuditLogs
 from drillcore_server.commands.credentials import Credentials
+from drillcore_server.commands.export_corpus import Exporter
 from drillcore_server.commands.forget_requests import forget_requests
 from drillcore_server.commands.forget_sessions import forget_sessions
 from drillcore_server.commands.ingester import Ingester
+from drillcore_server.commands.raise_alert import raise_alert
 from drillcore_server.commands.revise import Reviser
+from drillcore_server.commands.signing import SigningDesk
+from drillcore_server.commands.signing_targets import Targets
 from drillcore_server.commands.trim_corpora import record_trim, trim_corpora
 from drillcore_server.commands.trim_corpus import Trimmer
 from drillcore_server.commands.unit import Unit
 from drillcore_server.commands.viewing import Library
-from drillcore_server.config import Settings, TlsSettings, split_address
+from drillcore_server.config import EngineKind, Settings, TlsSettings, split_address
 from drillcore_server.derived.sections import SectionCache
 from drillcore_server.derived.vectors import VectorCache
+from drillcore_server.domain.errors import Refused
 from drillcore_server.domain.ids import AccountId
 from drillcore_server.engines import open_keyring
+from drillcore_server.exporting.bundle import Binder
+from drillcore_server.exporting.press import open_press
+from drillcore_server.exporting.trails import Trails
 from drillcore_server.ingest.prepare import Preparer
 from drillcore_server.ingest.readers import Readers
 from drillcore_server.metrics import Metrics
 from drillcore_server.models import open_preparer, open_readers
 from drillcore_server.rpc.accounts import AccountService
+from drillcore_server.rpc.audit_trail import AuditTrailService
 from drillcore_server.rpc.corpora import CorpusService
 from drillcore_server.rpc.documents import DocumentService
+from drillcore_server.rpc.exports import ExportService
 from drillcore_server.rpc.nodes import NodeService
 from drillcore_server.rpc.pipeline import Pipeline, TimeLimits, UnknownMethods
 from drillcore_server.rpc.recording import Record
 from drillcore_server.rpc.server_info import ServerService
+from drillcore_server.rpc.signatures import SignatureService
 from drillcore_server.rpc.stages import Admit, Authenticate, Log, Measure, RequestIds
 from drillcore_server.rpc.tenants import TenantService
 from drillcore_server.store.keyring import Keyring
@@ -71,15 +99,21 @@ class Server:
         root, header = open_store(engine)
         self._keys = Keyspace(root)
         self.metrics = Metrics()
-        self.metrics.follow_engine(engine.figures)
+        self.metrics.follow("engine", engine.figures)
         self._admit = Admit()
         authenticator = open_authenticator(settings, engine, self._keys, self.log)
         self._open = ExitStack()
         self.keyring = keyring = self._open.enter_context(open_keyring(settings.engine, engine))
-        keeper = KeyFiles(settings.engine.data_dir / "audit" / "keys")
-        signing = SigningKeys.open(engine, self._keys, header.store_id, keeper, datetime.now(UTC))
-        journal = Journal(self._keys, keyring, SealedRecords(keyring), header.store_id, signing)
-        self._unit = unit = Unit(engine, self._keys, journal, self._settings.message_bytes_max // 2)
+        signing = self._open.enter_context(
+            open_signing(settings.audit, settings.engine.data_dir, engine, self._keys, header.store_id)
+        )
+        if signing.notice:
+            self.log.warning(signing.notice)
+        sealed = SealedRecords(keyring)
+        self._keeper, self.logs = self._open_logs(settings, sealed, signing)
+        journal = Journal(self._keys, keyring, sealed, header.store_id, signing)
+        page_bytes_max = self._settings.message_bytes_max // 2
+        self._unit = unit = Unit(engine, self._keys, journal, page_bytes_max, self._keeper.sequencer.nudge)
         pipeline = Pipeline(
             [
                 RequestIds(),
@@ -109,18 +143,46 @@ class Server:
         )
         credentials = Credentials(unit, settings.auth, self._tell_lockout)
         mint = Mint(keyring.derived(log_key(keyring, SERVER_LOG), b"bearer tokens"))
+        desk = SigningDesk(library, Targets(library, self.logs.opener), credentials, signing)
+        trails = Trails(engine, self._keys, self.logs.search, signing)
+        press = open_press(settings.audit, settings.engine.data_dir, header.store_id)
+        exporter = Exporter(engine, library, Binder(trails, press))
         self._services: list[tuple[ServiceDescriptor, object]] = [
             (accounts_pb2.DESCRIPTOR.services_by_name["AccountService"], AccountService(unit, credentials, mint)),
             (tenants_pb2.DESCRIPTOR.services_by_name["TenantService"], TenantService(unit)),
             (corpora_pb2.DESCRIPTOR.services_by_name["CorpusService"], corpora),
             (documents_pb2.DESCRIPTOR.services_by_name["DocumentService"], documents),
             (nodes_pb2.DESCRIPTOR.services_by_name["NodeService"], NodeService(library)),
+            (audit_pb2.DESCRIPTOR.services_by_name["AuditService"], AuditTrailService(library, self.logs)),
+            (signatures_pb2.DESCRIPTOR.services_by_name["SignatureService"], SignatureService(desk)),
+            (exports_pb2.DESCRIPTOR.services_by_name["ExportService"], ExportService(exporter)),
             (server_pb2.DESCRIPTOR.services_by_name["ServerService"], info),
         ]
         self._health = health.HealthServicer()
         self._grpc = self._make_grpc(pipeline)
         self._stopping = threading.Event()
         self._housekeeper = threading.Thread(target=self._keep_house, name="drillcore-housekeeper", daemon=True)
+
+    def _open_logs(
+        self, settings: Settings, sealed: SealedRecords, signing: SigningKeys
+    ) -> tuple[LogKeeper, AuditLogs]:
+        opener, terms = RecordOpener(signing.store, sealed), Terms(self.keyring)
+        writer = LogWriter(self._keys, opener, terms, signing)
+        alone = settings.engine.kind is EngineKind.EMBEDDED
+        keeper = LogKeeper.open(
+            settings.audit, self._engine, self._keys, writer, self.log, self._alert, self._open, alone=alone
+        )
+        self.metrics.follow("audit", keeper.figures)
+        search = LogSearch(self._keys, opener, terms)
+        checker = LogChecker(self._keys, opener, search, signing)
+        return keeper, AuditLogs(signing, opener, search, checker, keeper.sequencer.wait)
+
+    def _alert(self, kind: str, detail: dict[str, Any]) -> None:
+        """Records what the log's threads have to tell; they have logged it already."""
+        try:
+            raise_alert(self._unit, kind, detail)
+        except Refused as refused:
+            self.log.error("alert not recorded", kind=kind, reason=refused.reason.name)
 
     def start(self) -> int:
         """Begins to answer; the port it listens on. Raises `SettingsError` if it cannot listen there."""
@@ -131,6 +193,7 @@ class Server:
             except OSError as error:
                 message = f"server.metrics_listen {self._settings.metrics_listen}: {error.strerror or error}"
                 raise SettingsError(message) from error
+        self._keeper.start()
         self._grpc.start()
         self._housekeeper.start()
         for service, _ in self._services:
@@ -150,6 +213,7 @@ class Server:
             self._metrics_server.shutdown()
             self._metrics_server.server_close()
         self._housekeeper.join()
+        self._keeper.stop()
         self.close()
         self.log.info("stopped")
 

@@ -29,22 +29,24 @@ class Metrics:
         self._calls.labels(method, outcome).inc()
         self._seconds.labels(method).observe(seconds)
 
-    def follow_engine(self, figures: Callable[[], Figures]) -> None:
-        """Asks the engine for its figures whenever the metrics are read."""
-        self.registry.register(_EngineCollector(figures))
+    def follow(self, what: str, figures: Callable[[], Figures]) -> None:
+        """Asks a part of the server for its figures whenever the metrics are read."""
+        self.registry.register(_FiguresCollector(what, figures))
 
     def serve(self, host: str, port: int) -> WSGIServer:
         server, _ = start_http_server(port, host, self.registry)
         return server
 
 
-class _EngineCollector(Collector):
-    def __init__(self, figures: Callable[[], Figures]) -> None:
+class _FiguresCollector(Collector):
+    def __init__(self, what: str, figures: Callable[[], Figures]) -> None:
+        self._what = what
         self._figures = figures
 
     def collect(self) -> Iterator[Metric]:
         figures = self._figures()
         for name, value in figures.gauges.items():
-            yield GaugeMetricFamily(f"drillcore_engine_{name}", f"Engine: {name}", value=value)
+            yield GaugeMetricFamily(f"drillcore_{self._what}_{name}", f"{self._what}: {name}", value=value)
         for name, value in figures.totals.items():
-            yield CounterMetricFamily(f"drillcore_engine_{name}", f"Engine: {name} since the start", value=value)
+            said = f"{self._what}: {name} since the start"
+            yield CounterMetricFamily(f"drillcore_{self._what}_{name}", said, value=value)

@@ -112,7 +112,7 @@ class Audited:
         return LogWriter(self.keys, self.opener, self.terms, self.signing)
 
     def sequencer(self, lease_s: float = 10.0, *, alone: bool = False) -> Sequencer:
-        return Sequencer(self.engine, self.keys, self.writer(), lease_s, LOGGER, self._alert, alone=alone)
+        return Sequencer(self.engine, self.keys, self.writer(), lease_s, LOGGER, self.alert, alone=alone)
 
     def sequence(self) -> None:
         """Puts everything in order that is there."""
@@ -120,7 +120,7 @@ class Audited:
         while (done := sequencer.step()) is not None and done.more:
             continue
 
-    def _alert(self, kind: str, detail: dict[str, Any]) -> None:
+    def alert(self, kind: str, detail: dict[str, Any]) -> None:
         self.alerts.append((kind, detail))
 
     def run(self, work: Callable[[Transaction], T]) -> T:
@@ -144,7 +144,9 @@ class Audited:
 
 
 @contextlib.contextmanager
-def audited(path: Path, durability: Durability = Durability.RELAXED) -> Iterator[Audited]:
+def audited(
+    path: Path, durability: Durability = Durability.RELAXED, keeper: KeyKeeper | None = None
+) -> Iterator[Audited]:
     """The store of a directory, made on first use."""
     with contextlib.ExitStack() as open_now:
         engine = EmbeddedEngine.open(EmbeddedSettings(path=path, durability=durability))
@@ -152,6 +154,6 @@ def audited(path: Path, durability: Durability = Durability.RELAXED) -> Iterator
         root, header = open_store(engine)
         keys = Keyspace(root)
         keyring = open_now.enter_context(open_keyring(EngineSettings(data_dir=path, durability=durability), engine))
-        keeper = KeyFiles(path / "audit" / "keys")
+        keeper = keeper or KeyFiles(path / "audit" / "keys")
         signing = SigningKeys.open(engine, keys, header.store_id, keeper, datetime.now(UTC))
         yield Audited(engine, keys, header, keyring, keeper, signing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from json.encoder import encode_basestring
@@ -14,13 +15,16 @@ from drillcore.audit.failures import Malformed
 
 SAFE_INTEGER: Final = (1 << 53) - 1
 _DIGITS_MAX: Final = len(str(SAFE_INTEGER)) + 1
+_PLAIN: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False)
+_BEYOND: Final = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")
+"""Also halves of characters, which have no canonical form."""
 
 
 def parse_json(data: bytes | str, what: str, *, floats: bool = False) -> Any:
     """The value. A name that is there twice, a number that other readers may take for another, or, unless `floats` are
     allowed, one that is not whole: all are refused, for two readers must not see two different things.
     """
-    decoder = _ANY_NUMBERS if floats else _WHOLE_NUMBERS
+    decoder = ANY_NUMBERS if floats else _WHOLE_NUMBERS
     try:
         return decoder.decode(data if isinstance(data, str) else data.decode())
     except UnicodeDecodeError:
@@ -65,6 +69,13 @@ def canonical_json(value: Any) -> bytes:
         raise Malformed("a text has half a character") from None
     except RecursionError:
         raise Malformed("it is nested too deeply") from None
+
+
+def canonical_record(value: Any) -> bytes:
+    """As `canonical_json`, and much faster: for what `parse_json` read without floats."""
+    text = _PLAIN.encode(value)
+    # Beyond the first 2^16 characters the order of names by UTF-16, as the RFC wants it, is another than Python's.
+    return text.encode() if text.isascii() or not _BEYOND.search(text) else canonical_json(value)
 
 
 def _written(value: Any) -> str:
@@ -125,6 +136,11 @@ def _whole_number(text: str) -> int:
     return int(text)
 
 
+def _any_whole_number(text: str) -> int | float:
+    """Larger ones are what other readers take them for."""
+    return float(text) if len(text) > _DIGITS_MAX or abs(int(text)) > SAFE_INTEGER else int(text)
+
+
 def _no_float(_text: str) -> NoReturn:
     raise Malformed("has a number that is not whole")
 
@@ -136,4 +152,6 @@ def _no_constant(_text: str) -> NoReturn:
 _WHOLE_NUMBERS: Final = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_whole_number, parse_float=_no_float, parse_constant=_no_constant
 )
-_ANY_NUMBERS: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=_whole_number, parse_constant=_no_constant)
+ANY_NUMBERS: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_any_whole_number, parse_constant=_no_constant
+)

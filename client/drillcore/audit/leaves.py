@@ -10,6 +10,7 @@ was signed; the tree covers them. The commitment is a salted hash of the record'
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import struct
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ SALT_BYTES: Final = 16
 SERVER_LOG: Final = UUID(int=0)
 """The log of what belongs to no tenant."""
 
+_UUIDS_AT_HAND: Final = 100
 _LEAF: Final = struct.Struct(">B16s16sI10s16s32s4s64s")
 _SIGNED: Final = b"drillcore audit record 1\n"
 _COMMITTED: Final = b"drillcore audit body 1\n"
@@ -66,8 +68,8 @@ class Leaf:
             raise Malformed("it is not a leaf of an audit log")
         _, store, log, incarnation, versionstamp, record, commitment, key_hash, signature = _LEAF.unpack(data)
         return cls(
-            UUID(bytes=store),
-            UUID(bytes=log),
+            _known_uuid(store),
+            _known_uuid(log),
             incarnation,
             versionstamp,
             UUID(bytes=record),
@@ -79,6 +81,12 @@ class Leaf:
     @property
     def signed(self) -> bytes:
         return signed_message(self.store, self.log, self.record, self.commitment)
+
+
+@functools.lru_cache(maxsize=_UUIDS_AT_HAND)
+def _known_uuid(data: bytes) -> UUID:
+    """Of a store or a log: the same few in many leaves."""
+    return UUID(bytes=data)
 
 
 def signed_message(store: UUID, log: UUID, record: UUID, commitment: bytes) -> bytes:

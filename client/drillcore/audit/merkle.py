@@ -50,8 +50,9 @@ def check_inclusion(hashed_leaf: bytes, index: int, size: int, proof: Sequence[b
     """Raises `ProofFailed` unless the leaf is at `index` of the tree of `size` leaves with this root."""
     if not 0 <= index < size:
         raise ProofFailed(f"a tree of {size} leaves has none at {index}")
+    _check_hashes(hashed_leaf, root, *proof)
     node, last, place = hashed_leaf, size - 1, index
-    for sibling in _checked_hashes(proof):
+    for sibling in proof:
         if last == 0:
             raise ProofFailed("the inclusion proof is too long")
         if place & 1 or place == last:
@@ -73,7 +74,8 @@ def check_consistency(
     """Raises `ProofFailed` unless the second tree continues the first."""
     if not 0 <= first_size <= second_size:
         raise ProofFailed(f"a tree of {second_size} leaves cannot continue one of {first_size}")
-    hashes = list(_checked_hashes(proof))
+    _check_hashes(first_root, second_root, *proof)
+    hashes = list(proof)
     if first_size in {0, second_size}:
         if hashes or (first_size == 0 and first_root != EMPTY_ROOT):
             raise ProofFailed("the consistency proof should be empty")
@@ -109,7 +111,6 @@ def _roots_by(first_size: int, second_size: int, hashes: Sequence[bytes]) -> tup
     return first, second
 
 
-def _checked_hashes(proof: Sequence[bytes]) -> Sequence[bytes]:
-    if any(len(one) != HASH_BYTES for one in proof):
-        raise ProofFailed("a hash of the proof has the wrong length")
-    return proof
+def _check_hashes(*hashes: bytes) -> None:
+    if any(len(one) != HASH_BYTES for one in hashes):
+        raise ProofFailed("a hash has the wrong length")

@@ -31,6 +31,7 @@ def connection_options(command: F) -> F:
             _setting_option("--token-file", "token_file", "File with the token.", kind=_FILE),
             _session_option("--session-file", "session_file", "Session to call in, without a token.", kind=_FILE),
             _setting_option("--tenant", "tenant_id", "Tenant to act in, by id or name; for operators."),
+            _setting_option("--reason", "reason", "Why you do this, for the audit record."),
             _setting_option("--timeout", "timeout_s", "Seconds to wait, retries included.  [default: 30]", kind=float),
         )
     )

@@ -14,19 +14,23 @@ import click
 
 from drillcore._version import api_version, client_version
 from drillcore.cli.account import account
+from drillcore.cli.audit import audit
 from drillcore.cli.corpus import corpus
 from drillcore.cli.doctor import doctor
 from drillcore.cli.document import documents, remove, update
+from drillcore.cli.export import export
 from drillcore.cli.ingest import ingest
 from drillcore.cli.login import login, logout, whoami
 from drillcore.cli.node import drill, history, query, rollup, show
 from drillcore.cli.options import common_options, connection_options
 from drillcore.cli.put import put
 from drillcore.cli.session import CommandError, Session, pass_session
+from drillcore.cli.sign import sign, signatures
 from drillcore.cli.tenant import tenant
 from drillcore.cli.text import printable
 from drillcore.cli.token import token
 from drillcore.cli.tree import tree
+from drillcore.cli.verify import verify
 from drillcore.errors import DrillcoreError
 from drillcore.settings import SettingsError
 
@@ -168,10 +172,12 @@ def version(session: Session) -> None:
 
 for command in (
     account,
+    audit,
     corpus,
     doctor,
     documents,
     drill,
+    export,
     history,
     ingest,
     login,
@@ -181,10 +187,13 @@ for command in (
     remove,
     rollup,
     show,
+    sign,
+    signatures,
     tenant,
     token,
     tree,
     update,
     whoami,
+    verify,
 ):
     main.add_command(command)

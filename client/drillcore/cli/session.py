@@ -162,6 +162,8 @@ def _plain(value: object) -> object:
         return value.isoformat()
     if isinstance(value, enum.Enum):
         return value.value
+    if isinstance(value, bytes):
+        return value.hex()
     if isinstance(value, UUID | Path):
         return str(value)
     raise TypeError(f"no JSON for {type(value)}")

@@ -22,62 +22,63 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from drillcore_proto.v1 import signatures_pb2 as drillcore__proto_dot_v1_dot_signatures__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x64rillcore_proto/v1/audit.proto\x12\x12\x64rillcore_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\x01\n\x0b\x41uditRecord\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x11\n\tsequenced\x18\x02 \x01(\x08\x12\n\n\x02id\x18\x03 \x01(\t\x12\x0c\n\x04leaf\x18\x04 \x01(\x0c\x12\x0c\n\x04salt\x18\x05 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x06 \x01(\t\x12\x14\n\x0cprivate_salt\x18\x07 \x01(\x0c\x12\x0f\n\x07private\x18\x08 \x01(\t\x12\x0e\n\x06\x65rased\x18\t \x01(\x08\"\xcf\x01\n\x0b\x41uditFilter\x12\x11\n\tcorpus_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x10\n\x08operator\x18\x03 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x04 \x01(\t\x12(\n\x04\x66rom\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05until\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x11\n\trecord_id\x18\x08 \x01(\t\"\x92\x01\n\x11QueryAuditRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nserver_log\x18\x02 \x01(\x08\x12/\n\x06\x66ilter\x18\x03 \x01(\x0b\x32\x1f.drillcore_proto.v1.AuditFilter\x12\x11\n\tpage_size\x18\x04 \x01(\r\x12\x12\n\npage_token\x18\x05 \x01(\t\"_\n\x12QueryAuditResponse\x12\x30\n\x07records\x18\x01 \x03(\x0b\x32\x1f.drillcore_proto.v1.AuditRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x87\x01\n\x10WaitProofRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nserver_log\x18\x02 \x01(\x08\x12\x13\n\trecord_id\x18\x03 \x01(\tH\x00\x12\x14\n\nrequest_id\x18\x04 \x01(\tH\x00\x12\x17\n\x0fwithout_content\x18\x05 \x01(\x08\x42\x08\n\x06record\"D\n\x11WaitProofResponse\x12\r\n\x05proof\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x04\x12\x11\n\ttree_size\x18\x03 \x01(\x04\"Y\n\x14GetCheckpointRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nserver_log\x18\x02 \x01(\x08\x12\x11\n\x04size\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x07\n\x05_size\"9\n\x15GetCheckpointResponse\x12\x12\n\ncheckpoint\x18\x01 \x01(\t\x12\x0c\n\x04keys\x18\x02 \x01(\t\"l\n\x1aGetConsistencyProofRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nserver_log\x18\x02 \x01(\x08\x12\x12\n\nfirst_size\x18\x03 \x01(\x04\x12\x13\n\x0bsecond_size\x18\x04 \x01(\x04\"-\n\x1bGetConsistencyProofResponse\x12\x0e\n\x06hashes\x18\x01 \x03(\x0c\"_\n\x12VerifyAuditRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nserver_log\x18\x02 \x01(\x08\x12\r\n\x05start\x18\x03 \x01(\x04\x12\x13\n\x0brecords_max\x18\x04 \x01(\r\"\xa6\x01\n\x13VerifyAuditResponse\x12\x10\n\x08verified\x18\x01 \x01(\x04\x12\x0e\n\x06\x65rased\x18\x02 \x01(\x04\x12\x32\n\x08problems\x18\x03 \x03(\x0b\x32 .drillcore_proto.v1.AuditProblem\x12\x12\n\nnext_start\x18\x04 \x01(\x04\x12\x11\n\ttree_size\x18\x05 \x01(\x04\x12\x12\n\ncheckpoint\x18\x06 \x01(\t\"A\n\x0c\x41uditProblem\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x11\n\trecord_id\x18\x02 \x01(\t\x12\x0f\n\x07problem\x18\x03 \x01(\t\"\x9d\x01\n\x12\x45xportAuditRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nserver_log\x18\x02 \x01(\x08\x12/\n\x06\x66ilter\x18\x03 \x01(\x0b\x32\x1f.drillcore_proto.v1.AuditFilter\x12/\n\x06\x66ormat\x18\x04 \x01(\x0e\x32\x1f.drillcore_proto.v1.AuditFormat\"#\n\x13\x45xportAuditResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\xa5\x01\n\x06Review\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05\x66irst\x18\x02 \x01(\x04\x12\x0c\n\x04last\x18\x03 \x01(\x04\x12\x0c\n\x04root\x18\x04 \x01(\x0c\x12\x10\n\x08\x66indings\x18\x05 \x01(\t\x12\x12\n\ncreated_by\x18\x06 \x01(\t\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06signed\x18\x08 \x01(\x08\"j\n\x12ReviewAuditRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nserver_log\x18\x02 \x01(\x08\x12\r\n\x05\x66irst\x18\x03 \x01(\x04\x12\x0c\n\x04last\x18\x04 \x01(\x04\x12\x10\n\x08\x66indings\x18\x05 \x01(\t\"A\n\x13ReviewAuditResponse\x12*\n\x06review\x18\x01 \x01(\x0b\x32\x1a.drillcore_proto.v1.Review\"b\n\x12ListReviewsRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nserver_log\x18\x02 \x01(\x08\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"[\n\x13ListReviewsResponse\x12+\n\x07reviews\x18\x01 \x03(\x0b\x32\x1a.drillcore_proto.v1.Review\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x17\n\x15RotateAuditKeyRequest\"3\n\x16RotateAuditKeyResponse\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0c\n\x04keys\x18\x02 \x01(\t*[\n\x0b\x41uditFormat\x12\x1c\n\x18\x41UDIT_FORMAT_UNSPECIFIED\x10\x00\x12\x17\n\x13\x41UDIT_FORMAT_NDJSON\x10\x01\x12\x15\n\x11\x41UDIT_FORMAT_OCSF\x10\x02\x32\x90\x07\n\x0c\x41uditService\x12[\n\nQueryAudit\x12%.drillcore_proto.v1.QueryAuditRequest\x1a&.drillcore_proto.v1.QueryAuditResponse\x12X\n\tWaitProof\x12$.drillcore_proto.v1.WaitProofRequest\x1a%.drillcore_proto.v1.WaitProofResponse\x12\x64\n\rGetCheckpoint\x12(.drillcore_proto.v1.GetCheckpointRequest\x1a).drillcore_proto.v1.GetCheckpointResponse\x12v\n\x13GetConsistencyProof\x12..drillcore_proto.v1.GetConsistencyProofRequest\x1a/.drillcore_proto.v1.GetConsistencyProofResponse\x12^\n\x0bVerifyAudit\x12&.drillcore_proto.v1.VerifyAuditRequest\x1a\'.drillcore_proto.v1.VerifyAuditResponse\x12\x62\n\x0b\x45xportAudit\x12&.drillcore_proto.v1.ExportAuditRequest\x1a\'.drillcore_proto.v1.ExportAuditResponse(\x01\x30\x01\x12^\n\x0bReviewAudit\x12&.drillcore_proto.v1.ReviewAuditRequest\x1a\'.drillcore_proto.v1.ReviewAuditResponse\x12^\n\x0bListReviews\x12&.drillcore_proto.v1.ListReviewsRequest\x1a\'.drillcore_proto.v1.ListReviewsResponse\x12g\n\x0eRotateAuditKey\x12).drillcore_proto.v1.RotateAuditKeyRequest\x1a*.drillcore_proto.v1.RotateAuditKeyResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x64rillcore_proto/v1/audit.proto\x12\x12\x64rillcore_proto.v1\x1a#drillcore_proto/v1/signatures.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\x01\n\x0b\x41uditRecord\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x11\n\tsequenced\x18\x02 \x01(\x08\x12\n\n\x02id\x18\x03 \x01(\t\x12\x0c\n\x04leaf\x18\x04 \x01(\x0c\x12\x0c\n\x04salt\x18\x05 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x06 \x01(\t\x12\x14\n\x0cprivate_salt\x18\x07 \x01(\x0c\x12\x0f\n\x07private\x18\x08 \x01(\t\x12\x0e\n\x06\x65rased\x18\t \x01(\x08\"\xcf\x01\n\x0b\x41uditFilter\x12\x11\n\tcorpus_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x10\n\x08operator\x18\x03 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x04 \x01(\t\x12(\n\x04\x66rom\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05until\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x11\n\trecord_id\x18\x08 \x01(\t\"\x92\x01\n\x11QueryAuditRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nserver_log\x18\x02 \x01(\x08\x12/\n\x06\x66ilter\x18\x03 \x01(\x0b\x32\x1f.drillcore_proto.v1.AuditFilter\x12\x11\n\tpage_size\x18\x04 \x01(\r\x12\x12\n\npage_token\x18\x05 \x01(\t\"_\n\x12QueryAuditResponse\x12\x30\n\x07records\x18\x01 \x03(\x0b\x32\x1f.drillcore_proto.v1.AuditRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x87\x01\n\x10WaitProofRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nserver_log\x18\x02 \x01(\x08\x12\x13\n\trecord_id\x18\x03 \x01(\tH\x00\x12\x14\n\nrequest_id\x18\x04 \x01(\tH\x00\x12\x17\n\x0fwithout_content\x18\x05 \x01(\x08\x42\x08\n\x06record\"D\n\x11WaitProofResponse\x12\r\n\x05proof\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x04\x12\x11\n\ttree_size\x18\x03 \x01(\x04\"Y\n\x14GetCheckpointRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nserver_log\x18\x02 \x01(\x08\x12\x11\n\x04size\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x07\n\x05_size\"9\n\x15GetCheckpointResponse\x12\x12\n\ncheckpoint\x18\x01 \x01(\t\x12\x0c\n\x04keys\x18\x02 \x01(\t\"l\n\x1aGetConsistencyProofRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nserver_log\x18\x02 \x01(\x08\x12\x12\n\nfirst_size\x18\x03 \x01(\x04\x12\x13\n\x0bsecond_size\x18\x04 \x01(\x04\"-\n\x1bGetConsistencyProofResponse\x12\x0e\n\x06hashes\x18\x01 \x03(\x0c\"_\n\x12VerifyAuditRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nserver_log\x18\x02 \x01(\x08\x12\r\n\x05start\x18\x03 \x01(\x04\x12\x13\n\x0brecords_max\x18\x04 \x01(\r\"\xa6\x01\n\x13VerifyAuditResponse\x12\x10\n\x08verified\x18\x01 \x01(\x04\x12\x0e\n\x06\x65rased\x18\x02 \x01(\x04\x12\x32\n\x08problems\x18\x03 \x03(\x0b\x32 .drillcore_proto.v1.AuditProblem\x12\x12\n\nnext_start\x18\x04 \x01(\x04\x12\x11\n\ttree_size\x18\x05 \x01(\x04\x12\x12\n\ncheckpoint\x18\x06 \x01(\t\"A\n\x0c\x41uditProblem\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x11\n\trecord_id\x18\x02 \x01(\t\x12\x0f\n\x07problem\x18\x03 \x01(\t\"\x9d\x01\n\x12\x45xportAuditRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nserver_log\x18\x02 \x01(\x08\x12/\n\x06\x66ilter\x18\x03 \x01(\x0b\x32\x1f.drillcore_proto.v1.AuditFilter\x12/\n\x06\x66ormat\x18\x04 \x01(\x0e\x32\x1f.drillcore_proto.v1.AuditFormat\"#\n\x13\x45xportAuditResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\xd8\x01\n\x06Review\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05\x66irst\x18\x02 \x01(\x04\x12\x0c\n\x04last\x18\x03 \x01(\x04\x12\x0c\n\x04root\x18\x04 \x01(\x0c\x12\x10\n\x08\x66indings\x18\x05 \x01(\t\x12\x12\n\ncreated_by\x18\x06 \x01(\t\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06signed\x18\x08 \x01(\x08\x12\x31\n\nsignatures\x18\t \x03(\x0b\x32\x1d.drillcore_proto.v1.Signature\"j\n\x12ReviewAuditRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nserver_log\x18\x02 \x01(\x08\x12\r\n\x05\x66irst\x18\x03 \x01(\x04\x12\x0c\n\x04last\x18\x04 \x01(\x04\x12\x10\n\x08\x66indings\x18\x05 \x01(\t\"A\n\x13ReviewAuditResponse\x12*\n\x06review\x18\x01 \x01(\x0b\x32\x1a.drillcore_proto.v1.Review\"b\n\x12ListReviewsRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nserver_log\x18\x02 \x01(\x08\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"[\n\x13ListReviewsResponse\x12+\n\x07reviews\x18\x01 \x03(\x0b\x32\x1a.drillcore_proto.v1.Review\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x17\n\x15RotateAuditKeyRequest\"3\n\x16RotateAuditKeyResponse\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0c\n\x04keys\x18\x02 \x01(\t*[\n\x0b\x41uditFormat\x12\x1c\n\x18\x41UDIT_FORMAT_UNSPECIFIED\x10\x00\x12\x17\n\x13\x41UDIT_FORMAT_NDJSON\x10\x01\x12\x15\n\x11\x41UDIT_FORMAT_OCSF\x10\x02\x32\x90\x07\n\x0c\x41uditService\x12[\n\nQueryAudit\x12%.drillcore_proto.v1.QueryAuditRequest\x1a&.drillcore_proto.v1.QueryAuditResponse\x12X\n\tWaitProof\x12$.drillcore_proto.v1.WaitProofRequest\x1a%.drillcore_proto.v1.WaitProofResponse\x12\x64\n\rGetCheckpoint\x12(.drillcore_proto.v1.GetCheckpointRequest\x1a).drillcore_proto.v1.GetCheckpointResponse\x12v\n\x13GetConsistencyProof\x12..drillcore_proto.v1.GetConsistencyProofRequest\x1a/.drillcore_proto.v1.GetConsistencyProofResponse\x12^\n\x0bVerifyAudit\x12&.drillcore_proto.v1.VerifyAuditRequest\x1a\'.drillcore_proto.v1.VerifyAuditResponse\x12\x62\n\x0b\x45xportAudit\x12&.drillcore_proto.v1.ExportAuditRequest\x1a\'.drillcore_proto.v1.ExportAuditResponse(\x01\x30\x01\x12^\n\x0bReviewAudit\x12&.drillcore_proto.v1.ReviewAuditRequest\x1a\'.drillcore_proto.v1.ReviewAuditResponse\x12^\n\x0bListReviews\x12&.drillcore_proto.v1.ListReviewsRequest\x1a\'.drillcore_proto.v1.ListReviewsResponse\x12g\n\x0eRotateAuditKey\x12).drillcore_proto.v1.RotateAuditKeyRequest\x1a*.drillcore_proto.v1.RotateAuditKeyResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'drillcore_proto.v1.audit_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_AUDITFORMAT']._serialized_start=2361
-  _globals['_AUDITFORMAT']._serialized_end=2452
-  _globals['_AUDITRECORD']._serialized_start=88
-  _globals['_AUDITRECORD']._serialized_end=244
-  _globals['_AUDITFILTER']._serialized_start=247
-  _globals['_AUDITFILTER']._serialized_end=454
-  _globals['_QUERYAUDITREQUEST']._serialized_start=457
-  _globals['_QUERYAUDITREQUEST']._serialized_end=603
-  _globals['_QUERYAUDITRESPONSE']._serialized_start=605
-  _globals['_QUERYAUDITRESPONSE']._serialized_end=700
-  _globals['_WAITPROOFREQUEST']._serialized_start=703
-  _globals['_WAITPROOFREQUEST']._serialized_end=838
-  _globals['_WAITPROOFRESPONSE']._serialized_start=840
-  _globals['_WAITPROOFRESPONSE']._serialized_end=908
-  _globals['_GETCHECKPOINTREQUEST']._serialized_start=910
-  _globals['_GETCHECKPOINTREQUEST']._serialized_end=999
-  _globals['_GETCHECKPOINTRESPONSE']._serialized_start=1001
-  _globals['_GETCHECKPOINTRESPONSE']._serialized_end=1058
-  _globals['_GETCONSISTENCYPROOFREQUEST']._serialized_start=1060
-  _globals['_GETCONSISTENCYPROOFREQUEST']._serialized_end=1168
-  _globals['_GETCONSISTENCYPROOFRESPONSE']._serialized_start=1170
-  _globals['_GETCONSISTENCYPROOFRESPONSE']._serialized_end=1215
-  _globals['_VERIFYAUDITREQUEST']._serialized_start=1217
-  _globals['_VERIFYAUDITREQUEST']._serialized_end=1312
-  _globals['_VERIFYAUDITRESPONSE']._serialized_start=1315
-  _globals['_VERIFYAUDITRESPONSE']._serialized_end=1481
-  _globals['_AUDITPROBLEM']._serialized_start=1483
-  _globals['_AUDITPROBLEM']._serialized_end=1548
-  _globals['_EXPORTAUDITREQUEST']._serialized_start=1551
-  _globals['_EXPORTAUDITREQUEST']._serialized_end=1708
-  _globals['_EXPORTAUDITRESPONSE']._serialized_start=1710
-  _globals['_EXPORTAUDITRESPONSE']._serialized_end=1745
-  _globals['_REVIEW']._serialized_start=1748
-  _globals['_REVIEW']._serialized_end=1913
-  _globals['_REVIEWAUDITREQUEST']._serialized_start=1915
-  _globals['_REVIEWAUDITREQUEST']._serialized_end=2021
-  _globals['_REVIEWAUDITRESPONSE']._serialized_start=2023
-  _globals['_REVIEWAUDITRESPONSE']._serialized_end=2088
-  _globals['_LISTREVIEWSREQUEST']._serialized_start=2090
-  _globals['_LISTREVIEWSREQUEST']._serialized_end=2188
-  _globals['_LISTREVIEWSRESPONSE']._serialized_start=2190
-  _globals['_LISTREVIEWSRESPONSE']._serialized_end=2281
-  _globals['_ROTATEAUDITKEYREQUEST']._serialized_start=2283
-  _globals['_ROTATEAUDITKEYREQUEST']._serialized_end=2306
-  _globals['_ROTATEAUDITKEYRESPONSE']._serialized_start=2308
-  _globals['_ROTATEAUDITKEYRESPONSE']._serialized_end=2359
-  _globals['_AUDITSERVICE']._serialized_start=2455
-  _globals['_AUDITSERVICE']._serialized_end=3367
+  _globals['_AUDITFORMAT']._serialized_start=2449
+  _globals['_AUDITFORMAT']._serialized_end=2540
+  _globals['_AUDITRECORD']._serialized_start=125
+  _globals['_AUDITRECORD']._serialized_end=281
+  _globals['_AUDITFILTER']._serialized_start=284
+  _globals['_AUDITFILTER']._serialized_end=491
+  _globals['_QUERYAUDITREQUEST']._serialized_start=494
+  _globals['_QUERYAUDITREQUEST']._serialized_end=640
+  _globals['_QUERYAUDITRESPONSE']._serialized_start=642
+  _globals['_QUERYAUDITRESPONSE']._serialized_end=737
+  _globals['_WAITPROOFREQUEST']._serialized_start=740
+  _globals['_WAITPROOFREQUEST']._serialized_end=875
+  _globals['_WAITPROOFRESPONSE']._serialized_start=877
+  _globals['_WAITPROOFRESPONSE']._serialized_end=945
+  _globals['_GETCHECKPOINTREQUEST']._serialized_start=947
+  _globals['_GETCHECKPOINTREQUEST']._serialized_end=1036
+  _globals['_GETCHECKPOINTRESPONSE']._serialized_start=1038
+  _globals['_GETCHECKPOINTRESPONSE']._serialized_end=1095
+  _globals['_GETCONSISTENCYPROOFREQUEST']._serialized_start=1097
+  _globals['_GETCONSISTENCYPROOFREQUEST']._serialized_end=1205
+  _globals['_GETCONSISTENCYPROOFRESPONSE']._serialized_start=1207
+  _globals['_GETCONSISTENCYPROOFRESPONSE']._serialized_end=1252
+  _globals['_VERIFYAUDITREQUEST']._serialized_start=1254
+  _globals['_VERIFYAUDITREQUEST']._serialized_end=1349
+  _globals['_VERIFYAUDITRESPONSE']._serialized_start=1352
+  _globals['_VERIFYAUDITRESPONSE']._serialized_end=1518
+  _globals['_AUDITPROBLEM']._serialized_start=1520
+  _globals['_AUDITPROBLEM']._serialized_end=1585
+  _globals['_EXPORTAUDITREQUEST']._serialized_start=1588
+  _globals['_EXPORTAUDITREQUEST']._serialized_end=1745
+  _globals['_EXPORTAUDITRESPONSE']._serialized_start=1747
+  _globals['_EXPORTAUDITRESPONSE']._serialized_end=1782
+  _globals['_REVIEW']._serialized_start=1785
+  _globals['_REVIEW']._serialized_end=2001
+  _globals['_REVIEWAUDITREQUEST']._serialized_start=2003
+  _globals['_REVIEWAUDITREQUEST']._serialized_end=2109
+  _globals['_REVIEWAUDITRESPONSE']._serialized_start=2111
+  _globals['_REVIEWAUDITRESPONSE']._serialized_end=2176
+  _globals['_LISTREVIEWSREQUEST']._serialized_start=2178
+  _globals['_LISTREVIEWSREQUEST']._serialized_end=2276
+  _globals['_LISTREVIEWSRESPONSE']._serialized_start=2278
+  _globals['_LISTREVIEWSRESPONSE']._serialized_end=2369
+  _globals['_ROTATEAUDITKEYREQUEST']._serialized_start=2371
+  _globals['_ROTATEAUDITKEYREQUEST']._serialized_end=2394
+  _globals['_ROTATEAUDITKEYRESPONSE']._serialized_start=2396
+  _globals['_ROTATEAUDITKEYRESPONSE']._serialized_end=2447
+  _globals['_AUDITSERVICE']._serialized_start=2543
+  _globals['_AUDITSERVICE']._serialized_end=3455
 # @@protoc_insertion_point(module_scope)

@@ -5,6 +5,7 @@ isort:skip_file
 
 import builtins
 import collections.abc
+import drillcore_proto.v1.signatures_pb2
 import google.protobuf.descriptor
 import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
@@ -446,6 +447,7 @@ class Review(google.protobuf.message.Message):
     CREATED_BY_FIELD_NUMBER: builtins.int
     CREATED_AT_FIELD_NUMBER: builtins.int
     SIGNED_FIELD_NUMBER: builtins.int
+    SIGNATURES_FIELD_NUMBER: builtins.int
     id: builtins.str
     """a UUID"""
     first: builtins.int
@@ -459,6 +461,8 @@ class Review(google.protobuf.message.Message):
     signed: builtins.bool
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def signatures(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[drillcore_proto.v1.signatures_pb2.Signature]: ...
     def __init__(
         self,
         *,
@@ -470,9 +474,10 @@ class Review(google.protobuf.message.Message):
         created_by: builtins.str = ...,
         created_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         signed: builtins.bool = ...,
+        signatures: collections.abc.Iterable[drillcore_proto.v1.signatures_pb2.Signature] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["created_at", b"created_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["created_at", b"created_at", "created_by", b"created_by", "findings", b"findings", "first", b"first", "id", b"id", "last", b"last", "root", b"root", "signed", b"signed"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["created_at", b"created_at", "created_by", b"created_by", "findings", b"findings", "first", b"first", "id", b"id", "last", b"last", "root", b"root", "signatures", b"signatures", "signed", b"signed"]) -> None: ...
 
 Global___Review: typing_extensions.TypeAlias = Review
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
+import orjson
+
+from drillcore.audit.base64_text import to_base64
 from drillcore.audit.leaves import SALT_BYTES, Leaf
 from drillcore_server.domain.ids import Revision
 from drillcore_server.store.audit_records import Position, StoredRecord
@@ -32,6 +35,15 @@ class OpenedRecord:
     @property
     def size_bytes(self) -> int:
         return len(self.body) + len(self.private or b"")
+
+    def document(self, *, with_content: bool = True) -> dict[str, Any]:
+        """As proofs and exports show it; without content only the leaf, which tells nothing of it."""
+        shown: dict[str, Any] = {"leaf": to_base64(self.leaf.encode())}
+        if with_content:
+            shown |= {"salt": to_base64(self.salt), "body": orjson.loads(self.body)}
+        if with_content and self.private is not None:
+            shown |= {"private_salt": to_base64(self.private_salt), "private": orjson.loads(self.private)}
+        return shown
 
 
 class RecordOpener:

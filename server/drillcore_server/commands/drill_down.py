@@ -49,7 +49,7 @@ def drill_down(
         top = shelf.node(node, level)
         below = _below(shelf, top, target, _Path.read(cursor[6:] if cursor else b""))
         page, more = fill_page((((path, one), one.size_bytes) for path, one in below), limit)
-        found = [one for _, one in page]
+        found = library.signed(tr, granted.tenant, [one for _, one in page])
         trail.touch_nodes(found, shelf.corpus.number)
         if not more:
             return Nodes(found, shelf.revision)

@@ -84,7 +84,9 @@ def query(library: Library, call: Call, *, tenant: TenantId | None, question: Qu
         found = _listed(library, shelves, question) if sought is None else _ranked(library, shelves, question, sought)
         rest = islice(found, cursor.offset, None)
         hits, more = fill_page((_sized(shelf.node(one, question.level), score) for shelf, one, score in rest), limit)
-        trail.touch_nodes(hit.node for hit in hits)
+        nodes = library.signed(tr, granted.tenant, [hit.node for hit in hits])
+        hits = [Hit(node, hit.score) for node, hit in zip(nodes, hits, strict=True)]
+        trail.touch_nodes(nodes)
         revisions = {shelf.corpus.id: shelf.revision for shelf in shelves}
         if not more:
             return Hits(hits, revisions)

@@ -67,11 +67,20 @@ class Call:
 
 
 class Unit:
-    def __init__(self, engine: Engine, keys: Keyspace, journal: Journal, page_bytes_max: int = 1 << 22) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        keys: Keyspace,
+        journal: Journal,
+        page_bytes_max: int = 1 << 22,
+        on_record: Callable[[], object] = int,
+    ) -> None:
+        """`on_record` is called after each commit that made a record: cheap, and never in its way."""
         self._engine = engine
         self.keys = keys
         self.journal = journal
         self.page_bytes_max = page_bytes_max
+        self._on_record = on_record
 
     def read(self, call: Call, access: Rule[G], work: Callable[[Reader, G, Trail], T]) -> T:
         """What `work` finds, with a record of what it touched. `work` may be run more than once.
@@ -97,7 +106,7 @@ class Unit:
                 raise Unavailable(Reason.CONFLICT, message)
             return found
 
-        return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
+        return self._run_recorded(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
     def write(
         self, call: Call, access: Rule[G], result: RecordKind[T], work: Callable[[Transaction, G, Trail], T]
@@ -115,7 +124,7 @@ class Unit:
             requests.remember(tr, self.keys, call.principal.id, call.request_id, outcome)
             return done
 
-        return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
+        return self._run_recorded(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
     def look(self, call: Call, access: Rule[G], work: Callable[[Reader, G], T]) -> T:
         """What `work` finds, as a step of a call that ends with `read` or `write`: the caller must not see it before.
@@ -153,7 +162,7 @@ class Unit:
             if audit_records.find_request(tr, self.keys, call.principal.id, call.request_id, reason) is None:
                 self.journal.append(tr, occasion, trail, reason)
 
-        self._run(attempt, Options(idempotent=True))
+        self._run_recorded(attempt, Options(idempotent=True))
 
     def known(self, tr: Reader, call: Call, result: RecordKind[T]) -> T | None:
         """What this request did when it was made before, if it was. Raises `Refused` if its id was another's."""
@@ -173,6 +182,11 @@ class Unit:
         if call.principal.session is not None:
             sessions.note_use(tr, self.keys, call.principal.session, call.at)
         return granted, trail
+
+    def _run_recorded(self, attempt: Callable[[Transaction], T], options: Options) -> T:
+        done = self._run(attempt, options)
+        self._on_record()
+        return done
 
     def _run(self, attempt: Callable[[Transaction], T], options: Options) -> T:
         with refusing():

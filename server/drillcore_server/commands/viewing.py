@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -17,15 +17,17 @@ from drillcore_server.derived.sections import SectionCache
 from drillcore_server.derived.vectors import VectorCache, unpacked
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.errors import Missing
+from drillcore_server.domain.errors import BadInput, Missing
 from drillcore_server.domain.found import AsOf, ChunkText, Node, RawText
-from drillcore_server.domain.ids import CorpusId, DocumentId, NodeId, Revision
+from drillcore_server.domain.ids import CorpusId, DocumentId, NodeId, Revision, TenantId
 from drillcore_server.domain.nodes import Level, Master, Section, chunk_of_raw, raw_id
+from drillcore_server.domain.signatures import TargetKind
 from drillcore_server.ingest.embedding.ports import Embedder
 from drillcore_server.store import revisions, trimming
 from drillcore_server.store.hierarchy import CorpusView, locate
 from drillcore_server.store.keyring import Keyring
 from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.signatures import signatures_of_many, with_salt
 
 CHILDREN_MAX: Final = 250
 """Of a node's children that are named with it; DrillDown gives all, in pages."""
@@ -57,6 +59,18 @@ class Library:
         if found is None or corpus is None or not granted.reaches(corpus):
             raise missing(node)
         return self.shelf(tr, granted, trail, corpus, as_of), found.level
+
+    def signed(self, tr: Reader, tenant: TenantId, nodes: Sequence[Node]) -> list[Node]:
+        """The nodes with the signatures of their versions."""
+        keys, versions = self.unit.keys, [(node.id, node.version) for node in nodes]
+        found = signatures_of_many(tr, keys, tenant, TargetKind.NODE, versions)
+        if not found:
+            return list(nodes)
+        if sum(2 * len(one.manifestation) for those in found.values() for one in those) > self.unit.page_bytes_max:
+            message = "these nodes have more signatures than fit into one answer; ask for smaller pages"
+            raise BadInput(Reason.TOO_LARGE, message, field="page_size")
+        shown = {node: tuple(with_salt(self.keyring, one) for one in those) for node, those in found.items()}
+        return [replace(node, signatures=shown.get(node.id, ())) for node in nodes]
 
     def _shelf(self, tr: Reader, corpus: Corpus, as_of: AsOf) -> Shelf:
         keys = self.unit.keys.of_corpus(corpus.number)

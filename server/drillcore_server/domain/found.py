@@ -9,6 +9,7 @@ from typing import Final
 
 from drillcore_server.domain.ids import CorpusId, NodeId, Revision
 from drillcore_server.domain.nodes import Chunk, Excerpt, Level, Master, Raw, RawPage, Section
+from drillcore_server.domain.signatures import Signature
 
 _OVERHEAD_BYTES: Final = 1_000
 """Of ids, times, keywords and entities: a generous guess."""
@@ -49,6 +50,8 @@ class Node:
     children: tuple[NodeId, ...] = ()
     """The first of them; only where they were asked for."""
     children_count: int = 0
+    signatures: tuple[Signature, ...] = ()
+    """Of this version, oldest first."""
 
     @property
     def size_bytes(self) -> int:

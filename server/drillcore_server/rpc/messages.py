@@ -13,7 +13,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from drillcore_proto.reasons import Reason
 from drillcore_server.domain.errors import BadInput
-from drillcore_server.domain.ids import AccountId, CorpusId, DocumentId, NodeId, TenantId
+from drillcore_server.domain.ids import AccountId, CorpusId, DocumentId, NodeId, RecordId, TenantId
 
 # Python's UUID takes more: what may stand in a number, such as underscores and signs, and any digits of Unicode.
 _UUID: Final = re.compile("[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
@@ -39,8 +39,16 @@ def account_id(text: str, field: str = "id") -> AccountId:
     return AccountId(_uuid(text, field))
 
 
+def any_id(text: str, field: str) -> UUID:
+    return _uuid(text, field)
+
+
 def optional_uuid(text: str, field: str) -> UUID | None:
     return _uuid(text, field) if text else None
+
+
+def record_id(text: str, field: str = "id") -> RecordId:
+    return RecordId(_uuid(text, field))
 
 
 def optional_tenant_id(text: str, field: str = "tenant_id") -> TenantId | None:

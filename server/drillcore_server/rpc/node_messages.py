@@ -10,6 +10,7 @@ from drillcore_server.domain.documents import Span
 from drillcore_server.domain.found import ChunkText, Node, RawText
 from drillcore_server.domain.nodes import Citation, Excerpt, Level, Master, Section
 from drillcore_server.rpc.messages import timestamp
+from drillcore_server.rpc.signature_messages import signature_message
 
 _LEVELS = {
     Level.RAW: pb.LEVEL_RAW,
@@ -30,6 +31,7 @@ def node_message(node: Node) -> pb.Node:
         created_at=timestamp(node.created_at),
         created_by=node.created_by,
         version=node.version,
+        signatures=map(signature_message, node.signatures),
     )
     content = node.content
     if isinstance(content, Master):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -230,6 +230,11 @@ class Keyspace:
         prefix = self._prefixes[Space.AUDIT_INDEXES]
         return prefix + log.bytes + bytes([kind]) + value + index.to_bytes(8, "big")
 
+    def audit_index_of(self, log: UUID, terms: Iterable[tuple[int, bytes]], index: int) -> list[bytes]:
+        """`audit_index` of each kind and value."""
+        prefix, place = self._prefixes[Space.AUDIT_INDEXES] + log.bytes, index.to_bytes(8, "big")
+        return [prefix + bytes([kind]) + value + place for kind, value in terms]
+
     def audit_indexed(self, log: UUID, kind: int, value: bytes) -> KeyRange:
         return _below(self._prefixes[Space.AUDIT_INDEXES] + log.bytes + bytes([kind]) + value)
 
@@ -295,16 +300,13 @@ class Keyspace:
         whole = self._spaces[Space.SIGNATURES].range((tenant,))
         return whole if after is None else KeyRange(_behind(self.signature(tenant, after)), whole.end)
 
-    def signature_of(self, tenant: UUID, kind: int, target: UUID, version: int, signature: UUID) -> bytes:
-        return self._spaces[Space.SIGNATURES_BY_TARGET].pack((tenant, kind, target, version, signature))
+    def signatures_of(self, tenant: UUID, kind: int, target: UUID, version: int) -> bytes:
+        """The ids of the signatures of one version of a record, so that those of many are read at once."""
+        return self._spaces[Space.SIGNATURES_BY_TARGET].pack((tenant, kind, target, version))
 
-    def signatures_of(self, tenant: UUID, kind: int, *target: UUID | int) -> KeyRange:
-        """Of a record, or of one version of it."""
+    def signed(self, tenant: UUID, kind: int, *target: UUID) -> KeyRange:
+        """The versions that were signed, of one record or of all of a kind."""
         return self._spaces[Space.SIGNATURES_BY_TARGET].range((tenant, kind, *target))
-
-    def parse_signature_of(self, key: bytes) -> UUID:
-        signature: UUID = self._spaces[Space.SIGNATURES_BY_TARGET].unpack(key)[4]
-        return signature
 
     def challenge(self, challenge: bytes) -> bytes:
         return self._spaces[Space.CHALLENGES].pack((challenge,))

@@ -1,0 +1,196 @@
+"""An audit log, or some of its records, as lines of JSON that can be verified without the server.
+
+    {"drillcore_audit": 1, "store", "log", "first", "size", "complete", "checkpoint", "keys", "filter"}
+    {"index", "leaf", "salt", "body", "private_salt"?, "private"?, "erased"?: true, "proof"?}     for each record
+    {... "of": "erasure"}                         a record that explains why the private part of another is not there
+    {"end": number of records}
+
+All records of a log are shown by the root that they lead to; a selection has a proof for each.
+`drillcore.audit.exported` verifies them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Protocol, TypeVar
+from uuid import UUID
+
+import orjson
+
+from drillcore.audit.base64_text import to_base64
+from drillcore.audit.keys import KeyChain
+from drillcore_fdb.engine import Reader
+from drillcore_server.audit.proofs import LogCheckpoint, newest_checkpoint, tree_of
+from drillcore_server.audit.search import AuditFilter, FoundRecord, LogSearch
+from drillcore_server.audit.signers import SigningKeys
+from drillcore_server.domain.audit import Action, time_text
+from drillcore_server.store.keyspace import Keyspace
+
+FORMAT: Final = 1
+EVERYTHING: Final = AuditFilter()
+_PAGE_RECORDS: Final = 200
+_PAGE_BYTES: Final = 1 << 20
+"""Read in one transaction, and held at a time."""
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """Carries out a read in a transaction of its own."""
+
+    def __call__(self, work: Callable[[Reader], T]) -> T: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogAt:
+    """A log at one of its checkpoints: what is exported, however it grows meanwhile."""
+
+    log: UUID
+    checkpoint: LogCheckpoint
+    chain: KeyChain
+
+    @property
+    def size(self) -> int:
+        return self.checkpoint.size
+
+
+def log_now(tr: Reader, keys: Keyspace, signing: SigningKeys, log: UUID) -> LogAt:
+    """Raises `Missing` if the log has no record yet."""
+    return LogAt(log, newest_checkpoint(tr, keys, log), signing.chain(tr))
+
+
+def filter_document(wanted: AuditFilter) -> dict[str, str]:
+    """What a filter asks for."""
+    said = {
+        "corpus_id": wanted.corpus,
+        "node_id": wanted.node,
+        "operator": wanted.operator,
+        "action": wanted.action,
+        "from": wanted.since,
+        "until": wanted.until,
+        "request_id": wanted.request_id,
+        "record_id": wanted.record,
+    }
+    return {name: _text(value) for name, value in said.items() if value}
+
+
+def _text(value: UUID | str | datetime) -> str:
+    return time_text(value) if isinstance(value, datetime) else str(value)
+
+
+class LogPages:
+    """The records of a log up to a size, oldest first, in as many transactions as it takes."""
+
+    def __init__(self, keys: Keyspace, search: LogSearch, at: LogAt, wanted: AuditFilter) -> None:
+        self.keys = keys
+        self.search = search
+        self.at = at
+        self.wanted = wanted
+
+    def each(self, run: Run, show: Callable[[Reader, FoundRecord], T]) -> Iterator[T]:
+        """What is made of each record, in the transaction that reads it."""
+        cursor: bytes | None = None
+        while True:
+            page, cursor = run(lambda tr, after=cursor: self._page(tr, after, show))  # type: ignore[misc]  # bound now
+            yield from page
+            if cursor is None:
+                return
+
+    def _page(
+        self, tr: Reader, after: bytes | None, show: Callable[[Reader, FoundRecord], T]
+    ) -> tuple[list[T], bytes | None]:
+        """Some records, and where to go on; None at the end."""
+        shown: list[T] = []
+        size_bytes = 0
+        for found in self.search.find(tr, self.at.log, self.wanted, oldest_first=True, after=after):
+            if found.index is None or found.index >= self.at.size:
+                break
+            shown.append(show(tr, found))
+            size_bytes += found.opened.size_bytes
+            if len(shown) == _PAGE_RECORDS or size_bytes >= _PAGE_BYTES:
+                return shown, found.cursor
+        return shown, None
+
+
+@dataclass(slots=True)
+class NdjsonExport:
+    """One export under way. `lines` may be called once."""
+
+    keys: Keyspace
+    search: LogSearch
+    at: LogAt
+    wanted: AuditFilter = EVERYTHING
+    count: int = 0
+    """Of records so far."""
+    _unexplained: set[int] = field(default_factory=set)
+    """Keys of private parts that are not there, for which no erasure was shown."""
+    _explained: set[int] = field(default_factory=set)
+
+    @property
+    def complete(self) -> bool:
+        return self.wanted == EVERYTHING
+
+    def lines(self, run: Run) -> Iterator[bytes]:
+        yield _line(self._header())
+        pages = LogPages(self.keys, self.search, self.at, self.wanted)
+        for shown in pages.each(run, self._shown):
+            self.count += 1
+            self._note_erasure(shown)
+            yield _line(shown)
+        if self._unexplained:
+            yield from map(_line, self._explanations(run))
+        yield _line({"end": self.count})
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "drillcore_audit": FORMAT,
+            "store": str(self.at.chain.store),
+            "log": str(self.at.log),
+            "first": 0,
+            "size": self.at.size,
+            "complete": self.complete,
+            "checkpoint": self.at.checkpoint.note,
+            "keys": self.at.chain.document(),
+            "filter": filter_document(self.wanted),
+        }
+
+    def _shown(self, tr: Reader, found: FoundRecord) -> dict[str, Any]:
+        return self._with_proof(tr, found) if not self.complete else record_document(found)
+
+    def _with_proof(self, tr: Reader, found: FoundRecord) -> dict[str, Any]:
+        assert found.index is not None
+        hashes = tree_of(tr, self.keys, self.at.log, self.at.size).inclusion(found.index, self.at.size)
+        return record_document(found) | {"proof": list(map(to_base64, hashes))}
+
+    def _note_erasure(self, shown: dict[str, Any]) -> None:
+        body = shown["body"]
+        erased = _erased_keys(body)
+        self._explained |= erased
+        self._unexplained -= erased
+        if "erased" in shown and body["private"]["key"] not in self._explained:
+            self._unexplained.add(body["private"]["key"])
+
+    def _explanations(self, run: Run) -> Iterator[dict[str, Any]]:
+        """The erasures, not among the records shown, that say why some private parts are gone."""
+        pages = LogPages(self.keys, self.search, self.at, AuditFilter(action=Action.ERASE.value))
+        for shown in pages.each(run, self._with_proof):
+            erased = _erased_keys(shown["body"])
+            if erased & self._unexplained:
+                self._unexplained -= erased
+                yield shown | {"of": "erasure"}
+
+
+def record_document(found: FoundRecord) -> dict[str, Any]:
+    """A record that is in the log, as its line has it."""
+    erased = {"erased": True} if found.opened.erased else {}
+    return {"index": found.index, **found.opened.document(), **erased}
+
+
+def _erased_keys(body: dict[str, Any]) -> set[int]:
+    is_erasure = body["action"] == Action.ERASE.value and body["outcome"] == "OK"
+    return set(body.get("detail", {}).get("erased_keys", ())) if is_erasure else set()
+
+
+def _line(document: dict[str, Any]) -> bytes:
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)

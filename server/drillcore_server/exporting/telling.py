@@ -1,0 +1,181 @@
+"""The items of a walk, and the records of the audit trail, as blocks for people: every value that the JSON copy has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from drillcore_server.exporting.blocks import Block, Facts, Heading, Manifestation, Prose, Quote, Table, Verbatim
+from drillcore_server.exporting.canonical import canonical
+from drillcore_server.exporting.content import SIGNATURES, Content
+from drillcore_server.exporting.walk import Item, Part
+
+NONE: Final = "none"
+_CITATIONS: Final = ("Document", "Chunk", "Characters", "Weight")
+_CITATION_SHARES: Final = (34, 34, 16, 16)
+_AUDIT_COLUMNS: Final = ("No.", "Time", "Operator", "Action", "Outcome", "Record")
+_AUDIT_SHARES: Final = (6, 15, 13, 10, 9, 47)
+_IN_COLUMNS: Final = ("at", "operator", "action", "outcome")
+"""Of a record's body: what has a column of its own."""
+_BESIDE_THE_BODY: Final = {"private": "private_part", "erased": "private_part_erased", "of": "explains"}
+"""Of a record's line; the body itself has only the commitment to its private part."""
+_SIGNATURE_SAYS: Final = ("signer_name", "signed_at", "meaning")
+
+
+class Teller:
+    """Tells the items of one walk, in its order."""
+
+    def __init__(self) -> None:
+        self._told: set[Part] = set()
+
+    def tell(self, item: Item) -> Iterator[Block]:
+        if item.part not in self._told:
+            self._told.add(item.part)
+            yield Heading(_PARTS[item.part], 1)
+        if item.part is Part.NODE:
+            parent = [] if item.parent is None else [("parent", str(item.parent))]
+            yield from _LEVELS[item.content["level"]](item.content, parent)
+            yield from map(manifestation, item.content[SIGNATURES])
+        else:
+            yield from _RECORDS[item.part](item.content)
+
+    def rest(self) -> Iterator[Block]:
+        """What there was nothing of: said, so that nobody takes it for left out."""
+        for part in Part:
+            if part not in self._told:
+                yield Heading(_PARTS[part], 1)
+                yield Facts([(_PARTS[part], NONE)])
+
+
+def manifestation(signature: Content) -> Manifestation:
+    rows = list(flat({name: value for name, value in signature.items() if name not in _SIGNATURE_SAYS}))
+    return Manifestation(signature["signer_name"], signature["signed_at"], signature["meaning"], rows)
+
+
+def audit_heading(said: Mapping[str, Any]) -> Iterator[Block]:
+    """What the trail's first line says of it."""
+    yield Heading("Audit trail", 1)
+    yield Facts(list(flat({name: value for name, value in said.items() if name not in {"keys", "checkpoint"}})))
+    yield Prose("Checkpoint", str(said.get("checkpoint", "")))
+    yield Table("Records", _AUDIT_COLUMNS, _AUDIT_SHARES, ())
+
+
+def audit_record(line: Mapping[str, Any]) -> Table:
+    body = dict(line.get("body", {}))
+    shown = [str(line["index"]), *(text_of(body.pop(name, "")) for name in _IN_COLUMNS)]
+    beside = {shown: line[name] for name, shown in _BESIDE_THE_BODY.items() if name in line}
+    further = "; ".join(f"{name}: {value}" for name, value in flat(body | beside))
+    return Table("", _AUDIT_COLUMNS, _AUDIT_SHARES, [[*shown, further]], continued=True)
+
+
+def flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every value with the names that lead to it."""
+    for name, one in value.items():
+        if isinstance(one, Mapping) and one:
+            yield from flat(one, f"{prefix}{name}.")
+        elif isinstance(one, list) and any(isinstance(each, Mapping) for each in one):
+            yield from flat({str(place): each for place, each in enumerate(one, 1)}, f"{prefix}{name}.")
+        else:
+            yield prefix + name, text_of(one)
+
+
+def text_of(value: Any) -> str:
+    """A value in a line."""
+    if value is None or value in ("", [], {}):
+        return NONE
+    if isinstance(value, list):
+        return ", ".join(map(text_of, value))
+    return value if isinstance(value, str) else canonical(value).decode()
+
+
+def _corpus(corpus: Content) -> Iterator[Block]:
+    yield Facts(list(flat(corpus)))
+
+
+def _document(document: Content) -> Iterator[Block]:
+    yield Heading(document["title"] or document["source_id"], 2, in_contents=False)
+    yield Facts(list(flat(document)))
+
+
+def _revision(record: Content) -> Iterator[Block]:
+    yield Heading(f"Revision {record['revision']}", 2, in_contents=False)
+    yield Facts(list(flat(record)))
+
+
+def _master(node: Content, parent: list[tuple[str, str]]) -> Iterator[Block]:
+    yield Heading("Master", 2)
+    yield _facts(node, ("summary", "citations", "findings"), parent)
+    yield Prose("Summary", node["summary"])
+    yield from _citations(node["citations"])
+    for finding in node["findings"]:
+        cited = finding["citation"]
+        note = f"{finding['kind']}; {'; '.join(_cited(cited))}"
+        yield Quote(finding["text"], note)
+
+
+def _section(node: Content, parent: list[tuple[str, str]]) -> Iterator[Block]:
+    yield Heading(node["title"] or node["id"], 2)
+    yield _facts(node, ("summary", "citations", "entities"), parent)
+    yield Prose("Summary", node["summary"])
+    yield from _citations(node["citations"])
+    yield from _entities(node["entities"])
+
+
+def _chunk(node: Content, parent: list[tuple[str, str]]) -> Iterator[Block]:
+    yield Heading(f"Chunk {node['id']}", 3, in_contents=False)
+    yield _facts(node, ("summary", "quotes", "entities"), parent)
+    yield Prose("Summary", node["summary"])
+    for quote in node["quotes"]:
+        yield Quote(quote["text"], f"characters {_span(quote['span'])}; weight {text_of(quote['weight'])}")
+    yield from _entities(node["entities"])
+
+
+def _raw(node: Content, parent: list[tuple[str, str]]) -> Iterator[Block]:
+    yield Heading(f"Raw {node['id']}", 4, in_contents=False)
+    yield _facts(node, ("content",), parent)
+    yield Verbatim(node["content"])
+
+
+def _facts(node: Content, told_below: Sequence[str], parent: list[tuple[str, str]]) -> Facts:
+    rest = {name: value for name, value in node.items() if name not in {*told_below, SIGNATURES, "span"}}
+    span = [("characters", _span(node["span"]))] if "span" in node else []
+    return Facts([*parent, *span, *flat(rest)])
+
+
+def _citations(citations: Iterable[Content]) -> Iterator[Block]:
+    rows = [_cited(one) for one in citations]
+    if rows:
+        yield Table("Citations", _CITATIONS, _CITATION_SHARES, rows)
+
+
+def _cited(citation: Content) -> list[str]:
+    return [citation["document_id"], citation["chunk_id"], _span(citation["span"]), text_of(citation["weight"])]
+
+
+def _entities(entities: Iterable[Content]) -> Iterator[Block]:
+    rows = [(one["type"], one["value"]) for one in entities]
+    if rows:
+        yield Table("Entities", ("Type", "Value"), (25, 75), rows)
+
+
+def _span(span: Content) -> str:
+    return f"{span['start']} to {span['end']}"
+
+
+_PARTS: Final = {
+    Part.CORPUS: "Corpus",
+    Part.DOCUMENT: "Documents",
+    Part.REVISION: "Revisions",
+    Part.NODE: "Knowledge",
+}
+_RECORDS: Final[Mapping[Part, Callable[[Content], Iterator[Block]]]] = {
+    Part.CORPUS: _corpus,
+    Part.DOCUMENT: _document,
+    Part.REVISION: _revision,
+}
+_LEVELS: Final[Mapping[str, Callable[[Content, list[tuple[str, str]]], Iterator[Block]]]] = {
+    "master": _master,
+    "section": _section,
+    "chunk": _chunk,
+    "raw": _raw,
+}

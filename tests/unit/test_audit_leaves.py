@@ -1,0 +1,50 @@
+"""The bytes of a leaf, of what is signed and of what is committed to never change: old records must verify for ever."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import uuid
+
+import pytest
+
+from drillcore.audit.failures import Malformed
+from drillcore.audit.leaves import Leaf, commit_to, signed_message
+
+STORE, LOG, RECORD = (uuid.UUID(int=number) for number in (1, 2, 3))
+LEAF = Leaf(STORE, LOG, 7, bytes(range(10)), RECORD, b"c" * 32, b"hash", b"s" * 64)
+
+
+def test_a_leaf_is_what_it_always_was() -> None:
+    assert LEAF.encode() == (
+        b"\1"
+        + STORE.bytes
+        + LOG.bytes
+        + b"\0\0\0\7"
+        + bytes(range(10))
+        + RECORD.bytes
+        + b"c" * 32
+        + b"hash"
+        + b"s" * 64
+    )
+    assert Leaf.decode(LEAF.encode()) == LEAF
+
+
+def test_what_is_signed_is_what_it_always_was() -> None:
+    expected = b"drillcore audit record 1\n" + STORE.bytes + LOG.bytes + RECORD.bytes + b"c" * 32
+    assert LEAF.signed == signed_message(STORE, LOG, RECORD, b"c" * 32) == expected
+
+
+def test_a_commitment_is_what_it_always_was() -> None:
+    assert commit_to(b"salt", b"body") == hashlib.sha256(b"drillcore audit body 1\nsaltbody").digest()
+
+
+@pytest.mark.parametrize("data", [b"", LEAF.encode()[:-1], LEAF.encode() + b"x", b"\2" + LEAF.encode()[1:]])
+def test_what_is_no_leaf_is_refused(data: bytes) -> None:
+    with pytest.raises(Malformed):
+        Leaf.decode(data)
+
+
+def test_places_are_ordered_by_incarnation_and_then_versionstamp() -> None:
+    earlier = dataclasses.replace(LEAF, incarnation=6, versionstamp=b"\xff" * 10)
+    assert earlier.place < LEAF.place < dataclasses.replace(LEAF, versionstamp=b"\1" * 10).place
