@@ -4,25 +4,42 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import itertools
+import os
 import statistics
 import tempfile
+import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
-from benchmarks._measure import in_threads
+import structlog
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from benchmarks._measure import in_threads, percentile
+from drillcore.audit import Pins, verify_export, verify_proof
+from drillcore.audit.merkle import leaf_hash
+from drillcore.audit.proofs import make_proof
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
 from drillcore_fdb.engine import Engine, Options, Transaction
 from drillcore_fdb.format import open_store
+from drillcore_server.audit.indexes import Terms
 from drillcore_server.audit.journal import Journal
 from drillcore_server.audit.key_files import KeyFiles
+from drillcore_server.audit.ndjson import NdjsonExport, log_now
+from drillcore_server.audit.opening import RecordOpener
+from drillcore_server.audit.search import LogSearch
+from drillcore_server.audit.sequencer import Sequencer
+from drillcore_server.audit.sequencing import LogWriter
 from drillcore_server.audit.signers import SigningKeys
+from drillcore_server.audit.tiles import GrowingTree, Tree
+from drillcore_server.auth import access
 from drillcore_server.auth.access import Granted, Rule
 from drillcore_server.auth.principal import Principal
 from drillcore_server.commands.create_corpus import create_corpus
@@ -32,10 +49,9 @@ from drillcore_server.commands.unit import Call, Unit
 from drillcore_server.config import EngineSettings
 from drillcore_server.domain.accounts import EVERYTHING
 from drillcore_server.domain.audit import Trail
-from drillcore_server.domain.ids import CorpusId, PrincipalId, RequestId, TenantId
+from drillcore_server.domain.ids import CorpusId, PrincipalId, RecordId, RequestId, TenantId
 from drillcore_server.engines import open_keyring
-from drillcore_server.store import requests
-from drillcore_server.store.keyring import Keyring
+from drillcore_server.store import audit_log, requests
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.requests import Outcome
@@ -72,6 +88,8 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--events", type=int, default=150, help="by each of the callers at once, in each round")
     parser.add_argument("--callers", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--probes", type=int, default=300, help="records whose way into the log is timed")
+    parser.add_argument("--records", type=int, default=1_000_000, help="in the log that the proof is of")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(dir=".") as directory, ExitStack() as opened:
         store = _Store.open(Path(directory), opened)
@@ -79,6 +97,9 @@ def run(arguments: list[str]) -> dict[str, object]:
             "benchmark": "audit",
             "write_overhead": _write_overhead(store, options.calls, options.rounds),
             **_events(store, options.events, options.callers, options.rounds),
+            **_lag(store, options.probes, options.callers),
+            **_verify(store, options.rounds),
+            **_proof(store, options.records),
         }
 
 
@@ -86,8 +107,10 @@ def run(arguments: list[str]) -> dict[str, object]:
 class _Store:
     engine: Engine
     keys: Keyspace
-    keyring: Keyring
     journal: Journal
+    signing: SigningKeys
+    writer: LogWriter
+    search: LogSearch
     tenant: TenantId
     corpus: CorpusId
 
@@ -99,10 +122,27 @@ class _Store:
         keys = Keyspace(root)
         keyring = opened.enter_context(open_keyring(EngineSettings(data_dir=path), engine))
         signing = SigningKeys.open(engine, keys, header.store_id, KeyFiles(path / "keys"), datetime.now(UTC))
-        journal = Journal(keys, keyring, SealedRecords(keyring), header.store_id, signing)
+        sealed = SealedRecords(keyring)
+        journal = Journal(keys, keyring, sealed, header.store_id, signing)
+        opener, terms = RecordOpener(header.store_id, sealed), Terms(keyring)
+        writer, search = LogWriter(keys, opener, terms, signing), LogSearch(keys, opener, terms)
         unit = Unit(engine, keys, journal)
         tenant = create_tenant(unit, _call("CreateTenant"), name="t", metadata={}, tenant_id=None).id
-        return cls(engine, keys, keyring, journal, tenant, _create(unit, tenant))
+        return cls(engine, keys, journal, signing, writer, search, tenant, _create(unit, tenant))
+
+    @contextmanager
+    def sequencing(self) -> Iterator[Sequencer]:
+        sequencer = Sequencer(
+            self.engine, self.keys, self.writer, 10.0, structlog.get_logger(), lambda *_: None, alone=True
+        )
+        sequencer.start()
+        try:
+            yield sequencer
+        finally:
+            sequencer.stop()
+
+    def pins(self) -> Pins:
+        return Pins(keys=(self.signing.signer(1).verifier,))
 
 
 def _call(action: str) -> Call:
@@ -152,6 +192,80 @@ def _events(store: _Store, each: int, callers: int, rounds: int) -> dict[str, fl
         "bare_commits_per_s": round(statistics.median(bare)),
         "events_ratio": round(statistics.median(own / other for own, other in pairs), 3),
     }
+
+
+def _lag(store: _Store, probes: int, callers: int) -> dict[str, float]:
+    """From the answer of a call until its record is in the log, while others call as fast as they can."""
+    with store.sequencing() as sequencer:
+        while store.engine.run(lambda tr: audit_log.lease(tr, store.keys)) is None or _waiting(store):
+            sequencer.wait(0.05)
+        unit = Unit(store.engine, store.keys, store.journal, on_record=sequencer.nudge)
+        over = threading.Event()
+
+        def call_on(_number: int) -> None:
+            while not over.is_set():
+                get_corpus(unit, _call("GetCorpus"), tenant=store.tenant, key=store.corpus)
+
+        others = threading.Thread(target=lambda: in_threads(callers, call_on))
+        others.start()
+        lags = [_one_lag(store, unit, sequencer) for _ in range(probes)]
+        over.set()
+        others.join()
+    return {f"lag_p{share * 100:g}_ms": round(percentile(lags, share) * 1e3, 1) for share in (0.5, 0.99)}
+
+
+def _waiting(store: _Store) -> bool:
+    """Whether there are records that are not in their log yet."""
+
+    def work(tr: Transaction) -> bool:
+        lease = audit_log.lease(tr, store.keys)
+        assert lease is not None
+        return any(True for _ in audit_log.records_after(tr, store.keys, lease.place, 1))
+
+    return store.engine.run(work)
+
+
+def _one_lag(store: _Store, unit: Unit, sequencer: Sequencer) -> float:
+    made: list[RecordId] = []
+    unit.read(_call("GetServerInfo"), access.anyone, lambda _tr, _granted, trail: made.append(trail.record))
+    started = time.perf_counter()
+    while store.engine.run(lambda tr: audit_log.place_of(tr, store.keys, made[-1])) is None:
+        sequencer.wait(0.01)
+    return time.perf_counter() - started
+
+
+def _verify(store: _Store, rounds: int) -> dict[str, float]:
+    """Records of an export that the offline verifier checks in a second, and bare signatures for comparison."""
+    at = store.engine.run(lambda tr: log_now(tr, store.keys, store.signing, store.tenant))
+    export = b"".join(NdjsonExport(store.keys, store.search, at).lines(store.engine.run))
+    leaf = store.engine.run(lambda tr: next(store.search.at(tr, store.tenant, 0, 1))).opened.leaf
+    key = Ed25519PublicKey.from_public_bytes(store.signing.signer(1).public_key)
+    rates, bare = [], []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        report = verify_export(io.BytesIO(export), store.pins())
+        rates.append(report.verified / (time.perf_counter() - started))
+        assert report.ok, report.problems
+        bare.append(_rate(2_000, lambda: [key.verify(leaf.signature, leaf.signed) for _ in range(2_000)]))
+    return {"verify_per_s": round(statistics.median(rates)), "bare_signatures_per_s": round(statistics.median(bare))}
+
+
+def _proof(store: _Store, records: int) -> dict[str, int]:
+    """How large the proof of one record is in a log of so many; the others' leaves are made up."""
+    found = store.engine.run(lambda tr: next(store.search.at(tr, store.tenant, 0, 1)))
+    tree = GrowingTree(0, [])
+    index = records // 3
+    for number in range(records):
+        tree.append(leaf_hash(found.opened.leaf.encode()) if number == index else os.urandom(32))
+    tiles = tree.tiles()
+    hashes = Tree(records, lambda which: [tiles.get(one) for one in which]).inclusion(index, records)
+    note = store.signing.checkpoint(1, store.tenant, records, tree.root()).encode()
+    sizes = {}
+    for name, with_content in (("proof_bytes", False), ("proof_with_content_bytes", True)):
+        proof = make_proof(index, hashes, note, found.opened.document(with_content=with_content))
+        assert verify_proof(proof, store.pins()).ok
+        sizes[name] = len(proof)
+    return sizes
 
 
 def _seconds(calls: int, call: Callable[[], object]) -> float:
