@@ -37,6 +37,7 @@ from drillcore_fdb.engine import Transaction
 from drillcore_proto.reasons import REQUEST_ID_HEADER
 from drillcore_proto.v1 import signatures_pb2 as pb
 from drillcore_proto.v1.signatures_pb2_grpc import SignatureServiceStub
+from drillcore_server.commands.forget_challenges import forget_challenges
 from drillcore_server.store import audit_keys, signatures
 from tests.rpc.aged import keyspace
 from tests.rpc.knowledge import refused
@@ -285,7 +286,7 @@ def test_expired_challenges_are_forgotten_and_others_are_not(
     old, new = (client.prepare_signature(section, MEANING) for _ in range(2))
     expire(server, old)
     now = client.get_node(section.id).created_at + timedelta(minutes=4)
-    assert server.engine.run(lambda tr: signatures.forget_expired(tr, keys, now)) == 1
+    assert forget_challenges(server.engine, keys, now) == 1
     client.sign_record(new, reviewer.password, login="rita")
 
 
