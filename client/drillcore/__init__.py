@@ -29,6 +29,7 @@ from drillcore._document_results import (
     RemoveResult,
     UpdateResult,
 )
+from drillcore._export_results import ExportFormat, ExportResult
 from drillcore._hierarchy import (
     HierarchyDocument,
     NewChunk,
@@ -103,6 +104,8 @@ __all__ = [
     "DocumentOutcome",
     "DrillcoreError",
     "Entity",
+    "ExportFormat",
+    "ExportResult",
     "FailedPrecondition",
     "Finding",
     "Grant",

@@ -21,6 +21,7 @@ from drillcore import (
     _calls,
     _channel,
     _document_calls,
+    _export_calls,
     _hierarchy_calls,
     _node_calls,
     _signature_calls,
@@ -210,6 +211,7 @@ class _Api:
     consistency_proof = _rpc(_audit_calls.consistency_proof)
     verify_audit = _rpc(_audit_calls.verify_audit)
     export_audit = _upload(_audit_calls.export_audit)
+    export_corpus = _upload(_export_calls.export_corpus)
     review_audit = _rpc(_audit_calls.review_audit)
     list_reviews = _rpc(_audit_calls.list_reviews)
     iter_reviews = _paged(_audit_calls.iter_reviews)

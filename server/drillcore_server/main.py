@@ -24,6 +24,7 @@ from drillcore_proto.v1 import (
     audit_pb2,
     corpora_pb2,
     documents_pb2,
+    exports_pb2,
     nodes_pb2,
     server_pb2,
     signatures_pb2,
@@ -41,6 +42,7 @@ from drillcore_server.auth.tokens import Mint
 from drillcore_server.callers import open_authenticator
 from drillcore_server.commands.audit_logs import AuditLogs
 from drillcore_server.commands.credentials import Credentials
+from drillcore_server.commands.export_corpus import Exporter
 from drillcore_server.commands.forget_challenges import forget_challenges
 from drillcore_server.commands.forget_requests import forget_requests
 from drillcore_server.commands.forget_sessions import forget_sessions
@@ -59,6 +61,9 @@ from drillcore_server.derived.vectors import VectorCache
 from drillcore_server.domain.errors import Refused
 from drillcore_server.domain.ids import AccountId
 from drillcore_server.engines import open_keyring
+from drillcore_server.exporting.bundle import Binder
+from drillcore_server.exporting.press import open_press
+from drillcore_server.exporting.trails import Trails
 from drillcore_server.ingest.prepare import Preparer
 from drillcore_server.ingest.readers import Readers
 from drillcore_server.metrics import Metrics
@@ -67,6 +72,7 @@ from drillcore_server.rpc.accounts import AccountService
 from drillcore_server.rpc.audit_trail import AuditTrailService
 from drillcore_server.rpc.corpora import CorpusService
 from drillcore_server.rpc.documents import DocumentService
+from drillcore_server.rpc.exports import ExportService
 from drillcore_server.rpc.nodes import NodeService
 from drillcore_server.rpc.pipeline import Pipeline, TimeLimits, UnknownMethods
 from drillcore_server.rpc.recording import Record
@@ -139,6 +145,9 @@ class Server:
         credentials = Credentials(unit, settings.auth, self._tell_lockout)
         mint = Mint(keyring.derived(log_key(keyring, SERVER_LOG), b"bearer tokens"))
         desk = SigningDesk(library, Targets(library, self.logs.opener), credentials, signing)
+        trails = Trails(engine, self._keys, self.logs.search, signing)
+        press = open_press(settings.audit, settings.engine.data_dir, header.store_id)
+        exporter = Exporter(engine, library, Binder(trails, press))
         self._services: list[tuple[ServiceDescriptor, object]] = [
             (accounts_pb2.DESCRIPTOR.services_by_name["AccountService"], AccountService(unit, credentials, mint)),
             (tenants_pb2.DESCRIPTOR.services_by_name["TenantService"], TenantService(unit)),
@@ -147,6 +156,7 @@ class Server:
             (nodes_pb2.DESCRIPTOR.services_by_name["NodeService"], NodeService(library)),
             (audit_pb2.DESCRIPTOR.services_by_name["AuditService"], AuditTrailService(library, self.logs)),
             (signatures_pb2.DESCRIPTOR.services_by_name["SignatureService"], SignatureService(desk)),
+            (exports_pb2.DESCRIPTOR.services_by_name["ExportService"], ExportService(exporter)),
             (server_pb2.DESCRIPTOR.services_by_name["ServerService"], info),
         ]
         self._health = health.HealthServicer()

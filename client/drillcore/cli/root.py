@@ -18,6 +18,7 @@ from drillcore.cli.audit import audit
 from drillcore.cli.corpus import corpus
 from drillcore.cli.doctor import doctor
 from drillcore.cli.document import documents, remove, update
+from drillcore.cli.export import export
 from drillcore.cli.ingest import ingest
 from drillcore.cli.login import login, logout, whoami
 from drillcore.cli.node import drill, history, query, rollup, show
@@ -176,6 +177,7 @@ for command in (
     doctor,
     documents,
     drill,
+    export,
     history,
     ingest,
     login,
@@ -191,7 +193,7 @@ for command in (
     token,
     tree,
     update,
-    verify,
     whoami,
+    verify,
 ):
     main.add_command(command)

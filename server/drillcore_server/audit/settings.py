@@ -45,8 +45,16 @@ class AuditSettings:
     """Where checkpoints go besides the store: a file, if it is one or its name has a suffix, or else a directory."""
     witnesses: tuple[WitnessSettings, ...] = ()
     witness_timeout_s: float = 5.0
+    pdf_key_file: Path | None = None
+    """The private key, in PEM, that PDF copies of a corpus are signed with; by default one that the server makes."""
+    pdf_certificate_file: Path | None = None
+    """Its certificate, in PEM. Both or none."""
+    pdf_font_files: tuple[Path, ...] = ()
+    """TrueType fonts for scripts that those of the server do not have, such as Chinese."""
 
     def __post_init__(self) -> None:
+        if (self.pdf_key_file is None) != (self.pdf_certificate_file is None):
+            raise ValueError("pdf_key_file and pdf_certificate_file go together: give both or none")
         for name in ("signer_timeout_s", "lease_s", "checkpoint_every_s", "witness_timeout_s"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be more than 0")
