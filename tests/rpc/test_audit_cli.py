@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from drillcore import Client, Level, NewDocument, Role
 from drillcore.cli import main
-from tests.rpc.people import QUICK, Person, person
+from tests.rpc.signatories import QUICK, Person, person
 from tests.rpc.running import ACME, OPERATOR, Running, create_tenants, running
 from tests.rpc.texts import REGULATIONS
 
