@@ -1,4 +1,4 @@
-"""Exports of a log from which something was erased: the private part is gone, and the export says why."""
+"""Exports of a log that grows meanwhile, and of one from which something was erased."""
 
 from __future__ import annotations
 
@@ -38,13 +38,16 @@ def touch(trail: Trail) -> None:
     trail.sources.add((NUMBER, SOURCE))
 
 
-def export(store: Audited, wanted: AuditFilter = EVERYTHING) -> tuple[list[dict[str, Any]], Report]:
+def export(
+    store: Audited, wanted: AuditFilter = EVERYTHING, meanwhile: Callable[[], object] = lambda: None
+) -> tuple[list[dict[str, Any]], Report]:
     search = LogSearch(store.keys, store.opener, store.terms)
 
     def run(work: Callable[[Reader], T]) -> T:
         return store.run(lambda tr: work(tr.snapshot))
 
     at = run(lambda tr: log_now(tr, store.keys, store.signing, TENANT))
+    meanwhile()
     data = b"".join(NdjsonExport(store.keys, search, at, wanted).lines(run))
     pins = Pins((store.signing.signer(1).verifier,))
     return [json.loads(line) for line in data.splitlines()], verify_export(io.BytesIO(data), pins)
@@ -118,3 +121,20 @@ def test_a_private_part_that_is_gone_without_an_erasure_is_found(store: Audited)
         _, report = export(store, wanted)
         assert not report.ok
         assert report.tampered == 1
+
+
+def test_an_export_ends_where_the_log_ended_when_it_began(store: Audited) -> None:
+    for _ in range(3):
+        store.record(TENANT, touch)
+    store.sequence()
+
+    def grow() -> None:
+        for _ in range(300):
+            store.record(TENANT, touch)
+        store.sequence()
+
+    for wanted in (EVERYTHING, AuditFilter(corpus=CORPUS)):
+        before = store.head(TENANT).size
+        documents, report = export(store, wanted, grow)
+        assert documents[-1] == {"end": before}
+        assert (report.ok, report.verified) == (True, before), report.problems

@@ -28,14 +28,15 @@ _SALT: Final = b"signed content"
 
 
 def add(tr: Transaction, keys: Keyspace, signature: Signature) -> None:
-    """Keeps a signature for ever."""
+    """Keeps a signature for ever, without its salt, which must go with the key that it is made from."""
+    assert not signature.content_salt
     target = signature.target
     listed = keys.signatures_of(signature.tenant, target.kind, target.id, target.version)
     before = tr.get(listed) or b""
     if len(before) >= PER_VERSION_MAX * _ID_BYTES:
         raise NotReady(Reason.TOO_LARGE, f"this version has {PER_VERSION_MAX} signatures already")
     tr.set(listed, before + signature.id.bytes)
-    SIGNATURE.write(tr, keys.signature(signature.tenant, signature.id), replace(signature, content_salt=b""))
+    SIGNATURE.write(tr, keys.signature(signature.tenant, signature.id), signature)
 
 
 def signatures_of(
