@@ -101,12 +101,13 @@ def test_no_leaf_is_lost_doubled_or_moved_by_a_fault(store: Audited, fault_rates
     assert check_logs(store) == 300
 
 
-def test_a_server_that_was_paused_past_its_lease_cannot_write_any_more(store: Audited) -> None:
+@pytest.mark.parametrize("waiting", [20, 0], ids=["with records to write", "with only its lease to renew"])
+def test_a_server_that_was_paused_past_its_lease_cannot_write_any_more(store: Audited, waiting: int) -> None:
     """It stands still in the middle of its transaction while another takes over and goes on."""
     first, second = store.sequencer(lease_s=0.05), store.on(store.engine).sequencer(lease_s=10.0)
     write(store, 20, 1)
     assert first.step() is not None
-    write(store, 20, 2)
+    write(store, waiting, 2)
     paused, go_on = threading.Event(), threading.Event()
     append = first._writer.append
 
@@ -117,17 +118,25 @@ def test_a_server_that_was_paused_past_its_lease_cannot_write_any_more(store: Au
         return done
 
     first._writer.append = stand_still  # type: ignore[method-assign, assignment]
+    wait_until(lambda: datetime.now(UTC) > _lease(store).until, "the lease runs out, so that it is renewed")
     with ThreadPoolExecutor(1) as threads:
         result = threads.submit(first.step)
         assert paused.wait(30)
-        wait_until(lambda: second.step() is not None, "the lease runs out")
+        assert second.step() is not None
         write(store, 5, 3)
         second.step()
         go_on.set()
         assert result.result() is None, "it found out"
     assert first.epoch is None
-    assert second.epoch == 2
-    assert check_logs(store) == 45
+    assert second.epoch == _lease(store).epoch == 2
+    second.step()
+    assert check_logs(store) == 25 + waiting
+
+
+def _lease(store: Audited) -> audit_log.Lease:
+    lease = store.run(lambda tr: audit_log.lease(tr, store.keys))
+    assert lease is not None
+    return lease
 
 
 def test_an_epoch_that_is_over_is_refused_though_its_holder_thinks_it_has_time(store: Audited) -> None:

@@ -1,43 +1,104 @@
-"""People with accounts, and their sessions."""
+"""People and services with accounts, and what time does to their sessions and passwords."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
-from drillcore import Account, Client, Grant, Role
-from drillcore_server.auth.settings import AuthSettings
+import pytest
+
+from drillcore import Account, AccountKind, Client, DrillcoreError, Grant, Role
+from drillcore_fdb.engine import Transaction
+from drillcore_proto.reasons import Reason
+from drillcore_server.auth.tokens import digest
+from drillcore_server.domain.ids import AccountId
+from drillcore_server.store import accounts, sessions
+from drillcore_server.store.sessions import SESSION
 from tests.rpc.running import ACME_ID, Running
 
-QUICK = AuthSettings(argon2_memory_kib=64, argon2_passes=1, argon2_lanes=1, failures_max=3)
-"""Passwords are hashed in no time: tests are not attacked."""
-_FIRST_PASSWORD = "handed over on a slip of paper"
+FIRST = "the very first passphrase"
+PASSWORD = "quite another passphrase"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Person:
-    """Somebody who can log in."""
-
-    server: Running
     account: Account
-    password: str
+    token: str
+    """Of a session that was opened."""
 
-    def log_in(self, **settings: object) -> Client:
-        """A client of a new session."""
-        login = self.server.client(None).login(self.account.login, self.password)
-        return self.server.client(login.token, **settings)
+    @property
+    def login(self) -> str:
+        return self.account.login
 
 
-def person(
-    server: Running, login: str, *grants: Grant | Role, tenant: UUID | None = ACME_ID, name: str = "Ann Auditor"
+def make_person(
+    server: Running, *grants: Grant, login: str | None = None, tenant: UUID | None = ACME_ID, **more: Any
 ) -> Person:
-    """A person of a tenant, with a password of their own."""
-    operator = server.client()
-    granted: Sequence[Grant] = [one if isinstance(one, Grant) else Grant(one) for one in grants]
-    account = operator.create_account(
-        login, name=name, grants=granted, password=_FIRST_PASSWORD, tenant_id=tenant, server_account=tenant is None
+    """A person who has logged in once, and so has changed the first password to `PASSWORD`."""
+    login = login or f"person-{uuid4()}"
+    account = server.client().create_account(
+        login,
+        name="Pat Example",
+        grants=grants,
+        password=FIRST,
+        tenant_id=tenant,
+        server_account=tenant is None,
+        **more,
     )
-    password = f"known to one only {uuid4()}"
-    server.client(None).login(login, _FIRST_PASSWORD, new_password=password)
-    return Person(server, account, password)
+    return Person(account, server.client(None).login(login, FIRST, new_password=PASSWORD).token)
+
+
+def make_service(server: Running, *grants: Grant, tenant: UUID = ACME_ID) -> Person:
+    """A service account and a token of it."""
+    login = f"service-{uuid4()}"
+    account = server.client().create_account(login, kind=AccountKind.SERVICE, grants=grants, tenant_id=tenant)
+    return Person(account, server.client().create_token(account.id, "test", tenant_id=tenant).token)
+
+
+def administrator(server: Running) -> Client:
+    """An operator of acme."""
+    return server.client(make_person(server, Grant(Role.OPERATOR)).token)
+
+
+def refused(reason: Reason) -> Any:
+    """A block in which a call is refused for this reason."""
+    return pytest.raises(DrillcoreError, match=f"^{reason.name}:")
+
+
+def age_session(server: Running, token: str, *, unused_for: timedelta, opened_before: timedelta | None = None) -> None:
+    """As if the session had been used, and opened, so long ago."""
+    keys = server.server._unit.keys
+
+    def work(tr: Transaction) -> None:
+        session = sessions.find_session(tr, keys, digest(token))
+        assert session is not None
+        older = opened_before or timedelta()
+        aged = replace(
+            session,
+            created_at=session.created_at - older,
+            expires_at=session.expires_at - older,
+            last_used_at=session.last_used_at - unused_for,
+        )
+        SESSION.write(tr, keys.session(digest(token)), aged)
+
+    server.engine.run(work)
+
+
+def age_password(server: Running, account: UUID, by: timedelta) -> None:
+    """As if the password had been set, and tried, so long ago."""
+    keys, account_id = server.server._unit.keys, AccountId(account)
+
+    def work(tr: Transaction) -> None:
+        known = accounts.find_credential(tr, keys, account_id)
+        assert known is not None
+        aged = replace(
+            known,
+            changed_at=known.changed_at - by,
+            attempted_at=known.attempted_at and known.attempted_at - by,
+            locked_until=known.locked_until and known.locked_until - by,
+        )
+        accounts.put_credential(tr, keys, account_id, aged)
+
+    server.engine.run(work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from uuid import UUID
 
 from drillcore import Client
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
+from drillcore_fdb.engine import Engine
 from drillcore_server.auth.settings import AuthSettings
 from drillcore_server.config import EngineSettings, IngestSettings, LogFormat, ServerSettings, Settings, TokenSettings
 from drillcore_server.logs import make_logger
@@ -70,9 +71,13 @@ def open_store(path: Path) -> EmbeddedEngine:
 
 @contextmanager
 def running(
-    path: Path, ingest: IngestSettings | None = None, auth: AuthSettings = AUTH, **changes: Any
+    path: Path,
+    ingest: IngestSettings | None = None,
+    auth: AuthSettings = AUTH,
+    wrap: Callable[[Engine], Engine] = lambda engine: engine,
+    **changes: Any,
 ) -> Iterator[Running]:
-    """A server on the store in `path`, with some of its settings changed."""
+    """A server on the store in `path`, with some of its settings changed; `wrap` puts something before its engine."""
     settings = Settings(
         server=replace(SETTINGS, **changes),
         engine=EngineSettings(data_dir=path, durability=Durability.RELAXED),
@@ -81,7 +86,7 @@ def running(
     )
     engine, log = open_store(path), io.StringIO()
     try:
-        server = Server(settings, engine, make_logger(LogFormat.JSON, log))
+        server = Server(settings, wrap(engine), make_logger(LogFormat.JSON, log))
         found = Running(server, engine, server.start(), log)
         try:
             yield found

@@ -37,6 +37,7 @@ from drillcore_server.domain.ids import CorpusId, PrincipalId, RecordId
 from drillcore_server.rpc.audit import AuditService
 from drillcore_server.store import audit_keys, audit_log, audit_records
 from drillcore_server.store.audit_records import RECORD
+from tests.faults.stores import wait_until
 from tests.unit.audited import OTHER, TENANT, Audited, audited
 
 OPERATOR = Principal(PrincipalId("operator"), None, grants=(Grant(Role.OPERATOR, None),))
@@ -161,6 +162,7 @@ def test_another_tenants_log_and_the_servers_own_are_not_shown(logs: Logs) -> No
         lambda: logs.service.RotateAuditKey(pb.RotateAuditKeyRequest(), logs.call("RotateAuditKey", AUDITOR)),
         Denied,
     )
+    wait_until(lambda: logs.store.head().size, "the server's own log has a checkpoint")
     assert logs.checkpoint(OPERATOR, server_log=True).checkpoint
 
 

@@ -26,8 +26,8 @@ from drillcore.audit.leaves import Leaf, commit_to
 from drillcore_proto.v1 import audit_pb2 as pb
 from drillcore_proto.v1.audit_pb2_grpc import AuditServiceStub
 from tests.rpc.knowledge import refused
-from tests.rpc.people import QUICK, person
 from tests.rpc.running import ACME, ACME_ID, GLOBEX_ID, Running, create_tenants, running
+from tests.rpc.signatories import QUICK, person
 from tests.rpc.texts import REGULATIONS
 
 

@@ -47,8 +47,8 @@ from drillcore_server.store import exports, trimming
 from drillcore_server.store.revisions import Revision
 from tests.rpc.aged import keys_of, keyspace
 from tests.rpc.knowledge import refused
-from tests.rpc.people import QUICK, Person, person
 from tests.rpc.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, OPERATOR, Running, create_tenants, running
+from tests.rpc.signatories import QUICK, Person, person
 from tests.rpc.texts import REGULATIONS
 from tests.rpc.trails import records
 

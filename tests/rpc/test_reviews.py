@@ -22,8 +22,8 @@ from drillcore import (
 from drillcore.audit.checkpoints import Checkpoint
 from drillcore.audit.merkle import check_consistency
 from drillcore.audit.notes import Note
-from tests.rpc.people import QUICK, Person, person
 from tests.rpc.running import ACME, GLOBEX_ID, Running, create_tenants, running
+from tests.rpc.signatories import QUICK, Person, person
 
 MEANING = "reviewed, nothing to object to"
 

@@ -40,8 +40,8 @@ from drillcore_proto.v1.signatures_pb2_grpc import SignatureServiceStub
 from drillcore_server.store import audit_keys, signatures
 from tests.rpc.aged import keyspace
 from tests.rpc.knowledge import refused
-from tests.rpc.people import QUICK, Person, person
 from tests.rpc.running import ACME, ACME_ID, GLOBEX_ID, Running, create_tenants, running
+from tests.rpc.signatories import QUICK, Person, person
 from tests.rpc.texts import REGULATIONS
 
 MEANING = "reviewed and approved"

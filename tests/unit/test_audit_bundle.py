@@ -318,7 +318,15 @@ def test_signatures_of_what_is_not_in_the_copy_are_told() -> None:
     bundle.signatures.append(make_signature({"id": str(uuid.uuid4()), "version": 1}, bundle.key, 9))
     report = verified(bundle.make().members())
     assert report.ok
-    assert report.remarks[0].startswith("1 of 4 signatures are of what is not in content.json")
+    assert report.remarks[0].startswith("1 of 4 signatures are of what is not in content.json, or was erased")
+
+
+def test_a_signature_without_its_salt_is_told_not_to_have_been_checked_against_the_content() -> None:
+    bundle = signed_bundle()
+    bundle.signatures[0]["content_salt"] = ""
+    report = verified(bundle.make().members())
+    assert report.ok
+    assert report.remarks[0].startswith("1 of 3 signatures are of what is not in content.json, or was erased")
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"nodes":[1]}', b'{"nodes":[],"nodes":[]}', b'{"nodes":[]} x'])
@@ -359,6 +367,16 @@ def pdf_bundle(pdf: bytes) -> dict[str, bytes]:
 def test_the_digital_signature_of_a_pdf_is_checked() -> None:
     report = verified(pdf_bundle(make_signed_pdf()))
     assert (problems(report), report.remarks) == ([], ())
+
+
+def test_a_pdf_signed_by_another_certificate_than_the_manifest_names_is_refused() -> None:
+    bundle = Bundle(content_name="content.pdf").make()
+    bundle.files["content.pdf"] = make_signed_pdf()
+    manifest = bundle.manifest(pdf_certificate_sha256="0" * 64)
+    members = bundle.members() | {"manifest.json": manifest, "manifest.note": bundle.note(manifest)}
+    assert problems(verified(members)) == [
+        "the digital signature in content.pdf is by another certificate than the manifest names"
+    ]
 
 
 def test_a_pdf_that_was_changed_after_it_was_signed_is_found_whoever_signed_the_manifest() -> None:

@@ -230,7 +230,7 @@ def test_a_witness_cosigns_each_checkpoint_that_continues_the_one_before(
     assert check_cosignatures(Note.parse(note), [server.key], required=1), "it says how far it is after a restart"
 
 
-@pytest.mark.parametrize("how", ["is gone", "fails", "signs with another key", "babbles"])
+@pytest.mark.parametrize("how", ["is gone", "fails", "signs with another key", "signs something else", "babbles"])
 def test_a_witness_that_fails_does_not_stop_the_log(
     store: Audited, server: WitnessServer, client: httpx.Client, tmp_path: Path, how: str
 ) -> None:
@@ -239,6 +239,9 @@ def test_a_witness_that_fails_does_not_stop_the_log(
         url = "http://127.0.0.1:1"
     elif how == "fails":
         server.status = 500
+    elif how == "signs something else":
+        other = server.sign_other
+        server.add_checkpoint = lambda _: (200, "text/plain", other())  # type: ignore[method-assign]
     elif how == "babbles":
         server.add_checkpoint = lambda _: (200, "text/plain", "well done\n")  # type: ignore[method-assign]
     else:

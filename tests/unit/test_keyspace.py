@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from drillcore_fdb.tuples import KeyRange, Subspace, pack, prefix_end
 from drillcore_server.domain.ids import (
+    AccountId,
     CorpusId,
     CorpusNumber,
     DocumentId,
@@ -37,6 +38,8 @@ NODE = NodeId(UUID("0a1a2a3a-4a5a-6a7a-8a9a-aabacadaeafa"))
 CHUNK = NodeId(UUID("0c1c2c3c-4c5c-6c7c-8c9c-acbcccdc0000"))
 DOCUMENT = DocumentId(UUID("0d1d2d3d-4d5d-6d7d-8d9d-adbdcdddedfd"))
 REVISION = Revision(0x0102)
+ACCOUNT = AccountId(UUID("0b1b2b3b-4b5b-6b7b-8b9b-abbbcbdbebfb"))
+TOKEN_HASH = bytes(range(1, 33))
 KIND, VALUE = b"kind", b"a value "
 BUILT = {
     "tenant": KEYS.tenant(TENANT),
@@ -53,6 +56,17 @@ BUILT = {
     "request_times_before": KEYS.request_times_before(AT),
     "corpus_number": KEYS.corpus_number(NUMBER),
     "locator": KEYS.locator(TENANT, NODE),
+    "account": KEYS.account(ACCOUNT),
+    "tenant_account": KEYS.tenant_account(TENANT, ACCOUNT),
+    "tenant_accounts": KEYS.tenant_accounts(TENANT),
+    "tenant_accounts_after": KEYS.tenant_accounts(TENANT, ACCOUNT),
+    "login": KEYS.login("ann@acme"),
+    "credential": KEYS.credential(ACCOUNT),
+    "session": KEYS.session(TOKEN_HASH),
+    "sessions": KEYS.sessions(),
+    "account_session": KEYS.account_session(ACCOUNT, TOKEN_HASH),
+    "account_sessions": KEYS.account_sessions(ACCOUNT),
+    "binding": KEYS.binding("subject", "issuer", "1"),
 }
 SPACES = {
     "TENANTS": 1,
@@ -82,6 +96,13 @@ SPACES = {
     "FLOORS": 26,
     "SECTION_LIST": 27,
     "EMBEDDED": 28,
+    "ACCOUNTS": 41,
+    "LOGINS": 42,
+    "CREDENTIALS": 43,
+    "SESSIONS": 44,
+    "ACCOUNT_SESSIONS": 45,
+    "BINDINGS": 46,
+    "ACCOUNTS_BY_TENANT": 53,
 }
 OF_CORPUS = KEYS.of_corpus(NUMBER)
 BUILT_OF_CORPUS = {
@@ -265,3 +286,9 @@ def test_request_times_sort_by_time_to_the_second(at: datetime, other: datetime,
 def test_a_request_time_of_the_same_second_is_not_before_it() -> None:
     before = KEYS.request_times_before(AT + timedelta(milliseconds=999))
     assert not KEYS.request_time(AT, OPERATOR, REQUEST) < before.end
+
+
+def test_what_is_said_of_accounts_and_sessions_is_parsed_from_their_keys() -> None:
+    assert KEYS.parse_tenant_account(KEYS.tenant_account(TENANT, ACCOUNT)) == ACCOUNT
+    assert KEYS.parse_session(KEYS.session(TOKEN_HASH)) == TOKEN_HASH
+    assert KEYS.parse_account_session(KEYS.account_session(ACCOUNT, TOKEN_HASH)) == TOKEN_HASH

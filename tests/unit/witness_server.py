@@ -27,6 +27,11 @@ class WitnessServer:
         self.now = 1_800_000_000
         self.url = ""
 
+    def sign_other(self) -> str:
+        """Its signature of a checkpoint that nobody asked it about."""
+        note = Note(Checkpoint("other.example", 1, EMPTY_ROOT).text, ())
+        return cosign(note, self.key, self.now, self._private.sign).signatures[-1].encode()
+
     def add_checkpoint(self, body: str) -> tuple[int, str, str]:
         """Status, type and text of the answer."""
         if self.status != 200:

@@ -205,7 +205,7 @@ class _Examination:
             while piece := data.read(_PIECE_BYTES):
                 copy.write(piece)
             copy.seek(0)
-            check_pdf(copy, name)
+            check_pdf(copy, name, self._manifest.document.get("pdf_certificate_sha256"))
 
     def _check_digest(self) -> None:
         digest = self._manifest.document.get("content_digest")

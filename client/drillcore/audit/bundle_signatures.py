@@ -44,8 +44,7 @@ class BundleSignatures:
         shown = node.get("signatures", [])
         try:
             for one in known.values():
-                one.check_content(node)
-                self._content_checked += 1
+                self._content_checked += one.check_content(node)
             self._check_shown(shown, known)
         except VerificationFailed as failure:
             self._found.blame(f"node {node.get('id')}: {failure}")
@@ -63,7 +62,7 @@ class BundleSignatures:
         unseen = self.count - self._content_checked
         if unseen and nodes_shown:
             self._found.remarks.append(
-                f"{unseen} of {self.count} signatures are of what is not in content.json: "
+                f"{unseen} of {self.count} signatures are of what is not in content.json, or was erased: "
                 "that the server recorded them was checked, not what they are of"
             )
         elif self.count and not nodes_shown:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 from typing import BinaryIO
 
-from drillcore.audit.failures import Malformed, WrongSignature
+from drillcore.audit.failures import Malformed, Untrusted, WrongSignature
 
 
 def can_check_pdf() -> bool:
     return importlib.util.find_spec("pyhanko") is not None
 
 
-def check_pdf(file: BinaryIO, name: str) -> int:
-    """The number of signatures in the file. Raises `VerificationFailed` if there is none, or one is not intact.
+def check_pdf(file: BinaryIO, name: str, certificate_sha256: str | None) -> None:
+    """Raises `VerificationFailed` unless the file is signed, as it is, and by this certificate.
 
-    Whose certificate it is, and who vouches for that, is for the reader of the PDF to judge: what the server vouches
-    for is the file as a whole, by the manifest.
+    Where the manifest names no certificate any will do: the server vouches for the file as a whole, by the manifest.
     """
     from pyhanko.pdf_utils.misc import PdfError
     from pyhanko.pdf_utils.reader import PdfFileReader
@@ -33,4 +33,6 @@ def check_pdf(file: BinaryIO, name: str) -> int:
         raise Malformed(f"{name} has no digital signature")
     if not all(one.intact and one.valid for one in found):
         raise WrongSignature(f"the digital signature in {name} is not right")
-    return len(found)
+    used = {hashlib.sha256(one.signer_cert.dump()).hexdigest() for one in signatures}
+    if certificate_sha256 is not None and used != {certificate_sha256}:
+        raise Untrusted(f"the digital signature in {name} is by another certificate than the manifest names")

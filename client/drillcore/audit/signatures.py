@@ -32,10 +32,11 @@ class CheckedSignature:
     content_salt: bytes
     """Empty where the content was erased."""
 
-    def check_content(self, content: Mapping[str, Any]) -> None:
-        """Raises `Mismatch` unless this is the content that was signed."""
+    def check_content(self, content: Mapping[str, Any]) -> bool:
+        """Whether it could be checked: not if the salt was erased. Raises `Mismatch` unless it is what was signed."""
         if self.content_salt and content_hash(self.content_salt, content) != self.content_hash:
             raise Mismatch(f"signature {self.id} is not of this content")
+        return bool(self.content_salt)
 
 
 def signed_manifestation(manifestation: bytes) -> bytes:

@@ -24,6 +24,8 @@ from drillcore._node_results import (
     Span,
     Statistics,
 )
+from drillcore._signature_results import Signature
+from drillcore.cli.audit_text import signature_text
 from drillcore.cli.text import counted, first_words, one_line, pairs, printable, prose
 
 LABEL_WIDTH: Final = 80
@@ -65,6 +67,8 @@ def _described(value: object) -> object:
             words = f"{value.text} [{_place(value)}]" if value.text else _place(value)
         case Finding():
             words = f"{value.kind}: {value.text} [{_place(value.citation)}]"
+        case Signature():
+            words = signature_text(value)
         case Statistics() | Processing():
             fields = ((one.name, getattr(value, one.name)) for one in dataclasses.fields(value))
             words = ", ".join(f"{name.replace('_', ' ')} {inner}" for name, inner in fields if inner != "")
@@ -76,8 +80,9 @@ def _place(citation: Citation) -> str:
 
 
 def label(node: Node) -> str:
-    """A node in one line."""
-    return _label(node.content)
+    """A node in one line, with who signed it."""
+    signers = ", ".join(dict.fromkeys(printable(one.signer_name) for one in node.signatures))
+    return _label(node.content) + (f" (signed by {signers})" if signers else "")
 
 
 def _label(content: Content) -> str:

@@ -14,6 +14,7 @@ import click
 
 from drillcore._version import api_version, client_version
 from drillcore.cli.account import account
+from drillcore.cli.audit import audit
 from drillcore.cli.corpus import corpus
 from drillcore.cli.doctor import doctor
 from drillcore.cli.document import documents, remove, update
@@ -24,6 +25,7 @@ from drillcore.cli.node import drill, history, query, rollup, show
 from drillcore.cli.options import common_options, connection_options
 from drillcore.cli.put import put
 from drillcore.cli.session import CommandError, Session, pass_session
+from drillcore.cli.sign import sign, signatures
 from drillcore.cli.tenant import tenant
 from drillcore.cli.text import printable
 from drillcore.cli.token import token
@@ -170,6 +172,7 @@ def version(session: Session) -> None:
 
 for command in (
     account,
+    audit,
     corpus,
     doctor,
     documents,
@@ -184,11 +187,13 @@ for command in (
     remove,
     rollup,
     show,
+    sign,
+    signatures,
     tenant,
     token,
     tree,
     update,
-    verify,
     whoami,
+    verify,
 ):
     main.add_command(command)

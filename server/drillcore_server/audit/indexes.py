@@ -58,7 +58,7 @@ class Terms:
     def of_body(self, log: UUID, body: Mapping[str, Any]) -> list[Term]:
         ids = [(Kind.CORPUS, body.get("corpora", ())), (Kind.NODE, body.get("nodes", ()))]
         ids.append((Kind.NODE, body.get("documents", ())))
-        found = dict.fromkeys((kind, UUID(one).bytes) for kind, ones in ids for one in ones)
+        found = dict.fromkeys((kind, bytes.fromhex(one.replace("-", ""))) for kind, ones in ids for one in ones)
         texts = [(Kind.OPERATOR, "operator"), (Kind.ACTION, "action"), (Kind.REQUEST, "request_id")]
         for kind, name in texts:
             if name in body:
@@ -97,8 +97,8 @@ class Hours:
 
 
 def put(tr: Transaction, keys: Keyspace, log: UUID, index: int, terms: Iterable[Term]) -> None:
-    for kind, value in terms:
-        tr.set(keys.audit_index(log, kind, value, index), b"")
+    for key in keys.audit_index_of(log, terms, index):
+        tr.set(key, b"")
 
 
 def indexed(tr: Reader, keys: Keyspace, log: UUID, term: Term, begin: int, end: int, *, reverse: bool) -> Iterator[int]:

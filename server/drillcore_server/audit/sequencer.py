@@ -28,7 +28,7 @@ Alert = Callable[[str, dict[str, Any]], None]
 """Tells somebody what is wrong: its kind, and details. Called from threads of the log, never inside a transaction."""
 
 POLL_S: Final = 0.2
-GATHER_S: Final = 0.01
+GATHER_S: Final = 0.02
 """From a nudge to the transaction: records that come together are put in order together."""
 MEND_EVERY_S: Final = 60.0
 """How often logs that stopped are tried again."""

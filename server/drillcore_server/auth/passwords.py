@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from importlib import resources
 
 from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError
+from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_proto.reasons import Reason
@@ -40,10 +40,10 @@ class Passwords:
         with self._turns:
             try:
                 return self._hasher.verify(kept or self._nobodys, composed(password)) and kept is not None
-            except InvalidHashError as error:
-                raise StoreCorruptError("a stored password hash cannot be read") from error
-            except VerificationError:
+            except VerifyMismatchError:
                 return False
+            except (InvalidHashError, VerificationError) as error:
+                raise StoreCorruptError("a stored password hash cannot be read") from error
 
     def is_outdated(self, kept: str) -> bool:
         """Whether the settings have changed since it was hashed."""

@@ -20,7 +20,7 @@ from drillcore_server.auth.access import Granted
 from drillcore_server.auth.passwords import Passwords
 from drillcore_server.auth.principal import SERVER
 from drillcore_server.auth.settings import AuthSettings
-from drillcore_server.commands.unit import Call, Unit
+from drillcore_server.commands.unit import Call, Unit, refusing
 from drillcore_server.domain.accounts import Account, AccountState, Credential
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import Denied, Unavailable
@@ -52,7 +52,8 @@ class Credentials:
         if account is not None:
             call.trails[:] = [Trail(tenant=account.tenant_id, detail={"account_id": str(account.id)})]
         tried = None if account is None else self._count(call, account.id)
-        right = repeated or self.passwords.is_right(None if tried is None else tried.hash, password)
+        with refusing():
+            right = repeated or self.passwords.is_right(None if tried is None else tried.hash, password)
         if account is None or tried is None or not right:
             if account is not None and tried is not None and tried.attempts == self.settings.failures_max:
                 self._lock(call, account)

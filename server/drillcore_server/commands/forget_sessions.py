@@ -28,7 +28,7 @@ def forget_sessions(engine: Engine, keys: Keyspace, ended_before: datetime) -> i
 def _forget(tr: Transaction, keys: Keyspace, left: KeyRange, ended_before: datetime) -> tuple[int, bytes | None]:
     """How many of a batch were forgotten, and the last key of the batch if there may be more behind it."""
     batch = list(sessions.scan(tr.snapshot, left, _BATCH))
-    over = [(key, session) for key, session in batch if session.is_over(ended_before)]
+    over = [(key, session) for key, session in batch if session.ends_at() < ended_before]
     for key, session in over:
         sessions.forget(tr, keys, session.account, keys.parse_session(key))
     return len(over), batch[-1][0] if len(batch) == _BATCH else None

@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -162,3 +162,8 @@ class Session:
     def is_over(self, now: datetime) -> bool:
         idle = self.idle_timeout_s is not None and (now - self.last_used_at).total_seconds() > self.idle_timeout_s
         return self.revoked_at is not None or now >= self.expires_at or idle
+
+    def ends_at(self) -> datetime:
+        """When it ended, or will end if it is not used any more."""
+        unused = None if self.idle_timeout_s is None else self.last_used_at + timedelta(seconds=self.idle_timeout_s)
+        return min(at for at in (self.revoked_at, self.expires_at, unused) if at is not None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -229,6 +229,11 @@ class Keyspace:
         """`value` is of a fixed length for each kind."""
         prefix = self._prefixes[Space.AUDIT_INDEXES]
         return prefix + log.bytes + bytes([kind]) + value + index.to_bytes(8, "big")
+
+    def audit_index_of(self, log: UUID, terms: Iterable[tuple[int, bytes]], index: int) -> list[bytes]:
+        """`audit_index` of each kind and value."""
+        prefix, place = self._prefixes[Space.AUDIT_INDEXES] + log.bytes, index.to_bytes(8, "big")
+        return [prefix + bytes([kind]) + value + place for kind, value in terms]
 
     def audit_indexed(self, log: UUID, kind: int, value: bytes) -> KeyRange:
         return _below(self._prefixes[Space.AUDIT_INDEXES] + log.bytes + bytes([kind]) + value)
