@@ -12,7 +12,7 @@ from drillcore_server.audit.settings import AuditSettings
 from drillcore_server.exporting.pdf.signing import PdfKeyError, PdfSigner
 
 PAGES_MAX: Final = 400
-"""Of text in a volume. A volume is in memory while it is made: about 60 KB a page."""
+"""Of text in a volume. A volume is in memory while it is made: about 250 KB a page."""
 
 
 @dataclass(frozen=True, slots=True)
