@@ -14,7 +14,7 @@ DEFAULT_ADDRESS: Final = "127.0.0.1:7600"
 ATTEMPTS_MAX: Final = 5
 """gRPC makes no more attempts than this, whatever it is told."""
 
-TABLES_OF_THE_SERVER: Final = ("server", "engine", "ingest", "auth")
+TABLES_OF_THE_SERVER: Final = ("server", "engine", "ingest", "auth", "audit")
 """Tables of the same file, and variables of the same environment, that the client leaves to the server."""
 
 

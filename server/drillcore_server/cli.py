@@ -22,6 +22,7 @@ from drillcore_fdb.errors import (
     StoreInUseError,
 )
 from drillcore_fdb.format import open_store
+from drillcore_server.auth.operator_token import FILE_NAME
 from drillcore_server.config import EngineKind, LogFormat, Settings, load_settings
 from drillcore_server.demo import run_demo
 from drillcore_server.engines import open_engine, open_keyring
@@ -108,8 +109,9 @@ def serve(
             except SettingsError:
                 server.close()
                 raise
-            token_file = None if settings.server.tokens else settings.engine.data_dir / "operator.token"
-            session.emit({"serving": {"port": port, "token_file": token_file}})
+            token_file = settings.engine.data_dir / FILE_NAME
+            is_used = not settings.server.tokens and token_file.exists()
+            session.emit({"serving": {"port": port, "token_file": token_file if is_used else None}})
             stop.wait()
             server.stop()
         finally:

@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from drillcore import AlreadyExists, Client
+from drillcore.audit.keys import KeyChain
 from drillcore.settings import SettingsError
 from drillcore_server.auth.operator_token import FILE_NAME
 from drillcore_server.config import EngineSettings, ServerSettings, Settings
@@ -56,7 +57,7 @@ def run_demo(data_dir: Path, *, stay: bool, quiet: bool) -> dict[str, Any]:
 
 
 def _commands(port: int, data_dir: Path) -> Iterator[str]:
-    """The session, each command made when its turn comes: the last but one drills into what the query found."""
+    """The session, each command made when its turn comes: one drills into what the query found."""
     document = data_dir / "21-cfr-11.txt"
     document.write_bytes(resources.files("drillcore_server").joinpath("sample/21-cfr-11.txt").read_bytes())
     yield "corpus list"
@@ -67,8 +68,13 @@ def _commands(port: int, data_dir: Path) -> Iterator[str]:
         tenant = client.get_tenant(name="sample-sponsor").id
         corpus = client.get_corpus(name=_CORPUS, tenant_id=tenant).id
         best = client.query(_QUESTION, corpus_ids=[corpus], page_size=1, tenant_id=tenant).items[0].node
+        chain = KeyChain.parse(json.loads(client.get_checkpoint(server_log=True).keys))
     yield f"drill {best.id} --to raw"
     yield "corpus get no-such-corpus"
+    yield "audit query --page-size 5"
+    bundle = shlex.quote(str(data_dir / f"{_CORPUS}.zip"))
+    yield f"export --corpus {_CORPUS} --format pdf --output {bundle} --force"
+    yield f"verify {bundle} --key {chain.verifier(chain.keys[0]).encode()}"
 
 
 def _client(port: int, data_dir: Path) -> Client:

@@ -236,7 +236,7 @@ def test_a_new_key_signs_from_the_next_record_on_and_the_old_one_its_own_rotatio
     assert still.verify(OPERATOR, server_log=True).problems == still.verify().problems == []
 
 
-def test_a_rotation_that_is_repeated_is_done_once_and_two_at_once_are_two(still: Logs) -> None:
+def test_a_rotation_that_is_repeated_is_done_once_and_the_next_one_is_another(still: Logs) -> None:
     call = still.call("RotateAuditKey", OPERATOR)
     first = still.service.RotateAuditKey(pb.RotateAuditKeyRequest(), call)
     assert still.service.RotateAuditKey(pb.RotateAuditKeyRequest(), call) == first

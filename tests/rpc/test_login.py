@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,12 +12,17 @@ from pathlib import Path
 import pytest
 
 from drillcore import AsyncClient, Client, DrillcoreError, Grant, Role, SettingsError
-from drillcore_fdb.engine import Transaction
+from drillcore.audit.leaves import SERVER_LOG
+from drillcore_fdb.engine import Engine, Transaction
 from drillcore_proto.reasons import Reason
+from drillcore_proto.v1 import accounts_pb2
+from drillcore_server.audit.journal import log_key
+from drillcore_server.auth.tokens import Mint
 from drillcore_server.domain.ids import AccountId
 from drillcore_server.store import accounts
 from tests.rpc.concurrently import concurrently
 from tests.rpc.conftest import TenantFactory
+from tests.rpc.hooked import HookedEngine
 from tests.rpc.people import FIRST, PASSWORD, age_password, age_session, make_person, make_service, refused
 from tests.rpc.running import ACME_ID, AUTH, OPERATOR, Running, create_tenants, running
 from tests.rpc.trails import all_records, records
@@ -342,6 +349,66 @@ def test_no_secret_is_stored_or_logged(acme_server: Running, nobody: Client) -> 
         assert secret.encode() not in stored
         assert secret not in acme_server.log.getvalue()
         assert secret not in said
+
+
+def test_the_store_alone_does_not_tell_whether_a_guess_was_right(acme_server: Running, nobody: Client) -> None:
+    """What is kept of a request, to know it again, is keyed: its plain hash would let anybody try passwords."""
+    person = make_person(acme_server)
+    nobody.login(person.login, PASSWORD)
+    request = accounts_pb2.LoginRequest(login=person.login, password=PASSWORD).SerializeToString(deterministic=True)
+    plain = hashlib.sha256(b"Login\0" + request).digest()
+    stored = acme_server.engine.run(lambda tr: b"".join(key + value for key, value in tr.range(b"", b"\xff")))
+    assert plain[:16] not in stored
+
+
+def test_a_sessions_token_cannot_be_made_again_without_the_password(acme_server: Running, nobody: Client) -> None:
+    """Not even by who has the store and the keyring."""
+    person = make_person(acme_server)
+    opened = nobody.login(person.login, PASSWORD, request_id="one")
+    keyring = acme_server.server.keyring
+    mint = Mint(keyring.derived(log_key(keyring, SERVER_LOG), b"bearer tokens"))
+    request = accounts_pb2.LoginRequest(login=person.login, password=PASSWORD).SerializeToString(deterministic=True)
+    fingerprint = hashlib.sha256(b"Login\0" + request).digest()
+    known = ("session", str(person.account.id), "one")
+    assert mint.token(*known, fingerprint, PASSWORD) == opened.token
+    assert mint.token(*known, fingerprint, "") != opened.token
+    assert mint.token(*known, b"", PASSWORD) != opened.token
+
+
+def test_a_new_password_ends_the_other_sessions(acme_server: Running, nobody: Client) -> None:
+    person = make_person(acme_server)
+    nobody.login(person.login, PASSWORD, new_password="a third passphrase of mine")
+    with refused(Reason.SESSION_OVER):
+        acme_server.client(person.token).server_info()
+
+
+@pytest.mark.parametrize("change", ["password", "disabled"])
+def test_what_changes_between_the_check_and_the_commit_counts(tmp_path: Path, change: str) -> None:
+    engines: list[HookedEngine] = []
+
+    def wrap(engine: Engine) -> Engine:
+        engines.append(HookedEngine(engine))
+        return engines[0]
+
+    with running(tmp_path, wrap=wrap) as server:
+        create_tenants(server.client())
+        person, root = make_person(server), server.client(OPERATOR, tenant_id=ACME_ID)
+        (hooked,) = engines
+
+        def act() -> None:
+            if change == "disabled":
+                root.update_account(person.account.id, disabled=True)
+            else:
+                root.set_password("set by an operator", account_id=person.account.id)
+
+        def at_commit(number: int) -> Callable[[], object]:
+            """The attempt is counted, then forgiven; the third commit opens the session."""
+            return act if number == 1 else lambda: setattr(hooked, "hook", at_commit(number - 1))
+
+        hooked.hook = at_commit(3)
+        with refused(Reason.ACCOUNT_DISABLED if change == "disabled" else Reason.CONFLICT):
+            server.client(None).login(person.login, PASSWORD)
+        assert all(one.revoked for one in root.list_tokens(person.account.id))
 
 
 def test_passwords_are_hashed_anew_when_the_settings_change(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import struct
@@ -14,11 +15,13 @@ import pytest
 
 from drillcore.audit import pdf_signatures
 from drillcore.audit.bundle import verify_bundle
+from drillcore.audit.failures import Mismatch
 from drillcore.audit.notes import Note
 from drillcore.audit.pins import Pins
 from drillcore.audit.reports import Report
+from drillcore.audit.zip_members import CheckedMember
 from tests.unit.audit_bundles import Bundle, make_signature, packed
-from tests.unit.audit_logs import Log, canonical, make_log, store_key, written
+from tests.unit.audit_logs import Log, base64_text, canonical, make_log, store_key, written
 from tests.unit.signed_pdf import make_pdf, make_signed_pdf
 
 PINS = Log().pins
@@ -222,6 +225,19 @@ def test_a_manifest_that_is_wrong_is_refused_whoever_signed_it(changed: dict[str
     assert any(one.startswith(problem) for one in problems(verified(members)))
 
 
+def test_a_manifest_in_another_form_is_refused_whoever_signed_it() -> None:
+    bundle = signed_bundle()
+    manifest = bundle.manifest().replace(b":", b": ", 1)
+    members = bundle.members() | {"manifest.json": manifest, "manifest.note": bundle.note(manifest)}
+    assert problems(verified(members)) == ["manifest.json is not a manifest of format 1 in canonical JSON"]
+
+
+def test_no_more_of_a_file_is_read_than_the_manifest_says() -> None:
+    member = CheckedMember(io.BytesIO(b"x" * 100), "content.md", 99, hashlib.sha256(b"x" * 99).hexdigest())
+    with pytest.raises(Mismatch, match=r"content.md is larger than the manifest says"):
+        member.read()
+
+
 def test_parts_that_do_not_agree_are_refused() -> None:
     bundle = signed_bundle()
     bundle.files["checkpoint"] = bundle.log.checkpoint(5).encode()
@@ -274,6 +290,13 @@ def change_manifestation(bundle: Bundle) -> None:
     bundle.signatures[1]["manifestation"] = bundle.signatures[1]["manifestation"].replace("approved", "rejected")
 
 
+def respace_manifestation(bundle: Bundle) -> None:
+    one = bundle.signatures[1]
+    one["manifestation"] = one["manifestation"].replace(":", ": ", 1)
+    message = b"drillcore signature 1\n" + one["manifestation"].encode()
+    one["signature"] = base64_text(bundle.key.sign(message))
+
+
 def add_title(bundle: Bundle) -> None:
     bundle.signatures[1]["title"] = "Dr."
 
@@ -298,6 +321,7 @@ def sign_other_content(bundle: Bundle) -> None:
         (move, "is shown with a node or version that it is not of"),
         (change_meaning, "is shown with another meaning than was signed"),
         (change_manifestation, "the signature of signature 00000000-0000-0000-0000-000000000002 is not right"),
+        (respace_manifestation, "is not in canonical JSON"),
         (add_title, "is shown with another title than was signed"),
         (forge, "is signed by a key that is not trusted"),
         (unlist, "is shown with a node or version that it is not of"),

@@ -9,6 +9,7 @@ import base64
 import io
 import json
 import uuid
+import zlib
 from collections.abc import Callable
 
 import pytest
@@ -325,6 +326,15 @@ def test_checkpoints_of_a_fork_or_of_a_rolled_back_log_are_no_pair() -> None:
     assert verify_checkpoints(log.pair(5), log.pins).ok
 
 
+def test_a_pair_whose_first_checkpoint_a_stranger_signed_is_refused() -> None:
+    log = make_log()
+    proof = audit_trees.consistency(5, log.leaves)
+    data = make_pair(log.checkpoint(5, key=store_key(seed="stranger")), log.checkpoint(), proof)
+    assert told(verify_checkpoints(data, log.pins)) == {
+        None: "the first checkpoint is signed by no key that is trusted"
+    }
+
+
 def test_a_replaced_key_is_found() -> None:
     log, other = make_log(), make_log(keys=[store_key(seed="other")])
     assert told(verified(other.export(), log.pins)) == {None: "the pinned key is not in the chain of keys"}
@@ -614,6 +624,40 @@ def test_a_proof_of_another_place_record_or_checkpoint_is_refused() -> None:
         (found,) = verify_proof(text, log.pins).problems
         assert found.problem.startswith(problem)
         assert found.record is not None
+
+
+def test_a_proof_of_a_record_that_the_server_did_not_sign_is_refused_though_it_is_in_the_tree() -> None:
+    log = make_log(3)
+    log.append(key=store_key(seed="stranger"))
+    log.append()
+    assert told(verify_proof(log.proof(3), log.pins))[3].startswith("it is signed by a key that is not trusted")
+    changed(log.lines[4], signature=bytes(64))
+    assert told(verify_proof(log.proof(4), log.pins)) == {4: "the signature of the record is not right"}
+
+
+def test_a_proof_of_a_new_keys_record_under_a_checkpoint_of_the_old_key_is_refused() -> None:
+    log = make_log(3)
+    log.rotate("2")
+    log.append()
+    record = Proof.parse(log.proof(3)).record
+    text = proof_with(log, 3, record=record, hashes=tuple(log.inclusion(3)), checkpoint=log.checkpoint(key=log.keys[0]))
+    assert told(verify_proof(text, log.pins)) == {3: "it is signed by key 2, its checkpoint by the older key 1"}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda data: data.replace(b":", b": ", 1), "the record of the proof is not in canonical JSON"),
+        (lambda data: data[:-1] + b',"z":1}', "the record of the proof has something that nothing vouches for: z"),
+        (lambda _: b"[]", "the record of the proof is no JSON object"),
+    ],
+)
+def test_a_proof_with_another_form_of_its_record_is_refused(change: Callable[[bytes], bytes], problem: str) -> None:
+    log = make_log()
+    header, extra, *rest = log.proof(3).split("\n")
+    data = change(zlib.decompress(base64.b64decode(extra.removeprefix("extra "))))
+    text = "\n".join([header, "extra " + base64_text(zlib.compress(data)), *rest])
+    assert told(verify_proof(text, log.pins)) == {None: problem}
 
 
 def test_a_record_that_names_another_in_its_own_body_is_refused() -> None:

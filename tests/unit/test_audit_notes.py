@@ -179,6 +179,16 @@ def test_a_cosignature_of_another_checkpoint_or_time_is_refused() -> None:
         check_cosignatures(moved, [witness.verifier], 1)
 
 
+def test_a_cosignature_of_no_time_at_all_or_of_another_length_is_refused() -> None:
+    witness = Key("first", COSIGNATURE_V1)
+    note = cosign(cosigned(), witness.verifier, 1 << 63, witness.sign)
+    with pytest.raises(Malformed, match="out of range"):
+        check_cosignatures(note, [witness.verifier], 1)
+    short = make_note(note.text, (witness.verifier, witness.sign))
+    with pytest.raises(Malformed, match="wrong length"):
+        check_cosignatures(short, [witness.verifier], 1)
+
+
 def test_a_plain_signature_of_a_witness_is_no_cosignature() -> None:
     witness = Key("first")
     note = make_note(Checkpoint("log", 3, bytes(32)).text, (witness.verifier, witness.sign))

@@ -23,9 +23,11 @@ def check_pdf(file: BinaryIO, name: str, certificate_sha256: str | None) -> None
     from pyhanko.sign.validation import validate_pdf_signature
     from pyhanko_certvalidator import ValidationContext
 
-    context = ValidationContext(trust_roots=[], allow_fetching=False)
     try:
         signatures = PdfFileReader(file).embedded_signatures
+        # Whether the certificate is the right one is seen below, by its hash; here it stands for itself.
+        roots = [one.signer_cert for one in signatures]
+        context = ValidationContext(trust_roots=roots, allow_fetching=False)
         found = [validate_pdf_signature(one, context) for one in signatures]
     except (PdfError, ValueError) as error:
         raise Malformed(f"{name} cannot be read as a signed PDF file: {error}") from None
