@@ -38,7 +38,7 @@ def run(arguments: list[str]) -> dict[str, object]:
 
 def _export(client: Client, tenant: object, corpus: object, kind: ExportFormat, server: int) -> dict[str, object]:
     """Seconds, bytes of content, and how much more memory the server took than before."""
-    before = own_bytes(server)
+    before, cpu_before_s = own_bytes(server), _cpu_s(server)
     with tempfile.TemporaryFile(dir=".") as file:
         with peak_of(server) as peak:
             taken_s = seconds(lambda: client.export_corpus(corpus, file, format=kind, tenant_id=tenant, timeout_s=3600))
@@ -47,6 +47,7 @@ def _export(client: Client, tenant: object, corpus: object, kind: ExportFormat, 
         size_bytes = sum(one.file_size for one in contents)
         figures: dict[str, object] = {
             f"{kind.value}_s": round(taken_s, 1),
+            f"{kind.value}_cpu_s": round(_cpu_s(server) - cpu_before_s, 1),
             f"{kind.value}_content_mb": round(size_bytes / 1e6, 1),
             f"{kind.value}_mb_per_s": round(size_bytes / 1e6 / taken_s, 2),
             f"{kind.value}_memory_more_mib": round((peak.own - before) / 2**20),
@@ -55,6 +56,12 @@ def _export(client: Client, tenant: object, corpus: object, kind: ExportFormat, 
             pages = sum(len(pypdfium2.PdfDocument(archive.read(one))) for one in contents)
             figures |= {"pdf_pages": pages, "pdf_volumes": len(contents), "pdf_pages_per_s": round(pages / taken_s, 1)}
     return figures
+
+
+def _cpu_s(pid: int) -> float:
+    """Of its own work: on a busy machine, what to go by."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _server_pid() -> int:

@@ -1,8 +1,8 @@
 """Faces that cover the text. They come with the package `pymupdf-fonts`: nothing is taken from the system.
 
 Noto Sans has Latin, Greek, Cyrillic and their punctuation; FiraGO beside it Arabic, Hebrew, Devanagari, Thai and
-Georgian; Cascadia Mono box drawing and some symbols. For other scripts, such as Chinese, name TrueType files in the
-settings. A character that no face has is set as its number, U+XXXX.
+Georgian; Cascadia Mono box drawing and some symbols. For other scripts, such as Chinese, give TrueType files
+(`audit.pdf_font_dir`). A character that no face has is set as its number, U+XXXX.
 """
 
 from __future__ import annotations
