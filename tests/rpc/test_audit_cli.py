@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from drillcore import Client, Level, NewDocument, Role
 from drillcore.cli import main
-from tests.rpc.signatories import QUICK, Person, person
 from tests.rpc.running import ACME, OPERATOR, Running, create_tenants, running
+from tests.rpc.signatories import QUICK, Person, person
 from tests.rpc.texts import REGULATIONS
 
 Run = Callable[..., Result]
