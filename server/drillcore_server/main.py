@@ -43,6 +43,7 @@ from drillcore_server.callers import open_authenticator
 from drillcore_server.commands.audit_logs import AuditLogs
 from drillcore_server.commands.credentials import Credentials
 from drillcore_server.commands.export_corpus import Exporter
+from drillcore_server.commands.forget_challenges import forget_challenges
 from drillcore_server.commands.forget_requests import forget_requests
 from drillcore_server.commands.forget_sessions import forget_sessions
 from drillcore_server.commands.ingester import Ingester
@@ -258,6 +259,7 @@ class Server:
                 now = datetime.now(UTC)
                 forgotten = forget_requests(self._engine, self._keys, now - retention)
                 sessions = forget_sessions(self._engine, self._keys, now - retention)
+                forget_challenges(self._engine, self._keys, now)
                 self.log.info("housekeeping", requests_forgotten=forgotten, sessions_forgotten=sessions)
                 self._trim(now)
             except EngineError as error:

@@ -88,6 +88,7 @@ MADE_ELSEWHERE = {
     Reason.ACCOUNT_NOT_FOUND: "test_accounts",
     Reason.ACCOUNT_EXISTS: "test_accounts",
     Reason.TOKEN_NOT_FOUND: "test_tokens",
+    Reason.EXPORT_MADE: "needs a whole stream: test_export",
     Reason.CONFLICT: "needs a failing engine: tests/faults",
     Reason.OUTCOME_UNKNOWN: "needs a failing engine: tests/faults",
     Reason.STORE_FULL: "needs a full disk: tests/faults",

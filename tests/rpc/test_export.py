@@ -302,6 +302,29 @@ def test_a_bundle_is_made_once_for_a_request(server: Running, auditor: Client, c
     assert outcomes == ["OK", "EXPORT_MADE", "REQUEST_ID_REUSED"]
 
 
+def test_of_two_runs_of_a_request_at_once_one_sends_its_bundle(
+    server: Running, ann: Person, auditor: Client, corpus: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from drillcore_server.exporting.bundle import Binder
+
+    bind, faster = Binder.bind, []
+
+    def overtaken(*args: Any) -> Any:
+        if not faster:
+            faster.append(None)
+            faster.append(exported(auditor, corpus, request_id="the-same"))
+        return bind(*args)
+
+    monkeypatch.setattr(Binder, "bind", overtaken)
+    file = io.BytesIO()
+    with pytest.raises(FailedPrecondition) as error:
+        auditor.export_corpus(corpus, file, request_id="the-same")
+    assert error.value.reason is Reason.EXPORT_MADE
+    assert file.getvalue() == b""
+    result, bundle = faster[1]
+    assert result.size_bytes == len(bundle) > 0
+
+
 def test_nothing_leaves_the_server_if_it_cannot_be_recorded(
     server: Running, auditor: Client, corpus: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,6 +109,23 @@ def test_what_cannot_be_reviewed_is_refused(
     assert list(auditor.iter_reviews()) == []
 
 
+def test_the_last_record_of_the_log_can_be_reviewed_and_none_behind_it(server: Running, auditor: Client) -> None:
+    server.server._keeper.sequencer.stop()
+    size = Checkpoint.parse(Note.parse(auditor.get_checkpoint().checkpoint).text).size
+    with pytest.raises(DrillcoreError) as error:
+        auditor.review_audit(0, size)
+    assert error.value.reason is Reason.AUDIT_RECORD_NOT_FOUND
+    assert auditor.review_audit(0, size - 1).last == size - 1
+
+
+def test_signatures_of_reviews_are_shown_to_auditors_only(server: Running, auditor: Client, who: Person) -> None:
+    review = auditor.review_audit(0, 1)
+    prepared = auditor.prepare_signature(SignatureTarget(SignatureTargetKind.REVIEW, review.id), MEANING)
+    signature = auditor.sign_record(prepared, who.password, login="ann")
+    assert list(auditor.iter_signatures()) == [signature]
+    assert list(person(server, "rob", Role.READER).log_in().iter_signatures()) == []
+
+
 def test_only_auditors_review(server: Running, auditor: Client) -> None:
     for role in (Role.READER, Role.WRITER, Role.REVIEWER):
         client = person(server, f"p-{role.value}", role).log_in()

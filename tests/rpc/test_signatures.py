@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from drillcore import (
     AccountKind,
+    AuditFilter,
     Client,
     Conflict,
     DrillcoreError,
@@ -37,9 +39,20 @@ from drillcore_fdb.engine import Transaction
 from drillcore_proto.reasons import REQUEST_ID_HEADER
 from drillcore_proto.v1 import signatures_pb2 as pb
 from drillcore_proto.v1.signatures_pb2_grpc import SignatureServiceStub
+from drillcore_server.auth.principal import Principal, PrincipalKind, Proof
+from drillcore_server.commands.credentials import Credentials
+from drillcore_server.commands.forget_challenges import forget_challenges
+from drillcore_server.commands.signing import check_can_sign
+from drillcore_server.commands.unit import Call
+from drillcore_server.domain.accounts import Account as ServerAccount
+from drillcore_server.domain.accounts import Credential
+from drillcore_server.domain.errors import Denied
+from drillcore_server.domain.ids import AccountId, PrincipalId, TenantId
+from drillcore_server.rpc.signatures import SignatureService
 from drillcore_server.store import audit_keys, signatures
 from tests.rpc.aged import keyspace
 from tests.rpc.knowledge import refused
+from tests.rpc.people import age_password
 from tests.rpc.running import ACME, ACME_ID, GLOBEX_ID, Running, create_tenants, running
 from tests.rpc.signatories import QUICK, Person, person
 from tests.rpc.texts import REGULATIONS
@@ -285,7 +298,7 @@ def test_expired_challenges_are_forgotten_and_others_are_not(
     old, new = (client.prepare_signature(section, MEANING) for _ in range(2))
     expire(server, old)
     now = client.get_node(section.id).created_at + timedelta(minutes=4)
-    assert server.engine.run(lambda tr: signatures.forget_expired(tr, keys, now)) == 1
+    assert forget_challenges(server.engine, keys, now) == 1
     client.sign_record(new, reviewer.password, login="rita")
 
 
@@ -338,6 +351,121 @@ def test_a_role_that_is_taken_away_between_preparing_and_signing_signs_nothing(
     with pytest.raises(PermissionDenied) as error:
         client.sign_record(prepared, reviewer.password, login="rita")
     assert reason_of(error) is Reason.PERMISSION_DENIED
+
+
+class Meanwhile:
+    """Something is done while a call signs: after the password was looked at, before anything is written."""
+
+    def __init__(self, credentials: Credentials, deed: Callable[[], object]) -> None:
+        self._credentials = credentials
+        self._deed = deed
+        self.settings = credentials.settings
+
+    def prove(self, call: Call, account: ServerAccount | None, password: str) -> Credential:
+        proven = self._credentials.prove(call, account, password)
+        self._deed()
+        return proven
+
+
+def meanwhile(server: Running, deed: Callable[[], object]) -> None:
+    (service,) = [one for _, one in server.server._services if isinstance(one, SignatureService)]
+    held = Meanwhile(service._desk.credentials, deed)
+    service._desk = replace(service._desk, credentials=held)  # type: ignore[arg-type]  # as far as signing goes
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("the role is taken away", Reason.PERMISSION_DENIED),
+        ("the account is disabled", Reason.SESSION_OVER),
+        ("the password is changed", Reason.CONFLICT),
+        ("the session is ended", Reason.SESSION_OVER),
+        ("the node is changed", Reason.VERSION_MISMATCH),
+    ],
+)
+def test_what_changes_during_the_call_counts(
+    server: Running,
+    writer: Client,
+    corpus: UUID,
+    reviewer: Person,
+    section: SignatureTarget,
+    what: str,
+    expected: Reason,
+) -> None:
+    operator, client, who = server.client(), reviewer.log_in(), reviewer.account.id
+    deeds: dict[str, Callable[[], object]] = {
+        "the role is taken away": lambda: operator.set_grants(who, [Grant(Role.READER)], tenant_id=ACME_ID),
+        "the account is disabled": lambda: operator.update_account(who, disabled=True, tenant_id=ACME_ID),
+        "the password is changed": lambda: client.set_password(
+            "something else altogether", old_password=reviewer.password
+        ),
+        "the session is ended": client.logout,
+        "the node is changed": lambda: change(writer, corpus),
+    }
+    prepared = client.prepare_signature(section, MEANING)
+    meanwhile(server, deeds[what])
+    with pytest.raises(DrillcoreError) as error:
+        client.sign_record(prepared, reviewer.password, login="rita")
+    assert reason_of(error) is expected
+    assert list(writer.iter_signatures()) == []
+
+
+def test_a_refused_signature_is_on_the_record_with_what_was_to_be_signed(
+    server: Running, reviewer: Person, section: SignatureTarget
+) -> None:
+    client, auditor = reviewer.log_in(), person(server, "ann", Role.AUDITOR).log_in()
+    prepared = client.prepare_signature(section, MEANING)
+    with pytest.raises(DrillcoreError):
+        client.sign_record(prepared, "wrong", login="rita", request_id="refused")
+    (record,) = auditor.iter_audit(AuditFilter(request_id="refused"))
+    assert (record.body["action"], record.body["outcome"]) == ("SIGN", "LOGIN_FAILED")
+    assert record.body["operator"] == str(reviewer.account.id)
+    assert record.body["detail"] == {"target": {"kind": "node", "id": str(section.id), "version": 1}}
+    assert b"wrong" not in json.dumps([record.body, record.private]).encode()
+
+
+@pytest.mark.parametrize("proof", [one for one in Proof if one is not Proof.SESSION])
+def test_only_a_session_that_a_password_opened_can_sign(proof: Proof) -> None:
+    with pytest.raises(Denied) as error:
+        check_can_sign(principal(PrincipalKind.PERSON, proof))
+    assert error.value.reason is Reason.CANNOT_SIGN
+
+
+def principal(kind: PrincipalKind, proof: Proof) -> Principal:
+    return Principal(PrincipalId("rita"), TenantId(ACME_ID), kind, proof, (), AccountId(uuid4()), bytes(32))
+
+
+def test_only_people_can_sign() -> None:
+    check_can_sign(principal(PrincipalKind.PERSON, Proof.SESSION))
+    for kind in set(PrincipalKind) - {PrincipalKind.PERSON}:
+        with pytest.raises(Denied) as error:
+            check_can_sign(principal(kind, Proof.SESSION))
+        assert error.value.reason is Reason.CANNOT_SIGN
+
+
+def test_an_expired_password_does_not_sign(server: Running, reviewer: Person, section: SignatureTarget) -> None:
+    client = reviewer.log_in()
+    prepared = client.prepare_signature(section, MEANING)
+    age_password(server, reviewer.account.id, timedelta(days=91))
+    with pytest.raises(FailedPrecondition) as error:
+        client.sign_record(prepared, reviewer.password, login="rita")
+    assert reason_of(error) is Reason.PASSWORD_EXPIRED
+
+
+def test_a_reviewer_of_one_level_cannot_sign_another(server: Running, writer: Client, corpus: UUID) -> None:
+    client = person(server, "lena", Grant(Role.REVIEWER, levels=(Level.SECTION,))).log_in()
+    client.prepare_signature(targets(writer, corpus, Level.SECTION)[0], MEANING)
+    with pytest.raises(PermissionDenied):
+        client.prepare_signature(targets(writer, corpus, Level.MASTER)[0], MEANING)
+
+
+def test_an_export_that_was_made_is_signed(server: Running, corpus: UUID) -> None:
+    who = person(server, "ann", Role.AUDITOR)
+    client = who.log_in()
+    made = client.export_corpus(corpus, io.BytesIO())
+    signature = sign(client, who, SignatureTarget(SignatureTargetKind.EXPORT, made.export_id))
+    assert (signature.target.version, signature.corpus_id) == (1, corpus)
+    assert list(client.iter_signatures(SignatureTarget(SignatureTargetKind.EXPORT, made.export_id))) == [signature]
 
 
 def test_a_reviewer_of_one_corpus_cannot_sign_in_another(

@@ -13,7 +13,7 @@ import pytest
 
 import drillcore
 from drillcore import AsyncClient, Client, Corpus, LegalHold, Trimmed
-from drillcore_proto.reasons import API_VERSION_HEADER, REQUEST_ID_HEADER
+from drillcore_proto.reasons import API_VERSION_HEADER, REASON_HEADER, REQUEST_ID_HEADER
 from drillcore_proto.v1.corpora_pb2 import TrimCorpusResponse
 from tests.unit.in_memory_server import Peer, running
 
@@ -231,3 +231,13 @@ def test_methods_show_their_arguments(peer: Peer) -> None:
     with Client(peer.address) as client:
         assert list(inspect.signature(client.get_tenant).parameters) == ["tenant_id", "name", "request_id", "timeout_s"]
     assert drillcore.Client.get_tenant.__doc__ == "The tenant with this id, or with this name. Raises NotFound."
+
+
+def test_the_reason_goes_with_every_call_in_any_language(do: Do, peer: Peer) -> None:
+    do(lambda client: client.list_corpora(), reason="Prüfung § 11.10(e)")
+    assert peer.seen[-1][1][REASON_HEADER] == "Prüfung § 11.10(e)".encode()
+
+
+def test_without_a_reason_none_is_sent(do: Do, peer: Peer) -> None:
+    do(lambda client: client.list_corpora())
+    assert REASON_HEADER not in peer.seen[-1][1]

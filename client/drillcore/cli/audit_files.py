@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 from uuid import UUID
 
 import click
@@ -18,8 +18,9 @@ from rich.progress import DownloadColumn, Progress, TextColumn, TransferSpeedCol
 
 from drillcore._audit_results import AuditFormat
 from drillcore.audit.checkpoints import Checkpoint
+from drillcore.audit.failures import VerificationFailed
 from drillcore.audit.keys import KeyChain
-from drillcore.audit.notes import Note
+from drillcore.audit.notes import NOTE_CHARACTERS_MAX, Note
 from drillcore.audit.pairs import make_pair
 from drillcore.cli.audit_options import Wanted, filter_options, output_option, server_log_option
 from drillcore.cli.options import connection_options
@@ -132,25 +133,38 @@ def checkpoint(session: Session, size: int | None, output: Path | None, server_l
 
 
 @click.command()
-@click.argument("first", type=click.IntRange(0), metavar="SIZE")
-@click.option("--to", "second", type=click.IntRange(0), metavar="SIZE", help="By default the newest checkpoint.")
+@click.argument("earlier", metavar="CHECKPOINT", type=click.File("r", encoding="utf-8"))
+@click.option("--to", "size", type=click.IntRange(0), metavar="SIZE", help="By default the newest checkpoint.")
 @output_option
 @server_log_option
 @connection_options
 @pass_session
-def consistency(session: Session, first: int, second: int | None, output: Path | None, server_log: bool) -> None:
-    """Show that the log continues the checkpoint of SIZE records: a file for drillcore verify.
+def consistency(session: Session, earlier: TextIO, size: int | None, output: Path | None, server_log: bool) -> None:
+    """Show that the log continues a CHECKPOINT, a file that you have kept: a file for drillcore verify.
 
-    Example: drillcore audit consistency 4711 -o pair.json
+    Example: drillcore audit consistency checkpoint-of-january -o pair.json
     """
+    note = _read_note(earlier)
     with session.client() as client:
-        later = client.get_checkpoint(size=second, server_log=server_log)
-        earlier = client.get_checkpoint(size=first, server_log=server_log)
-        size = Checkpoint.parse(Note.parse(later.checkpoint).text).size
-        hashes = client.consistency_proof(first, size, server_log=server_log)
+        later = client.get_checkpoint(size=size, server_log=server_log)
+        hashes = client.consistency_proof(_size(note), _size(later.checkpoint), server_log=server_log)
     chain = KeyChain.parse(json.loads(later.keys))
-    pair = make_pair(earlier.checkpoint, later.checkpoint, hashes, chain)
+    pair = make_pair(note, later.checkpoint, hashes, chain)
     _show(session, json.loads(pair), pair.decode(), output)
+
+
+def _read_note(file: TextIO) -> str:
+    try:
+        note = file.read(NOTE_CHARACTERS_MAX + 1)
+        _size(note)
+    except (VerificationFailed, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{file.name} is no checkpoint: {error}") from error
+    return note
+
+
+def _size(note: str) -> int:
+    """Raises `VerificationFailed` for what is no checkpoint."""
+    return Checkpoint.parse(Note.parse(note).text).size
 
 
 def _show(session: Session, document: object, text: str, output: Path | None) -> None:

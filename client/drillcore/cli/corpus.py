@@ -12,6 +12,7 @@ from drillcore._results import Corpus
 from drillcore.cli.options import (
     connection_options,
     page_options,
+    reasoned_connection_options,
     set_option,
     unset_option,
     version_option,
@@ -154,10 +155,9 @@ def delete(session: Session, reference: str, yes: bool, expected_version: int | 
 
 @corpus.command()
 @click.argument("reference", metavar="ID|NAME")
-@click.option("--reason", required=True, help="Why.")
 @version_option
 @write_options
-@connection_options
+@reasoned_connection_options
 @pass_session
 def hold(session: Session, reference: str, reason: str, expected_version: int | None, request_id: str | None) -> None:
     """Put a corpus on legal hold: nothing of it is trimmed, and it cannot be deleted, until it is released.
@@ -174,10 +174,9 @@ def hold(session: Session, reference: str, reason: str, expected_version: int | 
 
 @corpus.command()
 @click.argument("reference", metavar="ID|NAME")
-@click.option("--reason", required=True, help="Why.")
 @version_option
 @write_options
-@connection_options
+@reasoned_connection_options
 @pass_session
 def release(
     session: Session, reference: str, reason: str, expected_version: int | None, request_id: str | None

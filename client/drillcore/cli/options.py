@@ -22,7 +22,21 @@ def common_options(command: F) -> F:
 
 
 def connection_options(command: F) -> F:
-    """The common options, and those that say which server to call and how."""
+    """The common options, and those that say which server to call, how and why."""
+    return _connected(command, _setting_option("--reason", "reason", "Why you do this, for the audit record."))
+
+
+def reasoned_connection_options(command: F) -> F:
+    """The same for what must not be done without a reason: the command gets it, and so does the audit record."""
+
+    def remember(context: click.Context, _parameter: click.Parameter, value: str) -> str:
+        _session(context).overrides["reason"] = value
+        return value
+
+    return _connected(command, click.option("--reason", required=True, callback=remember, help="Why."))
+
+
+def _connected(command: F, reason: Decorator[Any]) -> F:
     return common_options(
         _applied(
             command,
@@ -31,7 +45,7 @@ def connection_options(command: F) -> F:
             _setting_option("--token-file", "token_file", "File with the token.", kind=_FILE),
             _session_option("--session-file", "session_file", "Session to call in, without a token.", kind=_FILE),
             _setting_option("--tenant", "tenant_id", "Tenant to act in, by id or name; for operators."),
-            _setting_option("--reason", "reason", "Why you do this, for the audit record."),
+            reason,
             _setting_option("--timeout", "timeout_s", "Seconds to wait, retries included.  [default: 30]", kind=float),
         )
     )

@@ -49,8 +49,8 @@ class AuditSettings:
     """The private key, in PEM, that PDF copies of a corpus are signed with; by default one that the server makes."""
     pdf_certificate_file: Path | None = None
     """Its certificate, in PEM. Both or none."""
-    pdf_font_files: tuple[Path, ...] = ()
-    """TrueType fonts for scripts that those of the server do not have, such as Chinese."""
+    pdf_font_dir: Path | None = None
+    """TrueType fonts (*.ttf) for scripts that those of the server do not have, such as Chinese."""
 
     def __post_init__(self) -> None:
         if (self.pdf_key_file is None) != (self.pdf_certificate_file is None):

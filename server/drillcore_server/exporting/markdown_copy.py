@@ -78,7 +78,7 @@ def _lines(block: Block) -> Iterator[str]:
     elif isinstance(block, Quote):
         yield from _quoted(block.text)
         yield ">"
-        yield f"> ({_escaped(block.note)})"
+        yield f"> ({escaped_line(block.note)})"
     elif isinstance(block, Table):
         yield from _table(block)
     else:

@@ -12,7 +12,7 @@ from drillcore_server.audit.settings import AuditSettings
 from drillcore_server.exporting.pdf.signing import PdfKeyError, PdfSigner
 
 PAGES_MAX: Final = 400
-"""Of text in a volume. A volume is in memory while it is made: about 60 KB a page."""
+"""Of text in a volume. A volume is in memory while it is made: about 250 KB a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,7 @@ def open_press(settings: AuditSettings, data_dir: Path, store: UUID) -> Press:
     else:
         signer = PdfSigner(settings.pdf_key_file, settings.pdf_certificate_file)
         _check(signer)
-    _check_fonts(settings.pdf_font_files)
-    return Press(signer, settings.pdf_font_files)
+    return Press(signer, () if settings.pdf_font_dir is None else _fonts_in(settings.pdf_font_dir))
 
 
 def _check(signer: PdfSigner) -> None:
@@ -41,12 +40,14 @@ def _check(signer: PdfSigner) -> None:
         raise SettingsError(f"audit.pdf_key_file: {error}") from error
 
 
-def _check_fonts(files: tuple[Path, ...]) -> None:
-    if not files:
-        return
+def _fonts_in(directory: Path) -> tuple[Path, ...]:
     from drillcore_server.exporting.pdf.fonts import FontError, Fonts
 
+    files = tuple(sorted(directory.glob("*.ttf")))
+    if not files:
+        raise SettingsError(f"audit.pdf_font_dir: {directory} has no files *.ttf")
     try:
         Fonts(files)
     except FontError as error:
-        raise SettingsError(f"audit.pdf_font_files: {error}") from error
+        raise SettingsError(f"audit.pdf_font_dir: {error}") from error
+    return files

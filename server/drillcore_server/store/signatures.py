@@ -11,6 +11,7 @@ from uuid import UUID
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
+from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
 from drillcore_server.domain.errors import NotReady
 from drillcore_server.domain.signatures import Challenge, Signature, Target, TargetKind
@@ -27,14 +28,15 @@ _SALT: Final = b"signed content"
 
 
 def add(tr: Transaction, keys: Keyspace, signature: Signature) -> None:
-    """Keeps a signature for ever."""
+    """Keeps a signature for ever, without its salt, which must go with the key that it is made from."""
+    assert not signature.content_salt
     target = signature.target
     listed = keys.signatures_of(signature.tenant, target.kind, target.id, target.version)
     before = tr.get(listed) or b""
     if len(before) >= PER_VERSION_MAX * _ID_BYTES:
         raise NotReady(Reason.TOO_LARGE, f"this version has {PER_VERSION_MAX} signatures already")
     tr.set(listed, before + signature.id.bytes)
-    SIGNATURE.write(tr, keys.signature(signature.tenant, signature.id), replace(signature, content_salt=b""))
+    SIGNATURE.write(tr, keys.signature(signature.tenant, signature.id), signature)
 
 
 def signatures_of(
@@ -105,14 +107,16 @@ def forget_challenge(tr: Transaction, keys: Keyspace, name: bytes) -> None:
     codec.clear(tr, keys.challenge(name))
 
 
-def forget_expired(tr: Transaction, keys: Keyspace, now: datetime) -> int:
-    """Removes the challenges that nobody used in time; how many. There are only those of the last hour or so."""
-    begin, end = keys.challenges()
-    found = [(key, CHALLENGE.decode(stored)) for key, stored in codec.scan(tr.snapshot, begin, end)]
-    expired = [key for key, one in found if one.expires_at <= now]
+def forget_expired(tr: Transaction, left: KeyRange, now: datetime, limit: int) -> tuple[int, bytes | None]:
+    """Removes those of the first challenges of a range that nobody used in time.
+
+    How many, and the last key that was looked at if there may be more behind it.
+    """
+    batch = [(key, CHALLENGE.decode(stored)) for key, stored in codec.scan(tr.snapshot, *left, limit=limit)]
+    expired = [key for key, one in batch if one.expires_at <= now]
     for key in expired:
         codec.clear(tr, key)
-    return len(expired)
+    return len(expired), batch[-1][0] if len(batch) == limit else None
 
 
 def _get(tr: Reader, keys: Keyspace, tenant: UUID, signature: UUID) -> Signature:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import stat
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -187,13 +188,31 @@ def test_the_scripts_of_most_regulators_are_covered(setter: Setter, text: str) -
     assert not any(run.is_number for style in Style for run in setter.line(text, style).runs)
 
 
-def test_a_font_of_the_site_covers_what_the_others_do_not(tmp_path: Path) -> None:
+def font_with(character: str) -> bytes:
+    """A TrueType font that has a sign for this character, and for no other."""
     import pymupdf_fonts
 
+    font = bytearray(pymupdf_fonts.fontbuffers["ubuntu"]())
+    group = struct.pack(">III", ord(character), ord(character), 36)
+    table = struct.pack(">HH", 0, 1) + struct.pack(">HHI", 3, 10, 12)
+    table += struct.pack(">HHIII", 12, 0, 16 + len(group), 0, 1) + group
+    for place in range(12, 12 + 16 * struct.unpack_from(">H", font, 4)[0], 16):
+        if font[place : place + 4] == b"cmap":
+            struct.pack_into(">II", font, place + 8, len(font), len(table))
+    return bytes(font) + table
+
+
+def test_a_font_of_the_site_covers_what_the_others_do_not(tmp_path: Path) -> None:
+    assert Fonts().glyph(Style.BOLD, "日").is_number
     file = tmp_path / "mine.ttf"
-    file.write_bytes(pymupdf_fonts.fontbuffers["ubuntu"]())
-    only_there = "\ue0ff"
-    assert Fonts([file]).glyph(Style.REGULAR, only_there).is_number, "private characters stay numbers"
+    file.write_bytes(font_with("日"))
+    found = Fonts([file]).glyph(Style.BOLD, "日")
+    assert (found.text, found.is_number, found.font) == ("日", False, f"drillcore-{file}")
+    (volume,) = made(Setter(Fonts([file])), lambda copy: copy.take(Prose("Summary", "Made in 日本.")))
+    assert "Made in 日U+672C." in " ".join(texts(volume))
+
+
+def test_a_font_that_is_none_is_named(tmp_path: Path) -> None:
     broken = tmp_path / "broken.ttf"
     broken.write_bytes(b"no font")
     with pytest.raises(FontError, match=re.escape(str(broken))):

@@ -1,8 +1,8 @@
 """Faces that cover the text. They come with the package `pymupdf-fonts`: nothing is taken from the system.
 
 Noto Sans has Latin, Greek, Cyrillic and their punctuation; FiraGO beside it Arabic, Hebrew, Devanagari, Thai and
-Georgian; Cascadia Mono box drawing and some symbols. For other scripts, such as Chinese, name TrueType files in the
-settings. A character that no face has is set as its number, U+XXXX.
+Georgian; Cascadia Mono box drawing and some symbols. For other scripts, such as Chinese, give TrueType files
+(`audit.pdf_font_dir`). A character that no face has is set as its number, U+XXXX.
 """
 
 from __future__ import annotations
@@ -39,40 +39,42 @@ class FontError(Exception):
     """A font file that cannot be used; says which and why."""
 
 
-class Glyph(NamedTuple):
+class Run(NamedTuple):
+    """One character or more, of one font."""
+
     font: str
     text: str
-    """The character, or its number."""
     width: float
     is_number: bool
+    """Whether it is the number of a character instead of the character."""
 
 
 class Fonts:
-    """Glyphs by character; what was found is remembered, so one object may serve many copies."""
+    """Characters, each in a font that has it; what was found is remembered, so one object may serve many copies."""
 
     def __init__(self, files: Sequence[Path] = ()) -> None:
         further = [_file_font(file) for file in files]
         self._chains = {style: [*map(_font, style.value), *further] for style in Style}
-        self._glyphs: dict[Style, dict[str, Glyph]] = {style: {} for style in Style}
+        self._known: dict[Style, dict[str, Run]] = {style: {} for style in Style}
 
-    def glyph(self, style: Style, character: str) -> Glyph:
-        known = self._glyphs[style]
+    def glyph(self, style: Style, character: str) -> Run:
+        known = self._known[style]
         if character not in known:
             known[character] = self._find(style, character)
         return known[character]
 
-    def _find(self, style: Style, character: str) -> Glyph:
+    def _find(self, style: Style, character: str) -> Run:
         chain = self._chains[style]
         if unicodedata.category(character) == "Zs":
-            return Glyph(chain[0].fontName, " ", _width(chain[0], " "), False)
+            return Run(chain[0].fontName, " ", _width(chain[0], " "), False)
         if unicodedata.category(character) not in _UNSEEN:
             for one in (character, scripts.letter_of(character)):
                 for font in chain:
                     if ord(one) in font.face.charToGlyph:
-                        return Glyph(font.fontName, one, _width(font, one), False)
+                        return Run(font.fontName, one, _width(font, one), False)
         number = number_of(scripts.letter_of(character))
         width = sum(_width(chain[0], one) for one in number) * NUMBER_SIZE
-        return Glyph(chain[0].fontName, number, width, True)
+        return Run(chain[0].fontName, number, width, True)
 
 
 def _width(font: TTFont, character: str) -> float:

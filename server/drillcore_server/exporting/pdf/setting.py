@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from drillcore_server.exporting.pdf import scripts
-from drillcore_server.exporting.pdf.fonts import EM, Fonts, Glyph, Style
+from drillcore_server.exporting.pdf.fonts import EM, Fonts, Run, Style
 
 _LINE_ENDS: Final = re.compile("\r\n|[\n\u2028\u2029]")
 _EAST_ASIAN: Final = (
@@ -17,15 +18,6 @@ _EAST_ASIAN: Final = (
 _WORDS: Final = re.compile(f"[{_EAST_ASIAN}]|[^ \t{_EAST_ASIAN}]+|[ \t]+")
 _TAB: Final = "    "
 _WORDS_AT_HAND: Final = 50_000
-
-
-class Run(NamedTuple):
-    """Characters of one font."""
-
-    font: str
-    text: str
-    width: float
-    is_number: bool
 
 
 class Line(NamedTuple):
@@ -37,7 +29,9 @@ class Line(NamedTuple):
 
 
 class _Word(NamedTuple):
-    glyphs: tuple[Glyph, ...]
+    characters: Sequence[Run]
+    runs: Sequence[Run]
+    """The same, those of one font together."""
     width: float
     is_space: bool
 
@@ -53,16 +47,16 @@ class Setter:
         for paragraph in _LINE_ENDS.split(text):
             turned = scripts.is_right_to_left(paragraph)
             base = scripts.base_level(paragraph) if turned else 0
-            for glyphs in self._broken(paragraph, style, room):
-                yield _turned_line(glyphs, base) if turned else _line(glyphs)
+            for runs in self._broken(paragraph, style, room, by_character=turned):
+                yield _turned_line(runs, base) if turned else _line(runs)
 
     def line(self, text: str, style: Style) -> Line:
         """The text, which has no line ends, in one line, however long."""
         (line,) = self.lines(text, style, 1.0, float("inf"))
         return line
 
-    def _broken(self, paragraph: str, style: Style, room: float) -> Iterator[list[Glyph]]:
-        line: list[Glyph] = []
+    def _broken(self, paragraph: str, style: Style, room: float, *, by_character: bool) -> Iterator[list[Run]]:
+        line: list[Run] = []
         used = 0.0
         for text in _WORDS.findall(paragraph):
             word = self._word(style, text)
@@ -72,44 +66,43 @@ class Setter:
                 yield line
                 line, used = [], 0.0
             if word.width <= room:
-                line += word.glyphs
+                line += word.characters if by_character else word.runs
                 used += word.width
                 continue
-            for glyph in word.glyphs:
-                if used + glyph.width > room and line:
+            for character in word.characters:
+                if used + character.width > room and line:
                     yield line
                     line, used = [], 0.0
-                line.append(glyph)
-                used += glyph.width
+                line.append(character)
+                used += character.width
         yield line
 
     def _set_word(self, style: Style, text: str) -> _Word:
-        characters = scripts.joined(text).replace("\t", _TAB)
-        glyphs = tuple(self._fonts.glyph(style, one) for one in characters)
-        return _Word(glyphs, sum(one.width for one in glyphs), not text.strip(" \t"))
+        shaped = scripts.joined(text).replace("\t", _TAB)
+        characters = [self._fonts.glyph(style, one) for one in shaped]
+        width = sum(one.width for one in characters)
+        return _Word(characters, _together(characters), width, not text.strip(" \t"))
 
 
-def _line(glyphs: Iterable[Glyph], *, from_right: bool = False) -> Line:
-    runs: list[Run] = []
-    texts: list[str] = []
-    font, is_number, width, total = "", False, 0.0, 0.0
-    for glyph in glyphs:
-        if texts and (glyph.font != font or glyph.is_number != is_number):
-            runs.append(Run(font, "".join(texts), width, is_number))
-            texts, width = [], 0.0
-        font, is_number = glyph.font, glyph.is_number
-        texts.append(glyph.text)
-        width += glyph.width
-        total += glyph.width
-    if texts:
-        runs.append(Run(font, "".join(texts), width, is_number))
-    return Line(runs, total, from_right)
+def _together(runs: Sequence[Run]) -> list[Run]:
+    """Neighbours of one font become one."""
+    together: list[Run] = []
+    for (font, is_number), group in groupby(runs, key=lambda run: (run.font, run.is_number)):
+        same = list(group)
+        text = "".join([run.text for run in same])
+        together.append(Run(font, text, sum([run.width for run in same]), is_number))
+    return together
 
 
-def _turned_line(glyphs: Sequence[Glyph], base: int) -> Line:
-    levels = scripts.levels([glyph.text for glyph in glyphs], base)
+def _line(runs: Sequence[Run], *, from_right: bool = False) -> Line:
+    together = _together(runs)
+    return Line(together, sum([run.width for run in together]), from_right)
+
+
+def _turned_line(characters: Sequence[Run], base: int) -> Line:
+    levels = scripts.levels([one.text for one in characters], base)
     facing = [
-        glyph._replace(text=scripts.mirrored(glyph.text)) if level % 2 and not glyph.is_number else glyph
-        for glyph, level in zip(glyphs, levels, strict=True)
+        one._replace(text=scripts.mirrored(one.text)) if level % 2 and not one.is_number else one
+        for one, level in zip(characters, levels, strict=True)
     ]
     return _line(scripts.in_display_order(facing, levels), from_right=base == 1)
