@@ -103,6 +103,13 @@ def test_who_may_not_read_raws_gets_no_text_of_a_document(library: Library) -> N
     for as_of in (None, 1):
         with refused(Reason.PERMISSION_DENIED):
             client.get_document(library.rules, library.document, with_text=True, as_of=as_of)
+    sections = library.client(Grant(Role.READER, levels=(Level.SECTION,)))
+    for attempt in (
+        lambda: sections.get_document(library.rules, library.document),
+        lambda: sections.list_documents(library.rules),
+    ):
+        with refused(Reason.PERMISSION_DENIED):
+            attempt()
     raws = library.client(Grant(Role.READER, levels=(Level.RAW,)))
     assert raws.get_document(library.rules, library.document, with_text=True).text
 

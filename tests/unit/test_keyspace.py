@@ -20,6 +20,7 @@ from drillcore_server.domain.ids import (
     DocumentId,
     NodeId,
     PrincipalId,
+    RecordId,
     RequestId,
     Revision,
     TenantId,
@@ -41,6 +42,7 @@ REVISION = Revision(0x0102)
 ACCOUNT = AccountId(UUID("0b1b2b3b-4b5b-6b7b-8b9b-abbbcbdbebfb"))
 TOKEN_HASH = bytes(range(1, 33))
 KIND, VALUE = b"kind", b"a value "
+STAMP = bytes(range(10))
 BUILT = {
     "tenant": KEYS.tenant(TENANT),
     "tenants": KEYS.tenants(),
@@ -67,6 +69,38 @@ BUILT = {
     "account_session": KEYS.account_session(ACCOUNT, TOKEN_HASH),
     "account_sessions": KEYS.account_sessions(ACCOUNT),
     "binding": KEYS.binding("subject", "issuer", "1"),
+    "audit_state": KEYS.audit_state(),
+    "audit_record_template": KEYS.audit_record_template(1, 7),
+    "audit_record": KEYS.audit_record(1, 7, STAMP),
+    "audit_records": KEYS.audit_records(1, 7),
+    "audit_records_after": KEYS.audit_records(1, 7, STAMP),
+    "audit_request": KEYS.audit_request(OPERATOR, REQUEST),
+    "audit_request_after": KEYS.audit_request(OPERATOR, REQUEST, "TOO_LARGE"),
+    "audit_entry": KEYS.audit_entry(TENANT, 5),
+    "audit_entries": KEYS.audit_entries(TENANT, 5, 9),
+    "audit_tile": KEYS.audit_tile(TENANT, 2, 5),
+    "audit_head": KEYS.audit_head(TENANT),
+    "audit_heads": KEYS.audit_heads(),
+    "audit_checkpoint": KEYS.audit_checkpoint(TENANT, 5),
+    "audit_checkpoints": KEYS.audit_checkpoints(TENANT),
+    "audit_published": KEYS.audit_published(TENANT),
+    "audit_place": KEYS.audit_place(RecordId(NODE)),
+    "audit_index": KEYS.audit_index(TENANT, 3, VALUE, 5),
+    "audit_indexed": KEYS.audit_indexed(TENANT, 3, VALUE),
+    "audit_sequencer": KEYS.audit_sequencer(),
+    "audit_key": KEYS.audit_key(2),
+    "audit_keys": KEYS.audit_keys(),
+    "signature": KEYS.signature(TENANT, NODE),
+    "signatures": KEYS.signatures(TENANT),
+    "signatures_after": KEYS.signatures(TENANT, NODE),
+    "signatures_of": KEYS.signatures_of(TENANT, 1, NODE, 4),
+    "signed": KEYS.signed(TENANT, 1, NODE),
+    "challenge": KEYS.challenge(TOKEN_HASH),
+    "challenges": KEYS.challenges(),
+    "review": KEYS.review(TENANT, NODE),
+    "reviews": KEYS.reviews(TENANT),
+    "reviews_after": KEYS.reviews(TENANT, NODE),
+    "export": KEYS.export(TENANT, NODE),
 }
 SPACES = {
     "TENANTS": 1,
@@ -96,12 +130,30 @@ SPACES = {
     "FLOORS": 26,
     "SECTION_LIST": 27,
     "EMBEDDED": 28,
+    "AUDIT_STATE": 29,
+    "AUDIT_RECORDS": 30,
+    "AUDIT_REQUESTS": 31,
+    "AUDIT_ENTRIES": 32,
+    "AUDIT_TILES": 33,
+    "AUDIT_HEADS": 34,
+    "AUDIT_CHECKPOINTS": 35,
+    "AUDIT_PLACES": 36,
+    "AUDIT_INDEXES": 37,
+    "AUDIT_SEQUENCER": 38,
+    "AUDIT_KEYS": 39,
+    "MANIFESTS": 40,
     "ACCOUNTS": 41,
     "LOGINS": 42,
     "CREDENTIALS": 43,
     "SESSIONS": 44,
     "ACCOUNT_SESSIONS": 45,
     "BINDINGS": 46,
+    "SIGNATURES": 47,
+    "SIGNATURES_BY_TARGET": 48,
+    "CHALLENGES": 49,
+    "REVIEWS": 50,
+    "EXPORTS": 51,
+    "AUDIT_PUBLISHED": 52,
     "ACCOUNTS_BY_TENANT": 53,
 }
 OF_CORPUS = KEYS.of_corpus(NUMBER)
@@ -146,6 +198,8 @@ BUILT_OF_CORPUS = {
     "citing": OF_CORPUS.citing(DOCUMENT, NODE),
     "all_citing": OF_CORPUS.all_citing(),
     "floor": OF_CORPUS.floor(),
+    "manifest": OF_CORPUS.manifest(REVISION, 3),
+    "manifests": OF_CORPUS.manifests(REVISION),
 }
 IDS = st.uuids()
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -177,9 +231,10 @@ def methods(of: type) -> set[str]:
 
 
 def test_every_way_to_build_a_key_is_in_the_golden_file() -> None:
-    assert methods(Keyspace) == {name.removesuffix("_after") for name in BUILT} | {"of_corpus"}
+    several_at_once = {"of_corpus", "audit_index_of"}
+    assert methods(Keyspace) == {name.removesuffix("_after") for name in BUILT} | several_at_once
     built = {name.removesuffix("_after").removesuffix("_from").removesuffix("_of_kind") for name in BUILT_OF_CORPUS}
-    assert methods(CorpusKeys) == built | {"by_revision"}
+    assert methods(CorpusKeys) == built | {"by_revision", "committed", "is_committed"}
     assert BUILT.keys() | {f"of_corpus.{name}" for name in BUILT_OF_CORPUS} == GOLDEN.keys()
 
 
@@ -292,3 +347,17 @@ def test_what_is_said_of_accounts_and_sessions_is_parsed_from_their_keys() -> No
     assert KEYS.parse_tenant_account(KEYS.tenant_account(TENANT, ACCOUNT)) == ACCOUNT
     assert KEYS.parse_session(KEYS.session(TOKEN_HASH)) == TOKEN_HASH
     assert KEYS.parse_account_session(KEYS.account_session(ACCOUNT, TOKEN_HASH)) == TOKEN_HASH
+
+
+def test_entries_of_several_indexes_are_those_of_each() -> None:
+    terms = [(3, VALUE), (4, KIND)]
+    assert KEYS.audit_index_of(TENANT, terms, 5) == [KEYS.audit_index(TENANT, kind, value, 5) for kind, value in terms]
+
+
+def test_manifests_list_what_other_records_do_not_follow_from() -> None:
+    listed = [OF_CORPUS.master(), OF_CORPUS.section(NODE), OF_CORPUS.chunk(CHUNK), OF_CORPUS.vector(CHUNK)]
+    listed += [OF_CORPUS.parent(CHUNK), OF_CORPUS.document(DOCUMENT), OF_CORPUS.source(VALUE)]
+    assert all(map(OF_CORPUS.is_committed, listed))
+    assert [any(begin <= key < end for begin, end in OF_CORPUS.committed()) for key in listed] == [True] * len(listed)
+    derived = [OF_CORPUS.member(NODE, DOCUMENT, 3, CHUNK), OF_CORPUS.entity(KIND, VALUE, CHUNK), OF_CORPUS.head()]
+    assert not any(map(OF_CORPUS.is_committed, [*derived, KEYS.of_corpus(CorpusNumber(1)).chunk(CHUNK)]))

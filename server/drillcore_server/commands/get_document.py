@@ -40,6 +40,7 @@ def get_document(
     def work(tr: Reader, granted: InTenant, trail: Trail) -> DocumentFound:
         trail.touch_documents([document])
         shelf = library.shelf(tr, granted, trail, corpus, as_of)
+        check_documents(granted, corpus)
         if with_text:
             granted.check_level(corpus, Level.RAW)
         found = shelf.view.document(document)
@@ -53,6 +54,12 @@ def get_document(
         return DocumentFound(found, text, shelf.revision)
 
     return library.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
+
+
+def check_documents(granted: InTenant, corpus: CorpusId) -> None:
+    """Who may read neither chunks nor raws does not get to know what the documents are."""
+    if not granted.reaches(corpus, Level.RAW):
+        granted.check_level(corpus, Level.CHUNK)
 
 
 def _text(shelf: Shelf, document: Document, bytes_max: int) -> str:

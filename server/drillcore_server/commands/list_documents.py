@@ -8,6 +8,7 @@ from uuid import UUID
 from drillcore_fdb.engine import Reader
 from drillcore_server.auth import access
 from drillcore_server.auth.access import InTenant
+from drillcore_server.commands.get_document import check_documents
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Library
 from drillcore_server.domain.accounts import Permission
@@ -34,6 +35,7 @@ def list_documents(
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> tuple[Page[Document], Revision]:
         shelf = library.shelf(tr, granted, trail, corpus, as_of)
+        check_documents(granted, corpus)
         items, more = fill_page(((one, _size_bytes(one)) for one in shelf.view.documents(after)), limit)
         trail.touch_documents(one.id for one in items)
         token = make_token(listing, shelf.revision.to_bytes(6, "big") + items[-1].id.bytes) if more else ""
