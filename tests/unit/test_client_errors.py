@@ -74,6 +74,7 @@ KINDS = {
     "AUDIT_RECORD_NOT_FOUND": drillcore.NotFound,
     "CHECKPOINT_NOT_FOUND": drillcore.NotFound,
     "AUDIT_UNAVAILABLE": drillcore.Unavailable,
+    "EXPORT_MADE": drillcore.FailedPrecondition,
 }
 
 

@@ -12,7 +12,16 @@ import pytest
 from drillcore_fdb.embedded import EmbeddedEngine
 from drillcore_fdb.tuples import Subspace
 from drillcore_server.commands import revise
-from drillcore_server.domain.ids import CorpusNumber, DocumentId, NodeId, PrincipalId, RequestId, Revision, SourceId
+from drillcore_server.domain.ids import (
+    CorpusNumber,
+    DocumentId,
+    NodeId,
+    PrincipalId,
+    RecordId,
+    RequestId,
+    Revision,
+    SourceId,
+)
 from drillcore_server.domain.revisions import Claim, RevisionRecord
 from drillcore_server.store import revisions
 from drillcore_server.store.keyring import Keyring
@@ -36,7 +45,15 @@ def engine(tmp_path: Path) -> Iterator[EmbeddedEngine]:
 def record(number: int, at: datetime, documents: int = 0) -> RevisionRecord:
     added = tuple(DocumentId(UUID(int=one)) for one in range(documents))
     return RevisionRecord(
-        Revision(number), at, PrincipalId("me"), RequestId(f"r{number}"), "AddDocuments", added, (), (NODE,)
+        Revision(number),
+        at,
+        PrincipalId("me"),
+        RequestId(f"r{number}"),
+        "AddDocuments",
+        added,
+        (),
+        (NODE,),
+        RecordId(NODE),
     )
 
 
