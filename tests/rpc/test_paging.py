@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import replace
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -144,7 +144,18 @@ def test_a_mangled_token_is_refused(acme: Client) -> None:
 
 @pytest.mark.parametrize(
     "token",
-    ["x", "null", "0", " ", "=", "\x00", "ünïcödé", "a" * 100_000, str(uuid4()), base64.b64encode(bytes(20)).decode()],
+    [
+        "x",
+        "null",
+        "0",
+        " ",
+        "=",
+        "\x00",
+        "ünïcödé",
+        "a" * 100_000,
+        str(UUID(int=7)),
+        base64.b64encode(bytes(20)).decode(),
+    ],
     ids=lambda token: ascii(token[:20]),
 )
 def test_a_made_up_token_is_refused(acme: Client, token: str) -> None:

@@ -20,8 +20,7 @@ FIELDS = [
     (method, field.name)
     for method in METHODS
     for field in fields_of(method).values()
-    if re.fullmatch("(.*_)?ids?", field.name)
-    and field.name not in {"source_id", "request_id"}  # which are the caller's own, of any form
+    if re.fullmatch("(.*_)?ids?", field.name) and field.name not in OF_ANY_FORM
 ]
 
 WRONG_IDS = {
