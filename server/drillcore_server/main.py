@@ -109,7 +109,7 @@ class Server:
             open_signing(settings.audit, settings.engine.data_dir, engine, self._keys, header.store_id)
         )
         if signing.notice:
-            self.log.warning(signing.notice)
+            self.log.warning("audit key made", notice=signing.notice)
         sealed = SealedRecords(keyring)
         self._keeper, self.logs = self._open_logs(settings, sealed, signing)
         journal = Journal(self._keys, keyring, sealed, header.store_id, signing)

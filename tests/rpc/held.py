@@ -12,6 +12,12 @@ from unittest import mock
 from drillcore_fdb.engine import Attempts, Engine, Options
 
 
+def is_of_a_call() -> bool:
+    """Whether this thread serves a call, and is none of those that keep the audit log or stop the server."""
+    name = threading.current_thread().name
+    return name.startswith("drillcore-") and not name.startswith(("drillcore-sequencer", "drillcore-publisher"))
+
+
 @dataclass
 class Hold:
     begun: threading.Event = field(default_factory=threading.Event)
@@ -21,12 +27,13 @@ class Hold:
 
 @contextmanager
 def held(engine: Engine) -> Iterator[Hold]:
-    """Every transaction that begins waits for `release`, at the latest until the end of the block."""
+    """Every transaction of a call that begins waits for `release`, at the latest until the end of the block."""
     hold, begin = Hold(), engine.begin
 
     def wait(options: Options, *more: Any) -> Attempts:
-        hold.begun.set()
-        hold.release.wait(timeout=30)
+        if is_of_a_call():
+            hold.begun.set()
+            hold.release.wait(timeout=30)
         return begin(options, *more)
 
     with mock.patch.object(engine, "begin", wait):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from typing import Final
 
 from drillcore_fdb.engine import Attempts, Engine, Options
 from tests.faults.faulty_engine import Faults, FaultyAttempts, FaultyEngine
-
-_OF_THE_LOG: Final = ("drillcore-sequencer", "drillcore-publisher")
-"""Threads of the server's own, whose commits are no caller's."""
+from tests.rpc.held import is_of_a_call
 
 
 class HookedEngine(FaultyEngine):
@@ -30,8 +26,7 @@ class _HookedAttempts(FaultyAttempts):
         self._engine = engine
 
     def commit(self) -> tuple[int, bytes | None]:
-        own = threading.current_thread().name.startswith(_OF_THE_LOG)
-        hook = self._engine.hook if self._written and not own else None
+        hook = self._engine.hook if self._written and is_of_a_call() else None
         if hook is not None:
             self._engine.hook = None
             hook()

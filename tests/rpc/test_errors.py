@@ -65,6 +65,13 @@ REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
 }
 
 MADE_ELSEWHERE = {
+    Reason.REASON_REQUIRED: "needs a server that asks for it: test_audit_records",
+    Reason.AUDIT_UNAVAILABLE: "needs a key that is not there: test_audit_records",
+    Reason.CANNOT_SIGN: "test_signatures",
+    Reason.CHALLENGE_REFUSED: "test_signatures",
+    Reason.SIGNATURE_NOT_FOUND: "test_signatures",
+    Reason.AUDIT_RECORD_NOT_FOUND: "test_audit_proofs",
+    Reason.CHECKPOINT_NOT_FOUND: "test_audit_proofs",
     Reason.UNPARSABLE: "needs a whole stream: test_update_document",
     Reason.DEADLINE_EXCEEDED: "test_limits",
     Reason.STREAM_IDLE: "needs a caller who waits: test_stalled_streams",

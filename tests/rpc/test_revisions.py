@@ -15,10 +15,13 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from drillcore import NotFound
+from drillcore_fdb.format import open_store
+from drillcore_fdb.tuples import prefix_end
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import documents_pb2 as pb
 from drillcore_proto.v1.nodes_pb2 import AsOf
 from drillcore_server.commands import revise
+from drillcore_server.store.keyspace import Space
 from tests.rpc.concurrently import concurrently
 from tests.rpc.conftest import new_corpus
 from tests.rpc.knowledge import (
@@ -393,9 +396,17 @@ def test_more_than_one_transaction_holds_is_one_revision(library: Caller, corpus
     assert_whole(walk(library, corpus))
 
 
+def knowledge_keys(server: Running) -> int:
+    """How many keys the store has, but for the audit trail, which grows with every call."""
+    root, _ = open_store(server.engine)
+    kept = [root[int(space)].prefix for space in Space if space <= Space.EMBEDDED or space is Space.MANIFESTS]
+    ranges = [(prefix, prefix_end(prefix)) for prefix in kept]
+    return server.engine.run(lambda tr: sum(1 for one in ranges for _ in tr.range(*one)))
+
+
 def test_a_failure_in_the_middle_of_staging_leaves_nothing(library: Caller, corpus: str, shared: Running) -> None:
     library.add_texts(corpus, {"a.txt": notice(1)})
-    before, keys_before = walk(library, corpus), shared.engine.space()["keys"]
+    before, keys_before = walk(library, corpus), knowledge_keys(shared)
     stage = revise.Reviser._stage
 
     def fail(self: revise.Reviser, keys: Any, claim: Any, number: int, batch: Any) -> bytes:
@@ -412,7 +423,7 @@ def test_a_failure_in_the_middle_of_staging_leaves_nothing(library: Caller, corp
     ):
         library.add(corpus, *large)
     assert walk(library, corpus) == before
-    left_over = shared.engine.space()["keys"] - keys_before
+    left_over = knowledge_keys(shared) - keys_before
     assert left_over < 60, "but for the keys of sources, what was staged is swept away"
     assert library.add(corpus, *large).done.revision == 2
     assert_whole(walk(library, corpus))

@@ -190,7 +190,7 @@ def test_health_says_serving_and_then_not_serving(tmp_path: Path) -> None:
 def test_a_server_that_was_stopped_says_so_in_its_log(tmp_path: Path) -> None:
     with running(tmp_path) as server:
         pass
-    assert [line["event"] for line in server.log_lines()] == ["serving", "stopping", "stopped"]
+    assert [line["event"] for line in server.log_lines()] == ["audit key made", "serving", "stopping", "stopped"]
 
 
 def test_a_store_can_be_served_again_at_once(tmp_path: Path) -> None:

@@ -14,11 +14,14 @@ from drillcore_proto.reasons import Reason
 from tests.rpc.rpcs import METHODS, call, fields_of, path_of, request_of
 from tests.rpc.running import ACME_ID, OPERATOR, Running
 
+OF_ANY_FORM = {"source_id", "request_id"}
+"""Which are the caller's own."""
 FIELDS = [
     (method, field.name)
     for method in METHODS
     for field in fields_of(method).values()
-    if re.fullmatch("(.*_)?ids?", field.name) and field.name != "source_id"  # which is the caller's own, of any form
+    if re.fullmatch("(.*_)?ids?", field.name)
+    and field.name not in {"source_id", "request_id"}  # which are the caller's own, of any form
 ]
 
 WRONG_IDS = {
