@@ -9,8 +9,8 @@ SETUP := $(VENV)/.set-up
 run: $(SETUP)  ## set up, start a server on the embedded engine, show a session with it
 	$(BIN)/drillcore demo
 
-test: lint  ## set up and run everything
-	$(BIN)/python -m pytest
+test: lint  ## set up and run everything, each file of tests in one of two processes
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: $(SETUP)
 	$(BIN)/ruff check .
