@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from drillcore.audit.failures import VerificationFailed
@@ -18,13 +18,16 @@ from drillcore.audit.keys import KeyChain, TrustedKeys, trust
 from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.tuples import KeyRange
+from drillcore_server.audit.checking import RECORDS_MAX, LogChecker
+from drillcore_server.audit.indexes import Terms
 from drillcore_server.audit.opening import RecordOpener
+from drillcore_server.audit.search import LogSearch
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import NodeId, Revision
 from drillcore_server.domain.nodes import Chunk, Document, Level, RawPage, Section, Statistics
 from drillcore_server.fsck_audit import AuditCheck
 from drillcore_server.fsck_retention import RetentionCheck
-from drillcore_server.store import audit_keys, revisions
+from drillcore_server.store import audit_keys, audit_log, revisions
 from drillcore_server.store.corpora import CORPORA
 from drillcore_server.store.hierarchy import (
     DOCUMENT,
@@ -43,6 +46,8 @@ from drillcore_server.store.tenants import TENANTS
 from drillcore_server.store.versioned import Entry
 
 T = TypeVar("T")
+_PAGE_S: Final = 2.0
+"""For a page of an audit log: well within the five seconds of a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,23 @@ class Fsck:
                 retention = RetentionCheck(self._engine, self._keys, corpus)
                 problems += [*retention.problems(), *self._at_floor(corpus, retention)]
                 notes += retention.notes()
+        problems += self._logs(trusted)
         return Report(corpora, nodes, tuple(problems), tuple(notes))
+
+    def _logs(self, trusted: TrustedKeys) -> Iterator[str]:
+        """What is wrong with the audit logs: every record as it is stored, and the trees made of them."""
+        search = LogSearch(self._keys, self._opener, Terms(self._keyring))
+        checker = LogChecker(self._keys, self._opener, search, lambda _tr: trusted)
+        for log, _ in self._engine.run(lambda tr: list(audit_log.heads(tr.snapshot, self._keys))):
+            start = 0
+            while True:
+                done = self._engine.run(
+                    lambda tr, log=log, start=start: checker.check(tr.snapshot, log, start, RECORDS_MAX, _PAGE_S)  # type: ignore[misc]
+                )
+                yield from (f"audit log {log}, record {one.index}: {one.problem}" for one in done.problems)
+                if done.next_start >= done.size:
+                    break
+                start = done.next_start
 
     def _trusted(self) -> TrustedKeys:
         """The keys that sign the store's audit records. Raises `VerificationFailed` if one is not vouched for."""

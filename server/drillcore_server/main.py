@@ -38,6 +38,7 @@ from drillcore_server.audit.opening import RecordOpener
 from drillcore_server.audit.search import LogSearch
 from drillcore_server.audit.sequencing import LogWriter
 from drillcore_server.audit.signers import SigningKeys
+from drillcore_server.auth.authenticator import Authenticator
 from drillcore_server.auth.tokens import Mint
 from drillcore_server.callers import open_authenticator
 from drillcore_server.commands.audit_logs import AuditLogs
@@ -115,22 +116,6 @@ class Server:
         journal = Journal(self._keys, keyring, sealed, header.store_id, signing)
         page_bytes_max = self._settings.message_bytes_max // 2
         self._unit = unit = Unit(engine, self._keys, journal, page_bytes_max, self._keeper.sequencer.nudge)
-        pipeline = Pipeline(
-            [
-                RequestIds(),
-                Log(self.log),
-                Measure(self.metrics),
-                self._admit,
-                Record(
-                    unit,
-                    self.log,
-                    reason_required=self._settings.reason_required,
-                    strangers_per_minute=self._settings.strangers_per_minute,
-                ),
-                Authenticate(authenticator),
-            ],
-            TimeLimits(self._settings.timeout_default_s, self._settings.timeout_max_s, self._settings.stream_idle_s),
-        )
         info = ServerService(unit, settings.engine.kind.value, header.format_version, self._settings.message_bytes_max)
         preparer = open_preparer(settings.ingest, self._open)
         readers = open_readers(settings.ingest, preparer, self._open)
@@ -160,7 +145,7 @@ class Server:
             (server_pb2.DESCRIPTOR.services_by_name["ServerService"], info),
         ]
         self._health = health.HealthServicer()
-        self._grpc = self._make_grpc(pipeline)
+        self._grpc = self._make_grpc(self._make_pipeline(authenticator))
         self._stopping = threading.Event()
         self._housekeeper = threading.Thread(target=self._keep_house, name="drillcore-housekeeper", daemon=True)
 
@@ -175,7 +160,7 @@ class Server:
         )
         self.metrics.follow("audit", keeper.figures)
         search = LogSearch(self._keys, opener, terms)
-        checker = LogChecker(self._keys, opener, search, signing)
+        checker = LogChecker(self._keys, opener, search, signing.trusted)
         return keeper, AuditLogs(signing, opener, search, checker, keeper.sequencer.wait)
 
     def _alert(self, kind: str, detail: dict[str, Any]) -> None:
@@ -221,6 +206,24 @@ class Server:
     def close(self) -> None:
         """Lets go of what it opened itself; for a server that was never started."""
         self._open.close()
+
+    def _make_pipeline(self, authenticator: Authenticator) -> Pipeline:
+        return Pipeline(
+            [
+                RequestIds(),
+                Log(self.log),
+                Measure(self.metrics),
+                self._admit,
+                Record(
+                    self._unit,
+                    self.log,
+                    reason_required=self._settings.reason_required,
+                    strangers_per_minute=self._settings.strangers_per_minute,
+                ),
+                Authenticate(authenticator),
+            ],
+            TimeLimits(self._settings.timeout_default_s, self._settings.timeout_max_s, self._settings.stream_idle_s),
+        )
 
     def _make_grpc(self, pipeline: Pipeline) -> grpc.Server:
         limit = self._settings.message_bytes_max

@@ -20,7 +20,7 @@ from tests.unit.audited import Audited, audited
 def check(store: Audited, log: UUID) -> int:
     """How many records of a log there are, all of them verified."""
     search = LogSearch(store.keys, store.opener, store.terms)
-    checker = LogChecker(store.keys, store.opener, search, store.signing)
+    checker = LogChecker(store.keys, store.opener, search, store.signing.trusted)
     done = store.run(lambda tr: checker.check(tr.snapshot, log, 0, 100_000, 4.0))
     assert done.problems == []
     assert done.verified == done.next_start == done.size

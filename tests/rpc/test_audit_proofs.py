@@ -53,7 +53,7 @@ class Logs:
     def __init__(self, store: Audited) -> None:
         self.store = store
         search = LogSearch(store.keys, store.opener, store.terms)
-        checker = LogChecker(store.keys, store.opener, search, store.signing)
+        checker = LogChecker(store.keys, store.opener, search, store.signing.trusted)
         self.sequencer = store.sequencer(alone=True)
         self.service = AuditService(
             store.unit, AuditLogs(store.signing, store.opener, search, checker, self.sequencer.wait)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import grpc
@@ -13,11 +14,15 @@ from google.protobuf.descriptor import MethodDescriptor
 from drillcore import Client, InvalidArgument, Level, NewDocument, NotFound, Reason, Unavailable
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import open_store
+from drillcore_server.config import EngineSettings
 from drillcore_server.domain.audit import ACTIONS
+from drillcore_server.engines import open_keyring
+from drillcore_server.fsck import Fsck
 from drillcore_server.rpc.stages import OPEN_TO_NOBODY
 from drillcore_server.store import audit_records
 from drillcore_server.store.audit_records import AuditState
 from drillcore_server.store.keyspace import Keyspace
+from tests.faults.stores import opened
 from tests.rpc.concurrently import concurrently
 from tests.rpc.rpcs import METHODS, call, name_of, path_of, request_of
 from tests.rpc.running import ACME, ACME_ID, GLOBEX_ID, OPERATOR, Running, running
@@ -190,3 +195,16 @@ def test_strangers_cannot_fill_the_log_and_those_left_out_are_counted(tmp_path_f
         for _ in range(20):
             assert call(found.address, path_of(method), b"", token="forged").code is grpc.StatusCode.UNAUTHENTICATED
         assert len(list(all_records(found))) == before + 5
+
+
+def test_fsck_checks_the_logs_too(tmp_path: Path) -> None:
+    with running(tmp_path) as found:
+        found.client().create_tenant("acme", tenant_id=ACME_ID)
+        found.client(ACME).create_corpus("rules")
+    with opened(tmp_path) as engine, open_keyring(EngineSettings(data_dir=tmp_path), engine) as keyring:
+        root, header = open_store(engine)
+        keys = Keyspace(root)
+        assert Fsck(engine, keys, keyring, header.store_id).run().problems == ()
+        engine.run(lambda tr: tr.set(keys.audit_tile(ACME_ID, 0, 0), bytes(32)))
+        problems = Fsck(engine, keys, keyring, header.store_id).run().problems
+    assert any(problem.startswith(f"audit log {ACME_ID}, record 0: ") for problem in problems), problems

@@ -11,7 +11,7 @@ offline verifier are for. This finds damage, and edits of the database that went
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -30,7 +30,6 @@ from drillcore_fdb.errors import StoreCorruptError
 from drillcore_server.audit.opening import OpenedRecord, RecordOpener
 from drillcore_server.audit.proofs import tree_of
 from drillcore_server.audit.search import AuditFilter, LogSearch
-from drillcore_server.audit.signers import SigningKeys
 from drillcore_server.audit.tiles import TILE_HASHES, Tree, full_tiles
 from drillcore_server.domain.audit import Action
 from drillcore_server.store import audit_log, audit_records
@@ -67,11 +66,14 @@ class Checked:
 
 
 class LogChecker:
-    def __init__(self, keys: Keyspace, opener: RecordOpener, search: LogSearch, signing: SigningKeys) -> None:
+    def __init__(
+        self, keys: Keyspace, opener: RecordOpener, search: LogSearch, trusted: Callable[[Reader], TrustedKeys]
+    ) -> None:
+        """`trusted` gives the keys that the store may have signed with; see `SigningKeys.trusted`."""
         self._keys = keys
         self._opener = opener
         self._search = search
-        self._signing = signing
+        self._trusted = trusted
 
     def check(self, tr: Reader, log: UUID, start: int, records_max: int, time_s: float) -> Checked:
         """Checks records from an index on: up to so many, or until the time is over, but some in any case.
@@ -83,7 +85,7 @@ class LogChecker:
         try:
             head = audit_log.head(tr, self._keys, log)
             done.size, done.checkpoint = head.size, head.checkpoint
-            _Page(self, tr, log, head, self._signing.trusted(tr), done).check(records_max, time_s)
+            _Page(self, tr, log, head, self._trusted(tr), done).check(records_max, time_s)
         except StoreCorruptError as error:
             done.blame(start, None, f"the head of the log, or the chain of signing keys: {error.message}")
             done.next_start = done.size
