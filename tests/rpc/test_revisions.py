@@ -15,13 +15,10 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from drillcore import NotFound
-from drillcore_fdb.format import open_store
-from drillcore_fdb.tuples import prefix_end
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import documents_pb2 as pb
 from drillcore_proto.v1.nodes_pb2 import AsOf
 from drillcore_server.commands import revise
-from drillcore_server.store.keyspace import Space
 from tests.rpc.concurrently import concurrently
 from tests.rpc.conftest import new_corpus
 from tests.rpc.knowledge import (
@@ -40,6 +37,7 @@ from tests.rpc.knowledge import (
 )
 from tests.rpc.running import ACME, Running
 from tests.rpc.texts import REGULATIONS, notice
+from tests.rpc.trails import knowledge_keys
 from tests.rpc.trees import Tree, assert_whole, walk
 
 
@@ -394,14 +392,6 @@ def test_more_than_one_transaction_holds_is_one_revision(library: Caller, corpus
     assert (statistics.documents, statistics.characters) == (2, len(text) + len(notice(1)))
     assert library.remove(corpus, added.ids["large.txt"]).revision == 2
     assert_whole(walk(library, corpus))
-
-
-def knowledge_keys(server: Running) -> int:
-    """How many keys the store has, but for the audit trail, which grows with every call."""
-    root, _ = open_store(server.engine)
-    kept = [root[int(space)].prefix for space in Space if space <= Space.EMBEDDED or space is Space.MANIFESTS]
-    ranges = [(prefix, prefix_end(prefix)) for prefix in kept]
-    return server.engine.run(lambda tr: sum(1 for one in ranges for _ in tr.range(*one)))
 
 
 def test_a_failure_in_the_middle_of_staging_leaves_nothing(library: Caller, corpus: str, shared: Running) -> None:
