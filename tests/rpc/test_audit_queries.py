@@ -101,6 +101,8 @@ def test_each_filter_finds_its_records_and_all_together_narrow_them_down(
         "CreateCorpus",
     }
     assert calls(auditor.iter_audit(AuditFilter(since=before, until=after))) == ["GetNode"]
+    (made,) = auditor.iter_audit(AuditFilter(request_id="seen"))
+    auditor.wait_proof(made.id)  # from then on it has its place in the log
     (seen,) = auditor.iter_audit(AuditFilter(request_id="seen"))
     assert list(auditor.iter_audit(AuditFilter(record_id=seen.id))) == [seen]
     everything = AuditFilter(corpus, section.id, "ann@acme", "ACCESS", before, after, "seen", seen.id)
