@@ -3,29 +3,62 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+
+_QUIET = {"DRILLCORE_COMMUNITIES_CHECK_EVERY_S": "86400"}
+"""Nothing begins by itself while something else is measured."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    address: str
+    token: str
+    """An operator's."""
+    data: Path
+    """Its data directory."""
+    process_id: int
+
+    @property
+    def memory_bytes(self) -> int:
+        status = Path(f"/proc/{self.process_id}/status").read_text()
+        return 1024 * int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0])
 
 
 @contextmanager
 def real_server(directory: str) -> Iterator[tuple[str, str, Path]]:
     """Its address, an operator's token, and its data directory below `directory`."""
+    with server_process(directory) as serving:
+        yield serving.address, serving.token, serving.data
+
+
+@contextmanager
+def server_process(directory: str, **settings: str) -> Iterator[Serving]:
+    """A server that stops at the end; what it stored stays below `directory`. Settings are named as variables are."""
     data = Path(directory) / "data"
     flags = ["serve", "--data-dir", str(data), "--listen", "127.0.0.1:0", "--metrics-listen", "", "--json"]
-    with (Path(directory) / "server.log").open("w") as log:
+    with (Path(directory) / "server.log").open("a") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "drillcore", *flags], stdout=subprocess.PIPE, stderr=log, text=True
+            [sys.executable, "-m", "drillcore", *flags],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=os.environ | _QUIET | settings,
         )
         try:
             assert process.stdout is not None
             lines = ""
             while not lines.endswith("\n}\n"):
+                assert process.poll() is None, f"the server did not start: see {log.name}"
                 lines += process.stdout.readline()
             address = f"127.0.0.1:{json.loads(lines)['serving']['port']}"
-            yield address, (data / "operator.token").read_text().strip(), data
+            yield Serving(address, (data / "operator.token").read_text().strip(), data, process.pid)
         finally:
             process.terminate()
             process.wait()

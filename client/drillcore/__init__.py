@@ -18,6 +18,7 @@ from drillcore._audit_results import (
 )
 from drillcore._client import AsyncClient, Client
 from drillcore._client_settings import TLS, ClientSettings
+from drillcore._community_results import Community, CommunityFacts, CommunityPage, CommunityRun, Recomputed
 from drillcore._document_results import (
     AddResult,
     BinaryFile,
@@ -29,7 +30,23 @@ from drillcore._document_results import (
     RemoveResult,
     UpdateResult,
 )
+from drillcore._embedding_results import EmbeddingModel, Migration, MigrationProgress
+from drillcore._event_results import Event, EventKind
 from drillcore._export_results import ExportFormat, ExportResult
+from drillcore._fact_results import (
+    ChangedFacts,
+    CorpusState,
+    Fact,
+    FactFilter,
+    FactHit,
+    FactPage,
+    FactSearch,
+    FactStatus,
+    NewFact,
+    PutFactsResult,
+    State,
+    UpdatedFact,
+)
 from drillcore._hierarchy import (
     HierarchyDocument,
     NewChunk,
@@ -58,8 +75,9 @@ from drillcore._node_results import (
     Span,
     Statistics,
 )
-from drillcore._results import Corpus, LegalHold, Page, ServerInfo, Tenant, Trimmed
+from drillcore._results import Corpus, LegalHold, Page, ServerInfo, Sharing, Tenant, Trimmed
 from drillcore._signature_results import PreparedSignature, Signature, SignatureTarget, SignatureTargetKind
+from drillcore._source_results import Erasure, Purged, Source, SourceStatus
 from drillcore.errors import (
     AlreadyExists,
     Cancelled,
@@ -93,19 +111,35 @@ __all__ = [
     "AuditRecord",
     "BinaryFile",
     "Cancelled",
+    "ChangedFacts",
     "ChunkContent",
     "Citation",
     "Client",
     "ClientSettings",
+    "Community",
+    "CommunityFacts",
+    "CommunityPage",
+    "CommunityRun",
     "Conflict",
     "Corpus",
+    "CorpusState",
     "DeadlineExceeded",
     "Document",
     "DocumentOutcome",
     "DrillcoreError",
+    "EmbeddingModel",
     "Entity",
+    "Erasure",
+    "Event",
+    "EventKind",
     "ExportFormat",
     "ExportResult",
+    "Fact",
+    "FactFilter",
+    "FactHit",
+    "FactPage",
+    "FactSearch",
+    "FactStatus",
     "FailedPrecondition",
     "Finding",
     "Grant",
@@ -120,8 +154,11 @@ __all__ = [
     "LogCheckpoint",
     "Login",
     "MasterContent",
+    "Migration",
+    "MigrationProgress",
     "NewChunk",
     "NewDocument",
+    "NewFact",
     "NewMaster",
     "NewRaw",
     "NewSection",
@@ -134,11 +171,14 @@ __all__ = [
     "PreparedSignature",
     "Processing",
     "Progress",
+    "Purged",
+    "PutFactsResult",
     "PutProgress",
     "PutResult",
     "QueryPage",
     "RawContent",
     "Reason",
+    "Recomputed",
     "RecordProof",
     "RemoveResult",
     "ResourceExhausted",
@@ -150,10 +190,14 @@ __all__ = [
     "SectionContent",
     "ServerInfo",
     "SettingsError",
+    "Sharing",
     "Signature",
     "SignatureTarget",
     "SignatureTargetKind",
+    "Source",
+    "SourceStatus",
     "Span",
+    "State",
     "Statistics",
     "Tenant",
     "TokenInfo",
@@ -161,4 +205,5 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "UpdateResult",
+    "UpdatedFact",
 ]

@@ -42,18 +42,22 @@ def create_tenant(
     *,
     metadata: Mapping[str, str] | None = None,
     tenant_id: Id | None = None,
+    allowed_regions: Collection[str] = (),
     request_id: str | None = None,
     timeout_s: float | None = None,
 ) -> Call[Tenant]:
     """Create a tenant, under an id of the caller's own if one is given. Operators only.
 
+    Corpora that it has or reads must be in one of `allowed_regions`, if there are any.
     Raises AlreadyExists if a tenant has this name, or has or had this id.
     """
 
     def decode(answer: bytes) -> Tenant:
         return _convert.tenant(tenants_pb2.CreateTenantResponse.FromString(answer).tenant)
 
-    request = tenants_pb2.CreateTenantRequest(name=name, metadata=metadata or {}, id=id_text(tenant_id))
+    request = tenants_pb2.CreateTenantRequest(
+        name=name, metadata=metadata or {}, id=id_text(tenant_id), allowed_regions=allowed_regions
+    )
     return Call(f"{_TENANTS}CreateTenant", request, decode, request_id, timeout_s)
 
 
@@ -100,11 +104,15 @@ def update_tenant(
     name: str | None = None,
     set_metadata: Mapping[str, str] | None = None,
     remove_metadata: Collection[str] = (),
+    allowed_regions: Collection[str] | None = None,
     expected_version: int | None = None,
     request_id: str | None = None,
     timeout_s: float | None = None,
 ) -> Call[Tenant]:
-    """Change what is given and leave the rest. Raises Conflict if the tenant is not at `expected_version`."""
+    """Change what is given and leave the rest. Raises Conflict if the tenant is not at `expected_version`.
+
+    `allowed_regions` take the place of those before; with none in it, every region is allowed.
+    """
 
     def decode(answer: bytes) -> Tenant:
         return _convert.tenant(tenants_pb2.UpdateTenantResponse.FromString(answer).tenant)
@@ -115,6 +123,10 @@ def update_tenant(
         set_metadata=set_metadata or {},
         remove_metadata=remove_metadata,
         expected_version=expected_version,
+        **_given(
+            allowed_regions=tenants_pb2.Regions(names=allowed_regions) if allowed_regions else None,
+            allow_every_region=True if allowed_regions is not None and not allowed_regions else None,
+        ),
     )
     return Call(f"{_TENANTS}UpdateTenant", request, decode, request_id, timeout_s)
 
@@ -137,12 +149,14 @@ def create_corpus(
     description: str = "",
     metadata: Mapping[str, str] | None = None,
     corpus_id: Id | None = None,
+    region: str = "",
     tenant_id: Id | None = None,
     request_id: str | None = None,
     timeout_s: float | None = None,
 ) -> Call[Corpus]:
-    """Create a corpus, under an id of the caller's own if one is given.
+    """Create a corpus, under an id of the caller's own if one is given; in a region, which it never leaves.
 
+    Raises PermissionDenied if the region is not allowed here.
     Raises AlreadyExists if a corpus of the tenant has this name, or if one has or had this id.
     """
 
@@ -155,6 +169,7 @@ def create_corpus(
         description=description,
         metadata=metadata or {},
         id=id_text(corpus_id),
+        region=region,
     )
     return Call(f"{_CORPORA}CreateCorpus", request, decode, request_id, timeout_s)
 
@@ -184,7 +199,7 @@ def list_corpora(
     request_id: str | None = None,
     timeout_s: float | None = None,
 ) -> Call[Page[Corpus]]:
-    """One page of the tenant's corpora. `page_size` 0 leaves the size to the server."""
+    """One page of the tenant's corpora, and of those shared with it. `page_size` 0 leaves the size to the server."""
 
     def decode(answer: bytes) -> Page[Corpus]:
         return _convert.corpora(corpora_pb2.ListCorporaResponse.FromString(answer))
@@ -194,7 +209,7 @@ def list_corpora(
 
 
 def iter_corpora(*, tenant_id: Id | None = None, page_size: int = 0, timeout_s: float | None = None) -> Pages[Corpus]:
-    """Every corpus of the tenant, fetched page by page. `timeout_s` is for each page."""
+    """Every corpus of the tenant, or shared with it, fetched page by page. `timeout_s` is for each page."""
     return lambda token: list_corpora(tenant_id=tenant_id, page_size=page_size, page_token=token, timeout_s=timeout_s)
 
 
@@ -209,6 +224,10 @@ def update_corpus(
     keep_everything: bool = False,
     hold_reason: str | None = None,
     release_reason: str | None = None,
+    region: str = "",
+    share_with_everyone: bool = False,
+    share_with: Collection[Id] = (),
+    stop_sharing: bool = False,
     expected_version: int | None = None,
     tenant_id: Id | None = None,
     request_id: str | None = None,
@@ -219,11 +238,16 @@ def update_corpus(
     `retention_days` lets the server remove revisions that were not the head within so many days; `keep_everything` ends
     that. `hold_reason` puts the corpus on legal hold, under which nothing is removed; `release_reason` ends it. Raises
     FailedPrecondition for a hold that is on already, or a release where there is none.
+
+    `region` is for a corpus that is in none; one that is in another raises FailedPrecondition. Operators of the server
+    let other tenants read the corpus: all of them, or those in `share_with`, in place of those before.
     """
     if retention_days is not None and keep_everything:
         raise TypeError("give either retention_days or keep_everything")
     if hold_reason is not None and release_reason is not None:
         raise TypeError("give either hold_reason or release_reason")
+    if share_with_everyone + bool(share_with) + stop_sharing > 1:
+        raise TypeError("give one of share_with_everyone, share_with and stop_sharing")
 
     def decode(answer: bytes) -> Corpus:
         return _convert.corpus(corpora_pb2.UpdateCorpusResponse.FromString(answer).corpus)
@@ -236,7 +260,11 @@ def update_corpus(
         set_metadata=set_metadata or {},
         remove_metadata=remove_metadata,
         expected_version=expected_version,
+        region=region,
         **_given(
+            share_with_everyone=share_with_everyone or None,
+            share_with_tenants=corpora_pb2.TenantIds(ids=map(id_text, share_with)) if share_with else None,
+            stop_sharing=stop_sharing or None,
             retention_days=retention_days,
             keep_everything=keep_everything or None,
             hold_reason=hold_reason,

@@ -16,13 +16,13 @@ from google.protobuf.message import Message
 from drillcore._client_settings import TLS, ClientSettings
 from drillcore._version import api_version
 from drillcore.settings import SettingsError
-from drillcore_proto.reasons import API_VERSION_HEADER, REASON_HEADER, REQUEST_ID_HEADER
+from drillcore_proto.reasons import API_VERSION_HEADER, REASON_HEADER, REQUEST_ID_HEADER, RESIDENCY_HEADER
 
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Largest answer taken, and largest request that gRPC keeps for a retry."""
 
-_FIRST_BACKOFF_S: Final = 0.2
-_BACKOFF_MAX_S: Final = 2.0
+FIRST_BACKOFF_S: Final = 0.2
+BACKOFF_MAX_S: Final = 2.0
 _TARGET: Final = re.compile(r"(?:dns:(?://[^/]*/)?|ipv4:|ipv6:)?(?P<host>\[[^\]]*\]|[^:]*)(?::\w+)?")
 
 _PASSWORDS: Final = ("password", "old_password", "new_password")
@@ -42,9 +42,9 @@ def options(settings: ClientSettings) -> Options:
         ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
         ("grpc.per_rpc_retry_buffer_size", MESSAGE_BYTES_MAX),
         # A channel waits this long before it connects again. With gRPC's own 1 s retries would find it still waiting.
-        ("grpc.initial_reconnect_backoff_ms", int(_FIRST_BACKOFF_S * 1000)),
-        ("grpc.min_reconnect_backoff_ms", int(_FIRST_BACKOFF_S * 1000)),
-        ("grpc.max_reconnect_backoff_ms", int(_BACKOFF_MAX_S * 1000)),
+        ("grpc.initial_reconnect_backoff_ms", int(FIRST_BACKOFF_S * 1000)),
+        ("grpc.min_reconnect_backoff_ms", int(FIRST_BACKOFF_S * 1000)),
+        ("grpc.max_reconnect_backoff_ms", int(BACKOFF_MAX_S * 1000)),
         ("grpc.enable_retries", int(settings.attempts > 1)),
     ]
     if settings.attempts > 1:
@@ -60,8 +60,8 @@ def options(settings: ClientSettings) -> Options:
 def _retry_config(attempts: int) -> object:
     policy = {
         "maxAttempts": attempts,
-        "initialBackoff": f"{_FIRST_BACKOFF_S}s",
-        "maxBackoff": f"{_BACKOFF_MAX_S}s",
+        "initialBackoff": f"{FIRST_BACKOFF_S}s",
+        "maxBackoff": f"{BACKOFF_MAX_S}s",
         "backoffMultiplier": 2,
         "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
     }
@@ -140,11 +140,15 @@ def check_request_id(request_id: str) -> str:
     return request_id
 
 
-def metadata(token: str | None, request_id: str, reason: str | None = None) -> Sequence[tuple[str, str | bytes]]:
+def metadata(
+    token: str | None, request_id: str, reason: str | None = None, residency: str | None = None
+) -> Sequence[tuple[str, str | bytes]]:
     """What every call carries beside its request."""
     pairs: list[tuple[str, str | bytes]] = [(REQUEST_ID_HEADER, request_id), (API_VERSION_HEADER, api_version())]
     if token:
         pairs.append(("authorization", f"Bearer {token}"))
     if reason:
         pairs.append((REASON_HEADER, reason.encode()))
+    if residency:
+        pairs.append((RESIDENCY_HEADER, residency))
     return pairs

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import inspect
 import uuid
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, cast, overload
@@ -20,14 +20,20 @@ from drillcore import (
     _audit_calls,
     _calls,
     _channel,
+    _community_calls,
     _document_calls,
+    _embedding_calls,
+    _event_calls,
     _export_calls,
+    _fact_calls,
     _hierarchy_calls,
     _node_calls,
     _signature_calls,
+    _source_calls,
 )
 from drillcore._call import Call, Pages
 from drillcore._client_settings import DEFAULT_ADDRESS, TLS, ClientSettings, load_client_settings
+from drillcore._follow import Follow, Follower
 from drillcore._upload import Bridge, Exchange, Upload
 from drillcore.errors import DrillcoreError, from_rpc_error
 
@@ -75,6 +81,24 @@ def _paged(build: Callable[P, Pages[T]]) -> _Iteration[P, T]:
     return cast(_Iteration[P, T], _dressed(method, build))
 
 
+def _series(build: Callable[P, Iterable[Call[T]]]) -> _Iteration[P, T]:
+    """The method that makes calls one after the other, and iterates over their results."""
+
+    def method(self: Client | AsyncClient, *args: P.args, **kwargs: P.kwargs) -> object:
+        return self._carry_out_each(build(*args, **kwargs))
+
+    return cast(_Iteration[P, T], _dressed(method, build))
+
+
+def _followed(build: Callable[P, Follow[T]]) -> _Iteration[P, T]:
+    """The method that iterates over what comes, for as long as it comes."""
+
+    def method(self: Client | AsyncClient, *args: P.args, **kwargs: P.kwargs) -> object:
+        return self._follow(build(*args, **kwargs))
+
+    return cast(_Iteration[P, T], _dressed(method, build))
+
+
 def _upload(build: Callable[P, Upload[T]]) -> _Method[P, T]:
     """The method that builds an upload and carries it out."""
 
@@ -109,6 +133,7 @@ class _Api:
         attempts: int = 5,
         allow_insecure: bool = False,
         reason: str | None = None,
+        residency: str | None = None,
     ) -> None:
         """Connects with the first call, not now. Arguments: see `ClientSettings`.
 
@@ -124,6 +149,7 @@ class _Api:
                 attempts=attempts,
                 allow_insecure=allow_insecure,
                 reason=reason,
+                residency=residency,
             )
         )
 
@@ -143,14 +169,14 @@ class _Api:
         self._closed = False
         self._methods: dict[str, Any] = {}
 
-    def _method(self, channel: grpc.Channel | grpc.aio.Channel, call: Call[T] | Upload[T]) -> Any:
-        """What carries out such calls: takes a request and gives the bytes of the answer, or for uploads several."""
+    def _method(self, channel: grpc.Channel | grpc.aio.Channel, path: str, *, streams: bool = False) -> Any:
+        """What carries out such calls: takes a request and gives the bytes of the answer, or for streams several."""
         if self._closed:
             raise RuntimeError("this client is closed")
-        if call.path not in self._methods:
-            kind = channel.stream_stream if isinstance(call, Upload) else channel.unary_unary
-            self._methods[call.path] = kind(call.path, request_serializer=_serialize)
-        return self._methods[call.path]
+        if path not in self._methods:
+            kind = channel.stream_stream if streams else channel.unary_unary
+            self._methods[path] = kind(path, request_serializer=_serialize)
+        return self._methods[path]
 
     def _prepare(self, call: Call[T] | Upload[T], timeout_s: float | None) -> tuple[str, dict[str, Any]]:
         """The request id, and the keyword arguments that gRPC needs beside the request. Fills in the default tenant."""
@@ -160,17 +186,23 @@ class _Api:
             request.tenant_id = self.settings.tenant_id  # type: ignore[attr-defined]  # checked just above
         _channel.check_secrets(self.settings, self._credentials, request)
         request_id = str(uuid.uuid4()) if call.request_id is None else _channel.check_request_id(call.request_id)
-        metadata = _channel.metadata(self._token, request_id, self.settings.reason)
+        metadata = _channel.metadata(self._token, request_id, self.settings.reason, self.settings.residency)
         return request_id, {"metadata": metadata, "timeout": timeout_s if call.timeout_s is None else call.timeout_s}
 
     def _exchange(self, upload: Upload[T], exchange: Exchange[T]) -> T:
         """Carries out an upload, in the thread of the caller."""
-        method = self._method(self._upload_channel, upload)
+        method = self._method(self._upload_channel, upload.path, streams=True)
         request_id, arguments = self._prepare(upload, None)
         try:
             return exchange.run(method, arguments).result(request_id)
         except grpc.RpcError as error:
             raise self._error(error, request_id) from error
+
+    def _open(self, call: Call[T], requests: Callable[[Message], Iterator[Message]]) -> tuple[str, Any]:
+        """Begins a stream: the request id, and the answers as they come."""
+        method = self._method(self._upload_channel, call.path, streams=True)
+        request_id, arguments = self._prepare(call, None)
+        return request_id, method(requests(call.request), **arguments)
 
     def _error(self, error: grpc.RpcError, request_id: str) -> DrillcoreError:
         return from_rpc_error(error, request_id=request_id, address=self.settings.address)
@@ -204,6 +236,33 @@ class _Api:
     roll_up = _rpc(_node_calls.roll_up)
     history = _rpc(_node_calls.history)
     iter_history = _paged(_node_calls.iter_history)
+    put_facts = _rpc(_fact_calls.put_facts)
+    put_fact_batches = _series(_fact_calls.put_fact_batches)
+    get_facts = _rpc(_fact_calls.get_facts)
+    list_facts = _rpc(_fact_calls.list_facts)
+    iter_facts = _paged(_fact_calls.iter_facts)
+    update_fact = _rpc(_fact_calls.update_fact)
+    set_fact_status = _rpc(_fact_calls.set_fact_status)
+    archive_facts = _rpc(_fact_calls.archive_facts)
+    restore_facts = _rpc(_fact_calls.restore_facts)
+    search_facts = _rpc(_fact_calls.search_facts)
+    get_state = _rpc(_fact_calls.get_state)
+    end_session = _rpc(_fact_calls.end_session)
+    list_communities = _rpc(_community_calls.list_communities)
+    iter_communities = _paged(_community_calls.iter_communities)
+    get_community = _rpc(_community_calls.get_community)
+    iter_community_facts = _paged(_community_calls.iter_community_facts)
+    recompute_communities = _rpc(_community_calls.recompute_communities)
+    get_source = _rpc(_source_calls.get_source)
+    list_sources = _rpc(_source_calls.list_sources)
+    iter_sources = _paged(_source_calls.iter_sources)
+    erase_source = _rpc(_source_calls.erase_source)
+    list_erasures = _rpc(_source_calls.list_erasures)
+    iter_erasures = _paged(_source_calls.iter_erasures)
+    purge_erased = _rpc(_source_calls.purge_erased)
+    watch_events = _followed(_event_calls.watch_events)
+    migrate_embeddings = _followed(_embedding_calls.migrate_embeddings)
+    get_migration = _rpc(_embedding_calls.get_migration)
     query_audit = _rpc(_audit_calls.query_audit)
     iter_audit = _paged(_audit_calls.iter_audit)
     wait_proof = _rpc(_audit_calls.wait_proof)
@@ -259,7 +318,7 @@ class Client(_Api):
         self.close()
 
     def _carry_out(self, call: Call[T]) -> T:
-        method = self._method(self._channel, call)
+        method = self._method(self._channel, call.path)
         request_id, arguments = self._prepare(call, self.settings.timeout_s)
         try:
             answer: bytes = method(call.request, **arguments)
@@ -278,6 +337,15 @@ class Client(_Api):
         while page.next_page_token:
             page = self._carry_out(pages(page.next_page_token))
             yield from page.items
+
+    def _carry_out_each(self, calls: Iterable[Call[T]]) -> Iterator[T]:
+        for call in calls:
+            yield self._carry_out(call)
+
+    def _follow(self, follow: Follow[T]) -> Iterator[T]:
+        for batch in Follower(follow, self).batches():
+            yield from batch.items
+            follow.done_with(batch)
 
 
 class AsyncClient(_Api):
@@ -310,7 +378,7 @@ class AsyncClient(_Api):
         await self.close()
 
     async def _carry_out(self, call: Call[T]) -> T:
-        method = self._method(self._channel, call)
+        method = self._method(self._channel, call.path)
         request_id, arguments = self._prepare(call, self.settings.timeout_s)
         try:
             answer: bytes = await method(call.request, **arguments)
@@ -344,6 +412,23 @@ class AsyncClient(_Api):
             page = await self._carry_out(pages(page.next_page_token))
             for item in page.items:
                 yield item
+
+    async def _carry_out_each(self, calls: Iterable[Call[T]]) -> AsyncIterator[T]:
+        for call in calls:
+            yield await self._carry_out(call)
+
+    async def _follow(self, follow: Follow[T]) -> AsyncIterator[T]:
+        follower = Follower(follow, self)
+        batches = follower.batches()
+        threads = ThreadPoolExecutor(1, "drillcore-follow")
+        try:
+            while batch := await asyncio.get_running_loop().run_in_executor(threads, next, batches, None):
+                for item in batch.items:
+                    yield item
+                follow.done_with(batch)
+        finally:
+            follower.cancel()
+            threads.shutdown(wait=False)
 
 
 def _serialize(request: Message) -> bytes:

@@ -14,7 +14,17 @@ DEFAULT_ADDRESS: Final = "127.0.0.1:7600"
 ATTEMPTS_MAX: Final = 5
 """gRPC makes no more attempts than this, whatever it is told."""
 
-TABLES_OF_THE_SERVER: Final = ("server", "engine", "ingest", "auth", "audit")
+TABLES_OF_THE_SERVER: Final = (
+    "server",
+    "engine",
+    "ingest",
+    "auth",
+    "audit",
+    "facts",
+    "vectors",
+    "communities",
+    "erasure",
+)
 """Tables of the same file, and variables of the same environment, that the client leaves to the server."""
 
 
@@ -53,6 +63,8 @@ class ClientSettings:
     """Whether a token may travel unencrypted to another machine."""
     reason: str | None = None
     """Why calls are made, in your own words: part of the audit record of each."""
+    residency: str | None = None
+    """A region, such as eu-west-1: calls may read and change only corpora that are in it."""
     tls: TLS | None = None
 
     def __post_init__(self) -> None:
@@ -60,6 +72,8 @@ class ClientSettings:
             raise ValueError("address must not be empty")
         if self.token is not None and not _can_be_sent(self.token):
             raise ValueError("token must be printable ASCII without spaces and not empty")
+        if self.residency is not None and not _can_be_sent(self.residency):
+            raise ValueError("residency must be the name of a region, such as eu-west-1")
         if self.timeout_s <= 0:
             raise ValueError("timeout_s must be more than 0")
         if not 1 <= self.attempts <= ATTEMPTS_MAX:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import UUID
 
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from drillcore._results import Corpus, LegalHold, Page, ServerInfo, Tenant, Trimmed
+from drillcore._results import Corpus, LegalHold, Page, ServerInfo, Sharing, Tenant, Trimmed
 from drillcore_proto.v1 import corpora_pb2, server_pb2, tenants_pb2
 
 
@@ -20,6 +21,7 @@ def tenant(message: tenants_pb2.Tenant) -> Tenant:
         created_by=message.created_by,
         updated_at=to_datetime(message.updated_at),
         version=message.version,
+        allowed_regions=tuple(message.allowed_regions),
     )
 
 
@@ -30,7 +32,7 @@ def tenants(message: tenants_pb2.ListTenantsResponse) -> Page[Tenant]:
 def corpus(message: corpora_pb2.Corpus) -> Corpus:
     return Corpus(
         id=UUID(message.id),
-        tenant_id=UUID(message.tenant_id),
+        tenant_id=to_id(message.tenant_id),
         name=message.name,
         description=message.description,
         metadata=dict(message.metadata),
@@ -40,7 +42,15 @@ def corpus(message: corpora_pb2.Corpus) -> Corpus:
         version=message.version,
         retention_days=message.retention_days if message.HasField("retention_days") else None,
         legal_hold=_legal_hold(message.legal_hold) if message.HasField("legal_hold") else None,
+        region=message.region,
+        sharing=_sharing(message.sharing) if message.HasField("sharing") else None,
+        shared=message.shared,
     )
+
+
+def _sharing(message: corpora_pb2.Sharing) -> Sharing:
+    tenants = tuple(UUID(one) for one in message.tenant_ids)
+    return Sharing(everyone=message.everyone, tenant_ids=tenants, by=message.by, at=to_datetime(message.at))
 
 
 def _legal_hold(message: corpora_pb2.LegalHold) -> LegalHold:
@@ -69,6 +79,11 @@ def server_info(message: server_pb2.GetServerInfoResponse) -> ServerInfo:
 
 def to_datetime(message: Timestamp) -> datetime:
     return message.ToDatetime(tzinfo=UTC)
+
+
+def optional_datetime(message: Message, field: str) -> datetime | None:
+    """The time in a field of a message, None where there is none."""
+    return to_datetime(getattr(message, field)) if message.HasField(field) else None
 
 
 def to_id(text: str) -> UUID | None:

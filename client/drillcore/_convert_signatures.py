@@ -15,6 +15,7 @@ _KINDS: Final = {
     pb.SIGNATURE_TARGET_KIND_AUDIT_RECORD: SignatureTargetKind.AUDIT_RECORD,
     pb.SIGNATURE_TARGET_KIND_EXPORT: SignatureTargetKind.EXPORT,
     pb.SIGNATURE_TARGET_KIND_REVIEW: SignatureTargetKind.REVIEW,
+    pb.SIGNATURE_TARGET_KIND_FACT: SignatureTargetKind.FACT,
 }
 _MESSAGES: Final = {kind: message for message, kind in _KINDS.items()}
 

@@ -23,6 +23,8 @@ class Tenant:
     updated_at: datetime
     version: int
     """1 when created, one more with each update."""
+    allowed_regions: tuple[str, ...] = ()
+    """Where the corpora that it has or reads must be; none: anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,24 @@ class LegalHold:
 
 
 @dataclass(frozen=True, slots=True)
+class Sharing:
+    """With whom a corpus is shared: they may read it, and nothing else."""
+
+    everyone: bool
+    """Every tenant, those that are made later too."""
+    tenant_ids: tuple[UUID, ...]
+    """Or these."""
+    by: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Corpus:
     """A body of documents of one tenant."""
 
     id: UUID
-    tenant_id: UUID
+    tenant_id: UUID | None
+    """None if it is shared with the caller's tenant: whose it is, is not shown."""
     name: str
     description: str
     metadata: Mapping[str, str]
@@ -55,6 +70,12 @@ class Corpus:
     """Every revision that was the head within so many days is kept; None: every one, for ever."""
     legal_hold: LegalHold | None = None
     """As it was last changed; None if there never was one."""
+    region: str = ""
+    """Where its data may be; empty: in none."""
+    sharing: Sharing | None = None
+    """None: other tenants do not have it."""
+    shared: bool = False
+    """It is another tenant's, and may only be read. What concerns only that tenant is then left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ class SignatureTargetKind(enum.Enum):
     """A signed export that was made."""
     REVIEW = "review"
     """A review of a range of the audit trail."""
+    FACT = "fact"
+    """A version of a fact. The signature of a quarantined one can lift the quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class SignatureTarget:
     kind: SignatureTargetKind
     id: UUID
     version: int = 0
-    """Of a node: its version; 1 for what never changes. 0 asks for the current one, in a list for all."""
+    """Of a node or a fact: its version; 1 for what never changes. 0 asks for the current one, in a list for all."""
 
 
 @dataclass(frozen=True, slots=True)

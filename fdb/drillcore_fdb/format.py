@@ -2,7 +2,8 @@
 
 1  tenants, corpora, request outcomes, documents; records are maps. Before the first release, and no longer read
 2  the same and hierarchies of clients; records are arrays, a chunk and its raws are one. Likewise
-3  the same with the audit log, accounts and manifests of revisions
+3  the same with the audit log, accounts and manifests of revisions. Likewise
+4  the same with facts, their vectors and communities, and the feed of changes
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from drillcore_fdb.engine import Engine, Options, Transaction
 from drillcore_fdb.errors import StoreCorruptError, UnavailableError
 from drillcore_fdb.tuples import Subspace
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 STORE_PATH: Final = ("drillcore",)
 _HEADER: Final = 0
 """The header's subspace; `keyspace.Space` numbers the others from 1."""

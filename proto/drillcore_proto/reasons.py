@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import grpc
 
 DOMAIN: Final = "drillcore"
-API_VERSION: Final = (1, 2)
+API_VERSION: Final = (1, 3)
 """Major and minor version of the protocol. The minor grows with every new field or call, the major breaks."""
 
 REQUEST_ID_HEADER: Final = "drillcore-request-id"
@@ -20,6 +20,8 @@ API_VERSION_HEADER: Final = "drillcore-api-version"
 SERVER_VERSION_HEADER: Final = "drillcore-server-version"
 REASON_HEADER: Final = "drillcore-reason-bin"
 """Why the call is made, in the caller's own words (UTF-8): part of its audit record."""
+RESIDENCY_HEADER: Final = "drillcore-data-residency"
+"""A region: the call may read and change only corpora that are in it."""
 
 
 class Reason(enum.Enum):
@@ -59,6 +61,20 @@ class Reason(enum.Enum):
     DOCUMENT_NOT_FOUND = ("NOT_FOUND", "There is no such document in this corpus at this revision.")
     NODE_NOT_FOUND = ("NOT_FOUND", "There is no such node at this revision.")
     NODE_EXISTS = ("ALREADY_EXISTS", "Another corpus, or another level, has or had a node of this id.")
+    FACT_NOT_FOUND = ("NOT_FOUND", "There is no such fact at this revision.")
+    FACT_TOO_SHORT = ("INVALID_ARGUMENT", "A fact has at least 10 tokens.")
+    FACT_TOO_LONG = ("INVALID_ARGUMENT", "A fact has at most 2,048 tokens; add a longer text as a document.")
+    INVALID_DURATION = ("INVALID_ARGUMENT", "Not an ISO 8601 duration, or a negative or empty one.")
+    ILLEGAL_TRANSITION = ("FAILED_PRECONDITION", "A fact of this status cannot get that one.")
+    REVIEW_REQUIRED = ("FAILED_PRECONDITION", "A quarantine is lifted only with the signature of a review of the fact.")
+    COMMUNITY_NOT_FOUND = ("NOT_FOUND", "There is no such community at this revision.")
+    COMMUNITIES_UNAVAILABLE = ("UNAVAILABLE", "The process that finds communities failed; nothing was written.")
+    SOURCE_NOT_FOUND = ("NOT_FOUND", "There is no such source in this corpus at this revision.")
+    SOURCE_ERASED = ("FAILED_PRECONDITION", "The source was erased already.")
+    ERASED = ("NOT_FOUND", "What was asked for came from a source that was erased.")
+    NO_CKF_FACTS = ("NOT_FOUND", "only-if-ckf: no fact is relevant enough.")
+    REGION_NOT_ALLOWED = ("PERMISSION_DENIED", "The corpus is in a region that is not allowed here.")
+    REGION_FIXED = ("FAILED_PRECONDITION", "The corpus is in a region already, and stays there.")
     INVALID_HIERARCHY = ("INVALID_ARGUMENT", "The nodes do not make up a hierarchy; the message names the first wrong.")
     INVALID_VECTOR = ("INVALID_ARGUMENT", "A vector has the wrong length, no direction, or numbers that are none.")
     TEXT_INCOMPLETE = ("FAILED_PRECONDITION", "The raws of the document do not make up its whole text.")
@@ -74,6 +90,7 @@ class Reason(enum.Enum):
     CLIENT_TOO_NEW = ("FAILED_PRECONDITION", "The client speaks a protocol this server does not yet.")
     SERVER_TOO_OLD = ("UNIMPLEMENTED", "The server does not know this call.")
     DEADLINE_EXCEEDED = ("DEADLINE_EXCEEDED", "Time ran out; a retry with the same request id tells the outcome.")
+    TOO_MANY_WATCHERS = ("RESOURCE_EXHAUSTED", "As many calls watch events already as this server allows.")
     STREAM_IDLE = ("DEADLINE_EXCEEDED", "The caller of a stream sent, or took, nothing for too long.")
     CONFLICT = ("ABORTED", "Too much contention; nothing was written.")
     OUTCOME_UNKNOWN = ("UNAVAILABLE", "The commit may have happened; retry with the same request id.")

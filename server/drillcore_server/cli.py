@@ -27,6 +27,7 @@ from drillcore_server.config import EngineKind, LogFormat, Settings, load_settin
 from drillcore_server.demo import run_demo
 from drillcore_server.engines import open_engine, open_keyring
 from drillcore_server.fsck import Fsck
+from drillcore_server.fsck_vectors import SavedIndexes
 from drillcore_server.logs import make_logger
 from drillcore_server.main import Server
 from drillcore_server.stop_signals import StopSignals
@@ -193,7 +194,8 @@ def fsck(
         try:
             root, header = open_store(opened)
             with open_keyring(settings.engine, opened) as keyring:
-                report = Fsck(opened, Keyspace(root), keyring, header.store_id).run()
+                saved = SavedIndexes(settings.vectors.folder(settings.engine.data_dir), settings.vectors)
+                report = Fsck(opened, Keyspace(root), keyring, header.store_id, saved).run()
         finally:
             opened.close()
     verdict = f"{report.corpora} corpora, {report.nodes:,} nodes, {len(report.problems)} problems"

@@ -1,4 +1,4 @@
-"""The server's settings: `[server]`, `[engine]`, `[ingest]`, `[auth]` and `[audit]`. Read once, at the start."""
+"""The server's settings: a table of the file for each of the fields of `Settings`. Read once, at the start."""
 
 from __future__ import annotations
 
@@ -17,12 +17,17 @@ from drillcore_server.audit.settings import AuditSettings
 from drillcore_server.auth.principal import SERVER
 from drillcore_server.auth.settings import AuthSettings
 from drillcore_server.auth.tokens import TOKEN_CHARACTERS_MIN
+from drillcore_server.communities.settings import CommunitySettings
+from drillcore_server.derived.settings import VectorSettings
 from drillcore_server.domain.accounts import Role
+from drillcore_server.domain.importance import ImportanceSettings
+from drillcore_server.domain.regions import is_region
 from drillcore_server.ingest.embedding.openai import OpenAISettings
 from drillcore_server.ingest.processing.chat import ChatSettings
 
 TABLES_OF_THE_CLIENT: Final = ("client",)
 _MIB: Final = 1 << 20
+ARCHIVE_AFTER_DAYS_MAX: Final = 36_500
 WORKER_MEMORY_BYTES_MIN: Final = 512 * _MIB
 """What an idle worker takes, and some room to work in."""
 
@@ -93,12 +98,16 @@ class ServerSettings:
     """Of an upload this is the time from its last request on: one that takes longer to arrive is not cut off."""
     stream_idle_s: float = 30.0
     """A stream whose caller sends no whole message, or takes no answer, for so long is ended: it holds a worker."""
+    watchers_max: int = 8
+    """Calls that watch events at once, each of which holds a worker; never more than half of the workers."""
     shutdown_grace_s: float = 10.0
     """How long calls under way may take to finish when the server stops."""
     request_retention_s: float = 7 * 86_400.0
     """How long the outcome of a write is kept for retries with the same request id."""
     strangers_per_minute: int = 60
     """Refusals of callers without valid credentials that are recorded one by one, for each host; more are counted."""
+    regions: tuple[str, ...] = ()
+    """The regions whose corpora this server serves and keeps house for; without any, all corpora, wherever they are."""
     reason_required: bool = False
     """Whether every call must say why it is made (header drillcore-reason-bin)."""
     reflection: bool = True
@@ -118,11 +127,14 @@ class ServerSettings:
             "timeout_default_s",
             "timeout_max_s",
             "stream_idle_s",
+            "watchers_max",
             "request_retention_s",
             "strangers_per_minute",
         ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be more than 0")
+        if wrong := [one for one in self.regions if not is_region(one)]:
+            raise ValueError(f"regions has {wrong[0]!r}, which is not a region such as eu-west-1")
         for name in ("listen", "metrics_listen"):
             if getattr(self, name):
                 split_address(getattr(self, name), name)
@@ -196,6 +208,25 @@ class EmbedderKind(enum.Enum):
     OPENAI = "openai"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormerSettings:
+    """`[[ingest.former]]`: a model that the server's own has replaced. What it says is as in `[ingest]`."""
+
+    embedder: EmbedderKind
+    onnx_folder: Path | None = None
+    embeddings: OpenAISettings | None = None
+
+    def __post_init__(self) -> None:
+        _check_embedder(self.embedder, self.onnx_folder, self.embeddings, "ingest.former")
+
+
+def _check_embedder(kind: EmbedderKind, folder: Path | None, remote: OpenAISettings | None, table: str) -> None:
+    if kind is EmbedderKind.OPENAI and remote is None:
+        raise ValueError(f"the embedder openai needs [{table}.embeddings]")
+    if kind is EmbedderKind.ONNX and folder is None:
+        raise ValueError("the embedder onnx needs onnx_folder")
+
+
 def _usable_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -223,20 +254,54 @@ class IngestSettings:
     """`[ingest.chat]`, for the processor `openai`."""
     embeddings: OpenAISettings | None = None
     """`[ingest.embeddings]`, for the embedder `openai`."""
+    former: tuple[FormerSettings, ...] = ()
+    """Models of corpora that were not changed to the server's own yet: these are searched and added to as before."""
 
     def __post_init__(self) -> None:
         if self.processor is ProcessorKind.OPENAI and self.chat is None:
             raise ValueError("the processor openai needs [ingest.chat]")
-        if self.embedder is EmbedderKind.OPENAI and self.embeddings is None:
-            raise ValueError("the embedder openai needs [ingest.embeddings]")
-        if self.embedder is EmbedderKind.ONNX and self.onnx_folder is None:
-            raise ValueError("the embedder onnx needs onnx_folder")
+        _check_embedder(self.embedder, self.onnx_folder, self.embeddings, "ingest")
         if self.workers < 0:
             raise ValueError("workers must be 0 or more")
         if self.document_timeout_s <= 0:
             raise ValueError("document_timeout_s must be more than 0")
         if self.worker_memory_bytes_max < WORKER_MEMORY_BYTES_MIN:
             raise ValueError(f"worker_memory_bytes_max must be at least {WORKER_MEMORY_BYTES_MIN}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactSettings:
+    """`[facts]`: what becomes of facts as time goes by."""
+
+    sweep_every_s: float = 60.0
+    """How often the server looks for facts whose time to live is over."""
+    archive_after_days: int = 180
+    """A fact that nobody has read for so long is taken out of the search index. 0: none is."""
+    importance: ImportanceSettings = field(default_factory=ImportanceSettings)
+    """`[facts.importance]`: what facts weigh, by their sources."""
+    session_idle_s: float = 1_800.0
+    """Facts that were put into a session only (no-store) are forgotten when it was not used for so long."""
+    session_facts_max: int = 1_000
+    """In one session."""
+
+    def __post_init__(self) -> None:
+        for name in ("sweep_every_s", "session_idle_s", "session_facts_max"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be more than 0")
+        if not 0 <= self.archive_after_days <= ARCHIVE_AFTER_DAYS_MAX:
+            raise ValueError(f"archive_after_days must be 0 to {ARCHIVE_AFTER_DAYS_MAX}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureSettings:
+    """`[erasure]`: what becomes of erased sources."""
+
+    purge_days: int = 30
+    """From an erasure, after which nobody can read the source any more, until the bytes that it left are removed."""
+
+    def __post_init__(self) -> None:
+        if self.purge_days < 0:
+            raise ValueError("purge_days must be 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +311,10 @@ class Settings:
     ingest: IngestSettings = field(default_factory=IngestSettings)
     auth: AuthSettings = field(default_factory=AuthSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)
+    facts: FactSettings = field(default_factory=FactSettings)
+    vectors: VectorSettings = field(default_factory=VectorSettings)
+    communities: CommunitySettings = field(default_factory=CommunitySettings)
+    erasure: ErasureSettings = field(default_factory=ErasureSettings)
 
 
 def load_settings(

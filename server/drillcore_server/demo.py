@@ -29,6 +29,11 @@ from drillcore_server.stop_signals import StopSignals
 _CORPUS = "21-cfr-11"
 _QUESTION = "Who is accountable for actions under an electronic signature?"
 
+_LETTER = (
+    "Ann Example of 12 Sample Street has asked the sponsor on 3 May 2026 to forget her address and her diagnosis.\n"
+)
+_ABOUT_THE_LETTER = "Who asked the sponsor to forget an address?"
+
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
@@ -70,11 +75,26 @@ def _commands(port: int, data_dir: Path) -> Iterator[str]:
         best = client.query(_QUESTION, corpus_ids=[corpus], page_size=1, tenant_id=tenant).items[0].node
         chain = KeyChain.parse(json.loads(client.get_checkpoint(server_log=True).keys))
     yield f"drill {best.id} --to raw"
+    yield f"fact search {shlex.quote(_QUESTION)} --corpus {_CORPUS} --limit 3"
+    yield f"community recompute --corpus {_CORPUS}"
+    yield f"community list --corpus {_CORPUS} --page-size 5"
+    yield from _erasure(data_dir)
     yield "corpus get no-such-corpus"
     yield "audit query --page-size 5"
     bundle = shlex.quote(str(data_dir / f"{_CORPUS}.zip"))
     yield f"export --corpus {_CORPUS} --format pdf --output {bundle} --force"
     yield f"verify {bundle} --key {chain.verifier(chain.keys[0]).encode()}"
+
+
+def _erasure(data_dir: Path) -> Iterator[str]:
+    """Personal data comes by mistake, and goes: it is erased, and found no more."""
+    letter = data_dir / "letter.txt"
+    letter.write_text(_LETTER, encoding="utf-8")
+    name = f"--base {shlex.quote(str(data_dir))}"
+    yield f"ingest {shlex.quote(str(letter))} {name} --corpus {_CORPUS}"
+    yield f"fact search {shlex.quote(_ABOUT_THE_LETTER)} --corpus {_CORPUS} --limit 1"
+    yield f"source erase letter.txt --corpus {_CORPUS} --reason 'GDPR, Art. 17' --now --yes"
+    yield f"fact search {shlex.quote(_ABOUT_THE_LETTER)} --corpus {_CORPUS} --limit 1"
 
 
 def _client(port: int, data_dir: Path) -> Client:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from drillcore_fdb.cluster import ClusterEngine, ClusterSettings
-from drillcore_fdb.embedded import EmbeddedEngine, EmbeddedSettings
+from drillcore_fdb.embedded import EmbeddedEngine, EmbeddedSettings, RewritableEngine
 from drillcore_fdb.engine import Engine
 from drillcore_server.config import EngineKind, EngineSettings
 from drillcore_server.store.keyring import Keyring
@@ -39,9 +39,9 @@ def open_keyring(settings: EngineSettings, engine: Engine) -> Iterator[Keyring]:
     if settings.kind is EngineKind.CLUSTER:
         yield Keyring.open(engine, engine.directory(*_KEYRING_PATH), master_key_file)
         return
-    own = EmbeddedEngine.open(replace(embedded_settings(settings), path=settings.data_dir / "keyring"))
+    own = RewritableEngine(replace(embedded_settings(settings), path=settings.data_dir / "keyring"))
     try:
-        yield Keyring.open(own, own.directory(*_KEYRING_PATH), master_key_file)
+        yield Keyring.open(own, own.directory(*_KEYRING_PATH), master_key_file, own.rewrite)
     finally:
         own.close()
 

@@ -23,12 +23,19 @@ from drillcore_server.audit.indexes import Terms
 from drillcore_server.audit.opening import RecordOpener
 from drillcore_server.audit.search import LogSearch
 from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.embeddings import EmbeddingModel
 from drillcore_server.domain.ids import NodeId, Revision
 from drillcore_server.domain.nodes import Chunk, Document, Level, RawPage, Section, Statistics
 from drillcore_server.fsck_audit import AuditCheck
+from drillcore_server.fsck_communities import CommunityCheck
+from drillcore_server.fsck_erasures import ErasureCheck
+from drillcore_server.fsck_facts import FactCheck
 from drillcore_server.fsck_retention import RetentionCheck
+from drillcore_server.fsck_sharing import sharing_problems
+from drillcore_server.fsck_vectors import SavedIndexes, fact_vector_problems
 from drillcore_server.store import audit_keys, audit_log, revisions
 from drillcore_server.store.corpora import CORPORA
+from drillcore_server.store.corpus_keys import CorpusKeys
 from drillcore_server.store.hierarchy import (
     DOCUMENT,
     CorpusView,
@@ -38,7 +45,7 @@ from drillcore_server.store.hierarchy import (
     node_id,
 )
 from drillcore_server.store.keyring import Keyring
-from drillcore_server.store.keyspace import CorpusKeys, Keyspace
+from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.packed import SECTION, decode_chunk
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.store.snapshot import Snapshot
@@ -60,8 +67,12 @@ class Report:
 
 
 class Fsck:
-    def __init__(self, engine: Engine, keys: Keyspace, keyring: Keyring, store: UUID) -> None:
+    def __init__(
+        self, engine: Engine, keys: Keyspace, keyring: Keyring, store: UUID, saved: SavedIndexes | None = None
+    ) -> None:
+        """`saved` says where indexes are saved, if those are to be checked too."""
         self._engine = engine
+        self._saved = saved
         self._keys = keys
         self._keyring = keyring
         self._sealed = SealedRecords(keyring)
@@ -72,6 +83,7 @@ class Fsck:
         problems: list[str] = []
         notes: list[str] = []
         corpora, nodes = 0, 0
+        shared: list[Corpus] = []
         try:
             trusted = self._trusted()
         except VerificationFailed as error:
@@ -80,14 +92,25 @@ class Fsck:
             if self._engine.run(lambda tr: tr.get(self._keys.tenant_name(tenant.name))) != tenant.id.bytes:  # noqa: B023
                 problems.append(f"tenant {tenant.id}: its name does not lead to it")
             found = self._engine.run(lambda tr: list(CORPORA.scan(tr, self._keys.corpora(tenant.id))))  # noqa: B023
+            shared += [corpus for corpus, _ in found if corpus.sharing is not None]
             for corpus, _ in found:
                 checked = _CorpusCheck(self._engine, self._keys, self._keyring, self._sealed, corpus)
                 problems += checked.run()
-                problems += AuditCheck(self._engine, self._keys, self._opener, trusted, corpus).problems()
+                audited = AuditCheck(self._engine, self._keys, self._opener, trusted, corpus)
+                problems += audited.problems()
+                erased = ErasureCheck(self._engine, self._keys, self._keyring, corpus)
+                problems += erased.problems(audited.sealed_under)
                 corpora, nodes = corpora + 1, nodes + checked.nodes
                 retention = RetentionCheck(self._engine, self._keys, corpus)
-                problems += [*retention.problems(), *self._at_floor(corpus, retention)]
-                notes += retention.notes()
+                problems += retention.problems()
+                if not erased.is_erased_since(retention.state.floor):
+                    problems += self._at_floor(corpus, retention)
+                notes += [*retention.notes(), *erased.notes(retention.state.floor)]
+                if self._saved is not None:
+                    saved = self._saved.check(checked.snapshot, corpus.number, self._keyring)
+                    problems += [f"corpus {corpus.id}: {problem}" for problem in saved.problems()]
+                    notes += [f"corpus {corpus.id}: {note}" for note in saved.notes]
+        problems += sharing_problems(self._engine, self._keys, shared)
         problems += self._logs(trusted)
         return Report(corpora, nodes, tuple(problems), tuple(notes))
 
@@ -134,16 +157,23 @@ class _CorpusCheck:
     ) -> None:
         self._engine = engine
         self._keyspace = keys
+        self._keyring = keyring
         self._keys: CorpusKeys = keys.of_corpus(corpus.number)
         self._sealed = sealed
         self._corpus = corpus
         self._hashes = HierarchyWrites(keys, corpus.tenant_id, corpus.number, keyring)
         self._revision = revision or engine.run(lambda tr: revisions.head(tr, self._keys))
-        self._snapshot = Snapshot(engine, self._keys, sealed, self._revision)
+        self.snapshot = self._snapshot = Snapshot(engine, self._keys, sealed, self._revision)
         self.nodes = 0
 
     def run(self) -> list[str]:
-        return [f"corpus {self._corpus.id}, revision {self._revision}: {problem}" for problem in self._problems()]
+        return [f"corpus {self._corpus.id}, revision {self._revision}: {problem}" for problem in self._all()]
+
+    def _all(self) -> Iterator[str]:
+        try:
+            yield from self._problems()
+        except EngineError as error:  # of what everything else hangs on
+            yield error.message
 
     def _problems(self) -> Iterator[str]:
         name = self._engine.run(
@@ -169,6 +199,9 @@ class _CorpusCheck:
         yield from self._index("section", self._keys.listed_sections(), set(map(self._keys.listed_section, sections)))
         yield from self._locators(sections, chunks)
         yield from self._master(sections, documents, chunks)
+        yield from FactCheck(self._snapshot, self._keyspace, self._keyring, self._corpus).problems(documents, chunks)
+        yield from fact_vector_problems(self._snapshot)
+        yield from CommunityCheck(self._snapshot, self._corpus.id).problems()
 
     def _chunks(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
         """Every chunk has its raws, which hold what it quotes. Their text is not kept: it may be too much."""
@@ -225,17 +258,29 @@ class _CorpusCheck:
                 yield f"the source of document {document.id} does not lead to it"
 
     def _vectors(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
-        """Every chunk has its vector, and all are of one length."""
+        """Every chunk has its vector, and all of one model are of one length."""
+        models = self._snapshot.read(lambda view: view.embeddings())
+        for place, model in enumerate(models.models if models else ()):
+            yield from self._vectors_of(model, chunks, is_current=place == 0)
+        known = tuple(self._keys.vectors(number).begin for number in (models.numbers if models else ()))
+        strays = (one.key for one in self._snapshot.entries(self._keys.all_vectors()))
+        yield from (f"the vector {one.hex()} is of no model" for one in strays if not one.startswith(known))
+        if models is None and chunks:
+            yield "there is no record of the model that made its vectors"
+
+    def _vectors_of(self, model: EmbeddingModel, chunks: dict[NodeId, Chunk], *, is_current: bool) -> Iterator[str]:
+        """One that is not searched by may lack some, while a migration is under way."""
         sizes: dict[NodeId, int] = {}
-        for entry in self._sealed_entries(self._keys.vectors()):
+        for entry in self._sealed_entries(self._keys.vectors(model.number)):
             if isinstance(entry, str):
                 yield entry
             else:
                 sizes[node_id(entry.key[-16:])] = len(entry.value)
-        yield from (f"chunk {one} has no vector, or a vector has no chunk" for one in sizes.keys() ^ chunks.keys())
-        master = self._snapshot.read(lambda view: view.master())
-        expected = 2 * master.dimensions if master is not None and master.dimensions else max(sizes.values(), default=0)
-        yield from (f"the vector of chunk {one} has another length" for one, size in sizes.items() if size != expected)
+        lacking = chunks.keys() - sizes.keys() if is_current else set()
+        yield from (f"chunk {one} has no vector" for one in lacking)
+        yield from (f"a vector of {one} has no chunk" for one in sizes.keys() - chunks.keys())
+        wrong = (one for one, size in sizes.items() if size != 2 * model.dimensions)
+        yield from (f"the vector of chunk {one} has another length" for one in wrong)
 
     def _index(self, name: str, keys: KeyRange, expected: set[bytes]) -> Iterator[str]:
         there = {entry.key for entry in self._snapshot.entries(keys)}
@@ -268,7 +313,8 @@ class _CorpusCheck:
     ) -> Iterator[str]:
         master = self._snapshot.read(lambda view: view.master())
         if master is None:
-            yield "there is no master"
+            if sections or documents or chunks:  # a corpus may have nothing but facts
+                yield "there is no master"
             return
         if self._snapshot.read(lambda view: self._located(view, master.id)) != Located(
             self._corpus.number, Level.MASTER

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import grpc
@@ -17,13 +17,13 @@ from grpc_reflection.v1alpha import reflection
 from drillcore.audit.leaves import SERVER_LOG
 from drillcore.settings import SettingsError
 from drillcore_fdb.engine import Engine
-from drillcore_fdb.errors import EngineError
 from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import (
     accounts_pb2,
     audit_pb2,
     corpora_pb2,
     documents_pb2,
+    events_pb2,
     exports_pb2,
     nodes_pb2,
     server_pb2,
@@ -44,28 +44,29 @@ from drillcore_server.callers import open_authenticator
 from drillcore_server.commands.audit_logs import AuditLogs
 from drillcore_server.commands.credentials import Credentials
 from drillcore_server.commands.export_corpus import Exporter
-from drillcore_server.commands.forget_challenges import forget_challenges
-from drillcore_server.commands.forget_requests import forget_requests
-from drillcore_server.commands.forget_sessions import forget_sessions
 from drillcore_server.commands.ingester import Ingester
 from drillcore_server.commands.raise_alert import raise_alert
 from drillcore_server.commands.revise import Reviser
 from drillcore_server.commands.signing import SigningDesk
 from drillcore_server.commands.signing_targets import Targets
-from drillcore_server.commands.trim_corpora import record_trim, trim_corpora
 from drillcore_server.commands.trim_corpus import Trimmer
 from drillcore_server.commands.unit import Unit
 from drillcore_server.commands.viewing import Library
+from drillcore_server.commands.watch_events import Watchers
 from drillcore_server.config import EngineKind, Settings, TlsSettings, split_address
-from drillcore_server.derived.sections import SectionCache
-from drillcore_server.derived.vectors import VectorCache
+from drillcore_server.derived.indexes import Indexes, open_indexes
 from drillcore_server.domain.errors import Refused
 from drillcore_server.domain.ids import AccountId
+from drillcore_server.domain.importance import ImportanceSettings
 from drillcore_server.engines import open_keyring
 from drillcore_server.exporting.bundle import Binder
 from drillcore_server.exporting.press import open_press
 from drillcore_server.exporting.trails import Trails
+from drillcore_server.fabric import Fabric
+from drillcore_server.housekeeper import Housekeeper
+from drillcore_server.ingest.embedding.cache import CachingEmbedder
 from drillcore_server.ingest.prepare import Preparer
+from drillcore_server.ingest.processing import forget_passages
 from drillcore_server.ingest.readers import Readers
 from drillcore_server.metrics import Metrics
 from drillcore_server.models import open_preparer, open_readers
@@ -73,6 +74,7 @@ from drillcore_server.rpc.accounts import AccountService
 from drillcore_server.rpc.audit_trail import AuditTrailService
 from drillcore_server.rpc.corpora import CorpusService
 from drillcore_server.rpc.documents import DocumentService
+from drillcore_server.rpc.events import EventService
 from drillcore_server.rpc.exports import ExportService
 from drillcore_server.rpc.nodes import NodeService
 from drillcore_server.rpc.pipeline import Pipeline, TimeLimits, UnknownMethods
@@ -86,7 +88,6 @@ from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.version import VERSION
 
-_HOUSEKEEPING_EVERY_S = 3_600.0
 _LAST_ANSWERS_S = 0.5
 """For the last answers to get away. gRPC would wait longer for those who only watch our health."""
 
@@ -115,11 +116,24 @@ class Server:
         self._keeper, self.logs = self._open_logs(settings, sealed, signing)
         journal = Journal(self._keys, keyring, sealed, header.store_id, signing)
         page_bytes_max = self._settings.message_bytes_max // 2
-        self._unit = unit = Unit(engine, self._keys, journal, page_bytes_max, self._keeper.sequencer.nudge)
+        self._unit = unit = Unit(
+            engine, self._keys, journal, page_bytes_max, self._keeper.sequencer.nudge, self._settings.regions
+        )
         info = ServerService(unit, settings.engine.kind.value, header.format_version, self._settings.message_bytes_max)
         preparer = open_preparer(settings.ingest, self._open)
         readers = open_readers(settings.ingest, preparer, self._open)
-        library, ingester = knowledge(engine, unit, keyring, preparer, readers)
+        folder = settings.vectors.folder(settings.engine.data_dir)
+        indexes = open_indexes(engine, keyring, settings.vectors, folder, self.log)
+        library, ingester = knowledge(engine, unit, keyring, preparer, readers, indexes, settings.facts.importance)
+        self._forget_on_erasure(preparer)
+        self._stopping = threading.Event()
+        self.fabric = Fabric(
+            settings, engine, (library, ingester), indexes, signing, self.metrics, self.log, self._stopping
+        )
+        retention = timedelta(seconds=self._settings.request_retention_s)
+        self._housekeeper = Housekeeper(
+            engine, unit, keyring, retention, self.fabric.sessions.sweep, self.log, self._stopping
+        )
         corpora = CorpusService(unit, Trimmer(engine, self._keys))
         documents = DocumentService(
             library,
@@ -130,6 +144,8 @@ class Server:
         credentials = Credentials(unit, settings.auth, self._tell_lockout)
         mint = Mint(keyring.derived(log_key(keyring, SERVER_LOG), b"bearer tokens"))
         desk = SigningDesk(library, Targets(library, self.logs.opener), credentials, signing)
+        self._watchers = Watchers(min(self._settings.watchers_max, self._settings.workers // 2))
+        watched = EventService(unit, self._watchers, self._settings.stream_idle_s)
         trails = Trails(engine, self._keys, self.logs.search, signing)
         press = open_press(settings.audit, settings.engine.data_dir, header.store_id)
         exporter = Exporter(engine, library, Binder(trails, press))
@@ -142,12 +158,12 @@ class Server:
             (audit_pb2.DESCRIPTOR.services_by_name["AuditService"], AuditTrailService(library, self.logs)),
             (signatures_pb2.DESCRIPTOR.services_by_name["SignatureService"], SignatureService(desk)),
             (exports_pb2.DESCRIPTOR.services_by_name["ExportService"], ExportService(exporter)),
+            (events_pb2.DESCRIPTOR.services_by_name["EventService"], watched),
+            *self.fabric.services,
             (server_pb2.DESCRIPTOR.services_by_name["ServerService"], info),
         ]
         self._health = health.HealthServicer()
         self._grpc = self._make_grpc(self._make_pipeline(authenticator))
-        self._stopping = threading.Event()
-        self._housekeeper = threading.Thread(target=self._keep_house, name="drillcore-housekeeper", daemon=True)
 
     def _open_logs(
         self, settings: Settings, sealed: SealedRecords, signing: SigningKeys
@@ -180,8 +196,9 @@ class Server:
                 message = f"server.metrics_listen {self._settings.metrics_listen}: {error.strerror or error}"
                 raise SettingsError(message) from error
         self._keeper.start()
-        self._grpc.start()
         self._housekeeper.start()
+        self.fabric.start()
+        self._grpc.start()
         for service, _ in self._services:
             self._health.set(service.full_name, health_pb2.HealthCheckResponse.SERVING)
         self._health.set("", health_pb2.HealthCheckResponse.SERVING)
@@ -192,6 +209,8 @@ class Server:
         """Takes no new calls, waits for those under way up to the grace, then returns."""
         self.log.info("stopping", grace_s=self._settings.shutdown_grace_s)
         self._stopping.set()
+        self._watchers.stopping.set()
+        self.fabric.communities.stop()
         self._health.enter_graceful_shutdown()
         self._admit.close(self._settings.shutdown_grace_s)
         self._grpc.stop(min(_LAST_ANSWERS_S, self._settings.shutdown_grace_s)).wait()
@@ -199,6 +218,7 @@ class Server:
             self._metrics_server.shutdown()
             self._metrics_server.server_close()
         self._housekeeper.join()
+        self.fabric.join()
         self._keeper.stop()
         self.close()
         self.log.info("stopped")
@@ -255,37 +275,27 @@ class Server:
         self.metrics.lockouts.inc()
         self.log.warning("account locked after wrong passwords", account_id=str(account))
 
-    def _keep_house(self) -> None:
-        retention = timedelta(seconds=self._settings.request_retention_s)
-        while not self._stopping.wait(_HOUSEKEEPING_EVERY_S):
-            try:
-                now = datetime.now(UTC)
-                forgotten = forget_requests(self._engine, self._keys, now - retention)
-                sessions = forget_sessions(self._engine, self._keys, now - retention)
-                forget_challenges(self._engine, self._keys, now)
-                self.log.info("housekeeping", requests_forgotten=forgotten, sessions_forgotten=sessions)
-                self._trim(now)
-            except EngineError as error:
-                self.log.warning("housekeeping failed, will try again", error=error.message, code=error.code)
-
-    def _trim(self, now: datetime) -> None:
-        for corpus, done in trim_corpora(self._engine, self._keys, now, self._stopping.is_set):
-            if isinstance(done, EngineError):
-                error = {"error": done.message, "code": done.code}
-                self.log.warning("trimming failed, will try again", corpus_id=str(corpus.id), **error)
-            elif done.removed:
-                record_trim(self._unit, corpus, done, now)
-                counts = {"oldest_revision": done.oldest, "records_removed": done.removed}
-                self.log.info("trimmed", tenant_id=str(corpus.tenant_id), corpus_id=str(corpus.id), **counts)
+    def _forget_on_erasure(self, preparer: Preparer) -> None:
+        """What is kept in memory of texts goes when something is erased: nobody knows which source they are of."""
+        self.keyring.on_erased.append(forget_passages)
+        if isinstance(preparer.embedder, CachingEmbedder):
+            self.keyring.on_erased.append(preparer.embedder.forget)
 
 
 def knowledge(
-    engine: Engine, unit: Unit, keyring: Keyring, preparer: Preparer, readers: Readers
+    engine: Engine,
+    unit: Unit,
+    keyring: Keyring,
+    preparer: Preparer,
+    readers: Readers,
+    indexes: Indexes,
+    weights: ImportanceSettings,
 ) -> tuple[Library, Ingester]:
     """What reads and what changes the hierarchy; both see the same caches and models."""
-    sealed, sections = SealedRecords(keyring), SectionCache(engine)
-    library = Library(unit, sealed, keyring, sections, VectorCache(engine), preparer.embedder)
-    ingester = Ingester(engine, unit, Reviser(engine, unit, sealed), keyring, sealed, sections, preparer, readers)
+    sealed, outlines = SealedRecords(keyring), indexes.outlines
+    library = Library(unit, sealed, keyring, indexes.sections, indexes.chunks, preparer.embedders)
+    reviser = Reviser(engine, unit, sealed)
+    ingester = Ingester(engine, unit, reviser, keyring, sealed, outlines, preparer, readers, weights)
     return library, ingester
 
 

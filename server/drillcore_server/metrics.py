@@ -25,6 +25,12 @@ class Metrics:
             "drillcore_account_lockouts", "Accounts locked after wrong passwords", registry=self.registry
         )
 
+        self.quarantines = Counter(
+            "drillcore_facts_quarantined",
+            "Facts put into quarantine: somebody should review them",
+            registry=self.registry,
+        )
+
     def observe_call(self, method: str, outcome: str, seconds: float) -> None:
         self._calls.labels(method, outcome).inc()
         self._seconds.labels(method).observe(seconds)

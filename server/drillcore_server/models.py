@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 
 from drillcore.settings import SettingsError
-from drillcore_server.config import EmbedderKind, IngestSettings, ProcessorKind
+from drillcore_server.config import EmbedderKind, FormerSettings, IngestSettings, ProcessorKind
 from drillcore_server.ingest import builtin
 from drillcore_server.ingest.embedding.cache import CachingEmbedder, MemoryCache
 from drillcore_server.ingest.embedding.errors import EmbeddingFailed
@@ -22,12 +23,19 @@ from drillcore_server.ingest.workers import Workers
 
 def open_preparer(settings: IngestSettings, opened: ExitStack) -> Preparer:
     """What the settings ask for; connections it keeps are closed with `opened`. Raises `SettingsError`."""
+    own = _cached(settings, settings, opened)
+    former = tuple(_cached(one, settings, opened) for one in settings.former)
+    prepared = builtin.preparer(open_processor(_chat(settings), builtin.counter(), opened), own)
+    return replace(prepared, former=former)
+
+
+def _cached(model: IngestSettings | FormerSettings, settings: IngestSettings, opened: ExitStack) -> Embedder:
+    """Each has a cache of its own: former models need little of theirs."""
     try:
-        embedder = _embedder(settings, opened)
+        embedder = _embedder(model, opened)
     except EmbeddingFailed as error:
-        raise SettingsError(f"ingest.embedder {settings.embedder.value}: {error}") from error
-    cached = CachingEmbedder(embedder, MemoryCache(settings.embedding_cache_bytes_max))
-    return builtin.preparer(open_processor(_chat(settings), builtin.counter(), opened), cached)
+        raise SettingsError(f"ingest.embedder {model.embedder.value}: {error}") from error
+    return CachingEmbedder(embedder, MemoryCache(settings.embedding_cache_bytes_max))
 
 
 def open_readers(settings: IngestSettings, preparer: Preparer, opened: ExitStack) -> Readers:
@@ -44,7 +52,7 @@ def _chat(settings: IngestSettings) -> ChatSettings | None:
     return settings.chat if settings.processor is ProcessorKind.OPENAI else None
 
 
-def _embedder(settings: IngestSettings, opened: ExitStack) -> Embedder:
+def _embedder(settings: IngestSettings | FormerSettings, opened: ExitStack) -> Embedder:
     if settings.embedder is EmbedderKind.OPENAI:
         assert settings.embeddings is not None
         return opened.enter_context(OpenAIEmbedder(settings.embeddings))

@@ -1,4 +1,4 @@
-"""The page on 21 CFR Part 11 has every clause, and every test that it names."""
+"""The page on compliance has every clause of 21 CFR Part 11, and every test that it names exists."""
 
 from __future__ import annotations
 
@@ -51,6 +51,17 @@ def test_a_clause_names_tests_that_exist_or_is_procedural(clause: str) -> None:
     for file, test in named:
         assert test in names_in(TESTS / file), f"{file} has no {test}"
         assert test.lower().startswith("test"), f"{test} is no test"
+
+
+def test_every_row_that_is_of_no_clause_names_tests_that_exist() -> None:
+    section = PAGE.split("# Erasure, quarantine, residency")[1]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
+    assert rows
+    for asked, _behaviour, shown_by, *_firm in rows:
+        named = NAMED.findall(shown_by)
+        assert named, f"nothing shows: {asked}"
+        assert shown_by.count("`") == 2 * len(named), "every name is of the form file::function"
+        assert [test for file, test in named if test not in names_in(TESTS / file)] == []
 
 
 def test_the_page_claims_support_and_not_compliance() -> None:

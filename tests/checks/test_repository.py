@@ -9,7 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from drillcore_server.store.keyspace import Space
+from drillcore_server.store.spaces import Space
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -34,9 +34,10 @@ from drillcore_server.fsck import Fsck, Report
 from drillcore_server.ingest import builtin
 from drillcore_server.ingest.readers import ReadersHere
 from drillcore_server.store import corpora, revisions
+from drillcore_server.store.corpus_keys import CorpusKeys
 from drillcore_server.store.hierarchy import CorpusView
 from drillcore_server.store.keyring import Keyring
-from drillcore_server.store.keyspace import CorpusKeys, Keyspace
+from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.sealed import SealedRecords
 from tests.journals import STORE, open_journal
 

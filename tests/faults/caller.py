@@ -30,8 +30,9 @@ from drillcore_server.domain.errors import Refused, Unavailable
 from drillcore_server.domain.ids import CorpusId, PrincipalId, RequestId, TenantId
 from drillcore_server.domain.tenants import Tenant
 from drillcore_server.store.corpora import CORPUS
-from drillcore_server.store.keyspace import Keyspace, Space
+from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.requests import OUTCOME
+from drillcore_server.store.spaces import Space
 from drillcore_server.store.tenants import TENANT
 
 T = TypeVar("T")

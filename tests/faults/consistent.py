@@ -5,9 +5,11 @@ It reads whole spaces and takes them apart by itself, so it shares no range and 
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from uuid import UUID
 
@@ -16,11 +18,18 @@ import numpy as np
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader
 from drillcore_fdb.tuples import prefix_end
+from drillcore_server.domain.documents import ParsedDocument
+from drillcore_server.domain.facts import Fact, FactStatus
 from drillcore_server.domain.ids import DocumentId, NodeId, Revision, SourceId
 from drillcore_server.domain.nodes import Chunk, Citation, Document, Level, Master, Section, Statistics
 from drillcore_server.domain.sources import Source
+from drillcore_server.ingest import builtin, chunking
 from drillcore_server.ingest.digesting import content_hash
+from drillcore_server.ingest.facts import draw_facts
+from drillcore_server.ingest.parsing import parse
 from drillcore_server.store import revisions
+from drillcore_server.store.embeddings import EMBEDDINGS
+from drillcore_server.store.facts import FACT
 from drillcore_server.store.hierarchy import (
     DOCUMENT,
     MASTER,
@@ -28,8 +37,8 @@ from drillcore_server.store.hierarchy import (
     HierarchyWrites,
     locate,
 )
-from drillcore_server.store.keyspace import Space
 from drillcore_server.store.packed import SECTION, decode_chunk
+from drillcore_server.store.spaces import Space
 from drillcore_server.store.versioned import Entry
 from tests.faults.archive import Archive
 
@@ -41,6 +50,8 @@ _SEALED = {
     Space.VECTORS,
     Space.DOCUMENTS,
     Space.SOURCES,
+    Space.FACTS,
+    Space.FACT_VECTORS,
 }
 _PLAIN = {
     Space.MEMBERS,
@@ -50,6 +61,10 @@ _PLAIN = {
     Space.CITING,
     Space.SECTION_LIST,
     Space.EMBEDDED,
+    Space.EMBEDDINGS,
+    Space.FACTS_BY_CHUNK,
+    Space.FACTS_BY_SOURCE,
+    Space.FACT_EXPIRIES,
 }
 Written = dict[bytes, dict[Revision, bytes | None]]
 """By key, without its prefix: what each revision wrote there, opened; None for a tombstone."""
@@ -94,6 +109,8 @@ def check_in(
     check.sections_and_members()
     check.indexes()
     check.sources()
+    check.facts()
+    check.told_facts(head)
     check.master_and_statistics()
     check.located()
     if not trimming:
@@ -101,6 +118,15 @@ def check_in(
         check.locators(head, head if idle else _LATEST)
         check.citing(head)
     return check.result()
+
+
+@lru_cache(1_000)
+def _drawn(text: str) -> tuple[str, ...]:
+    """What the facts of a document say, drawn anew."""
+    (document,) = parse(text.encode(), name="text.md", media_type=None)
+    assert isinstance(document, ParsedDocument)
+    chunks = chunking.chunk(document, builtin.counter())
+    return tuple(fact.content for facts in draw_facts(document, chunks, builtin.counter()) for fact in facts)
 
 
 def _read(tr: Reader, archive: Archive, space: Space) -> Written:
@@ -164,6 +190,13 @@ class _Check:
     def _nodes(self, space: Space) -> list[tuple[UUID, bytes]]:
         return [(UUID(bytes=key), value) for key, value in self._seen[space].items()]
 
+    def _vectors(self) -> dict[NodeId, bytes]:
+        """Those of the model that searches use."""
+        model = self._seen[Space.EMBEDDINGS].get(b"")
+        number = 0 if model is None else EMBEDDINGS.decode(model).current.number
+        found = self._seen[Space.VECTORS].items()
+        return {NodeId(UUID(bytes=key[1:])): value for key, value in found if key[0] == number}
+
     def _read_members(self) -> dict[NodeId, list[tuple[DocumentId, int, NodeId]]]:
         members: dict[NodeId, list[tuple[DocumentId, int, NodeId]]] = {}
         for key in self._seen[Space.MEMBERS]:
@@ -177,8 +210,8 @@ class _Check:
         named = [chunk for document in self._documents.values() for chunk in document.chunks]
         assert len(set(named)) == len(named)
         assert set(named) == set(self._chunks) == set(self._pages), "documents name all chunks, and no others"
-        for space in (Space.VECTORS, Space.PARENTS):
-            assert {one for one, _ in self._nodes(space)} == set(named), f"{space.name} has each chunk once"
+        assert {one for one, _ in self._nodes(Space.PARENTS)} == set(named), "each chunk has a parent"
+        assert self._vectors().keys() == set(named), "each chunk has a vector"
         for document in self._documents.values():
             _check_document(document, [self._chunks[one] for one in document.chunks], self._text(document))
             assert document.raws == sum(len(self._pages[one].raws) for one in document.chunks)
@@ -191,7 +224,7 @@ class _Check:
         joined = {chunk: section for section, members in self._members.items() for _, _, chunk in members}
         assert parents == joined, "parents and members agree"
         assert set(self._members) == set(self._sections), "no section is empty, and none is missing"
-        vectors = {NodeId(one): np.frombuffer(value, "<f2") for one, value in self._nodes(Space.VECTORS)}
+        vectors = {one: np.frombuffer(value, "<f2") for one, value in self._vectors().items()}
         for section in self._sections.values():
             members = self._members[section.id]
             for document, place, chunk in members:
@@ -241,6 +274,48 @@ class _Check:
             assert (source.document, source.version) == (document.id, document.source_version)
             assert source.content_hash == document.content_hash
 
+    def facts(self) -> None:
+        """Active ones are what the documents say, whatever became of the sources before.
+
+        Those that were put by hand have no chunk.
+        """
+        facts = [FACT.decode(value) for value in self._seen[Space.FACTS].values()]
+        hashed = self._archive.keyring.hashed
+        assert {one.id.bytes for one in facts} == set(self._seen[Space.FACTS])
+        assert all(one.content_hash == hashlib.sha256(one.content.encode()).hexdigest() for one in facts)
+        assert set(self._seen[Space.FACTS_BY_SOURCE]) == {hashed(one.source) + one.id.bytes for one in facts}
+        assert set(self._seen[Space.FACTS_BY_CHUNK]) == {one.chunk.bytes + one.id.bytes for one in facts if one.chunk}
+        assert not self._seen[Space.FACT_EXPIRIES]
+        kept = [one for one in facts if one.status is not FactStatus.DELETED]
+        assert {key[1:] for key in self._seen[Space.FACT_VECTORS]} == {one.id.bytes for one in kept}
+        counts = Counter(one.source for one in kept)
+        sources = [SOURCE.decode(value) for value in self._seen[Space.SOURCES].values()]
+        assert {one.id: one.fact_count for one in sources if one.fact_count} == counts
+        drawn = {one.source for one in kept if one.chunk is not None}
+        assert drawn <= {document.source for document in self._documents.values()}, "gone with their source"
+        self._check_active([one for one in facts if one.status is FactStatus.ACTIVE and one.chunk is not None])
+
+    def _check_active(self, facts: list[Fact]) -> None:
+        for fact in facts:
+            assert fact.chunk is not None
+            assert fact.span is not None
+            chunk = self._chunks[fact.chunk]
+            assert (chunk.document, chunk.source) == (fact.document, fact.source)
+            assert chunk.span.start <= fact.span.start < fact.span.end <= chunk.span.end
+        said = Counter((fact.source, fact.content) for fact in facts)
+        drawn = ((one.source, content) for one in self._documents.values() for content in _drawn(self._text(one)))
+        assert said == Counter(drawn), "each fact of a document is there once"
+
+    def told_facts(self, head: Revision) -> None:
+        """The feed of changes tells of every fact that a revision wrote."""
+        prefix = self._archive.keys._prefixes[Space.FACT_CHANGES]
+        feed = {(key[-16:], Revision(int.from_bytes(key[-22:-16], "big"))) for key, _ in self._range(prefix)}
+        written = {(key, at) for key, ats in self._written[Space.FACTS].items() for at in ats}
+        assert {one for one in written if one[1] <= head} <= feed
+
+    def _range(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        return list(self._tr.range(prefix, prefix_end(prefix)))
+
     def history_of_sources(self, head: Revision) -> None:
         for ats in self._written[Space.DOCUMENTS].values():
             for at, value in ats.items():
@@ -279,20 +354,20 @@ class _Check:
             assert (found.corpus, found.level) == (self._archive.corpus.number, level)
 
     def locators(self, head: Revision, latest: Revision) -> None:
-        """Every node that any revision has is located; what is located was there once, or is being written."""
+        """Every node and fact that any revision has is located; what is located was there once, or is being written."""
         tr, keyspace, tenant = self._tr, self._archive.keyspace, self._archive.corpus.tenant_id
         prefix = keyspace._spaces[Space.LOCATORS][tenant].prefix
         located = {key[-16:] for key, _ in tr.range(prefix, prefix_end(prefix))}
         assert self._ever(head) <= located <= self._ever(latest), "there are locators for what ever was, and no others"
 
     def _ever(self, up_to: Revision) -> set[bytes]:
-        """The ids of all nodes that a revision had."""
+        """The ids of all nodes and facts that a revision had."""
         masters = [
             value for ats in self._written[Space.MASTERS].values() for at, value in ats.items() if value and at <= up_to
         ]
         return {MASTER.decode(value).id.bytes for value in masters} | {
             key
-            for space in (Space.CHUNKS, Space.SECTIONS)
+            for space in (Space.CHUNKS, Space.SECTIONS, Space.FACTS)
             for key, ats in self._written[space].items()
             if any(value is not None for at, value in ats.items() if at <= up_to)
         }

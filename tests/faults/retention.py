@@ -13,7 +13,7 @@ from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import Revision
 from drillcore_server.domain.retention import HoldChange, RetentionChange, TrimState
 from drillcore_server.store import revisions, trimming
-from drillcore_server.store.keyspace import Space
+from drillcore_server.store.spaces import Space
 from tests.faults.archive import Archive
 from tests.faults.consistent import Hierarchy
 

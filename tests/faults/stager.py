@@ -14,7 +14,7 @@ from pathlib import Path
 from drillcore_fdb.embedded import Durability
 from drillcore_server.commands import revise
 from drillcore_server.domain.revisions import Claim
-from drillcore_server.store.keyspace import CorpusKeys
+from drillcore_server.store.corpus_keys import CorpusKeys
 from drillcore_server.store.writes import Write
 from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
 

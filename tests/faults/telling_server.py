@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from drillcore.cli import main
 from drillcore_server.commands import revise
 from drillcore_server.domain.revisions import Claim
-from drillcore_server.store.keyspace import CorpusKeys
+from drillcore_server.store.corpus_keys import CorpusKeys
 from drillcore_server.store.writes import Write
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from drillcore_server.commands.add_documents import DocumentBatch, Upload
+from drillcore_server.domain.ids import SourceId
 from drillcore_server.ingest import builtin
-from drillcore_server.ingest.embedding.cache import CachingEmbedder, MemoryCache
+from drillcore_server.ingest.embedding.ports import Vectors
 from drillcore_server.store.hierarchy import CorpusView
 from tests.faults.archive import Archive, opened_archive, text_of
 from tests.faults.consistent import check
@@ -24,9 +26,30 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
         yield archive
 
 
-def counting(archive: Archive) -> tuple[Archive, CachingEmbedder]:
-    """The corpus as a server just started has it, and what counts the texts it embeds: its memory keeps none."""
-    embedder = CachingEmbedder(builtin.embedder(), MemoryCache(0))
+class Counting:
+    """The built-in model, and what it was asked for. A fact is one line; of a chunk its titles are embedded too."""
+
+    def __init__(self) -> None:
+        self._embedder = builtin.embedder()
+        self.model, self.dimensions = self._embedder.model, self._embedder.dimensions
+        self.texts: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        self.texts += texts
+        return self._embedder.embed(texts)
+
+    @property
+    def chunks(self) -> list[str]:
+        return [text for text in self.texts if "\n" in text]
+
+    @property
+    def facts(self) -> list[str]:
+        return [text for text in self.texts if "\n" not in text]
+
+
+def counting(archive: Archive) -> tuple[Archive, Counting]:
+    """The corpus as a server just started has it, and what counts the texts it embeds: nothing is kept in memory."""
+    embedder = Counting()
     restarted = archive.on(archive.engine)
     preparer = replace(restarted.ingester.preparer, embedder=embedder)
     restarted.ingester = replace(restarted.ingester, preparer=preparer)
@@ -36,17 +59,16 @@ def counting(archive: Archive) -> tuple[Archive, CachingEmbedder]:
 def vectors(archive: Archive, source: str) -> list[bytes | None]:
     view = lambda tr: CorpusView(tr, archive.keys, archive.sealed, archive.head())  # noqa: E731
     document = archive.documents()[source]
-    return archive.engine.run(lambda tr: [view(tr).vector(one) for one in view(tr).document(document).chunks])
+    return archive.engine.run(lambda tr: [view(tr).vector(1, one) for one in view(tr).document(document).chunks])
 
 
 def test_a_text_is_embedded_once_over_sources_calls_and_restarts(archive: Archive) -> None:
     first, embedder = counting(archive)
     first.add({"a": ONE})
-    chunks = embedder.counts.misses
-    assert chunks >= 3
+    assert len(embedder.chunks) >= 3
     second, embedder = counting(archive)
     second.add({"b": ONE, "c": OTHER, "d": OTHER})
-    assert 0 < embedder.counts.misses <= 2 * 3, "of the known text none"
+    assert 0 < len(embedder.chunks) <= 2 * 3, "of the known text none"
     assert vectors(archive, "a") == vectors(archive, "b")
     check(archive)
 
@@ -54,8 +76,10 @@ def test_a_text_is_embedded_once_over_sources_calls_and_restarts(archive: Archiv
 def test_of_an_updated_document_only_the_changed_chunks_are_embedded(archive: Archive) -> None:
     archive.add({"a": ONE})
     updated, embedder = counting(archive)
-    updated.add({"a": ONE + "\n\nOne more rule, which nobody has heard of before, ends the document.\n"})
-    assert embedder.counts.misses == 1
+    more = "One more rule, which nobody has heard of before, ends the document."
+    updated.add({"a": f"{ONE}\n\n{more}\n"})
+    assert len(embedder.chunks) == 1
+    assert embedder.facts == [more], "nor what the source has said before"
     check(archive)
 
 
@@ -64,17 +88,16 @@ def test_what_a_corpus_no_longer_has_is_embedded_again(archive: Archive) -> None
     archive.remove([archive.documents()["a"]])
     again, embedder = counting(archive)
     again.add({"a": ONE})
-    assert embedder.counts.misses >= 3
+    assert len(embedder.chunks) >= 3
     check(archive)
 
 
 def test_a_vector_whose_key_is_destroyed_is_made_anew(archive: Archive) -> None:
     archive.add({"a": ONE})
-    (number,) = archive.keyring.numbers(archive.corpus.number, ["a"])
-    archive.keyring._engine.run(lambda tr: tr.clear(archive.keyring._root.pack((1, number))))
-    archive.keyring._keys.pop(number)
+    (number,) = archive.keyring.numbers(archive.corpus.number, [SourceId("a")])
+    archive.keyring.destroy(archive.corpus.number, {number: archive.keyring.hashed(SourceId("a"))}, datetime.now(UTC))
     again, embedder = counting(archive)
     with DocumentBatch(again.ingester, again.call("AddDocuments"), again.target, lambda _: None) as batch:
         batch.take(Upload("b.md", "", "b", {}, ONE.encode()))
         batch._line.finish()
-    assert embedder.counts.misses >= 3
+    assert len(embedder.chunks) >= 3

@@ -37,7 +37,7 @@ from tests.rpc.processes import Serving, serving
 
 SOAK = os.environ.get("DRILLCORE_SOAK") == "1"
 HIERARCHY = Size(300, 399, 83, 2_680) if SOAK else Size(6, 15, 41, 2_720)
-DOCUMENTS, DOCUMENT_CHARACTERS = (1_400, 15_000) if SOAK else (60, 5_000)
+DOCUMENTS, DOCUMENT_CHARACTERS = (1_400, 15_000) if SOAK else (25, 5_000)
 ADDED_CHARACTERS = DOCUMENTS * DOCUMENT_CHARACTERS
 KILLED_AT = 40 if SOAK else 10
 """The batch before which the server is killed: it has staged some, and has many to go."""

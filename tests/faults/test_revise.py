@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -136,7 +136,7 @@ class Readers:
         revision = self._archive.head()
         reader = self._archive.ingester.reader(self._archive.corpus, revision)
         chunks = [one.id for section in reader.outlines().ids for one in reader.members(section)]
-        texts = ["".join(raw.content for raw in page.raws) for page in reader.pages(chunks)]
+        texts = ["".join(raw.content for raw in one.page.raws) for one in reader.chunks_with_raws(chunks)]
         master = reader.master()
         assert master is not None
         assert master.statistics.chunks == len(chunks)
@@ -150,7 +150,7 @@ class Readers:
         def work(tr: revisions.Transaction) -> Revision:
             view = CorpusView(tr, archive.keys, archive.sealed, revisions.head(tr, archive.keys))
             chunks = {chunk for document in view.documents() for chunk in document.chunks}
-            assert set(self._vectors.at(number, view).ids) == chunks
+            assert set(self._vectors.at(number, view).ids()) == chunks
             sections = {one: view.section(one) for one in view.section_ids()}
             outlines = self._sections.at(number, view)
             assert outlines.by_id == {one: Outline.of(section) for one, section in sections.items() if section}
@@ -425,7 +425,8 @@ def _plan_fields(archive: Archive) -> dict[str, Any]:
         "result": lambda _: None,
         "number": archive.keyring.numbers(archive.corpus.number, [CORPUS_SCOPE])[0],
     }
-    return {name: known[name] for name in Plan.__dataclass_fields__}
+    needed = [one for one in fields(Plan) if one.default is MISSING]
+    return {one.name: known[one.name] for one in needed}
 
 
 @pytest.mark.usefixtures("either")

@@ -23,8 +23,8 @@ from drillcore_server.domain.ids import NodeId, Revision
 from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.retention import TrimState
 from drillcore_server.store import revisions, trimming, versioned
+from drillcore_server.store.corpus_keys import CorpusKeys
 from drillcore_server.store.hierarchy import CorpusView, Located, locate
-from drillcore_server.store.keyspace import CorpusKeys
 from drillcore_server.store.snapshot import Snapshot
 from drillcore_server.store.trimming import UnseenPage
 from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
@@ -357,10 +357,10 @@ def test_what_follows_revisions_that_are_trimmed_meanwhile_is_read_anew(
 
     def ask(tr: Transaction) -> set[NodeId]:
         view = CorpusView(tr, archive.keys, archive.sealed, revisions.head(tr, archive.keys))
-        assert set(cache.at(archive.corpus.number, view).ids) == {
+        assert set(cache.at(archive.corpus.number, view).ids()) == {
             chunk for document in view.documents() for chunk in document.chunks
         }
-        return set(cache.at(archive.corpus.number, view).ids)
+        return set(cache.at(archive.corpus.number, view).ids())
 
     before = archive.engine.run(ask)
     archive.add({"x": text_of("fishing", 2)})

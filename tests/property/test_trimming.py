@@ -47,8 +47,8 @@ Written = dict[bytes, dict[Revision, bytes | None]]
 def logical_keys(number: CorpusNumber) -> list[bytes]:
     """Some of each kind, those before and behind all others among them. The index of citations has rules of its own."""
     keys, document = KEYSPACE.of_corpus(number), DocumentId(UUID(int=3))
-    of_nodes = [
-        key(node) for node in NODES for key in (keys.section, keys.chunk, keys.listed_section, keys.vector, keys.parent)
+    of_nodes = [key(node) for node in NODES for key in (keys.section, keys.chunk, keys.listed_section, keys.parent)] + [
+        keys.vector(model, node) for node in NODES for model in (1, 255)
     ]
     members = [keys.member(node, document, 1, node) for node in NODES]
     others = [keys.document(document), keys.source(b"s" * 16), keys.entity(b"k" * 4, b"v" * 8, NODES[0])]

@@ -6,11 +6,12 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
-from drillcore_fdb.engine import Transaction
+from drillcore_fdb.engine import Engine, Transaction
 from drillcore_fdb.format import open_store
 from drillcore_server.domain.ids import CorpusId, Revision, TenantId
 from drillcore_server.store import corpora, revisions
-from drillcore_server.store.keyspace import CorpusKeys, Keyspace
+from drillcore_server.store.corpus_keys import CorpusKeys
+from drillcore_server.store.keyspace import Keyspace
 from tests.rpc.running import ACME_ID, Running
 
 
@@ -19,8 +20,13 @@ def keyspace(server: Running) -> Keyspace:
 
 
 def keys_of(server: Running, corpus: str, tenant: UUID = ACME_ID) -> CorpusKeys:
-    keys = keyspace(server)
-    found = server.engine.run(lambda tr: corpora.get(tr, keys, TenantId(tenant), CorpusId(UUID(corpus))))
+    return keys_in(server.engine, corpus, tenant)
+
+
+def keys_in(engine: Engine, corpus: str, tenant: UUID = ACME_ID) -> CorpusKeys:
+    """The same of a store that no server has open."""
+    keys = Keyspace(open_store(engine)[0])
+    found = engine.run(lambda tr: corpora.get(tr, keys, TenantId(tenant), CorpusId(UUID(corpus))))
     return keys.of_corpus(found.number)
 
 

@@ -48,7 +48,7 @@ def drillcore(directory: Path, *arguments: str, **variables: str) -> Ended:
         env=environment(directory, **variables),
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=120,
     )
     return Ended(done.returncode, done.stdout, done.stderr)
 

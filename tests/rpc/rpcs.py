@@ -32,6 +32,12 @@ CORPUS_METHODS: Final = [method for method in METHODS if method.containing_servi
 KNOWLEDGE_METHODS: Final = [
     method for method in METHODS if method.containing_service.name in {"DocumentService", "NodeService"}
 ]
+FABRIC_METHODS: Final = [
+    method
+    for method in METHODS
+    if method.containing_service.name
+    in {"FactService", "CommunityService", "SourceService", "EventService", "EmbeddingService"}
+]
 
 _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "CreateTenant": lambda: {"name": f"tenant {uuid4()}"},
@@ -95,6 +101,30 @@ _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     },
     "ListSignatures": dict,
     "ExportCorpus": lambda: {"corpus_id": str(uuid4()), "format": "EXPORT_FORMAT_JSON"},
+    "PutFacts": lambda: {
+        "corpus_id": str(uuid4()),
+        "facts": [{"content": "Records of the trial are kept for five years after its end.", "source_id": "sop-7"}],
+    },
+    "GetFacts": lambda: {"fact_ids": [str(uuid4())]},
+    "ListFacts": lambda: {"corpus_id": str(uuid4())},
+    "UpdateFact": lambda: {"fact_id": str(uuid4()), "importance_weight": 0.5},
+    "SetFactStatus": lambda: {"fact_ids": [str(uuid4())], "status": "FACT_STATUS_STALE"},
+    "ArchiveFacts": lambda: {"fact_ids": [str(uuid4())]},
+    "RestoreFacts": lambda: {"fact_ids": [str(uuid4())]},
+    "SearchFacts": lambda: {"corpus_ids": [str(uuid4())], "text": "how long are records kept"},
+    "GetState": lambda: {"corpus_ids": [str(uuid4())]},
+    "EndSession": lambda: {"session_id": f"session {uuid4()}"},
+    "ListCommunities": lambda: {"corpus_id": str(uuid4())},
+    "GetCommunity": lambda: {"corpus_id": str(uuid4()), "id": str(uuid4())},
+    "RecomputeCommunities": lambda: {"corpus_id": str(uuid4())},
+    "GetSource": lambda: {"corpus_id": str(uuid4()), "source_id": "sop-7"},
+    "ListSources": lambda: {"corpus_id": str(uuid4())},
+    "EraseSource": lambda: {"corpus_id": str(uuid4()), "source_id": "sop-7", "reason": "asked for"},
+    "ListErasures": lambda: {"corpus_id": str(uuid4())},
+    "PurgeErased": lambda: {"corpus_id": str(uuid4())},
+    "WatchEvents": lambda: {"corpus_ids": [str(uuid4())]},
+    "MigrateEmbeddings": lambda: {"corpus_id": str(uuid4())},
+    "GetMigration": lambda: {"corpus_id": str(uuid4())},
 }
 _FIRST: Final = {"AddDocuments": "target", "PutHierarchy": "target", "UpdateDocument": "target"}
 """Where a call streams: the part of its first request that names what it is about."""

@@ -15,7 +15,17 @@ from drillcore import Client
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
 from drillcore_fdb.engine import Engine
 from drillcore_server.auth.settings import AuthSettings
-from drillcore_server.config import EngineSettings, IngestSettings, LogFormat, ServerSettings, Settings, TokenSettings
+from drillcore_server.communities.settings import CommunitySettings
+from drillcore_server.config import (
+    EngineSettings,
+    FactSettings,
+    IngestSettings,
+    LogFormat,
+    ServerSettings,
+    Settings,
+    TokenSettings,
+)
+from drillcore_server.derived.settings import VectorSettings
 from drillcore_server.logs import make_logger
 from drillcore_server.main import Server
 
@@ -39,6 +49,14 @@ SETTINGS = ServerSettings(
 
 AUTH = AuthSettings(argon2_memory_kib=64, argon2_passes=1, argon2_lanes=1)
 """Passwords are hashed in a moment."""
+
+
+COMMUNITIES = CommunitySettings(check_every_s=86_400.0, pause_s=0.0)
+"""Tests say when communities are looked after."""
+
+
+FACTS = FactSettings(sweep_every_s=86_400.0)
+"""The server keeps no facts by itself: tests have it done when they want it."""
 
 
 @dataclass
@@ -74,6 +92,9 @@ def running(
     path: Path,
     ingest: IngestSettings | None = None,
     auth: AuthSettings = AUTH,
+    vectors: VectorSettings | None = None,
+    communities: CommunitySettings = COMMUNITIES,
+    facts: FactSettings | None = None,
     wrap: Callable[[Engine], Engine] = lambda engine: engine,
     **changes: Any,
 ) -> Iterator[Running]:
@@ -83,6 +104,9 @@ def running(
         engine=EngineSettings(data_dir=path, durability=Durability.RELAXED),
         ingest=ingest or IngestSettings(),
         auth=auth,
+        vectors=vectors or VectorSettings(),
+        communities=communities,
+        facts=facts or FACTS,
     )
     engine, log = open_store(path), io.StringIO()
     try:

@@ -12,7 +12,15 @@ from google.protobuf.message import Message
 
 from drillcore import Client
 from drillcore_proto.reasons import DOMAIN, REQUEST_ID_HEADER, SERVER_VERSION_HEADER, Reason
-from drillcore_proto.v1 import corpora_pb2, documents_pb2, nodes_pb2, tenants_pb2
+from drillcore_proto.v1 import (
+    communities_pb2,
+    corpora_pb2,
+    documents_pb2,
+    facts_pb2,
+    nodes_pb2,
+    sources_pb2,
+    tenants_pb2,
+)
 from drillcore_server.rpc.stages import REQUEST_ID_CHARACTERS_MAX
 from drillcore_server.version import VERSION
 from tests.rpc.rpcs import METHODS, RawAnswer, call, name_of, path_of, request_of
@@ -20,6 +28,7 @@ from tests.rpc.running import ACME, ACME_ID, OPERATOR, Running
 
 PATHS = {method.input_type.name: path_of(method) for method in METHODS}
 CORPUS_ID = uuid4()
+ASSERTION = "Records of the trial are kept for five years after its end."
 INFO = "/drillcore_proto.v1.ServerService/GetServerInfo"
 
 
@@ -34,6 +43,10 @@ def create_corpus(**fields: str) -> Message:
 
 def in_corpus(kind: Callable[..., Message], **fields: Any) -> Message:
     return kind(tenant_id=str(ACME_ID), corpus_id=str(CORPUS_ID), **fields)
+
+
+def put_fact(**draft: str) -> Message:
+    return in_corpus(facts_pb2.PutFactsRequest, facts=[facts_pb2.FactDraft(**draft)])
 
 
 REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
@@ -51,6 +64,14 @@ REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
     Reason.CORPUS_NOT_FOUND: lambda server: ask(server, corpora_pb2.GetCorpusRequest(name="none"), token=ACME),
     Reason.DOCUMENT_NOT_FOUND: lambda server: ask(server, in_corpus(documents_pb2.GetDocumentRequest, id=str(uuid4()))),
     Reason.NODE_NOT_FOUND: lambda server: ask(server, nodes_pb2.GetNodeRequest(id=str(uuid4())), token=ACME),
+    Reason.FACT_NOT_FOUND: lambda server: ask(server, facts_pb2.GetFactsRequest(fact_ids=[str(uuid4())]), token=ACME),
+    Reason.FACT_TOO_SHORT: lambda server: ask(server, put_fact(content="Short.", source_id="s")),
+    Reason.FACT_TOO_LONG: lambda server: ask(server, put_fact(content="long " * 2_100, source_id="s")),
+    Reason.INVALID_DURATION: lambda server: ask(server, put_fact(content=ASSERTION, source_id="s", ttl="P-1D")),
+    Reason.COMMUNITY_NOT_FOUND: lambda server: ask(
+        server, in_corpus(communities_pb2.GetCommunityRequest, id=str(uuid4()))
+    ),
+    Reason.SOURCE_NOT_FOUND: lambda server: ask(server, in_corpus(sources_pb2.GetSourceRequest, source_id="none")),
     Reason.REVISION_NOT_FOUND: lambda server: ask(
         server, in_corpus(documents_pb2.ListDocumentsRequest, as_of=nodes_pb2.AsOf(revision=99))
     ),
@@ -68,6 +89,7 @@ MADE_ELSEWHERE = {
     Reason.REASON_REQUIRED: "needs a server that asks for it: test_audit_records",
     Reason.AUDIT_UNAVAILABLE: "needs a key that is not there: test_audit_records",
     Reason.CANNOT_SIGN: "test_signatures",
+    Reason.COMMUNITIES_UNAVAILABLE: "needs a process that fails: test_community_runs",
     Reason.CHALLENGE_REFUSED: "test_signatures",
     Reason.SIGNATURE_NOT_FOUND: "test_signatures",
     Reason.AUDIT_RECORD_NOT_FOUND: "test_audit_proofs",
@@ -75,6 +97,9 @@ MADE_ELSEWHERE = {
     Reason.UNPARSABLE: "needs a whole stream: test_update_document",
     Reason.DEADLINE_EXCEEDED: "test_limits",
     Reason.STREAM_IDLE: "needs a caller who waits: test_stalled_streams",
+    Reason.TOO_MANY_WATCHERS: "test_events",
+    Reason.ILLEGAL_TRANSITION: "test_facts",
+    Reason.REVIEW_REQUIRED: "test_quarantine",
     Reason.STORE_UNAVAILABLE: "test_logs",
     Reason.INTERNAL: "test_logs",
     Reason.REVISION_TRIMMED: "needs revisions that are days old: test_retention",
@@ -96,6 +121,11 @@ MADE_ELSEWHERE = {
     Reason.ACCOUNT_EXISTS: "test_accounts",
     Reason.TOKEN_NOT_FOUND: "test_tokens",
     Reason.EXPORT_MADE: "needs a whole stream: test_export",
+    Reason.SOURCE_ERASED: "test_erasure",
+    Reason.ERASED: "test_erasure",
+    Reason.NO_CKF_FACTS: "test_fact_sessions",
+    Reason.REGION_NOT_ALLOWED: "test_residency",
+    Reason.REGION_FIXED: "test_residency",
     Reason.CONFLICT: "needs a failing engine: tests/faults",
     Reason.OUTCOME_UNKNOWN: "needs a failing engine: tests/faults",
     Reason.STORE_FULL: "needs a full disk: tests/faults",

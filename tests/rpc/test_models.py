@@ -59,7 +59,7 @@ def remote(url: str) -> IngestSettings:
         processor=ProcessorKind.OPENAI,
         embedder=EmbedderKind.OPENAI,
         chat=ChatSettings(base_url=url, model="chat", attempts=1),
-        embeddings=OpenAISettings(base_url=url, model="embed", dimensions=32, attempts_max=1),
+        embeddings=OpenAISettings(base_url=url, model="embed", dimensions=32, attempts_max=1, revision="one"),
     )
 
 
@@ -78,20 +78,27 @@ def test_the_models_that_the_settings_name_are_used_and_a_fallback_is_on_record(
         assert content.processing.fallback_reason
 
 
-def test_a_model_whose_server_fails_is_a_refusal_that_says_so_and_changes_nothing(tmp_path: Path) -> None:
-    with running(tmp_path, remote("http://127.0.0.1:9/v1")) as server:
+def test_a_model_whose_server_fails_is_a_refusal_that_says_so_and_changes_nothing(
+    tmp_path: Path, model_url: str
+) -> None:
+    with running(tmp_path, remote(model_url)) as server:
         create_tenants(server.client(OPERATOR))
         client = server.client(ACME)
         corpus = client.create_corpus("rules").id
+        added = client.add_documents(corpus, [drillcore.NewDocument("rule.txt", RULE)])
+    with running(tmp_path, remote("http://127.0.0.1:9/v1")) as server:
+        client = server.client(ACME)
         attempts = (
-            lambda: client.add_documents(corpus, [drillcore.NewDocument("rule.txt", RULE)]),
+            lambda: client.add_documents(corpus, [drillcore.NewDocument("other.txt", RULE + b" Always.")]),
             lambda: client.query("deviation", corpus_ids=[corpus]),
         )
         for attempt in attempts:
             with pytest.raises(drillcore.Unavailable) as caught:
                 attempt()
             assert caught.value.reason is drillcore.Reason.MODEL_UNAVAILABLE
-        assert list(client.iter_documents(corpus)) == []
+        assert [one.id for one in client.iter_documents(corpus)] == [added.outcomes[0].document_id]
+        empty = client.create_corpus("nothing").id
+        assert client.query("deviation", corpus_ids=[empty]).items == (), "for which no model is asked"
         assert {line["event"] for line in server.log_lines()} >= {"model"}
         assert "deviation" not in server.log.getvalue()
 
@@ -111,6 +118,13 @@ def test_vectors_of_different_models_are_never_mixed(tmp_path: Path, model_url: 
             client.query("deviation", corpus_ids=[corpus])
         assert caught.value.reason is drillcore.Reason.MODEL_MISMATCH
         assert [one.id for one in client.iter_documents(corpus)] == [added.outcomes[0].document_id]
+
+
+def test_a_former_model_without_its_settings_is_refused_at_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "drillcore.toml"
+    file.write_text('[[ingest.former]]\nembedder = "openai"\n')
+    with pytest.raises(drillcore.SettingsError, match=r"ingest\.former\.embeddings"):
+        load_settings(file, {})
 
 
 def test_a_model_without_its_settings_is_refused_at_the_start(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from drillcore import AsyncClient, Client, InvalidArgument, NotFound, Reason
 from drillcore_proto.v1.nodes_pb2 import AsOf
-from drillcore_server import main
+from drillcore_server import housekeeper
 from drillcore_server.commands.trim_corpus import Trimmer
 from drillcore_server.domain.ids import CorpusId, TenantId
 from drillcore_server.domain.retention import RETENTION_DAYS_MAX
@@ -301,7 +301,7 @@ def test_a_trim_that_another_began_is_finished_by_whoever_calls_next(
 
 
 def test_the_server_trims_every_tenants_corpora_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(main, "_HOUSEKEEPING_EVERY_S", 0.05)
+    monkeypatch.setattr(housekeeper, "_EVERY_S", 0.05)
     with running(tmp_path) as server:
         create_tenants(server.client())
         corpora = []

@@ -11,6 +11,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from drillcore import Client, InvalidArgument, NotFound, PermissionDenied, Reason
 from tests.rpc.rpcs import (
     CORPUS_METHODS,
+    FABRIC_METHODS,
     KNOWLEDGE_METHODS,
     TENANT_METHODS,
     RawAnswer,
@@ -24,7 +25,9 @@ from tests.rpc.running import ACME, ACME_ID, GLOBEX_ID, OPERATOR, Running
 
 SECRET = "globex-secret-corpus"
 every_corpus_method = pytest.mark.parametrize("method", CORPUS_METHODS, ids=name_of)
-every_method_in_a_tenant = pytest.mark.parametrize("method", [*CORPUS_METHODS, *KNOWLEDGE_METHODS], ids=name_of)
+every_method_in_a_tenant = pytest.mark.parametrize(
+    "method", [*CORPUS_METHODS, *KNOWLEDGE_METHODS, *FABRIC_METHODS], ids=name_of
+)
 every_tenant_method = pytest.mark.parametrize("method", TENANT_METHODS, ids=name_of)
 
 

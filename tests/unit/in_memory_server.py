@@ -18,19 +18,26 @@ from typing import Any
 
 import grpc
 from google.protobuf import any_pb2
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health, health_pb2_grpc
 
 from drillcore_proto.reasons import DOMAIN, REQUEST_ID_HEADER, SERVER_VERSION_HEADER, Reason
 from drillcore_proto.v1 import (
+    communities_pb2,
     corpora_pb2,
     corpora_pb2_grpc,
     documents_pb2,
     documents_pb2_grpc,
+    embeddings_pb2,
+    events_pb2,
+    facts_pb2,
     nodes_pb2,
     nodes_pb2_grpc,
     server_pb2,
     server_pb2_grpc,
+    sources_pb2,
     tenants_pb2,
     tenants_pb2_grpc,
 )
@@ -228,7 +235,7 @@ class Peer:
     """What the server holds, saw and is to answer."""
 
     address: str = ""
-    api_version: str = "1.2"
+    api_version: str = "1.3"
     failures: list[Failure] = field(default_factory=list)
     """The next calls fail so, one each."""
     seen: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -244,6 +251,10 @@ class Peer:
     """What uploads were answered, by request id."""
     on_part: Callable[[Any, grpc.ServicerContext], object] = lambda _part, _context: None
     """Sees every part of an upload as it comes, and may fail the call."""
+    answers: dict[str, Any] = field(default_factory=dict)
+    """What methods of the fact fabric answer, by name: a message, or a function of the request."""
+    streams: dict[str, Callable[[Iterator[Any], grpc.ServicerContext], Iterator[Any]]] = field(default_factory=dict)
+    """The same for those that stream."""
     health: health.HealthServicer = field(default_factory=health.HealthServicer)
 
     def request_ids(self) -> list[str]:
@@ -499,6 +510,44 @@ class _Server(server_pb2_grpc.ServerServiceServicer):
         )
 
 
+FABRIC = [
+    module.DESCRIPTOR.services_by_name[name]
+    for module, name in (
+        (facts_pb2, "FactService"),
+        (communities_pb2, "CommunityService"),
+        (sources_pb2, "SourceService"),
+        (events_pb2, "EventService"),
+        (embeddings_pb2, "EmbeddingService"),
+    )
+]
+
+
+def _scripted(peer: Peer, service: ServiceDescriptor) -> grpc.GenericRpcHandler:
+    """A service that answers what the test says in `Peer.answers` and `Peer.streams`."""
+
+    def handler(method: MethodDescriptor) -> grpc.RpcMethodHandler:
+        request, response = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
+
+        def converse(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+            return peer.streams[method.name](messages, context)
+
+        if method.server_streaming:
+            return grpc.stream_stream_rpc_method_handler(
+                converse,
+                request.FromString,
+                response.SerializeToString,
+            )
+
+        def answer(message: Any, _context: grpc.ServicerContext) -> Any:
+            said = peer.answers[method.name]
+            return said(message) if callable(said) else said
+
+        return grpc.unary_unary_rpc_method_handler(answer, request.FromString, response.SerializeToString)
+
+    handlers = {method.name: handler(method) for method in service.methods}
+    return grpc.method_handlers_generic_handler(service.full_name, handlers)
+
+
 class _Watch(grpc.ServerInterceptor):
     """Notes each call, then fails it if it is to fail."""
 
@@ -549,6 +598,7 @@ def running(
     documents_pb2_grpc.add_DocumentServiceServicer_to_server(_Documents(peer), server)
     nodes_pb2_grpc.add_NodeServiceServicer_to_server(_Nodes(peer), server)
     server_pb2_grpc.add_ServerServiceServicer_to_server(_Server(peer), server)
+    server.add_generic_rpc_handlers([_scripted(peer, service) for service in FABRIC])
     health_pb2_grpc.add_HealthServicer_to_server(peer.health, server)
     port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
     peer.address = f"127.0.0.1:{port}"

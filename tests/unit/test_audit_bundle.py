@@ -317,14 +317,14 @@ def sign_other_content(bundle: Bundle) -> None:
     ("lie", "problem"),
     [
         (change_node, "is not of this content"),
-        (change_version, "is shown with a node or version that it is not of"),
-        (move, "is shown with a node or version that it is not of"),
+        (change_version, "is shown with a record or version that it is not of"),
+        (move, "is shown with a record or version that it is not of"),
         (change_meaning, "is shown with another meaning than was signed"),
         (change_manifestation, "the signature of signature 00000000-0000-0000-0000-000000000002 is not right"),
         (respace_manifestation, "is not in canonical JSON"),
         (add_title, "is shown with another title than was signed"),
         (forge, "is signed by a key that is not trusted"),
-        (unlist, "is shown with a node or version that it is not of"),
+        (unlist, "is shown with a record or version that it is not of"),
         (sign_other_content, "is not of this content"),
     ],
 )

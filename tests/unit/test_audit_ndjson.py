@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -15,7 +16,7 @@ from drillcore.audit import Pins, Report, verify_export
 from drillcore_fdb.engine import Reader
 from drillcore_server.audit.ndjson import EVERYTHING, NdjsonExport, log_now
 from drillcore_server.audit.search import AuditFilter, LogSearch
-from drillcore_server.domain.audit import ACTIONS, Action, Trail
+from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.ids import CorpusId, CorpusNumber, SourceId
 from drillcore_server.store.keyring import KeyNumber
 from tests.unit.audited import TENANT, Audited, audited
@@ -64,16 +65,7 @@ def erase(store: Audited, *, recorded: bool) -> KeyNumber:
 
 
 def destroy(store: Audited, number: KeyNumber) -> None:
-    keyring = store.keyring
-    place = keyring._root.pack((1, number))
-    keyring._engine.run(lambda tr: tr.clear(place))
-    keyring._keys.pop(number, None)
-
-
-@pytest.fixture(autouse=True)
-def an_action_that_erases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no call that erases yet: the verifier and the export know its record already."""
-    monkeypatch.setitem(ACTIONS, "EraseSource", Action.ERASE)  # type: ignore[arg-type]  # a dictionary after all
+    store.keyring.destroy(NUMBER, {number: store.keyring.hashed(SOURCE)}, datetime.now(UTC))
 
 
 def test_before_an_erasure_the_private_part_is_there(store: Audited) -> None:

@@ -61,6 +61,7 @@ def test_a_tenants_life_in_json(answer: Callable[..., Any]) -> None:
         "created_by": "test",
         "updated_at": "2026-01-02T03:04:06+00:00",
         "version": 1,
+        "allowed_regions": [],
     }
     assert answer("tenant", "get", "acme") == answer("tenant", "get", TENANT) == created
     assert answer("tenant", "list") == {"tenants": [created], "next_page_token": ""}

@@ -34,6 +34,21 @@ KINDS = {
     "DOCUMENT_NOT_FOUND": drillcore.NotFound,
     "NODE_NOT_FOUND": drillcore.NotFound,
     "REVISION_NOT_FOUND": drillcore.NotFound,
+    "FACT_NOT_FOUND": drillcore.NotFound,
+    "FACT_TOO_SHORT": drillcore.InvalidArgument,
+    "FACT_TOO_LONG": drillcore.InvalidArgument,
+    "INVALID_DURATION": drillcore.InvalidArgument,
+    "ILLEGAL_TRANSITION": drillcore.FailedPrecondition,
+    "REVIEW_REQUIRED": drillcore.FailedPrecondition,
+    "COMMUNITY_NOT_FOUND": drillcore.NotFound,
+    "COMMUNITIES_UNAVAILABLE": drillcore.Unavailable,
+    "SOURCE_NOT_FOUND": drillcore.NotFound,
+    "SOURCE_ERASED": drillcore.FailedPrecondition,
+    "ERASED": drillcore.NotFound,
+    "NO_CKF_FACTS": drillcore.NotFound,
+    "REGION_NOT_ALLOWED": drillcore.PermissionDenied,
+    "REGION_FIXED": drillcore.FailedPrecondition,
+    "TOO_MANY_WATCHERS": drillcore.ResourceExhausted,
     "INVALID_HIERARCHY": drillcore.InvalidArgument,
     "INVALID_VECTOR": drillcore.InvalidArgument,
     "NODE_EXISTS": drillcore.AlreadyExists,
@@ -158,7 +173,7 @@ def test_a_call_that_an_older_server_does_not_know_names_both_versions_and_what_
         client._carry_out(newer)
     assert caught.value.reason is Reason.SERVER_TOO_OLD
     assert "server 9.8.7" in caught.value.message
-    assert f"client is {version('drillcore')} (API 1.2)" in caught.value.message
+    assert f"client is {version('drillcore')} (API 1.3)" in caught.value.message
     assert "upgrade the server" in caught.value.message
 
 

@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,21 @@ from drillcore_fdb.tuples import Subspace
 from drillcore_server.config import EngineSettings
 from drillcore_server.domain.ids import CorpusNumber, SourceId
 from drillcore_server.engines import open_engine, open_keyring
-from drillcore_server.store.keyring import CORPUS_SCOPE, KeyLostError, KeyNumber, Keyring, read_or_make_master_key
+from drillcore_server.store.keyring import (
+    CORPUS_SCOPE,
+    KeyErased,
+    KeyLostError,
+    KeyNumber,
+    Keyring,
+    read_or_make_master_key,
+)
 from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
 from tests.faults.stores import opened
 
 CORPUS, OTHER = CorpusNumber(1), CorpusNumber(2)
 ROOT = Subspace(b"keyring")
 MASTER_KEY = bytes(range(32))
+AT = datetime(2026, 11, 16, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -218,3 +227,82 @@ def test_a_keyring_whose_master_key_is_gone_is_not_given_a_new_one(tmp_path: Pat
     file.write_bytes(kept)
     Keyring.open(engine, root, file)
     engine.close()
+
+
+def test_a_destroyed_key_is_erased_not_lost(keyring: Keyring, engine: EmbeddedEngine) -> None:
+    one, two = keyring.numbers(CORPUS, sources(2))
+    keyring.cipher(one)
+    keyring.destroy(CORPUS, {one: keyring.hashed(sources(2)[0])}, AT)
+    for ring in (keyring, Keyring(engine, ROOT, MASTER_KEY)):
+        with pytest.raises(KeyErased, match=rf"\bkey {one} was destroyed"):
+            ring.cipher(one)
+        with pytest.raises(KeyErased):
+            ring.composite([one, two], b"test")
+        assert ring.cipher(two)
+    engine.run(lambda tr: tr.clear(ROOT.pack((1, two))))
+    with pytest.raises(KeyLostError, match="not destroyed by an erasure"):
+        Keyring(engine, ROOT, MASTER_KEY).cipher(two)
+
+
+def test_a_source_whose_key_was_destroyed_gets_a_new_one(keyring: Keyring, engine: EmbeddedEngine) -> None:
+    (source,) = sources(1)
+    (old,) = keyring.numbers(CORPUS, [source])
+    keyring.destroy(CORPUS, {old: keyring.hashed(source)}, AT)
+    (new,) = keyring.numbers(CORPUS, [source])
+    assert new > old
+    keyring.destroy(CORPUS, {old: keyring.hashed(source)}, AT)
+    assert Keyring(engine, ROOT, MASTER_KEY).numbers(CORPUS, [source]) == [new], "destroying again spares the new key"
+
+
+def test_a_key_that_is_noted_as_erased_is_not_used_though_it_is_still_there(engine: EmbeddedEngine) -> None:
+    """As on a server that did not destroy it itself, or between the commit of an erasure and the destruction."""
+    keyring, other = Keyring(engine, ROOT, MASTER_KEY), Keyring(engine, ROOT, MASTER_KEY)
+    (source,) = sources(1)
+    (old,) = keyring.numbers(CORPUS, [source])
+    assert other.numbers(CORPUS, [source]) == [old]
+    other.cipher(old)
+    other.forget([old])
+    with pytest.raises(KeyErased):
+        other.cipher(old)
+    (new,) = other.numbers(CORPUS, [source])
+    assert new != old
+    keyring.destroy(CORPUS, {old: keyring.hashed(source)}, AT)
+    assert Keyring(engine, ROOT, MASTER_KEY).numbers(CORPUS, [source]) == [new]
+
+
+def test_a_composite_secret_is_that_of_its_keys_in_any_order(keyring: Keyring) -> None:
+    one, two, three = keyring.numbers(CORPUS, sources(3))
+    both = keyring.composite([one, two], b"test")
+    assert keyring.composite([two, one, two], b"test") == both
+    others = [[one], [two], [one, three], [one, two, three]]
+    assert both not in {keyring.composite(some, b"test") for some in others}
+
+
+def test_the_bytes_of_a_destroyed_key_are_nowhere_in_the_keyrings_directory(tmp_path: Path) -> None:
+    """Wrapped or not: LMDB would leave them in free pages."""
+    settings = EngineSettings(data_dir=tmp_path)
+    engine = open_engine(settings)
+    with open_keyring(settings, engine) as keyring:
+        one, *others = keyring.numbers(CORPUS, sources(50))
+        wrapped = keyring._engine.run(lambda tr: tr.get(keyring._root.pack((1, one)))) or b""
+        assert _scan(tmp_path, wrapped) == ["data.mdb"]
+        keyring.destroy(CORPUS, {one: keyring.hashed(sources(1)[0])}, AT)
+        assert _scan(tmp_path, wrapped) == _scan(tmp_path, wrapped[12:]) == []
+        assert all(keyring.cipher(number) for number in others)
+    engine.close()
+
+
+def test_keys_are_made_and_read_while_others_are_destroyed(tmp_path: Path) -> None:
+    settings = EngineSettings(data_dir=tmp_path, durability=Durability.RELAXED)
+    engine = open_engine(settings)
+    with open_keyring(settings, engine) as keyring, ThreadPoolExecutor(4) as threads:
+        made = threads.map(lambda one: keyring.cipher(keyring.numbers(OTHER, [one])[0]), sources(200))
+        for source in sources(10):
+            (number,) = keyring.numbers(CORPUS, [source])
+            keyring.destroy(CORPUS, {number: keyring.hashed(source)}, AT)
+        assert len(list(made)) == 200
+    engine.close()
+
+
+def _scan(directory: Path, sought: bytes) -> list[str]:
+    return [path.name for path in directory.rglob("*") if path.is_file() and sought in path.read_bytes()]

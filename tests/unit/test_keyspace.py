@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from drillcore_fdb.tuples import KeyRange, Subspace, pack, prefix_end
 from drillcore_server.domain.ids import (
     AccountId,
+    CommunityId,
     CorpusId,
     CorpusNumber,
     DocumentId,
+    FactId,
     NodeId,
     PrincipalId,
     RecordId,
@@ -26,7 +28,9 @@ from drillcore_server.domain.ids import (
     TenantId,
 )
 from drillcore_server.domain.nodes import Membership
-from drillcore_server.store.keyspace import CorpusKeys, Keyspace, Space
+from drillcore_server.store.corpus_keys import CorpusKeys
+from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.store.spaces import Space
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "keys.json").read_text("utf-8"))
 KEYS = Keyspace(Subspace(pack((7,))))
@@ -38,6 +42,8 @@ NUMBER = CorpusNumber(0xC0FFEE)
 NODE = NodeId(UUID("0a1a2a3a-4a5a-6a7a-8a9a-aabacadaeafa"))
 CHUNK = NodeId(UUID("0c1c2c3c-4c5c-6c7c-8c9c-acbcccdc0000"))
 DOCUMENT = DocumentId(UUID("0d1d2d3d-4d5d-6d7d-8d9d-adbdcdddedfd"))
+FACT = FactId(UUID("0f1f2f3f-4f5f-6f7f-8f9f-afbfcfdfefff"))
+COMMUNITY = CommunityId(UUID("0e1e2e3e-4e5e-6e7e-8e9e-aebecedeeefe"))
 REVISION = Revision(0x0102)
 ACCOUNT = AccountId(UUID("0b1b2b3b-4b5b-6b7b-8b9b-abbbcbdbebfb"))
 TOKEN_HASH = bytes(range(1, 33))
@@ -101,6 +107,19 @@ BUILT = {
     "reviews": KEYS.reviews(TENANT),
     "reviews_after": KEYS.reviews(TENANT, NODE),
     "export": KEYS.export(TENANT, NODE),
+    "shared_corpus": KEYS.shared_corpus(TENANT, CORPUS),
+    "shared_corpora": KEYS.shared_corpora(TENANT),
+    "shared_corpora_after": KEYS.shared_corpora(TENANT, CORPUS),
+    "all_shared_corpora": KEYS.all_shared_corpora(),
+    "session_facts_head": KEYS.session_facts_head(TENANT, OPERATOR, "s-1"),
+    "session_fact": KEYS.session_fact(TENANT, OPERATOR, "s-1", FACT),
+    "session_facts": KEYS.session_facts(TENANT, OPERATOR, "s-1"),
+    "session_end": KEYS.session_end(AT, 300),
+    "session_ends_up_to": KEYS.session_ends_up_to(AT),
+    "change_template": KEYS.change_template(TENANT, 3),
+    "change": KEYS.change(TENANT, 3, STAMP),
+    "changes": KEYS.changes(TENANT),
+    "migrations": KEYS.migrations(),
 }
 SPACES = {
     "TENANTS": 1,
@@ -155,6 +174,25 @@ SPACES = {
     "EXPORTS": 51,
     "AUDIT_PUBLISHED": 52,
     "ACCOUNTS_BY_TENANT": 53,
+    "FACTS": 54,
+    "FACT_VECTORS": 55,
+    "EMBEDDINGS": 56,
+    "FACTS_BY_CHUNK": 57,
+    "FACTS_BY_SOURCE": 58,
+    "FACT_CHANGES": 59,
+    "FACT_EXPIRIES": 60,
+    "FACT_ACCESSES": 61,
+    "COMMUNITIES": 62,
+    "COMMUNITY_RUNS": 63,
+    "STATE_HASHES": 64,
+    "CHANGES": 65,
+    "ERASURES": 66,
+    "PURGED": 67,
+    "SHARED_CORPORA": 68,
+    "SESSION_FACTS": 69,
+    "SESSION_ENDS": 70,
+    "MIGRATIONS": 71,
+    "FACT_UPKEEP": 72,
 }
 OF_CORPUS = KEYS.of_corpus(NUMBER)
 BUILT_OF_CORPUS = {
@@ -174,8 +212,9 @@ BUILT_OF_CORPUS = {
     "listed_sections_from": OF_CORPUS.listed_sections(NODE),
     "chunk": OF_CORPUS.chunk(CHUNK),
     "chunks": OF_CORPUS.chunks(),
-    "vector": OF_CORPUS.vector(CHUNK),
-    "vectors": OF_CORPUS.vectors(),
+    "vector": OF_CORPUS.vector(2, CHUNK),
+    "vectors": OF_CORPUS.vectors(2),
+    "all_vectors": OF_CORPUS.all_vectors(),
     "member": OF_CORPUS.member(NODE, DOCUMENT, 3, CHUNK),
     "members": OF_CORPUS.members(NODE),
     "all_members": OF_CORPUS.all_members(),
@@ -185,6 +224,7 @@ BUILT_OF_CORPUS = {
     "documents": OF_CORPUS.documents(),
     "documents_after": OF_CORPUS.documents(DOCUMENT),
     "source": OF_CORPUS.source(VALUE),
+    "sources": OF_CORPUS.sources(),
     "entity": OF_CORPUS.entity(KIND, VALUE, CHUNK),
     "entities": OF_CORPUS.entities(KIND, VALUE),
     "entities_of_kind": OF_CORPUS.entities(KIND),
@@ -200,6 +240,51 @@ BUILT_OF_CORPUS = {
     "floor": OF_CORPUS.floor(),
     "manifest": OF_CORPUS.manifest(REVISION, 3),
     "manifests": OF_CORPUS.manifests(REVISION),
+    "fact": OF_CORPUS.fact(FACT),
+    "facts": OF_CORPUS.facts(),
+    "facts_after": OF_CORPUS.facts(FACT),
+    "fact_vector": OF_CORPUS.fact_vector(2, FACT),
+    "fact_vectors": OF_CORPUS.fact_vectors(2),
+    "all_fact_vectors": OF_CORPUS.all_fact_vectors(),
+    "embeddings": OF_CORPUS.embeddings(),
+    "migration": OF_CORPUS.migration(),
+    "chunk_fact": OF_CORPUS.chunk_fact(CHUNK, FACT),
+    "chunk_facts": OF_CORPUS.chunk_facts(CHUNK),
+    "all_chunk_facts": OF_CORPUS.all_chunk_facts(),
+    "source_fact": OF_CORPUS.source_fact(VALUE, FACT),
+    "source_facts": OF_CORPUS.source_facts(VALUE),
+    "source_facts_after": OF_CORPUS.source_facts(VALUE, FACT),
+    "all_source_facts": OF_CORPUS.all_source_facts(),
+    "fact_changes": OF_CORPUS.fact_changes(),
+    "fact_changes_between": OF_CORPUS.fact_changes_between(Revision(1), REVISION),
+    "fact_changes_of": OF_CORPUS.fact_changes_of(REVISION),
+    "fact_changes_of_after": OF_CORPUS.fact_changes_of(REVISION, FACT),
+    "fact_change": OF_CORPUS.fact_change(REVISION, FACT),
+    "fact_upkeep": OF_CORPUS.fact_upkeep(),
+    "fact_expiry": OF_CORPUS.fact_expiry(AT, FACT),
+    "fact_expiries_between": OF_CORPUS.fact_expiries_between(None, AT),
+    "fact_expiries_between_after": OF_CORPUS.fact_expiries_between(AT, AT + timedelta(microseconds=1)),
+    "all_fact_expiries": OF_CORPUS.all_fact_expiries(),
+    "fact_access": OF_CORPUS.fact_access(FACT),
+    "fact_accesses": OF_CORPUS.fact_accesses(),
+    "state_hash": OF_CORPUS.state_hash(),
+    "community": OF_CORPUS.community(COMMUNITY),
+    "communities": OF_CORPUS.communities(),
+    "community_page": OF_CORPUS.community_page(COMMUNITY, 3),
+    "community_pages": OF_CORPUS.community_pages(COMMUNITY),
+    "all_community_pages": OF_CORPUS.all_community_pages(),
+    "community_run": OF_CORPUS.community_run(),
+    "community_lease": OF_CORPUS.community_lease(),
+    "erasure": OF_CORPUS.erasure(3),
+    "erasures": OF_CORPUS.erasures(),
+    "erasures_after": OF_CORPUS.erasures(3),
+    "erasure_notes_count": OF_CORPUS.erasure_notes.count,
+    "erasure_notes_note": OF_CORPUS.erasure_notes.note(7),
+    "erasure_notes_after": OF_CORPUS.erasure_notes.after(7),
+    "purge": OF_CORPUS.purge(2),
+    "purges": OF_CORPUS.purges(),
+    "purged": OF_CORPUS.purged(2, 5),
+    "all_purged": OF_CORPUS.all_purged(2),
 }
 IDS = st.uuids()
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -234,7 +319,8 @@ def test_every_way_to_build_a_key_is_in_the_golden_file() -> None:
     several_at_once = {"of_corpus", "audit_index_of"}
     assert methods(Keyspace) == {name.removesuffix("_after") for name in BUILT} | several_at_once
     built = {name.removesuffix("_after").removesuffix("_from").removesuffix("_of_kind") for name in BUILT_OF_CORPUS}
-    assert methods(CorpusKeys) == built | {"by_revision", "committed", "is_committed"}
+    built -= {"erasure_notes", "erasure_notes_count", "erasure_notes_note"}
+    assert methods(CorpusKeys) == built | {"by_revision", "committed", "is_committed", "space_of"}
     assert BUILT.keys() | {f"of_corpus.{name}" for name in BUILT_OF_CORPUS} == GOLDEN.keys()
 
 
@@ -247,7 +333,7 @@ def test_space_numbers_never_change_and_none_is_used_twice() -> None:
 def test_what_is_kept_by_revision_is_what_the_layout_says() -> None:
     """Trimming walks these: a space that is left out would grow for ever."""
     layout = (Path(__file__).parents[2] / "fdb" / "README.md").read_text("utf-8")
-    marked = [int(number) for number in re.findall(r"^\| (\d+) [a-z ]+ \*", layout, re.MULTILINE)]
+    marked = list(dict.fromkeys(map(int, re.findall(r"^\| (\d+) [a-z ]+ \*", layout, re.MULTILINE))))
     prefixes = [pack((7, number, NUMBER)) for number in marked]
     assert len(marked) >= 12
     assert [space.begin for space in OF_CORPUS.by_revision()] == prefixes == sorted(prefixes)
@@ -355,9 +441,30 @@ def test_entries_of_several_indexes_are_those_of_each() -> None:
 
 
 def test_manifests_list_what_other_records_do_not_follow_from() -> None:
-    listed = [OF_CORPUS.master(), OF_CORPUS.section(NODE), OF_CORPUS.chunk(CHUNK), OF_CORPUS.vector(CHUNK)]
+    listed = [OF_CORPUS.master(), OF_CORPUS.section(NODE), OF_CORPUS.chunk(CHUNK), OF_CORPUS.vector(1, CHUNK)]
     listed += [OF_CORPUS.parent(CHUNK), OF_CORPUS.document(DOCUMENT), OF_CORPUS.source(VALUE)]
     assert all(map(OF_CORPUS.is_committed, listed))
     assert [any(begin <= key < end for begin, end in OF_CORPUS.committed()) for key in listed] == [True] * len(listed)
     derived = [OF_CORPUS.member(NODE, DOCUMENT, 3, CHUNK), OF_CORPUS.entity(KIND, VALUE, CHUNK), OF_CORPUS.head()]
     assert not any(map(OF_CORPUS.is_committed, [*derived, KEYS.of_corpus(CorpusNumber(1)).chunk(CHUNK)]))
+
+
+@given(IDS, IDS, IDS)
+def test_shared_corpora_of_a_reader_are_together_and_are_parsed(one: UUID, other: UUID, corpus: UUID) -> None:
+    key, (begin, end) = KEYS.shared_corpus(one, CorpusId(corpus)), KEYS.shared_corpora(other)
+    assert KEYS.parse_shared_corpus(key) == (one, corpus)
+    assert (begin <= key < end) == (one == other)
+    assert KEYS.all_shared_corpora().begin <= key < KEYS.all_shared_corpora().end
+
+
+@given(MOMENTS, MOMENTS, st.integers(1, 2**32))
+def test_ends_of_sessions_are_in_the_order_of_time(at: datetime, other: datetime, number: int) -> None:
+    begin, end = KEYS.session_ends_up_to(other)
+    assert (begin <= KEYS.session_end(at, number) < end) == (at <= other)
+
+
+@given(TEXTS, TEXTS, IDS)
+def test_facts_of_a_session_are_together_and_without_anothers(one: str, other: str, fact: UUID) -> None:
+    begin, end = KEYS.session_facts(TENANT, OPERATOR, one)
+    assert (begin <= KEYS.session_fact(TENANT, OPERATOR, other, FactId(fact)) < end) == (one == other)
+    assert not begin <= KEYS.session_facts_head(TENANT, OPERATOR, one) < end

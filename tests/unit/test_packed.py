@@ -45,12 +45,12 @@ CHUNKS = st.builds(
     entities=st.lists(st.builds(Entity, TEXTS, TEXTS), max_size=3).map(tuple),
     keywords=st.lists(TEXTS, max_size=3).map(tuple),
     made_by=st.builds(MadeBy, TEXTS, TEXTS, st.none() | TEXTS),
-    embedding_model=TEXTS,
     created_at=st.datetimes(timezones=st.just(UTC)),
     created_by=TEXTS,
     version=st.integers(1, 9),
     raw_ids=st.lists(IDS, max_size=3).map(tuple),
     embedded=st.binary(max_size=12),
+    overlap=st.integers(0, 999),
 )
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 BY = PrincipalId("operator")
@@ -107,7 +107,7 @@ def test_what_stands_in_the_text_and_what_repeats_is_kept_once() -> None:
     best = tuple(Excerpt(Span(start, start + 67), 0.5) for start in (100_000, 100_068, 100_136))
     chunk = Chunk(
         NodeId(UUID(int=256)), DocumentId(UUID(int=1)), SourceId("s"), 0, Span(100_000, 100_000 + len(text)), (), None,
-        45, best, "", best, best, (), (), MadeBy("extractive", "1"), "m", AT, BY,
+        45, best, "", best, best, (), (), MadeBy("extractive", "1"), AT, BY,
     )  # fmt: skip
     page = cut(chunk.document, 100_000, [text])
     assert len(encode_chunk(chunk, page)) < len(text) + 120

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ from drillcore_fdb.errors import StoreCorruptError
 from drillcore_fdb.tuples import Subspace, prefix_end
 from drillcore_server.domain.ids import CorpusNumber, Revision, SourceId
 from drillcore_server.store import versioned
-from drillcore_server.store.keyring import KeyLostError, KeyNumber, Keyring
-from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.keyring import KeyErased, KeyLostError, KeyNumber, Keyring
+from drillcore_server.store.sealed import SealedRecords, keys_of, sealed_by
 from drillcore_server.store.versioned import Entry
 from tests.faults.stores import opened
 
@@ -161,3 +162,34 @@ def test_a_record_sealed_under_another_source_is_refused(
     engine.run(lambda tr: versioned.put(tr, KEY, ONE, other.to_bytes(4, "big") + stored[4:]))
     with pytest.raises(StoreCorruptError):
         engine.run(lambda tr: sealed.get(tr, KEY, ONE))
+
+
+def test_what_is_sealed_under_several_keys_is_erased_with_any_of_them(
+    engine: EmbeddedEngine, sealed: SealedRecords, keyring: Keyring
+) -> None:
+    sources = [SourceId("first"), SourceId("second"), SourceId("third")]
+    one, two, three = keyring.numbers(CorpusNumber(2), sources)
+    engine.run(lambda tr: sealed.put(tr, KEY, ONE, [three, one, three], SECRET))
+    engine.run(lambda tr: sealed.put(tr, OTHER_KEY, ONE, [two, three], SECRET))
+    assert sealed_by(stored_at(engine, KEY, ONE)) == keys_of(stored_at(engine, KEY, ONE)) == (one, three)
+    assert engine.run(lambda tr: sealed.get(tr, KEY, ONE)) == Entry(KEY, ONE, SECRET)
+    keyring.destroy(CorpusNumber(2), {one: keyring.hashed(sources[0])}, datetime(2026, 11, 16, tzinfo=UTC))
+    with pytest.raises(KeyErased, match=f"key {one} "):
+        engine.run(lambda tr: sealed.get(tr, KEY, ONE))
+    with pytest.raises(KeyErased):
+        sealed.seal(KEY, TWO, [one, two], SECRET)
+    left = engine.run(lambda tr: list(sealed.scan(tr, b"place/", prefix_end(b"place/"), ONE)))
+    assert left == [Entry(OTHER_KEY, ONE, SECRET)]
+
+
+def test_a_list_of_keys_that_was_changed_is_refused(
+    engine: EmbeddedEngine, sealed: SealedRecords, keyring: Keyring, number: KeyNumber
+) -> None:
+    (other,) = keyring.numbers(CorpusNumber(1), [SourceId("other")])
+    stored = sealed.seal(KEY, ONE, [number, other], SECRET)
+    fewer = stored[:4] + (1).to_bytes(4, "big") + stored[8:12] + stored[16:]
+    none = stored[:4] + bytes(4) + stored[16:]
+    for changed in (fewer, none, stored[:6]):
+        engine.run(lambda tr, value=changed: versioned.put(tr, KEY, ONE, value))  # type: ignore[misc]
+        with pytest.raises(StoreCorruptError):
+            engine.run(lambda tr: sealed.get(tr, KEY, ONE))

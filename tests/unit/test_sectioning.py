@@ -244,12 +244,7 @@ def test_the_same_plan_twice_is_the_same(archive: Archive, monkeypatch: pytest.M
     reader = archive.ingester.reader(archive.corpus, archive.head())
     added = [prepared(text_of(topic, 2, 4)) for topic in ("banking", "school")]
     removed = [one for one in reader.documents([archive.documents()["school"]]) if one is not None]
-    first, second = (
-        Planner(reader, builtin.processor(), builtin.embedder().model, builtin.embedder().dimensions, AT, BY).plan(
-            added, removed
-        )
-        for _ in range(2)
-    )
+    first, second = (Planner(reader, builtin.processor(), AT, BY).plan(added, removed) for _ in range(2))
     assert shape(first) == shape(second)
     assert first.master_before == second.master_before
 
@@ -268,11 +263,10 @@ def test_a_plan_that_was_overtaken_makes_only_the_sections_again_that_have_moved
     archive.add({topic: text_of(topic, 1) for topic in SENTENCES})
     added = [prepared(text_of(topic, 2)) for topic in ("banking", "school", "fishing")]
     processor, settled = CountingProcessor(builtin.counter()), Settled()
-    model = builtin.embedder()
 
     def plan() -> HierarchyChange:
         reader = archive.ingester.reader(archive.corpus, archive.head())
-        return Planner(reader, processor, model.model, model.dimensions, AT, BY, settled).plan(added, [])
+        return Planner(reader, processor, AT, BY, settled).plan(added, [])
 
     first = plan()
     assert processor.sections == len(first.sections) == 3

@@ -31,6 +31,7 @@ from drillcore.audit.notes import NOTE_CHARACTERS_MAX, Note
 from drillcore.audit.pdf_signatures import can_check_pdf, check_pdf
 from drillcore.audit.pins import Pins, know_log, not_shown_to_continue
 from drillcore.audit.reports import Evidence, Findings, OnRecord, Report
+from drillcore.audit.signatures import FACT, NODE
 from drillcore.audit.zip_members import CheckedMember, failures_told, open_zip, read_small
 
 FORMAT: Final = 1
@@ -43,6 +44,8 @@ _CONTENT: Final = re.compile(r"content[.-]")
 _NEEDED: Final = ("checkpoint", "keys.json", "signatures.json")
 _HEX: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _PIECE_BYTES: Final = 1 << 20
+_SIGNABLE: Final = {"facts": FACT, "nodes": NODE}
+"""The lists of content.json whose items can be signed, by their kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +174,8 @@ class _Examination:
         if name == "signatures.json":
             self._signatures.listed(_elements(data, name, "signatures"))
         elif name == "content.json":
-            self._signatures.nodes(_elements(data, name, "nodes"))
+            items = ((member, value) for member, value in stream_object(data, name) if member in _SIGNABLE)
+            self._signatures.shown((_SIGNABLE[member], value) for member, value in items)
         elif name == "audit.ndjson":
             self._check_audit(data)
         elif name == "checkpoint":

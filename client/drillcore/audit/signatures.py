@@ -14,9 +14,11 @@ from drillcore.audit.keys import TrustedKeys
 from drillcore.audit.notes import KEY_HASH_BYTES, SIGNATURE_BYTES
 
 NODE: Final = "node"
+FACT: Final = "fact"
 _SIGNED: Final = b"drillcore signature 1\n"
 _CONTENT: Final = b"drillcore signed content 1\n"
 _HASH_BYTES: Final = 32
+_NOT_SIGNED: Final = frozenset({"signatures", "embedding"})
 _BESIDE: Final = frozenset({"manifestation", "signature", "key_hash", "content_salt"})
 """What stands beside the manifestation; everything else of a signature is in it."""
 
@@ -25,7 +27,7 @@ _BESIDE: Final = frozenset({"manifestation", "signature", "key_hash", "content_s
 class CheckedSignature:
     id: str
     kind: str
-    """What was signed: "node", "audit_record", "export" or "review"."""
+    """What was signed: "node", "audit_record", "export", "review" or "fact"."""
     target: str
     version: int
     content_hash: bytes
@@ -45,8 +47,11 @@ def signed_manifestation(manifestation: bytes) -> bytes:
 
 
 def content_hash(salt: bytes, content: Mapping[str, Any]) -> bytes:
-    """What binds a signature to what was signed. What is signed of a node is its object without its signatures."""
-    signed = {name: value for name, value in content.items() if name != "signatures"}
+    """What binds a signature to what was signed.
+
+    What is signed of a node is its object without its signatures and its embedding, which another model may make anew.
+    """
+    signed = {name: value for name, value in content.items() if name not in _NOT_SIGNED}
     return hashlib.sha256(_CONTENT + salt + canonical_json(signed)).digest()
 
 

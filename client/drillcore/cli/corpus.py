@@ -24,7 +24,7 @@ from drillcore.cli.text import counted, listing, record
 
 @click.group()
 def corpus() -> None:
-    """Create, show, change, hold, trim and delete corpora.
+    """Create, show, change, share, hold, trim and delete corpora.
 
     A corpus is a body of documents of one tenant: the one your token belongs to, or for operators the one that --tenant
     names. Commands take its id or its name.
@@ -36,6 +36,7 @@ def corpus() -> None:
 @click.option("--description", default="", help="What it holds.")
 @set_option
 @click.option("--id", "corpus_id", type=click.UUID, help="An id of your own; by default the server makes one.")
+@click.option("--region", default="", help="Where its data may be. It cannot be changed afterwards.")
 @write_options
 @connection_options
 @pass_session
@@ -45,6 +46,7 @@ def create(
     description: str,
     metadata: tuple[tuple[str, str], ...],
     corpus_id: UUID | None,
+    region: str,
     request_id: str | None,
 ) -> None:
     """Create a corpus.
@@ -53,7 +55,12 @@ def create(
     """
     with session.client() as client:
         created = client.create_corpus(
-            name, description=description, metadata=dict(metadata), corpus_id=corpus_id, request_id=request_id
+            name,
+            description=description,
+            metadata=dict(metadata),
+            corpus_id=corpus_id,
+            region=region,
+            request_id=request_id,
         )
     _emit(session, created)
 
@@ -73,13 +80,14 @@ def get(session: Session, reference: str) -> None:
 @connection_options
 @pass_session
 def list_(session: Session, page_size: int, page_token: str, all_pages: bool) -> None:
-    """List corpora, one page unless --all."""
+    """List corpora, those shared with the tenant too, one page unless --all."""
     with session.client() as client:
         page = fetch_pages(
             lambda token: client.list_corpora(page_size=page_size, page_token=token), page_token, all_pages
         )
-    rows = [(one.id, one.name, one.version, one.description) for one in page.items]
-    session.emit_page("corpora", page, listing(["id", "name", "version", "description"], rows))
+    rows = [(one.id, one.name, one.version, one.region, _owner(one), one.description) for one in page.items]
+    titles = ["id", "name", "version", "region", "whose", "description"]
+    session.emit_page("corpora", page, listing(titles, rows))
 
 
 @corpus.command()
@@ -94,6 +102,7 @@ def list_(session: Session, page_size: int, page_token: str, all_pages: bool) ->
     help="Let revisions go that were not the head within so many days.",
 )
 @click.option("--keep-everything", is_flag=True, help="Keep every revision from now on.")
+@click.option("--region", default="", help="The region of a corpus that is in none yet.")
 @version_option
 @write_options
 @connection_options
@@ -107,10 +116,11 @@ def update(
     unset: tuple[str, ...],
     retention_days: int | None,
     keep_everything: bool,
+    region: str,
     expected_version: int | None,
     request_id: str | None,
 ) -> None:
-    """Change a corpus's name, description, metadata or retention policy; what is not named stays.
+    """Change a corpus's name, description, metadata, retention policy or region; what is not named stays.
 
     \b
     Examples:
@@ -119,7 +129,7 @@ def update(
     """
     if retention_days is not None and keep_everything:
         raise click.UsageError("give either --retention-days or --keep-everything")
-    anything = metadata or unset or keep_everything
+    anything = metadata or unset or keep_everything or region
     if name is None and description is None and retention_days is None and not anything:
         raise click.UsageError("say what to change: see --help")
     with session.client() as client:
@@ -131,10 +141,63 @@ def update(
             remove_metadata=unset,
             retention_days=retention_days,
             keep_everything=keep_everything,
+            region=region,
             expected_version=expected_version,
             request_id=request_id,
         )
     _emit(session, updated)
+
+
+@corpus.command()
+@click.argument("reference", metavar="ID|NAME")
+@click.option("--with", "readers", metavar="ID|NAME", multiple=True, help="A tenant to share with. May be repeated.")
+@click.option("--everyone", is_flag=True, help="Share with every tenant, those that are made later too.")
+@version_option
+@write_options
+@connection_options
+@pass_session
+def share(
+    session: Session,
+    reference: str,
+    readers: tuple[str, ...],
+    everyone: bool,
+    expected_version: int | None,
+    request_id: str | None,
+) -> None:
+    """Let other tenants read a corpus, in place of those who may now. For operators of the server.
+
+    \b
+    Examples:
+      drillcore corpus share regulations --tenant library --everyone
+      drillcore corpus share regulations --tenant library --with acme --with globex
+    """
+    if everyone == bool(readers):
+        raise click.UsageError("say with whom: --with TENANT, or --everyone")
+    with session.client() as client:
+        shared = client.update_corpus(
+            find_corpus_id(client, reference),
+            share_with_everyone=everyone,
+            share_with=[as_id(one) or client.get_tenant(name=one).id for one in readers],
+            expected_version=expected_version,
+            request_id=request_id,
+        )
+    _emit(session, shared)
+
+
+@corpus.command()
+@click.argument("reference", metavar="ID|NAME")
+@version_option
+@write_options
+@connection_options
+@pass_session
+def unshare(session: Session, reference: str, expected_version: int | None, request_id: str | None) -> None:
+    """Let no other tenant read a corpus any more, from the next call on. For operators of the server."""
+    with session.client() as client:
+        corpus_id = find_corpus_id(client, reference)
+        kept = client.update_corpus(
+            corpus_id, stop_sharing=True, expected_version=expected_version, request_id=request_id
+        )
+    _emit(session, kept)
 
 
 @corpus.command()
@@ -215,6 +278,12 @@ def trim(session: Session, reference: str) -> None:
 def _find(client: Client, reference: str) -> Corpus:
     corpus_id = as_id(reference)
     return client.get_corpus(corpus_id) if corpus_id else client.get_corpus(name=reference)
+
+
+def _owner(found: Corpus) -> str:
+    if found.shared:
+        return "shared with us"
+    return "ours, shared" if found.sharing else "ours"
 
 
 def _emit(session: Session, found: Corpus) -> None:

@@ -46,6 +46,7 @@ def _connected(command: F, reason: Decorator[Any]) -> F:
             _session_option("--session-file", "session_file", "Session to call in, without a token.", kind=_FILE),
             _setting_option("--tenant", "tenant_id", "Tenant to act in, by id or name; for operators."),
             reason,
+            _setting_option("--residency", "residency", "Touch only corpora of this region."),
             _setting_option("--timeout", "timeout_s", "Seconds to wait, retries included.  [default: 30]", kind=float),
         )
     )

@@ -15,10 +15,13 @@ import click
 from drillcore._version import api_version, client_version
 from drillcore.cli.account import account
 from drillcore.cli.audit import audit
+from drillcore.cli.community import community
 from drillcore.cli.corpus import corpus
 from drillcore.cli.doctor import doctor
 from drillcore.cli.document import documents, remove, update
+from drillcore.cli.embeddings import embeddings
 from drillcore.cli.export import export
+from drillcore.cli.fact import fact
 from drillcore.cli.ingest import ingest
 from drillcore.cli.login import login, logout, whoami
 from drillcore.cli.node import drill, history, query, rollup, show
@@ -26,11 +29,13 @@ from drillcore.cli.options import common_options, connection_options
 from drillcore.cli.put import put
 from drillcore.cli.session import CommandError, Session, pass_session
 from drillcore.cli.sign import sign, signatures
+from drillcore.cli.source import source
 from drillcore.cli.tenant import tenant
 from drillcore.cli.text import printable
 from drillcore.cli.token import token
 from drillcore.cli.tree import tree
 from drillcore.cli.verify import verify
+from drillcore.cli.watch import watch
 from drillcore.errors import DrillcoreError
 from drillcore.settings import SettingsError
 
@@ -156,6 +161,7 @@ def main() -> None:
     file is --config, $DRILLCORE_CONFIG, ./drillcore.toml or ~/.config/drillcore/drillcore.toml.
 
     With --json stdout holds exactly one JSON document: the result, or {"error": {"reason", "message", "request_id"}}.
+    Only drillcore watch, which has no one result, prints one in each line.
 
     Exit codes: 0 done, 1 the call or a check failed, 2 wrong usage or settings.
     """
@@ -173,11 +179,14 @@ def version(session: Session) -> None:
 for command in (
     account,
     audit,
+    community,
     corpus,
     doctor,
     documents,
     drill,
+    embeddings,
     export,
+    fact,
     history,
     ingest,
     login,
@@ -189,11 +198,13 @@ for command in (
     show,
     sign,
     signatures,
+    source,
     tenant,
     token,
     tree,
     update,
     whoami,
     verify,
+    watch,
 ):
     main.add_command(command)

@@ -22,7 +22,6 @@ from rich.tree import Tree
 
 from drillcore._client import Client
 from drillcore._client_settings import ClientSettings, load_client_settings
-from drillcore._node_results import HistoryPage, QueryPage
 from drillcore._results import Page
 from drillcore.cli.session_file import read_session, session_file
 from drillcore.settings import find_file
@@ -31,6 +30,9 @@ PageT = TypeVar("PageT", bound=Page[Any])
 
 PIPE_WIDTH: Final = 200
 """Columns for tables that go into a file or a pipe, where folded lines would be hard to search."""
+
+LONG_TIMEOUT_S: Final = 120.0
+"""A server ends calls that take longer, unless it is set up otherwise."""
 
 
 class CommandError(Exception):
@@ -64,6 +66,11 @@ class Session:
         """For one upload: only what a flag says, since the time that others take says nothing of it."""
         timeout_s = self.overrides.get("timeout_s")
         return timeout_s if isinstance(timeout_s, float) else None
+
+    @property
+    def long_timeout_s(self) -> float:
+        """For one call that may take as long as a server lets a call take, if no flag says otherwise."""
+        return self.upload_timeout_s or LONG_TIMEOUT_S
 
     @contextlib.contextmanager
     def client(self, *, in_tenant: bool = True, as_nobody: bool = False) -> Iterator[Client]:
@@ -104,12 +111,12 @@ class Session:
     def emit_page(self, name: str, page: Page[Any], table: Table) -> None:
         """Show one page of a list."""
         more = [f"There are more: --page-token {page.next_page_token}, or --all"] if page.next_page_token else []
-        document: dict[str, object] = {name: page.items, "next_page_token": page.next_page_token}
-        if isinstance(page, QueryPage):
-            document["revisions"] = {str(corpus): revision for corpus, revision in page.revisions.items()}
-        if isinstance(page, HistoryPage):
-            document["oldest_revision"] = page.oldest_revision
+        document = {name if key == "items" else key: value for key, value in _fields(page).items()}
         self.emit(document, table if page.items else f"no {name}", *more)
+
+    def emit_line(self, document: object, human: str) -> None:
+        """Show one of the results of a command that goes on: at once, and in one line."""
+        click.echo(json.dumps(document, default=_plain) if self.json else human)
 
     def emit(self, document: object, *human: RenderableType) -> None:
         """Show a result: the document with --json, else what is made for people."""
@@ -154,10 +161,17 @@ def as_id(reference: str) -> UUID | None:
         return None
 
 
+def _fields(thing: Any) -> dict[str, object]:
+    """Its fields by name. What they say of ids is by the text of these: JSON has no other keys."""
+    found = {one.name: getattr(thing, one.name) for one in dataclasses.fields(thing)}
+    mappings = {name: value for name, value in found.items() if isinstance(value, Mapping)}
+    return found | {name: {str(key): one for key, one in value.items()} for name, value in mappings.items()}
+
+
 def _plain(value: object) -> object:
     """What JSON has no form of its own for."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+        return _fields(value)
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, enum.Enum):

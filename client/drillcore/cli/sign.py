@@ -20,6 +20,7 @@ _KINDS: Final = {
     "record": SignatureTargetKind.AUDIT_RECORD,
     "export": SignatureTargetKind.EXPORT,
     "review": SignatureTargetKind.REVIEW,
+    "fact": SignatureTargetKind.FACT,
 }
 _KIND: Final = click.Choice(list(_KINDS))
 

@@ -19,6 +19,13 @@ from drillcore.cli.options import (
 from drillcore.cli.session import Session, as_id, fetch_pages, pass_session
 from drillcore.cli.text import listing, record
 
+_region_option = click.option(
+    "--region",
+    "regions",
+    multiple=True,
+    help="Where corpora that it has or reads must be. May be repeated.  [default: anywhere]",
+)
+
 
 @click.group()
 def tenant() -> None:
@@ -32,18 +39,26 @@ def tenant() -> None:
 @click.argument("name")
 @set_option
 @click.option("--id", "tenant_id", type=click.UUID, help="An id of your own; by default the server makes one.")
+@_region_option
 @write_options
 @connection_options
 @pass_session
 def create(
-    session: Session, name: str, metadata: tuple[tuple[str, str], ...], tenant_id: UUID | None, request_id: str | None
+    session: Session,
+    name: str,
+    metadata: tuple[tuple[str, str], ...],
+    tenant_id: UUID | None,
+    regions: tuple[str, ...],
+    request_id: str | None,
 ) -> None:
     """Create a tenant.
 
-    Example: drillcore tenant create acme --set region=eu
+    Example: drillcore tenant create acme --set contact=ann@acme.example --region eu-west-1
     """
     with session.client(in_tenant=False) as client:
-        created = client.create_tenant(name, metadata=dict(metadata), tenant_id=tenant_id, request_id=request_id)
+        created = client.create_tenant(
+            name, metadata=dict(metadata), tenant_id=tenant_id, allowed_regions=regions, request_id=request_id
+        )
     _emit(session, created)
 
 
@@ -76,6 +91,8 @@ def list_(session: Session, page_size: int, page_token: str, all_pages: bool) ->
 @click.option("--name", help="New name.")
 @set_option
 @unset_option
+@_region_option
+@click.option("--every-region", is_flag=True, help="Allow corpora anywhere.")
 @version_option
 @write_options
 @connection_options
@@ -86,14 +103,21 @@ def update(
     name: str | None,
     metadata: tuple[tuple[str, str], ...],
     unset: tuple[str, ...],
+    regions: tuple[str, ...],
+    every_region: bool,
     expected_version: int | None,
     request_id: str | None,
 ) -> None:
-    """Change a tenant's name or metadata; what is not named stays.
+    """Change a tenant's name, metadata or allowed regions; what is not named stays.
 
-    Example: drillcore tenant update acme --set region=us --unset contact
+    \b
+    Examples:
+      drillcore tenant update acme --set contact=bob@acme.example --unset draft
+      drillcore tenant update acme --region eu-west-1 --region eu-central-1
     """
-    if name is None and not metadata and not unset:
+    if regions and every_region:
+        raise click.UsageError("give either --region or --every-region")
+    if name is None and not metadata and not unset and not regions and not every_region:
         raise click.UsageError("say what to change: see --help")
     with session.client(in_tenant=False) as client:
         updated = client.update_tenant(
@@ -101,6 +125,7 @@ def update(
             name=name,
             set_metadata=dict(metadata),
             remove_metadata=unset,
+            allowed_regions=() if every_region else regions or None,
             expected_version=expected_version,
             request_id=request_id,
         )

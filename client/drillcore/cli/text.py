@@ -9,7 +9,7 @@ from datetime import datetime
 from rich.table import Table
 from rich.text import Text
 
-from drillcore._results import Corpus, LegalHold, Tenant
+from drillcore._results import Corpus, LegalHold, Sharing, Tenant
 
 
 def record(thing: Tenant | Corpus) -> Table:
@@ -62,9 +62,18 @@ def one_line(value: object) -> Text:
         return Text("")
     if isinstance(value, datetime):
         return Text(value.astimezone().isoformat(sep=" ", timespec="seconds"))
-    if isinstance(value, LegalHold):
-        state = "on since" if value.on else "released"
-        return Text(f"{state} {one_line(value.at)}, {printable(value.by)}: {printable(value.reason)}")
+    if isinstance(value, LegalHold | Sharing):
+        return Text(_held(value) if isinstance(value, LegalHold) else _shared(value))
     if isinstance(value, Mapping):
         return Text(printable(", ".join(f"{key}={value[key]}" for key in sorted(value))))
-    return Text(printable(str(value)))
+    return Text(printable(", ".join(map(str, value)) if isinstance(value, tuple) else str(value)))
+
+
+def _held(hold: LegalHold) -> str:
+    state = "on since" if hold.on else "released"
+    return f"{state} {one_line(hold.at)}, {printable(hold.by)}: {printable(hold.reason)}"
+
+
+def _shared(sharing: Sharing) -> str:
+    readers = "every tenant" if sharing.everyone else ", ".join(map(str, sharing.tenant_ids))
+    return f"with {readers}, since {one_line(sharing.at)}, by {printable(sharing.by)}"

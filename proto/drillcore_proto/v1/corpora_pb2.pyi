@@ -50,9 +50,13 @@ class Corpus(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     RETENTION_DAYS_FIELD_NUMBER: builtins.int
     LEGAL_HOLD_FIELD_NUMBER: builtins.int
+    REGION_FIELD_NUMBER: builtins.int
+    SHARING_FIELD_NUMBER: builtins.int
+    SHARED_FIELD_NUMBER: builtins.int
     id: builtins.str
     """a UUID"""
     tenant_id: builtins.str
+    """empty if it is shared with the caller's tenant"""
     name: builtins.str
     """unique among the corpora that the tenant has"""
     description: builtins.str
@@ -61,6 +65,12 @@ class Corpus(google.protobuf.message.Message):
     """1 when created, one more with each update"""
     retention_days: builtins.int
     """without it every revision is kept for ever"""
+    region: builtins.str
+    """where its data may be; empty: in none"""
+    shared: builtins.bool
+    """It is another tenant's, which the caller's may read. Whose, by whom it was made, and sharing, retention_days and
+    legal_hold are then not shown.
+    """
     @property
     def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
     @property
@@ -70,6 +80,10 @@ class Corpus(google.protobuf.message.Message):
     @property
     def legal_hold(self) -> Global___LegalHold:
         """as it was last changed; without it there never was one"""
+
+    @property
+    def sharing(self) -> Global___Sharing:
+        """without it other tenants do not have it"""
 
     def __init__(
         self,
@@ -85,12 +99,47 @@ class Corpus(google.protobuf.message.Message):
         version: builtins.int = ...,
         retention_days: builtins.int | None = ...,
         legal_hold: Global___LegalHold | None = ...,
+        region: builtins.str = ...,
+        sharing: Global___Sharing | None = ...,
+        shared: builtins.bool = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_retention_days", b"_retention_days", "created_at", b"created_at", "legal_hold", b"legal_hold", "retention_days", b"retention_days", "updated_at", b"updated_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_retention_days", b"_retention_days", "created_at", b"created_at", "created_by", b"created_by", "description", b"description", "id", b"id", "legal_hold", b"legal_hold", "metadata", b"metadata", "name", b"name", "retention_days", b"retention_days", "tenant_id", b"tenant_id", "updated_at", b"updated_at", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_retention_days", b"_retention_days", "created_at", b"created_at", "legal_hold", b"legal_hold", "retention_days", b"retention_days", "sharing", b"sharing", "updated_at", b"updated_at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_retention_days", b"_retention_days", "created_at", b"created_at", "created_by", b"created_by", "description", b"description", "id", b"id", "legal_hold", b"legal_hold", "metadata", b"metadata", "name", b"name", "region", b"region", "retention_days", b"retention_days", "shared", b"shared", "sharing", b"sharing", "tenant_id", b"tenant_id", "updated_at", b"updated_at", "version", b"version"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_retention_days", b"_retention_days"]) -> typing.Literal["retention_days"] | None: ...
 
 Global___Corpus: typing_extensions.TypeAlias = Corpus
+
+@typing.final
+class Sharing(google.protobuf.message.Message):
+    """With whom a corpus is shared."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EVERYONE_FIELD_NUMBER: builtins.int
+    TENANT_IDS_FIELD_NUMBER: builtins.int
+    BY_FIELD_NUMBER: builtins.int
+    AT_FIELD_NUMBER: builtins.int
+    everyone: builtins.bool
+    """every tenant, those that are made later too"""
+    by: builtins.str
+    @property
+    def tenant_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """or these"""
+
+    @property
+    def at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        everyone: builtins.bool = ...,
+        tenant_ids: collections.abc.Iterable[builtins.str] | None = ...,
+        by: builtins.str = ...,
+        at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["at", b"at"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["at", b"at", "by", b"by", "everyone", b"everyone", "tenant_ids", b"tenant_ids"]) -> None: ...
+
+Global___Sharing: typing_extensions.TypeAlias = Sharing
 
 @typing.final
 class LegalHold(google.protobuf.message.Message):
@@ -147,11 +196,14 @@ class CreateCorpusRequest(google.protobuf.message.Message):
     DESCRIPTION_FIELD_NUMBER: builtins.int
     METADATA_FIELD_NUMBER: builtins.int
     ID_FIELD_NUMBER: builtins.int
+    REGION_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     name: builtins.str
     description: builtins.str
     id: builtins.str
     """optional: a UUID of the caller's own"""
+    region: builtins.str
+    """optional: by default the one that the call is bound to, if it is"""
     @property
     def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
     def __init__(
@@ -162,8 +214,9 @@ class CreateCorpusRequest(google.protobuf.message.Message):
         description: builtins.str = ...,
         metadata: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         id: builtins.str = ...,
+        region: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["description", b"description", "id", b"id", "metadata", b"metadata", "name", b"name", "tenant_id", b"tenant_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["description", b"description", "id", b"id", "metadata", b"metadata", "name", b"name", "region", b"region", "tenant_id", b"tenant_id"]) -> None: ...
 
 Global___CreateCorpusRequest: typing_extensions.TypeAlias = CreateCorpusRequest
 
@@ -300,6 +353,10 @@ class UpdateCorpusRequest(google.protobuf.message.Message):
     KEEP_EVERYTHING_FIELD_NUMBER: builtins.int
     HOLD_REASON_FIELD_NUMBER: builtins.int
     RELEASE_REASON_FIELD_NUMBER: builtins.int
+    SHARE_WITH_EVERYONE_FIELD_NUMBER: builtins.int
+    SHARE_WITH_TENANTS_FIELD_NUMBER: builtins.int
+    STOP_SHARING_FIELD_NUMBER: builtins.int
+    REGION_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     id: builtins.str
     name: builtins.str
@@ -314,12 +371,18 @@ class UpdateCorpusRequest(google.protobuf.message.Message):
     """put the corpus on legal hold; refused if it is on hold already"""
     release_reason: builtins.str
     """end the hold; refused if there is none"""
+    share_with_everyone: builtins.bool
+    stop_sharing: builtins.bool
+    region: builtins.str
+    """of a corpus that is in none yet; it cannot be changed afterwards"""
     @property
     def set_metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """added or replaced; other keys stay"""
 
     @property
     def remove_metadata(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    @property
+    def share_with_tenants(self) -> Global___TenantIds: ...
     def __init__(
         self,
         *,
@@ -334,9 +397,13 @@ class UpdateCorpusRequest(google.protobuf.message.Message):
         keep_everything: builtins.bool = ...,
         hold_reason: builtins.str = ...,
         release_reason: builtins.str = ...,
+        share_with_everyone: builtins.bool = ...,
+        share_with_tenants: Global___TenantIds | None = ...,
+        stop_sharing: builtins.bool = ...,
+        region: builtins.str = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_description", b"_description", "_expected_version", b"_expected_version", "_name", b"_name", "description", b"description", "expected_version", b"expected_version", "hold", b"hold", "hold_reason", b"hold_reason", "keep_everything", b"keep_everything", "name", b"name", "release_reason", b"release_reason", "retention", b"retention", "retention_days", b"retention_days"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_description", b"_description", "_expected_version", b"_expected_version", "_name", b"_name", "description", b"description", "expected_version", b"expected_version", "hold", b"hold", "hold_reason", b"hold_reason", "id", b"id", "keep_everything", b"keep_everything", "name", b"name", "release_reason", b"release_reason", "remove_metadata", b"remove_metadata", "retention", b"retention", "retention_days", b"retention_days", "set_metadata", b"set_metadata", "tenant_id", b"tenant_id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_description", b"_description", "_expected_version", b"_expected_version", "_name", b"_name", "description", b"description", "expected_version", b"expected_version", "hold", b"hold", "hold_reason", b"hold_reason", "keep_everything", b"keep_everything", "name", b"name", "release_reason", b"release_reason", "retention", b"retention", "retention_days", b"retention_days", "share_with_everyone", b"share_with_everyone", "share_with_tenants", b"share_with_tenants", "sharing", b"sharing", "stop_sharing", b"stop_sharing"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_description", b"_description", "_expected_version", b"_expected_version", "_name", b"_name", "description", b"description", "expected_version", b"expected_version", "hold", b"hold", "hold_reason", b"hold_reason", "id", b"id", "keep_everything", b"keep_everything", "name", b"name", "region", b"region", "release_reason", b"release_reason", "remove_metadata", b"remove_metadata", "retention", b"retention", "retention_days", b"retention_days", "set_metadata", b"set_metadata", "share_with_everyone", b"share_with_everyone", "share_with_tenants", b"share_with_tenants", "sharing", b"sharing", "stop_sharing", b"stop_sharing", "tenant_id", b"tenant_id"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_description", b"_description"]) -> typing.Literal["description"] | None: ...
     @typing.overload
@@ -347,8 +414,26 @@ class UpdateCorpusRequest(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["hold", b"hold"]) -> typing.Literal["hold_reason", "release_reason"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["retention", b"retention"]) -> typing.Literal["retention_days", "keep_everything"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["sharing", b"sharing"]) -> typing.Literal["share_with_everyone", "share_with_tenants", "stop_sharing"] | None: ...
 
 Global___UpdateCorpusRequest: typing_extensions.TypeAlias = UpdateCorpusRequest
+
+@typing.final
+class TenantIds(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    IDS_FIELD_NUMBER: builtins.int
+    @property
+    def ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        ids: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ids", b"ids"]) -> None: ...
+
+Global___TenantIds: typing_extensions.TypeAlias = TenantIds
 
 @typing.final
 class UpdateCorpusResponse(google.protobuf.message.Message):

@@ -29,7 +29,8 @@ class CorpusServiceStub(object):
     """A corpus is a body of documents of one tenant.
 
     A caller that belongs to a tenant acts in that tenant and leaves tenant_id empty. An operator names the tenant.
-    A corpus of another tenant is not there: NOT_FOUND, whatever its id.
+    A corpus of another tenant is not there: NOT_FOUND, whatever its id. But an operator may share a corpus with other
+    tenants: to them it is there, to be read and nothing else. An id that is also one of the tenant's own corpora is that.
     """
 
     def __init__(self, channel):
@@ -74,7 +75,8 @@ class CorpusServiceServicer(object):
     """A corpus is a body of documents of one tenant.
 
     A caller that belongs to a tenant acts in that tenant and leaves tenant_id empty. An operator names the tenant.
-    A corpus of another tenant is not there: NOT_FOUND, whatever its id.
+    A corpus of another tenant is not there: NOT_FOUND, whatever its id. But an operator may share a corpus with other
+    tenants: to them it is there, to be read and nothing else. An id that is also one of the tenant's own corpora is that.
     """
 
     def CreateCorpus(self, request, context):
@@ -161,7 +163,8 @@ class CorpusService(object):
     """A corpus is a body of documents of one tenant.
 
     A caller that belongs to a tenant acts in that tenant and leaves tenant_id empty. An operator names the tenant.
-    A corpus of another tenant is not there: NOT_FOUND, whatever its id.
+    A corpus of another tenant is not there: NOT_FOUND, whatever its id. But an operator may share a corpus with other
+    tenants: to them it is there, to be read and nothing else. An id that is also one of the tenant's own corpora is that.
     """
 
     @staticmethod

@@ -125,7 +125,8 @@ class CorpusServiceStub(typing.Generic[_CorpusServiceCreateCorpusType, _CorpusSe
     """A corpus is a body of documents of one tenant.
 
     A caller that belongs to a tenant acts in that tenant and leaves tenant_id empty. An operator names the tenant.
-    A corpus of another tenant is not there: NOT_FOUND, whatever its id.
+    A corpus of another tenant is not there: NOT_FOUND, whatever its id. But an operator may share a corpus with other
+    tenants: to them it is there, to be read and nothing else. An id that is also one of the tenant's own corpora is that.
     """
 
     @typing.overload
@@ -231,7 +232,8 @@ class CorpusServiceServicer(metaclass=abc.ABCMeta):
     """A corpus is a body of documents of one tenant.
 
     A caller that belongs to a tenant acts in that tenant and leaves tenant_id empty. An operator names the tenant.
-    A corpus of another tenant is not there: NOT_FOUND, whatever its id.
+    A corpus of another tenant is not there: NOT_FOUND, whatever its id. But an operator may share a corpus with other
+    tenants: to them it is there, to be read and nothing else. An id that is also one of the tenant's own corpora is that.
     """
 
     @abc.abstractmethod

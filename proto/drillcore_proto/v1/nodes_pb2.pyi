@@ -813,6 +813,8 @@ class Revision(google.protobuf.message.Message):
     DOCUMENTS_REMOVED_FIELD_NUMBER: builtins.int
     SECTION_IDS_FIELD_NUMBER: builtins.int
     TRIMMED_FIELD_NUMBER: builtins.int
+    FACTS_CHANGED_FIELD_NUMBER: builtins.int
+    COMMUNITIES_COMPUTED_FIELD_NUMBER: builtins.int
     revision: builtins.int
     by: builtins.str
     request_id: builtins.str
@@ -821,6 +823,9 @@ class Revision(google.protobuf.message.Message):
     documents_removed: builtins.int
     trimmed: builtins.bool
     """it can no longer be read; that it was made stays on record"""
+    facts_changed: builtins.int
+    communities_computed: builtins.bool
+    """anew"""
     @property
     def at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -839,9 +844,11 @@ class Revision(google.protobuf.message.Message):
         documents_removed: builtins.int = ...,
         section_ids: collections.abc.Iterable[builtins.str] | None = ...,
         trimmed: builtins.bool = ...,
+        facts_changed: builtins.int = ...,
+        communities_computed: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["at", b"at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["action", b"action", "at", b"at", "by", b"by", "documents_added", b"documents_added", "documents_removed", b"documents_removed", "request_id", b"request_id", "revision", b"revision", "section_ids", b"section_ids", "trimmed", b"trimmed"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["action", b"action", "at", b"at", "by", b"by", "communities_computed", b"communities_computed", "documents_added", b"documents_added", "documents_removed", b"documents_removed", "facts_changed", b"facts_changed", "request_id", b"request_id", "revision", b"revision", "section_ids", b"section_ids", "trimmed", b"trimmed"]) -> None: ...
 
 Global___Revision: typing_extensions.TypeAlias = Revision
 

@@ -34,6 +34,8 @@ class _SignatureTargetKindEnumTypeWrapper(google.protobuf.internal.enum_type_wra
     """a signed export that was made"""
     SIGNATURE_TARGET_KIND_REVIEW: _SignatureTargetKind.ValueType  # 4
     """a review of a range of the audit trail"""
+    SIGNATURE_TARGET_KIND_FACT: _SignatureTargetKind.ValueType  # 5
+    """a version of a fact; the signature of a quarantined one can lift the quarantine"""
 
 class SignatureTargetKind(_SignatureTargetKind, metaclass=_SignatureTargetKindEnumTypeWrapper): ...
 
@@ -45,6 +47,8 @@ SIGNATURE_TARGET_KIND_EXPORT: SignatureTargetKind.ValueType  # 3
 """a signed export that was made"""
 SIGNATURE_TARGET_KIND_REVIEW: SignatureTargetKind.ValueType  # 4
 """a review of a range of the audit trail"""
+SIGNATURE_TARGET_KIND_FACT: SignatureTargetKind.ValueType  # 5
+"""a version of a fact; the signature of a quarantined one can lift the quarantine"""
 Global___SignatureTargetKind: typing_extensions.TypeAlias = SignatureTargetKind
 
 @typing.final
@@ -60,7 +64,7 @@ class SignatureTarget(google.protobuf.message.Message):
     id: builtins.str
     """a UUID"""
     version: builtins.int
-    """of a node: its version; 1 for what never changes. 0 in a request means the current one"""
+    """of a node or a fact: its version; 1 for what never changes. 0 in a request means the current one"""
     def __init__(
         self,
         *,
@@ -93,7 +97,7 @@ class Signature(google.protobuf.message.Message):
     id: builtins.str
     """a UUID"""
     corpus_id: builtins.str
-    """of a node or an export"""
+    """of a node, a fact or an export"""
     signer_id: builtins.str
     """the account's id"""
     signer_login: builtins.str

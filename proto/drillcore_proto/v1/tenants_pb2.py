@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n drillcore_proto/v1/tenants.proto\x12\x12\x64rillcore_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x02\n\x06Tenant\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12:\n\x08metadata\x18\x03 \x03(\x0b\x32(.drillcore_proto.v1.Tenant.MetadataEntry\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncreated_by\x18\x05 \x01(\t\x12.\n\nupdated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x07 \x01(\x04\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa9\x01\n\x13\x43reateTenantRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12G\n\x08metadata\x18\x02 \x03(\x0b\x32\x35.drillcore_proto.v1.CreateTenantRequest.MetadataEntry\x12\n\n\x02id\x18\x03 \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"B\n\x14\x43reateTenantResponse\x12*\n\x06tenant\x18\x01 \x01(\x0b\x32\x1a.drillcore_proto.v1.Tenant\"7\n\x10GetTenantRequest\x12\x0c\n\x02id\x18\x01 \x01(\tH\x00\x12\x0e\n\x04name\x18\x02 \x01(\tH\x00\x42\x05\n\x03key\"?\n\x11GetTenantResponse\x12*\n\x06tenant\x18\x01 \x01(\x0b\x32\x1a.drillcore_proto.v1.Tenant\";\n\x12ListTenantsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"[\n\x13ListTenantsResponse\x12+\n\x07tenants\x18\x01 \x03(\x0b\x32\x1a.drillcore_proto.v1.Tenant\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x8e\x02\n\x13UpdateTenantRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\x04name\x18\x02 \x01(\tH\x00\x88\x01\x01\x12N\n\x0cset_metadata\x18\x03 \x03(\x0b\x32\x38.drillcore_proto.v1.UpdateTenantRequest.SetMetadataEntry\x12\x17\n\x0fremove_metadata\x18\x04 \x03(\t\x12\x1d\n\x10\x65xpected_version\x18\x05 \x01(\x04H\x01\x88\x01\x01\x1a\x32\n\x10SetMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x07\n\x05_nameB\x13\n\x11_expected_version\"B\n\x14UpdateTenantResponse\x12*\n\x06tenant\x18\x01 \x01(\x0b\x32\x1a.drillcore_proto.v1.Tenant\"U\n\x13\x44\x65leteTenantRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x1d\n\x10\x65xpected_version\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\x13\n\x11_expected_version\"\x16\n\x14\x44\x65leteTenantResponse2\xf2\x03\n\rTenantService\x12\x61\n\x0c\x43reateTenant\x12\'.drillcore_proto.v1.CreateTenantRequest\x1a(.drillcore_proto.v1.CreateTenantResponse\x12X\n\tGetTenant\x12$.drillcore_proto.v1.GetTenantRequest\x1a%.drillcore_proto.v1.GetTenantResponse\x12^\n\x0bListTenants\x12&.drillcore_proto.v1.ListTenantsRequest\x1a\'.drillcore_proto.v1.ListTenantsResponse\x12\x61\n\x0cUpdateTenant\x12\'.drillcore_proto.v1.UpdateTenantRequest\x1a(.drillcore_proto.v1.UpdateTenantResponse\x12\x61\n\x0c\x44\x65leteTenant\x12\'.drillcore_proto.v1.DeleteTenantRequest\x1a(.drillcore_proto.v1.DeleteTenantResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n drillcore_proto/v1/tenants.proto\x12\x12\x64rillcore_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\x02\n\x06Tenant\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12:\n\x08metadata\x18\x03 \x03(\x0b\x32(.drillcore_proto.v1.Tenant.MetadataEntry\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\ncreated_by\x18\x05 \x01(\t\x12.\n\nupdated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x07 \x01(\x04\x12\x17\n\x0f\x61llowed_regions\x18\x08 \x03(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xc2\x01\n\x13\x43reateTenantRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12G\n\x08metadata\x18\x02 \x03(\x0b\x32\x35.drillcore_proto.v1.CreateTenantRequest.MetadataEntry\x12\n\n\x02id\x18\x03 \x01(\t\x12\x17\n\x0f\x61llowed_regions\x18\x04 \x03(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"B\n\x14\x43reateTenantResponse\x12*\n\x06tenant\x18\x01 \x01(\x0b\x32\x1a.drillcore_proto.v1.Tenant\"7\n\x10GetTenantRequest\x12\x0c\n\x02id\x18\x01 \x01(\tH\x00\x12\x0e\n\x04name\x18\x02 \x01(\tH\x00\x42\x05\n\x03key\"?\n\x11GetTenantResponse\x12*\n\x06tenant\x18\x01 \x01(\x0b\x32\x1a.drillcore_proto.v1.Tenant\";\n\x12ListTenantsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"[\n\x13ListTenantsResponse\x12+\n\x07tenants\x18\x01 \x03(\x0b\x32\x1a.drillcore_proto.v1.Tenant\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xef\x02\n\x13UpdateTenantRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\x04name\x18\x02 \x01(\tH\x01\x88\x01\x01\x12N\n\x0cset_metadata\x18\x03 \x03(\x0b\x32\x38.drillcore_proto.v1.UpdateTenantRequest.SetMetadataEntry\x12\x17\n\x0fremove_metadata\x18\x04 \x03(\t\x12\x1d\n\x10\x65xpected_version\x18\x05 \x01(\x04H\x02\x88\x01\x01\x12\x36\n\x0f\x61llowed_regions\x18\x06 \x01(\x0b\x32\x1b.drillcore_proto.v1.RegionsH\x00\x12\x1c\n\x12\x61llow_every_region\x18\x07 \x01(\x08H\x00\x1a\x32\n\x10SetMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\t\n\x07regionsB\x07\n\x05_nameB\x13\n\x11_expected_version\"\x18\n\x07Regions\x12\r\n\x05names\x18\x01 \x03(\t\"B\n\x14UpdateTenantResponse\x12*\n\x06tenant\x18\x01 \x01(\x0b\x32\x1a.drillcore_proto.v1.Tenant\"U\n\x13\x44\x65leteTenantRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x1d\n\x10\x65xpected_version\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\x13\n\x11_expected_version\"\x16\n\x14\x44\x65leteTenantResponse2\xf2\x03\n\rTenantService\x12\x61\n\x0c\x43reateTenant\x12\'.drillcore_proto.v1.CreateTenantRequest\x1a(.drillcore_proto.v1.CreateTenantResponse\x12X\n\tGetTenant\x12$.drillcore_proto.v1.GetTenantRequest\x1a%.drillcore_proto.v1.GetTenantResponse\x12^\n\x0bListTenants\x12&.drillcore_proto.v1.ListTenantsRequest\x1a\'.drillcore_proto.v1.ListTenantsResponse\x12\x61\n\x0cUpdateTenant\x12\'.drillcore_proto.v1.UpdateTenantRequest\x1a(.drillcore_proto.v1.UpdateTenantResponse\x12\x61\n\x0c\x44\x65leteTenant\x12\'.drillcore_proto.v1.DeleteTenantRequest\x1a(.drillcore_proto.v1.DeleteTenantResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,33 +39,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_UPDATETENANTREQUEST_SETMETADATAENTRY']._loaded_options = None
   _globals['_UPDATETENANTREQUEST_SETMETADATAENTRY']._serialized_options = b'8\001'
   _globals['_TENANT']._serialized_start=90
-  _globals['_TENANT']._serialized_end=366
-  _globals['_TENANT_METADATAENTRY']._serialized_start=319
-  _globals['_TENANT_METADATAENTRY']._serialized_end=366
-  _globals['_CREATETENANTREQUEST']._serialized_start=369
-  _globals['_CREATETENANTREQUEST']._serialized_end=538
-  _globals['_CREATETENANTREQUEST_METADATAENTRY']._serialized_start=319
-  _globals['_CREATETENANTREQUEST_METADATAENTRY']._serialized_end=366
-  _globals['_CREATETENANTRESPONSE']._serialized_start=540
-  _globals['_CREATETENANTRESPONSE']._serialized_end=606
-  _globals['_GETTENANTREQUEST']._serialized_start=608
-  _globals['_GETTENANTREQUEST']._serialized_end=663
-  _globals['_GETTENANTRESPONSE']._serialized_start=665
-  _globals['_GETTENANTRESPONSE']._serialized_end=728
-  _globals['_LISTTENANTSREQUEST']._serialized_start=730
-  _globals['_LISTTENANTSREQUEST']._serialized_end=789
-  _globals['_LISTTENANTSRESPONSE']._serialized_start=791
-  _globals['_LISTTENANTSRESPONSE']._serialized_end=882
-  _globals['_UPDATETENANTREQUEST']._serialized_start=885
-  _globals['_UPDATETENANTREQUEST']._serialized_end=1155
-  _globals['_UPDATETENANTREQUEST_SETMETADATAENTRY']._serialized_start=1075
-  _globals['_UPDATETENANTREQUEST_SETMETADATAENTRY']._serialized_end=1125
-  _globals['_UPDATETENANTRESPONSE']._serialized_start=1157
-  _globals['_UPDATETENANTRESPONSE']._serialized_end=1223
-  _globals['_DELETETENANTREQUEST']._serialized_start=1225
-  _globals['_DELETETENANTREQUEST']._serialized_end=1310
-  _globals['_DELETETENANTRESPONSE']._serialized_start=1312
-  _globals['_DELETETENANTRESPONSE']._serialized_end=1334
-  _globals['_TENANTSERVICE']._serialized_start=1337
-  _globals['_TENANTSERVICE']._serialized_end=1835
+  _globals['_TENANT']._serialized_end=391
+  _globals['_TENANT_METADATAENTRY']._serialized_start=344
+  _globals['_TENANT_METADATAENTRY']._serialized_end=391
+  _globals['_CREATETENANTREQUEST']._serialized_start=394
+  _globals['_CREATETENANTREQUEST']._serialized_end=588
+  _globals['_CREATETENANTREQUEST_METADATAENTRY']._serialized_start=344
+  _globals['_CREATETENANTREQUEST_METADATAENTRY']._serialized_end=391
+  _globals['_CREATETENANTRESPONSE']._serialized_start=590
+  _globals['_CREATETENANTRESPONSE']._serialized_end=656
+  _globals['_GETTENANTREQUEST']._serialized_start=658
+  _globals['_GETTENANTREQUEST']._serialized_end=713
+  _globals['_GETTENANTRESPONSE']._serialized_start=715
+  _globals['_GETTENANTRESPONSE']._serialized_end=778
+  _globals['_LISTTENANTSREQUEST']._serialized_start=780
+  _globals['_LISTTENANTSREQUEST']._serialized_end=839
+  _globals['_LISTTENANTSRESPONSE']._serialized_start=841
+  _globals['_LISTTENANTSRESPONSE']._serialized_end=932
+  _globals['_UPDATETENANTREQUEST']._serialized_start=935
+  _globals['_UPDATETENANTREQUEST']._serialized_end=1302
+  _globals['_UPDATETENANTREQUEST_SETMETADATAENTRY']._serialized_start=1211
+  _globals['_UPDATETENANTREQUEST_SETMETADATAENTRY']._serialized_end=1261
+  _globals['_REGIONS']._serialized_start=1304
+  _globals['_REGIONS']._serialized_end=1328
+  _globals['_UPDATETENANTRESPONSE']._serialized_start=1330
+  _globals['_UPDATETENANTRESPONSE']._serialized_end=1396
+  _globals['_DELETETENANTREQUEST']._serialized_start=1398
+  _globals['_DELETETENANTREQUEST']._serialized_end=1483
+  _globals['_DELETETENANTRESPONSE']._serialized_start=1485
+  _globals['_DELETETENANTRESPONSE']._serialized_end=1507
+  _globals['_TENANTSERVICE']._serialized_start=1510
+  _globals['_TENANTSERVICE']._serialized_end=2008
 # @@protoc_insertion_point(module_scope)

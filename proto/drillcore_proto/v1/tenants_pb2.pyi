@@ -46,6 +46,7 @@ class Tenant(google.protobuf.message.Message):
     CREATED_BY_FIELD_NUMBER: builtins.int
     UPDATED_AT_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
+    ALLOWED_REGIONS_FIELD_NUMBER: builtins.int
     id: builtins.str
     """a UUID"""
     name: builtins.str
@@ -59,6 +60,10 @@ class Tenant(google.protobuf.message.Message):
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def updated_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def allowed_regions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """where corpora that it has or reads must be; none: anywhere"""
+
     def __init__(
         self,
         *,
@@ -69,9 +74,10 @@ class Tenant(google.protobuf.message.Message):
         created_by: builtins.str = ...,
         updated_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         version: builtins.int = ...,
+        allowed_regions: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["created_at", b"created_at", "updated_at", b"updated_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["created_at", b"created_at", "created_by", b"created_by", "id", b"id", "metadata", b"metadata", "name", b"name", "updated_at", b"updated_at", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["allowed_regions", b"allowed_regions", "created_at", b"created_at", "created_by", b"created_by", "id", b"id", "metadata", b"metadata", "name", b"name", "updated_at", b"updated_at", "version", b"version"]) -> None: ...
 
 Global___Tenant: typing_extensions.TypeAlias = Tenant
 
@@ -98,19 +104,23 @@ class CreateTenantRequest(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     METADATA_FIELD_NUMBER: builtins.int
     ID_FIELD_NUMBER: builtins.int
+    ALLOWED_REGIONS_FIELD_NUMBER: builtins.int
     name: builtins.str
     id: builtins.str
     """optional: a UUID of the caller's own"""
     @property
     def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    @property
+    def allowed_regions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     def __init__(
         self,
         *,
         name: builtins.str = ...,
         metadata: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         id: builtins.str = ...,
+        allowed_regions: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["id", b"id", "metadata", b"metadata", "name", b"name"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["allowed_regions", b"allowed_regions", "id", b"id", "metadata", b"metadata", "name", b"name"]) -> None: ...
 
 Global___CreateTenantRequest: typing_extensions.TypeAlias = CreateTenantRequest
 
@@ -235,16 +245,23 @@ class UpdateTenantRequest(google.protobuf.message.Message):
     SET_METADATA_FIELD_NUMBER: builtins.int
     REMOVE_METADATA_FIELD_NUMBER: builtins.int
     EXPECTED_VERSION_FIELD_NUMBER: builtins.int
+    ALLOWED_REGIONS_FIELD_NUMBER: builtins.int
+    ALLOW_EVERY_REGION_FIELD_NUMBER: builtins.int
     id: builtins.str
     name: builtins.str
     expected_version: builtins.int
     """refuse unless the tenant is at this version"""
+    allow_every_region: builtins.bool
     @property
     def set_metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """added or replaced; other keys stay"""
 
     @property
     def remove_metadata(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
+    @property
+    def allowed_regions(self) -> Global___Regions:
+        """from now on, in place of those before"""
+
     def __init__(
         self,
         *,
@@ -253,15 +270,37 @@ class UpdateTenantRequest(google.protobuf.message.Message):
         set_metadata: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         remove_metadata: collections.abc.Iterable[builtins.str] | None = ...,
         expected_version: builtins.int | None = ...,
+        allowed_regions: Global___Regions | None = ...,
+        allow_every_region: builtins.bool = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_expected_version", b"_expected_version", "_name", b"_name", "expected_version", b"expected_version", "name", b"name"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_expected_version", b"_expected_version", "_name", b"_name", "expected_version", b"expected_version", "id", b"id", "name", b"name", "remove_metadata", b"remove_metadata", "set_metadata", b"set_metadata"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_expected_version", b"_expected_version", "_name", b"_name", "allow_every_region", b"allow_every_region", "allowed_regions", b"allowed_regions", "expected_version", b"expected_version", "name", b"name", "regions", b"regions"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_expected_version", b"_expected_version", "_name", b"_name", "allow_every_region", b"allow_every_region", "allowed_regions", b"allowed_regions", "expected_version", b"expected_version", "id", b"id", "name", b"name", "regions", b"regions", "remove_metadata", b"remove_metadata", "set_metadata", b"set_metadata"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_expected_version", b"_expected_version"]) -> typing.Literal["expected_version"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_name", b"_name"]) -> typing.Literal["name"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["regions", b"regions"]) -> typing.Literal["allowed_regions", "allow_every_region"] | None: ...
 
 Global___UpdateTenantRequest: typing_extensions.TypeAlias = UpdateTenantRequest
+
+@typing.final
+class Regions(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAMES_FIELD_NUMBER: builtins.int
+    @property
+    def names(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """at least one"""
+
+    def __init__(
+        self,
+        *,
+        names: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["names", b"names"]) -> None: ...
+
+Global___Regions: typing_extensions.TypeAlias = Regions
 
 @typing.final
 class UpdateTenantResponse(google.protobuf.message.Message):

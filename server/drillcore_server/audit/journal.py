@@ -74,7 +74,7 @@ class Journal:
         self, keys: Keyspace, keyring: Keyring, sealed: SealedRecords, store: UUID, signing: SigningKeys
     ) -> None:
         self._keys = keys
-        self._keyring = keyring
+        self.keyring = keyring
         self._sealed = sealed
         self._store = store
         self._signing = signing
@@ -148,7 +148,7 @@ class Journal:
         number = log_key
         if len(trail.sources) == 1:
             ((corpus, source),) = trail.sources
-            (number,) = self._keyring.numbers(corpus, [source])
+            (number,) = self.keyring.numbers(corpus, [source])
         salt, written = os.urandom(SALT_BYTES), canonical(content)
         body["private"] = {"commitment": commit_to(salt, written).hex(), "key": number}
         return self._seal(record.bytes + b"private", number, salt + written)
@@ -158,7 +158,7 @@ class Journal:
         return self._sealed.seal(bound_to, Revision(0), number, content, is_dense=len(content) < _SQUEEZE_FROM_BYTES)
 
     def _log_key(self, log: UUID) -> KeyNumber:
-        return log_key(self._keyring, log)
+        return log_key(self.keyring, log)
 
 
 def log_key(keyring: Keyring, log: UUID) -> KeyNumber:

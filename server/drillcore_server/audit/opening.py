@@ -12,7 +12,7 @@ from drillcore.audit.base64_text import to_base64
 from drillcore.audit.leaves import SALT_BYTES, Leaf
 from drillcore_server.domain.ids import Revision
 from drillcore_server.store.audit_records import Position, StoredRecord
-from drillcore_server.store.keyring import KeyLostError
+from drillcore_server.store.keyring import KeyErased, KeyLostError
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.store.versioned import Entry
 
@@ -28,9 +28,9 @@ class OpenedRecord:
     """Canonical JSON."""
     private_salt: bytes = b""
     private: bytes | None = None
-    """Canonical JSON; None if there is none, or it was erased."""
+    """Canonical JSON; None if there is none, it was erased, or its key is lost."""
     erased: bool = False
-    """There was a private part, and its key is gone."""
+    """There was a private part, and its key was destroyed."""
 
     @property
     def size_bytes(self) -> int:
@@ -74,8 +74,10 @@ class RecordOpener:
             return OpenedRecord(leaf, salt, body)
         try:
             private_salt, private = self._opened(stored.id.bytes + PRIVATE, stored.private)
-        except KeyLostError:
+        except KeyErased:
             return OpenedRecord(leaf, salt, body, erased=True)
+        except KeyLostError:
+            return OpenedRecord(leaf, salt, body)  # whoever checks it finds a part missing that nobody erased
         return OpenedRecord(leaf, salt, body, private_salt, private)
 
     def _opened(self, bound_to: bytes, sealed: bytes) -> tuple[bytes, bytes]:

@@ -6,20 +6,23 @@ conflict: whatever was revoked before the call's commit is revoked for the call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.auth.principal import Principal, PrincipalKind
-from drillcore_server.domain.accounts import Account, Grant, Permission
+from drillcore_server.domain.accounts import Account, Grant, Permission, Role
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import BadInput, Denied, Missing
 from drillcore_server.domain.ids import AccountId, CorpusId, TenantId
 from drillcore_server.domain.nodes import Level
-from drillcore_server.store import accounts, corpora, sessions, tenants
+from drillcore_server.domain.regions import ANYWHERE, Residency
+from drillcore_server.store import accounts, corpora, sessions, sharing, tenants
+from drillcore_server.store.corpora import CORPORA, CORPUS
 from drillcore_server.store.keyspace import Keyspace
 
 
@@ -30,14 +33,25 @@ class Granted:
     principal: Principal
     tenant: TenantId | None
 
+    def within(self, server: tuple[str, ...], asked: str) -> Self:  # noqa: ARG002 - of what is in no corpus
+        """The same, bound to the regions that the server serves and the one that the call is for."""
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class InTenant(Granted):
-    """The tenant to act in, and the grants there that carry one of the permissions that were asked for."""
+    """The tenant to act in, and the grants there that carry one of the permissions that were asked for.
+
+    The one way to corpora: what is not granted, not shared with the tenant, or not where the call may be, is not got.
+    """
 
     tenant: TenantId
     permissions: tuple[Permission, ...]
     grants: tuple[Grant, ...]
+    residency: Residency = ANYWHERE
+
+    def within(self, server: tuple[str, ...], asked: str) -> Self:
+        return replace(self, residency=replace(self.residency, server=server, asked=asked))
 
     def reaches(self, corpus: CorpusId, level: Level | None = None) -> bool:
         """Whether a corpus is granted, at this level, or at any if none is given."""
@@ -45,11 +59,64 @@ class InTenant(Granted):
             one.covers(corpus, level) if level is not None else one.corpus in {None, corpus} for one in self.grants
         )
 
-    def corpus(self, tr: Reader, keys: Keyspace, corpus: CorpusId) -> Corpus:
-        """The corpus. One that is not granted is not there."""
-        if not self.reaches(corpus):
+    def corpus(self, tr: Reader, keys: Keyspace, corpus: CorpusId, *, entering: str = "") -> Corpus:
+        """The corpus: the tenant's own, or one that is shared with it. One that is not granted is not there.
+
+        Raises `Denied` for a shared one if it is not to be read, and for one that is in a region where the call may not
+        be. `entering` is the region that a corpus without one is about to get.
+        """
+        found = self.find(tr, keys, corpus)
+        if found is None:
             raise Missing(Reason.CORPUS_NOT_FOUND, f"there is no corpus {corpus}")
-        return corpora.get(tr, keys, self.tenant, corpus)
+        return self.admitted(found, entering=entering)
+
+    def admitted(self, found: Corpus, *, entering: str = "") -> Corpus:
+        """What `find` gave, if it may be used for what was asked for, here. Raises `Denied`, as `corpus` does."""
+        if self.is_shared(found) and Permission.READ not in self.permissions:
+            raise Denied(Reason.PERMISSION_DENIED, "this corpus is shared with your tenant to read, and nothing else")
+        self.residency.check(found.region or entering)
+        return found
+
+    def is_shared(self, corpus: Corpus) -> bool:
+        """Whether it is another tenant's."""
+        return corpus.tenant_id != self.tenant
+
+    def corpora(self, tr: Reader, keys: Keyspace, after: CorpusId | None = None) -> Iterator[tuple[Corpus, int]]:
+        """Every corpus that `corpus` would give, by id, each with its size in bytes."""
+        own = CORPORA.scan(tr, keys.corpora(self.tenant, after))
+        last = None
+        for corpus, size in heapq.merge(own, self._shared(tr, keys, after), key=lambda pair: pair[0].id):
+            hidden = corpus.id == last
+            last = corpus.id
+            if not hidden and self.reaches(corpus.id) and self.residency.allows(corpus.region):
+                yield corpus, size
+
+    def owners(self, tr: Reader, keys: Keyspace) -> Iterator[TenantId]:
+        """The tenants that corpora which can be read here belong to: this one first, then those who share some."""
+        yield self.tenant
+        seen = {self.tenant}
+        for corpus, owner in sharing.shared_with(tr, keys, self.tenant):
+            if owner not in seen and self._may_read(corpus):
+                seen.add(owner)
+                yield owner
+
+    def find(self, tr: Reader, keys: Keyspace, corpus: CorpusId) -> Corpus | None:
+        """The corpus that this id stands for here, whatever is asked for and wherever it is; None if there is none."""
+        own = corpora.find(tr, keys, self.tenant, corpus) if self.reaches(corpus) else None
+        if own is not None or not self._may_read(corpus):
+            return own
+        owner = sharing.owner_of(tr, keys, self.tenant, corpus)
+        return None if owner is None else corpora.find(tr, keys, owner, corpus)
+
+    def _shared(self, tr: Reader, keys: Keyspace, after: CorpusId | None) -> Iterator[tuple[Corpus, int]]:
+        for corpus, owner in sharing.shared_with(tr, keys, self.tenant, after):
+            found = corpora.find(tr, keys, owner, corpus) if self._may_read(corpus) else None
+            if found is not None:
+                yield found, len(CORPUS.encode(found))
+
+    def _may_read(self, corpus: CorpusId) -> bool:
+        """Whether one of the grants would let the corpus be read, whatever was asked for."""
+        return any(one.allows(Permission.READ, self.tenant) and one.corpus in {None, corpus} for one in self.grants)
 
     def check_level(self, corpus: CorpusId, *levels: Level) -> None:
         for level in levels:
@@ -103,8 +170,8 @@ def in_tenant(asked: TenantId | None, *permissions: Permission) -> Rule[InTenant
         allowing = tuple(one for one in grants if any(one.allows(permission, tenant) for permission in permissions))
         if not allowing:
             raise _denied(permissions)
-        tenants.get(tr, keys, tenant)
-        return InTenant(principal, tenant, permissions, allowing)
+        regions = tenants.get(tr, keys, tenant).allowed_regions
+        return InTenant(principal, tenant, permissions, allowing, Residency(tenant=regions))
 
     return rule
 
@@ -115,6 +182,17 @@ def as_server(tenant: TenantId | None) -> Rule[Granted]:
     def rule(_tr: Reader, _keys: Keyspace, principal: Principal, _now: datetime) -> Granted:
         assert principal.kind is PrincipalKind.SERVER
         return Granted(principal, tenant)
+
+    return rule
+
+
+def server_in(tenant: TenantId) -> Rule[InTenant]:
+    """The server itself, when it changes a corpus."""
+
+    def rule(tr: Reader, keys: Keyspace, principal: Principal, _now: datetime) -> InTenant:
+        assert principal.kind is PrincipalKind.SERVER
+        tenants.get(tr, keys, tenant)  # which of its regions it allows is for callers: the server keeps house in all
+        return InTenant(principal, tenant, (Permission.WRITE,), (Grant(Role.WRITER, tenant),))
 
     return rule
 

@@ -18,6 +18,7 @@ from drillcore_server.commands.unit import Call, refusing
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import BadInput, Unavailable
 from drillcore_server.domain.ids import DocumentId, Revision, SourceId
+from drillcore_server.domain.importance import describe
 from drillcore_server.domain.named import checked_metadata
 from drillcore_server.domain.nodes import Document
 from drillcore_server.domain.sources import SOURCE_CHARACTERS_MAX, Source, succeeding
@@ -116,7 +117,8 @@ class DocumentBatch:
         self._progress = progress
         corpus, head = ingester.reviser.find(call, target)
         self._reader = ingester.reader(corpus, head)
-        self._embeddings = ingester.embeddings(corpus, head)
+        with refusing():
+            self._embeddings = ingester.embeddings(corpus, head)
         self._spool = Spool()
         self._names: list[str] = []
         """Of the documents in the spool."""
@@ -189,6 +191,7 @@ class DocumentBatch:
             return
         try:
             metadata = checked_metadata({**digested.metadata, **upload.metadata})
+            describe(source, digested.title, metadata)
         except BadInput as refused:
             self._fail(upload.name, refused.reason.name, refused.message)
             return
@@ -256,7 +259,7 @@ class DocumentBatch:
             self._call,
             corpus,
             base,
-            Change(Incoming(self._spool, added), removed, sources),
+            Change(Incoming(self._spool, added), removed, sources, self._embeddings.model),
             self._settled,
             lambda revision, sections: Added(revision, tuple(outcomes), sections),
         )

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from drillcore_proto.reasons import Reason
 from drillcore_server.derived.vectors import unpacked
+from drillcore_server.domain.embeddings import Model
 from drillcore_server.domain.errors import Unavailable
+from drillcore_server.domain.facts import fact_hash
+from drillcore_server.domain.ids import FactId, SourceId
 from drillcore_server.ingest.embedding.cache import embedding_key
+from drillcore_server.ingest.embedding.embedders import model_of
 from drillcore_server.ingest.embedding.errors import ProviderFailed
 from drillcore_server.ingest.embedding.ports import Embedder, Vector, Vectors
 from drillcore_server.ingest.embedding.texts import check_texts
-from drillcore_server.ingest.prepare import EmbeddedText, as_stored
+from drillcore_server.ingest.prepare import EmbeddedText, as_stored, packed_in_portions
+from drillcore_server.store.facts import FactsView, fact_id
 from drillcore_server.store.hierarchy import CorpusView
-from drillcore_server.store.keyring import KeyLostError
+from drillcore_server.store.keyring import KeyErased
 from drillcore_server.store.snapshot import Snapshot
 
 _KEY_BYTES: Final = 12
@@ -31,15 +37,59 @@ class CorpusEmbeddings:
     embedder: Embedder
     snapshot: Snapshot
     secret: bytes
+    next: Embedder | None = None
+    """Of the model that the corpus is being changed to."""
+
+    @property
+    def model(self) -> Model:
+        return model_of(self.embedder)
 
     def embed(self, texts: Sequence[str]) -> list[EmbeddedText]:
         check_texts(texts)
         keys = [embedding_key(self.embedder.model, text, self.secret)[:_KEY_BYTES] for text in texts]
-        known = dict(zip(keys, self.snapshot.find(keys, _kept), strict=True))
+        known = dict(zip(keys, self._kept(keys), strict=True))
         missing = {key: text for key, text in zip(keys, texts, strict=True) if known[key] is None}
         made = dict(zip(missing, self._made(list(missing.values())), strict=True))
         stored = {key: unpacked(vector) for key, vector in known.items() if vector is not None}
-        return [EmbeddedText(made[key] if key in made else stored[key], key) for key in keys]
+        vectors = [made[key] if key in made else stored[key] for key in keys]
+        return [EmbeddedText(*one) for one in zip(vectors, keys, self._next(texts), strict=True)]
+
+    def _next(self, texts: Sequence[str]) -> Iterable[Vector | None]:
+        """A model that fails is no reason to refuse a text: whoever changes the corpus embeds what is missing."""
+        if self.next is None:
+            return [None] * len(texts)
+        try:
+            return as_stored(self.next.embed(texts))
+        except ProviderFailed:
+            return [None] * len(texts)
+
+    def _kept(self, keys: Sequence[bytes]) -> Iterable[bytes | None]:
+        number = self._number()
+        if number is None:
+            return [None] * len(keys)
+        return self.snapshot.find(keys, lambda view, key: _kept(view, number, key))
+
+    def embed_facts(self, source: SourceId, texts: Sequence[str]) -> list[bytes]:
+        """Those that the source has facts of are not embedded again; among all facts of the corpus nobody looks."""
+        known = self._fact_vectors(source)
+        missing = [text for text in texts if fact_hash(text) not in known]
+        made = dict(zip(missing, packed_in_portions(partial(embed_or_refuse, self.embedder), missing), strict=True))
+        return [made[text] if text in made else known[fact_hash(text)] for text in texts]
+
+    def _fact_vectors(self, source: SourceId) -> dict[str, bytes]:
+        """By the hash of what they say."""
+        number, record = self._number(), self.snapshot.read(lambda view: view.source_left(source))
+        if number is None or record is None or not record.fact_count:
+            return {}
+        keys = self.snapshot.keys.source_facts(self.snapshot.sealed.hashed(source))
+        ids = [fact_id(entry.key) for entry in self.snapshot.entries(keys)]
+        found = self.snapshot.find(ids, lambda view, one: _hash_and_vector(FactsView(view), number, one))
+        return {hashed: vector for hashed, vector in found if vector is not None}
+
+    def _number(self) -> int | None:
+        """Of the embedder's model, if it is the corpus's."""
+        now = self.snapshot.read(lambda view: view.embeddings())
+        return None if now is None or now.current.model != self.model else now.current.number
 
     def _made(self, texts: Sequence[str]) -> Iterable[Vector]:
         return as_stored(embed_or_refuse(self.embedder, texts)) if texts else ()
@@ -54,8 +104,13 @@ def embed_or_refuse(embedder: Embedder, texts: Sequence[str]) -> Vectors:
         raise Unavailable(Reason.MODEL_UNAVAILABLE, message) from failed
 
 
-def _kept(view: CorpusView, key: bytes) -> bytes | None:
+def _hash_and_vector(view: FactsView, model: int, fact: FactId) -> tuple[str, bytes | None]:
+    record = view.fact_left(fact)
+    return ("", None) if record is None else (record.content_hash, view.vector(model, fact))
+
+
+def _kept(view: CorpusView, model: int, key: bytes) -> bytes | None:
     try:
-        return view.vector_of_text(key)
-    except KeyLostError:
+        return view.vector_of_text(model, key)
+    except KeyErased:
         return None

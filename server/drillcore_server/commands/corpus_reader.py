@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from drillcore_server.derived.sections import SectionCache
 from drillcore_server.derived.vectors import unpacked
 from drillcore_server.domain.ids import CorpusNumber, DocumentId, NodeId, SourceId
-from drillcore_server.domain.nodes import Chunk, Document, Master, Membership, RawPage, Section
+from drillcore_server.domain.nodes import Chunk, ChunkWithRaws, Document, Master, Membership, Section
 from drillcore_server.domain.outlines import Outlines
 from drillcore_server.domain.sources import Source
 from drillcore_server.ingest.embedding.ports import Vector
@@ -36,11 +36,14 @@ class SnapshotReader:
     def chunks(self, ids: Sequence[NodeId]) -> list[Chunk]:
         return list(self.snapshot.each(ids, lambda view, one: view.chunk(one)))
 
-    def pages(self, ids: Sequence[NodeId]) -> list[RawPage]:
-        return list(self.snapshot.each(ids, lambda view, one: view.raws(one)))
+    def chunks_with_raws(self, ids: Sequence[NodeId]) -> list[ChunkWithRaws]:
+        return list(self.snapshot.each(ids, lambda view, one: view.chunk_with_raws(one)))
 
     def vectors(self, ids: Sequence[NodeId]) -> list[Vector]:
-        return [unpacked(one) for one in self.snapshot.each(ids, lambda view, one: view.vector(one))]
+        """Of the current model."""
+        now = self.snapshot.read(lambda view: view.embeddings()) if ids else None
+        number = now.current.number if now is not None else 0
+        return [unpacked(one) for one in self.snapshot.each(ids, lambda view, one: view.vector(number, one))]
 
     def parents(self, ids: Sequence[NodeId]) -> list[NodeId]:
         return list(self.snapshot.each(ids, lambda view, one: view.parent(one)))
@@ -49,4 +52,4 @@ class SnapshotReader:
         return list(self.snapshot.find(ids, lambda view, one: view.document(one)))
 
     def sources(self, ids: Sequence[SourceId]) -> list[Source | None]:
-        return list(self.snapshot.find(ids, lambda view, one: view.source(one)))
+        return list(self.snapshot.find(ids, lambda view, one: view.source_left(one)))

@@ -16,7 +16,7 @@ from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import AccountId, TenantId, new_uuid
 from drillcore_server.domain.named import checked_name
-from drillcore_server.store import accounts, corpora, tenants
+from drillcore_server.store import accounts, corpora, sharing, tenants
 from drillcore_server.store.accounts import ACCOUNT_STATE
 from drillcore_server.store.keyspace import Keyspace
 
@@ -81,5 +81,5 @@ def check_granted(tr: Reader, keys: Keyspace, grants: Iterable[Grant]) -> None:
     for grant in grants:
         if grant.tenant is not None:
             tenants.get(tr, keys, grant.tenant)
-            if grant.corpus is not None:
+            if grant.corpus is not None and sharing.owner_of(tr, keys, grant.tenant, grant.corpus) is None:
                 corpora.get(tr, keys, grant.tenant, grant.corpus)

@@ -14,6 +14,7 @@ from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.ids import CorpusId, TenantId
 from drillcore_server.domain.named import checked_description, checked_metadata, checked_name
+from drillcore_server.domain.regions import checked_region
 from drillcore_server.store import corpora
 from drillcore_server.store.corpora import CORPORA, CORPUS
 
@@ -27,14 +28,18 @@ def create_corpus(
     description: str,
     metadata: Mapping[str, str],
     corpus_id: CorpusId | None,
+    region: str = "",
 ) -> Corpus:
+    """A new corpus; in the region that the call is bound to, unless another is given."""
     new_id = corpus_id or CorpusId(uuid4())
     new_name, new_metadata = checked_name(name), checked_metadata(metadata)
     new_description = checked_description(description)
+    new_region = checked_region(region) if region else call.region
     numbers = corpora.new_numbers()
 
     def work(tr: Transaction, granted: InTenant, trail: Trail) -> Corpus:
         granted.check_everything()
+        granted.residency.check(new_region)
         corpus = Corpus(
             id=new_id,
             tenant_id=granted.tenant,
@@ -46,6 +51,7 @@ def create_corpus(
             updated_at=call.at,
             version=1,
             number=corpora.take_number(tr, unit.keys, numbers, new_id),
+            region=new_region,
         )
         CORPORA.insert(tr, unit.keys, corpus)
         trail.touch_corpus(new_id)

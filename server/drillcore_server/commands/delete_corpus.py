@@ -15,6 +15,7 @@ from drillcore_server.domain.ids import CorpusId, TenantId
 from drillcore_server.domain.named import check_version
 from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.retention import check_not_on_hold
+from drillcore_server.store import sharing
 from drillcore_server.store.corpora import CORPORA, CORPUS
 
 
@@ -31,6 +32,7 @@ def delete_corpus(
         check_not_on_hold(old.legal_hold)
         new = replace(old, updated_at=call.at, version=old.version + 1, deleted_at=call.at)
         CORPORA.replace(tr, unit.keys, old, new)
+        sharing.update(tr, unit.keys, old, new)
         trail.change(old, new)
         return new
 

@@ -49,7 +49,7 @@ def drill_down(
         top = shelf.node(node, level)
         below = _below(shelf, top, target, _Path.read(cursor[6:] if cursor else b""))
         page, more = fill_page((((path, one), one.size_bytes) for path, one in below), limit)
-        found = library.signed(tr, granted.tenant, [one for _, one in page])
+        found = library.signed(tr, granted, [one for _, one in page], shelf)
         trail.touch_nodes(found, shelf.corpus.number)
         if not more:
             return Nodes(found, shelf.revision)
@@ -86,17 +86,24 @@ def _below(shelf: Shelf, top: Node, target: Level, after: _Path | None) -> Itera
     for section in _sections(shelf, top, after):
         if target is Level.SECTION:
             if after is None or section != after.section:
-                yield _Path(section), shelf.node(section, Level.SECTION)
+                yield from ((_Path(section), one) for one in _left(shelf, section, Level.SECTION))
             continue
         here = after if after is not None and section == after.section else None
         for chunk in _chunks(shelf, top, section, here, target):
             if target is Level.CHUNK:
-                yield _Path(section, chunk), shelf.node(chunk, Level.CHUNK)
+                yield from ((_Path(section, chunk), one) for one in _left(shelf, chunk, Level.CHUNK))
                 continue
             first = here.raw + 1 if here is not None and chunk == here.chunk else 0
-            for place, raw in enumerate(shelf.raws(chunk)):
+            for place, raw in enumerate(shelf.raws_left(chunk)):
                 if place >= first:
                     yield _Path(section, chunk, place), raw
+
+
+def _left(shelf: Shelf, node: NodeId, level: Level) -> Iterator[Node]:
+    """The node, unless it was erased."""
+    found = shelf.node_left(node, level)
+    if found is not None:
+        yield found
 
 
 def _sections(shelf: Shelf, top: Node, after: _Path | None) -> Iterator[NodeId]:

@@ -8,13 +8,17 @@ from itertools import islice
 from typing import Final, TypeVar
 from uuid import UUID
 
+from drillcore_proto.reasons import Reason
 from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.errors import Exists
 from drillcore_server.domain.ids import DocumentId, NodeId, Revision, SourceId
 from drillcore_server.domain.nodes import Document, Level, Master, chunk_of_raw
 from drillcore_server.domain.sources import Source
 from drillcore_server.store import versioned
+from drillcore_server.store.corpus_keys import CorpusKeys
 from drillcore_server.store.hierarchy import DOCUMENT, CorpusView, node_id
-from drillcore_server.store.keyspace import CorpusKeys, Keyspace
+from drillcore_server.store.keyring import KeyErased
+from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.snapshot import Snapshot
 from drillcore_server.store.writes import Write, check_free, locator_of
 
@@ -67,7 +71,7 @@ class Earlier:
         at = self.snapshot
         while True:
             master, written = at.read(
-                lambda view: (view.master(), versioned.newest(view.tr, view.keys.master(), view.revision))
+                lambda view: (view.master_left(), versioned.newest(view.tr, view.keys.master(), view.revision))
             )
             if written is None or (master is not None and master.id == node):
                 return master
@@ -84,10 +88,13 @@ class Earlier:
     def section_ids(self) -> set[NodeId]:
         return {node_id(entry.key[-16:]) for entry in self.snapshot.entries(self.keys.listed_sections())}
 
-    def removals(self, nodes: Container[NodeId], documents: Container[DocumentId]) -> Iterator[Write]:
+    def removals(
+        self, nodes: Container[NodeId], documents: Container[DocumentId], models: Iterable[tuple[int, bool]]
+    ) -> Iterator[Write]:
         """Takes away what the corpus has, but for the records of these nodes and documents, which get new ones.
 
-        All entries of the indexes go: what new nodes have there is to be written after this.
+        All entries of the indexes go: what new nodes have there is to be written after this. `models` are those that
+        have vectors, each with whether it is still used: then the vectors of these nodes stay, too.
         """
         keys, sections = self.keys, self.section_ids()
         indexes = (keys.all_categories(), keys.listed_sections(), keys.all_members(), keys.all_entities())
@@ -99,7 +106,11 @@ class Earlier:
             if node not in nodes:
                 yield Write(entry.key, None)
                 if node_id(entry.value) in sections:
-                    yield from (Write(key, None) for key in (keys.chunk(node), keys.vector(node)))
+                    yield Write(keys.chunk(node), None)
+        for model, is_used in models:
+            for entry in self.snapshot.entries(keys.vectors(model)):
+                if not is_used or node_id(entry.key[-16:]) not in nodes:
+                    yield Write(entry.key, None)
         for entry in self.snapshot.entries(keys.documents()):
             if DocumentId(UUID(bytes=entry.key[-16:])) not in documents:
                 yield Write(entry.key, None)
@@ -107,7 +118,11 @@ class Earlier:
 
 def _last(view: CorpusView, key: bytes) -> bytes | None:
     there = versioned.last_there(view.tr, key, view.revision)
-    entry = None if there is None else view.sealed.get(view.tr, key, there)
+    try:
+        entry = None if there is None else view.sealed.get(view.tr, key, there)
+    except KeyErased:
+        message = "what had one of these ids was erased; give it a new one"
+        raise Exists(Reason.NODE_EXISTS, message) from None
     return None if entry is None else entry.value
 
 

@@ -21,14 +21,14 @@ from drillcore_server.commands.unit import Call, refusing
 from drillcore_server.commands.viewing import Library, Shelf
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
-from drillcore_server.domain.errors import NotReady
+from drillcore_server.domain.errors import NotReady, Unavailable
 from drillcore_server.domain.exports import Export, ExportFormat
 from drillcore_server.domain.found import AsOf
 from drillcore_server.domain.ids import CorpusId, Revision, TenantId, new_uuid
 from drillcore_server.domain.nodes import Level
 from drillcore_server.exporting.bundle import Binder, Bundle, Wanted
 from drillcore_server.exporting.copies import About
-from drillcore_server.exporting.signatures import NodeSignatures
+from drillcore_server.exporting.signatures import ContentSignatures
 from drillcore_server.exporting.walk import CorpusWalk
 from drillcore_server.store import exports
 from drillcore_server.store.exports import EXPORT
@@ -46,7 +46,7 @@ class Exporter:
     def walk(self, shelf: Shelf) -> CorpusWalk:
         unit, keyring = self.library.unit, self.library.keyring
         snapshot = Snapshot(self.engine, shelf.view.keys, self.library.sealed, shelf.revision)
-        return CorpusWalk(snapshot, shelf.corpus, NodeSignatures(self.engine, unit.keys, keyring))
+        return CorpusWalk(snapshot, shelf.corpus, ContentSignatures(self.engine, unit.keys, keyring))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,11 @@ class _Exporting:
 
     def run(self, send: Callable[[bytes], object]) -> Export:
         about = About(new_uuid(), self.exporter.binder.store, self.call.at, self.call.principal.id)
-        bundle = self._bound(about)
+        shelf = self._shelf()
+        epoch = shelf.view.sealed.epoch(shelf.corpus.number)
+        bundle = self._bound(about, shelf)
         with bundle.file as file:
-            export = self._recorded(about.export_id, bundle)
+            export = self._recorded(about.export_id, bundle, epoch)
             if export.id != about.export_id:
                 raise _made_before(export)
             for piece in file.pieces():
@@ -86,8 +88,7 @@ class _Exporting:
     def _access(self) -> Rule[InTenant]:
         return access.in_tenant(self.order.tenant, Permission.EXPORT)
 
-    def _bound(self, about: About) -> Bundle:
-        shelf = self._shelf()
+    def _bound(self, about: About, shelf: Shelf) -> Bundle:
         record = {
             "log": str(shelf.corpus.tenant_id),
             "call": self.call.action,
@@ -118,11 +119,17 @@ class _Exporting:
         granted.check_level(shelf.corpus.id, *Level)
         return shelf
 
-    def _recorded(self, export_id: UUID, bundle: Bundle) -> Export:
-        """The export of this bundle; or the one that another run of the same request made meanwhile."""
+    def _recorded(self, export_id: UUID, bundle: Bundle, epoch: int) -> Export:
+        """The export of this bundle; or the one that another run of the same request made meanwhile.
+
+        A bundle that was begun before something was erased may hold it, and is not sent: `epoch` tells.
+        """
 
         def work(tr: Transaction, granted: InTenant, trail: Trail) -> Export:
-            self._find(tr.snapshot, granted, trail, AsOf(revision=bundle.revision))
+            shelf = self._find(tr.snapshot, granted, trail, AsOf(revision=bundle.revision))
+            if shelf.view.sealed.epoch(shelf.corpus.number) != epoch:
+                message = "something was erased from the corpus while its copy was made; export it again"
+                raise Unavailable(Reason.CONFLICT, message)
             trail.levels.update(Level)
             export = self._export(export_id, bundle, trail)
             exports.add(tr, self.exporter.library.unit.keys, granted.tenant, export)

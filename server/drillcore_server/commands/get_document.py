@@ -8,7 +8,7 @@ from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.auth import access
 from drillcore_server.auth.access import InTenant
-from drillcore_server.commands.unit import Call
+from drillcore_server.commands.unit import Call, erased
 from drillcore_server.commands.viewing import Library, Shelf
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
@@ -45,6 +45,8 @@ def get_document(
             granted.check_level(corpus, Level.RAW)
         found = shelf.view.document(document)
         if found is None:
+            if shelf.view.was_erased(shelf.view.keys.document(document)):
+                raise erased()
             raise Missing(Reason.DOCUMENT_NOT_FOUND, f"there is no document {document}")
         trail.sources.add((shelf.corpus.number, found.source))
         text = ""

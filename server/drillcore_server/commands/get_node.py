@@ -24,6 +24,6 @@ def get_node(
         granted.check_level(shelf.corpus.id, level)
         found = shelf.node(node, level, with_embedding=with_embedding)
         trail.touch_nodes([found], shelf.corpus.number)
-        return Nodes(library.signed(tr, granted.tenant, [shelf.with_children(found)]), shelf.revision)
+        return Nodes(library.signed(tr, granted, [shelf.with_children(found)], shelf), shelf.revision)
 
     return library.unit.read(call, access.in_tenant(tenant, Permission.READ), work)

@@ -10,16 +10,19 @@ from typing import Final
 from drillcore_proto.reasons import Reason
 from drillcore_server.commands.earlier import Earlier
 from drillcore_server.commands.ingester import Ingester
+from drillcore_server.commands.replaced_facts import ReplacedFacts
 from drillcore_server.commands.replacing import Records, Replacement, StoredChunk
 from drillcore_server.commands.revise import Plan, Target
 from drillcore_server.commands.unit import Call
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.drafts import DocumentDraft, NodeDraft
+from drillcore_server.domain.embeddings import Embeddings
 from drillcore_server.domain.errors import Stale
-from drillcore_server.domain.ids import DocumentId, NodeId, Revision
+from drillcore_server.domain.ids import DocumentId, NodeId, Revision, SourceId
 from drillcore_server.domain.nodes import Document, Statistics
 from drillcore_server.ingest.client_hierarchy import ClientHierarchy
 from drillcore_server.ingest.client_made import ClientRecords, MadeChunk, model_of
+from drillcore_server.ingest.embedding.ports import Embedder
 from drillcore_server.store.hierarchy import HierarchyWrites
 from drillcore_server.store.packed import SECTION, decode_chunk, encode_chunk
 from drillcore_server.store.records import RecordKind
@@ -104,10 +107,15 @@ class HierarchyUpload:
         earlier = Earlier(ingester.snapshot(corpus, base), keys, corpus)
         known = earlier.known(self._hierarchy.levels)
         records = self._records(corpus, base)
+        models = ingester.models(corpus, base)
+        after = models.after_replacing(records.model)
         before = {document.id: document.source for document in earlier.documents()}
         sources = {*before.values(), *(one.source for one in records.documents.values())}
-        make = HierarchyWrites(keys, corpus.tenant_id, corpus.number, ingester.keyring)
-        replacement = Replacement(self._call, earlier, known, self._hierarchy.levels.keys(), records, make)
+        make = HierarchyWrites(keys, corpus.tenant_id, corpus.number, ingester.keyring, after)
+        facts = self._facts(corpus, earlier, records, set(before.values()), models.now() or after)
+        replacement = Replacement(
+            self._call, earlier, known, self._hierarchy.levels.keys(), records, make, models.now(), after, facts
+        )
         return Plan(
             base=base,
             number=ingester.make_keys(corpus, sources),
@@ -117,16 +125,27 @@ class HierarchyUpload:
             documents_removed=tuple(before),
             sources=sources,
             result=lambda revision: _put(revision, records.master.statistics),
+            facts_count=lambda: facts.changed,
         )
+
+    def _facts(
+        self, corpus: Corpus, earlier: Earlier, records: Records, sources: set[SourceId], models: Embeddings
+    ) -> ReplacedFacts:
+        """`sources` are those of the documents that the corpus has."""
+        documents = {document.source: document for document in records.documents.values()}
+        chunk_of = lru_cache(_PAGES_KEPT)(records.chunk)
+        make = self._ingester.fact_writes(corpus, models)
+        return ReplacedFacts(earlier, documents, chunk_of, sources - documents.keys(), make, self._call.at)
 
     def _records(self, corpus: Corpus, base: Revision) -> Records:
         """Made once, however often the plan is: embedding takes long."""
         if self._made is None:
-            preparer = self._ingester.preparer
-            model = model_of(self._hierarchy, self._target.embedding_model, preparer.embedder)
-            embeddings = self._ingester.embeddings(corpus, base)
-            counter = preparer.digester.counter
-            made = ClientRecords(self._hierarchy, counter, embeddings, model, self._call.at, self._call.principal.id)
+            ingester, hierarchy = self._ingester, self._hierarchy
+            embedder = self._embedder(corpus, base)
+            model = model_of(hierarchy, self._target.embedding_model, embedder)
+            embeddings = ingester.embeddings_with(embedder, corpus, base)
+            counter = ingester.preparer.digester.counter
+            made = ClientRecords(hierarchy, counter, embeddings, self._call.at, self._call.principal.id)
             documents: dict[DocumentId, Document] = {}
             chunks: dict[NodeId, StoredChunk] = {}
             for document, own in made.documents(self.tell):
@@ -134,8 +153,14 @@ class HierarchyUpload:
                 chunks.update({one.chunk.id: _stored(one) for one in own})
             page_of = lru_cache(_PAGES_KEPT)(lambda chunk: decode_chunk(chunk, chunks[chunk].chunk).page)
             sections = {section.id: SECTION.encode(section) for section in made.sections(page_of)}
-            self._made = Records(documents, chunks, sections, made.master(page_of))
+            self._made = Records(documents, chunks, sections, made.master(page_of), model)
         return self._made
+
+    def _embedder(self, corpus: Corpus, base: Revision) -> Embedder:
+        """For chunks that come without vectors."""
+        if self._hierarchy.vector_bytes:
+            return self._ingester.embedders.own
+        return self._ingester.models(corpus, base).replacing_embedder()
 
 
 def _stored(made: MadeChunk) -> StoredChunk:

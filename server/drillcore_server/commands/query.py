@@ -10,27 +10,23 @@ from itertools import islice
 from typing import Final
 from uuid import UUID
 
-import numpy as np
-
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.auth import access
 from drillcore_server.auth.access import InTenant
-from drillcore_server.commands.corpus_embeddings import embed_or_refuse
+from drillcore_server.commands.seeking import Sought, SoughtText, SoughtVector
 from drillcore_server.commands.selecting import Selection
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Library, Shelf
+from drillcore_server.derived.vector_index import VectorIndex
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
-from drillcore_server.domain.errors import BadInput, NotReady
+from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.filters import Filters
 from drillcore_server.domain.found import AsOf, Node
 from drillcore_server.domain.ids import CorpusId, NodeId, Revision, TenantId
 from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.pages import PageLimit, fill_page, make_token, page_size, read_token
-from drillcore_server.ingest.client_made import client_vector
-from drillcore_server.ingest.embedding.ports import Vector, Vectors
-from drillcore_server.store.corpora import CORPORA
 
 CORPORA_MAX: Final = 100
 TEXT_CHARACTERS_MAX: Final = 10_000
@@ -83,8 +79,9 @@ def query(library: Library, call: Call, *, tenant: TenantId | None, question: Qu
         shelves = _shelves(library, tr, granted, trail, question, cursor)
         found = _listed(library, shelves, question) if sought is None else _ranked(library, shelves, question, sought)
         rest = islice(found, cursor.offset, None)
-        hits, more = fill_page((_sized(shelf.node(one, question.level), score) for shelf, one, score in rest), limit)
-        nodes = library.signed(tr, granted.tenant, [hit.node for hit in hits])
+        left = ((shelf.node_left(one, question.level), score) for shelf, one, score in rest)
+        hits, more = fill_page((_sized(node, score) for node, score in left if node is not None), limit)
+        nodes = library.signed(tr, granted, [hit.node for hit in hits], *shelves)
         hits = [Hit(node, hit.score) for node, hit in zip(nodes, hits, strict=True)]
         trail.touch_nodes(nodes)
         revisions = {shelf.corpus.id: shelf.revision for shelf in shelves}
@@ -93,23 +90,17 @@ def query(library: Library, call: Call, *, tenant: TenantId | None, question: Qu
         following = _Cursor(cursor.offset + len(hits), tuple(revisions.items()))
         return Hits(hits, revisions, make_token(listing, following.written()))
 
-    return library.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
+    def search() -> Hits:
+        return library.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
+
+    return search() if sought is None else sought.run(search)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sought:
-    """What nodes are compared with, and the model that made it."""
-
-    vector: Vector
-    model: str
-
-
-def _sought(library: Library, question: Question) -> _Sought | None:
+def _sought(library: Library, question: Question) -> Sought | None:
+    """What nodes are compared with, if anything."""
     if question.vector:
-        return _Sought(client_vector(question.vector, "vector"), question.embedding_model)
-    if question.text.strip():
-        return _Sought(embed_or_refuse(library.embedder, [question.text])[0], library.embedder.model)
-    return None
+        return SoughtVector(question.vector, question.embedding_model)
+    return SoughtText(library.embedders, question.text) if question.text.strip() else None
 
 
 def _sized(node: Node, score: float | None) -> tuple[Hit, int]:
@@ -168,8 +159,8 @@ def _shelves(
 
 
 def _everything(library: Library, tr: Reader, granted: InTenant, level: Level) -> tuple[CorpusId, ...]:
-    """Every corpus that the caller may read at this level."""
-    stored = CORPORA.scan(tr, library.unit.keys.corpora(granted.tenant))
+    """Every corpus that the caller may read at this level, shared ones too."""
+    stored = granted.corpora(tr, library.unit.keys)
     allowed = (corpus.id for corpus, _ in stored if granted.reaches(corpus.id, level))
     ids = tuple(islice(allowed, CORPORA_MAX + 1))
     if len(ids) > CORPORA_MAX:
@@ -187,7 +178,7 @@ def _listed(
 
 
 def _ranked(
-    library: Library, shelves: Iterable[Shelf], question: Question, sought: _Sought
+    library: Library, shelves: Iterable[Shelf], question: Question, sought: Sought
 ) -> Iterator[tuple[Shelf, NodeId, float | None]]:
     """Everything the filters allow, by cosine; scores are rounded to 1e-6 and ties go to the smaller id."""
     rankings = [_ranking(library, shelf, question, sought) for shelf in shelves]
@@ -195,29 +186,17 @@ def _ranked(
 
 
 def _ranking(
-    library: Library, shelf: Shelf, question: Question, sought: _Sought
+    library: Library, shelf: Shelf, question: Question, sought: Sought
 ) -> Iterator[tuple[Shelf, NodeId, float | None]]:
-    master = shelf.view.master()
-    if master is None:
+    index = _index(library, shelf, question.level)
+    if shelf.embeddings is None or not len(index):
         return
-    try:
-        master.check_model(sought.model, master.dimensions)
-    except NotReady as refused:
-        raise NotReady(refused.reason, f"corpus {shelf.corpus.id}: {refused.message}") from refused
-    ids, rows = _candidates(library, shelf, question.level)
-    if len(ids) and rows.shape[1] != len(sought.vector):
-        message = f"the corpus's vectors have {rows.shape[1]} components, not {len(sought.vector)}"
-        raise BadInput(Reason.INVALID_VECTOR, message, field="vector")
+    vector = sought.of(shelf.corpus.id, shelf.embeddings.current.model)
     allowed = Selection(library, shelf, question.filters).allowed(question.level)
-    scores = np.round(rows @ sought.vector, 6) if len(ids) else np.empty(0)
-    for place in np.argsort(-scores, kind="stable"):
-        if allowed is None or ids[place] in allowed:
-            yield shelf, ids[place], float(scores[place])
+    for node, score in index.ranking(vector, allowed):
+        yield shelf, node, score
 
 
-def _candidates(library: Library, shelf: Shelf, level: Level) -> tuple[Sequence[NodeId], Vectors]:
-    if level is Level.CHUNK:
-        vectors = library.vectors.at(shelf.corpus.number, shelf.view)
-        return vectors.ids, vectors.rows
-    sections = library.sections.at(shelf.corpus.number, shelf.view)
-    return sections.ids, sections.rows
+def _index(library: Library, shelf: Shelf, level: Level) -> VectorIndex[NodeId]:
+    indexes = library.vectors if level is Level.CHUNK else library.sections
+    return indexes.at(shelf.corpus.number, shelf.view)

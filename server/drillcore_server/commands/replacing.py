@@ -9,9 +9,11 @@ from typing import TypeVar
 from uuid import UUID
 
 from drillcore_server.commands.earlier import Earlier, batches
+from drillcore_server.commands.replaced_facts import ReplacedFacts
 from drillcore_server.commands.unit import Call
+from drillcore_server.domain.embeddings import Embeddings, Model
 from drillcore_server.domain.ids import DocumentId, NodeId, PrincipalId, SourceId
-from drillcore_server.domain.nodes import Chunk, Document, Master, Section
+from drillcore_server.domain.nodes import Chunk, ChunkWithRaws, Document, Master, Section
 from drillcore_server.domain.sources import Source, succeeding
 from drillcore_server.store.hierarchy import DOCUMENT, HierarchyWrites
 from drillcore_server.store.packed import SECTION, decode_chunk
@@ -38,6 +40,12 @@ class Records:
     chunks: Mapping[NodeId, StoredChunk]
     sections: Mapping[NodeId, bytes]
     master: Master
+    model: Model
+    """Of the chunks' vectors."""
+
+    def chunk(self, node: NodeId) -> ChunkWithRaws | None:
+        stored = self.chunks.get(node)
+        return None if stored is None else decode_chunk(node, stored.chunk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +73,31 @@ class Replacement:
     """All of the hierarchy."""
     records: Records
     make: HierarchyWrites
+    models_before: Embeddings | None
+    models: Embeddings
+    facts: ReplacedFacts
 
     def writes(self, before: Mapping[DocumentId, SourceId]) -> Iterator[Write]:
         """`before` are the documents that the corpus has, and their sources."""
-        yield from self.earlier.removals(self.nodes, self.records.documents.keys())
+        yield from self.facts.writes()
+        if self.models != self.models_before:
+            yield self.make.set_embeddings(self.models)
+        yield from self.earlier.removals(self.nodes, self.records.documents.keys(), self._stale_models())
         yield from self._documents(before)
         below: dict[NodeId, set[DocumentId]] = {}
         yield from self._chunks(below)
         yield from self._sections(below)
         yield from self._master()
 
+    def _stale_models(self) -> Iterator[tuple[int, bool]]:
+        """The models that have vectors, each with whether those of the nodes that stay get new ones."""
+        for number in () if self.models_before is None else self.models_before.numbers:
+            yield number, number in self.models.numbers
+
     def _documents(self, before: Mapping[DocumentId, SourceId]) -> Iterator[Write]:
         for some in batches(self.records.documents.values()):
             yield from self._some_documents(some)
-        yield from self._left_sources(before, {one.source for one in self.records.documents.values()})
+        yield from self._left_sources(before)
 
     def _some_documents(self, documents: Sequence[Document]) -> Iterator[Write]:
         keys = self.earlier.keys
@@ -99,16 +118,18 @@ class Replacement:
 
     def _source(self, document: Document, known: Source | None) -> Source:
         """As AddDocuments has it: a new version with other content, also after the source was removed."""
+        following = succeeding(known, document, self.call.at)
         if known is not None and known.document is not None and known.content_hash == document.content_hash != "":
-            return replace(known, document=document.id)
-        return succeeding(known, document, self.call.at)
+            return replace(following, version=known.version, changed_at=known.changed_at)
+        return following
 
-    def _left_sources(self, before: Mapping[DocumentId, SourceId], now: Set[SourceId]) -> Iterator[Write]:
-        """Sources whose documents are gone."""
-        gone = {source: document for document, source in before.items() if source not in now}
+    def _left_sources(self, before: Mapping[DocumentId, SourceId]) -> Iterator[Write]:
+        """Sources whose documents are gone. Their facts are written already."""
+        gone = {source: document for document, source in before.items() if source in self.facts.gone}
         for source in self.earlier.sources(list(gone)):
             if source is not None and source.document == gone[source.id]:
-                yield from self.make.put_source(source.left(self.call.at))
+                left = source.fact_count - self.facts.deleted[source.id]
+                yield from self.make.put_source(replace(source.left(self.call.at), fact_count=left))
 
     def _chunks(self, below: dict[NodeId, set[DocumentId]]) -> Iterator[Write]:
         """Fills in which documents are `below` each section."""
@@ -134,7 +155,8 @@ class Replacement:
         master = self.records.master
         had = self.earlier.last_master(master.id) if master.id in self.known else None
         origin = None if had is None else _Origin.of(had)
-        yield from self.make.put_master(_next_version(master, origin), None)
+        sources = {one.source for one in self.records.documents.values()}
+        yield from self.make.put_master(_next_version(master, origin), None, sources)
         yield from self.make.cite_documents(master.id, self.records.documents)
 
     def _had(

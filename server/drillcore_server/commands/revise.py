@@ -28,12 +28,12 @@ from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import BadInput, Unavailable
-from drillcore_server.domain.ids import CorpusId, DocumentId, NodeId, RecordId, Revision, SourceId, TenantId
+from drillcore_server.domain.ids import CorpusId, DocumentId, FactId, NodeId, RecordId, Revision, SourceId, TenantId
 from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.revisions import Claim, RevisionRecord
-from drillcore_server.store import manifests, revisions, trimming
-from drillcore_server.store.keyring import KeyNumber
-from drillcore_server.store.keyspace import CorpusKeys
+from drillcore_server.store import audit_records, changes, manifests, revisions, trimming
+from drillcore_server.store.corpus_keys import CorpusKeys
+from drillcore_server.store.keyring import KeyErased, KeyNumber
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.sealed import SealedKind, SealedRecords
 from drillcore_server.store.writes import Write, apply_all
@@ -49,6 +49,10 @@ RECORD_BYTES_MAX: Final = 5_000_000
 """Of a revision's own record, which names the documents and sections it changed: about 250,000 of them."""
 LEASE_S: Final = 30.0
 _PAUSE_S: Final = 0.02
+
+
+def _nothing_more(_tr: Transaction, _trail: Trail, _revision: Revision) -> None:
+    """Most revisions are their writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,14 @@ class Plan(Generic[R]):
     """Those of the documents."""
     result: Callable[[Revision], R]
     """What the caller gets, once the revision has its number."""
+    facts: Collection[FactId] = ()
+    """That it changes, if they are few enough to name in the audit record; the feed of changes names all."""
+    facts_count: Callable[[], int] = int
+    """How many it changes; asked when all writes were gone through."""
+    communities: bool = False
+    """Whether communities were computed anew."""
+    finish: Callable[[Transaction, Trail, Revision], None] = _nothing_more
+    """What belongs into the transaction that makes it the head, beside its writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +87,14 @@ class Target:
 
     tenant: TenantId | None
     corpus: CorpusId
+    by_server: bool = False
+    """Whether it is the server itself that revises it."""
 
     @property
     def access(self) -> Rule[InTenant]:
+        if self.by_server:
+            assert self.tenant is not None
+            return access.server_in(self.tenant)
         return access.in_tenant(self.tenant, Permission.WRITE)
 
 
@@ -136,7 +153,7 @@ class Reviser:
                 try:
                     plan = make_plan(corpus, base)
                     return self._write(call, target, kind, plan, keys)
-                except Overtaken:
+                except (Overtaken, KeyErased):  # what an erasure takes away while we plan, the next head has no more
                     deadline = deadline or time.monotonic() + call.timeout_s
                 except Claimed as claimed:
                     deadline = deadline or time.monotonic() + call.timeout_s
@@ -164,13 +181,23 @@ class Reviser:
 
         return self._unit.look(call, target.access, work)
 
-    def leave(self, call: Call, target: Target, kind: RecordKind[R], number: KeyNumber, found: R) -> R:
+    def leave(
+        self,
+        call: Call,
+        target: Target,
+        kind: RecordKind[R],
+        number: KeyNumber,
+        found: R,
+        finish: Callable[[Transaction, Trail, Revision], None] = _nothing_more,
+    ) -> R:
         """For a request that turns out to change nothing: what it found, recorded, and stored as its outcome."""
 
         def work(tr: Transaction, granted: InTenant, trail: Trail) -> R:
             corpus = self._corpus(tr, granted, target)
-            trail.touch_corpus(corpus.id, revisions.head(tr.snapshot, self._unit.keys.of_corpus(corpus.number)))
+            head = revisions.head(tr.snapshot, self._unit.keys.of_corpus(corpus.number))
+            trail.touch_corpus(corpus.id, head)
             trail.detail["unchanged"] = True
+            finish(tr, trail, head)
             return found
 
         return self._unit.write(call, target.access, SealedKind(kind, self._sealed, call.request_id, number), work)
@@ -213,13 +240,23 @@ class Reviser:
                 revisions.unstage(tr, keys)
                 commitment = written.commitment
             else:
-                commitment = manifests.root([apply_all(tr, keys, written, revision, 0, self._sealed)[1]])
+                commitment = manifests.root([self._apply(tr, keys, written, revision)])
             revisions.publish(tr, keys, _record(call, plan, revision, trail.record))
+            incarnation = audit_records.state(tr.snapshot, self._unit.keys).incarnation
+            changes.append(tr, self._unit.keys, corpus, revision, incarnation)
             _leave_trail(trail, corpus, plan, revision, commitment)
+            plan.finish(tr, trail, revision)
             return plan.result(revision)
 
         stored_as = SealedKind(kind, self._sealed, call.request_id, plan.number)
         return self._unit.write(call, target.access, stored_as, work)
+
+    def _apply(self, tr: Transaction, keys: CorpusKeys, writes: Sequence[Write], revision: Revision) -> bytes:
+        """Makes all writes of a small revision; the hash of their manifest."""
+        try:
+            return apply_all(tr, keys, writes, revision, 0, self._sealed)[1]
+        except KeyErased as erased:
+            raise Overtaken from erased  # a source of ours was erased, and has another key now
 
     def _check_claim(self, tr: Transaction, keys: CorpusKeys, own: Claim | None) -> None:
         held = revisions.get_claim(tr, keys)
@@ -307,6 +344,9 @@ def _leave_trail(trail: Trail, corpus: Corpus, plan: Plan[R], revision: Revision
     added, removed = len(plan.documents_added), len(plan.documents_removed)
     trail.detail |= {"documents_added": added, "documents_removed": removed, "sections_changed": len(plan.sections)}
     trail.sources.update((corpus.number, source) for source in plan.sources)
+    trail.touch_node_ids(map(NodeId, plan.facts))
+    if facts := plan.facts_count():
+        trail.detail["facts_changed"] = facts
 
 
 def _record(call: Call, plan: Plan[R], revision: Revision, audit: RecordId) -> RevisionRecord:
@@ -320,6 +360,8 @@ def _record(call: Call, plan: Plan[R], revision: Revision, audit: RecordId) -> R
         documents_removed=plan.documents_removed,
         sections=plan.sections,
         audit_id=audit,
+        facts=plan.facts_count(),
+        communities=plan.communities,
     )
 
 

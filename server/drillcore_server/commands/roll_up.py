@@ -54,7 +54,7 @@ def roll_up(
         common = _common(shelf, found)
         granted.check_level(shelf.corpus.id, common.level)
         trail.touch_nodes([*found, common], shelf.corpus.number)
-        *found, common = library.signed(tr, granted.tenant, [*found, common])
+        *found, common = library.signed(tr, granted, [*found, common], shelf)
         return RolledUp(found, common, shelf.revision)
 
     return library.unit.read(call, access.in_tenant(tenant, Permission.READ), work)

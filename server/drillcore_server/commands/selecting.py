@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from drillcore_server.commands.viewing import Library, Shelf
 from drillcore_server.domain.filters import Filters
 from drillcore_server.domain.ids import NodeId
 from drillcore_server.domain.nodes import Level
 from drillcore_server.store.hierarchy import HierarchyWrites
+from drillcore_server.store.keyring import KeyErased
+
+K = TypeVar("K")
+R = TypeVar("R")
+
+
+def left(get: Callable[[K], R | None], one: K) -> R | None:
+    """What `get` finds; None also if that was erased."""
+    try:
+        return get(one)
+    except KeyErased:
+        return None
 
 
 class Selection:
@@ -36,7 +49,7 @@ class Selection:
                     if level is Level.CHUNK:
                         yield chunk
                     else:
-                        yield from (raw.id for raw in self._shelf.raws(chunk))
+                        yield from (raw.id for raw in self._shelf.raws_left(chunk))
 
     def allowed(self, level: Level) -> set[NodeId] | None:
         """The allowed sections or chunks; None means all."""
@@ -72,10 +85,10 @@ class Selection:
     def _chunks_of_documents(self) -> set[NodeId]:
         documents = set(self._filters.documents) or None
         if self._filters.sources:
-            sources = [self._view.source(one) for one in self._filters.sources]
+            sources = [left(self._view.source, one) for one in self._filters.sources]
             of_sources = {source.document for source in sources if source is not None and source.document}
             documents = of_sources if documents is None else documents & of_sources
-        found = [self._view.document(one) for one in documents or ()]
+        found = [left(self._view.document, one) for one in documents or ()]
         return {chunk for document in found if document is not None for chunk in document.chunks}
 
     def _chunks_in_time(self) -> set[NodeId]:

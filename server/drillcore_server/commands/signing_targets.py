@@ -1,10 +1,11 @@
 """What can be signed: how each kind is found, who may sign it, and what a signature of it covers.
 
 kind           content                                         sealed under
-node           its object in the JSON copy                     the key of its source, or of the corpus
+node           its object in the JSON copy, without vector     the keys of its sources
 audit record   leaf and body                                   the key of its log
 export         what it is of, and the hash of its bundle       the key of the corpus
 review         range, root and findings                        the key of the log that was reviewed
+fact           its object in the JSON copy                     the key of its source
 """
 
 from __future__ import annotations
@@ -25,17 +26,21 @@ from drillcore_server.auth import access
 from drillcore_server.auth.access import Granted, InTenant, Rule
 from drillcore_server.auth.principal import Principal
 from drillcore_server.commands.audit_logs import WhichLog, auditing
+from drillcore_server.commands.fact_library import corpus_of, missing_fact
 from drillcore_server.commands.viewing import Library
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import Missing, Stale
 from drillcore_server.domain.exports import export_content
 from drillcore_server.domain.found import AsOf, ChunkText, Node, RawText
-from drillcore_server.domain.ids import CorpusId, CorpusNumber, NodeId, RecordId, TenantId
+from drillcore_server.domain.ids import CorpusId, FactId, NodeId, RecordId, TenantId
+from drillcore_server.domain.nodes import Level, Section
 from drillcore_server.domain.reviews import review_content
 from drillcore_server.domain.signatures import Target, TargetKind
-from drillcore_server.exporting.content import content_hash, node_content
+from drillcore_server.exporting.content import content_hash, fact_content, node_content, signed
 from drillcore_server.store import audit_log, audit_records, exports, reviews
+from drillcore_server.store.facts import FactsView
+from drillcore_server.store.hierarchy import CorpusView
 from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber
 from drillcore_server.store.signatures import salt
 
@@ -49,7 +54,7 @@ class FoundTarget:
     target: Target
     """At the version that it has now."""
     content: Mapping[str, Any]
-    sealed_by: KeyNumber
+    sealed_by: tuple[KeyNumber, ...]
     corpus: CorpusId | None = None
 
 
@@ -63,6 +68,7 @@ class Targets:
             TargetKind.AUDIT_RECORD: self._record,
             TargetKind.EXPORT: self._export,
             TargetKind.REVIEW: self._review,
+            TargetKind.FACT: self._fact,
         }
 
     def rule(self, principal: Principal, tenant: TenantId | None, kind: TargetKind) -> Rule[Granted]:
@@ -91,17 +97,25 @@ class Targets:
         trail.touch_node_ids([node])
         shelf, level = self._library.shelf_of(tr, granted, trail, node, AsOf())
         granted.check_level(shelf.corpus.id, level)
-        found = shelf.node(node, level, with_embedding=True)
+        found = shelf.node(node, level)
         trail.touch_nodes([found], shelf.corpus.number)
-        sealed_by = self._sealed_by(shelf.corpus.number, found)
+        sealed_by = shelf.view.sealed_by(_record_key(shelf.view, found))
         return FoundTarget(
-            Target(TargetKind.NODE, target, found.version), node_content(found), sealed_by, shelf.corpus.id
+            Target(TargetKind.NODE, target, found.version), signed(node_content(found)), sealed_by, shelf.corpus.id
         )
 
-    def _sealed_by(self, corpus: CorpusNumber, node: Node) -> KeyNumber:
-        of_source = isinstance(node.content, ChunkText | RawText)
-        source = node.content.chunk.source if of_source else CORPUS_SCOPE  # type: ignore[union-attr]  # just checked
-        return self._library.keyring.numbers(corpus, [source])[0]
+    def _fact(self, tr: Reader, granted: InTenant, trail: Trail, target: UUID) -> FoundTarget:
+        wanted = FactId(target)
+        trail.touch_node_ids([NodeId(target)])
+        corpus = corpus_of(tr, self._library, granted, wanted)
+        shelf = self._library.shelf(tr, granted, trail, corpus, AsOf())
+        granted.check_level(corpus, Level.CHUNK)
+        fact = FactsView(shelf.view).fact(wanted)
+        if fact is None:
+            raise missing_fact(wanted)
+        trail.touch_facts([fact], shelf.corpus.number)
+        sealed_by = shelf.view.sealed_by(shelf.view.keys.fact(wanted))
+        return FoundTarget(Target(TargetKind.FACT, target, fact.version), fact_content(fact, corpus), sealed_by, corpus)
 
     def _record(self, tr: Reader, granted: Granted, _trail: Trail, target: UUID) -> FoundTarget:
         log = log_of(granted.tenant)
@@ -121,7 +135,7 @@ class Targets:
             raise Missing(Reason.SIGNATURE_NOT_FOUND, f"there is no export {target}")
         corpus = granted.corpus(tr, self._keys, export.corpus)
         trail.touch_corpus(corpus.id, export.revision)
-        (sealed_by,) = self._library.keyring.numbers(corpus.number, [CORPUS_SCOPE])
+        sealed_by = tuple(self._library.keyring.numbers(corpus.number, [CORPUS_SCOPE]))
         signed = Target(TargetKind.EXPORT, target, _FIXED)
         return FoundTarget(signed, export_content(export), sealed_by, corpus.id)
 
@@ -133,4 +147,11 @@ class Targets:
         return self._of_log(Target(TargetKind.REVIEW, target, _FIXED), review_content(review), log)
 
     def _of_log(self, target: Target, content: Mapping[str, Any], log: UUID) -> FoundTarget:
-        return FoundTarget(target, content, log_key(self._library.keyring, log))
+        return FoundTarget(target, content, (log_key(self._library.keyring, log),))
+
+
+def _record_key(view: CorpusView, node: Node) -> bytes:
+    """Of the record that a node is in."""
+    if isinstance(node.content, ChunkText | RawText):
+        return view.keys.chunk(node.content.chunk.id)
+    return view.keys.section(node.id) if isinstance(node.content, Section) else view.keys.master()

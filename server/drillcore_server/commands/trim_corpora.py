@@ -19,6 +19,7 @@ from drillcore_server.domain.audit import time_text
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import Refused
 from drillcore_server.domain.ids import CorpusId, RequestId, TenantId
+from drillcore_server.domain.regions import ANYWHERE, Residency
 from drillcore_server.store.corpora import CORPORA
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.named import Named, NamedRecords
@@ -31,14 +32,16 @@ _RECORD_TIMEOUT_S: Final = 30.0
 
 
 def trim_corpora(
-    engine: Engine, keys: Keyspace, now: datetime, stopping: Callable[[], bool]
+    engine: Engine, keys: Keyspace, now: datetime, stopping: Callable[[], bool], residency: Residency = ANYWHERE
 ) -> Iterator[tuple[Corpus, Trimmed | EngineError]]:
     """Trims corpus after corpus of every tenant, until `stopping` says so; each with what was done, or why it failed.
+
+    Only those that `residency` allows: another server keeps house in other regions.
 
     A corpus that cannot be trimmed does not keep the others from it. Raises `EngineError` if none can be listed.
     """
     trimmer = Trimmer(engine, keys)
-    for corpus in _corpora(engine, keys):
+    for corpus in each_corpus(engine, keys, residency):
         if stopping():
             return
         try:
@@ -57,13 +60,18 @@ def record_trim(unit: Unit, corpus: Corpus, done: Trimmed, now: datetime) -> Non
     unit.write(call, allowed, TRIMMED, lambda _tr, _granted, trail: leave_trail(trail, corpus.id, done))
 
 
-def _corpora(engine: Engine, keys: Keyspace) -> Iterator[Corpus]:
+def each_corpus(engine: Engine, keys: Keyspace, residency: Residency = ANYWHERE) -> Iterator[Corpus]:
+    """Every corpus of every tenant where the server may be at work, but for what is deleted.
+
+    Raises `EngineError` if they cannot be listed.
+    """
     for tenant in _each(engine, TENANTS, lambda after: keys.tenants(None if after is None else TenantId(after))):
-        yield from _each(
+        found = _each(
             engine,
             CORPORA,
             lambda after, tenant=tenant.id: keys.corpora(tenant, None if after is None else CorpusId(after)),  # type: ignore[misc]
         )
+        yield from (corpus for corpus in found if residency.allows(corpus.region))
 
 
 def _each(engine: Engine, kind: NamedRecords[R], behind: Callable[[UUID | None], KeyRange]) -> Iterator[R]:

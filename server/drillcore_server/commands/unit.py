@@ -9,10 +9,13 @@ on a caller's behalf.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, TypeVar
 
 from drillcore_fdb.engine import Engine, Options, Reader, Transaction
@@ -30,9 +33,11 @@ from drillcore_server.audit.signers import SignerUnavailableError
 from drillcore_server.auth.access import Granted, Rule
 from drillcore_server.auth.principal import Principal
 from drillcore_server.domain.audit import Trail
-from drillcore_server.domain.errors import BadInput, Refused, Unavailable
+from drillcore_server.domain.errors import BadInput, Missing, Refused, Unavailable
 from drillcore_server.domain.ids import RecordId, RequestId, new_uuid
-from drillcore_server.store import audit_records, requests, sessions
+from drillcore_server.domain.regions import Residency
+from drillcore_server.store import audit_records, erasures, fact_accesses, fact_sessions, requests, sessions
+from drillcore_server.store.keyring import KeyErased
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.requests import Outcome
@@ -58,12 +63,17 @@ class Call:
     client: Client = UNKNOWN_CLIENT
     trails: list[Trail] = field(default_factory=list)
     """Of its last run: what a refusal is recorded with."""
+    region: str = ""
+    """The one region whose corpora it may touch; any if it is empty."""
+
+    @property
+    def identity(self) -> bytes:
+        """The fingerprint and the region: a request that is bound to another is another request."""
+        return hashlib.sha256(self.fingerprint + self.region.encode()).digest() if self.region else self.fingerprint
 
     @property
     def occasion(self) -> Occasion:
-        return Occasion(
-            self.action, self.request_id, self.principal, self.at, self.fingerprint, self.reason, self.client
-        )
+        return Occasion(self.action, self.request_id, self.principal, self.at, self.identity, self.reason, self.client)
 
 
 class Unit:
@@ -74,13 +84,23 @@ class Unit:
         journal: Journal,
         page_bytes_max: int = 1 << 22,
         on_record: Callable[[], object] = int,
+        regions: tuple[str, ...] = (),
     ) -> None:
-        """`on_record` is called after each commit that made a record: cheap, and never in its way."""
+        """`on_record` is called after each commit that made a record: cheap, and never in its way.
+
+        `regions` are those whose corpora are served; all if there are none.
+        """
         self._engine = engine
         self.keys = keys
         self.journal = journal
         self.page_bytes_max = page_bytes_max
         self._on_record = on_record
+        self._regions = regions
+
+    @property
+    def residency(self) -> Residency:
+        """Where the server itself may be at work."""
+        return Residency(server=self._regions)
 
     def read(self, call: Call, access: Rule[G], work: Callable[[Reader, G, Trail], T]) -> T:
         """What `work` finds, with a record of what it touched. `work` may be run more than once.
@@ -97,10 +117,11 @@ class Unit:
                 for record, found in made:
                     if record == recorded.id:
                         return found
-                _check_same(audit_records.is_of(recorded, self.journal.keyed(call.fingerprint)))
+                _check_same(audit_records.is_of(recorded, self.journal.keyed(call.identity)))
             found = work(tr.snapshot, granted, trail)
             if recorded is None:
                 made.append((self.journal.append(tr, call.occasion, trail), found))
+                self._count_accesses(tr, trail, call.at)
             elif recorded.effects != hashed(trail.effects()):
                 message = "what this request read has changed since it was recorded; make it again, under a new id"
                 raise Unavailable(Reason.CONFLICT, message)
@@ -120,11 +141,18 @@ class Unit:
                 return known
             done = work(tr, granted, trail)
             self.journal.append(tr, call.occasion, trail)
-            outcome = Outcome(self.journal.keyed(call.fingerprint), result.encode(done), call.at)
+            outcome = Outcome(self.journal.keyed(call.identity), result.encode(done), call.at)
             requests.remember(tr, self.keys, call.principal.id, call.request_id, outcome)
             return done
 
         return self._run_recorded(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
+
+    def _count_accesses(self, tr: Transaction, trail: Trail, at: datetime) -> None:
+        for number, facts in groupby(sorted(trail.accessed), key=itemgetter(0)):
+            fact_accesses.note(tr, self.keys.of_corpus(number), (fact for _, fact in facts), at)
+        if trail.session is not None:
+            session, until = trail.session
+            fact_sessions.note_use(tr, self.keys, session, at, until)
 
     def look(self, call: Call, access: Rule[G], work: Callable[[Reader, G], T]) -> T:
         """What `work` finds, as a step of a call that ends with `read` or `write`: the caller must not see it before.
@@ -134,6 +162,15 @@ class Unit:
 
         def attempt(tr: Transaction) -> T:
             granted, _ = self._begin(tr, call, access)
+            return work(tr.snapshot, granted)
+
+        return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
+
+    def look_again(self, call: Call, access: Rule[G], work: Callable[[Reader, G], T], now: datetime) -> T:
+        """As `look`, in a call that goes on for long: for what the caller may do now. That is no use of its session."""
+
+        def attempt(tr: Transaction) -> T:
+            granted = access(tr, self.keys, call.principal, now).within(self._regions, call.region)
             return work(tr.snapshot, granted)
 
         return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
@@ -171,14 +208,17 @@ class Unit:
             recorded = audit_records.find_request(tr, self.keys, call.principal.id, call.request_id)
             _check_same(recorded is None)
             return None
-        _check_same(outcome.fingerprint == self.journal.keyed(call.fingerprint))
+        _check_same(outcome.fingerprint == self.journal.keyed(call.identity))
         return result.decode(outcome.result)
 
     def _begin(self, tr: Transaction, call: Call, access: Rule[G]) -> tuple[G, Trail]:
         trail = Trail(tenant=call.principal.tenant)
         call.trails[:] = [trail]
-        granted = access(tr, self.keys, call.principal, call.at)
+        erasures.follow(tr.snapshot, self.keys.erasure_notes, self.journal.keyring)
+        granted = access(tr, self.keys, call.principal, call.at).within(self._regions, call.region)
         trail.tenant = granted.tenant
+        if call.region:
+            trail.detail["region"] = call.region
         if call.principal.session is not None:
             sessions.note_use(tr, self.keys, call.principal.session, call.at)
         return granted, trail
@@ -215,10 +255,16 @@ def _as_refusal(error: EngineError) -> Refused:
     """The engine's failure in words for the caller: what to do, and whether anything was written."""
     if isinstance(error, LimitError):
         return BadInput(Reason.TOO_LARGE, f"the request is too large for one transaction: {error.message}")
+    if isinstance(error, KeyErased):
+        return erased()
     for kind, reason, message in _FAILURES:
         if isinstance(error, kind):
             return Unavailable(reason, message)
     return Unavailable(Reason.STORE_UNAVAILABLE, "the store cannot be used now; its operator finds why in the log")
+
+
+def erased() -> Missing:
+    return Missing(Reason.ERASED, "this came from a source that was erased: nobody can read it any more")
 
 
 _FAILURES: Final[Sequence[tuple[type[EngineError], Reason, str]]] = (

@@ -108,6 +108,7 @@ class _Update:
         self._check_changed(head, source, document, digested.content_hash)
         origin = Origin(source.id, source.version + 1, self._call.at, self._call.principal.id)
         embeddings = self._ingester.embeddings(corpus, head)
+        self._made_with = embeddings.model
         self._prepared: PreparedDocument = self._ingester.preparer.complete(digested, origin, embeddings)
         return len(digested.text)
 
@@ -115,14 +116,15 @@ class _Update:
         """On the corpus as it is at `base`: the document may have changed since the content was prepared."""
         source, document = _find(self._ingester.reader(corpus, base), self._wanted)
         metadata = self._check_changed(base, source, document, self._prepared.document.content_hash)
-        following = succeeding(source, self._prepared.document, self._call.at)
-        record = replace(self._prepared.document, metadata=metadata, source_version=following.version)
+        described = replace(self._prepared.document, metadata=metadata)
+        following = succeeding(source, described, self._call.at)
+        record = replace(described, source_version=following.version)
         added = replace(self._prepared, document=record)
         return self._ingester.plan(
             self._call,
             corpus,
             base,
-            Change([added], [document], [following]),
+            Change([added], [document], [following], self._made_with),
             self._settled,
             lambda revision, sections: Updated(revision, OutcomeKind.UPDATED, record.id, following.version, sections),
         )

@@ -12,20 +12,21 @@ from uuid import UUID
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.auth.access import InTenant
-from drillcore_server.commands.unit import Unit
-from drillcore_server.derived.sections import SectionCache
+from drillcore_server.commands.unit import Unit, erased
+from drillcore_server.derived.sections import SectionIndexes
 from drillcore_server.derived.vectors import VectorCache, unpacked
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.embeddings import Embeddings
 from drillcore_server.domain.errors import BadInput, Missing
 from drillcore_server.domain.found import AsOf, ChunkText, Node, RawText
-from drillcore_server.domain.ids import CorpusId, DocumentId, NodeId, Revision, TenantId
+from drillcore_server.domain.ids import CorpusId, CorpusNumber, DocumentId, NodeId, Revision, TenantId
 from drillcore_server.domain.nodes import Level, Master, Section, chunk_of_raw, raw_id
 from drillcore_server.domain.signatures import TargetKind
-from drillcore_server.ingest.embedding.ports import Embedder
+from drillcore_server.ingest.embedding.embedders import Embedders
 from drillcore_server.store import revisions, trimming
 from drillcore_server.store.hierarchy import CorpusView, locate
-from drillcore_server.store.keyring import Keyring
+from drillcore_server.store.keyring import KeyErased, Keyring
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.store.signatures import signatures_of_many, with_salt
 
@@ -40,39 +41,45 @@ class Library:
     unit: Unit
     sealed: SealedRecords
     keyring: Keyring
-    sections: SectionCache
+    sections: SectionIndexes
     vectors: VectorCache
-    embedder: Embedder
+    embedders: Embedders
 
     def shelf(self, tr: Reader, granted: InTenant, trail: Trail, corpus: CorpusId, as_of: AsOf) -> Shelf:
         """A corpus at a moment. Raises `Missing` for a corpus or revision that is not there, or no longer."""
         trail.touch_corpus(corpus)
-        shelf = self._shelf(tr, granted.corpus(tr, self.unit.keys, corpus), as_of)
-        trail.touch_corpus(corpus, shelf.revision)
-        return shelf
+        return self._shelf(tr, trail, granted.corpus(tr, self.unit.keys, corpus), as_of)
 
     def shelf_of(self, tr: Reader, granted: InTenant, trail: Trail, node: NodeId, as_of: AsOf) -> tuple[Shelf, Level]:
         """The corpus that a node is in, at a moment, and the node's level. One that is not granted has no nodes."""
-        found = locate(tr, self.unit.keys, granted.tenant, node)
-        stored = tr.get(self.unit.keys.corpus_number(found.corpus)) if found is not None else None
-        corpus = CorpusId(UUID(bytes=stored)) if stored is not None else None
-        if found is None or corpus is None or not granted.reaches(corpus):
-            raise missing(node)
-        return self.shelf(tr, granted, trail, corpus, as_of), found.level
+        for owner in granted.owners(tr, self.unit.keys):
+            found = locate(tr, self.unit.keys, owner, node)
+            corpus = None if found is None else self.numbered(tr, granted, owner, found.corpus)
+            if found is not None and corpus is not None:
+                trail.touch_corpus(corpus.id)
+                return self._shelf(tr, trail, granted.admitted(corpus), as_of), found.level
+        raise missing(node)
 
-    def signed(self, tr: Reader, tenant: TenantId, nodes: Sequence[Node]) -> list[Node]:
-        """The nodes with the signatures of their versions."""
-        keys, versions = self.unit.keys, [(node.id, node.version) for node in nodes]
-        found = signatures_of_many(tr, keys, tenant, TargetKind.NODE, versions)
+    def numbered(self, tr: Reader, granted: InTenant, owner: TenantId, number: CorpusNumber) -> Corpus | None:
+        """A tenant's corpus by its number; None if its id does not stand for that corpus to the caller."""
+        stored = tr.get(self.unit.keys.corpus_number(number))
+        corpus = None if stored is None else granted.find(tr, self.unit.keys, CorpusId(UUID(bytes=stored)))
+        return corpus if corpus is not None and corpus.tenant_id == owner else None
+
+    def signed(self, tr: Reader, granted: InTenant, nodes: Sequence[Node], *shelves: Shelf) -> list[Node]:
+        """The nodes of these shelves with the signatures of their versions; of shared corpora those are not shown."""
+        own = {shelf.corpus.id for shelf in shelves if not granted.is_shared(shelf.corpus)}
+        keys, versions = self.unit.keys, [(node.id, node.version) for node in nodes if node.corpus in own]
+        found = signatures_of_many(tr, keys, granted.tenant, TargetKind.NODE, versions)
         if not found:
             return list(nodes)
         if sum(2 * len(one.manifestation) for those in found.values() for one in those) > self.unit.page_bytes_max:
             message = "these nodes have more signatures than fit into one answer; ask for smaller pages"
             raise BadInput(Reason.TOO_LARGE, message, field="page_size")
         shown = {node: tuple(with_salt(self.keyring, one) for one in those) for node, those in found.items()}
-        return [replace(node, signatures=shown.get(node.id, ())) for node in nodes]
+        return [replace(node, signatures=shown.get(node.id, ()) if node.corpus in own else ()) for node in nodes]
 
-    def _shelf(self, tr: Reader, corpus: Corpus, as_of: AsOf) -> Shelf:
+    def _shelf(self, tr: Reader, trail: Trail, corpus: Corpus, as_of: AsOf) -> Shelf:
         keys = self.unit.keys.of_corpus(corpus.number)
         head = revisions.head(tr, keys)
         revision = head
@@ -84,6 +91,7 @@ class Library:
             raise Missing(Reason.REVISION_NOT_FOUND, f"the corpus is at revision {head}, there is no {revision} yet")
         if revision != head:
             trimming.check_kept(tr, keys, revision)
+        trail.touch_corpus(corpus.id, revision)
         return Shelf(corpus, CorpusView(tr, keys, self.sealed, revision))
 
 
@@ -118,8 +126,24 @@ class Shelf:
         else:
             found = self.raw(node)
         if found is None or found.id != node:
-            raise missing(node)
+            raise self._missing(node, level)
         return found
+
+    def node_left(self, node: NodeId, level: Level) -> Node | None:
+        """A node that something led to; None if it was erased since."""
+        try:
+            return self.node(node, level)
+        except KeyErased:
+            return None
+
+    def _missing(self, node: NodeId, level: Level) -> Missing:
+        """Whether it is not there or was erased: of a node that is gone, its last record tells."""
+        if level is Level.MASTER:
+            return missing(node)
+        chunk = self.view.parent(node) or chunk_of_raw(node)[0] if level is Level.RAW else node
+        keys = self.view.keys
+        key = keys.section(node) if level is Level.SECTION else keys.chunk(chunk)
+        return erased() if self.view.was_erased(key) else missing(node)
 
     def master(self) -> Node | None:
         master = self.view.master()
@@ -127,8 +151,14 @@ class Shelf:
 
     @cached_property
     def master_id(self) -> NodeId | None:
-        master = self.view.master()
+        """None also if what the master said at this revision was erased, and with it its id."""
+        master = self.view.master_left()
         return None if master is None else master.id
+
+    @cached_property
+    def embeddings(self) -> Embeddings | None:
+        """The model of the corpus's vectors; None before there are any."""
+        return self.view.embeddings()
 
     def section(self, section: Section) -> Node:
         return self._shown(section.id, Level.SECTION, self.master_id, section)
@@ -138,9 +168,11 @@ class Shelf:
         if found is None:
             return None
         record, page = found.chunk, found.page
-        stored = self.view.vector(chunk) if with_embedding else None
+        assert self.embeddings is not None, "a chunk has a vector"
+        model = self.embeddings.current
+        stored = self.view.vector(model.number, chunk) if with_embedding else None
         embedding = tuple(unpacked(stored).tolist()) if stored is not None else ()
-        content = ChunkText(record, page, embedding)
+        content = ChunkText(record, page, model.name, embedding)
         return Node(
             record.id,
             self.corpus.id,
@@ -151,6 +183,13 @@ class Shelf:
             record.created_by,
             record.version,
         )
+
+    def raws_left(self, chunk: NodeId) -> Iterator[Node]:
+        """The raws of a chunk; none if it was erased."""
+        try:
+            yield from self.raws(chunk)
+        except KeyErased:
+            return
 
     def raws(self, chunk: NodeId) -> Iterator[Node]:
         found = self.view.chunk_with_raws(chunk)

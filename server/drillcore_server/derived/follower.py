@@ -13,6 +13,7 @@ from drillcore_server.domain.ids import CorpusNumber, Revision
 from drillcore_server.domain.revisions import RevisionRecord
 from drillcore_server.store import revisions, trimming
 from drillcore_server.store.hierarchy import CorpusView
+from drillcore_server.store.keyring import KeyErased
 from drillcore_server.store.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -40,12 +41,17 @@ class Follower(Generic[T]):
         self._load = load
         self._follow = follow
         self._lock = threading.Lock()
-        self._kept: OrderedDict[CorpusNumber, tuple[Revision, T]] = OrderedDict()
+        self._kept: OrderedDict[CorpusNumber, tuple[Revision, int, T]] = OrderedDict()
+        """With the epoch of erasures that it is of: what is older holds what must not be used any more."""
 
     def at(self, number: CorpusNumber, view: CorpusView) -> T:
         """As the view's revision has it."""
+        epoch = view.sealed.epoch(number)
         with self._lock:
-            revision, kept = self._kept.get(number, (None, None))
+            revision, known, kept = self._kept.get(number, (None, epoch, None))
+            if known != epoch:
+                revision, kept = None, None
+                del self._kept[number]
         if revision == view.revision and kept is not None:
             return kept
         snapshot = Snapshot(self._engine, view.keys, view.sealed, view.revision)
@@ -57,23 +63,25 @@ class Follower(Generic[T]):
             fresh = self._followed(kept, revision, view, snapshot)
         # A trim meanwhile may have taken some of it away before it was read.
         self._engine.run(lambda tr: trimming.check_kept(tr, view.keys, view.revision))
-        self._keep(number, view.revision, fresh)
+        self._keep(number, view.revision, epoch, fresh)
         return fresh
 
     def _followed(self, kept: T, revision: Revision, view: CorpusView, snapshot: Snapshot) -> T:
         since = list(revisions.between(view.tr, view.keys, revision, view.revision))
         try:
             return self._follow(kept, since, snapshot)
+        except KeyErased:
+            return self._load(snapshot)  # what some of the revisions since then changed was erased later
         except StoreCorruptError:
             if self._engine.run(lambda tr: trimming.floor(tr, view.keys)) <= revision:
                 raise
             return self._load(snapshot)  # a trim meanwhile took away what the revisions since then changed
 
-    def _keep(self, number: CorpusNumber, revision: Revision, fresh: T) -> None:
+    def _keep(self, number: CorpusNumber, revision: Revision, epoch: int, fresh: T) -> None:
         with self._lock:
-            if number in self._kept and self._kept[number][0] > revision:
+            if number in self._kept and self._kept[number][:2] > (revision, epoch):
                 return
-            self._kept[number] = revision, fresh
+            self._kept[number] = revision, epoch, fresh
             self._kept.move_to_end(number)
             while len(self._kept) > _CORPORA_MAX:
                 self._kept.popitem(last=False)

@@ -1,88 +1,110 @@
-"""The embeddings of a corpus in memory. Search is exact: every vector is compared."""
+"""The index that chunks are searched through."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from drillcore_fdb.engine import Engine
-from drillcore_server.derived.follower import Follower
+from drillcore_fdb.errors import StoreCorruptError
+from drillcore_server.derived.index_follower import Changes, IndexFollower
+from drillcore_server.derived.index_keeper import IndexKeeper
+from drillcore_server.derived.index_snapshots import IndexSnapshots
+from drillcore_server.derived.settings import VectorSettings
+from drillcore_server.derived.vector_index import VectorIndex
+from drillcore_server.derived.vector_log import Row
 from drillcore_server.domain.ids import DocumentId, NodeId, Revision
 from drillcore_server.domain.revisions import RevisionRecord
-from drillcore_server.store.hierarchy import node_id
+from drillcore_server.store import revisions, trimming
+from drillcore_server.store.hierarchy import CorpusView, node_id
+from drillcore_server.store.keyring import KeyErased
 from drillcore_server.store.snapshot import Snapshot
+from drillcore_server.store.versioned import Entry
 
-Rows = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkVectors:
-    """Ids in order, and a row of length 1 for each."""
-
-    ids: tuple[NodeId, ...]
-    rows: Rows
+ERASING: Final = "EraseSource"
+"""The action that leaves nothing of what it removes."""
+_REVISIONS_MAX: Final = 1_000
+"""That are followed one by one."""
 
 
-class VectorCache(Follower[ChunkVectors]):
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine, _load, _follow)
+class VectorCache(IndexFollower[NodeId]):
+    def __init__(
+        self,
+        engine: Engine,
+        settings: VectorSettings | None = None,
+        keeper: IndexKeeper | None = None,
+        snapshots: IndexSnapshots | None = None,
+    ) -> None:
+        super().__init__(engine, ChunkVectors(), settings, keeper, snapshots)
 
 
 def unpacked(stored: bytes) -> npt.NDArray[np.float32]:
     return np.frombuffer(stored, dtype="<f2").astype(np.float32)
 
 
-def _load(snapshot: Snapshot) -> ChunkVectors:
-    entries = map(snapshot.sealed.opened, snapshot.entries(snapshot.keys.vectors()))
-    return _stacked({node_id(entry.key[-16:]): entry.value for entry in entries})
+class ChunkVectors:
+    kind = "chunks"
+    kept_as = np.float16
+
+    def model(self, view: CorpusView) -> int:
+        found = view.embeddings()
+        return 0 if found is None else found.current.number
+
+    def load(self, snapshot: Snapshot, model: int) -> Iterator[tuple[NodeId, Row]]:
+        for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.vectors(model))):
+            yield node_id(entry.key[-16:]), np.frombuffer(entry.value, "<f2")
+
+    def changes(self, index: VectorIndex[NodeId], after: Revision, snapshot: Snapshot, model: int) -> Changes[NodeId]:
+        if snapshot.revision - after > _REVISIONS_MAX or after < _floor(snapshot):
+            return _difference(index, after, snapshot, model)  # what the revisions since then changed may be trimmed
+        since = snapshot.read(lambda view: list(revisions.between(view.tr, view.keys, after, snapshot.revision)))
+        try:
+            return _changes(since, snapshot, model)
+        except KeyErased:
+            return _difference(index, after, snapshot, model)  # which chunks an erased document had cannot be read
+        except StoreCorruptError:
+            if _floor(snapshot) <= after:
+                raise
+            return _difference(index, after, snapshot, model)  # a trim meanwhile took it away
 
 
-def _follow(kept: ChunkVectors, since: Sequence[RevisionRecord], snapshot: Snapshot) -> ChunkVectors:
-    touched: set[NodeId] = set()
-    added: dict[NodeId, bytes] = {}
+def _floor(snapshot: Snapshot) -> Revision:
+    return snapshot.read(lambda view: trimming.floor(view.tr, view.keys))
+
+
+def _difference(index: VectorIndex[NodeId], after: Revision, snapshot: Snapshot, model: int) -> Changes[NodeId]:
+    """Found by going through all vectors: only those that were written since are opened."""
+    there: set[NodeId] = set()
+    came: list[Entry] = []
+    for entry in snapshot.entries(snapshot.keys.vectors(model)):
+        there.add(node_id(entry.key[-16:]))
+        if entry.revision > after:
+            came.append(entry)
+    gone = set(index.ids()) - there
+    rows: dict[NodeId, Row | None] = dict.fromkeys(gone)
+    rows |= {node_id(one.key[-16:]): np.frombuffer(one.value, "<f2") for one in snapshot.sealed.opened_all(came)}
+    return Changes(rows, gone)
+
+
+def _changes(since: Sequence[RevisionRecord], snapshot: Snapshot, model: int) -> Changes[NodeId]:
+    """Vectors are read at the last revision: those of a model that is not searched by may have come after the chunk."""
+    there: dict[NodeId, bool] = {}
+    erased: set[NodeId] = set()
     for record in since:
         gone = _chunks(snapshot.at(Revision(record.revision - 1)), record.documents_removed)
-        for one in gone:
-            added.pop(one, None)
-        at = snapshot.at(record.revision)
-        came = _chunks(at, record.documents_added)
-        added |= zip(came, at.each(came, lambda view, one: view.vector(one)), strict=True)
-        touched.update(gone, came)
-    return _joined(_without(kept, touched), _stacked(added))
+        there |= dict.fromkeys(gone, False)
+        erased.update(gone if record.action == ERASING else ())
+        there |= dict.fromkeys(_chunks(snapshot.at(record.revision), record.documents_added), True)
+    came = [one for one, is_there in there.items() if is_there]
+    rows: dict[NodeId, Row | None] = dict.fromkeys(there)
+    for one, stored in zip(came, snapshot.find(came, lambda view, one: view.vector(model, one)), strict=True):
+        rows[one] = None if stored is None else np.frombuffer(stored, "<f2")
+    return Changes(rows, erased)
 
 
 def _chunks(snapshot: Snapshot, documents: Sequence[DocumentId]) -> list[NodeId]:
     found = snapshot.each(documents, lambda view, one: view.document(one))
     return [chunk for document in found for chunk in document.chunks]
-
-
-def _without(kept: ChunkVectors, removed: set[NodeId]) -> ChunkVectors:
-    if removed.isdisjoint(kept.ids):
-        return kept
-    places = [place for place, one in enumerate(kept.ids) if one not in removed]
-    return ChunkVectors(tuple(kept.ids[place] for place in places), kept.rows[places])
-
-
-def _joined(kept: ChunkVectors, fresh: ChunkVectors) -> ChunkVectors:
-    """Both, in the order of their ids. New ids are greater than those before them, so mostly nothing has to move."""
-    if not fresh.ids or not kept.ids:
-        return kept if kept.ids else fresh
-    ids, rows = kept.ids + fresh.ids, np.concatenate([kept.rows, fresh.rows])
-    if kept.ids[-1] > fresh.ids[0]:
-        order = sorted(range(len(ids)), key=ids.__getitem__)
-        ids, rows = tuple(ids[place] for place in order), rows[order]
-    return ChunkVectors(ids, rows)
-
-
-def _stacked(stored: Mapping[NodeId, bytes]) -> ChunkVectors:
-    """Filled in row by row: there may be very many, and they are to be in memory once."""
-    ids = tuple(sorted(stored))
-    rows = np.empty((len(ids), len(unpacked(stored[ids[0]])) if ids else 0), np.float32)
-    for row, one in zip(rows, ids, strict=True):
-        row[:] = unpacked(stored[one])
-    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    rows /= np.maximum(lengths, 1e-12)[:, np.newaxis]
-    return ChunkVectors(ids, rows)

@@ -10,11 +10,14 @@ from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
+from drillcore_server.domain.fact_sessions import OwnSession
+from drillcore_server.domain.facts import Fact
 from drillcore_server.domain.found import ChunkText, Node, RawText
 from drillcore_server.domain.ids import (
     CorpusId,
     CorpusNumber,
     DocumentId,
+    FactId,
     NodeId,
     RecordId,
     Revision,
@@ -97,6 +100,27 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "SignRecord": Action.SIGN,
     "ListSignatures": Action.ACCESS,
     "ExportCorpus": Action.EXPORT,
+    "PutFacts": Action.CREATE,
+    "GetFacts": Action.ACCESS,
+    "ListFacts": Action.ACCESS,
+    "UpdateFact": Action.UPDATE,
+    "SetFactStatus": Action.UPDATE,
+    "ArchiveFacts": Action.UPDATE,
+    "RestoreFacts": Action.UPDATE,
+    "SearchFacts": Action.ACCESS,
+    "GetState": Action.ACCESS,
+    "EndSession": Action.DELETE,
+    "ListCommunities": Action.ACCESS,
+    "GetCommunity": Action.ACCESS,
+    "RecomputeCommunities": Action.UPDATE,
+    "GetSource": Action.ACCESS,
+    "ListSources": Action.ACCESS,
+    "EraseSource": Action.ERASE,
+    "ListErasures": Action.ACCESS,
+    "PurgeErased": Action.ERASE,
+    "WatchEvents": Action.ACCESS,
+    "MigrateEmbeddings": Action.UPDATE,
+    "GetMigration": Action.ACCESS,
     "Alert": Action.ALERT,
     "Housekeeping": Action.TRIM,
 }
@@ -125,6 +149,10 @@ class Trail:
     """What may have to be erased: "query", and "before" and "after" of records that are kept only as they are now."""
     sources: set[tuple[CorpusNumber, SourceId]] = field(default_factory=set)
     """The sources that the private part is about: if there is just one, it is erased with that."""
+    accessed: dict[tuple[CorpusNumber, FactId], None] = field(default_factory=dict)
+    """Facts that the caller gets: each counts as one access, once the call is recorded."""
+    session: tuple[OwnSession, datetime] | None = None
+    """The session that facts were looked for in, and until when it stands now, once the call is recorded."""
     next_key: int | None = None
     """The number of the key that signs records from the next one on; None: as before."""
 
@@ -142,6 +170,15 @@ class Trail:
     def touch_node_ids(self, nodes: Iterable[NodeId]) -> None:
         """Nodes that the caller named."""
         self.nodes |= dict.fromkeys(nodes)
+
+    def touch_facts(self, facts: Iterable[Fact], corpus: CorpusNumber, *, accessed: bool = False) -> None:
+        """Facts of a corpus that the caller gets or changes; with `accessed` each is counted as read."""
+        for fact in facts:
+            self.levels.add(Level.CHUNK)
+            self.nodes[NodeId(fact.id)] = None
+            self.sources.add((corpus, fact.source))
+            if accessed:
+                self.accessed[corpus, fact.id] = None
 
     def touch_documents(self, documents: Iterable[DocumentId]) -> None:
         self.documents |= dict.fromkeys(documents)

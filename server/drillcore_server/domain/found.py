@@ -21,6 +21,8 @@ class ChunkText:
 
     chunk: Chunk
     page: RawPage
+    embedding_model: str
+    """Of the corpus, at the revision that is shown."""
     embedding: tuple[float, ...] = ()
 
     def text_of(self, excerpt: Excerpt) -> str:

@@ -18,6 +18,8 @@ RequestId = NewType("RequestId", str)
 DocumentId = NewType("DocumentId", UUID)
 SourceId = NewType("SourceId", str)
 NodeId = NewType("NodeId", UUID)
+FactId = NewType("FactId", UUID)
+CommunityId = NewType("CommunityId", UUID)
 Revision = NewType("Revision", int)
 """Of a corpus: 0 before its first change, then one more with each."""
 CorpusNumber = NewType("CorpusNumber", int)

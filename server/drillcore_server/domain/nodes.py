@@ -17,10 +17,8 @@ from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from drillcore_proto.reasons import Reason
 from drillcore_server.domain.digests import Entity, FindingKind, MadeBy
 from drillcore_server.domain.documents import Span
-from drillcore_server.domain.errors import NotReady
 from drillcore_server.domain.ids import DocumentId, NodeId, PrincipalId, SourceId, new_uuid
 
 
@@ -79,6 +77,11 @@ class RawPage:
             if raw.span.start < span.end and span.start < raw.span.end
         )
 
+    @property
+    def text(self) -> str:
+        """What they say, a line's end where they leave something out."""
+        return "\n".join(self.text_of(run) for run in self.runs())
+
     def holds(self, span: Span) -> bool:
         """Whether every character of a span is there."""
         return any(run.start <= span.start and span.end <= run.end for run in self.runs())
@@ -131,7 +134,6 @@ class Chunk:
     entities: tuple[Entity, ...]
     keywords: tuple[str, ...]
     made_by: MadeBy
-    embedding_model: str
     created_at: datetime
     created_by: PrincipalId
     version: int = 1
@@ -139,6 +141,8 @@ class Chunk:
     """Of its raws, in order, where they have ids of their own: a client made them. Else see `raw_id`."""
     embedded: bytes = b""
     """A keyed hash of the text that its vector was made of; empty if a client made it."""
+    overlap: int = 0
+    """Characters before its own that it is read with: the end of the chunk before it."""
 
     @property
     def membership(self) -> Membership:
@@ -151,6 +155,14 @@ class Membership(NamedTuple):
     id: NodeId
     document: DocumentId
     ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkWithRaws:
+    """A chunk and the raws that it owns."""
+
+    chunk: Chunk
+    page: RawPage
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +185,8 @@ class Section:
     created_at: datetime
     created_by: PrincipalId
     version: int = 1
+    sources: tuple[SourceId, ...] = ()
+    """Of all its chunks, in order: what it says may come from any of them, and is sealed under the keys of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,22 +219,9 @@ class Master:
     tokens: int
     made_by: MadeBy
     statistics: Statistics
-    embedding_model: str
-    """Of every vector in the corpus: vectors of different models cannot be compared."""
     created_at: datetime
     created_by: PrincipalId
     version: int = 1
-    dimensions: int = 0
-    """Of every vector in the corpus; 0 where the model's name alone says it."""
-
-    def check_model(self, model: str, dimensions: int) -> None:
-        """Refuses to mix vectors of different models. An empty corpus takes any."""
-        same = self.embedding_model == model and self.dimensions in {0, dimensions}
-        if self.statistics.chunks and not same:
-            message = (
-                f"the corpus was embedded with {self.embedding_model}, not with {model} of {dimensions} dimensions"
-            )
-            raise NotReady(Reason.MODEL_MISMATCH, message)
 
 
 @dataclass(frozen=True, slots=True)

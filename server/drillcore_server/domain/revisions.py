@@ -24,6 +24,10 @@ class RevisionRecord:
     """The sections it changed, made or removed: what followers have to read again."""
     audit_id: RecordId
     """Of the audit record, which commits to everything the revision wrote."""
+    facts: int = 0
+    """How many facts it changed; the feed of changes names them."""
+    communities: bool = False
+    """Whether communities were computed anew."""
 
 
 @dataclass(frozen=True, slots=True)

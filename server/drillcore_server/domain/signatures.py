@@ -26,6 +26,7 @@ class TargetKind(enum.IntEnum):
     AUDIT_RECORD = 2
     EXPORT = 3
     REVIEW = 4
+    FACT = 5
 
     @property
     def word(self) -> str:
@@ -66,8 +67,8 @@ class Signature:
     """Ed25519 over the manifestation: nothing of it can be changed, nor moved to another record or version."""
     manifestation: str
     """Canonical JSON of all that is above."""
-    sealed_by: int
-    """The key that seals what was signed. The salt is made from it, and is gone with it."""
+    sealed_by: tuple[int, ...]
+    """The keys that seal what was signed. The salt is made from them, and is gone with any of them."""
     content_salt: bytes = b""
     """Never stored. Empty where what was signed is erased."""
 

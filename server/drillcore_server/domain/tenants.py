@@ -19,3 +19,5 @@ class Tenant:
     updated_at: datetime
     version: int
     deleted_at: datetime | None = None
+    allowed_regions: tuple[str, ...] = ()
+    """Where the corpora that it has or reads must be; none: anywhere."""

@@ -8,5 +8,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
+def from_microseconds(number: int) -> datetime:
+    return _EPOCH + number * _MICROSECOND
+
+
 def to_microseconds(at: datetime) -> int:
     return (at - _EPOCH) // _MICROSECOND

@@ -1,4 +1,4 @@
-"""The items of a corpus as the JSON copy has them, and what an electronic signature of a node covers.
+"""The items of a corpus as the JSON copy has them, and what an electronic signature of a node or fact covers.
 
 An item has every field that a caller sees of the record. Vectors stand in it by their model, their length and the
 SHA-256 of their numbers as 32-bit floats (little-endian): the copies for people say the same, and who has the vector
@@ -17,7 +17,10 @@ from drillcore_server.domain.audit import time_text
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.digests import Entity, MadeBy
 from drillcore_server.domain.documents import Span
+from drillcore_server.domain.erasures import Erasure
+from drillcore_server.domain.facts import Fact
 from drillcore_server.domain.found import ChunkText, Node, RawText
+from drillcore_server.domain.ids import CorpusId
 from drillcore_server.domain.nodes import Citation, Document, Excerpt, Master, Section
 from drillcore_server.domain.retention import LegalHold
 from drillcore_server.domain.revisions import RevisionRecord
@@ -25,11 +28,13 @@ from drillcore_server.exporting.canonical import canonical
 
 Content = dict[str, Any]
 SIGNATURES: Final = "signatures"
+_NOT_SIGNED: Final = frozenset({SIGNATURES, "embedding"})
+"""An embedding is not what a node says: another model may make it anew."""
 _SIGNED: Final = b"drillcore signed content 1\n"
 
 
 def node_content(node: Node) -> Content:
-    """What a signature of the node covers. A chunk must have been read with its embedding."""
+    """Its object in a copy. A chunk must have been read with its embedding."""
     said: Content = {
         "id": str(node.id),
         "corpus_id": str(node.corpus),
@@ -47,12 +52,22 @@ def node_content(node: Node) -> Content:
 
 
 def content_hash(salt: bytes, content: Mapping[str, Any]) -> bytes:
-    """The hash by which a signature is bound to a node: of its object without the signatures."""
-    signed = {name: value for name, value in content.items() if name != SIGNATURES}
-    return hashlib.sha256(_SIGNED + salt + canonical(signed)).digest()
+    """The hash by which a signature is bound to a node: of its object without signatures and embedding."""
+    return hashlib.sha256(_SIGNED + salt + canonical(signed(content))).digest()
 
 
-def corpus_content(corpus: Corpus) -> Content:
+def signed(content: Mapping[str, Any]) -> Content:
+    """What a signature covers of a node's object."""
+    return {name: value for name, value in content.items() if name not in _NOT_SIGNED}
+
+
+def corpus_content(corpus: Corpus, erased: Sequence[Erasure] = ()) -> Content:
+    """With the erasures that there were in it, if any: what came from those sources is in no copy."""
+    said = _corpus(corpus)
+    return said | {"erasures": list(map(_erasure, erased))} if erased else said
+
+
+def _corpus(corpus: Corpus) -> Content:
     return {
         "id": str(corpus.id),
         "tenant_id": str(corpus.tenant_id),
@@ -87,6 +102,32 @@ def document_content(document: Document) -> Content:
     }
 
 
+def fact_content(fact: Fact, corpus: CorpusId) -> Content:
+    """What a signature of the fact covers. Without its vector, which may be made anew for the same version."""
+    return {
+        "id": str(fact.id),
+        "corpus_id": str(corpus),
+        "content": fact.content,
+        "content_hash": fact.content_hash,
+        "tokens": fact.tokens,
+        "source_id": fact.source,
+        "source_location": fact.source_location,
+        "importance_weight": _number(fact.importance),
+        "ingested_at": time_text(fact.ingested_at),
+        "modified_at": time_text(fact.modified_at),
+        "created_by": fact.created_by,
+        "ttl": fact.ttl,
+        "status": fact.status.name,
+        "status_reason": fact.status_reason,
+        "archived_at": None if fact.archived_at is None else time_text(fact.archived_at),
+        "metadata": dict(fact.metadata),
+        "chunk_id": None if fact.chunk is None else str(fact.chunk),
+        "document_id": None if fact.document is None else str(fact.document),
+        "span": None if fact.span is None else _span(fact.span),
+        "version": fact.version,
+    }
+
+
 def revision_content(record: RevisionRecord) -> Content:
     return {
         "revision": record.revision,
@@ -97,6 +138,8 @@ def revision_content(record: RevisionRecord) -> Content:
         "documents_added": list(map(str, record.documents_added)),
         "documents_removed": list(map(str, record.documents_removed)),
         "sections": list(map(str, record.sections)),
+        "facts_changed": record.facts,
+        "communities": record.communities,
         "audit_id": str(record.audit_id),
     }
 
@@ -149,7 +192,7 @@ def _chunk(found: ChunkText) -> Content:
         "entities": _entities(chunk.entities),
         "keywords": list(chunk.keywords),
         "tokens": chunk.tokens,
-        "embedding": _embedding(chunk.embedding_model, found.embedding),
+        "embedding": _embedding(found.embedding_model, found.embedding),
         "processing": _processing(chunk.made_by),
     }
 
@@ -161,6 +204,11 @@ def _raw(found: RawText) -> Content:
         "content": found.raw.content,
         "preprocessing": list(found.preprocessing),
     }
+
+
+def embedding_content(model: str, stored: bytes | None) -> Content | None:
+    """Of a fact's vector as it is stored; None of a fact that has none."""
+    return None if stored is None else _embedding(model, np.frombuffer(stored, "<f2").astype(np.float32).tolist())
 
 
 def _embedding(model: str, embedding: Sequence[float]) -> Content:
@@ -199,6 +247,17 @@ def _processing(made_by: MadeBy) -> Content:
         "processor": made_by.processor,
         "version": made_by.version,
         "fallback_reason": made_by.fallback_reason or "",
+    }
+
+
+def _erasure(erasure: Erasure) -> Content:
+    return {
+        "id": str(erasure.id),
+        "erased_at": time_text(erasure.at),
+        "erased_by": erasure.by,
+        "revision": erasure.revision,
+        "erased_keys": list(erasure.key_numbers),
+        "audit_record_id": str(erasure.record),
     }
 
 

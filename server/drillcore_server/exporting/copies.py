@@ -20,7 +20,7 @@ from drillcore_server.exporting.markdown_copy import MarkdownCopy
 from drillcore_server.exporting.sealed_file import SealedFile
 from drillcore_server.exporting.signatures import SignatureContent
 from drillcore_server.exporting.telling import Teller, audit_heading, audit_record
-from drillcore_server.exporting.walk import CorpusWalk, Part
+from drillcore_server.exporting.walk import CorpusWalk
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,8 @@ def copy_json(walk: CorpusWalk, files: ExitStack, signed: Callable[[SignatureCon
     copy = JsonCopy(file.write, walk.revision)
     for item in walk.items():
         copy.take(item)
-        if item.part is Part.NODE:
-            for signature in item.content[SIGNATURES]:
-                signed(signature)
+        for signature in item.content.get(SIGNATURES, ()):
+            signed(signature)
     copy.end()
     return Copied([Member("content.json", (file,))], file.sha256.hex())
 
@@ -92,9 +91,8 @@ def copy_for_people(
         copy.take(item)
         for block in teller.tell(item):
             human.take(block)
-        if item.part is Part.NODE:
-            for signature in item.content[SIGNATURES]:
-                signed(signature)
+        for signature in item.content.get(SIGNATURES, ()):
+            signed(signature)
     copy.end()
     for block in teller.rest():
         human.take(block)

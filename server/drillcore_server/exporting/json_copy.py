@@ -1,6 +1,7 @@
 """The JSON copy: canonical (RFC 8785), written piece by piece as the walk goes.
 
-    {"corpus": {}, "documents": [], "drillcore_export": 1, "history": [], "nodes": [], "parents": [], "revision": n}
+    {"corpus": {}, "documents": [], "drillcore_export": 1, "facts": [], "history": [], "nodes": [], "parents": [],
+     "revision": n}
 
 `parents` has, for each node in the order of `nodes`, the id of its parent; null for the master. The order of the parts
 is that of RFC 8785, so the walk is told as it comes.
@@ -22,7 +23,8 @@ _ID_BYTES: Final = 16
 _OPENINGS: Final = {
     Part.CORPUS: b'{"corpus":',
     Part.DOCUMENT: b',"documents":[',
-    Part.REVISION: b'],"drillcore_export":%d,"history":[' % EXPORT_FORMAT,
+    Part.FACT: b'],"drillcore_export":%d,"facts":[' % EXPORT_FORMAT,
+    Part.REVISION: b'],"history":[',
     Part.NODE: b'],"nodes":[',
 }
 

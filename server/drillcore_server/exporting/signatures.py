@@ -11,17 +11,17 @@ import orjson
 
 from drillcore.audit.base64_text import to_base64
 from drillcore_fdb.engine import Engine, Transaction
-from drillcore_server.domain.ids import NodeId, TenantId
+from drillcore_server.domain.ids import FactId, NodeId, TenantId
 from drillcore_server.domain.signatures import Signature, TargetKind
 from drillcore_server.store import signatures
 from drillcore_server.store.keyring import Keyring
 from drillcore_server.store.keyspace import Keyspace
 
 SignatureContent = dict[str, Any]
-_NODES_AT_ONCE: Final = 1_000
+_TARGETS_AT_ONCE: Final = 1_000
 
 
-class NodeSignatures:
+class ContentSignatures:
     def __init__(self, engine: Engine, keys: Keyspace, keyring: Keyring) -> None:
         self._engine = engine
         self._keys = keys
@@ -31,21 +31,27 @@ class NodeSignatures:
         self, tenant: TenantId, versions: Sequence[tuple[NodeId, int]]
     ) -> Mapping[UUID, Sequence[SignatureContent]]:
         """The signatures of these versions of nodes, oldest first. Nodes that nobody signed are left out."""
-        return dict(self._found(tenant, versions))
+        return dict(self._found(TargetKind.NODE, tenant, versions))
+
+    def of_facts(
+        self, tenant: TenantId, versions: Sequence[tuple[FactId, int]]
+    ) -> Mapping[UUID, Sequence[SignatureContent]]:
+        """Likewise of facts."""
+        return dict(self._found(TargetKind.FACT, tenant, versions))
 
     def _found(
-        self, tenant: TenantId, versions: Sequence[tuple[NodeId, int]]
+        self, kind: TargetKind, tenant: TenantId, versions: Sequence[tuple[UUID, int]]
     ) -> Iterator[tuple[UUID, Sequence[SignatureContent]]]:
-        for start in range(0, len(versions), _NODES_AT_ONCE):
-            some = versions[start : start + _NODES_AT_ONCE]
-            found = self._engine.run(partial(self._read, tenant=tenant, versions=some))
-            for node, those in found.items():
-                yield node, [signature_content(signatures.with_salt(self._keyring, one)) for one in those]
+        for start in range(0, len(versions), _TARGETS_AT_ONCE):
+            some = versions[start : start + _TARGETS_AT_ONCE]
+            found = self._engine.run(partial(self._read, kind=kind, tenant=tenant, versions=some))
+            for target, those in found.items():
+                yield target, [signature_content(signatures.with_salt(self._keyring, one)) for one in those]
 
     def _read(
-        self, tr: Transaction, tenant: TenantId, versions: Sequence[tuple[NodeId, int]]
+        self, tr: Transaction, kind: TargetKind, tenant: TenantId, versions: Sequence[tuple[UUID, int]]
     ) -> dict[UUID, list[Signature]]:
-        return signatures.signatures_of_many(tr.snapshot, self._keys, tenant, TargetKind.NODE, versions)
+        return signatures.signatures_of_many(tr.snapshot, self._keys, tenant, kind, versions)
 
 
 def signature_content(signature: Signature) -> SignatureContent:

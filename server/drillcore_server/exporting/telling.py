@@ -35,9 +35,9 @@ class Teller:
         if item.part is Part.NODE:
             parent = [] if item.parent is None else [("parent", str(item.parent))]
             yield from _LEVELS[item.content["level"]](item.content, parent)
-            yield from map(manifestation, item.content[SIGNATURES])
         else:
             yield from _RECORDS[item.part](item.content)
+        yield from map(manifestation, item.content.get(SIGNATURES, ()))
 
     def rest(self) -> Iterator[Block]:
         """What there was nothing of: said, so that nobody takes it for left out."""
@@ -95,6 +95,12 @@ def _corpus(corpus: Content) -> Iterator[Block]:
 def _document(document: Content) -> Iterator[Block]:
     yield Heading(document["title"] or document["source_id"], 2, in_contents=False)
     yield Facts(list(flat(document)))
+
+
+def _fact(fact: Content) -> Iterator[Block]:
+    yield Heading(f"Fact {fact['id']}", 2, in_contents=False)
+    yield Facts(list(flat({name: value for name, value in fact.items() if name not in {"content", SIGNATURES}})))
+    yield Verbatim(fact["content"])
 
 
 def _revision(record: Content) -> Iterator[Block]:
@@ -165,12 +171,14 @@ def _span(span: Content) -> str:
 _PARTS: Final = {
     Part.CORPUS: "Corpus",
     Part.DOCUMENT: "Documents",
+    Part.FACT: "Facts",
     Part.REVISION: "Revisions",
     Part.NODE: "Knowledge",
 }
 _RECORDS: Final[Mapping[Part, Callable[[Content], Iterator[Block]]]] = {
     Part.CORPUS: _corpus,
     Part.DOCUMENT: _document,
+    Part.FACT: _fact,
     Part.REVISION: _revision,
 }
 _LEVELS: Final[Mapping[str, Callable[[Content, list[tuple[str, str]]], Iterator[Block]]]] = {

@@ -79,7 +79,7 @@ class _Chunker:
     def __init__(self, document: ParsedDocument, counter: TokenCounter, settings: ChunkSettings) -> None:
         self._text = document.text
         self._blocks = document.blocks or (Block(BlockKind.PARAGRAPH, Span(0, len(document.text))),)
-        self._paths = _heading_paths(document.text, self._blocks)
+        self._paths = heading_paths(document.text, self._blocks)
         self._counter = counter
         self._adds_up = _adds_up_of(counter)
         self._settings = settings
@@ -228,7 +228,7 @@ class _Chunker:
         return reversed(starts)
 
 
-def _heading_paths(text: str, blocks: Sequence[Block]) -> list[tuple[str, ...]]:
+def heading_paths(text: str, blocks: Sequence[Block]) -> list[tuple[str, ...]]:
     """For each block the titles of the headings it stands under, its own included if it is one."""
     above: list[tuple[int, str]] = []
     paths: list[tuple[str, ...]] = []

@@ -48,8 +48,7 @@ class ChunkParts:
 
     @property
     def text(self) -> str:
-        """What its raws say, a line's end where they leave something out."""
-        return "\n".join(self.page.text_of(run) for run in self.page.runs())
+        return self.page.text
 
 
 class ClientHierarchy:

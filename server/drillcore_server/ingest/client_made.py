@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from drillcore_proto.reasons import Reason
 from drillcore_server.domain.drafts import DocumentDraft, SectionDraft, invalid
+from drillcore_server.domain.embeddings import Model
 from drillcore_server.domain.errors import BadInput, NotReady
-from drillcore_server.domain.ids import NodeId, PrincipalId
+from drillcore_server.domain.ids import NodeId, PrincipalId, SourceId
 from drillcore_server.domain.nodes import (
     Chunk,
     Citation,
@@ -67,14 +68,6 @@ def stored_vector(vector: npt.NDArray[Any]) -> bytes:
     return vector.astype(_STORED).tobytes()
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """What made the vectors of a hierarchy."""
-
-    name: str
-    dimensions: int
-
-
 def model_of(hierarchy: ClientHierarchy, named: str, own: Embedder) -> Model:
     """The client's model, or the server's `own` where the client gave no vectors."""
     dimensions = hierarchy.vector_bytes // _STORED.itemsize
@@ -107,11 +100,13 @@ class _Gathered:
     documents: int = 0
     vector_sum: npt.NDArray[np.float64] | None = None
     candidates: list[Citation] = field(default_factory=list)
+    sources: set[SourceId] = field(default_factory=set)
 
     def take(self, chunk: Chunk, vector: bytes) -> None:
         wide = np.frombuffer(vector, _STORED).astype(np.float64)
         self.vector_sum = wide if self.vector_sum is None else self.vector_sum + wide
         self.chunks += 1
+        self.sources.add(chunk.source)
         self.candidates += [Citation(chunk.document, chunk.id, one.span, one.weight) for one in chunk.candidates]
         if len(self.candidates) > 10 * SECTION_POOL:
             self.candidates = _heaviest(self.candidates)
@@ -125,7 +120,6 @@ class ClientRecords:
         hierarchy: ClientHierarchy,
         counter: TokenCounter,
         embeddings: Embeddings,
-        model: Model,
         at: datetime,
         by: PrincipalId,
     ) -> None:
@@ -133,7 +127,6 @@ class ClientRecords:
         self._counter = counter
         self._embeddings = embeddings
         self._builtin = builtin.processor()
-        self._model = model
         self._at = at
         self._by = by
         self._gathered: dict[NodeId, _Gathered] = {}
@@ -234,7 +227,6 @@ class ClientRecords:
             entities=draft.entities,
             keywords=draft.keywords,
             made_by=draft.made_by,
-            embedding_model=self._model.name,
             created_at=self._at,
             created_by=self._by,
             raw_ids=parts.raw_ids,
@@ -293,6 +285,7 @@ class ClientRecords:
             vector_sum=gathered.vector_sum.astype("<f4").tobytes(),
             created_at=self._at,
             created_by=self._by,
+            sources=tuple(sorted(gathered.sources)),
         )
 
     def master(self, page_of: PageOf) -> Master:
@@ -308,10 +301,8 @@ class ClientRecords:
             tokens=self._counter.count(draft.summary),
             made_by=draft.made_by,
             statistics=self.statistics,
-            embedding_model=self._model.name,
             created_at=self._at,
             created_by=self._by,
-            dimensions=self._model.dimensions,
         )
 
 

@@ -1,4 +1,5 @@
-"""From the bytes of an upload to digested documents: parsed, cut into chunks, each chunk with its digest.
+"""From the bytes of an upload to digested documents: parsed, cut into chunks, each chunk with its digest
+and its facts.
 
 All of it is pure and slow, on content that nobody vouches for, so it is done in other processes (`workers`). What it
 needs is imported there too: nothing here may import numpy, whose threads and buffers count against a worker's memory.
@@ -15,6 +16,7 @@ from drillcore_server.domain.digests import ChunkDigest, Entity, MadeBy, Passage
 from drillcore_server.domain.documents import ChunkSpan, ParsedDocument, Span
 from drillcore_server.domain.nodes import Excerpt
 from drillcore_server.ingest.chunking import ChunkSettings, chunk
+from drillcore_server.ingest.facts import DrawnFact, draw_facts
 from drillcore_server.ingest.parsing import Unparsable, parse
 from drillcore_server.ingest.processing.ports import ChunkInput, Processor
 from drillcore_server.ingest.tokens import TokenCounter
@@ -65,6 +67,7 @@ class DigestedChunk:
     entities: tuple[Entity, ...]
     keywords: tuple[str, ...]
     made_by: MadeBy
+    facts: tuple[DrawnFact, ...] = ()
 
     @property
     def own(self) -> Span:
@@ -124,7 +127,8 @@ class Digester:
     def _chunks(self, parsed: ParsedDocument) -> tuple[DigestedChunk, ...]:
         spans = chunk(parsed, self.counter, self.chunking)
         digests = self.processor.process_chunks([_input(parsed, span) for span in spans])
-        return tuple(_digested(span, digest) for span, digest in zip(spans, digests, strict=True))
+        facts = draw_facts(parsed, spans, self.counter)
+        return tuple(_digested(*one) for one in zip(spans, digests, facts, strict=True))
 
 
 def _groups(
@@ -148,7 +152,7 @@ def _input(parsed: ParsedDocument, span: ChunkSpan) -> ChunkInput:
     return ChunkInput(parsed.text[start : span.raws[-1].end], start, "", (parsed.title, *span.headings))
 
 
-def _digested(span: ChunkSpan, digest: ChunkDigest) -> DigestedChunk:
+def _digested(span: ChunkSpan, digest: ChunkDigest, facts: tuple[DrawnFact, ...]) -> DigestedChunk:
     extractive = digest.summary.text == "\n".join([passage.text for passage in digest.summary.passages])
     return DigestedChunk(
         span=span.span,
@@ -163,6 +167,7 @@ def _digested(span: ChunkSpan, digest: ChunkDigest) -> DigestedChunk:
         entities=digest.entities,
         keywords=digest.keywords,
         made_by=digest.made_by,
+        facts=facts,
     )
 
 

@@ -7,14 +7,14 @@ one by one and sections made one by one, so that a plan of any size takes little
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
-from drillcore_server.domain.ids import NodeId, PrincipalId, new_uuid
+from drillcore_server.domain.ids import NodeId, PrincipalId, SourceId, new_uuid
 from drillcore_server.domain.nodes import Chunk, Document, Master, Membership, Section, Statistics
 from drillcore_server.domain.outlines import Outline, sum_of_bytes
 from drillcore_server.ingest.embedding.ports import Vector
@@ -56,6 +56,8 @@ class HierarchyChange:
     sections: tuple[SectionChange, ...]
     master_before: Master | None
     master: Master
+    master_sources: frozenset[SourceId]
+    """That something in the master may come from."""
 
 
 SettledKey = tuple[NodeId | None, int, tuple[NodeId, ...], tuple[NodeId, ...]]
@@ -70,6 +72,14 @@ class Settled:
     """
 
     changes: dict[SettledKey, list[SectionChange]] = field(default_factory=dict)
+    model: int | None = None
+    """Of the vectors that they were settled by."""
+
+    def by(self, model: int) -> Settled:
+        """What was settled by vectors of this model; forgets what was settled by another's."""
+        if self.model != model:
+            self.changes, self.model = {}, model
+        return self
 
 
 @dataclass(slots=True)
@@ -101,37 +111,29 @@ class Planner:
         self,
         reader: CorpusReader,
         processor: Processor,
-        embedding_model: str,
-        dimensions: int,
         at: datetime,
         by: PrincipalId,
         settled: Settled | None = None,
     ) -> None:
-        """`embedding_model` and its `dimensions` are those of the vectors of documents that are added."""
         self._reader = reader
-        self._made = Made(embedding_model, dimensions, at, by)
+        self._made = Made(at, by)
         self._processor = processor
         self._settled = settled or Settled()
         self._outlines = reader.outlines()
 
     def plan(self, added: Sequence[PreparedDocument], removed: Sequence[Document]) -> HierarchyChange:
-        """`added` is gone through more than once, one document at a time."""
+        """`added` is gone through more than once, one document at a time. Their vectors are of the corpus's model."""
         master_before = self._reader.master()
-        made = self._made
-        if master_before is not None and added:
-            master_before.check_model(made.embedding_model, made.dimensions)
-        elif master_before is not None:
-            made = replace(made, embedding_model=master_before.embedding_model, dimensions=master_before.dimensions)
         self._fresh = FreshChunks(added)
-        self._summariser = Summariser(self._reader, self._fresh, self._processor, made)
+        self._summariser = Summariser(self._reader, self._fresh, self._processor, self._made)
         drafts: dict[NodeId, _Draft] = {}
         self._leave(removed, drafts)
         statistics = self._join(added, drafts) - _statistics(removed)
         self._read_sections(drafts)
         changes = [change for draft in drafts.values() for change in self._settle(draft)]
         outlines = self._outlines_after(changes)
-        master = self._summariser.master(master_before, outlines, statistics)
-        return HierarchyChange(added, removed, tuple(changes), master_before, master)
+        master, sources = self._summariser.master(master_before, outlines, statistics)
+        return HierarchyChange(added, removed, tuple(changes), master_before, master, frozenset(sources))
 
     def _leave(self, removed: Sequence[Document], drafts: dict[NodeId, _Draft]) -> None:
         for document in removed:
@@ -189,7 +191,7 @@ class Planner:
             return self._split(draft)
         if draft.left:
             members = self._remaining(draft) + draft.joined
-            return [self._rebuilt(draft, members, self._sum_after(draft))]
+            return [self._rebuilt(draft, members, sum_of(list(self._vectors(members))))]
         return [self._extended(draft)]
 
     def _extended(self, draft: _Draft) -> SectionChange:
@@ -201,28 +203,33 @@ class Planner:
             draft.before,
             draft.title,
             self._summariser.pool(draft.before, joined),
+            category=draft.before.category if draft.before else "",
             counts=(documents, draft.count),
             vector_sum=self._sum_after(draft),
+            sources=[*(draft.before.sources if draft.before else ()), *(one.source for one in joined)],
         )
         return SectionChange(draft.before, section, tuple(draft.joined), ())
 
     def _rebuilt(self, draft: _Draft, members: Sequence[Membership], vector_sum: Vector) -> SectionChange:
-        """The section of exactly these chunks, made anew."""
+        """The section of exactly these chunks, made anew: nothing in it comes from those that left."""
+        chunks = self._chunks(members)
+        title = self._kept_title(draft.title, members, chunks)
         section = self._summariser.section(
             draft.id,
             draft.before,
-            draft.title,
-            self._summariser.pool(None, self._chunks(members)),
+            title,
+            self._summariser.pool(None, chunks),
+            category=_kept_category(draft.before, title, chunks),
             counts=(len({one.document for one in members}), len(members)),
             vector_sum=vector_sum,
+            sources=[one.source for one in chunks],
         )
         return SectionChange(draft.before, section, tuple(draft.joined), tuple(draft.left))
 
     def _sum_after(self, draft: _Draft) -> Vector:
-        """Of the section's vectors: those that left are taken off, not all others read again."""
+        """Of the section's vectors: those that joined are added, not all others read again."""
         total = [] if draft.before is None else [sum_of_bytes(draft.before.vector_sum)]
-        total += [] if draft.joined_sum is None else [draft.joined_sum]
-        return sum_of([*total, *(-vector for vector in self._reader.vectors([one.id for one in draft.left]))])
+        return sum_of([*total, *([] if draft.joined_sum is None else [draft.joined_sum])])
 
     def _split(self, draft: _Draft) -> list[SectionChange]:
         """The largest part keeps the section; each other part becomes one of its own."""
@@ -241,7 +248,7 @@ class Planner:
                 joined = [one for one in own if one.id in self._fresh]
                 part_draft = _Draft(draft.id, draft.before, draft.title, joined, None, draft.left + moved)
             else:
-                part_draft = _Draft(NodeId(new_uuid()), None, self._title(own, draft.title), own)
+                part_draft = _Draft(NodeId(new_uuid()), None, _heading(self._chunks(own)) or draft.title, own)
             changes.append(self._rebuilt(part_draft, own, total))
         return changes
 
@@ -267,9 +274,15 @@ class Planner:
             row[:] = vector
         return rows
 
-    def _title(self, members: Sequence[Membership], otherwise: str) -> str:
-        headings = [chunk.headings[0] for chunk in self._chunks(members) if chunk.headings]
-        return max(sorted(set(headings)), key=headings.count) if headings else otherwise
+    def _kept_title(self, title: str, members: Sequence[Membership], chunks: Sequence[Chunk]) -> str:
+        """A title that one of these chunks, or of their documents, has: this one if there is such a one."""
+        if any(title in chunk.headings for chunk in chunks):
+            return title
+        stored = {one.document for one in members if one.id not in self._fresh}
+        documents = [one for one in self._reader.documents(sorted(stored)) if one is not None]
+        documents += [self._fresh.document(one.id) for one in members if one.id in self._fresh]
+        titles = [one.title for one in documents]
+        return title if title in titles else _heading(chunks) or titles[0]
 
     def _outlines_after(self, changes: Sequence[SectionChange]) -> dict[NodeId, Outline]:
         outlines = dict(self._outlines.by_id)
@@ -279,6 +292,20 @@ class Planner:
             else:
                 del outlines[change.id]
         return outlines
+
+
+def _heading(chunks: Sequence[Chunk]) -> str:
+    """That stands above most of the chunks."""
+    headings = [chunk.headings[0] for chunk in chunks if chunk.headings]
+    return max(sorted(set(headings)), key=headings.count) if headings else ""
+
+
+def _kept_category(before: Section | None, title: str, chunks: Sequence[Chunk]) -> str:
+    """The category that the section had, if something in it still says that."""
+    if before is None:
+        return ""
+    said = before.category == title or any(before.category in (*one.keywords, *one.headings) for one in chunks)
+    return before.category if said else ""
 
 
 def _statistics(documents: Sequence[Document]) -> Statistics:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from drillcore_server.domain.ids import NodeId
-from drillcore_server.domain.nodes import Chunk, Master, Membership, RawPage, Section
+from drillcore_server.domain.ids import DocumentId, NodeId
+from drillcore_server.domain.nodes import Chunk, ChunkWithRaws, Document, Master, Membership, Section
 from drillcore_server.domain.outlines import Outlines
 from drillcore_server.ingest.embedding.ports import Vector
 from drillcore_server.ingest.prepare import PreparedChunk, PreparedDocument
@@ -25,11 +25,13 @@ class CorpusReader(Protocol):
 
     def chunks(self, ids: Sequence[NodeId]) -> list[Chunk]: ...
 
-    def pages(self, ids: Sequence[NodeId]) -> list[RawPage]: ...
+    def chunks_with_raws(self, ids: Sequence[NodeId]) -> list[ChunkWithRaws]: ...
 
     def vectors(self, ids: Sequence[NodeId]) -> list[Vector]: ...
 
     def parents(self, ids: Sequence[NodeId]) -> list[NodeId]: ...
+
+    def documents(self, ids: Sequence[DocumentId]) -> list[Document | None]: ...
 
 
 class FreshChunks:
@@ -48,3 +50,7 @@ class FreshChunks:
     def __getitem__(self, chunk: NodeId) -> PreparedChunk:
         number, place = self._places[chunk]
         return self._added[number].chunks[place]
+
+    def document(self, chunk: NodeId) -> Document:
+        """That a chunk is of."""
+        return self._added[self._places[chunk][0]].document

@@ -6,16 +6,18 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
 from drillcore_server.domain.digests import GroupDigest, Passage
-from drillcore_server.domain.ids import DocumentId, NodeId, PrincipalId, new_uuid
-from drillcore_server.domain.nodes import Chunk, Citation, Finding, Master, Section, Statistics
-from drillcore_server.domain.outlines import Outline
+from drillcore_server.domain.ids import DocumentId, NodeId, PrincipalId, SourceId, new_uuid
+from drillcore_server.domain.nodes import Chunk, ChunkWithRaws, Citation, Finding, Master, Section, Statistics
+from drillcore_server.domain.outlines import WORDS_MAX, Outline
 from drillcore_server.ingest.embedding.ports import Vector
+from drillcore_server.ingest.prepare import PreparedChunk
 from drillcore_server.ingest.processing.ports import MASTER_TOKENS, SECTION_TOKENS, Member, Processor, SectionMember
 from drillcore_server.ingest.reader import CorpusReader, FreshChunks
 
+T = TypeVar("T")
 SECTION_POOL: Final = 48
 """Passages a section keeps to choose its summary from."""
 MASTER_POOL: Final = 72
@@ -24,10 +26,8 @@ MASTER_POOL: Final = 72
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Under what a revision's records are made: by whom, when, with which model."""
+    """Under what a revision's records are made: by whom, and when."""
 
-    embedding_model: str
-    dimensions: int
     at: datetime
     by: PrincipalId
 
@@ -76,15 +76,20 @@ class Summariser:
         title: str,
         pool: Pool,
         *,
+        category: str,
         counts: tuple[int, int],
         vector_sum: Vector,
+        sources: Iterable[SourceId],
     ) -> Section:
-        """`counts` are its documents and its chunks."""
+        """`counts` are its documents and its chunks; `sources` are those of all its chunks.
+
+        Without a category it gets the first of its keywords.
+        """
         digest = self._processor.summarise_section(title, pool.members, SECTION_TOKENS)
         return Section(
             id=section,
             title=title,
-            category=before.category if before else _category(title, digest),
+            category=category or _category(title, digest),
             summary=digest.summary.text,
             citations=pool.cited(digest.summary.passages),
             candidates=tuple(sorted(pool.citations.values(), key=_by_weight)),
@@ -98,13 +103,19 @@ class Summariser:
             created_at=before.created_at if before else self._made.at,
             created_by=before.created_by if before else self._made.by,
             version=before.version + 1 if before else 1,
+            sources=tuple(sorted(set(sources))),
         )
 
-    def master(self, before: Master | None, outlines: Mapping[NodeId, Outline], change: Statistics) -> Master:
-        """Of these sections; `change` is what the revision adds to the corpus's statistics."""
-        digest, pool = self._digest_of(outlines)
+    def master(
+        self, before: Master | None, outlines: Mapping[NodeId, Outline], change: Statistics
+    ) -> tuple[Master, set[SourceId]]:
+        """Of these sections, and all the sources that something in it may come from.
+
+        `change` is what the revision adds to the corpus's statistics.
+        """
+        digest, pool, sources = self._digest_of(outlines)
         statistics = (before.statistics if before else Statistics()) + change
-        return Master(
+        master = Master(
             id=before.id if before else NodeId(new_uuid()),
             summary=digest.summary.text,
             citations=pool.cited(digest.summary.passages),
@@ -113,37 +124,54 @@ class Summariser:
             tokens=digest.summary.tokens,
             made_by=digest.made_by,
             statistics=replace(statistics, sections=len(outlines)),
-            embedding_model=self._made.embedding_model,
             created_at=before.created_at if before else self._made.at,
             created_by=before.created_by if before else self._made.by,
             version=before.version + 1 if before else 1,
-            dimensions=self._made.dimensions,
         )
+        return master, sources
 
-    def _digest_of(self, outlines: Mapping[NodeId, Outline]) -> tuple[GroupDigest, Pool]:
-        """The corpus's digest from its sections' heaviest passages. Only those chosen are read."""
+    def _digest_of(self, outlines: Mapping[NodeId, Outline]) -> tuple[GroupDigest, Pool, set[SourceId]]:
+        """The corpus's digest from its sections' heaviest passages, and their sources. Only those chosen are read."""
         offered = ((one, outline.id) for outline in outlines.values() for one in outline.candidates)
         best = heapq.nsmallest(MASTER_POOL, offered, key=lambda pair: _by_weight(pair[0]))
         citations = [one for one, _ in best]
-        by_section: dict[NodeId, list[Passage]] = {}
-        for (_, section), passage in zip(best, self._passages(citations), strict=True):
-            by_section.setdefault(section, []).append(passage)
-        members = [_member(outlines[section], by_section[section]) for section in sorted(by_section)]
-        return self._processor.summarise_corpus(members, MASTER_TOKENS), Pool((), _places(citations))
+        cited = self._cited(citations)
+        by_section: dict[NodeId, list[Citation]] = {}
+        for citation, section in best:
+            by_section.setdefault(section, []).append(citation)
+        members = [_member(outlines[section], by_section[section], cited) for section in sorted(by_section)]
+        sources = {one.chunk.source for one in cited.values()}
+        return self._processor.summarise_corpus(members, MASTER_TOKENS), Pool((), _places(citations)), sources
 
     def _passages(self, citations: Sequence[Citation]) -> list[Passage]:
-        """The cited text, of fresh chunks as they are, else from the store."""
+        cited = self._cited(citations)
+        return [_passage(one, cited) for one in citations]
+
+    def _cited(self, citations: Sequence[Citation]) -> dict[NodeId, ChunkWithRaws | PreparedChunk]:
+        """The chunks that are cited: fresh ones as they are, the others from the store."""
         ids = sorted({one.chunk for one in citations})
         stored = [one for one in ids if one not in self._fresh]
-        pages = dict(zip(stored, self._reader.pages(stored), strict=True))
-        pages |= {one: self._fresh[one].page for one in ids if one in self._fresh}
-        return [
-            Passage(pages[one.chunk].text_of(one.span), str(one.document), one.span, one.weight) for one in citations
-        ]
+        found: dict[NodeId, ChunkWithRaws | PreparedChunk] = {}
+        found |= zip(stored, self._reader.chunks_with_raws(stored), strict=True)
+        return found | {one: self._fresh[one] for one in ids if one in self._fresh}
 
 
-def _member(outline: Outline, passages: Sequence[Passage]) -> SectionMember:
-    return SectionMember(outline.title, tuple(passages), outline.keywords, outline.entities)
+def _passage(citation: Citation, cited: Mapping[NodeId, ChunkWithRaws | PreparedChunk]) -> Passage:
+    text = cited[citation.chunk].page.text_of(citation.span)
+    return Passage(text, str(citation.document), citation.span, citation.weight)
+
+
+def _member(
+    outline: Outline, citations: Sequence[Citation], cited: Mapping[NodeId, ChunkWithRaws | PreparedChunk]
+) -> SectionMember:
+    """What a section tells the master: only what the cited chunks say, since the master is sealed under their keys."""
+    chunks = [cited[one].chunk for one in dict.fromkeys(citation.chunk for citation in citations)]
+    return SectionMember(
+        next(iter(_said([outline.title], [chunk.headings for chunk in chunks])), ""),
+        tuple(_passage(one, cited) for one in citations),
+        _said(outline.keywords, [chunk.keywords for chunk in chunks]),
+        _said(outline.entities, [chunk.entities for chunk in chunks]),
+    )
 
 
 def _places(citations: Iterable[Citation]) -> dict[tuple[str, int, int], Citation]:
@@ -153,6 +181,12 @@ def _places(citations: Iterable[Citation]) -> dict[tuple[str, int, int], Citatio
 def _by_weight(citation: Citation) -> tuple[float, DocumentId, int]:
     """Heaviest first, then in the order of documents."""
     return -citation.weight, citation.document, citation.span.start
+
+
+def _said(of_section: Sequence[T], of_chunks: Iterable[Sequence[T]]) -> tuple[T, ...]:
+    """What a section names and these chunks name too; what they name first, if that is nothing."""
+    own = dict.fromkeys(one for some in of_chunks for one in some)
+    return tuple(one for one in of_section if one in own) or tuple(own)[:WORDS_MAX]
 
 
 def _category(title: str, digest: GroupDigest) -> str:

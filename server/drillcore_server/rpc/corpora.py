@@ -11,10 +11,11 @@ from drillcore_server.commands.list_corpora import list_corpora
 from drillcore_server.commands.trim_corpus import Trimmer, trim_corpus
 from drillcore_server.commands.unit import Call, Unit
 from drillcore_server.commands.update_corpus import update_corpus
-from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.corpora import Corpus, SeenCorpus
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.retention import HoldChange, LegalHold, RetentionChange
-from drillcore_server.rpc.messages import corpus_id, optional_corpus_id, optional_tenant_id, timestamp
+from drillcore_server.domain.sharing import Sharing, SharingChange
+from drillcore_server.rpc.messages import corpus_id, optional_corpus_id, optional_tenant_id, tenant_id, timestamp
 
 
 class CorpusService:
@@ -31,8 +32,9 @@ class CorpusService:
             description=request.description,
             metadata=request.metadata,
             corpus_id=optional_corpus_id(request.id),
+            region=request.region,
         )
-        return pb.CreateCorpusResponse(corpus=_message(corpus))
+        return pb.CreateCorpusResponse(corpus=_message(SeenCorpus(corpus)))
 
     def GetCorpus(self, request: pb.GetCorpusRequest, call: Call) -> pb.GetCorpusResponse:
         key = request.name if request.WhichOneof("key") == "name" else corpus_id(request.id)
@@ -56,9 +58,11 @@ class CorpusService:
             remove_metadata=request.remove_metadata,
             retention=_retention(request),
             hold=_hold(request),
+            region=request.region,
+            sharing=_sharing(request),
             expected_version=request.expected_version if request.HasField("expected_version") else None,
         )
-        return pb.UpdateCorpusResponse(corpus=_message(corpus))
+        return pb.UpdateCorpusResponse(corpus=_message(SeenCorpus(corpus)))
 
     def DeleteCorpus(self, request: pb.DeleteCorpusRequest, call: Call) -> pb.DeleteCorpusResponse:
         delete_corpus(
@@ -88,20 +92,48 @@ def _hold(request: pb.UpdateCorpusRequest) -> HoldChange | None:
     return None if chosen is None else HoldChange(chosen == "hold_reason", getattr(request, chosen))
 
 
-def _message(corpus: Corpus) -> pb.Corpus:
-    return pb.Corpus(
+def _sharing(request: pb.UpdateCorpusRequest) -> SharingChange | None:
+    chosen = request.WhichOneof("sharing")
+    if chosen is None:
+        return None
+    if not (request.share_with_everyone or request.share_with_tenants.ids or request.stop_sharing):
+        raise BadInput(Reason.INVALID_ARGUMENT, f"{chosen} is true, or names tenants, or is left out", field=chosen)
+    tenants = [tenant_id(one, "share_with_tenants") for one in request.share_with_tenants.ids]
+    return SharingChange(request.share_with_everyone, tenants)
+
+
+def _message(seen: SeenCorpus) -> pb.Corpus:
+    corpus = seen.corpus
+    message = pb.Corpus(
         id=str(corpus.id),
-        tenant_id=str(corpus.tenant_id),
         name=corpus.name,
         description=corpus.description,
         metadata=corpus.metadata,
         created_at=timestamp(corpus.created_at),
-        created_by=corpus.created_by,
         updated_at=timestamp(corpus.updated_at),
         version=corpus.version,
+        region=corpus.region,
+        shared=seen.shared,
+    )
+    if not seen.shared:
+        message.MergeFrom(_of_owner(corpus))
+    return message
+
+
+def _of_owner(corpus: Corpus) -> pb.Corpus:
+    """What only its own tenant, and operators who act in it, get to know."""
+    return pb.Corpus(
+        tenant_id=str(corpus.tenant_id),
+        created_by=corpus.created_by,
         retention_days=corpus.retention_days,
         legal_hold=None if corpus.legal_hold is None else _legal_hold(corpus.legal_hold),
+        sharing=None if corpus.sharing is None else _shared_with(corpus.sharing),
     )
+
+
+def _shared_with(sharing: Sharing) -> pb.Sharing:
+    tenants = map(str, sharing.tenants)
+    return pb.Sharing(everyone=sharing.everyone, tenant_ids=tenants, by=sharing.by, at=timestamp(sharing.at))
 
 
 def _legal_hold(hold: LegalHold) -> pb.LegalHold:

@@ -31,6 +31,8 @@ class Exchange:
     client: Client = UNKNOWN_CLIENT
     reason: str | None = ""
     """Why the call is made, in the caller's words; None if that is no text."""
+    region: str = ""
+    """The one that the caller binds the call to."""
     principal: Principal | None = None
     call: Call | None = None
     """As the handler gets it."""

@@ -31,6 +31,7 @@ from drillcore_server.domain.drafts import (
 )
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import NodeId, SourceId, new_uuid
+from drillcore_server.domain.importance import describe
 from drillcore_server.domain.named import checked_metadata
 from drillcore_server.ingest.client_made import client_vector, stored_vector
 from drillcore_server.rpc.messages import document_id, node_id
@@ -58,6 +59,7 @@ def document_draft(message: pb.HierarchyDocument) -> DocumentDraft:
         raise invalid(what, "has more characters than any document")
     try:
         metadata = checked_metadata(message.metadata)
+        describe(SourceId(message.source_id), message.title, metadata)
     except BadInput as refused:
         raise BadInput(refused.reason, f"{what}: {refused.message}", node=str(one)) from refused
     return DocumentDraft(

@@ -93,7 +93,7 @@ def _chunk(found: ChunkText) -> pb.ChunkContent:
         entities=_entities(chunk.entities),
         keywords=chunk.keywords,
         tokens=chunk.tokens,
-        embedding_model=chunk.embedding_model,
+        embedding_model=found.embedding_model,
         embedding=found.embedding,
         processing=_processing(chunk.made_by),
     )

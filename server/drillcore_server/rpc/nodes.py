@@ -150,4 +150,6 @@ def _revision(record: RevisionRecord, oldest: Revision) -> pb.Revision:
         documents_removed=len(record.documents_removed),
         section_ids=map(str, record.sections),
         trimmed=record.revision < oldest,
+        facts_changed=record.facts,
+        communities_computed=record.communities,
     )

@@ -22,7 +22,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from drillcore_proto.reasons import API_VERSION_HEADER, REASON_HEADER, REQUEST_ID_HEADER, Reason
+from drillcore_proto.reasons import API_VERSION_HEADER, REASON_HEADER, REQUEST_ID_HEADER, RESIDENCY_HEADER, Reason
 from drillcore_server.audit.journal import Client
 from drillcore_server.commands.unit import Call
 from drillcore_server.domain.errors import NotReady
@@ -118,6 +118,7 @@ class Pipeline:
             request_id,
             client=_client(context, metadata),
             reason=_reason(context.invocation_metadata()),
+            region=_region(context.invocation_metadata()),
         )
 
 
@@ -180,6 +181,7 @@ def _call(exchange: Exchange, action: str, content: bytes) -> Call:
         fingerprint,
         exchange.reason or "",
         exchange.client,
+        region=exchange.region,
     )
     return exchange.call
 
@@ -196,6 +198,11 @@ def _reason(metadata: Sequence[tuple[str, str | bytes]] | Any) -> str | None:
         return given.decode() if isinstance(given, bytes) else given
     except UnicodeDecodeError:
         return None
+
+
+def _region(metadata: Sequence[tuple[str, str | bytes]] | Any) -> str:
+    """Several are none that could be allowed: whoever names two regions must not get the one that came last."""
+    return ",".join(str(value or ",") for key, value in metadata if key == RESIDENCY_HEADER)
 
 
 def _readable(metadata: Sequence[tuple[str, str | bytes]] | Any) -> dict[str, str]:

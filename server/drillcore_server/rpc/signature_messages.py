@@ -15,6 +15,7 @@ _KINDS: Final = {
     pb.SIGNATURE_TARGET_KIND_AUDIT_RECORD: TargetKind.AUDIT_RECORD,
     pb.SIGNATURE_TARGET_KIND_EXPORT: TargetKind.EXPORT,
     pb.SIGNATURE_TARGET_KIND_REVIEW: TargetKind.REVIEW,
+    pb.SIGNATURE_TARGET_KIND_FACT: TargetKind.FACT,
 }
 _MESSAGES: Final = {kind: message for message, kind in _KINDS.items()}
 _VERSION_MAX: Final = (1 << 53) - 1

@@ -12,11 +12,12 @@ import structlog
 from google.protobuf.message import Message
 
 from drillcore_fdb.errors import EngineError
-from drillcore_proto.reasons import API_VERSION, API_VERSION_HEADER, REQUEST_ID_HEADER, Reason
+from drillcore_proto.reasons import API_VERSION, API_VERSION_HEADER, REQUEST_ID_HEADER, RESIDENCY_HEADER, Reason
 from drillcore_server.auth.authenticator import Authenticator
 from drillcore_server.auth.principal import NOBODY, Principal
 from drillcore_server.commands.unit import refusing
 from drillcore_server.domain.errors import BadInput, NotReady, Refused, Unavailable
+from drillcore_server.domain.regions import checked_region
 from drillcore_server.ingest.embedding.errors import ProviderFailed
 from drillcore_server.metrics import Metrics
 from drillcore_server.rpc.exchange import Answer, Exchange
@@ -144,6 +145,8 @@ class Authenticate:
         exchange.principal = NOBODY if exchange.method in OPEN_TO_NOBODY else self._caller(exchange)
         _check_request_id(exchange.metadata.get(REQUEST_ID_HEADER))
         _check_api_version(exchange.metadata.get(API_VERSION_HEADER))
+        if exchange.region:
+            checked_region(exchange.region, RESIDENCY_HEADER)
         return proceed(exchange)
 
     def _caller(self, exchange: Exchange) -> Principal:

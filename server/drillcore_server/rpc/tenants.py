@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import tenants_pb2 as pb
 from drillcore_server.commands.create_tenant import create_tenant
 from drillcore_server.commands.delete_tenant import delete_tenant
@@ -9,6 +12,7 @@ from drillcore_server.commands.get_tenant import get_tenant
 from drillcore_server.commands.list_tenants import list_tenants
 from drillcore_server.commands.unit import Call, Unit
 from drillcore_server.commands.update_tenant import update_tenant
+from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.tenants import Tenant
 from drillcore_server.rpc.messages import optional_tenant_id, tenant_id, timestamp
 
@@ -24,6 +28,7 @@ class TenantService:
             name=request.name,
             metadata=request.metadata,
             tenant_id=optional_tenant_id(request.id, "id"),
+            allowed_regions=request.allowed_regions,
         )
         return pb.CreateTenantResponse(tenant=_message(tenant))
 
@@ -43,6 +48,7 @@ class TenantService:
             name=request.name if request.HasField("name") else None,
             set_metadata=request.set_metadata,
             remove_metadata=request.remove_metadata,
+            allowed_regions=_regions(request),
             expected_version=request.expected_version if request.HasField("expected_version") else None,
         )
         return pb.UpdateTenantResponse(tenant=_message(tenant))
@@ -51,6 +57,16 @@ class TenantService:
         expected = request.expected_version if request.HasField("expected_version") else None
         delete_tenant(self._unit, call, tenant_id=tenant_id(request.id), expected_version=expected)
         return pb.DeleteTenantResponse()
+
+
+def _regions(request: pb.UpdateTenantRequest) -> Sequence[str] | None:
+    chosen = request.WhichOneof("regions")
+    if chosen is None:
+        return None
+    if not (request.allowed_regions.names or request.allow_every_region):
+        message = f"{chosen} is true, or names regions, or is left out"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field=chosen)
+    return request.allowed_regions.names
 
 
 def _message(tenant: Tenant) -> pb.Tenant:
@@ -62,4 +78,5 @@ def _message(tenant: Tenant) -> pb.Tenant:
         created_by=tenant.created_by,
         updated_at=timestamp(tenant.updated_at),
         version=tenant.version,
+        allowed_regions=tenant.allowed_regions,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from uuid import UUID
 
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
@@ -27,8 +28,15 @@ def get(tr: Reader, keys: Keyspace, tenant: TenantId, corpus: CorpusId) -> Corpu
     return CORPORA.get(tr, keys.corpus(tenant, corpus), str(corpus))
 
 
-def get_by_name(tr: Reader, keys: Keyspace, tenant: TenantId, name: str) -> Corpus:
-    return get(tr, keys, tenant, CorpusId(CORPORA.id_of(tr, keys.corpus_name(tenant, name), name)))
+def find(tr: Reader, keys: Keyspace, tenant: TenantId, corpus: CorpusId) -> Corpus | None:
+    """As `get`, but None if it is not there, or deleted."""
+    found = CORPUS.read(tr, keys.corpus(tenant, corpus))
+    return None if found is None or found.deleted_at is not None else found
+
+
+def find_by_name(tr: Reader, keys: Keyspace, tenant: TenantId, name: str) -> CorpusId | None:
+    stored = tr.get(keys.corpus_name(tenant, name))
+    return None if stored is None else CorpusId(UUID(bytes=stored))
 
 
 def any_in(tr: Reader, keys: Keyspace, tenant: TenantId) -> bool:

@@ -10,9 +10,11 @@ from uuid import UUID
 
 from drillcore_fdb.engine import Reader
 from drillcore_fdb.tuples import KeyRange
+from drillcore_server.domain.embeddings import Embeddings
 from drillcore_server.domain.ids import CorpusNumber, DocumentId, NodeId, Revision, SourceId, TenantId
 from drillcore_server.domain.nodes import (
     Chunk,
+    ChunkWithRaws,
     Citation,
     Document,
     Level,
@@ -23,13 +25,14 @@ from drillcore_server.domain.nodes import (
     chunk_of_raw,
 )
 from drillcore_server.domain.sources import Source
-from drillcore_server.store import versioned
-from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber, Keyring
-from drillcore_server.store.keyspace import CorpusKeys, Keyspace
-from drillcore_server.store.packed import SECTION, ChunkWithRaws, decode_chunk, decode_raws, encode_chunk
+from drillcore_server.store import embeddings, versioned
+from drillcore_server.store.corpus_keys import CorpusKeys
+from drillcore_server.store.keyring import CORPUS_SCOPE, KeyErased, KeyNumber, Keyring
+from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.store.packed import SECTION, decode_chunk, decode_raws, encode_chunk
 from drillcore_server.store.records import RecordKind
-from drillcore_server.store.sealed import SealedRecords
-from drillcore_server.store.writes import LOCATOR_BYTES, OWN_RAW_IDS, Write, is_ingested_chunk, locator_of
+from drillcore_server.store.sealed import SealedRecords, keys_of
+from drillcore_server.store.writes import FACT_MARK, LOCATOR_BYTES, OWN_RAW_IDS, Write, is_ingested_chunk, locator_of
 
 T = TypeVar("T")
 MASTER = RecordKind(Master)
@@ -50,6 +53,13 @@ class CorpusView:
 
     def master(self) -> Master | None:
         return self._one(MASTER, self.keys.master())
+
+    def master_left(self) -> Master | None:
+        """The same, but one that was erased is not there."""
+        try:
+            return self.master()
+        except KeyErased:
+            return None
 
     def section(self, section: NodeId) -> Section | None:
         return self._one(SECTION, self.keys.section(section))
@@ -80,8 +90,13 @@ class CorpusView:
     def chunks_of(self, section: NodeId) -> Iterator[NodeId]:
         return (one.id for one in self.members(section))
 
-    def vector(self, chunk: NodeId) -> bytes | None:
-        entry = self.sealed.get(self.tr, self.keys.vector(chunk), self.revision)
+    def embeddings(self) -> Embeddings | None:
+        """The model of the corpus's vectors; None before there are any."""
+        return embeddings.get(self.tr, self.keys, self.revision)
+
+    def vector(self, model: int, chunk: NodeId) -> bytes | None:
+        """The chunk's, that the model of this number made."""
+        entry = self.sealed.get(self.tr, self.keys.vector(model, chunk), self.revision)
         return None if entry is None else entry.value
 
     def parent(self, node: NodeId) -> NodeId | None:
@@ -98,20 +113,45 @@ class CorpusView:
     def source(self, source: SourceId) -> Source | None:
         return self._one(SOURCE, self.keys.source(self.sealed.hashed(source)))
 
+    def source_left(self, source: SourceId) -> Source | None:
+        """The same, but one that was erased is not there."""
+        try:
+            return self.source(source)
+        except KeyErased:
+            return None
+
+    def sources(self, after: bytes | None = None) -> Iterator[Source]:
+        """All of them, in the order of what stands for them in keys; after one, given by that."""
+        return self._many(SOURCE, self.keys.sources(after))
+
     def sections_in(self, category: bytes) -> Iterator[NodeId]:
         """The sections of a category, given as its keyed hash."""
         for entry in versioned.scan(self.tr, *self.keys.categories(category), self.revision):
             yield node_id(entry.key[-16:])
 
-    def vector_of_text(self, text: bytes) -> bytes | None:
+    def vector_of_text(self, model: int, text: bytes) -> bytes | None:
         """The vector of a text that some chunk was made of; the text as a keyed hash."""
         found = versioned.last_key(self.tr, *self.keys.embedded_as(text), self.revision, _KNOWN_TEXTS_MAX)
-        return None if found is None else self.vector(node_id(found[-16:]))
+        return None if found is None else self.vector(model, node_id(found[-16:]))
 
     def chunks_naming(self, kind: bytes, value: bytes = b"") -> Iterator[NodeId]:
         """The chunks that name an entity of a kind, and of a value if one is given; both as keyed hashes."""
         for entry in versioned.scan(self.tr, *self.keys.entities(kind, value), self.revision):
             yield node_id(entry.key[-16:])
+
+    def sealed_by(self, key: bytes) -> tuple[KeyNumber, ...]:
+        """The keys that the record of a key is sealed under. It must be there."""
+        entry = versioned.get(self.tr, key, self.revision)
+        assert entry is not None
+        return keys_of(entry.value)
+
+    def was_erased(self, key: bytes) -> bool:
+        """Whether the last record of a key up to this revision, which may have been removed since, was erased."""
+        there = versioned.last_there(self.tr, key, self.revision)
+        try:
+            return there is not None and self.sealed.get(self.tr, key, there) is None
+        except KeyErased:
+            return True
 
     def _one(self, kind: RecordKind[T], key: bytes) -> T | None:
         entry = self.sealed.get(self.tr, key, self.revision)
@@ -145,7 +185,7 @@ def locate(tr: Reader, keys: Keyspace, tenant: TenantId, node: NodeId) -> Locate
     """
     stored = tr.get(keys.locator(tenant, node))
     if stored is not None:
-        return Located.of(stored)
+        return None if stored[:1] == FACT_MARK else Located.of(stored)
     chunk, place = chunk_of_raw(node)
     owner = tr.get(keys.locator(tenant, chunk)) if place >= 0 else None
     if owner is None or not is_ingested_chunk(owner):
@@ -156,8 +196,17 @@ def locate(tr: Reader, keys: Keyspace, tenant: TenantId, node: NodeId) -> Locate
 class HierarchyWrites:
     """Makes the writes of nodes and of everything that leads to them: one method a node, all its indexes with it."""
 
-    def __init__(self, keys: Keyspace, tenant: TenantId, number: CorpusNumber, keyring: Keyring) -> None:
+    def __init__(
+        self,
+        keys: Keyspace,
+        tenant: TenantId,
+        number: CorpusNumber,
+        keyring: Keyring,
+        models: Embeddings | None = None,
+    ) -> None:
+        """`models` are those that have vectors of the corpus once the writes are made; for who writes chunks."""
         self._keys = keys
+        self._models = models
         self._corpus_keys = keys.of_corpus(number)
         self._tenant = tenant
         self._number = number
@@ -175,10 +224,16 @@ class HierarchyWrites:
         key = self._corpus_keys.source(self._keyring.hashed(source.id))
         yield Write(key, SOURCE.encode(source), self._source_key(source.id))
 
-    def put_chunk(self, chunk: Chunk, page: RawPage, vector: bytes) -> Iterator[Write]:
+    def put_chunk(
+        self, chunk: Chunk, page: RawPage, vector: bytes, next_vector: bytes | None = None
+    ) -> Iterator[Write]:
+        """`vector` is the current model's, `next_vector` that of the next one, if it was made already."""
         number, keys = self._source_key(chunk.source), self._corpus_keys
         yield Write(keys.chunk(chunk.id), encode_chunk(chunk, page), number)
-        yield Write(keys.vector(chunk.id), vector, number, is_dense=True)
+        assert self._models is not None
+        yield self.set_vector(self._models.current.number, chunk.id, chunk.source, vector)
+        if next_vector is not None and self._models.next is not None:
+            yield self.set_vector(self._models.next.number, chunk.id, chunk.source, next_vector)
         yield self._locator(chunk.id, Level.CHUNK, OWN_RAW_IDS if chunk.raw_ids else b"")
         for raw in chunk.raw_ids:
             yield Write(keys.parent(raw), chunk.id.bytes)
@@ -186,9 +241,17 @@ class HierarchyWrites:
         for key in self.chunk_index_keys(chunk):
             yield Write(key, b"")
 
+    def set_vector(self, model: int, chunk: NodeId, source: SourceId, vector: bytes) -> Write:
+        return Write(self._corpus_keys.vector(model, chunk), vector, self._source_key(source), is_dense=True)
+
+    def set_embeddings(self, models: Embeddings) -> Write:
+        return embeddings.written(self._corpus_keys, models)
+
     def remove_chunk(self, chunk: Chunk) -> Iterator[Write]:
         keys = self._corpus_keys
-        for key in (keys.chunk(chunk.id), keys.vector(chunk.id), keys.parent(chunk.id)):
+        assert self._models is not None
+        vectors = [keys.vector(model, chunk.id) for model in self._models.numbers]
+        for key in (keys.chunk(chunk.id), *vectors, keys.parent(chunk.id)):
             yield Write(key, None)
         for raw in chunk.raw_ids:
             yield Write(keys.parent(raw), None)
@@ -206,7 +269,7 @@ class HierarchyWrites:
 
     def put_section(self, section: Section, before: Section | None) -> Iterator[Write]:
         keys = self._corpus_keys
-        yield Write(keys.section(section.id), SECTION.encode(section), self._corpus_key)
+        yield Write(keys.section(section.id), SECTION.encode(section), numbers=self.together(section.sources))
         if before is None:
             yield self._locator(section.id, Level.SECTION)
             yield Write(keys.listed_section(section.id), b"")
@@ -221,8 +284,9 @@ class HierarchyWrites:
         yield Write(keys.listed_section(section.id), None)
         yield Write(keys.category(self.hashed(section.category), section.id), None)
 
-    def put_master(self, master: Master, before: Master | None) -> Iterator[Write]:
-        yield Write(self._corpus_keys.master(), MASTER.encode(master), self._corpus_key)
+    def put_master(self, master: Master, before: Master | None, sources: Iterable[SourceId]) -> Iterator[Write]:
+        """`sources` are all that something in it may come from."""
+        yield Write(self._corpus_keys.master(), MASTER.encode(master), numbers=self.together(sources))
         if before is None:
             yield self._locator(master.id, Level.MASTER)
 
@@ -263,6 +327,10 @@ class HierarchyWrites:
         owner, place = chunk_of_raw(node)
         block = self._keys.locator(self._tenant, owner) if place >= 0 else None
         return Write(self._keys.locator(self._tenant, node), value, versioned=False, block=block)
+
+    def together(self, sources: Iterable[SourceId]) -> tuple[KeyNumber, ...]:
+        """The keys that something made of several sources is sealed under: theirs, and the corpus's own."""
+        return tuple(sorted(self._keyring.numbers(self._number, [CORPUS_SCOPE, *sorted(set(sources))])))
 
     def _source_key(self, source: SourceId) -> KeyNumber:
         (number,) = self._keyring.numbers(self._number, [source])

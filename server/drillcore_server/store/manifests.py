@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_server.domain.ids import Revision
-from drillcore_server.store.keyspace import CorpusKeys
+from drillcore_server.store.corpus_keys import CorpusKeys
 from drillcore_server.store.versioned import REVISION_BYTES
 
 _KEY_BYTES: Final = 12

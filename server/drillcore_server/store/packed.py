@@ -18,21 +18,13 @@ from drillcore_fdb.errors import StoreCorruptError
 from drillcore_server.domain.digests import Entity, MadeBy
 from drillcore_server.domain.documents import Span
 from drillcore_server.domain.ids import DocumentId, NodeId, PrincipalId, SourceId
-from drillcore_server.domain.nodes import Chunk, Citation, Excerpt, Raw, RawPage, Section
+from drillcore_server.domain.nodes import Chunk, ChunkWithRaws, Citation, Excerpt, Raw, RawPage, Section
 from drillcore_server.store.records import RecordKind
 
 T = TypeVar("T")
 P = TypeVar("P")
 H = TypeVar("H", bound=Hashable)
 _FOUR_DIGITS: Final = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkWithRaws:
-    """A chunk and the raws that it owns."""
-
-    chunk: Chunk
-    page: RawPage
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +64,6 @@ class _PackedChunk:
     entities: tuple[Entity, ...]
     keywords: tuple[str, ...]
     made_by: MadeBy
-    embedding_model: str
     created_at: datetime
     created_by: PrincipalId
     version: int
@@ -80,6 +71,7 @@ class _PackedChunk:
     """Only if they are not made from the chunk's."""
     odd: _OddRaws | None = None
     embedded: bytes = b""
+    overlap: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +110,7 @@ class _PackedSection:
     created_at: datetime
     created_by: PrincipalId
     version: int
+    sources: tuple[SourceId, ...]
 
 
 class PackedKind(RecordKind[T], Generic[T, P]):
@@ -188,13 +181,13 @@ def _packed_chunk(chunk: Chunk, page: RawPage) -> _PackedChunk:
         entities=chunk.entities,
         keywords=chunk.keywords,
         made_by=chunk.made_by,
-        embedding_model=chunk.embedding_model,
         created_at=chunk.created_at,
         created_by=chunk.created_by,
         version=chunk.version,
         raw_ids=chunk.raw_ids,
         odd=odd,
         embedded=chunk.embedded,
+        overlap=chunk.overlap,
     )
 
 
@@ -226,12 +219,12 @@ def _chunk(node: NodeId, packed: _PackedChunk) -> Chunk:
         entities=packed.entities,
         keywords=packed.keywords,
         made_by=packed.made_by,
-        embedding_model=packed.embedding_model,
         created_at=packed.created_at,
         created_by=packed.created_by,
         version=packed.version,
         raw_ids=packed.raw_ids,
         embedded=packed.embedded,
+        overlap=packed.overlap,
     )
 
 
@@ -275,6 +268,7 @@ def _packed_section(section: Section) -> _PackedSection:
         created_at=section.created_at,
         created_by=section.created_by,
         version=section.version,
+        sources=section.sources,
     )
 
 
@@ -298,6 +292,7 @@ def _section(packed: _PackedSection) -> Section:
         created_at=packed.created_at,
         created_by=packed.created_by,
         version=packed.version,
+        sources=packed.sources,
     )
 
 

@@ -14,7 +14,7 @@ from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.tuples import prefix_end
 from drillcore_server.domain.ids import Revision
 from drillcore_server.domain.revisions import Claim, RevisionRecord
-from drillcore_server.store.keyspace import CorpusKeys
+from drillcore_server.store.corpus_keys import CorpusKeys
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.writes import Write
 

@@ -1,6 +1,10 @@
 """Records by revision whose content only the keyring can open.
 
     key number (4 bytes) nonce (12) ciphertext
+    zeros (4) count (4) key numbers (4 each, in order) nonce (12) ciphertext
+
+The second form is of what is made of several sources: it is sealed under all of their keys at once, so that destroying
+one makes it unreadable.
 
 Sealed with AES-256-GCM and authenticated with its own logical key and revision, so a record put in another's place, or
 changed, is found when it is read, and needs no checksum beside the seal. Text is compressed before it is sealed.
@@ -9,7 +13,7 @@ changed, is found when it is read, and needs no checksum beside the seal. Text i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -17,16 +21,23 @@ from cryptography.exceptions import InvalidTag
 
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
-from drillcore_server.domain.ids import Revision, SourceId
-from drillcore_server.store import versioned
-from drillcore_server.store.keyring import KeyNumber, Keyring
+from drillcore_server.domain.ids import CorpusNumber, Revision, SourceId
+from drillcore_server.store import erasures, versioned
+from drillcore_server.store.corpus_keys import CorpusKeys
+from drillcore_server.store.keyring import KeyErased, KeyNumber, Keyring
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.squeezing import dense, squeezed, unsqueezed
 from drillcore_server.store.versioned import REVISION_BYTES, Entry
 
 T = TypeVar("T")
 _NUMBER_BYTES: Final = 4
+_COUNT_BYTES: Final = 4
+_SEVERAL: Final = bytes(_NUMBER_BYTES)
+"""Instead of a number, since there is no key 0: more than one follow."""
 _NONCE_BYTES: Final = 12
+
+KeyNumbers = KeyNumber | Sequence[KeyNumber]
+"""One key, or several at once."""
 
 
 class SealedRecords:
@@ -37,44 +48,65 @@ class SealedRecords:
         """What stands for a source in keys."""
         return self._keyring.hashed(source)
 
+    def follow_erasures(self, tr: Reader, keys: CorpusKeys) -> None:
+        """To be called by whoever begins to read, in the same transaction: what is erased by then cannot be opened."""
+        erasures.follow(tr, keys.erasure_notes, self._keyring)
+
+    def epoch(self, corpus: CorpusNumber) -> int:
+        """Changes with every erasure in a corpus: what was derived before is not to be used."""
+        return self._keyring.epoch(corpus)
+
     def put(
         self,
         tr: Transaction,
         key: bytes,
         revision: Revision,
-        number: KeyNumber,
+        numbers: KeyNumbers,
         value: bytes,
         *,
         is_dense: bool = False,
     ) -> bytes:
         """Stores a value, and gives it as it is stored. With `is_dense` nobody tries to compress it."""
-        shortened = dense(value) if is_dense else squeezed(value)
-        sealed = self._seal(key, revision, number, shortened)
+        sealed = self.seal(key, revision, numbers, value, is_dense=is_dense)
         versioned.put(tr, key, revision, sealed, checksum=False)
         return sealed
 
     def get(self, tr: Reader, key: bytes, revision: Revision) -> Entry | None:
+        """The record of a key, opened. Raises `KeyErased` if what it says was erased."""
         entry = versioned.get(tr, key, revision)
         return None if entry is None else self.opened(entry)
 
     def scan(self, tr: Reader, begin: bytes, end: bytes, revision: Revision) -> Iterator[Entry]:
-        return map(self.opened, versioned.scan(tr, begin, end, revision))
+        """What a reader sees of a range, opened; what was erased is left out."""
+        return self.opened_all(versioned.scan(tr, begin, end, revision))
 
-    def seal(self, key: bytes, revision: Revision, number: KeyNumber, value: bytes, *, is_dense: bool = False) -> bytes:
+    def opened_all(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """Those of the entries that were not erased, opened."""
+        for entry in entries:
+            try:
+                yield self.opened(entry)
+            except KeyErased:
+                continue
+
+    def seal(
+        self, key: bytes, revision: Revision, numbers: KeyNumbers, value: bytes, *, is_dense: bool = False
+    ) -> bytes:
         """What `put` would store; for those that keep it elsewhere."""
-        return self._seal(key, revision, number, dense(value) if is_dense else squeezed(value))
-
-    def _seal(self, key: bytes, revision: Revision, number: KeyNumber, shortened: bytes) -> bytes:
-        nonce = os.urandom(_NONCE_BYTES)
-        sealed = self._keyring.cipher(number).encrypt(nonce, shortened, _bound_to(key, revision))
-        return number.to_bytes(_NUMBER_BYTES, "big") + nonce + sealed
+        shortened, nonce = dense(value) if is_dense else squeezed(value), os.urandom(_NONCE_BYTES)
+        header = _header(numbers)
+        sealed = self._keyring.cipher(sealed_by(header)).encrypt(nonce, shortened, _bound_to(key, revision))
+        return header + nonce + sealed
 
     def opened(self, entry: Entry) -> Entry:
-        """The entry with its value in the clear. Raises `StoreCorruptError` if it is not what was written there."""
-        number = KeyNumber(int.from_bytes(entry.value[:_NUMBER_BYTES], "big"))
-        nonce, sealed = entry.value[_NUMBER_BYTES:][:_NONCE_BYTES], entry.value[_NUMBER_BYTES + _NONCE_BYTES :]
+        """The entry with its value in the clear.
+
+        Raises `StoreCorruptError` if it is not what was written there, or a key is lost; `KeyErased` if it was erased.
+        """
+        numbers = sealed_by(entry.value)
+        rest = entry.value[_header_bytes(numbers) :]
+        nonce, sealed = rest[:_NONCE_BYTES], rest[_NONCE_BYTES:]
         try:
-            opened = self._keyring.cipher(number).decrypt(nonce, sealed, _bound_to(entry.key, entry.revision))
+            opened = self._keyring.cipher(numbers).decrypt(nonce, sealed, _bound_to(entry.key, entry.revision))
         except (InvalidTag, ValueError) as error:
             raise StoreCorruptError(
                 f"the record at {entry.key.hex()}, revision {entry.revision}, is not what was written there"
@@ -100,6 +132,46 @@ class SealedKind(RecordKind[T]):
 
     def decode(self, stored: bytes) -> T:
         return self._kind.decode(self._sealed.opened(Entry(self._bound_to, Revision(0), stored)).value)
+
+
+def sealed_by(stored: bytes) -> KeyNumber | tuple[KeyNumber, ...]:
+    """The key, or the several keys, that a stored value is sealed under."""
+    if not stored.startswith(_SEVERAL):
+        return KeyNumber(int.from_bytes(stored[:_NUMBER_BYTES], "big"))
+    count = int.from_bytes(stored[_NUMBER_BYTES:][:_COUNT_BYTES], "big")
+    listed = stored[_NUMBER_BYTES + _COUNT_BYTES :][: count * _NUMBER_BYTES]
+    places = range(0, len(listed), _NUMBER_BYTES)
+    return tuple(KeyNumber(int.from_bytes(listed[place : place + _NUMBER_BYTES], "big")) for place in places)
+
+
+def keys_of(stored: bytes) -> tuple[KeyNumber, ...]:
+    """The same, always as several."""
+    numbers = sealed_by(stored)
+    return numbers if isinstance(numbers, tuple) else (numbers,)
+
+
+def emptied(stored: bytes) -> bytes:
+    """What is left of a value when its content is removed: the keys that it was sealed under."""
+    return stored[: _header_bytes(sealed_by(stored))]
+
+
+def is_empty(stored: bytes) -> bool:
+    return len(stored) == _header_bytes(sealed_by(stored))
+
+
+def _header(numbers: KeyNumbers) -> bytes:
+    if isinstance(numbers, int):
+        return numbers.to_bytes(_NUMBER_BYTES, "big")
+    ordered = sorted(set(numbers))
+    assert ordered, "what is sealed is sealed under some key"
+    listed = b"".join(number.to_bytes(_NUMBER_BYTES, "big") for number in ordered)
+    return _SEVERAL + len(ordered).to_bytes(_COUNT_BYTES, "big") + listed
+
+
+def _header_bytes(numbers: KeyNumbers) -> int:
+    if isinstance(numbers, int):
+        return _NUMBER_BYTES
+    return _NUMBER_BYTES + _COUNT_BYTES + len(numbers) * _NUMBER_BYTES
 
 
 def _bound_to(key: bytes, revision: Revision) -> bytes:

@@ -15,7 +15,7 @@ from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
 from drillcore_server.domain.errors import NotReady
 from drillcore_server.domain.signatures import Challenge, Signature, Target, TargetKind
-from drillcore_server.store.keyring import KeyLostError, KeyNumber, Keyring
+from drillcore_server.store.keyring import KeyErased, KeyNumber, Keyring
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.records import RecordKind
 
@@ -70,6 +70,11 @@ def ids_of(tr: Reader, keys: Keyspace, tenant: UUID, target: Target) -> list[UUI
     return sorted(one for _, listed in found for one in _ids(listed))
 
 
+def find(tr: Reader, keys: Keyspace, tenant: UUID, signature: UUID) -> Signature | None:
+    """A signature of a tenant, without its salt."""
+    return SIGNATURE.read(tr, keys.signature(tenant, signature))
+
+
 def by_ids(tr: Reader, keys: Keyspace, tenant: UUID, ids: Iterable[UUID]) -> Iterator[Signature]:
     return (_get(tr, keys, tenant, one) for one in ids)
 
@@ -80,17 +85,18 @@ def scan(tr: Reader, keys: Keyspace, tenant: UUID, after: UUID | None) -> Iterat
         yield SIGNATURE.decode(stored)
 
 
-def salt(keyring: Keyring, target: Target, sealed_by: KeyNumber) -> bytes:
-    """What the content of a target is hashed with: nobody can guess what was signed once the key is destroyed."""
+def salt(keyring: Keyring, target: Target, sealed_by: Sequence[int]) -> bytes:
+    """What the content of a target is hashed with: nobody can guess what was signed once a key of it is destroyed."""
     version = target.version.to_bytes(8, "big")
-    return keyring.derived(sealed_by, _SALT + bytes([target.kind]) + target.id.bytes + version)
+    purpose = _SALT + bytes([target.kind]) + target.id.bytes + version
+    return keyring.composite([KeyNumber(number) for number in sealed_by], purpose)
 
 
 def with_salt(keyring: Keyring, signature: Signature) -> Signature:
     """The signature as it is shown."""
     try:
-        found = salt(keyring, signature.target, KeyNumber(signature.sealed_by))
-    except KeyLostError:
+        found = salt(keyring, signature.target, signature.sealed_by)
+    except KeyErased:
         found = b""
     return replace(signature, content_salt=found)
 
@@ -120,7 +126,7 @@ def forget_expired(tr: Transaction, left: KeyRange, now: datetime, limit: int) -
 
 
 def _get(tr: Reader, keys: Keyspace, tenant: UUID, signature: UUID) -> Signature:
-    found = SIGNATURE.read(tr, keys.signature(tenant, signature))
+    found = find(tr, keys, tenant, signature)
     if found is None:
         raise StoreCorruptError(f"the signature {signature} is not there")
     return found

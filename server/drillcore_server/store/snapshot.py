@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from drillcore_fdb.engine import Engine
+from drillcore_fdb.engine import Engine, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_fdb.tuples import KeyRange
 from drillcore_server.domain.ids import Revision
 from drillcore_server.store import versioned
+from drillcore_server.store.corpus_keys import CorpusKeys
 from drillcore_server.store.hierarchy import CorpusView
-from drillcore_server.store.keyspace import CorpusKeys
+from drillcore_server.store.keyring import KeyErased
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.store.versioned import Entry
 
@@ -36,7 +37,12 @@ class Snapshot:
 
     def read(self, work: Callable[[CorpusView], T]) -> T:
         """What `work` finds, in one transaction."""
-        return self.engine.run(lambda tr: work(CorpusView(tr.snapshot, self.keys, self.sealed, self.revision)))
+
+        def read(tr: Transaction) -> T:
+            self.sealed.follow_erasures(tr.snapshot, self.keys)
+            return work(CorpusView(tr.snapshot, self.keys, self.sealed, self.revision))
+
+        return self.engine.run(read)
 
     def find(self, ids: Sequence[Id], get: Callable[[CorpusView, Id], T]) -> Iterator[T]:
         """What `get` finds for each id."""
@@ -50,6 +56,19 @@ class Snapshot:
             if record is None:
                 raise StoreCorruptError(f"{one} is named at revision {self.revision} but is not there")
             yield record
+
+    def each_left(self, ids: Sequence[Id], get: Callable[[CorpusView, Id], T | None]) -> Iterator[T]:
+        """Likewise, but what was erased since is left out."""
+
+        def unless_erased(view: CorpusView, one: Id) -> tuple[T] | tuple[()] | None:
+            try:
+                found = get(view, one)
+            except KeyErased:
+                return ()
+            return None if found is None else (found,)
+
+        for found in self.each(ids, unless_erased):
+            yield from found
 
     def entries(self, keys: KeyRange) -> Iterator[Entry]:
         """What the revision has of a range, in order, as it is stored."""

@@ -20,10 +20,12 @@ from drillcore_server.domain.ids import Revision
 from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.retention import TrimState
 from drillcore_server.store import revisions, versioned
-from drillcore_server.store.hierarchy import Located, locate, node_id
-from drillcore_server.store.keyspace import CorpusKeys, Keyspace
+from drillcore_server.store.corpus_keys import CorpusKeys
+from drillcore_server.store.hierarchy import node_id
+from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.versioned import Stored
+from drillcore_server.store.writes import LOCATOR_BYTES, fact_locator, locator_of
 
 STATE = RecordKind(TrimState)
 PAGE_ENTRIES: Final = 2_000
@@ -156,11 +158,16 @@ def _forget_nodes(tr: Transaction, keyspace: Keyspace, corpus: Corpus, gone: Ite
     """
     keys = keyspace.of_corpus(corpus.number)
     # Raws with ids of their own have no record of their own, but a parent.
-    spaces = ((Level.SECTION, keys.sections()), (Level.CHUNK, keys.chunks()), (Level.RAW, keys.parents()))
+    spaces = (
+        (locator_of(Level.SECTION, corpus.number), keys.sections()),
+        (locator_of(Level.CHUNK, corpus.number), keys.chunks()),
+        (locator_of(Level.RAW, corpus.number), keys.parents()),
+        (fact_locator(corpus.number), keys.facts()),
+    )
     for key in gone:
-        for level, space in spaces:
+        for own, space in spaces:
             if space.begin <= key < space.end:
-                node = node_id(key[-16:])
+                place = keyspace.locator(corpus.tenant_id, node_id(key[-16:]))
                 tr.add_read_conflict_range(key, key + b"\xff")
-                if locate(tr, keyspace, corpus.tenant_id, node) == Located(corpus.number, level):
-                    tr.clear(keyspace.locator(corpus.tenant_id, node))
+                if (tr.get(place) or b"")[:LOCATOR_BYTES] == own:
+                    tr.clear(place)

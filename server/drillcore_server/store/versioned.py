@@ -77,6 +77,20 @@ def remove(tr: Transaction, key: bytes, revision: Revision) -> None:
     tr.set(place + b"\0\0", _TOMBSTONE)
 
 
+def purge(tr: Transaction, key: bytes, revision: Revision) -> None:
+    """Takes away the record that a revision wrote of a key: its readers find none there, nor an earlier one."""
+    if newest(tr.snapshot, key, Revision(revision - 1)) is not None:
+        remove(tr, key, revision)
+        return
+    place = key + revision.to_bytes(REVISION_BYTES, "big")
+    tr.clear_range(place, place + b"\xff\xff")
+
+
+def forget_removal(tr: Transaction, key: bytes, revision: Revision) -> None:
+    """Takes away a removal, before which nothing must be there any more."""
+    tr.clear(key + revision.to_bytes(REVISION_BYTES, "big") + b"\0\0")
+
+
 def get(tr: Reader, key: bytes, revision: Revision) -> Entry | None:
     """What a reader at `revision` sees at a key."""
     found = next(iter(_newest(tr, key, revision)), None)
@@ -160,6 +174,11 @@ def _visible(stored: Iterable[tuple[bytes, bytes]], revision: Revision) -> Itera
 def behind(key: bytes) -> bytes:
     """Where a scan goes on after a logical key."""
     return key + b"\xff" * _SUFFIX_BYTES
+
+
+def before(place: bytes) -> bytes:
+    """The logical key that a place is behind."""
+    return place[:-_SUFFIX_BYTES]
 
 
 def history(tr: Reader, key: bytes) -> list[tuple[Revision, bool]]:

@@ -13,8 +13,8 @@ from drillcore_server.domain.errors import Exists
 from drillcore_server.domain.ids import CorpusNumber, Revision
 from drillcore_server.domain.nodes import Level
 from drillcore_server.store import manifests, versioned
+from drillcore_server.store.corpus_keys import CorpusKeys
 from drillcore_server.store.keyring import KeyNumber
-from drillcore_server.store.keyspace import CorpusKeys
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.store.versioned import REVISION_BYTES
 
@@ -22,15 +22,18 @@ _KEY_OVERHEAD_BYTES: Final = 200
 """Of keys, conflict ranges and sealing, for each write: a generous guess."""
 OWN_RAW_IDS: Final = b"\1"
 """Ends the locator of a chunk whose raws have ids of their own, so that none are made from the chunk's."""
+FACT_MARK: Final = b"\4"
+"""In the locator of a fact, where a node's has its level."""
 LOCATOR_BYTES: Final = 5
 """Level and corpus number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One record of a revision: put under a key, sealed if `number` says under which, or removed if there is no value.
+    """One record of a revision: put under a key, sealed if it says under which keys, or removed if there is no value.
 
-    With `versioned` False it is a node's locator: a plain key that stays as it is.
+    With `versioned` False it is a node's locator: a plain key that stays as it is. With `feed` it is an entry of the
+    feed of changes, where the revision comes first.
     """
 
     key: bytes
@@ -41,27 +44,32 @@ class Write:
     """Does not get shorter, as a vector: to be stored without trying."""
     block: bytes | None = None
     """Of a locator: where that chunk would be located from whose id an ingested raw would have this one."""
+    feed: bytes = b""
+    """What follows the revision in the key of an entry of the feed."""
+    numbers: tuple[KeyNumber, ...] = ()
+    """Of what is made of several sources, instead of `number`: sealed under all of these keys at once."""
 
     @property
     def size_bytes(self) -> int:
-        return len(self.value or b"") + _KEY_OVERHEAD_BYTES
+        return len(self.value or b"") + 4 * len(self.numbers) + _KEY_OVERHEAD_BYTES
 
     def apply(self, tr: Transaction, revision: Revision, sealed: SealedRecords) -> bytes | None:
         """Makes the write; the value as it is stored."""
-        if not self.versioned:
+        if not self.versioned or self.feed:
             assert self.value is not None
-            tr.set(self.key, self.value)
+            tr.set(self.place(revision), self.value)
         elif self.value is None:
             versioned.remove(tr, self.key, revision)
-        elif self.number is None:
+        elif self.number is None and not self.numbers:
             versioned.put(tr, self.key, revision, self.value)
         else:
-            return sealed.put(tr, self.key, revision, self.number, self.value, is_dense=self.is_dense)
+            under = self.number if self.number is not None else self.numbers
+            return sealed.put(tr, self.key, revision, under, self.value, is_dense=self.is_dense)
         return self.value
 
     def place(self, revision: Revision) -> bytes:
         """The prefix of every key that it writes."""
-        return self.key + revision.to_bytes(REVISION_BYTES, "big") if self.versioned else self.key
+        return self.key + revision.to_bytes(REVISION_BYTES, "big") + self.feed if self.versioned else self.key
 
 
 def apply_all(
@@ -86,6 +94,10 @@ def apply_all(
 
 def locator_of(level: Level, number: CorpusNumber) -> bytes:
     return bytes([level]) + number.to_bytes(LOCATOR_BYTES - 1, "big")
+
+
+def fact_locator(number: CorpusNumber) -> bytes:
+    return FACT_MARK + number.to_bytes(LOCATOR_BYTES - 1, "big")
 
 
 def is_ingested_chunk(locator: bytes) -> bool:

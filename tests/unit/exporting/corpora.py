@@ -28,7 +28,7 @@ from drillcore_server.exporting.content import Content, content_hash
 from drillcore_server.exporting.copies import About
 from drillcore_server.exporting.pdf.signing import PdfSigner
 from drillcore_server.exporting.press import Press
-from drillcore_server.exporting.signatures import NodeSignatures
+from drillcore_server.exporting.signatures import ContentSignatures
 from drillcore_server.exporting.trails import CorpusTrail, Trails
 from drillcore_server.exporting.walk import CorpusWalk, Part
 from drillcore_server.store import signatures
@@ -96,7 +96,7 @@ class Desk:
         archive = self.archive
         at = archive.head() if revision is None else revision
         snapshot = Snapshot(archive.engine, archive.keys, archive.sealed, at)
-        signed = NodeSignatures(archive.engine, archive.keyspace, archive.keyring)
+        signed = ContentSignatures(archive.engine, archive.keyspace, archive.keyring)
         return CorpusWalk(snapshot, archive.corpus, signed)
 
     def binder(self) -> Binder:
@@ -131,7 +131,7 @@ class Desk:
         archive, key = self.archive, self.signing.signer(1)
         chunk = node["id"] if node["level"] == "chunk" else None
         scope = node["source_id"] if chunk else CORPUS_SCOPE
-        (sealed_by,) = archive.keyring.numbers(archive.corpus.number, [scope])
+        sealed_by = tuple(archive.keyring.numbers(archive.corpus.number, [scope]))
         target = Target(TargetKind.NODE, UUID(node["id"]), node["version"])
         hashed = content_hash(signatures.salt(archive.keyring, target, sealed_by), node)
         unsigned = Signature(

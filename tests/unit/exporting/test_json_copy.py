@@ -124,3 +124,28 @@ def test_a_signature_covers_every_field_but_the_signatures(desk: Desk) -> None:
         assert content_hash(b"salt", item.content | {name: "changed"}) != hashed, name
     plain = {name: value for name, value in item.content.items() if name != "signatures"}
     assert hashed == hashlib.sha256(b"drillcore signed content 1\nsalt" + rfc8785.dumps(plain)).digest()
+
+
+def test_a_copy_has_every_fact_with_its_place_and_the_hash_of_its_vector(desk: Desk, files: ExitStack) -> None:
+    copy = json.loads(written(desk.walk(), files))
+    facts = {one["id"]: one for one in copy["facts"]}
+    nodes = {one["id"]: one for one in copy["nodes"]}
+    assert facts
+    assert list(facts) == sorted(facts)
+    for fact in facts.values():
+        chunk = nodes[fact["chunk_id"]]
+        assert (chunk["source_id"], chunk["document_id"]) == (fact["source_id"], fact["document_id"])
+        assert fact["content_hash"] == hashlib.sha256(fact["content"].encode()).hexdigest()
+        assert (fact["status"], fact["embedding"]["dimensions"]) == ("ACTIVE", 256)
+        assert len(fact["embedding"]["sha256"]) == 64
+    assert sum(one["facts_changed"] for one in copy["history"]) == len(facts)
+
+
+def test_a_copy_has_deleted_facts_without_a_vector(empty: Desk, files: ExitStack) -> None:
+    archive = empty.archive
+    archive.add({one: TEXTS[one] for one in ("consent", "fishing")})
+    archive.remove([archive.documents()["consent"]])
+    facts = json.loads(written(empty.walk(), files))["facts"]
+    deleted = [one for one in facts if one["status"] == "DELETED"]
+    assert {one["source_id"] for one in deleted} == {"consent"}
+    assert {one["embedding"] for one in deleted} == {None}

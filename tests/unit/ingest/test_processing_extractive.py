@@ -338,6 +338,7 @@ def test_any_group_gives_a_summary_within_its_range_made_of_its_members(texts: l
 
 SAME_EVERYWHERE = """
 import sys
+from drillcore_server.domain.documents import Span
 from tests.unit.ingest.test_processing_extractive import RETENTION, Words, many_members
 from drillcore_server.ingest.processing import *
 processor = ExtractiveProcessor(Words())
@@ -345,7 +346,7 @@ chunks = [ChunkInput(RETENTION[start:], start, str(start), ("Record keeping",)) 
 digests = processor.process_chunks(chunks)
 section = processor.summarise_section("Records", [Member.of(one) for one in digests] + many_members(40), SECTION_TOKENS)
 master = processor.summarise_corpus([SectionMember.of("Records", section)], MASTER_TOKENS)
-sys.stdout.write(repr((digests, section, master, split_claims(RETENTION))))
+sys.stdout.write(repr((digests, section, master, ClaimSplitter(RETENTION).split(Span(0, len(RETENTION))))))
 """
 
 

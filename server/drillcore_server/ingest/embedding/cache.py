@@ -51,6 +51,10 @@ class CachingEmbedder:
         self.model = embedder.model
         self.dimensions = embedder.dimensions
 
+    def forget(self) -> None:
+        """Lets go of every vector it has kept."""
+        self._cache.clear()
+
     @property
     def counts(self) -> CacheCounts:
         with self._lock:
@@ -129,6 +133,11 @@ class MemoryCache:
         if value is not None:
             self._entries.move_to_end(key)
         return value
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+            self._size_bytes = 0
 
     def put_many(self, items: Iterable[tuple[bytes, bytes]]) -> None:
         with self._lock:

@@ -37,6 +37,8 @@ class Embedder(Protocol):
 class EmbeddingCache(Protocol):
     """Packed vectors by content-derived key. It may forget anything at any time, but never mix up keys."""
 
+    def clear(self) -> None: ...
+
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """One answer a key, in order; None for what it does not have."""
 

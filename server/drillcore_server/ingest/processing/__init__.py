@@ -1,7 +1,7 @@
 """Summaries, quotes, entities, keywords, findings and claims: what ingestion makes of text, by pluggable processors."""
 
-from drillcore_server.ingest.processing.claims import Claim, split_claims
-from drillcore_server.ingest.processing.extractive import ExtractiveProcessor
+from drillcore_server.ingest.processing.claims import Claim, ClaimSplitter
+from drillcore_server.ingest.processing.extractive import ExtractiveProcessor, forget_passages
 from drillcore_server.ingest.processing.ports import (
     MASTER_TOKENS,
     SECTION_TOKENS,
@@ -17,10 +17,11 @@ __all__ = [
     "SECTION_TOKENS",
     "ChunkInput",
     "Claim",
+    "ClaimSplitter",
     "ExtractiveProcessor",
     "Member",
     "Processor",
     "SectionMember",
     "TokenRange",
-    "split_claims",
+    "forget_passages",
 ]

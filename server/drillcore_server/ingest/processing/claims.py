@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from drillcore_server.domain.documents import Span
-from drillcore_server.ingest.processing.sentences import MARKER, Bounds, sentences
+from drillcore_server.ingest.processing.sentences import MARKER, MARKER_FORMS, Bounds, sentences
 from drillcore_server.ingest.processing.words import guess_language
 
 CLAIM_CHARACTERS_MIN: Final = 20
@@ -33,6 +33,8 @@ _CLAUSE: Final = re.compile(
     rf",?\s{{1,4}}(?:and|but|however,|provided that|except that)\s{{1,4}}"
     rf"(?={_SUBJECT}\b(?:\s{{1,4}}[\w\u2019'-]{{1,30}}){{0,6}}?\s{{1,4}}{_VERB}\b)"
 )
+_ALONE: Final = re.compile(MARKER_FORMS)
+"""A marker in a paragraph of its own, as the Official Journal of the European Union has them."""
 _HAS_VERB: Final = re.compile(rf"\b{_VERB}\b")
 
 
@@ -44,39 +46,70 @@ class Claim:
     lead: Span | None = None
 
 
-def split_claims(text: str, span_start: int = 0) -> list[Claim]:
-    """Claims in order, as spans of the document in which `text` begins at `span_start`.
+class ClaimSplitter:
+    """Cuts the parts of one text, taken in order: a list may go on from one part to the next."""
 
-    They leave out nothing but white space, and commas and conjunctions between two of them.
-    """
-    claims: list[Claim] = []
-    leads = _Leads()
-    before = 0
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._leads = _Leads()
+        self._marker: Span | None = None
+        """That stands alone, before the item which is still to come."""
+        self._before = 0
+
+    def split(self, part: Span) -> list[Claim]:
+        """The claims of a part, in order, as spans of the whole text.
+
+        They leave out nothing but white space, commas and conjunctions between two of them, and a marker that the part
+        ends with.
+        """
+        claims: list[Claim] = []
+        for start, end in _bounds(part.of(self._text)):
+            span = Span(part.start + start, part.start + end)
+            if _ALONE.fullmatch(self._text, span.start, span.end):
+                self._marker = span
+            else:
+                claims.append(self._claim(span, part))
+        return claims
+
+    def end_lists(self) -> None:
+        """Nothing that follows is an item of what came before, as after a heading."""
+        self._leads, self._marker = _Leads(), None
+
+    def _claim(self, span: Span, part: Span) -> Claim:
+        marker, self._marker = self._marker or self._marker_of(span), None
+        is_new_line = self._text.find("\n", self._before, span.start) >= 0
+        lead = self._leads.lead_of(self._text, span, marker, is_new_line)
+        self._before = span.end
+        start = min(span.start, max(marker.start, part.start)) if marker else span.start
+        return Claim(Span(start, span.end), lead)
+
+    def _marker_of(self, span: Span) -> Span | None:
+        found = MARKER.match(self._text, span.start, span.end)
+        return Span(*found.span()) if found else None
+
+
+def _bounds(text: str) -> Iterator[Bounds]:
     for sentence in sentences(text, guess_language(text)):
-        for start, end in _assertions(text, *sentence):
-            lead = leads.lead_of(text, start, end, text.find("\n", before, start) >= 0)
-            claims.append(Claim(_span(span_start, (start, end)), _span(span_start, lead) if lead else None))
-            before = end
-    return claims
+        yield from _assertions(text, *sentence)
 
 
 class _Leads:
     """The introductions that are open, the innermost last, each with the sort of marker its items have."""
 
     def __init__(self) -> None:
-        self._open: list[tuple[Bounds, str]] = []
+        self._open: list[tuple[Span, str]] = []
 
-    def lead_of(self, text: str, start: int, end: int, new_line: bool) -> Bounds | None:
+    def lead_of(self, text: str, claim: Span, marker: Span | None, is_new_line: bool) -> Span | None:
         """What introduces the claim, if it is an item; and remembers the claim if it introduces others."""
-        marker = MARKER.match(text, start, end)
-        lead = self._introduction(_sort_of(marker[0])) if marker else None
-        if marker is None and new_line:
+        lead = self._introduction(_sort_of(marker.of(text))) if marker else None
+        if marker is None and is_new_line:
             self._open.clear()
-        if text[end - 1] == ":":
-            self._open.append(((start, end), ""))
+        if text[claim.end - 1] == ":":
+            start = min(claim.start, marker.start) if marker else claim.start
+            self._open.append((Span(start, claim.end), ""))
         return lead
 
-    def _introduction(self, sort: str) -> Bounds | None:
+    def _introduction(self, sort: str) -> Span | None:
         while self._open:
             lead, items = self._open[-1]
             if not items:
@@ -94,10 +127,6 @@ def _sort_of(marker: str) -> str:
     if set(inside.lower()) <= set("ivx"):
         return "i, v or x" if len(inside) == 1 else "roman"
     return "letter"
-
-
-def _span(offset: int, bounds: Bounds) -> Span:
-    return Span(offset + bounds[0], offset + bounds[1])
 
 
 def _assertions(text: str, start: int, end: int) -> Iterator[Bounds]:

@@ -15,7 +15,7 @@ from drillcore_server.ingest.processing.findings import key_findings
 from drillcore_server.ingest.processing.keywords import keywords, word_scores
 from drillcore_server.ingest.processing.ports import ChunkInput, Member, SectionMember, TokenRange
 from drillcore_server.ingest.processing.quotes import key_quotes
-from drillcore_server.ingest.processing.summaries import chunk_summary, group_summary, text_of
+from drillcore_server.ingest.processing.summaries import chunk_summary, forget_measures, group_summary, text_of
 from drillcore_server.ingest.processing.units import Unit, units
 from drillcore_server.ingest.processing.weights import unit_weights
 from drillcore_server.ingest.processing.words import guess_language, lower, stopwords, tokens_of
@@ -123,6 +123,12 @@ def _draft(chunk: ChunkInput) -> _Draft:
 def _heading_words(headings: tuple[str, ...], language: str) -> frozenset[str]:
     """Chunks of a document follow each other here, and have their headings in common."""
     return frozenset(tokens_of(lower(" ".join(headings)))) - stopwords(language)
+
+
+def forget_passages() -> None:
+    """Lets go of the texts that are kept in memory to save work."""
+    forget_measures()
+    _heading_words.cache_clear()
 
 
 def _passage(chunk: ChunkInput, unit: Unit, weight: float) -> Passage:

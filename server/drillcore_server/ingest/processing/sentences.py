@@ -10,17 +10,18 @@ import sentencex
 
 from drillcore_server.ingest.processing.words import without_surrogates
 
-_MARKER_FORMS: Final = (
+MARKER_FORMS: Final = (
     r"(?:\d{1,3}\.){0,6}(?:\(\w{1,5}\)){1,4}"  # (a)  (a)(1)  1.1.1.(2)
     r"|\d{1,3}(?:\.\d{1,3}){0,5}[.)]"  # 1.  1)  1.2.3.
     r"|\d{1,3}(?:\.\d{1,3}){1,5}"  # 1.2.3
     r"|[A-Za-z][.)]|[ivxIVX]{2,5}[.)]"  # a)  iv.
     r"|[-*•\u2013—·]"
 )
-MARKER: Final = re.compile(rf"(?:{_MARKER_FORMS})(?=[ \t])")
+"""(a) and the like; what follows tells whether one is meant."""
+MARKER: Final = re.compile(rf"(?:{MARKER_FORMS})(?=[ \t])")
 """What an item of a list or a numbered paragraph begins with."""
 
-_LINE_MARKER: Final = re.compile(rf"\n[ \t]*(?:{_MARKER_FORMS})(?=[ \t])")
+_LINE_MARKER: Final = re.compile(rf"\n[ \t]*(?:{MARKER_FORMS})(?=[ \t])")
 """Begins with the line end before it: a search for a literal is fast."""
 _BLANK_LINE: Final = re.compile(r"\n[ \t\r]*\n")
 _ENDS_BEFORE_ITEM: Final = (".", ":", ";", ",", "!", "?", "—", " and", " or", " und", " oder", " et", " ou")

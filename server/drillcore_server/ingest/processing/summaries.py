@@ -170,6 +170,10 @@ def _measured(text: str, counter: TokenCounter) -> tuple[int, list[str], tuple[_
     return counter.count(text), words, _features(words)
 
 
+def forget_measures() -> None:
+    _measured.cache_clear()
+
+
 def _content_words(text: str) -> list[str]:
     stop = stopwords("en")
     return [token for token in tokens_of(lower(text)) if token not in stop and token[0].isalnum()]

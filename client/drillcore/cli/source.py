@@ -1,0 +1,162 @@
+"""`drillcore source ...`"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from drillcore._client import Client
+from drillcore._convert_nodes import AsOf
+from drillcore._source_results import Erasure, Purged
+from drillcore.cli.busy import busy
+from drillcore.cli.fact_text import source_record
+from drillcore.cli.options import (
+    as_of_option,
+    connection_options,
+    corpus_option,
+    page_options,
+    reasoned_connection_options,
+    write_options,
+)
+from drillcore.cli.session import Session, fetch_pages, find_corpus_id, pass_session
+from drillcore.cli.text import counted, listing, one_line
+
+
+@click.group()
+def source() -> None:
+    """List and show sources, erase them, and purge what erasures left.
+
+    A source is where a document comes from: by default the name under which it was ingested.
+    """
+
+
+@source.command("list")
+@corpus_option
+@as_of_option
+@page_options
+@connection_options
+@pass_session
+def list_(session: Session, corpus: str, as_of: AsOf | None, page_size: int, page_token: str, all_pages: bool) -> None:
+    """List the sources of a corpus, one page unless --all."""
+    with session.client() as client:
+        corpus_id = find_corpus_id(client, corpus)
+        page = fetch_pages(
+            lambda token: client.list_sources(corpus_id, as_of=as_of, page_size=page_size, page_token=token),
+            page_token,
+            all_pages,
+        )
+    rows = [
+        (one.id, one.source_type, one.status.value, one.version, one.fact_count, one.changed_at, one.title)
+        for one in page.items
+    ]
+    columns = ["source", "type", "status", "version", "facts", "changed", "title"]
+    session.emit_page("sources", page, listing(columns, rows))
+
+
+@source.command()
+@click.argument("source_id", metavar="SOURCE")
+@corpus_option
+@as_of_option
+@connection_options
+@pass_session
+def show(session: Session, source_id: str, corpus: str, as_of: AsOf | None) -> None:
+    """Show a source of a corpus."""
+    with session.client() as client:
+        found = client.get_source(find_corpus_id(client, corpus), source_id, as_of=as_of)
+    session.emit(found, source_record(found))
+
+
+@source.command()
+@click.argument("source_id", metavar="SOURCE")
+@corpus_option
+@click.option("--now", "purge_now", is_flag=True, help="Also remove the unreadable bytes at once, not within days.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@write_options
+@reasoned_connection_options
+@pass_session
+def erase(
+    session: Session, source_id: str, corpus: str, purge_now: bool, yes: bool, reason: str, request_id: str | None
+) -> None:
+    """Make everything that came from a source unreadable, at every revision and in every backup. It cannot be undone.
+
+    Its key is destroyed; what was made with it is made anew from the rest. That it was erased stays on the record.
+    Refused on legal hold.
+
+    Example: drillcore source erase ann.txt --corpus trials --reason "Art. 17, request 2026-17" --now
+    """
+    session.confirm(f"Erase the source {source_id} of {corpus}, for ever", yes)
+    with session.client() as client, busy(session, "the server erases"):
+        done = client.erase_source(
+            find_corpus_id(client, corpus),
+            source_id,
+            reason=reason,
+            purge_now=purge_now,
+            request_id=request_id,
+            timeout_s=session.long_timeout_s,
+        )
+    session.emit(done, *_summary(done))
+
+
+def _summary(done: Erasure) -> list[str]:
+    counts = [(done.documents, "document"), (done.chunks, "chunk"), (done.facts, "fact")]
+    return [
+        f"erased {', '.join(counted(*one) for one in counts)}: revision {done.revision}, purged {_purge(done)}",
+        f"erasure {done.id}, audit record {done.audit_record_id}",
+    ]
+
+
+def _purge(one: Erasure) -> str:
+    """When its bytes were removed, or will be."""
+    return str(one_line(one.purged_at)) if one.purged_at else f"by {one_line(one.purge_due)}"
+
+
+@source.command()
+@corpus_option
+@page_options
+@connection_options
+@pass_session
+def erasures(session: Session, corpus: str, page_size: int, page_token: str, all_pages: bool) -> None:
+    """List the erasures of a corpus, one page unless --all. They do not say which source it was."""
+    with session.client() as client:
+        corpus_id = find_corpus_id(client, corpus)
+        page = fetch_pages(
+            lambda token: client.list_erasures(corpus_id, page_size=page_size, page_token=token),
+            page_token,
+            all_pages,
+        )
+    rows = [
+        (
+            one.id,
+            one.erased_at,
+            one.erased_by,
+            one.revision,
+            one.facts,
+            one.purged_at or f"by {one_line(one.purge_due)}",
+        )
+        for one in page.items
+    ]
+    session.emit_page("erasures", page, listing(["id", "erased", "by", "revision", "facts", "purged"], rows))
+
+
+@source.command()
+@corpus_option
+@connection_options
+@pass_session
+def purge(session: Session, corpus: str) -> None:
+    """Remove the unreadable bytes that erased sources left, now. The server does it by itself some days after each."""
+    with session.client() as client, busy(session, "the server purges"):
+        done = _purged(client, corpus, session)
+    session.emit(done, f"{counted(done.erasures, 'erasure')} purged, {counted(done.records_removed, 'record')} removed")
+
+
+def _purged(client: Client, corpus: str, session: Session) -> Purged:
+    """What all calls did that it took."""
+    corpus_id = find_corpus_id(client, corpus)
+    total = Purged(0, 0, finished=False)
+    while not total.finished:
+        done = client.purge_erased(corpus_id, timeout_s=session.long_timeout_s)
+        total = dataclasses.replace(
+            done, erasures=total.erasures + done.erasures, records_removed=total.records_removed + done.records_removed
+        )
+    return total

@@ -1,0 +1,133 @@
+"""The work of a run: reads the facts of a corpus and has a process find their communities. Changes nothing of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from uuid import uuid4
+
+import numpy as np
+import structlog
+
+from drillcore_fdb.engine import Options
+from drillcore_proto.reasons import Reason
+from drillcore_server.commands.community_facts import Assignment, SearchedFacts
+from drillcore_server.commands.ingester import Ingester
+from drillcore_server.commands.unit import refusing
+from drillcore_server.communities.figures import Figures
+from drillcore_server.communities.leiden import NONE
+from drillcore_server.communities.process import FailedError, Found, Processes
+from drillcore_server.communities.settings import Parameters
+from drillcore_server.communities.wire import Task
+from drillcore_server.domain.communities import RunLease
+from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.errors import Unavailable
+from drillcore_server.store import communities, corpora, revisions, trimming
+from drillcore_server.store.keyring import KeyErased
+
+LEASE_S: Final = 60.0
+ATTEMPTS: Final = 3
+_RENEW_EVERY_S: Final = 10.0
+_LOOK_AGAIN_S: Final = 0.5
+
+
+class Finder:
+    def __init__(
+        self, ingester: Ingester, processes: Processes, parameters: Parameters, log: structlog.stdlib.BoundLogger
+    ) -> None:
+        self._ingester = ingester
+        self._engine = ingester.engine
+        self._processes = processes
+        self._parameters = parameters
+        self._log = log
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """Ends what is under way, and lets nothing begin."""
+        self._stopping.set()
+        self._processes.close()
+
+    def find(self, corpus: Corpus) -> Assignment:
+        """The communities of the facts that a corpus has now. Waits while another server finds them.
+
+        Raises `Refused`: CORPUS_NOT_FOUND if it is deleted; COMMUNITIES_UNAVAILABLE if the process fails again and
+        again; SHUTTING_DOWN.
+        """
+        lease = _Lease(self._ingester, corpus)
+        with refusing():
+            while not lease.renewed():
+                self._check_running()
+                self._stopping.wait(_LOOK_AGAIN_S)
+            try:
+                return self._tried(corpus, lambda: self._beat(lease))
+            finally:
+                lease.give_back()
+
+    def _tried(self, corpus: Corpus, beat: Callable[[], None]) -> Assignment:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return self._found(corpus, beat)
+            except KeyErased:
+                why = "a source was erased meanwhile"
+            except FailedError as error:
+                why = str(error)
+            self._check_running()
+            self._log.warning("communities not found", corpus_id=str(corpus.id), attempt=attempt, why=why)
+        raise Unavailable(
+            Reason.COMMUNITIES_UNAVAILABLE, "the process that finds communities failed; nothing was written"
+        )
+
+    def _found(self, corpus: Corpus, beat: Callable[[], None]) -> Assignment:
+        began, keys = time.monotonic(), self._ingester.unit.keys
+        corpus = self._engine.run(lambda tr: corpora.get(tr, keys, corpus.tenant_id, corpus.id))
+        own = keys.of_corpus(corpus.number)
+        snapshot = self._ingester.snapshot(corpus, self._engine.run(lambda tr: revisions.head(tr, own)))
+        facts = SearchedFacts.of(snapshot, beat)
+        found = self._assigned(facts, beat)
+        if snapshot.revision:  # a trim meanwhile may have taken some of it away before it was read
+            self._engine.run(lambda tr: trimming.check_kept(tr, own, snapshot.revision))
+        self._log.info("communities computed", corpus_id=str(corpus.id), facts=len(facts.ids), **asdict(found.figures))
+        return Assignment(facts, found, began)
+
+    def _assigned(self, facts: SearchedFacts, beat: Callable[[], None]) -> Found:
+        count = len(facts.ids)
+        if count < self._parameters.size_min:
+            return Found(np.full(count, NONE, np.int32), Figures())
+        task = Task(count, facts.dimensions, self._parameters)
+        return self._processes.find(task, facts.vectors(beat), beat)
+
+    def _beat(self, lease: _Lease) -> None:
+        self._check_running()
+        lease.beat()
+
+    def _check_running(self) -> None:
+        if self._stopping.is_set():
+            raise Unavailable(Reason.SHUTTING_DOWN, "the server is stopping")
+
+
+class _Lease:
+    """Kept from taking it until it is given back, by whoever calls `beat` often enough."""
+
+    def __init__(self, ingester: Ingester, corpus: Corpus) -> None:
+        self._engine = ingester.engine
+        self._keys = ingester.unit.keys.of_corpus(corpus.number)
+        self._id = uuid4()
+        self._renewed_s = 0.0
+
+    def renewed(self) -> bool:
+        """Whether we have it."""
+        now = datetime.now(UTC)
+        lease = RunLease(self._id, now + timedelta(seconds=LEASE_S))
+        self._renewed_s = time.monotonic()
+        return self._engine.run(lambda tr: communities.take_lease(tr, self._keys, lease, now), Options(idempotent=True))
+
+    def beat(self) -> None:
+        if time.monotonic() - self._renewed_s > _RENEW_EVERY_S:
+            self.renewed()  # if another has taken it, both do the same work, and the later one's counts
+
+    def give_back(self) -> None:
+        self._engine.run(lambda tr: communities.give_back_lease(tr, self._keys, self._id), Options(idempotent=True))

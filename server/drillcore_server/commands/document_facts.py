@@ -1,0 +1,106 @@
+"""What a change of documents writes of the facts of their sources.
+
+- A new version of a source keeps the facts that it says again, word for word, and adds the others; what it does not say
+  any more is stale. See `ingest/drawing`.
+- With its document a source's facts are deleted. A quarantined one stays that until it is reviewed.
+- Deleted facts never come back: what says the same again is a new fact.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from drillcore_server.domain.facts import Fact, FactChange, FactStatus, fact_hash
+from drillcore_server.domain.ids import SourceId
+from drillcore_server.domain.nodes import Document
+from drillcore_server.domain.sources import Source
+from drillcore_server.ingest.drawing import Drawing, DrawingSettings
+from drillcore_server.ingest.prepare import PreparedDocument
+from drillcore_server.store.facts import FactsView, FactWrites, fact_id
+from drillcore_server.store.snapshot import Snapshot
+from drillcore_server.store.writes import Write
+
+SOURCE_REMOVED: Final = "its source was removed"
+
+
+@dataclass(slots=True)
+class DocumentFacts:
+    """Makes the writes of one revision; afterwards it knows how many facts that changes."""
+
+    snapshot: Snapshot
+    """Of the revision before."""
+    sources: Mapping[SourceId, Source]
+    """Of the documents, as they will be, with the counts of facts that they had."""
+    make: FactWrites
+    settings: DrawingSettings
+    changed: int = 0
+    _counts: Counter[SourceId] = field(default_factory=Counter)
+    """What is added to the count of each source."""
+
+    def counted(self, source: Source) -> Source:
+        """With its facts as they will be; once the writes of its documents were made."""
+        return replace(source, fact_count=source.fact_count + self._counts[source.id])
+
+    def drawn(self, prepared: PreparedDocument, replaced: Document | None) -> Iterator[Write]:
+        """The facts of a document that is added, in place of another of its source if there was one."""
+        drawing = Drawing.of(prepared.document, replaced, self.settings)
+        said = _by_hash(self._facts_of(prepared.document.source))
+        for one in prepared.chunks:
+            for fact in one.facts:
+                hashed = fact_hash(fact.content)
+                if hashed not in said:
+                    yield from self._add(drawing.new(fact, hashed, one.chunk), fact.vector)
+                for before in said.pop(hashed, ()):
+                    yield from self._change(before, drawing.again(before, fact, one.chunk))
+        if replaced is not None:
+            for before in (fact for facts in said.values() for fact in facts):
+                yield from self._change(before, drawing.not_drawn(before, [one.chunk for one in prepared.chunks]))
+
+    def left(self, source: SourceId) -> Iterator[Write]:
+        """The facts of a source that has no document any more."""
+        for before in self._facts_of(source):
+            if before.status in {FactStatus.ACTIVE, FactStatus.STALE}:
+                yield from self._change(before, before.moved(FactStatus.DELETED, SOURCE_REMOVED, self.settings.at))
+
+    def _facts_of(self, source: SourceId) -> list[Fact]:
+        """Those that are not deleted."""
+        known = self.sources.get(source)
+        if known is None or not known.fact_count:
+            return []
+        keys = self.snapshot.keys.source_facts(self.snapshot.sealed.hashed(source))
+        ids = [fact_id(entry.key) for entry in self.snapshot.entries(keys)]
+        found = self.snapshot.each(ids, lambda view, one: FactsView(view).fact(one))
+        return [fact for fact in found if fact.status is not FactStatus.DELETED]
+
+    def _add(self, fact: Fact, vector: bytes) -> Iterator[Write]:
+        self.changed += 1
+        self._counts[fact.source] += 1
+        return self.make.add(fact, vector)
+
+    def _change(self, before: Fact, after: Fact) -> Iterator[Write]:
+        if after == before:
+            return iter(())
+        self.changed += 1
+        self._counts[after.source] -= after.status is FactStatus.DELETED
+        return self.make.change(before, after, _what(before, after))
+
+
+def _by_hash(facts: Sequence[Fact]) -> dict[str, list[Fact]]:
+    found: dict[str, list[Fact]] = {}
+    for fact in facts:
+        found.setdefault(fact.content_hash, []).append(fact)
+    return found
+
+
+def _what(before: Fact, after: Fact) -> FactChange:
+    what = FactChange(0)
+    if after.status is not before.status:
+        what |= FactChange.STATUS
+    if after.chunk != before.chunk:
+        what |= FactChange.DETAILS
+    if before.archived_at is not None and after.archived_at is None:
+        what |= FactChange.RESTORED
+    return what

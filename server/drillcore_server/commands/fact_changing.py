@@ -1,0 +1,145 @@
+"""What the commands that change facts share: finding them, and making a change of them a revision of their corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from drillcore_fdb.engine import Reader
+from drillcore_proto.reasons import Reason
+from drillcore_server.auth import access
+from drillcore_server.auth.access import InTenant
+from drillcore_server.commands.corpus_embeddings import embed_or_refuse
+from drillcore_server.commands.fact_library import corpus_of, missing_fact
+from drillcore_server.commands.ingester import Ingester
+from drillcore_server.commands.revise import Plan, Target
+from drillcore_server.commands.unit import Call
+from drillcore_server.commands.viewing import Library
+from drillcore_server.domain.accounts import Permission
+from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.embeddings import Model
+from drillcore_server.domain.errors import BadInput
+from drillcore_server.domain.facts import Fact, FactChange
+from drillcore_server.domain.ids import CorpusId, FactId, Revision, SourceId, TenantId
+from drillcore_server.domain.importance import Described
+from drillcore_server.domain.sources import described_as
+from drillcore_server.ingest.embedding.embedders import model_of
+from drillcore_server.ingest.tokens import TokenCounter
+from drillcore_server.store.fact_counts import source_writes
+from drillcore_server.store.facts import FactsView, FactWrites, packed
+from drillcore_server.store.hierarchy import HierarchyWrites
+from drillcore_server.store.writes import Write
+
+R = TypeVar("R")
+
+
+class Embedded(NamedTuple):
+    """Vectors as they are stored, and the model that made them."""
+
+    model: Model
+    vectors: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFact:
+    """A fact as it was and as it will be."""
+
+    before: Fact | None
+    """None: it is new."""
+    after: Fact
+    what: FactChange
+    vector: bytes | None = None
+    """Of new content."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactDesk:
+    """Everything that changes of facts need."""
+
+    library: Library
+    ingester: Ingester
+
+    @property
+    def counter(self) -> TokenCounter:
+        return self.ingester.preparer.digester.counter
+
+    def target(self, call: Call, tenant: TenantId | None, facts: Sequence[FactId]) -> Target:
+        """The one corpus that facts are of."""
+
+        def work(tr: Reader, granted: InTenant) -> set[CorpusId]:
+            return {corpus_of(tr, self.library, granted, one) for one in facts}
+
+        corpora = self.library.unit.look(call, access.in_tenant(tenant, Permission.WRITE), work)
+        if len(corpora) > 1:
+            message = "these are facts of several corpora; change those of one at a time"
+            raise BadInput(Reason.INVALID_ARGUMENT, message, field="fact_ids")
+        return Target(tenant, corpora.pop())
+
+    def facts(self, corpus: Corpus, base: Revision, wanted: Sequence[FactId]) -> list[Fact]:
+        """All of them, as they are at a revision. Raises `Missing` for one that is not there."""
+        found = list(self.ingester.snapshot(corpus, base).find(wanted, lambda view, one: FactsView(view).fact(one)))
+        for one, fact in zip(wanted, found, strict=True):
+            if fact is None:
+                raise missing_fact(one)
+        return [fact for fact in found if fact is not None]
+
+    def embedded(self, corpus: Corpus, base: Revision, texts: Sequence[str]) -> Embedded:
+        """With the model that the corpus has at a revision. Raises `Refused` if it is not here, or fails."""
+        embedder = self.ingester.models(corpus, base).embedder()
+        return Embedded(model_of(embedder), [packed(one) for one in embed_or_refuse(embedder, texts)])
+
+    def plan(
+        self,
+        corpus: Corpus,
+        base: Revision,
+        changes: Sequence[ChangedFact],
+        result: Callable[[Revision], R],
+        *,
+        model: Model | None = None,
+    ) -> Plan[R]:
+        """The revision that makes these changes. `model` made the vectors of those that are new."""
+        sources = sorted({one.after.source for one in changes})
+        return Plan(
+            base=base,
+            number=self.ingester.make_keys(corpus, sources),
+            writes=self._writes(corpus, base, changes, model),
+            sections=(),
+            documents_added=(),
+            documents_removed=(),
+            sources=sources,
+            result=result,
+            facts=[one.after.id for one in changes],
+            facts_count=lambda: len(changes),
+        )
+
+    def _writes(
+        self, corpus: Corpus, base: Revision, changes: Sequence[ChangedFact], model: Model | None
+    ) -> list[Write]:
+        models = self.ingester.models(corpus, base)
+        known = models.now()
+        embeddings = known if model is None else models.after(model)
+        assert embeddings is not None, "there are no facts without a model"
+        keys, keyring, number = self.library.unit.keys, self.ingester.keyring, embeddings.current.number
+        make = FactWrites(keys, corpus.tenant_id, corpus.number, keyring, number, embeddings.others)
+        writes = [] if embeddings == known else [make.set_embeddings(embeddings)]
+        for one in changes:
+            if one.before is None:
+                assert one.vector is not None
+                writes += make.add(one.after, one.vector)
+            else:
+                writes += make.change(one.before, one.after, one.what, one.vector)
+        return [*writes, *self._sources(corpus, base, changes)]
+
+    def _sources(self, corpus: Corpus, base: Revision, changes: Iterable[ChangedFact]) -> Iterator[Write]:
+        """The registry with the facts that their sources have then."""
+        snapshot = self.ingester.snapshot(corpus, base)
+        make = HierarchyWrites(self.library.unit.keys, corpus.tenant_id, corpus.number, self.ingester.keyring)
+        pairs = ((one.before, one.after) for one in changes)
+        return source_writes(pairs, lambda source: snapshot.read(lambda view: view.source(source)), make)
+
+    def describe(self, corpus: Corpus, base: Revision, sources: Iterable[SourceId]) -> dict[SourceId, Described]:
+        """What facts that are put of a source weigh by."""
+        ids = sorted(set(sources))
+        found = self.ingester.snapshot(corpus, base).find(ids, lambda view, one: view.source(one))
+        return dict(zip(ids, map(described_as, found), strict=True))

@@ -1,0 +1,50 @@
+"""Which facts of a corpus the filters of a listing or search allow, found through the indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from drillcore_server.commands.fact_library import FactLibrary
+from drillcore_server.commands.selecting import left
+from drillcore_server.commands.viewing import Shelf
+from drillcore_server.domain.facts import Fact
+from drillcore_server.domain.found_facts import FactFilters
+from drillcore_server.domain.ids import FactId
+from drillcore_server.store.facts import FactsView
+
+
+def listed(library: FactLibrary, shelf: Shelf, filters: FactFilters, after: FactId | None) -> Iterator[Fact]:
+    """The facts that the filters allow, in the order of their ids, behind one."""
+    view = FactsView(shelf.view)
+    narrowed = candidates(library, shelf, filters)
+    if narrowed is None:
+        found: Iterator[Fact | None] = view.facts(after)
+    else:
+        found = (view.fact_left(one) for one in sorted(narrowed) if after is None or one > after)
+    return (one for one in found if one is not None and allowed(library, shelf, filters, one))
+
+
+def candidates(library: FactLibrary, shelf: Shelf, filters: FactFilters) -> set[FactId] | None:
+    """The facts that indexes lead to, which the filters have yet to be asked of; None: all."""
+    view = FactsView(shelf.view)
+    sets: list[set[FactId]] = []
+    if filters.sources:
+        sets.append({fact for source in filters.sources for fact in view.of_source(source)})
+    chunks = set(filters.chunks)
+    if filters.documents:
+        found = [left(shelf.view.document, one) for one in filters.documents]
+        of_documents = {chunk for document in found if document is not None for chunk in document.chunks}
+        # A fact may be of a document that is no longer there, so its chunks are not enough to go by.
+        if None not in found:
+            sets.append({fact for chunk in of_documents for fact in view.of_chunk(chunk)})
+    if chunks:
+        sets.append({fact for chunk in chunks for fact in view.of_chunk(chunk)})
+    if filters.communities:
+        memberships = library.communities.at(shelf.corpus.number, shelf.view)
+        sets.append({fact for community in filters.communities for fact in memberships.members(community)})
+    return set.intersection(*sets) if sets else None
+
+
+def allowed(library: FactLibrary, shelf: Shelf, filters: FactFilters, fact: Fact) -> bool:
+    """Whether all filters allow a fact."""
+    return filters.allows(fact, library.community_of(shelf, fact.id) if filters.communities else None)

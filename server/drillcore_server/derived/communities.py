@@ -1,0 +1,121 @@
+"""Which community each fact is in, in memory. Ids only: labels are read from the store, which knows what was erased."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from drillcore_fdb.engine import Engine
+from drillcore_server.derived.follower import Follower
+from drillcore_server.derived.state_hashes import changed_facts
+from drillcore_server.domain.ids import CommunityId, FactId, Revision
+from drillcore_server.domain.revisions import RevisionRecord
+from drillcore_server.store.communities import ID_BYTES
+from drillcore_server.store.facts import FactsView
+from drillcore_server.store.snapshot import Snapshot
+
+Ids = npt.NDArray[np.bytes_]
+ID: Final = np.dtype(f"S{ID_BYTES}")
+"""16 bytes each; numpy leaves out zeros at the end of one that is taken out alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memberships:
+    """The facts that are in communities, as arrays: there may be a million.
+
+    A fact that is out of the search index is in no community, until it is back.
+    """
+
+    communities: Ids
+    """In the order of their ids."""
+    facts: Ids
+    """In order."""
+    places: npt.NDArray[np.int32]
+    """Of each fact's community."""
+    is_searched: npt.NDArray[np.bool_]
+
+    def of(self, wanted: Sequence[FactId]) -> list[CommunityId | None]:
+        """The community of each fact; None for those in none."""
+        at = self.at(wanted)
+        there = {one: place for one, place in at.items() if self.is_searched[place]}
+        return [self._community(self.places[there[one]]) if one in there else None for one in wanted]
+
+    def members(self, community: CommunityId) -> list[FactId]:
+        """In the order of their ids; none if there is no such community."""
+        place = int(np.searchsorted(self.communities, np.array(community.bytes, ID)))
+        if place == len(self.communities) or self._community(place) != community:
+            return []
+        chosen = self.facts[(self.places == place) & self.is_searched]
+        return [FactId(_uuid(one)) for one in chosen]
+
+    def by_size(self) -> list[tuple[CommunityId, int]]:
+        """Every community that has facts, with how many; the largest first, of equals the one with the smaller id."""
+        sizes = np.bincount(self.places[self.is_searched], minlength=len(self.communities))
+        order = np.argsort(-sizes, kind="stable")
+        return [(self._community(place), int(sizes[place])) for place in order if sizes[place]]
+
+    def at(self, wanted: Sequence[FactId]) -> dict[FactId, int]:
+        """Where those of the facts stand that are members, in the search index or not."""
+        ids = np.array([one.bytes for one in wanted], ID)
+        at = np.searchsorted(self.facts, ids)
+        pairs = zip(wanted, ids, at.tolist(), strict=True)
+        return {one: place for one, stored, place in pairs if self._has(place, stored)}
+
+    def changed(self, now: Mapping[int, bool]) -> Memberships:
+        """With other facts in the search index: by where they stand."""
+        if not now:
+            return self
+        fresh = self.is_searched.copy()
+        fresh[list(now)] = list(now.values())
+        return replace(self, is_searched=fresh)
+
+    def _has(self, place: int, stored: np.bytes_) -> bool:
+        return place < len(self.facts) and self.facts[place] == stored
+
+    def _community(self, place: int | np.int32) -> CommunityId:
+        return CommunityId(_uuid(self.communities[place]))
+
+
+class CommunityCache(Follower[Memberships]):
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine, _load, _follow)
+
+
+def _load(snapshot: Snapshot) -> Memberships:
+    """Every member was in the search index when the communities were last found: what changed since is in the feed."""
+    found: dict[bytes, list[bytes]] = {}
+    revision = Revision(0)
+    for entry in snapshot.entries(snapshot.keys.all_community_pages()):
+        community, _ = snapshot.keys.parse_community_page(entry.key)
+        found.setdefault(community.bytes, []).append(snapshot.sealed.opened(entry).value)
+        revision = max(revision, Revision(entry.revision - 1))
+    order = sorted(found)
+    members = [b"".join(found[one]) for one in order]
+    ids = np.frombuffer(b"".join(members), ID)
+    places = np.repeat(np.arange(len(order), dtype=np.int32), [len(one) // ID_BYTES for one in members])
+    sorting = np.argsort(ids)
+    loaded = Memberships(np.array(order, ID), ids[sorting], places[sorting], np.ones(len(ids), np.bool_))
+    return _caught_up(loaded, revision, snapshot) if order else loaded
+
+
+def _follow(kept: Memberships, since: Sequence[RevisionRecord], snapshot: Snapshot) -> Memberships:
+    if any(record.communities for record in since):
+        return _load(snapshot)
+    return _caught_up(kept, Revision(since[0].revision - 1), snapshot)
+
+
+def _caught_up(kept: Memberships, revision: Revision, snapshot: Snapshot) -> Memberships:
+    """With what the revisions since then did to members."""
+    at = kept.at(changed_facts(snapshot, revision))
+    found = snapshot.find(list(at), lambda view, one: FactsView(view).fact(one))
+    now = (fact is not None and fact.is_searched for fact in found)
+    return kept.changed(dict(zip(at.values(), now, strict=True)))
+
+
+def _uuid(stored: np.bytes_) -> UUID:
+    return UUID(bytes=bytes(stored).ljust(ID_BYTES, b"\0"))

@@ -1,0 +1,147 @@
+"""Facts as a version of their source has them: those that are new, those that it says again, those that it drops.
+
+- A fact that is said again, word for word, keeps its id, vector and history, and is tied to its new place. If it was
+  stale or archived it is back; a quarantine stays. If its time to live was over, it begins anew.
+- Its weight and its metadata are a user's own where a user has set them: they follow the document's where that changes.
+- What the new version does not say is stale, also what was put of the source directly: nobody has read it there. Only
+  if the text is what it was, and just the document's metadata are new, such facts stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from drillcore_server.domain.facts import LOCATION_CHARACTERS_MAX, Fact, FactStatus
+from drillcore_server.domain.ids import PrincipalId
+from drillcore_server.domain.importance import Described, ImportanceSettings, describe, importance
+from drillcore_server.domain.nodes import Chunk, Document
+from drillcore_server.ingest.prepare import PreparedFact
+
+SAID_AGAIN: Final = "its source says it again"
+NOT_SAID: Final = "its source has changed and does not say it any more"
+METADATA_CHARACTERS_MAX: Final = 1_000
+"""Of a document's metadata that its facts carry, to be found by it: each fact has a copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawingSettings:
+    """What all facts of a revision have in common."""
+
+    weights: ImportanceSettings
+    model: str
+    """That made their vectors."""
+    at: datetime
+    by: PrincipalId
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """One document of a source, and the one before it if there was one."""
+
+    document: Document
+    replaced: Document | None
+    source: Described
+    carried: Mapping[str, str]
+    """Of the document's metadata."""
+    settings: DrawingSettings
+
+    @classmethod
+    def of(cls, document: Document, replaced: Document | None, settings: DrawingSettings) -> Drawing:
+        described = describe(document.source, document.title, document.metadata)
+        return cls(document, replaced, described, carried(document.metadata), settings)
+
+    def new(self, fact: PreparedFact, hashed: str, chunk: Chunk) -> Fact:
+        return Fact(
+            id=fact.id,
+            content=fact.content,
+            content_hash=hashed,
+            tokens=fact.tokens,
+            source=chunk.source,
+            source_location=location(fact, chunk),
+            importance=self._weight(fact, chunk),
+            ingested_at=self.settings.at,
+            modified_at=self.settings.at,
+            created_by=self.settings.by,
+            metadata=self.carried,
+            chunk=chunk.id,
+            document=chunk.document,
+            span=fact.span,
+            embedding_model=self.settings.model,
+        )
+
+    def again(self, before: Fact, fact: PreparedFact, chunk: Chunk) -> Fact:
+        tied = replace(
+            before,
+            source_location=location(fact, chunk),
+            importance=self._weight(fact, chunk) if self._weighs_otherwise() else before.importance,
+            metadata=self._metadata_of(before),
+            chunk=chunk.id,
+            document=chunk.document,
+            span=fact.span,
+            archived_at=None,
+            modified_at=self.settings.at,
+            version=before.version + 1,
+        )
+        if before.status is not FactStatus.STALE:
+            return tied
+        is_over = before.expires_at is not None and before.expires_at <= self.settings.at
+        since = self.settings.at if is_over else before.ingested_at
+        return replace(tied, status=FactStatus.ACTIVE, status_reason=SAID_AGAIN, ingested_at=since)
+
+    def not_drawn(self, before: Fact, chunks: Sequence[Chunk]) -> Fact:
+        """A fact of the source that is not among those of the document."""
+        if before.status is not FactStatus.ACTIVE:
+            return before
+        if self.replaced is not None and self.replaced.content_hash == self.document.content_hash:
+            if before.chunk is None:
+                return before
+            place = _place_of(before, self.replaced, chunks)
+            if place is not None:
+                tied = replace(before, chunk=place.id, document=place.document)
+                return replace(tied, modified_at=self.settings.at, version=before.version + 1)
+        return before.moved(FactStatus.STALE, NOT_SAID, self.settings.at)
+
+    def _weight(self, fact: PreparedFact, chunk: Chunk) -> float:
+        return importance(self.settings.weights, self.source, fact.content, (*chunk.headings, *fact.headings))
+
+    def _weighs_otherwise(self) -> bool:
+        """Whether the document says something else of itself that weights follow."""
+        if self.replaced is None:
+            return False
+        return self.source != describe(self.replaced.source, self.replaced.title, self.replaced.metadata)
+
+    def _metadata_of(self, before: Fact) -> Mapping[str, str]:
+        had = self.replaced.metadata if self.replaced is not None else {}
+        own = {name: value for name, value in before.metadata.items() if had.get(name) != value}
+        return {**self.carried, **own}
+
+
+def location(fact: PreparedFact, chunk: Chunk) -> str:
+    """Where to look for a fact: its page and the headings above it, else its place in the text."""
+    page = [f"page {fact.page}"] if fact.page is not None else []
+    headings = [" > ".join((*chunk.headings, *fact.headings))] if chunk.headings or fact.headings else []
+    text = f"characters {fact.span.start} to {fact.span.end}"
+    return (", ".join(page + headings) or text)[:LOCATION_CHARACTERS_MAX]
+
+
+def carried(metadata: Mapping[str, str]) -> dict[str, str]:
+    """What facts take over of a document's metadata: all, or as many entries as there is room for."""
+    room = METADATA_CHARACTERS_MAX
+    taken: dict[str, str] = {}
+    for name, value in sorted(metadata.items()):
+        room -= len(name) + len(value)
+        if room >= 0:
+            taken[name] = value
+    return taken
+
+
+def _place_of(fact: Fact, replaced: Document, chunks: Sequence[Chunk]) -> Chunk | None:
+    """The chunk that has the text of a fact's chunk, if the same text was cut the same way again."""
+    if fact.chunk not in replaced.chunks or len(replaced.chunks) != len(chunks):
+        return None
+    chunk = chunks[replaced.chunks.index(fact.chunk)]
+    is_held = fact.span is None or (chunk.span.start <= fact.span.start and fact.span.end <= chunk.span.end)
+    return chunk if is_held else None

@@ -1,0 +1,75 @@
+"""EmbeddingService: requests to commands, results to responses."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from drillcore_proto.reasons import Reason
+from drillcore_proto.v1 import embeddings_pb2 as pb
+from drillcore_server.commands.get_migration import get_migration
+from drillcore_server.commands.migrate_embeddings import migrate_embeddings
+from drillcore_server.commands.migrating import Migrator, Progress
+from drillcore_server.commands.revise import Target
+from drillcore_server.commands.unit import Call
+from drillcore_server.commands.viewing import Library
+from drillcore_server.domain.embeddings import EmbeddingModel
+from drillcore_server.domain.errors import BadInput
+from drillcore_server.domain.ids import CorpusId
+from drillcore_server.rpc.messages import corpus_id, optional_tenant_id, timestamp
+
+
+class EmbeddingService:
+    def __init__(self, library: Library, migrator: Migrator) -> None:
+        self._library = library
+        self._migrator = migrator
+
+    def MigrateEmbeddings(
+        self,
+        requests: Iterator[pb.MigrateEmbeddingsRequest],
+        call: Call,
+        emit: Callable[[pb.MigrateEmbeddingsResponse], None],
+    ) -> None:
+        request = next(requests, None)
+        if request is None:
+            raise BadInput(Reason.INVALID_ARGUMENT, "the first request must name the corpus", field="corpus_id")
+        content = request.SerializeToString(deterministic=True)
+        known = replace(call, fingerprint=hashlib.sha256(call.fingerprint + content).digest())
+        corpus = corpus_id(request.corpus_id, "corpus_id")
+        target = Target(optional_tenant_id(request.tenant_id), corpus)
+        done = migrate_embeddings(
+            self._migrator, known, target, lambda progress: emit(_response(corpus, progress, finished=False))
+        )
+        emit(_response(corpus, done, finished=True))
+
+    def GetMigration(self, request: pb.GetMigrationRequest, call: Call) -> pb.GetMigrationResponse:
+        corpus = corpus_id(request.corpus_id, "corpus_id")
+        tenant = optional_tenant_id(request.tenant_id)
+        found = get_migration(self._library, call, tenant=tenant, corpus=corpus)
+        return pb.GetMigrationResponse(migration=_migration(corpus, found))
+
+
+def _response(corpus: CorpusId, progress: Progress, *, finished: bool) -> pb.MigrateEmbeddingsResponse:
+    return pb.MigrateEmbeddingsResponse(
+        migration=_migration(corpus, progress), finished=finished, revision=progress.revision
+    )
+
+
+def _migration(corpus: CorpusId, progress: Progress) -> pb.Migration:
+    models, migration = progress.models, progress.migration
+    message = pb.Migration(corpus_id=str(corpus))
+    if models is not None:
+        message.current.CopyFrom(_model(models.current))
+        if models.next is not None:
+            message.next.CopyFrom(_model(models.next))
+    if migration is not None:
+        message.done, message.total = migration.done, migration.total
+        message.begun_at.CopyFrom(timestamp(migration.begun_at))
+        if migration.finished_at is not None:
+            message.finished_at.CopyFrom(timestamp(migration.finished_at))
+    return message
+
+
+def _model(model: EmbeddingModel) -> pb.EmbeddingModel:
+    return pb.EmbeddingModel(name=model.name, dimensions=model.dimensions)

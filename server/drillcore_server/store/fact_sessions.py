@@ -1,0 +1,145 @@
+"""Sessions that facts are kept in, below their caller, and the facts themselves, sealed under the session's own key.
+
+When a session is to end is an entry by time, which names its key. It outlives the facts until the key is destroyed, so
+that whoever is interrupted is followed by another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from drillcore_fdb import codec
+from drillcore_fdb.engine import Reader, Transaction
+from drillcore_server.domain.fact_sessions import FactSession, OwnSession, SessionFact
+from drillcore_server.domain.ids import FactId, Revision, SourceId
+from drillcore_server.store.keyring import KeyNumber
+from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.store.records import RecordKind
+from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.versioned import Entry
+
+SESSION = RecordKind(FactSession)
+SESSION_FACT = RecordKind(SessionFact)
+USE_NOTED_EVERY: Final = timedelta(minutes=1)
+_NO_REVISION: Final = Revision(0)
+
+
+def find(tr: Reader, keys: Keyspace, own: OwnSession, now: datetime) -> FactSession | None:
+    """The session, if it has facts and stands."""
+    session = SESSION.read(tr, _head(keys, own))
+    return None if session is None or session.is_over(now) else session
+
+
+def facts(tr: Reader, keys: Keyspace, sealed: SealedRecords, own: OwnSession) -> Iterator[SessionFact]:
+    """Those of a session, by their ids. What is left of one whose key is destroyed is not there."""
+    stored = codec.scan(tr, *keys.session_facts(own.tenant, own.principal, own.id))
+    entries = (Entry(key, _NO_REVISION, value) for key, value in stored)
+    return (SESSION_FACT.decode(entry.value) for entry in sealed.opened_all(entries))
+
+
+def has(tr: Reader, keys: Keyspace, own: OwnSession, fact: FactId) -> bool:
+    return tr.get(_fact(keys, own, fact)) is not None
+
+
+def begin(tr: Transaction, keys: Keyspace, session: FactSession) -> None:
+    """A new session, in place of one that is over if that was not swept away yet."""
+    tr.clear_range(*keys.session_facts(session.own.tenant, session.own.principal, session.own.id))
+    SESSION.write(tr, _head(keys, session.own), session)
+    _set_end(tr, keys, session)
+
+
+def add(
+    tr: Transaction,
+    keys: Keyspace,
+    sealed: SealedRecords,
+    session: FactSession,
+    added: Sequence[SessionFact],
+    sources: Mapping[SourceId, KeyNumber],
+) -> None:
+    """Puts facts into a session that stands. Those of a source that has a key are gone with that key, too."""
+    for one in added:
+        key, of_source = _fact(keys, session.own, one.fact.id), sources.get(one.fact.source)
+        numbers = [KeyNumber(session.number), *([] if of_source is None else [of_source])]
+        codec.write(tr, key, sealed.seal(key, _NO_REVISION, numbers, SESSION_FACT.encode(one)))
+    SESSION.write(tr, _head(keys, session.own), replace(session, facts=session.facts + len(added)))
+
+
+def renew(tr: Transaction, keys: Keyspace, session: FactSession, until: datetime) -> FactSession:
+    """The session, which now ends later."""
+    codec.clear(tr, _end(keys, session))
+    renewed = replace(session, ends_at=max(until, session.ends_at))
+    SESSION.write(tr, _head(keys, session.own), renewed)
+    _set_end(tr, keys, renewed)
+    return renewed
+
+
+def note_use(tr: Transaction, keys: Keyspace, own: OwnSession, now: datetime, until: datetime) -> None:
+    """Puts off a session's end, to the minute: one that is read often does not write with every call."""
+    session = find(tr, keys, own, now)
+    if session is not None and until - session.ends_at > USE_NOTED_EVERY:
+        renew(tr, keys, session, until)
+
+
+def end(tr: Transaction, keys: Keyspace, own: OwnSession, at: datetime) -> int:
+    """Removes a session with its facts; how many there were. Its key is destroyed by whoever sweeps what is over."""
+    session = find(tr, keys, own, at)
+    if session is None:
+        return 0
+    _remove(tr, keys, own)
+    codec.clear(tr, _end(keys, session))
+    _set_end(tr, keys, replace(session, ends_at=at))
+    return session.facts
+
+
+def over(tr: Reader, keys: Keyspace, now: datetime, limit: int) -> list[FactSession]:
+    """Sessions that have ended, whose keys are still there."""
+    return [SESSION.decode(stored) for _, stored in codec.scan(tr, *keys.session_ends_up_to(now), limit=limit)]
+
+
+def is_left(tr: Reader, keys: Keyspace, ended: FactSession) -> bool:
+    """Whether the facts of a session that is over are still there."""
+    session = SESSION.read(tr, _head(keys, ended.own))
+    return session is not None and session.number == ended.number
+
+
+def remove(tr: Transaction, keys: Keyspace, ended: FactSession) -> int | None:
+    """Removes what is left of a session that is over; how many facts. None if it was renewed, and so is not over.
+
+    Another session that was begun under the same id stays.
+    """
+    if tr.get(_end(keys, ended)) is None:
+        return None
+    session = SESSION.read(tr, _head(keys, ended.own))
+    if session is None or session.number != ended.number:
+        return 0
+    _remove(tr, keys, ended.own)
+    return session.facts
+
+
+def forget(tr: Transaction, keys: Keyspace, ended: FactSession) -> None:
+    """The last of it: for those whose key is destroyed."""
+    codec.clear(tr, _end(keys, ended))
+
+
+def _remove(tr: Transaction, keys: Keyspace, own: OwnSession) -> None:
+    codec.clear(tr, _head(keys, own))
+    tr.clear_range(*keys.session_facts(own.tenant, own.principal, own.id))
+
+
+def _set_end(tr: Transaction, keys: Keyspace, session: FactSession) -> None:
+    SESSION.write(tr, _end(keys, session), session)
+
+
+def _head(keys: Keyspace, own: OwnSession) -> bytes:
+    return keys.session_facts_head(own.tenant, own.principal, own.id)
+
+
+def _fact(keys: Keyspace, own: OwnSession, fact: FactId) -> bytes:
+    return keys.session_fact(own.tenant, own.principal, own.id, fact)
+
+
+def _end(keys: Keyspace, session: FactSession) -> bytes:
+    return keys.session_end(session.ends_at, session.number)

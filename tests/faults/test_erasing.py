@@ -1,0 +1,195 @@
+"""Erasing under faults: killed between its steps, on several servers, while others add the same source."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from drillcore_fdb.errors import EngineError
+from drillcore_proto.reasons import Reason
+from drillcore_server.commands.erasing import finish_erasures
+from drillcore_server.commands.unit import Call
+from drillcore_server.domain.erasures import Erasure
+from drillcore_server.domain.errors import Refused
+from drillcore_server.domain.ids import Revision, SourceId
+from drillcore_server.store import erasures
+from drillcore_server.store.keyring import KeyErased, KeyNumber, Keyring
+from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
+from tests.faults.erasing import erase, purge
+from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
+from tests.faults.killed import process
+from tests.journals import open_journal
+
+TOPIC = "fishing"
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[Archive]:
+    with opened_archive(tmp_path) as archive:
+        fill(archive)
+        yield archive
+
+
+def fill(archive: Archive) -> None:
+    """Two revisions, each with something of every source."""
+    for seed in range(2):
+        archive.add({topic: text_of(topic, seed) for topic in SENTENCES})
+
+
+def noted(archive: Archive) -> list[Erasure]:
+    return archive.engine.run(lambda tr: list(erasures.of_corpus(tr, archive.keys)))
+
+
+def readable(archive: Archive, revision: int) -> list[str]:
+    """The sources whose documents can be read."""
+    snapshot = archive.ingester.snapshot(archive.corpus, Revision(revision))
+    return sorted(one.source for one in snapshot.read(lambda view: list(view.documents())))
+
+
+LEFT = sorted(SENTENCES.keys() - {TOPIC})
+
+
+def test_who_is_killed_before_the_keys_are_destroyed_has_erased_nonetheless(tmp_path: Path) -> None:
+    with opened_archive(tmp_path) as archive:
+        fill(archive)
+    with process("-m", "tests.faults.erasing", str(tmp_path), "destroy", TOPIC) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"now\n"
+    with opened_archive(tmp_path) as archive:
+        (erasure,) = noted(archive)
+        numbers = set(map(KeyNumber, erasure.key_numbers))
+        assert archive.keyring.left_of(numbers)[0] == numbers, "the keyring has them"
+        assert [readable(archive, revision) for revision in (1, 2, 3)] == [LEFT] * 3
+        report = archive.fsck()
+        assert (report.problems, len(report.notes)) == ((), 1)
+        assert "not finished" in report.notes[0]
+        assert finish_erasures(archive.engine, archive.keyspace, archive.keyring, datetime.now(UTC)) == 1
+        assert archive.keyring.left_of(numbers)[1] == numbers
+        assert finish_erasures(archive.engine, archive.keyspace, archive.keyring, datetime.now(UTC)) == 0
+        report = archive.fsck()
+        assert (report.problems, report.notes) == ((), ())
+
+
+def test_another_server_that_has_the_key_in_memory_does_not_use_it(archive: Archive, tmp_path: Path) -> None:
+    other = _other_server(archive, tmp_path)
+    assert readable(other, 2) == sorted(SENTENCES)
+    titles = [one.title for one in other.ingester.reader(other.corpus, Revision(2)).outlines().by_id.values()]
+    assert any(TOPIC in title for title in titles)
+    erase(archive, TOPIC)
+    assert [readable(other, revision) for revision in (1, 2, 3)] == [LEFT] * 3
+    for revision in (1, 2, 3):
+        outlines = other.ingester.reader(other.corpus, Revision(revision)).outlines()
+        assert not any(TOPIC in one.title for one in outlines.by_id.values())
+    other.add({TOPIC: text_of(TOPIC, 9)})
+    assert readable(archive, 4) == sorted(SENTENCES)
+    assert archive.fsck().problems == ()
+
+
+def _other_server(archive: Archive, path: Path) -> Archive:
+    """With a keyring, caches and a journal of its own."""
+    known = archive.keyring
+    keyring = Keyring(known._engine, known._root, (path / "keyring" / "master.key").read_bytes())
+    journal = open_journal(archive.engine, archive.keyspace, keyring, path)
+    return replace(archive, keyring=keyring, journal=journal).on(archive.engine)
+
+
+def test_a_source_that_is_added_while_it_is_erased_is_sealed_under_a_key_that_stays(
+    archive: Archive, tmp_path: Path
+) -> None:
+    other, outcomes = _other_server(archive, tmp_path), Counter[str]()
+    for seed in range(12):
+        start = Barrier(2)
+
+        def add(start: Barrier = start, seed: int = seed) -> None:
+            start.wait()
+            other.add({TOPIC: text_of(TOPIC, 100 + seed)})
+
+        def remove(start: Barrier = start) -> None:
+            start.wait()
+            try:
+                erase(archive, TOPIC)
+                outcomes["erased"] += 1
+            except Refused as refused:
+                outcomes[refused.reason.name] += 1
+
+        with ThreadPoolExecutor(2) as threads:
+            for done in [threads.submit(add), threads.submit(remove)]:
+                done.result()
+        head = archive.head()
+        for server in (archive, other):
+            reader = server.ingester.reader(server.corpus, head)
+            documents = server.ingester.snapshot(server.corpus, head).read(lambda view: list(view.documents()))
+            assert reader.chunks_with_raws([chunk for one in documents for chunk in one.chunks])
+        outcomes["there"] += TOPIC in readable(archive, head)
+    assert outcomes.keys() <= {"erased", "there", "SOURCE_ERASED", "SOURCE_NOT_FOUND"}
+    assert outcomes["erased"] > 3
+    assert outcomes["there"] > 0
+    assert archive.fsck().problems == ()
+
+
+def test_faults_of_the_store_leave_one_erasure_or_none(tmp_path: Path) -> None:
+    injected: Counter[Fault] = Counter()
+    for seed in range(6):
+        with opened_archive(tmp_path / str(seed)) as archive:
+            fill(archive)
+            faults = Faults(seed, rates(commit=0.6, read=0.01))
+            call = archive.call("EraseSource")
+            faulty = archive.on(FaultyEngine(archive.engine, faults))
+            _until_done(faulty, call)
+            injected += faults.injected
+            (erasure,) = noted(archive)
+            assert erasure.destroyed_at is not None
+            assert readable(archive, archive.head()) == LEFT
+            assert archive.fsck().problems == ()
+    assert injected.total() > 8
+
+
+def _until_done(archive: Archive, call: Call) -> Erasure:
+    while True:
+        try:
+            return erase(archive, TOPIC, call)
+        except Refused as refused:
+            if refused.reason in {Reason.SOURCE_ERASED, Reason.ERASED}:
+                raise
+        except EngineError:
+            pass
+
+
+def test_a_purge_that_is_killed_goes_on(tmp_path: Path) -> None:
+    with opened_archive(tmp_path) as archive:
+        fill(archive)
+        erase(archive, TOPIC)
+    killed, done = 0, False
+    while not done:
+        pages = 0
+        with process("-m", "tests.faults.erasing", str(tmp_path), "purge") as purger:
+            assert purger.stdout is not None
+            for line in purger.stdout:
+                pages += line == b"page\n"
+                done = done or line == b"done\n"
+                if pages == 4 and killed < 3:
+                    purger.kill()
+        with opened_archive(tmp_path) as archive:
+            assert archive.fsck().problems == ()
+        killed += not done
+    assert killed >= 2
+    with opened_archive(tmp_path) as archive:
+        (erasure,) = noted(archive)
+        assert erasure.purged_at is not None
+        assert purge(archive).erasures == 0
+        assert [readable(archive, revision) for revision in (1, 2, 3)] == [LEFT] * 3
+
+
+def test_an_erased_key_cannot_be_used_by_a_plan_that_was_made_before(archive: Archive) -> None:
+    (number,) = archive.keyring.numbers(archive.corpus.number, [SourceId(TOPIC)])
+    erase(archive, TOPIC)
+    with pytest.raises(KeyErased):
+        archive.sealed.seal(b"key", Revision(9), number, b"content")
+    assert archive.keyring.numbers(archive.corpus.number, [SourceId(TOPIC)]) != [number]

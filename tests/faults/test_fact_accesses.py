@@ -1,0 +1,95 @@
+"""Accesses of facts are counted once for each call that is answered, whatever the engine says of its commit."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from drillcore_fdb.embedded import EmbeddedEngine
+from drillcore_fdb.engine import Engine, Reader
+from drillcore_proto.reasons import Reason
+from drillcore_server.auth import access
+from drillcore_server.auth.access import Granted
+from drillcore_server.commands.unit import Call, Unit
+from drillcore_server.domain.audit import Trail
+from drillcore_server.domain.errors import Missing, Refused
+from drillcore_server.domain.ids import CorpusNumber, FactId
+from drillcore_server.store import fact_accesses
+from drillcore_server.store.fact_accesses import Access
+from drillcore_server.store.keyspace import Keyspace
+from tests.faults.caller import ask, make_call, open_root
+from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
+from tests.journals import open_journal_here
+
+CORPUS = CorpusNumber(7)
+FACTS = [FactId(UUID(int=number)) for number in range(5)]
+APPLIED, NOT_APPLIED = {Fault.UNKNOWN_APPLIED: 0.5}, {Fault.UNKNOWN_NOT_APPLIED: 0.5}
+
+
+def make_unit(engine: EmbeddedEngine, path: Path, name: str, faults: Faults) -> tuple[Unit, Keyspace, Engine]:
+    _, keys = open_root(engine, name)
+    journal = open_journal_here(engine, keys, path)
+    faulty = FaultyEngine(engine, faults)
+    return Unit(faulty, keys, journal), keys, faulty
+
+
+def get(unit: Unit, call: Call, facts: list[FactId], *, fails: bool = False) -> None:
+    """As GetFacts does."""
+
+    def work(_tr: Reader, _granted: Granted, trail: Trail) -> None:
+        trail.accessed |= {(CORPUS, fact): None for fact in facts}
+        if fails:
+            raise Missing(Reason.FACT_NOT_FOUND, "there is no such fact")
+
+    unit.read(call, access.operator, work)
+
+
+def counts(engine: Engine, keys: Keyspace) -> list[Access]:
+    return engine.run(lambda tr: fact_accesses.read(tr, keys.of_corpus(CORPUS), FACTS))
+
+
+@pytest.mark.parametrize(
+    "fault_rates", [APPLIED, NOT_APPLIED, rates(commit=0.4, read=0.02)], ids=["applied", "not", "all"]
+)
+def test_an_access_is_counted_once_however_often_the_call_is_run(
+    engine: EmbeddedEngine, tmp_path: Path, fault_rates: dict[Fault, float]
+) -> None:
+    faults = Faults(3, fault_rates)
+    unit, keys, _ = make_unit(engine, tmp_path, "accesses", faults)
+    dice, expected = random.Random(3), Counter[FactId]()
+    last = {}
+    for number in range(60):
+        wanted = dice.sample(FACTS, dice.randint(1, len(FACTS)))
+        call = make_call(dice, number, "GetFacts")
+        ask(call, lambda c, w=wanted: get(unit, c, w))  # type: ignore[misc]
+        get(unit, call, wanted)  # the same request once more
+        expected.update(wanted)
+        last |= dict.fromkeys(wanted, call.at)
+    assert faults.injected.total() > 20
+    found = counts(engine, keys)
+    assert [one.count for one in found] == [expected[fact] for fact in FACTS]
+    assert all(one.last_at is not None and one.last_at >= last[fact] for one, fact in zip(found, FACTS, strict=True))
+
+
+def test_a_call_that_is_refused_counts_nothing(engine: EmbeddedEngine, tmp_path: Path) -> None:
+    unit, keys, _ = make_unit(engine, tmp_path, "refused", Faults(1, {}))
+    call = make_call(random.Random(1), 1, "GetFacts")
+    with pytest.raises(Refused) as refused:
+        get(unit, call, FACTS, fails=True)
+    unit.record_refusal(call, refused.value)
+    assert counts(engine, keys) == [Access()] * len(FACTS)
+
+
+def test_readers_of_the_same_facts_never_conflict(engine: EmbeddedEngine, tmp_path: Path) -> None:
+    unit, keys, faulty = make_unit(engine, tmp_path, "readers", Faults(1, {}))
+    calls = [make_call(random.Random(number), number, "GetFacts") for number in range(80)]
+    before = engine.figures().totals
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda call: get(unit, call, FACTS), calls))
+    assert [one.count for one in counts(faulty, keys)] == [80] * len(FACTS)
+    assert engine.figures().totals["conflicts"] == before["conflicts"]

@@ -1,0 +1,356 @@
+"""A corpus is changed to another embedding model, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drillcore_proto.reasons import Reason
+from drillcore_server.commands import migrating, revise
+from drillcore_server.commands.migrating import Migrator
+from drillcore_server.commands.seeking import SoughtText
+from drillcore_server.commands.update_fact import FactUpdate, update_fact
+from drillcore_server.derived.fact_index import FactIndexes, FactVectors
+from drillcore_server.derived.vectors import ChunkVectors, VectorCache
+from drillcore_server.domain.embeddings import Model
+from drillcore_server.domain.errors import NotReady, Unavailable
+from drillcore_server.domain.ids import FactId
+from drillcore_server.ingest import builtin
+from drillcore_server.ingest.embedding.cache import CachingEmbedder, MemoryCache
+from drillcore_server.ingest.embedding.embedders import Embedders, model_of
+from drillcore_server.ingest.embedding.errors import ProviderFailed
+from drillcore_server.store import embeddings
+from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
+from tests.faults.consistent import check
+from tests.faults.migrations import (
+    check_vectors,
+    desk,
+    fact_text,
+    items,
+    migrate,
+    migrator,
+    models,
+    put,
+    short,
+    snapshot,
+    with_model,
+)
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
+    """A corpus of the built-in model, with chunks, some of which overlap, and facts; migrated in small slices."""
+    monkeypatch.setattr(migrating, "SLICE_MAX", 7)
+    monkeypatch.setattr(migrating, "CLEARED_MAX", 9)
+    monkeypatch.setattr(migrating, "LAST_MAX", 2)
+    with opened_archive(tmp_path) as archive:
+        archive.add({topic: text_of(topic, 1, 4) for topic in SENTENCES})
+        put(archive, [fact_text(number) for number in range(20)])
+        check_vectors(archive, builtin.embedder())
+        yield archive
+
+
+@pytest.fixture
+def new(archive: Archive) -> Archive:
+    """The same corpus, whose server has another model now."""
+    return with_model(archive, short(), builtin.embedder())
+
+
+def agree(archive: Archive) -> None:
+    """The store agrees with itself."""
+    check(archive)
+    assert archive.fsck().problems == ()
+
+
+def once(monkeypatch: pytest.MonkeyPatch, step: str, happens: Callable[[], None], after: int = 0) -> list[int]:
+    """Has something happen before a step of a migration is planned, after it was planned that often; as it counts."""
+    planned, plan = [0], getattr(Migrator, step)
+
+    def before(self: Migrator, *given: Any) -> Any:
+        planned[0] += 1
+        if planned[0] == after + 1:
+            happens()
+        return plan(self, *given)
+
+    monkeypatch.setattr(Migrator, step, before)
+    return planned
+
+
+def test_every_chunk_and_fact_gets_the_vector_of_its_text(new: Archive) -> None:
+    told: list[tuple[int, int]] = []
+    done = migrate(new, lambda progress: told.append((progress.migration.done, progress.migration.total)))  # type: ignore[union-attr]
+    assert done.is_finished
+    assert (models(new).current.number, models(new).current.name, models(new).others) == (2, "short", ())
+    check_vectors(new, short())
+    agree(new)
+    counts = [count for count, _ in told]
+    assert counts == sorted(counts)
+    assert (counts[0], counts[-1]) == (0, told[0][1])
+    assert len(set(counts)) > 4, "it is told of every slice"
+
+
+def test_chunks_are_read_with_the_end_of_the_chunk_before_them(archive: Archive) -> None:
+    at = snapshot(archive)
+    found = [chunk for document in at.read(lambda view: list(view.documents())) for chunk in document.chunks]
+    overlaps = [chunk.overlap for chunk in at.each(found, lambda view, one: view.chunk(one))]
+    assert any(overlaps), "else this proves nothing of them"
+
+
+def test_what_is_added_meanwhile_gets_both_vectors_and_is_there_afterwards(
+    new: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write() -> None:
+        new.add({"banking-2": text_of("banking", 2, 3), "school": text_of("school", 2, 3)})
+        new.remove([new.documents()["fishing"]])
+        put(new, [fact_text(number) for number in range(100, 110)])
+
+    once(monkeypatch, "_slice", write, after=3)
+    migrate(new)
+    assert new.documents().keys() == (SENTENCES.keys() | {"banking-2"}) - {"fishing"}
+    check_vectors(new, short())
+    agree(new)
+
+
+def test_a_fact_that_changes_after_its_new_vector_was_made_gets_that_of_its_new_content(
+    new: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change() -> None:
+        (fact,) = changed
+        content = "The supervisor looks at every entry of the log at the end of each month and signs it."
+        update, tenant = FactUpdate(content), new.corpus.tenant_id
+        update_fact(desk(new), new.call("UpdateFact"), tenant=tenant, fact=fact, update=update)
+
+    changed = [FactId(entry) for entry in sorted(put(new, [fact_text(500)]))]
+    once(monkeypatch, "_flip", change)
+    migrate(new)
+    check_vectors(new, short())
+    agree(new)
+
+
+def test_those_who_write_before_the_flip_is_committed_are_part_of_it(
+    new: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often they are faster: in the end their vectors come with the flip itself."""
+    written = iter(range(12))
+
+    def write(self: Any, *given: Any, plan: Any = revise.Reviser._write) -> Any:
+        call = given[0]
+        if call.action == "MigrateEmbeddings" and (number := next(written, None)) is not None:
+            monkeypatch.setattr(revise.Reviser, "_write", plan)
+            put(new, [fact_text(1_000 + number)])
+            monkeypatch.setattr(revise.Reviser, "_write", write)
+        return plan(self, *given)
+
+    monkeypatch.setattr(migrating, "SLICE_MAX", 1_000)
+    monkeypatch.setattr(revise.Reviser, "_write", write)
+    migrate(new)
+    check_vectors(new, short())
+    agree(new)
+
+
+@pytest.mark.parametrize("step", ["_slice", "_flip", "_clear"])
+def test_a_migration_that_dies_anywhere_goes_on_where_it_was(
+    new: Archive, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        once(patch, step, die, after=0 if step == "_flip" else 2)
+        with pytest.raises(KeyboardInterrupt):
+            migrate(new)
+    agree(new)
+    done = migrator(new).progress(new.corpus).migration
+    assert done is not None
+    assert done.finished_at is None
+    assert done.done > 0
+    left = -(-(done.total - done.done) // migrating.SLICE_MAX)
+    again = once(monkeypatch, "_slice", lambda: None)
+    assert migrate(with_model(new, short())).is_finished
+    assert again[0] in ({left, left + 1} if step == "_slice" else {0}), "what was done is not done again"
+    check_vectors(new, short())
+    agree(new)
+
+
+def test_two_at_once_do_no_harm(new: Archive) -> None:
+    others = [with_model(new, short()), with_model(new, short())]
+    ends: list[Any] = []
+    threads = [threading.Thread(target=lambda one=one: ends.append(migrate(one))) for one in others]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [end.is_finished for end in ends] == [True, True]
+    assert models(new).current.number == 2, "one migration was enough"
+    check_vectors(new, short())
+    agree(new)
+
+
+def test_a_model_that_fails_leaves_the_old_one_in_use_and_what_was_made(
+    new: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embed = type(short()).embed
+    calls = [0]
+
+    def failing(self: Any, texts: Any) -> Any:
+        calls[0] += self is short()
+        if calls[0] > 2 and self is short():
+            raise ProviderFailed("it is gone", retryable=True)
+        return embed(self, texts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(short()), "embed", failing)
+        with pytest.raises(Unavailable) as caught:
+            migrate(new)
+        assert caught.value.reason is Reason.MODEL_UNAVAILABLE
+        new.add({"banking": text_of("banking", 9, 3)})
+        put(new, [fact_text(7_000)])
+    assert models(new).current.name == builtin.embedder().model
+    agree(new)
+    assert migrate(new).is_finished
+    check_vectors(new, short())
+    agree(new)
+
+
+def test_a_migration_to_another_model_takes_the_place_of_one_that_was_begun(
+    archive: Archive, new: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = migrator(new, lambda: True)
+    corpus = begun.begin(new.call("MigrateEmbeddings"), new.target)
+    with pytest.raises(Unavailable) as caught:
+        begun.run(corpus, lambda _: None)
+    assert caught.value.reason is Reason.SHUTTING_DOWN
+    with pytest.raises(NotReady) as refused:
+        migrator(archive).run(corpus, lambda _: None)
+    assert refused.value.reason is Reason.MODEL_MISMATCH
+    assert migrate(archive).is_finished, "back to what it has: nothing but to remove what was made"
+    assert (models(archive).current.number, models(archive).others) == (1, ())
+    check_vectors(archive, builtin.embedder())
+    agree(archive)
+
+
+def test_there_and_back_is_as_before(archive: Archive, new: Archive) -> None:
+    migrate(new)
+    migrate(archive)
+    assert models(archive).current.number == 3
+    check_vectors(archive, builtin.embedder())
+    agree(archive)
+    archive.add({"consent-2": text_of("consent", 1, 4)})
+    check_vectors(archive, builtin.embedder())
+
+
+def test_a_corpus_that_needs_none_gets_no_revision(archive: Archive) -> None:
+    head = archive.head()
+    assert migrate(archive).is_finished
+    assert archive.head() == head
+
+
+def test_a_large_flip_is_as_whole_as_a_small_one(new: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(revise, "SMALL_BYTES_MAX", 0)
+    monkeypatch.setattr(revise, "BATCH_BYTES_MAX", 1_500)
+    migrate(new)
+    check_vectors(new, short())
+    agree(new)
+
+
+def test_earlier_revisions_keep_their_model(archive: Archive, new: Archive) -> None:
+    head = archive.head()
+    before = check(archive, head).records
+    migrate(new)
+    assert check(archive, head).records == before
+    found = archive.engine.run(lambda tr: embeddings.get(tr, archive.keys, head))
+    assert found is not None
+    assert found.current.name == builtin.embedder().model
+
+
+def test_a_document_whose_model_changes_while_it_is_read_is_to_be_sent_again(
+    archive: Archive, new: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = type(archive.ingester).plan
+    done: list[bool] = []
+
+    def planned(self: Any, *given: Any) -> Any:
+        if not done:
+            done.append(True)
+            migrate(new)
+        return plan(self, *given)
+
+    monkeypatch.setattr(type(archive.ingester), "plan", planned)
+    with pytest.raises(Unavailable) as caught:
+        archive.add({"late": text_of("school", 5)})
+    assert caught.value.reason is Reason.CONFLICT
+    new.add({"late": text_of("school", 5)})
+    check_vectors(new, short())
+    agree(new)
+
+
+def test_documents_removed_while_the_model_changes_leave_sums_of_the_new_one(
+    archive: Archive, new: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan was made once with the old vectors, then overtaken: what it had worked out is of no use."""
+    write = revise.Reviser._write
+    done: list[bool] = []
+
+    def overtaken(self: Any, call: Any, *given: Any) -> Any:
+        if call.action == "RemoveDocuments" and not done:
+            done.append(True)
+            migrate(new)
+        return write(self, call, *given)
+
+    monkeypatch.setattr(revise.Reviser, "_write", overtaken)
+    archive.add({"school-2": text_of("school", 2, 3)})
+    archive.remove([archive.documents()["school-2"]])
+    check_vectors(new, short())
+    agree(new)
+
+
+def test_indexes_of_the_next_model_are_in_memory_when_it_is_searched_by(
+    new: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunks, facts = VectorCache(new.engine), FactIndexes(new.engine)
+    one = Migrator(new.ingester, (chunks, facts))
+    one.run(one.begin(new.call("MigrateEmbeddings"), new.target), lambda _: None)
+
+    def load(*_: object) -> None:
+        raise AssertionError("it is read from the store")
+
+    monkeypatch.setattr(ChunkVectors, "load", load)
+    monkeypatch.setattr(FactVectors, "load", load)
+    at = snapshot(new)
+    found = at.read(lambda view: (chunks.at(new.corpus.number, view), facts.at(new.corpus.number, view)))
+    assert {index.dimensions for index in found} == {short().dimensions}
+    assert sum(map(len, found)) == len(items(new))
+
+
+def test_a_text_is_embedded_once_for_each_model_that_corpora_have(archive: Archive, new: Archive) -> None:
+    counted = [CachingEmbedder(one, MemoryCache(0)) for one in (short(), builtin.embedder())]
+    old = models(archive).current.model
+    sought = SoughtText(Embedders(counted[0], (counted[1],)), "who signs the log")
+    tries: list[None] = []
+
+    def search() -> list[int]:
+        tries.append(None)
+        return [len(sought.of(archive.corpus.id, one)) for one in (model_of(short()), old, old, model_of(short()))]
+
+    assert sought.run(search) == [64, 256, 256, 64]
+    assert [one.counts.misses for one in counted] == [1, 1]
+    assert len(tries) == 2, "begun anew only when it came upon another model"
+    with pytest.raises(NotReady) as refused:
+        sought.of(archive.corpus.id, Model("nobody's", 3))
+    assert "[[ingest.former]]" in refused.value.message
+    assert "MigrateEmbeddings" in refused.value.message
+
+
+def test_fsck_finds_a_vector_that_is_missing_or_of_no_model(new: Archive) -> None:
+    migrate(new)
+    at = snapshot(new)
+    first = next(iter(at.entries(at.keys.vectors(2)))).key
+    new.engine.run(lambda tr: tr.clear_range(first, first + b"\xff"))
+    assert any("has no vector" in one for one in new.fsck().problems)
+    stray = new.keys.vectors(77).begin + first[-16:]
+    new.engine.run(lambda tr: new.sealed.put(tr, stray, at.revision, 1, b"12"))  # type: ignore[arg-type]
+    assert any("is of no model" in one for one in new.fsck().problems)

@@ -1,0 +1,145 @@
+"""Facts of sources against a plain model: versions of a document, removals, statuses set by hand, in any order.
+
+After each step every fact is as the model has it, the registry counts them, fsck finds nothing, and earlier revisions
+read as they did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from drillcore_server.commands import revise
+from drillcore_server.commands.fact_changing import ChangedFact, FactDesk
+from drillcore_server.commands.revise import Plan
+from drillcore_server.commands.viewing import Library
+from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.facts import Fact, FactChange, FactStatus
+from drillcore_server.domain.ids import FactId, Revision
+from drillcore_server.store import revisions
+from drillcore_server.store.facts import FactsView
+from drillcore_server.store.hierarchy import CorpusView
+from drillcore_server.store.records import RecordKind
+from tests.faults.archive import Archive, opened_archive
+
+SOURCES = ["north", "south"]
+SENTENCES = [
+    f"The operator of plant number {n} shall inspect all of its valves once in every {n + 2} weeks." for n in range(6)
+]
+ACTIVE, STALE, QUARANTINED = FactStatus.ACTIVE, FactStatus.STALE, FactStatus.QUARANTINED
+
+versions = st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=5)
+"""What a version says; the same sentence may be there twice."""
+
+
+@dataclass(frozen=True)
+class Nothing:
+    revision: Revision
+
+
+class Facts(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open_now = contextlib.ExitStack()
+        self.patch = self.open_now.enter_context(pytest.MonkeyPatch.context())
+        self.patch.setattr(revise, "BATCH_BYTES_MAX", 5_000)
+        path = Path(self.open_now.enter_context(tempfile.TemporaryDirectory()))
+        self.archive = self.open_now.enter_context(opened_archive(path))
+        self.said: dict[str, list[str]] = {}
+        """What each source says now."""
+        self.model: dict[str, dict[str, FactStatus]] = {source: {} for source in SOURCES}
+        """The facts of each source that are not deleted, by what they say."""
+        self.ids: dict[tuple[str, str], FactId] = {}
+        self.earlier: list[dict[FactId, Fact]] = [{}]
+
+    def teardown(self) -> None:
+        self.open_now.close()
+
+    @rule(source=st.sampled_from(SOURCES), version=versions, large=st.booleans())
+    def put_version(self, source: str, version: list[str], large: bool) -> None:
+        if self.said.get(source) == version:
+            return
+        self.patch.setattr(revise, "SMALL_BYTES_MAX", 0 if large else 3_000_000)
+        self.archive.add({source: "\n\n".join(version)})
+        facts, is_update = self.model[source], source in self.said
+        for sentence, status in facts.items():
+            if status is ACTIVE and is_update and sentence not in version:
+                facts[sentence] = STALE
+        facts |= {one: ACTIVE for one in version if facts.get(one) is not QUARANTINED}
+        self.said[source] = version
+        self._check()
+
+    @precondition(lambda self: self.said)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        source = data.draw(st.sampled_from(sorted(self.said)))
+        self.archive.remove([self.archive.documents()[source]])
+        facts = self.model[source]
+        for sentence in [one for one, status in facts.items() if status is not QUARANTINED]:
+            del facts[sentence]
+            del self.ids[source, sentence]
+        del self.said[source]
+        self._check()
+
+    @precondition(lambda self: any(ACTIVE in facts.values() for facts in self.model.values()))
+    @rule(data=st.data())
+    def quarantine(self, data: st.DataObject) -> None:
+        active = [(s, one) for s, facts in self.model.items() for one, status in facts.items() if status is ACTIVE]
+        source, sentence = data.draw(st.sampled_from(sorted(active)))
+        self._set_status(self.ids[source, sentence], QUARANTINED)
+        self.model[source][sentence] = QUARANTINED
+        self._check()
+
+    def _set_status(self, fact: FactId, status: FactStatus) -> None:
+        archive = self.archive
+        ingester, call = archive.ingester, archive.call("SetFactStatus")
+        desk = FactDesk(_library(archive), ingester)
+
+        def plan(corpus: Corpus, base: Revision) -> Plan[Nothing]:
+            (before,) = desk.facts(corpus, base, [fact])
+            after = before.moved(status, "so", call.at)
+            return desk.plan(corpus, base, [ChangedFact(before, after, FactChange.STATUS)], Nothing)
+
+        ingester.reviser.revise(call, archive.target, RecordKind(Nothing), plan)
+
+    def _check(self) -> None:
+        archive = self.archive
+        now = {fact.id: fact for fact in self._facts(archive.head())}
+        kept = [fact for fact in now.values() if fact.status is not FactStatus.DELETED]
+        assert {(one.source, one.content): one.status for one in kept} == {
+            (source, sentence): status for source, facts in self.model.items() for sentence, status in facts.items()
+        }
+        for fact in kept:
+            assert self.ids.setdefault((fact.source, fact.content), fact.id) == fact.id, "the same fact all the time"
+        assert self.earlier[-1].keys() <= now.keys(), "no record of a fact is ever gone"
+        assert archive.fsck().problems == ()
+        self.earlier.append(now)
+        for revision, known in enumerate(self.earlier):
+            assert {fact.id: fact for fact in self._facts(Revision(revision))} == known
+
+    def _facts(self, at: Revision) -> Iterator[Fact]:
+        archive = self.archive
+
+        def work(tr: revisions.Transaction) -> list[Fact]:
+            return list(FactsView(CorpusView(tr, archive.keys, archive.sealed, at)).facts())
+
+        return iter(archive.engine.run(work)) if at else iter(())
+
+
+def _library(archive: Archive) -> Library:
+    """Of which only the keys are asked for."""
+    ingester = archive.ingester
+    none: object = None
+    return Library(ingester.unit, archive.sealed, archive.keyring, none, none, ingester.embedders)  # type: ignore[arg-type]
+
+
+TestFacts = Facts.TestCase
+TestFacts.settings = settings(max_examples=12, stateful_step_count=12, deadline=None)

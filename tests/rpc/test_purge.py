@@ -1,0 +1,223 @@
+"""Purging: the bytes of what was erased go too, from every file, and fsck can tell that from tampering."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from drillcore_fdb.embedded import compact
+from drillcore_proto.reasons import Reason
+from drillcore_server.commands.purging import purge_due
+from drillcore_server.config import EngineSettings
+from drillcore_server.engines import open_keyring
+from drillcore_server.store import purging, versioned
+from drillcore_server.store.keyring import KeyErased
+from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.sealed import keys_of as header_of
+from drillcore_server.store.versioned import Entry
+from tests.rpc.aged import keys_in, keys_of
+from tests.rpc.erasing import (
+    MARKED,
+    MARKER,
+    OTHER,
+    ErasingCaller,
+    files_with,
+    opened,
+    problems,
+    sealed_under,
+)
+from tests.rpc.knowledge import CHUNK, SECTION, File, at_revision, refused
+from tests.rpc.running import ACME, Running, create_tenants, open_store, running
+from tests.rpc.trails import records
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Running]:
+    with running(tmp_path / "data") as found:
+        create_tenants(found.client())
+        yield found
+
+
+@pytest.fixture
+def caller(server: Running) -> Iterator[ErasingCaller]:
+    with ErasingCaller(server, ACME) as found:
+        yield found
+
+
+@pytest.fixture
+def corpus(caller: ErasingCaller) -> str:
+    return filled(caller)
+
+
+def filled(caller: ErasingCaller) -> str:
+    """Three revisions, of which the second and the third changed what the first made."""
+    made = caller.corpus()
+    caller.add(made, File("other.md", OTHER, "other"))
+    caller.add(made, File("marked.md", MARKED, "marked"))
+    caller.add(made, File("marked.md", MARKED + f"\nA second {MARKER} edition says that keepers must pay.\n", "marked"))
+    return made
+
+
+def marked(values: Iterator[bytes]) -> int:
+    return sum(MARKER.encode() in one.lower() for one in values)
+
+
+def test_an_erasure_leaves_bytes_that_a_purge_removes(server: Running, caller: ErasingCaller, corpus: str) -> None:
+    assert marked(opened(server, corpus)) > 3
+    key, _ = caller.erase(corpus, "marked").erasure.erased_keys
+    assert marked(opened(server, corpus)) == 0, "nothing of it can be opened"
+    left = sealed_under(server, corpus, key)
+    assert left > 5
+    done = caller.purge(corpus)
+    assert (done.erasures, done.finished) == (1, True)
+    assert done.records_removed >= left
+    assert sealed_under(server, corpus, key) == 0
+    assert caller.erasures(corpus)[0].HasField("purged_at")
+    again = caller.purge(corpus)
+    assert (again.erasures, again.records_removed, again.finished) == (0, 0, True)
+
+
+def test_a_purge_is_on_the_record_and_fsck_accepts_it_and_nothing_else(
+    server: Running, caller: ErasingCaller, corpus: str
+) -> None:
+    caller.erase(corpus, "marked")
+    assert problems(server) == ()
+    done = caller.purge(corpus)
+    (record,) = records(server, call="PurgeErased")
+    assert (record["action"], record["outcome"]) == ("ERASE", "OK")
+    assert record["detail"]["purged_records"] == done.records_removed
+    assert problems(server) == ()
+    keys = keys_of(server, corpus)
+    chunk = next(one.id for one in caller.query(corpus, level=CHUNK))
+    server.engine.run(lambda tr: tr.clear_range(keys.chunk(UUID(chunk)), versioned.behind(keys.chunk(UUID(chunk)))))  # type: ignore[arg-type]
+    assert any("is gone, and not by trimming or a purge" in one for one in problems(server))
+
+
+def test_a_list_that_was_changed_is_found(server: Running, caller: ErasingCaller, corpus: str) -> None:
+    """Who removes a record cannot hide it by adding it to what was purged."""
+    caller.erase(corpus, "marked", purge_now=True)
+    assert problems(server) == ()
+    keys = keys_of(server, corpus)
+    place = keys.purged(1, 0)
+
+    def forge(tr: purging.Transaction) -> None:
+        listed = purging.codec.read(tr, place) or b""
+        purging.codec.write(tr, place, listed + bytes(12) + (1).to_bytes(6, "big"))
+
+    server.engine.run(forge)
+    assert any("the list of purge 1 is not what its audit record committed to" in one for one in problems(server))
+
+
+def test_history_is_readable_after_a_purge_without_what_was_erased(
+    server: Running, caller: ErasingCaller, corpus: str
+) -> None:
+    """What a purge takes away does not bring back what was there before it."""
+    (first,) = caller.query(corpus, level=SECTION, as_of=at_revision(1))
+    (second,) = caller.query(corpus, level=SECTION, as_of=at_revision(2))
+    assert (first.id, first.version + 1) == (second.id, second.version)
+    caller.erase(corpus, "marked", purge_now=True)
+    assert [one.section.summary for one in caller.query(corpus, level=SECTION, as_of=at_revision(1))] == [
+        first.section.summary
+    ]
+    for revision in range(1, caller.head(corpus) + 1):
+        sources = {one.source_id for one in caller.list_documents(corpus, as_of=at_revision(revision))}
+        assert sources == {"other"}
+        assert [one.chunk.source_id for one in caller.query(corpus, level=CHUNK, as_of=at_revision(revision))] == [
+            "other"
+        ]
+    for revision in (2, 3):
+        assert caller.query(corpus, level=SECTION, as_of=at_revision(revision)) == []
+
+
+def test_no_file_has_the_text_after_purge_and_compaction(tmp_path: Path) -> None:
+    """Nor the sealed bytes of it: who has a copy of the disk and all keys has nothing to open."""
+    data = tmp_path / "data"
+    with running(data) as server:
+        create_tenants(server.client())
+        with ErasingCaller(server, ACME) as caller:
+            corpus = filled(caller)
+            sealed = _sealed_chunk(server, corpus)
+            assert files_with(data, sealed) == ["data.mdb"]
+            caller.erase(corpus, "marked", purge_now=True)
+    assert files_with(data, MARKER.encode()) == []
+    compact(data)
+    assert files_with(data, sealed) == []
+    assert files_with(data, MARKER.encode()) == files_with(data, MARKER.title().encode()) == []
+    with running(data) as server:
+        assert problems(server) == ()
+        assert marked(opened(server, corpus)) == 0
+
+
+def _sealed_chunk(server: Running, corpus: str) -> bytes:
+    """Some bytes of a chunk of the marked source, as it is stored."""
+    keys = keys_of(server, corpus)
+    values, _ = server.engine.run(lambda tr: versioned.values_page(tr, *keys.chunks(), 10_000))
+    sealed = SealedRecords(server.server.keyring)
+    found = (
+        one.value
+        for one in values
+        if one.value is not None and MARKER.encode() in sealed.opened(Entry(one.key, one.revision, one.value)).value
+    )
+    return next(found)[-64:]
+
+
+def test_an_old_copy_of_the_store_cannot_be_read_with_the_keyring_of_today(tmp_path: Path) -> None:
+    data, backup = tmp_path / "data", tmp_path / "backup"
+    with running(data) as server:
+        create_tenants(server.client())
+        with ErasingCaller(server, ACME) as caller:
+            corpus = filled(caller)
+    shutil.copytree(data, backup, ignore=shutil.ignore_patterns("keyring"))
+    with running(data) as server, ErasingCaller(server, ACME) as caller:
+        caller.erase(corpus, "marked")
+    shutil.copytree(data / "keyring", backup / "keyring")
+    engine = open_store(backup)
+    with open_keyring(EngineSettings(data_dir=backup), engine) as keyring:
+        sealed, keys = SealedRecords(keyring), keys_in(engine, corpus)
+        values, _ = engine.run(lambda tr: versioned.values_page(tr, *keys.chunks(), 10_000))
+        entries = [Entry(one.key, one.revision, one.value) for one in values if one.value is not None]
+        left = list(sealed.opened_all(entries))
+        assert 0 < len(left) < len(entries)
+        assert marked(one.value for one in left) == 0
+        erased = next(one for one in entries if one.key not in {known.key for known in left})
+        with pytest.raises(KeyErased):
+            sealed.opened(erased)
+    engine.close()
+
+
+def test_the_housekeeper_purges_what_is_due_and_not_before(server: Running, caller: ErasingCaller, corpus: str) -> None:
+    key, _ = caller.erase(corpus, "marked").erasure.erased_keys
+    now, unit = datetime.now(UTC), server.server._unit
+    assert list(purge_due(server.engine, unit, now + timedelta(days=29), lambda: False)) == []
+    assert sealed_under(server, corpus, key) > 0
+    ((found, done),) = purge_due(server.engine, unit, now + timedelta(days=31), lambda: False)
+    assert str(found) == corpus
+    assert done.finished  # type: ignore[union-attr]
+    assert sealed_under(server, corpus, key) == 0
+    assert problems(server) == ()
+
+
+def test_a_lost_key_is_an_error_and_never_taken_for_erased(server: Running, caller: ErasingCaller, corpus: str) -> None:
+    keyring = server.server.keyring
+    (document,) = [one.id for one in caller.list_documents(corpus) if one.source_id == "marked"]
+    (number,) = _numbers(server, corpus, document)
+    keyring._engine.run(lambda tr: tr.clear(keyring._root.pack((1, number))))
+    keyring._keys.clear()
+    keyring._composites.clear()
+    with refused(Reason.STORE_UNAVAILABLE):
+        caller.document(corpus, document)
+    with refused(Reason.STORE_UNAVAILABLE):
+        caller.list_documents(corpus)
+    assert any(f"the key {number} is lost" in one for one in problems(server))
+
+
+def _numbers(server: Running, corpus: str, document: str) -> tuple[int, ...]:
+    keys = keys_of(server, corpus)
+    entry = server.engine.run(lambda tr: versioned.get(tr, keys.document(UUID(document)), 10_000))  # type: ignore[arg-type]
+    assert entry is not None
+    return header_of(entry.value)

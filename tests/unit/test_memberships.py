@@ -1,0 +1,57 @@
+"""Which community facts are in, in memory: as arrays, and following what happens to facts."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from drillcore_server.derived.communities import ID, Memberships
+from drillcore_server.domain.ids import CommunityId, FactId
+
+FACTS = [FactId(UUID(int=number << 8)) for number in (3, 1, 4, 15, 9, 2, 6)]
+"""The last byte is zero, which numpy does not show."""
+ONE, OTHER = CommunityId(UUID(int=1 << 16)), CommunityId(UUID(int=2 << 16))
+
+
+@pytest.fixture
+def found() -> Memberships:
+    order = sorted(FACTS)
+    communities = np.array([ONE.bytes, OTHER.bytes], ID)
+    places = np.array([0, 0, 1, 1, 1, 0, 1], np.int32)
+    return Memberships(communities, np.array([one.bytes for one in order], ID), places, np.ones(7, np.bool_))
+
+
+def test_facts_and_communities_lead_to_each_other(found: Memberships) -> None:
+    order = sorted(FACTS)
+    assert found.members(ONE) == [order[0], order[1], order[5]]
+    assert found.members(OTHER) == [order[2], order[3], order[4], order[6]]
+    assert found.of([order[6], order[0]]) == [OTHER, ONE]
+    assert found.by_size() == [(OTHER, 4), (ONE, 3)]
+
+
+def test_what_is_not_there_is_in_none(found: Memberships) -> None:
+    nobody = [FactId(UUID(int=number)) for number in (0, 5 << 8, 1 << 100)]
+    assert found.of(nobody) == [None, None, None]
+    assert found.members(CommunityId(UUID(int=7))) == []
+    assert found.members(CommunityId(UUID(int=1 << 120))) == []
+
+
+def test_facts_out_of_the_index_are_in_none_until_they_are_back(found: Memberships) -> None:
+    fact = sorted(FACTS)[2]
+    place = found.at([fact])[fact]
+    without = found.changed({place: False})
+    assert without.of([fact]) == [None]
+    assert fact not in without.members(OTHER)
+    assert without.by_size() == [(ONE, 3), (OTHER, 3)]
+    assert without.at([fact]) == {fact: place}
+    assert found.of([fact]) == [OTHER], "what was handed out does not change"
+    assert without.changed({place: True}).of([fact]) == [OTHER]
+
+
+def test_nothing_has_no_communities() -> None:
+    nothing = Memberships(np.array([], ID), np.array([], ID), np.array([], np.int32), np.array([], np.bool_))
+    assert nothing.by_size() == []
+    assert nothing.of([FACTS[0]]) == [None]
+    assert nothing.members(ONE) == []

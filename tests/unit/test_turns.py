@@ -1,0 +1,87 @@
+"""Turns: readers together, writers alone, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from drillcore_server.derived.turns import Turns
+
+
+def test_nobody_reads_while_somebody_writes() -> None:
+    turns, state = Turns(), [0, 0]
+
+    def read() -> None:
+        for _ in range(1_000):
+            with turns.reading():
+                assert state[0] == state[1]
+
+    def write() -> None:
+        for _ in range(1_000):
+            with turns.writing():
+                state[0] += 1
+                time.sleep(0)  # lets others run
+                state[1] += 1
+
+    with ThreadPoolExecutor(6) as threads:
+        for one in [threads.submit(work) for work in (read, write, read, write, read, read)]:
+            one.result()
+    assert state == [2_000, 2_000]
+
+
+def test_readers_are_let_in_together() -> None:
+    turns, both = Turns(), threading.Barrier(2)
+
+    def read() -> None:
+        with turns.reading():
+            both.wait(timeout=30)
+
+    with ThreadPoolExecutor(2) as threads:
+        for one in [threads.submit(read), threads.submit(read)]:
+            one.result()
+
+
+def test_a_writer_gets_its_turn_among_readers_that_never_pause() -> None:
+    turns, written = Turns(), threading.Event()
+
+    def read() -> None:
+        while not written.is_set():
+            with turns.reading():
+                pass
+
+    def write() -> None:
+        for _ in range(200):
+            with turns.writing():
+                pass
+        written.set()
+
+    with ThreadPoolExecutor(4) as threads:
+        reading = [threads.submit(read) for _ in range(3)]
+        threads.submit(write).result(timeout=60)
+        for one in reading:
+            one.result(timeout=60)
+
+
+def test_a_reader_waits_for_one_turn_of_a_writer_that_never_pauses() -> None:
+    turns, stop, turns_taken = Turns(), threading.Event(), [0]
+
+    def write() -> None:
+        while not stop.is_set():
+            with turns.writing():
+                turns_taken[0] += 1
+                time.sleep(0.001)  # so that who reads finds it writing
+
+    def waited() -> int:
+        before = turns_taken[0]
+        with turns.reading():
+            return turns_taken[0] - before
+
+    with ThreadPoolExecutor(1) as threads:
+        writing = threads.submit(write)
+        try:
+            assert statistics.median(waited() for _ in range(100)) <= 2
+        finally:
+            stop.set()
+        writing.result(timeout=60)
