@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import grpc
 
 DOMAIN: Final = "drillcore"
-API_VERSION: Final = (1, 3)
+API_VERSION: Final = (1, 4)
 """Major and minor version of the protocol. The minor grows with every new field or call, the major breaks."""
 
 REQUEST_ID_HEADER: Final = "drillcore-request-id"
@@ -73,6 +73,11 @@ class Reason(enum.Enum):
     SOURCE_ERASED = ("FAILED_PRECONDITION", "The source was erased already.")
     ERASED = ("NOT_FOUND", "What was asked for came from a source that was erased.")
     NO_CKF_FACTS = ("NOT_FOUND", "only-if-ckf: no fact is relevant enough.")
+    QUALITY_NOT_MET = ("FAILED_PRECONDITION", "No envelope of an accepted tier can be packed; `gap` says why.")
+    ENVELOPE_NOT_FOUND = ("NOT_FOUND", "No such envelope was issued, or it is no longer kept.")
+    CONTINUATION_NOT_FOUND = ("NOT_FOUND", "No such continuation, or its session is over.")
+    UNKNOWN_MODEL = ("INVALID_ARGUMENT", "The server has no tokenizer for this model; the message says how to add one.")
+    BUDGET_TOO_SMALL = ("INVALID_ARGUMENT", "Nothing is left of the context window for the envelope.")
     REGION_NOT_ALLOWED = ("PERMISSION_DENIED", "The corpus is in a region that is not allowed here.")
     REGION_FIXED = ("FAILED_PRECONDITION", "The corpus is in a region already, and stays there.")
     INVALID_HIERARCHY = ("INVALID_ARGUMENT", "The nodes do not make up a hierarchy; the message names the first wrong.")

@@ -235,7 +235,7 @@ class Peer:
     """What the server holds, saw and is to answer."""
 
     address: str = ""
-    api_version: str = "1.3"
+    api_version: str = "1.4"
     failures: list[Failure] = field(default_factory=list)
     """The next calls fail so, one each."""
     seen: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
