@@ -74,6 +74,8 @@ def _stored_as(hint: Any) -> Any:
         return dict[str, str]
     if get_origin(hint) is tuple and get_args(hint)[1:] == (...,):
         return tuple[_stored_as(get_args(hint)[0]), ...]  # type: ignore[misc]
+    if get_origin(hint) is frozenset:
+        return frozenset[_stored_as(get_args(hint)[0])]  # type: ignore[misc]
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return _array_of(hint)
     raise TypeError(f"no way to store a {hint}")

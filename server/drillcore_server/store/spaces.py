@@ -83,6 +83,10 @@ class Space(enum.IntEnum):
     SESSION_ENDS = 70
     MIGRATIONS = 71
     FACT_UPKEEP = 72
+    ENVELOPES = 74
+    ENVELOPE_SESSIONS = 75
+    ETAGS = 76
+    ENVELOPE_ENDS = 77
 
 
 COMMITTED: Final = (
