@@ -114,7 +114,11 @@ class IssuedEnvelope:
     with_session_facts: bool = False
     with_answer: bool = False
     """Whether it holds a summary of what the model said, which is not kept."""
-    saturation: float = 0.0
+    is_salted: bool = False
+    tiers: tuple[QualityTier, ...] = ()
+    """Of the session's windows before it."""
+    warm: tuple[CommunityId, ...] = ()
+    """Of the communities that the session had used before, those that matter here."""
     changes_at: datetime | None = None
     """When a fact in it grows older than max-age allows: the same question may have another answer then."""
 
