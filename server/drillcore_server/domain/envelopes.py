@@ -154,7 +154,7 @@ class Packed:
     position: int
     """From 1; also the number it is cited by."""
     tokens: int
-    """Of its part of the text."""
+    """That its part adds to the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +167,8 @@ class Packing:
     tokens: int
     """Of the whole text, counted once more."""
     text: str
+    wanted: tuple[int, ...] = ()
+    """How many tokens each of the excluded would have taken, at least; 0: not looked at, since hardly any were left."""
 
 
 @dataclass(frozen=True, slots=True)

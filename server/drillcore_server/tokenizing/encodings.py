@@ -23,6 +23,9 @@ from drillcore_server.tokenizing.parts import parts
 RUN_CHARS_MAX = 65_536
 """Longer texts are counted in parts: tiktoken's regular expression overflows its stack in long runs of white space."""
 
+_SEPARATORS: Final = "\x1c\x1d\x1e\x1f"
+"""Python counts them as white space, the patterns' Unicode \\s does not."""
+
 
 class EncodingName(enum.Enum):
     CL100K_BASE = "cl100k_base"
@@ -86,6 +89,12 @@ class EncodingCounter:
     def count_many(self, texts: Sequence[str]) -> list[int]:
         return [self.count(text) for text in texts]
 
+    def at_least(self, text: str) -> int:
+        """One for each word: no match of either pattern has two, unless there is a line end between them."""
+        if any(separator in text for separator in _SEPARATORS):
+            return 0
+        return max(len(text.split()) - text.count("\n") - text.count("\r"), 0)
+
     def adds_up(self, text: str, at: int) -> bool:
         """Whether neither pattern above has a match across this place, whatever the rest of the text is."""
         if not 0 < at < len(text):
@@ -116,8 +125,7 @@ def _verified(name: EncodingName, vocabulary: bytes) -> bytes:
 
 
 def _is_space(character: str) -> bool:
-    # Python counts the four separators as white space, the patterns' Unicode \s does not.
-    return character.isspace() and not "\x1c" <= character <= "\x1f"
+    return character.isspace() and character not in _SEPARATORS
 
 
 def _next_word_is_on_this_line(text: str, at: int) -> bool:

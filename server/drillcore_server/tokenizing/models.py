@@ -61,8 +61,8 @@ class Models:
     def _unknown(self, name: str) -> str:
         return (
             f"the server has no tokenizer for the model {name[:_NAME_CHARS_SHOWN]!r}; it knows "
-            f"{', '.join(sorted(self._entries))}. Its operator can add one by [[envelopes.models]] in the settings, with "
-            "name, tokenizer (a file tokenizer.json or *.model, or one of the encodings) and context_window"
+            f"{', '.join(sorted(self._entries))}. Its operator can add one by [[envelopes.models]] in the settings, "
+            "with name, tokenizer (a file tokenizer.json or *.model, or one of the encodings) and context_window"
         )
 
 
