@@ -19,6 +19,7 @@ from drillcore_server.commands.seeking import SoughtTexts
 from drillcore_server.commands.unit import Call
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
+from drillcore_server.domain.envelope_headers import Miss
 from drillcore_server.domain.envelope_plans import IssuedEnvelope
 from drillcore_server.domain.envelopes import Candidate, FoundBy
 from drillcore_server.domain.errors import BadInput, Missing
@@ -62,7 +63,7 @@ def continue_envelope(
         _parent(library, call, tr, granted, continuation)
         shelves = library.facts.shelves(tr, granted, trail, plan.corpora, plan.as_of)
         issuing = Issuing(library, call, tr, granted.tenant, trail, plan, shelves, parent.chain, parent.is_salted)
-        return issuing.issue(sought, window, parent, frozenset(), digest)
+        return issuing.issue(sought, window, parent, frozenset(), digest, Miss.NOT_CACHED)
 
     return sought.run(lambda: library.unit.read(call, rule, work))
 

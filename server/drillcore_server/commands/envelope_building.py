@@ -88,6 +88,8 @@ class Built:
     """When one of the candidates gets too old for max-age."""
     best_relevance: float | None
     """Of the store's facts; None if there is none."""
+    ckf_hits: int
+    """How many of those were found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,7 @@ class EnvelopeBuilder:
             is_continued=bool(deferred) and self.window.number < self.library.settings.windows_max,
             changes_at=_changes_at(selected.candidates, plan),
             best_relevance=max(stored, default=None),
+            ckf_hits=len(stored),
         )
 
     def _pool(self, found: Sequence[Candidate]) -> tuple[list[Candidate], list[Explained]]:

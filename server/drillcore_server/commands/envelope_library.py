@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from drillcore_server.audit.journal import log_key, log_of
 from drillcore_server.commands.fact_library import FactLibrary
 from drillcore_server.commands.unit import Unit
-from drillcore_server.derived.lexical_index import LexicalIndexes
+from drillcore_server.derived.lexical_follower import LexicalIndexes
 from drillcore_server.domain.ids import TenantId
 from drillcore_server.envelope_settings import EnvelopeSettings
 from drillcore_server.store.envelopes import EnvelopeStore
@@ -29,9 +28,7 @@ class EnvelopeLibrary:
         return self.facts.library.unit
 
     def store(self, tenant: TenantId) -> EnvelopeStore:
-        library = self.facts.library
-        number = log_key(library.keyring, log_of(tenant))
-        return EnvelopeStore(self.unit.keys, library.sealed, tenant, number)
+        return self.facts.sessions.envelopes(tenant)
 
     def session_end(self, now: datetime) -> datetime:
         return now + self.facts.sessions.idle

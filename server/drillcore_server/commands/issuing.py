@@ -23,7 +23,7 @@ from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Shelf
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.cache_directives import CacheDirectives
-from drillcore_server.domain.envelope_headers import hit_headers, packed_headers
+from drillcore_server.domain.envelope_headers import Miss, headers, not_modified_headers, refused_quality_headers
 from drillcore_server.domain.envelope_plans import (
     CorpusAt,
     EnvelopePlan,
@@ -90,18 +90,18 @@ class Issuing:
         """What the session knows so far, if it stands."""
         return self.store.session(self.tr, self._own(self.chain), self.call.at) if self.chain else None
 
-    def unmodified(self, if_match: str) -> Issued | None:
-        """If the caller has what it would get: the same question was asked on the same state."""
+    def unmodified(self, if_match: str) -> Issued | Miss:
+        """That the caller has what it would get, if the same question was asked on the same state; else why not."""
         known = self.store.find_etag(self.tr, known_by(self.call.principal.id, if_match, self._question()))
-        if known is None or known.corpora != self.corpora():
-            return None
-        if known.changes_at is not None and known.changes_at <= self.call.at:
-            return None
+        if known is None:
+            return Miss.UNKNOWN_ETAG
+        is_aged = known.changes_at is not None and known.changes_at <= self.call.at
+        if is_aged or known.corpora != self.corpora():
+            return Miss.FACTS_UPDATED
         self.trail.detail |= {"envelope": str(known.id), "not_modified": True}
         tiers = () if self.session is None else tuple(one.tier for one in self.session.history)
-        return Issued(
-            known.id, None, known.at, hit_headers(known.etag, known.tier), history=tiers, session=self.plan.session
-        )
+        made = not_modified_headers(known.etag)
+        return Issued(known.id, None, known.at, made, history=tiers, session=self.plan.session)
 
     def issue(
         self,
@@ -110,7 +110,7 @@ class Issuing:
         parent: IssuedEnvelope | None,
         accepted: frozenset[QualityTier],
         digest: Digest,
-        if_match: str = "",
+        miss: Miss,
     ) -> Issued:
         """Builds the envelope, and keeps what is to be kept of it with the call's audit record."""
         begun = self._begun()
@@ -124,16 +124,19 @@ class Issuing:
         quality = WindowQuality(self.id, built.envelope.quality.tier)
         issued = self._issued(built, placed, parent, begun, digest)
         self.trail.beside.append(lambda tr: self._keep(tr, issued, begun, quality, built, bool(continuation)))
-        headers = packed_headers(
-            built.envelope,
-            continuation=continuation,
-            windows_max=self.library.settings.windows_max,
-            with_community=self.library.settings.community_header,
-            if_match=if_match,
-        )
+        made = self.headers(built, miss, continuation)
         session = begun.own.id if self.chain or continuation else ""
-        return Issued(
-            self.id, built.envelope, self.call.at, headers, continuation, (*before, quality.tier), session
+        return Issued(self.id, built.envelope, self.call.at, made, continuation, (*before, quality.tier), session)
+
+    def headers(self, built: Built, miss: Miss, continuation: str = "") -> Mapping[str, str]:
+        settings = self.library.settings
+        return headers(
+            built.envelope,
+            ckf_hits=built.ckf_hits,
+            miss=miss,
+            continuation_id=continuation,
+            windows_max=settings.windows_max,
+            community_shown=settings.community_header,
         )
 
     def builder(self, sought: SoughtTexts, window: Window, parent: IssuedEnvelope | None) -> EnvelopeBuilder:
@@ -193,8 +196,8 @@ class Issuing:
             why = gap(quality, sorted(accepted), envelope.packing.tokens, envelope.budget.tokens)
             names = ", ".join(one.name for one in sorted(accepted))
             message = f"the best envelope that can be packed has tier {quality.tier.name}, not {names}"
-            details = {"CRP-Status": "503", "CRP-Context-Quality-Tier": quality.tier.name, "gap": orjson.dumps(why).decode()}
-            raise NotReady(Reason.QUALITY_NOT_MET, message, **details)
+            told = refused_quality_headers(quality.tier)
+            raise NotReady(Reason.QUALITY_NOT_MET, message, **told, gap=orjson.dumps(why).decode())
 
     def _issued(
         self, built: Built, window: Window, parent: IssuedEnvelope | None, begun: EnvelopeSession, digest: Digest

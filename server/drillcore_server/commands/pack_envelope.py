@@ -14,6 +14,7 @@ from drillcore_server.commands.seeking import SoughtTexts
 from drillcore_server.commands.unit import Call
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
+from drillcore_server.domain.envelope_headers import Miss
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import TenantId
 
@@ -43,8 +44,9 @@ def pack_envelope(
         trail.private["query"] = plan.query
         shelves = library.facts.shelves(tr, granted, trail, plan.corpora, plan.as_of)
         issuing = Issuing(library, call, tr, granted.tenant, trail, plan, shelves, plan.session, salted)
-        if is_conditional and (known := issuing.unmodified(if_match)) is not None:
-            return known
-        return issuing.issue(sought, Window(), None, asked.accepted, digest, if_match)
+        miss: Miss | Issued = Miss.NO_CACHE if asked.directives.no_cache else Miss.NOT_CACHED
+        if is_conditional:
+            miss = issuing.unmodified(if_match)
+        return miss if isinstance(miss, Issued) else issuing.issue(sought, Window(), None, asked.accepted, digest, miss)
 
     return sought.run(lambda: library.unit.read(call, access.in_tenant(tenant, Permission.READ), work))

@@ -17,7 +17,7 @@ from drillcore_server.commands.unit import Call
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.cache_directives import CacheDirectives
-from drillcore_server.domain.envelope_headers import packed_headers
+from drillcore_server.domain.envelope_headers import Miss
 from drillcore_server.domain.envelopes import Envelope
 from drillcore_server.domain.ids import TenantId
 
@@ -43,10 +43,6 @@ def preview_envelope(
         built = issuing.builder(sought, Window(), None).built(asked.accepted)
         CacheDirectives(only_if_ckf=plan.only_if_ckf).check_relevant(built.best_relevance)
         touch(trail, shelves, built, accessed=False)
-        settings = library.settings
-        headers = packed_headers(
-            built.envelope, windows_max=settings.windows_max, with_community=settings.community_header
-        )
-        return Previewed(built.envelope, headers)
+        return Previewed(built.envelope, issuing.headers(built, Miss.NOT_CACHED))
 
     return sought.run(lambda: library.unit.read(call, access.in_tenant(tenant, Permission.READ), work))
