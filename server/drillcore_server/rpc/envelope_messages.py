@@ -130,9 +130,20 @@ def envelope_message(envelope: Envelope) -> pb.Envelope:
     )
 
 
-def digest(envelope: Envelope) -> bytes:
-    """Of an envelope as it is sent: the same bytes for the same envelope."""
-    return hashlib.sha256(envelope_message(envelope).SerializeToString(deterministic=True)).digest()
+class Sent:
+    """The message of the envelope that a call answers with: made once, hashed and sent."""
+
+    def __init__(self) -> None:
+        self._made: tuple[Envelope, pb.Envelope] | None = None
+
+    def message(self, envelope: Envelope) -> pb.Envelope:
+        if self._made is None or self._made[0] is not envelope:
+            self._made = envelope, envelope_message(envelope)
+        return self._made[1]
+
+    def digest(self, envelope: Envelope) -> bytes:
+        """SHA-256 of what is sent: the same bytes for the same envelope."""
+        return hashlib.sha256(self.message(envelope).SerializeToString(deterministic=True)).digest()
 
 
 def _fact(envelope: Envelope, packed: Packed) -> pb.EnvelopeFact:

@@ -8,11 +8,12 @@ from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_server.commands.continue_envelope import continue_envelope
 from drillcore_server.commands.envelope_library import EnvelopeLibrary
 from drillcore_server.commands.get_envelope import get_envelope
-from drillcore_server.commands.pack_envelope import Issued, pack_envelope
+from drillcore_server.commands.issuing import Issued
+from drillcore_server.commands.pack_envelope import pack_envelope
 from drillcore_server.commands.preview_envelope import preview_envelope
 from drillcore_server.commands.unit import Call
 from drillcore_server.domain.ids import EnvelopeId
-from drillcore_server.rpc.envelope_messages import asked, candidate_messages, cap_message, digest, envelope_message
+from drillcore_server.rpc.envelope_messages import Sent, asked, candidate_messages, cap_message
 from drillcore_server.rpc.messages import any_id, optional_tenant_id, timestamp
 
 
@@ -41,6 +42,7 @@ class EnvelopeService:
         )
 
     def PackEnvelope(self, request: pb.PackEnvelopeRequest, call: Call) -> pb.PackEnvelopeResponse:
+        sent = Sent()
         issued = pack_envelope(
             self._library,
             call,
@@ -48,24 +50,26 @@ class EnvelopeService:
             asked=asked(request.question),
             if_match=request.if_match,
             salted=request.salted_etag,
-            digest=digest,
+            digest=sent.digest,
         )
-        return _issued(issued, call, explain=request.explain)
+        return _issued(issued, sent, explain=request.explain)
 
     def ContinueEnvelope(self, request: pb.ContinueEnvelopeRequest, call: Call) -> pb.PackEnvelopeResponse:
+        sent = Sent()
         issued = continue_envelope(
             self._library,
             call,
             tenant=optional_tenant_id(request.tenant_id),
             continuation=request.continuation_id,
             answer=request.previous_answer,
-            digest=digest,
+            digest=sent.digest,
         )
-        return _issued(issued, call, explain=request.explain)
+        return _issued(issued, sent, explain=request.explain)
 
     def GetEnvelope(self, request: pb.GetEnvelopeRequest, call: Call) -> pb.GetEnvelopeResponse:
         tenant, wanted = optional_tenant_id(request.tenant_id), EnvelopeId(any_id(request.envelope_id, "envelope_id"))
-        replayed = get_envelope(self._library, call, tenant=tenant, wanted=wanted, digest=digest)
+        sent = Sent()
+        replayed = get_envelope(self._library, call, tenant=tenant, wanted=wanted, digest=sent.digest)
         issued = replayed.issued
         return pb.GetEnvelopeResponse(
             envelope_id=str(issued.id),
@@ -73,7 +77,7 @@ class EnvelopeService:
             created_by=issued.principal,
             query=issued.plan.query,
             replay=pb.Replay.ValueType(replayed.replay),
-            envelope=None if replayed.envelope is None else envelope_message(replayed.envelope),
+            envelope=None if replayed.envelope is None else sent.message(replayed.envelope),
             issued_sha256=issued.digest.hex(),
             fact_ids=[str(one.id) for one in issued.facts],
             missing_fact_ids=map(str, replayed.missing),
@@ -85,12 +89,12 @@ class EnvelopeService:
         )
 
 
-def _issued(issued: Issued, call: Call, *, explain: bool) -> pb.PackEnvelopeResponse:
+def _issued(issued: Issued, sent: Sent, *, explain: bool) -> pb.PackEnvelopeResponse:
     envelope = issued.envelope
     return pb.PackEnvelopeResponse(
         envelope_id=str(issued.id),
         not_modified=envelope is None,
-        envelope=None if envelope is None else envelope_message(envelope),
+        envelope=None if envelope is None else sent.message(envelope),
         created_at=timestamp(issued.created_at),
         headers=issued.headers,
         continuation_id=issued.continuation,
