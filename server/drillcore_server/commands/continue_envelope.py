@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import hashlib
+from datetime import UTC, datetime, time
 from typing import Final
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from drillcore_server.commands.unit import Call
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.envelope_headers import Miss
-from drillcore_server.domain.envelope_plans import IssuedEnvelope
+from drillcore_server.domain.envelope_plans import EnvelopePlan, IssuedEnvelope
 from drillcore_server.domain.envelopes import Candidate, FoundBy
 from drillcore_server.domain.errors import BadInput, Missing
 from drillcore_server.domain.fact_sessions import OwnSession
@@ -53,7 +54,7 @@ def continue_envelope(
     rule = access.in_tenant(tenant, Permission.READ)
     parent = library.unit.look(call, rule, lambda tr, granted: _parent(library, call, tr, granted, continuation))
     plan = parent.plan
-    said = _answer(library, plan.model, answer)
+    said = _answer(library, plan, answer)
     sought = SoughtTexts(library.facts.library.embedders, plan.sub_queries)
     window = Window(parent.window + 1, (*parent.seen, *parent.facts), said)
 
@@ -95,18 +96,18 @@ def _missing() -> Missing:
     return Missing(Reason.CONTINUATION_NOT_FOUND, "there is no such continuation, or its session is over; pack anew")
 
 
-def _answer(library: EnvelopeLibrary, model: str, answer: str) -> Candidate | None:
+def _answer(library: EnvelopeLibrary, plan: EnvelopePlan, answer: str) -> Candidate | None:
     """What the model said, condensed, as a fact that comes first: nothing is nearer to the question."""
     if not answer.strip():
         return None
-    content = condensed(answer, library.models.find(model).tokenizer, ANSWER_TOKENS_MAX)
+    content = condensed(answer, library.models.find(plan.model).tokenizer, ANSWER_TOKENS_MAX)
     return Candidate(
-        id=FactId(_NOTHING),
+        id=FactId(UUID(bytes=hashlib.sha256(content.encode()).digest()[:16], version=5)),
         corpus=CorpusId(_NOTHING),
         content=content,
         source=SourceId(""),
         importance=1.0,
-        ingested_at=datetime.max.replace(tzinfo=UTC),
+        ingested_at=datetime.combine(plan.ranked_on, time(), UTC),
         relevance=1.0,
         vector=np.zeros(0, np.float32),
         model="",

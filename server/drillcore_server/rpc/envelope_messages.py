@@ -150,7 +150,7 @@ def _fact(envelope: Envelope, packed: Packed) -> pb.EnvelopeFact:
     ranked, one = packed.ranked, packed.ranked.candidate
     known = envelope.provenance.get(one.id)
     return pb.EnvelopeFact(
-        fact_id="" if one.is_answer else str(one.id),
+        fact_id=str(one.id),
         content=one.content,
         source_id=one.source,
         relevance_score=one.relevance,
@@ -159,7 +159,7 @@ def _fact(envelope: Envelope, packed: Packed) -> pb.EnvelopeFact:
         token_count=packed.tokens,
         position=packed.position,
         community=one.community_label,
-        ingested_at=None if one.is_answer else timestamp(one.ingested_at),
+        ingested_at=timestamp(one.ingested_at),
         freshness_score=ranked.freshness,
         diversity_bonus=ranked.diversity,
         memory_tier=one.memory_tier,
@@ -195,7 +195,7 @@ def cap_message(cap: TierCap) -> pb.TierCap:
 def candidate_messages(explained: Iterable[Explained]) -> list[pb.Candidate]:
     return [
         pb.Candidate(
-            fact_id="" if one.candidate.is_answer else str(one.candidate.id),
+            fact_id=str(one.candidate.id),
             relevance_score=one.candidate.relevance,
             composite_score=one.composite,
             outcome=one.outcome.value,
