@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
@@ -23,8 +23,8 @@ def pack(
     """As many of the facts as fit, tried in the order given, which is that of their rank; one too large is skipped.
 
     The text never has more tokens than the budget. Where counts of parts do not add up to that of the whole, the last
-    of those that fitted are left out until it does. `at_least` may know quickly that a part is too large; it changes
-    nothing but the time.
+    of those that fitted are left out until it does. `at_least` may know quickly that a part is too large: that saves
+    time, and `wanted` is then less exact.
     """
     tried = _tried(kept, _Room(budget_tokens, count, at_least or _nothing, form, count(_LEAD)))
     chosen = [place for place, part_of in tried.items() if part_of.number]
@@ -34,7 +34,7 @@ def pack(
         tokens = count(text)
         if tokens <= budget_tokens:
             break
-        chosen = _without_last(chosen, tried, tokens - budget_tokens)
+        chosen.pop()
     else:
         order, text, tokens = [], "", 0
     digits = cache(lambda digits: count("1" * digits))
@@ -117,15 +117,6 @@ def _try(text: str, number: int, left: int, room: _Room) -> _Part:
 def _smallest(kept: Sequence[Ranked], room: _Room) -> int:
     """What a fact would take that says nothing."""
     return room.taken_by(part(replace(kept[0].candidate, content=""), 1, room.form)) if kept else 0
-
-
-def _without_last(chosen: list[int], tried: Mapping[int, _Part], over: int) -> list[int]:
-    """Without as many of the last as took what is over, at least one."""
-    end = len(chosen)
-    while end and over > 0:
-        end -= 1
-        over -= tried[chosen[end]].tokens
-    return chosen[:end]
 
 
 def _nothing(_: str) -> int:

@@ -47,7 +47,7 @@ class Models:
     def find(self, name: str) -> Model:
         """By name, empty for the default; of several patterns that fit the longest counts. Raises BadInput."""
         wanted = name or self._default
-        entry = self._entry(wanted) or self._entry(wanted.removeprefix(FINE_TUNED))
+        entry = self._entry(wanted) or self._entry(_trained_from(wanted))
         if entry is None:
             raise BadInput(Reason.UNKNOWN_MODEL, self._unknown(wanted))
         return Model(wanted, entry.tokenizer(), entry.context_window)
@@ -64,6 +64,10 @@ class Models:
             f"{', '.join(sorted(self._entries))}. Its operator can add one by [[envelopes.models]] in the settings, "
             "with name, tokenizer (a file tokenizer.json or *.model, or one of the encodings) and context_window"
         )
+
+
+def _trained_from(name: str) -> str:
+    return name.removeprefix(FINE_TUNED).partition(":")[0] if name.startswith(FINE_TUNED) else name
 
 
 def open_models(default: str, configured: Sequence[ModelSettings] = ()) -> Models:

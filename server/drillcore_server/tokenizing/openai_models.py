@@ -56,4 +56,5 @@ FAMILIES: Final = (
 )
 
 FINE_TUNED: Final = "ft:"
-"""Before the name of a model that was trained further; it has the tokenizer and the window of that model."""
+"""Before the name of a model that was trained further, as in ft:gpt-4o-2024-08-06:firm::1. It has the tokenizer and the
+window of that model."""

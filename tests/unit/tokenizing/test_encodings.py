@@ -105,3 +105,20 @@ def test_a_text_counted_in_parts_has_the_count_of_the_whole() -> None:
     text = "Records shall be kept, and signed.\n\n" * 5000
     assert len(text) > 2 * encodings.RUN_CHARS_MAX
     assert counter.count(text) == len(counter._encoding.encode_ordinary(text))
+
+
+@ENCODINGS
+@given(text=st.one_of(TEXTS, st.text(max_size=60)))
+def test_a_text_has_at_least_what_is_known_quickly(name: EncodingName, text: str) -> None:
+    assert token_counter(name).at_least(text) <= token_counter(name).count(text)
+
+
+@ENCODINGS
+def test_words_of_one_line_are_known_quickly(name: EncodingName) -> None:
+    assert token_counter(name).at_least("Records shall be kept.") == 4
+
+
+def test_encodings_have_names_and_fingerprints_of_their_own() -> None:
+    one, other = token_counter(EncodingName.CL100K_BASE), token_counter(EncodingName.O200K_BASE)
+    assert (one.name, other.name) == ("cl100k_base", "o200k_base")
+    assert len({one.fingerprint, other.fingerprint}) == 2
