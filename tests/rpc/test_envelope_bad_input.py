@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,7 +41,10 @@ WRONG = {
     "a model without a window": (_budget(model="cl100k_base"), Reason.INVALID_ARGUMENT),
     "an unknown policy": ({"scoring": pb.ScoringOptions(policy="best")}, Reason.INVALID_ARGUMENT),
     "a negative weight": ({"scoring": pb.ScoringOptions(relevance_weight=-1)}, Reason.INVALID_ARGUMENT),
-    "a weight that is no number": ({"scoring": pb.ScoringOptions(freshness_weight=float("nan"))}, Reason.INVALID_ARGUMENT),
+    "a weight that is no number": (
+        {"scoring": pb.ScoringOptions(freshness_weight=float("nan"))},
+        Reason.INVALID_ARGUMENT,
+    ),
     "no horizon": ({"scoring": pb.ScoringOptions(freshness_horizon_days=0)}, Reason.INVALID_ARGUMENT),
     "a floor above one": ({"scoring": pb.ScoringOptions(relevance_floor=1.5)}, Reason.INVALID_ARGUMENT),
     "a tier of memory": ({"memory_tier_max": 4}, Reason.INVALID_ARGUMENT),
@@ -77,7 +79,8 @@ def test_an_unknown_model_says_how_to_add_one(caller: EnvelopeCaller) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["?", "\u0000 \ufffe", "🙂🙂🙂", "' OR 1=1 --", "and and and, or; vs vs", "الأرشفة", "x" * 9_999, '"' * 500]
+    "query",
+    ["?", "\u0000 \ufffe", "🙂🙂🙂", "' OR 1=1 --", "and and and, or; vs vs", "الأرشفة", "x" * 9_999, '"' * 500],
 )
 def test_odd_queries_are_packed_as_well_as_they_can_be(caller: EnvelopeCaller, query: str) -> None:
     envelope = caller.pack(query).envelope

@@ -48,7 +48,7 @@ def first_window(caller: EnvelopeCaller, corpus: str, **fields: object) -> pb.Pa
 def test_windows_go_on_with_what_was_left_and_repeat_nothing(caller: EnvelopeCaller, corpus: str) -> None:
     answer = first_window(caller, corpus, session_id="talk")
     assert answer.headers["CRP-Context-Continuation-Id"] == answer.continuation_id
-    assert answer.headers["CRP-Context-Cache"] == "reuse-ckf"
+    assert ("CRP-Context-Cache" in answer.headers) == (answer.envelope.saturation >= 0.95)
     deferred = list(answer.envelope.deferred_fact_ids)
     seen: list[str] = []
     windows = 0
@@ -83,7 +83,7 @@ def test_a_fact_that_says_something_else_by_now_comes_again(caller: EnvelopeCall
     first = first_window(caller, corpus)
     changed = ids(first)[0]
     content = "In Boston the firm must keep its records of transactions for ever, as local law requires by now."
-    caller.update(changed, content=content)
+    caller.update(changed, content=content, importance_weight=1.0)
     assert changed in ids(caller.go_on(first.continuation_id))
     weighed = first_window(caller, corpus)
     caller.update(ids(weighed)[0], importance_weight=0.9)
@@ -115,15 +115,17 @@ def test_ending_the_session_ends_its_windows(caller: EnvelopeCaller, corpus: str
 
 
 def test_there_are_no_more_windows_than_allowed(caller: EnvelopeCaller, corpus: str) -> None:
-    answer = caller.pack(QUERY, corpus, budget=25, scoring=pb.ScoringOptions(relevance_floor=0.1, duplicate_similarity=1))
+    scoring = pb.ScoringOptions(relevance_floor=0.1, duplicate_similarity=1.0)
+    answer = caller.pack(QUERY, corpus, budget=30, scoring=scoring)
     while answer.continuation_id:
         answer = caller.go_on(answer.continuation_id)
-    assert answer.envelope.window_number <= 5
+    assert answer.envelope.window_number == 5
     assert answer.headers["CRP-Context-Window"] == f"{answer.envelope.window_number}/5"
 
 
 def test_memory_tiers_say_where_facts_were_found(caller: EnvelopeCaller, corpus: str) -> None:
-    draft = facts_pb2.FactDraft(content="The firm in Tirana keeps records of transactions for three years.", source_id="talk")
+    said = "The firm in Tirana keeps records of transactions for three years, or so it says."
+    draft = facts_pb2.FactDraft(content=said, source_id="talk")
     (kept,) = caller.put(corpus, draft, cache_control="no-store", session_id="s").fact_ids
     alone = caller.pack(QUERY, corpus, session_id="s", memory_tier_max=1).envelope
     assert [one.fact_id for one in alone.facts] == [kept]

@@ -14,8 +14,8 @@ from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
 from tests.rpc.envelopes import TEXTS, EnvelopeCaller, filled, ids, refusal
-from tests.rpc.people import person
 from tests.rpc.running import ACME, GLOBEX, OPERATOR, create_tenants, running
+from tests.rpc.signatories import person
 
 QUERY = "how long must records of transactions be kept?"
 NEW = "Records of board meetings are kept for ten years after the meeting, together with their annexes."
@@ -91,6 +91,6 @@ def test_only_its_caller_and_auditors_see_an_envelope(caller: EnvelopeCaller, co
         client = person(caller.server, role.name.lower(), role).log_in()
         with EnvelopeCaller(caller.server, str(client.settings.token)) as other:
             if expected is None:
-                assert refusal(lambda: other.replay(issued.envelope_id)).reason == Reason.ENVELOPE_NOT_FOUND.name  # noqa: B023
+                assert refusal(lambda: other.replay(issued.envelope_id)).reason == Reason.ENVELOPE_NOT_FOUND.name
             else:
                 assert other.replay(issued.envelope_id).replay == expected

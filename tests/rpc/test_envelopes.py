@@ -52,7 +52,9 @@ def test_the_best_facts_are_packed_within_the_budget(caller: EnvelopeCaller, cor
 
 
 @pytest.mark.parametrize("form", [pb.RENDER_FORMAT_MARKDOWN, pb.RENDER_FORMAT_XML, pb.RENDER_FORMAT_JSON])
-@pytest.mark.parametrize(("model", "encoding"), [("gpt-4o", EncodingName.O200K_BASE), ("gpt-4", EncodingName.CL100K_BASE)])
+@pytest.mark.parametrize(
+    ("model", "encoding"), [("gpt-4o", EncodingName.O200K_BASE), ("gpt-4", EncodingName.CL100K_BASE)]
+)
 def test_the_reported_tokens_are_those_of_the_text(
     caller: EnvelopeCaller, corpus: str, form: pb.RenderFormat.ValueType, model: str, encoding: EncodingName
 ) -> None:
@@ -133,9 +135,9 @@ def test_every_fact_leads_to_the_characters_of_its_document(caller: EnvelopeCall
         assert known.document_title
         assert known.document_id
         assert known.chunk_id
-        assert any(
-            raw.span.start <= known.span.start and known.span.end <= raw.span.end for raw in known.raws
-        ), "a raw holds all of it"
+        assert any(raw.span.start <= known.span.start and known.span.end <= raw.span.end for raw in known.raws), (
+            "a raw holds all of it"
+        )
 
 
 def test_words_find_what_vectors_alone_would_not_put_first(caller: EnvelopeCaller) -> None:

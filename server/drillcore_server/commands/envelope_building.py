@@ -41,8 +41,6 @@ WIDENED: Final = "widened"
 CONTINUATION: Final = "continuation"
 WIDER: Final = 4
 """Times as many candidates, when the tier that comes out is not accepted."""
-SATURATED: Final = 0.95
-"""From which on a further window is offered, if something relevant is left for it."""
 SPARSE: Final = 0.70
 LIMITED_COVERAGE: Final = "limited-ckf-coverage: the store has little that is relevant to this query"
 STRICT_AND_SPARSE: Final = (
@@ -134,7 +132,7 @@ class EnvelopeBuilder:
                 plan.ranked_on,
             )
         )
-        deferred = self._deferred(plan, packing, quality)
+        deferred = self._deferred(plan, packing)
         included = [one.ranked.candidate for one in packing.included]
         facts = [one for one in included if one.fact is not None]
         envelope = Envelope(
@@ -192,12 +190,11 @@ class EnvelopeBuilder:
                 pool.append(one)
         return [*pool, *([] if self.window.answer is None else [self.window.answer])], left_out
 
-    def _deferred(self, plan: EnvelopePlan, packing: Packing, quality: Quality) -> tuple[FactId, ...]:
-        """What is relevant and found no room, if the window is full: for the next one."""
-        if quality.saturation < SATURATED:
-            return ()
-        left = (one.candidate for one in packing.excluded)
-        return tuple(one.id for one in left if one.relevance >= plan.relevance_floor and one.fact is not None)
+    def _deferred(self, plan: EnvelopePlan, packing: Packing) -> tuple[FactId, ...]:
+        """What is relevant and found no room, though it would alone: for the next window."""
+        left = zip((one.candidate for one in packing.excluded), packing.wanted, strict=True)
+        fits = (one for one, tokens in left if tokens <= plan.budget.tokens and one.fact is not None)
+        return tuple(one.id for one in fits if one.relevance >= plan.relevance_floor)
 
     def _provenance(self, facts: Sequence[Candidate]) -> dict[FactId, Provenance]:
         known = {shelf.corpus.id: Provenances(shelf) for shelf in self.shelves}

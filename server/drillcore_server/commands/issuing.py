@@ -154,9 +154,7 @@ class Issuing:
         """As they are read, in the order of their ids."""
         shelves = sorted(self.shelves, key=lambda one: one.corpus.id)
         heads = [revisions.head(self.tr, one.view.keys) for one in shelves]
-        return tuple(
-            CorpusAt(one.corpus.id, one.revision, head) for one, head in zip(shelves, heads, strict=True)
-        )
+        return tuple(CorpusAt(one.corpus.id, one.revision, head) for one, head in zip(shelves, heads, strict=True))
 
     def _memory(self, parent: IssuedEnvelope | None) -> SessionMemory:
         warm = frozenset(() if self.session is None else self.session.warm)
@@ -247,6 +245,8 @@ def touch(trail: Trail, shelves: Sequence[Shelf], built: Built, *, accessed: boo
     included = [one.ranked.candidate for one in built.envelope.packing.included]
     for shelf in shelves:
         stored = [
-            one.fact for one in included if one.fact is not None and not one.session_only and one.corpus == shelf.corpus.id
+            one.fact
+            for one in included
+            if one.fact is not None and not one.session_only and one.corpus == shelf.corpus.id
         ]
         trail.touch_facts(stored, shelf.corpus.number, accessed=accessed)
