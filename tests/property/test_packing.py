@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,7 +32,9 @@ def tokenizer(name: str) -> ModelTokenizer:
 def rankings(draw: st.DrawFn) -> list[Ranked]:
     contents = draw(CONTENTS)
     scores = draw(st.lists(SCORES, min_size=len(contents), max_size=len(contents)))
-    return ranking(contents, scores)
+    return [
+        replace(one, candidate=replace(one.candidate, stale=draw(st.booleans()))) for one in ranking(contents, scores)
+    ]
 
 
 def ids(facts: list[Ranked]) -> list[int]:
@@ -131,6 +135,15 @@ def test_more_than_999_facts_keep_to_the_budget(form: RenderFormat) -> None:
     assert packing.tokens == counter.count(packing.text)
     again = pack(kept, packing.tokens, counter.count, form, counter.at_least)
     assert len(again.included) >= len(kept) - 1
+
+
+@every_format
+@pytest.mark.parametrize("name", [*(name.value for name in EncodingName), "byte level"])
+def test_a_fact_has_the_tokens_of_its_own_part_whatever_its_number(name: str, form: RenderFormat) -> None:
+    counter = tokenizer(name)
+    kept = ranking(SENTENCES * 3)
+    for one in pack(kept, 10**6, counter.count, form).included:
+        assert one.tokens == counter.count(part(one.ranked.candidate, one.position, form))
 
 
 @every_format

@@ -154,7 +154,7 @@ class Packed:
     position: int
     """From 1; also the number it is cited by."""
     tokens: int
-    """That its part adds to the text."""
+    """Of its part of the text."""
 
 
 @dataclass(frozen=True, slots=True)

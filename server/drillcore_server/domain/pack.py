@@ -13,9 +13,6 @@ from drillcore_server.domain.rendering import Count, frame, part, render
 CRITICAL_COMPOSITE: Final = 0.80
 IMPORTANT_COMPOSITE: Final = 0.50
 
-_LEAD: Final = "a\n"
-"""Before a part when it is measured. Some tokenizers put a space before a text: not every part shall count it."""
-
 
 def pack(
     kept: Sequence[Ranked], budget_tokens: int, count: Count, form: RenderFormat, at_least: Count | None = None
@@ -26,7 +23,7 @@ def pack(
     of those that fitted are left out until it does. `at_least` may know quickly that a part is too large: that saves
     time, and `wanted` is then less exact.
     """
-    tried = _tried(kept, _Room(budget_tokens, count, at_least or _nothing, form, count(_LEAD)))
+    tried = _tried(kept, _Room(budget_tokens, count, at_least or _nothing, form))
     chosen = [place for place, part_of in tried.items() if part_of.number]
     while chosen:
         order = in_order(chosen, kept)
@@ -37,11 +34,11 @@ def pack(
         chosen.pop()
     else:
         order, text, tokens = [], "", 0
-    digits = cache(lambda digits: count("1" * digits))
+    of_number = cache(lambda number: count(str(number)))
     left_out = sorted(set(range(len(kept))).difference(chosen))
     return Packing(
         included=tuple(
-            Packed(kept[place], position, tried[place].tokens_as(position, digits))
+            Packed(kept[place], position, tried[place].tokens_as(position, of_number))
             for position, place in enumerate(order, 1)
         ),
         excluded=tuple(kept[place] for place in left_out),
@@ -70,11 +67,6 @@ class _Room:
     count: Count
     at_least: Count
     form: RenderFormat
-    lead_tokens: int
-
-    def taken_by(self, text: str) -> int:
-        """What a part adds to what stands before it."""
-        return max(self.count(_LEAD + text) - self.lead_tokens, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +76,9 @@ class _Part:
     tokens: int
     number: int = 0
 
-    def tokens_as(self, position: int, digits: Callable[[int], int]) -> int:
-        """With the number that it has in the end, by what numbers of so many digits take."""
-        return self.tokens + digits(len(str(position))) - digits(len(str(self.number)))
+    def tokens_as(self, position: int, of_number: Callable[[int], int]) -> int:
+        """With the number that it has in the end."""
+        return self.tokens + of_number(position) - of_number(self.number)
 
 
 def _tried(kept: Sequence[Ranked], room: _Room) -> dict[int, _Part]:
@@ -110,13 +102,16 @@ def _try(text: str, number: int, left: int, room: _Room) -> _Part:
     least = room.at_least(text)
     if least > left:
         return _Part(least)
-    tokens = room.taken_by(text)
+    tokens = room.count(text)
     return _Part(tokens, number if tokens <= left else 0)
 
 
 def _smallest(kept: Sequence[Ranked], room: _Room) -> int:
     """What a fact would take that says nothing."""
-    return room.taken_by(part(replace(kept[0].candidate, content=""), 1, room.form)) if kept else 0
+    if not kept:
+        return 0
+    silent = replace(kept[0].candidate, content="", stale=False, is_answer=False)
+    return room.count(part(silent, 1, room.form))
 
 
 def _nothing(_: str) -> int:

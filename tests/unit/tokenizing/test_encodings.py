@@ -114,6 +114,12 @@ def test_a_text_has_at_least_what_is_known_quickly(name: EncodingName, text: str
 
 
 @ENCODINGS
+@pytest.mark.parametrize("text", ["//\n//", ";\n\n/", "-\x1c-", "a\r\n\r\n b"])
+def test_a_token_may_have_two_words_if_a_line_ends_between_them(name: EncodingName, text: str) -> None:
+    assert token_counter(name).at_least(text) <= token_counter(name).count(text)
+
+
+@ENCODINGS
 def test_words_of_one_line_are_known_quickly(name: EncodingName) -> None:
     assert token_counter(name).at_least("Records shall be kept.") == 4
 
