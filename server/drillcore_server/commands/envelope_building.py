@@ -120,7 +120,7 @@ class EnvelopeBuilder:
         pool, left_out = self._pool(selected.candidates)
         tokenizer = self.library.models.find(plan.model).tokenizer
         ranking = rank(pool, plan.weights, plan.ranked_on, plan.duplicate_similarity)
-        packing = pack(ranking.kept, plan.budget.tokens, tokenizer.count, plan.format)
+        packing = pack(ranking.kept, plan.budget.tokens, tokenizer.count, plan.format, tokenizer.at_least)
         quality = assess(
             Assessed(
                 packing,

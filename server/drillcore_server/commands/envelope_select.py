@@ -1,7 +1,7 @@
 """Phase 1 of an envelope: the facts that may be packed, from everything that leads to one.
 
     sub-queries -> nearest vectors ┐
-                -> matching words  ├-> their communities, if these are hardly there -> each read from the store, and scored
+                -> matching words  ├-> more of communities that are hardly there -> each read from the store, and scored
                 -> best sections   ┘
 
 What is found, and its relevance, depends on the plan, the corpus at its revision and the session, and on nothing else.
@@ -34,6 +34,7 @@ from drillcore_server.domain.errors import NotReady
 from drillcore_server.domain.fact_sessions import SessionFact
 from drillcore_server.domain.facts import Fact, FactStatus
 from drillcore_server.domain.ids import CommunityId, FactId, NodeId
+from drillcore_server.domain.scoring import COSINE
 from drillcore_server.ingest.embedding.ports import Vector
 from drillcore_server.store.communities import CommunitiesView
 from drillcore_server.store.facts import FactsView
