@@ -169,6 +169,7 @@ ONE_NEED = [
     "risk assessments and controls for a company of our nature, size, and complexity",
     "Consider the agreement between TSE, OK, and WHK; does it mention that some obligations of the parties survive?",
     "How do the requirements for a Foreign Fund compare to those applicable to Domestic Funds?",
+    "rules on consent and access, erasure",
     "Compare",
     "compare and contrast",
     "Compare retention periods",
