@@ -143,6 +143,20 @@ def test_what_a_source_says_again_later_is_active_again(caller: SiteCaller) -> N
     assert (hits[0].fact.fact_id, hits[0].stale) == (first[TRAINING].fact_id, False)
 
 
+def test_the_time_to_live_of_what_is_said_again_begins_anew_if_it_was_over_swept_or_not(caller: SiteCaller) -> None:
+    corpus = caller.corpus()
+    caller.rules(corpus)
+    before = caller.by_content(corpus)
+    for one in before.values():
+        caller.update(one.fact_id, ttl="PT0.000001S")
+    caller.set_status(before[TRAINING].fact_id, STALE)
+    caller.rules(corpus, RULES + AUDITS)
+    after = caller.by_content(corpus)
+    for content in (RECORDS, TRAINING):
+        assert after[content].status == ACTIVE
+        assert after[content].ingested_at.ToNanoseconds() > before[content].ingested_at.ToNanoseconds()
+
+
 def test_a_quarantined_fact_stays_that_whatever_its_source_says(caller: SiteCaller) -> None:
     corpus = caller.corpus()
     caller.rules(corpus)
@@ -202,6 +216,17 @@ def test_what_was_put_of_a_source_is_stale_when_its_content_changes(caller: Site
     assert caller.source(corpus, "rules").fact_count == 3
     caller.rules(corpus, CHANGED)
     assert caller.get(one).status == STALE
+
+
+def test_a_fact_does_not_get_the_id_of_a_raw(caller: SiteCaller) -> None:
+    corpus = caller.corpus()
+    caller.rules(corpus)
+    chunk = caller.list(corpus)[0].chunk_id
+    (raw, *_) = caller.node(chunk).child_ids
+    for place in (corpus, caller.corpus("other")):
+        with refused(Reason.NODE_EXISTS):
+            caller.put(place, facts_pb2.FactDraft(fact_id=raw, content=AUDITS, source_id="manual"))
+    assert caller.node(raw).id == raw
 
 
 def test_facts_that_are_put_register_their_source(caller: SiteCaller) -> None:

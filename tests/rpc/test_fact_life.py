@@ -201,6 +201,16 @@ def test_a_restored_fact_counts_from_its_restoration(caller: FactCaller) -> None
     assert not caller.get(one).archived
 
 
+def test_a_changed_fact_counts_from_its_change(caller: FactCaller) -> None:
+    corpus = caller.corpus()
+    changed, unchanged = put(caller, corpus, 2)
+    caller.update(changed, source_location="page 3")
+    modified = {fact.fact_id: fact.modified_at.ToDatetime(UTC) for fact in caller.list(corpus)}
+    another_housekeeper(caller.server).keep(modified[changed] + 180 * DAY)
+    archived = {fact.fact_id: fact.archived for fact in caller.list(corpus)}
+    assert archived == {changed: False, unchanged: True}
+
+
 def test_archiving_goes_on_where_it_was_stopped(caller: FactCaller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("drillcore_server.commands.archive_unread._KEYS_MAX", 4)
     corpus = caller.corpus()
