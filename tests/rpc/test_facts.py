@@ -11,6 +11,8 @@ import pytest
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2 as pb
+from drillcore_server.commands.fact_narrowing import Narrowing
+from drillcore_server.store.snapshot import Snapshot
 from tests.rpc.facts import FactCaller
 from tests.rpc.knowledge import at_revision, refused
 from tests.rpc.running import ACME, GLOBEX, OPERATOR, create_tenants, running
@@ -146,6 +148,70 @@ def test_filters_narrow_searches_and_listings(caller: FactCaller, filters: pb.Fa
     hits = caller.search("records", corpus, filters=filters).hits
     assert {hit.fact.fact_id for hit in hits} == {ids[one] for one in expected}
     assert {hit.fact.fact_id for hit in hits if hit.stale} == {ids[one] for one in expected & {1}}
+
+
+RARE = pb.FactFilters(metadata={"rare": "yes"})
+
+
+def put_rare(caller: FactCaller, corpus: str) -> set[str]:
+    """Facts among twelve others; their ids."""
+    drafts = [
+        pb.FactDraft(content=f"{TEXTS[0]} {number}", source_id="s", metadata={"rare": "no" if number % 7 else "yes"})
+        for number in range(14)
+    ]
+    return set(list(caller.put(corpus, *drafts).fact_ids)[::7])
+
+
+@pytest.mark.parametrize("looked_at", range(1, 16))
+def test_a_listing_that_looks_at_many_facts_goes_on_in_short_pages(
+    caller: FactCaller, monkeypatch: pytest.MonkeyPatch, looked_at: int
+) -> None:
+    monkeypatch.setattr("drillcore_server.commands.fact_selecting.LOOKED_AT_MAX", looked_at)
+    corpus = caller.corpus()
+    rare = put_rare(caller, corpus)
+    for size in (1, 2, 3):
+        assert [one.fact_id for one in caller.list(corpus, filters=RARE, page_size=size)] == sorted(rare)
+    assert len(caller.list(corpus, page_size=5)) == 14
+    assert caller.list(corpus, filters=pb.FactFilters(metadata={"rare": "never"})) == []
+    assert len(list(caller.pages(corpus, filters=RARE))) == -(-14 // looked_at)
+
+
+def test_a_search_that_tries_many_facts_in_vain_finds_those_that_are_allowed(
+    caller: FactCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, other = caller.corpus(), caller.corpus("other")
+    rare = put_rare(caller, corpus) | put_rare(caller, other)
+    patient = caller.search("records", filters=RARE)
+    monkeypatch.setattr("drillcore_server.commands.fact_narrowing.TRIED_MAX", 1)
+    impatient = caller.search("records", filters=RARE)
+    assert {hit.fact.fact_id for hit in impatient.hits} == rare
+    assert [hit.fact.fact_id for hit in impatient.hits] == [hit.fact.fact_id for hit in patient.hits]
+    assert not caller.search("records", corpus, filters=pb.FactFilters(metadata={"rare": "never"})).hits
+    narrowed = pb.FactFilters(metadata={"rare": "yes"}, source_ids=["s"])
+    assert {hit.fact.fact_id for hit in caller.search("records", filters=narrowed).hits} == rare
+    assert {fact.access_count for fact in caller.list(corpus, filters=RARE)} == {3}, "one for each search that was told"
+
+
+def test_a_search_that_begins_anew_sees_what_has_changed_meanwhile(
+    caller: FactCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drillcore_server.commands.fact_narrowing.TRIED_MAX", 1)
+    corpus = caller.corpus()
+    gone, kept = sorted(put_rare(caller, corpus))
+    new: list[str] = []
+    gather = Narrowing._gathered
+
+    def gather_then_change(narrowing: Narrowing, snapshot: Snapshot) -> object:
+        found = gather(narrowing, snapshot)
+        caller.set_status(gone, pb.FACT_STATUS_DELETED)
+        draft = pb.FactDraft(content=TEXTS[1], source_id="s", metadata={"rare": "yes"})
+        new.extend(caller.put(corpus, draft).fact_ids)
+        return found
+
+    monkeypatch.setattr(Narrowing, "_gathered", gather_then_change)
+    found = caller.search("records", corpus, filters=RARE)
+    assert {hit.fact.fact_id for hit in found.hits} == {kept, *new}
+    assert found.revisions[corpus] == 3
 
 
 SHORT, LONG = "too short", "word " * 2048
