@@ -20,6 +20,7 @@ from drillcore_proto.v1 import nodes_pb2, sources_pb2_grpc
 from drillcore_proto.v1 import sources_pb2 as pb
 from drillcore_server.fsck import Fsck
 from drillcore_server.store import versioned
+from drillcore_server.store.corpus_keys import CorpusKeys
 from drillcore_server.store.keyring import KeyErased
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.purging import SEALED
@@ -160,7 +161,12 @@ def opened(server: Running, corpus: str) -> Iterator[bytes]:
 
 def sealed_under(server: Running, corpus: str, number: int) -> int:
     """How many records have content that is sealed under a key, alone or with others."""
-    keys, found = keys_of(server, corpus), 0
+    return under_key(server, keys_of(server, corpus), number)
+
+
+def under_key(server: Running, keys: CorpusKeys, number: int) -> int:
+    """The same of a corpus that may be deleted."""
+    found = 0
     for space in keys.by_revision():
         values, _ = server.engine.run(lambda tr, s=space: versioned.values_page(tr, s.begin, s.end, 100_000))  # type: ignore[misc]
         sealed = [one.value for one in values if keys.space_of(one.key) in SEALED and one.value is not None]

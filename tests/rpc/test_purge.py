@@ -30,6 +30,7 @@ from tests.rpc.erasing import (
     opened,
     problems,
     sealed_under,
+    under_key,
 )
 from tests.rpc.knowledge import CHUNK, SECTION, File, at_revision, refused
 from tests.rpc.running import ACME, Running, create_tenants, open_store, running
@@ -199,6 +200,22 @@ def test_the_housekeeper_purges_what_is_due_and_not_before(server: Running, call
     assert str(found) == corpus
     assert done.finished  # type: ignore[union-attr]
     assert sealed_under(server, corpus, key) == 0
+    assert problems(server) == ()
+
+
+def test_what_was_erased_from_a_corpus_that_is_deleted_is_purged_too(
+    server: Running, caller: ErasingCaller, corpus: str
+) -> None:
+    key, _ = caller.erase(corpus, "marked").erasure.erased_keys
+    keys, unit = keys_of(server, corpus), server.server._unit
+    server.client(ACME).delete_corpus(UUID(corpus))
+    with refused(Reason.CORPUS_NOT_FOUND):
+        caller.purge(corpus)
+    later = datetime.now(UTC) + timedelta(days=31)
+    ((_, done),) = purge_due(server.engine, unit, later, lambda: False)
+    assert done.finished  # type: ignore[union-attr]
+    assert under_key(server, keys, key) == 0
+    assert list(purge_due(server.engine, unit, later, lambda: False)) == []
     assert problems(server) == ()
 
 
