@@ -16,7 +16,7 @@ from drillcore_server.commands.purging import purge_due
 from drillcore_server.config import EngineSettings
 from drillcore_server.engines import open_keyring
 from drillcore_server.store import purging, versioned
-from drillcore_server.store.keyring import KeyErased
+from drillcore_server.store.keyring import KeyErased, KeyNumber
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.store.sealed import keys_of as header_of
 from drillcore_server.store.versioned import Entry
@@ -189,6 +189,25 @@ def test_an_old_copy_of_the_store_cannot_be_read_with_the_keyring_of_today(tmp_p
         with pytest.raises(KeyErased):
             sealed.opened(erased)
     engine.close()
+
+
+def test_a_keyring_that_is_restored_from_an_older_copy_loses_the_erased_keys_again(tmp_path: Path) -> None:
+    data, copied = tmp_path / "data", tmp_path / "copied"
+    with running(data) as server:
+        create_tenants(server.client())
+        with ErasingCaller(server, ACME) as caller:
+            corpus = filled(caller)
+    shutil.copytree(data / "keyring", copied)
+    with running(data) as server, ErasingCaller(server, ACME) as caller:
+        key, _ = caller.erase(corpus, "marked").erasure.erased_keys
+    shutil.rmtree(data / "keyring")
+    shutil.copytree(copied, data / "keyring")
+    with running(data) as server, ErasingCaller(server, ACME) as caller:
+        assert server.server.keyring.left_of([KeyNumber(key)]) == (set(), {key})
+        assert not any("again" in one for one in problems(server))
+        caller.add(corpus, File("marked.md", MARKED, "marked"))
+        server.server._housekeeper.finish_erasures()
+        assert marked(opened(server, corpus)) > 0, "a source that came again keeps its new key"
 
 
 def test_the_housekeeper_purges_what_is_due_and_not_before(server: Running, caller: ErasingCaller, corpus: str) -> None:

@@ -209,6 +209,12 @@ class Keyring:
         destroyed = {number for number, one in stored.items() if one is not None and one.startswith(_DESTROYED)}
         return {number for number, one in stored.items() if one is not None} - destroyed, destroyed
 
+    def is_back(self, corpus: CorpusNumber, keys: Mapping[KeyNumber, bytes]) -> bool:
+        """Whether a key that was destroyed is its source's again: the keyring was restored from an older copy."""
+        places = [self._root.pack((_BY_SCOPE, corpus, source)) for source in keys.values()]
+        stored = self._engine.run(lambda tr: tr.get_many(places))
+        return any(one == number.to_bytes(8, "big") for one, number in zip(stored, keys, strict=True))
+
     def destroy(self, corpus: CorpusNumber, keys: Mapping[KeyNumber, bytes], at: datetime) -> None:
         """Destroys keys for good, each given with the hashed source that it is of. May be run again.
 
