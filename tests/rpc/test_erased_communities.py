@@ -34,14 +34,19 @@ def erase(caller: CommunityCaller, corpus: str, source: str, **fields: Any) -> s
     return sources_pb2_grpc.SourceServiceStub(caller._channel).EraseSource(request, **caller.options()).erasure
 
 
-def test_a_purge_removes_the_labels_that_were_made_of_it(server: Running, caller: CommunityCaller) -> None:
+def test_a_purge_removes_the_labels_that_were_made_of_it_and_no_others(
+    server: Running, caller: CommunityCaller
+) -> None:
     corpus = caller.corpus()
     caller.plant(corpus, *planted("salmon", 6, source_id="erased"), *planted("turbine", 6))
     caller.recompute(corpus)
     key, _ = erase(caller, corpus, "erased").erased_keys
     assert sealed_under(server, corpus, key) > 0
+    before = caller.all_communities(corpus)
+    assert len(before) == 1
     caller.sources.PurgeErased(sources_pb2.PurgeErasedRequest(corpus_id=corpus), **caller.options())
     assert sealed_under(server, corpus, key) == 0
+    assert caller.all_communities(corpus) == before
     assert problems(server) == ()
 
 
