@@ -12,6 +12,7 @@ import pytest
 
 from drillcore_fdb.embedded import compact
 from drillcore_proto.reasons import Reason
+from drillcore_proto.v1 import nodes_pb2
 from drillcore_server.commands.purging import purge_due
 from drillcore_server.config import EngineSettings
 from drillcore_server.engines import open_keyring
@@ -20,7 +21,7 @@ from drillcore_server.store.keyring import KeyErased, KeyNumber
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.store.sealed import keys_of as header_of
 from drillcore_server.store.versioned import Entry
-from tests.rpc.aged import keys_in, keys_of
+from tests.rpc.aged import age, keys_in, keys_of
 from tests.rpc.erasing import (
     MARKED,
     MARKER,
@@ -133,6 +134,40 @@ def test_history_is_readable_after_a_purge_without_what_was_erased(
         ]
     for revision in (2, 3):
         assert caller.query(corpus, level=SECTION, as_of=at_revision(revision)) == []
+
+
+def test_a_section_that_was_made_with_what_is_erased_stays_in_every_list(
+    server: Running, caller: ErasingCaller
+) -> None:
+    """The entries that lead to it are as old as its first record, which is gone; those after it are not."""
+    corpus = caller.corpus()
+    caller.add(corpus, File("marked.md", MARKED, "marked"), File("other.md", OTHER, "other"))
+    (section,) = caller.query(corpus, level=SECTION)
+    caller.erase(corpus, "marked")
+    before = caller.query(corpus, level=SECTION)
+    assert [one.id for one in before] == [section.id]
+    caller.purge(corpus)
+    category = nodes_pb2.Filters(categories=[section.section.category])
+    assert caller.query(corpus, level=SECTION) == caller.query(corpus, level=SECTION, filters=category) == before
+    assert problems(server) == ()
+
+
+@pytest.mark.parametrize("is_trimmed_first", [True, False])
+def test_a_purge_and_a_trim_leave_what_is_left(
+    server: Running, caller: ErasingCaller, corpus: str, is_trimmed_first: bool
+) -> None:
+    key, _ = caller.erase(corpus, "marked").erasure.erased_keys
+    client = server.client(ACME)
+    client.update_corpus(UUID(corpus), retention_days=1)
+    age(server, corpus, 10)
+    caller.add(corpus, File("more.md", OTHER + "\nMore is said here than there.\n", "more"))
+    before = caller.query(corpus, level=SECTION)
+    works = [lambda: client.trim_corpus(UUID(corpus)).finished, lambda: caller.purge(corpus).finished]
+    for work in works if is_trimmed_first else reversed(works):
+        assert work()
+        assert problems(server) == ()
+    assert caller.query(corpus, level=SECTION) == before
+    assert sealed_under(server, corpus, key) == 0
 
 
 def test_no_file_has_the_text_after_purge_and_compaction(tmp_path: Path) -> None:
