@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 
 from drillcore_server.config import EmbedderKind, FormerSettings, IngestSettings
+from drillcore_server.derived.index_snapshots import IndexName
 from drillcore_server.derived.sections import SectionCache, SectionIndexes
 from drillcore_server.derived.settings import VectorSettings
 from drillcore_server.derived.state_hashes import STATE, StateHashes
@@ -26,7 +27,7 @@ from drillcore_server.ingest.worker_wire import TASK, Said, Task
 from drillcore_server.store import corpora
 from tests.rpc.aged import keys_of, keyspace
 from tests.rpc.erasing import MARKED, OTHER, ErasingCaller
-from tests.rpc.knowledge import CHUNK, SECTION, File
+from tests.rpc.knowledge import SECTION, File
 from tests.rpc.running import ACME, ACME_ID, Running, create_tenants, running
 
 T = TypeVar("T")
@@ -116,9 +117,9 @@ def test_saved_indexes_of_its_corpus_are_removed_and_no_others(tmp_path: Path) -
         for one in made:
             caller.add(one, File("marked.md", MARKED, "marked"), File("other.md", OTHER, "other"))
             caller.search("register of birds", one)
-            caller.query(one, level=CHUNK, text="register of birds")
         numbers = [number_of(server, one) for one in made]
-        server.server.fabric.indexes.keeper.stop()
+        for number in numbers:
+            server.server.fabric.indexes.facts.tend(IndexName(number, "facts", 1), lambda: False)
         assert saved(data) == set(numbers)
         caller.erase(made[0], "marked")
         assert saved(data) == {numbers[1]}

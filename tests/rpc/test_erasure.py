@@ -16,10 +16,13 @@ from drillcore.audit.bundle import verify_bundle
 from drillcore.audit.exported import verify_export
 from drillcore.audit.notes import VerifierKey
 from drillcore.audit.pins import Pins
+from drillcore_fdb.engine import Engine
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2, nodes_pb2
 from drillcore_proto.v1 import sources_pb2 as pb
+from tests.rpc.aged import keys_of
 from tests.rpc.erasing import MARKED, MARKER, OTHER, ErasingCaller, auditor, bundle, members, problems
+from tests.rpc.hooked import HookedEngine
 from tests.rpc.knowledge import CHUNK, MASTER, RAW, SECTION, File, at_revision, parts, refused
 from tests.rpc.running import ACME, Running, create_tenants, running
 from tests.rpc.signatories import QUICK, person
@@ -203,6 +206,34 @@ def test_legal_hold_refuses_erasure_and_purge(server: Running, caller: ErasingCa
     with refused(Reason.CORPUS_ON_HOLD):
         caller.purge(corpus)
     assert not caller.erasures(corpus)[0].HasField("purged_at")
+
+
+def test_a_hold_that_is_put_on_while_a_source_is_erased_wins(tmp_path: Path) -> None:
+    hooked: list[HookedEngine] = []
+
+    def wrap(engine: Engine) -> HookedEngine:
+        hooked.append(HookedEngine(engine))
+        return hooked[0]
+
+    with running(tmp_path / "data", wrap=wrap) as server, ErasingCaller(server, ACME) as caller:
+        create_tenants(server.client())
+        corpus, client = caller.corpus(), server.client(ACME)
+        caller.add(corpus, File("marked.md", MARKED, "marked"))
+        hooked[0].hook = lambda: client.update_corpus(UUID(corpus), hold_reason="Case 2026-17")
+        with refused(Reason.CORPUS_ON_HOLD):
+            caller.erase(corpus, "marked")
+        assert caller.erasures(corpus) == []
+        assert MARKER in caller.master(corpus).master.summary.lower()
+
+
+def test_how_often_its_facts_were_read_is_forgotten(server: Running, caller: ErasingCaller, corpus: str) -> None:
+    keys = keys_of(server, corpus)
+    (other,) = [one.fact_id for one in caller.list(corpus) if one.source_id == "other"][:1]
+    for fact in (other, *(one.fact_id for one in caller.list(corpus) if one.source_id == "marked")):
+        caller.get(fact)
+    caller.erase(corpus, "marked")
+    counted = server.engine.run(lambda tr: [key for key, _ in tr.range(*keys.fact_accesses())])
+    assert {key[len(keys.fact_accesses().begin) :][:16] for key in counted} == {UUID(other).bytes}
 
 
 def test_a_source_that_comes_again_is_a_new_one(caller: ErasingCaller, corpus: str, server: Running) -> None:

@@ -13,6 +13,7 @@ import pytest
 from drillcore_fdb.embedded import compact
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import nodes_pb2
+from drillcore_server.commands.erasing import finish_erasures
 from drillcore_server.commands.purging import purge_due
 from drillcore_server.config import EngineSettings
 from drillcore_server.engines import open_keyring
@@ -240,6 +241,8 @@ def test_a_keyring_that_is_restored_from_an_older_copy_loses_the_erased_keys_aga
     with running(data) as server, ErasingCaller(server, ACME) as caller:
         assert server.server.keyring.left_of([KeyNumber(key)]) == (set(), {key})
         assert not any("again" in one for one in problems(server))
+        unit, now = server.server._unit, datetime.now(UTC)
+        assert finish_erasures(server.engine, unit.keys, server.server.keyring, now) == 0, "it is done once"
         caller.add(corpus, File("marked.md", MARKED, "marked"))
         server.server._housekeeper.finish_erasures()
         assert marked(opened(server, corpus)) > 0, "a source that came again keeps its new key"
