@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from unittest import mock
 from uuid import UUID, uuid4
 
 import pytest
@@ -20,6 +22,8 @@ from drillcore_fdb.engine import Engine
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2, nodes_pb2
 from drillcore_proto.v1 import sources_pb2 as pb
+from drillcore_server.exporting import sealed_file
+from drillcore_server.exporting.sealed_file import SealedFile
 from tests.rpc.aged import keys_of
 from tests.rpc.erasing import MARKED, MARKER, OTHER, ErasingCaller, auditor, bundle, members, problems
 from tests.rpc.hooked import HookedEngine
@@ -208,18 +212,60 @@ def test_legal_hold_refuses_erasure_and_purge(server: Running, caller: ErasingCa
     assert not caller.erasures(corpus)[0].HasField("purged_at")
 
 
-def test_a_hold_that_is_put_on_while_a_source_is_erased_wins(tmp_path: Path) -> None:
-    hooked: list[HookedEngine] = []
+@contextmanager
+def hooked(path: Path) -> Iterator[tuple[HookedEngine, Running, ErasingCaller]]:
+    """A server on an engine that lets a test act before the next commit of a call."""
+    engines: list[HookedEngine] = []
 
     def wrap(engine: Engine) -> HookedEngine:
-        hooked.append(HookedEngine(engine))
-        return hooked[0]
+        engines.append(HookedEngine(engine))
+        return engines[0]
 
-    with running(tmp_path / "data", wrap=wrap) as server, ErasingCaller(server, ACME) as caller:
+    with running(path, auth=QUICK, wrap=wrap) as server, ErasingCaller(server, ACME) as caller:
         create_tenants(server.client())
+        yield engines[0], server, caller
+
+
+def test_a_copy_is_not_sent_if_something_of_it_is_erased_before_it_is_recorded(tmp_path: Path) -> None:
+    with hooked(tmp_path / "data") as (engine, server, caller):
+        corpus, client = caller.corpus(), auditor(server)
+        caller.add(corpus, File("marked.md", MARKED, "marked"))
+        engine.hook = lambda: caller.erase(corpus, "marked")
+        with pytest.raises(drillcore.DrillcoreError) as told:
+            bundle(client, corpus, ExportFormat.JSON, 1)
+        assert told.value.reason is Reason.CONFLICT
+        assert marked(members(bundle(client, corpus, ExportFormat.JSON, 1)).values()) == 0
+
+
+def test_a_copy_is_not_sent_to_its_end_if_something_of_it_is_erased_meanwhile(
+    server: Running, caller: ErasingCaller, corpus: str
+) -> None:
+    pieces, sent = SealedFile.pieces, 0
+
+    def erasing(file: SealedFile) -> Iterator[bytes]:
+        nonlocal sent
+        for number, piece in enumerate(pieces(file)):
+            is_bundle = piece.startswith(b"PK") or sent > 0
+            yield piece
+            sent += is_bundle
+            if is_bundle and number == 0:
+                caller.erase(corpus, "marked")
+
+    with (
+        mock.patch.object(sealed_file, "PIECE_BYTES", 1024),
+        mock.patch.object(SealedFile, "pieces", erasing),
+        pytest.raises(drillcore.DrillcoreError) as told,
+    ):
+        bundle(auditor(server), corpus, ExportFormat.JSON, 1)
+    assert told.value.reason is Reason.CONFLICT
+    assert sent == 1
+
+
+def test_a_hold_that_is_put_on_while_a_source_is_erased_wins(tmp_path: Path) -> None:
+    with hooked(tmp_path / "data") as (engine, server, caller):
         corpus, client = caller.corpus(), server.client(ACME)
         caller.add(corpus, File("marked.md", MARKED, "marked"))
-        hooked[0].hook = lambda: client.update_corpus(UUID(corpus), hold_reason="Case 2026-17")
+        engine.hook = lambda: client.update_corpus(UUID(corpus), hold_reason="Case 2026-17")
         with refused(Reason.CORPUS_ON_HOLD):
             caller.erase(corpus, "marked")
         assert caller.erasures(corpus) == []

@@ -260,6 +260,20 @@ def test_the_housekeeper_purges_what_is_due_and_not_before(server: Running, call
     assert problems(server) == ()
 
 
+def test_the_housekeeper_purges_nothing_of_a_corpus_on_hold(
+    server: Running, caller: ErasingCaller, corpus: str
+) -> None:
+    key, _ = caller.erase(corpus, "marked").erasure.erased_keys
+    left, later, unit = sealed_under(server, corpus, key), datetime.now(UTC) + timedelta(days=31), server.server._unit
+    client = server.client(ACME)
+    client.update_corpus(UUID(corpus), hold_reason="Case 2026-17")
+    assert list(purge_due(server.engine, unit, later, lambda: False)) == []
+    assert sealed_under(server, corpus, key) == left > 0
+    client.update_corpus(UUID(corpus), release_reason="settled")
+    assert len(list(purge_due(server.engine, unit, later, lambda: False))) == 1
+    assert sealed_under(server, corpus, key) == 0
+
+
 def test_what_was_erased_from_a_corpus_that_is_deleted_is_purged_too(
     server: Running, caller: ErasingCaller, corpus: str
 ) -> None:
