@@ -30,6 +30,7 @@ from tests.rpc.hooked import HookedEngine
 from tests.rpc.knowledge import CHUNK, MASTER, RAW, SECTION, File, at_revision, parts, refused
 from tests.rpc.running import ACME, Running, create_tenants, running
 from tests.rpc.signatories import QUICK, person
+from tests.rpc.trails import records
 
 
 @pytest.fixture
@@ -234,6 +235,7 @@ def test_a_copy_is_not_sent_if_something_of_it_is_erased_before_it_is_recorded(t
         with pytest.raises(drillcore.DrillcoreError) as told:
             bundle(client, corpus, ExportFormat.JSON, 1)
         assert told.value.reason is Reason.CONFLICT
+        assert [one["outcome"] for one in records(server, call="ExportCorpus")] == ["CONFLICT"]
         assert marked(members(bundle(client, corpus, ExportFormat.JSON, 1)).values()) == 0
 
 
