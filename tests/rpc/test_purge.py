@@ -6,11 +6,13 @@ import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest import mock
 from uuid import UUID
 
 import pytest
 
 from drillcore_fdb.embedded import compact
+from drillcore_fdb.errors import UnavailableError
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import nodes_pb2
 from drillcore_server.commands.erasing import finish_erasures
@@ -18,7 +20,7 @@ from drillcore_server.commands.purging import purge_due
 from drillcore_server.config import EngineSettings
 from drillcore_server.engines import open_keyring
 from drillcore_server.store import purging, versioned
-from drillcore_server.store.keyring import KeyErased, KeyNumber
+from drillcore_server.store.keyring import KeyErased, KeyNumber, Keyring
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.store.sealed import keys_of as header_of
 from drillcore_server.store.versioned import Entry
@@ -258,6 +260,24 @@ def test_the_housekeeper_purges_what_is_due_and_not_before(server: Running, call
     assert done.finished  # type: ignore[union-attr]
     assert sealed_under(server, corpus, key) == 0
     assert problems(server) == ()
+
+
+def test_the_housekeeper_destroys_keys_that_were_left_and_purges_when_it_is_time(
+    server: Running, caller: ErasingCaller, corpus: str
+) -> None:
+    """The keyring fails after the commit; no server is started anew."""
+    failing = mock.patch.object(Keyring, "destroy", side_effect=UnavailableError("the disk is gone"))
+    with failing, refused(Reason.STORE_UNAVAILABLE):
+        caller.erase(corpus, "marked")
+    (erasure,) = caller.erasures(corpus)
+    key, housekeeper, keyring = erasure.erased_keys[0], server.server._housekeeper, server.server.keyring
+    assert keyring.left_of([KeyNumber(key)]) == ({key}, set())
+    assert marked(opened(server, corpus)) == 0, "nobody uses it"
+    housekeeper._keep(datetime.now(UTC))
+    assert keyring.left_of([KeyNumber(key)]) == (set(), {key})
+    assert sealed_under(server, corpus, key) > 0
+    housekeeper._keep(datetime.now(UTC) + timedelta(days=31))
+    assert sealed_under(server, corpus, key) == 0
 
 
 def test_the_housekeeper_purges_nothing_of_a_corpus_on_hold(
