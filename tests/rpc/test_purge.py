@@ -29,6 +29,7 @@ from tests.rpc.erasing import (
     MARKED,
     MARKER,
     OTHER,
+    SEALED,
     ErasingCaller,
     files_with,
     opened,
@@ -153,6 +154,26 @@ def test_a_section_that_was_made_with_what_is_erased_stays_in_every_list(
     category = nodes_pb2.Filters(categories=[section.section.category])
     assert caller.query(corpus, level=SECTION) == caller.query(corpus, level=SECTION, filters=category) == before
     assert problems(server) == ()
+
+
+def test_no_index_names_what_was_purged(server: Running, caller: ErasingCaller, corpus: str) -> None:
+    """Neither entries nor removals of entries; only what manifests list does: emptied records, and removals."""
+    documents = [one.id for one in caller.list_documents(corpus) if one.source_id == "marked"]
+    chunks = [one.id for one in caller.query(corpus, level=CHUNK) if one.chunk.source_id == "marked"]
+    facts = [one.fact_id for one in caller.list(corpus) if one.source_id == "marked"]
+    gone = [UUID(one).bytes for one in (*documents, *chunks, *facts)]
+    assert all((documents, chunks, facts))
+    assert index_keys(server, corpus, gone) > 5
+    caller.erase(corpus, "marked", purge_now=True)
+    assert index_keys(server, corpus, gone) == 0
+
+
+def index_keys(server: Running, corpus: str, ids: list[bytes]) -> int:
+    """How many keys of indexes have one of these ids."""
+    keys = keys_of(server, corpus)
+    spaces = [space for space in keys.by_revision() if keys.space_of(space.begin) not in SEALED]
+    found = [key for space in spaces for key, _ in server.engine.run(lambda tr, s=space: list(tr.range(*s)))]  # type: ignore[misc]
+    return sum(any(one in key for one in ids) for key in found if not keys.is_committed(key))
 
 
 @pytest.mark.parametrize("is_trimmed_first", [True, False])
