@@ -72,7 +72,7 @@ class DraftedFacts:
         self._check_new(snapshot)
         model, vectors = self._embedded(corpus, base)
         chunks = _chunks(snapshot, [draft.chunk for draft in self._drafts if draft.chunk is not None])
-        self._described = self._desk.describe(corpus, base, [chunk.source for chunk in chunks.values()])
+        self._described = self._desk.describe(corpus, base, chunks.values())
         facts = [self._fact(place, chunks, model) for place in range(len(self._drafts))]
         return list(zip(facts, vectors, strict=True))
 
@@ -137,7 +137,7 @@ class DraftedFacts:
         weights = self._desk.ingester.weights
         if chunk is None:
             return importance(weights, Described(SourceType.USER), draft.content)
-        return importance(weights, self._described[chunk.source], draft.content, chunk.headings)
+        return importance(weights, self._described[chunk.document], draft.content, chunk.headings)
 
 
 def _chunks(snapshot: Snapshot, wanted: Sequence[NodeId]) -> dict[NodeId, Chunk]:
