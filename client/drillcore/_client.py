@@ -23,6 +23,7 @@ from drillcore import (
     _community_calls,
     _document_calls,
     _embedding_calls,
+    _envelope_calls,
     _event_calls,
     _export_calls,
     _fact_calls,
@@ -248,6 +249,10 @@ class _Api:
     search_facts = _rpc(_fact_calls.search_facts)
     get_state = _rpc(_fact_calls.get_state)
     end_session = _rpc(_fact_calls.end_session)
+    preview_envelope = _rpc(_envelope_calls.preview_envelope)
+    pack_envelope = _rpc(_envelope_calls.pack_envelope)
+    continue_envelope = _rpc(_envelope_calls.continue_envelope)
+    get_envelope = _rpc(_envelope_calls.get_envelope)
     list_communities = _rpc(_community_calls.list_communities)
     iter_communities = _paged(_community_calls.iter_communities)
     get_community = _rpc(_community_calls.get_community)

@@ -22,6 +22,7 @@ from drillcore_server.derived.settings import VectorSettings
 from drillcore_server.domain.accounts import Role
 from drillcore_server.domain.importance import ImportanceSettings
 from drillcore_server.domain.regions import is_region
+from drillcore_server.envelope_settings import EnvelopeSettings
 from drillcore_server.ingest.embedding.openai import OpenAISettings
 from drillcore_server.ingest.processing.chat import ChatSettings
 
@@ -315,6 +316,7 @@ class Settings:
     vectors: VectorSettings = field(default_factory=VectorSettings)
     communities: CommunitySettings = field(default_factory=CommunitySettings)
     erasure: ErasureSettings = field(default_factory=ErasureSettings)
+    envelopes: EnvelopeSettings = field(default_factory=EnvelopeSettings)
 
 
 def load_settings(

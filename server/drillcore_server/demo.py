@@ -84,6 +84,7 @@ def _commands(port: int, data_dir: Path) -> Iterator[str]:
     bundle = shlex.quote(str(data_dir / f"{_CORPUS}.zip"))
     yield f"export --corpus {_CORPUS} --format pdf --output {bundle} --force"
     yield f"verify {bundle} --key {chain.verifier(chain.keys[0]).encode()}"
+    yield f"pack {shlex.quote(_QUESTION)} --corpus {_CORPUS} --model gpt-4o --budget 300"
 
 
 def _erasure(data_dir: Path) -> Iterator[str]:

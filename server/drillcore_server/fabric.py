@@ -10,10 +10,11 @@ import structlog
 from google.protobuf.descriptor import ServiceDescriptor
 
 from drillcore_fdb.engine import Engine
-from drillcore_proto.v1 import communities_pb2, embeddings_pb2, facts_pb2, sources_pb2
+from drillcore_proto.v1 import communities_pb2, embeddings_pb2, envelopes_pb2, facts_pb2, sources_pb2
 from drillcore_server.audit.signers import SigningKeys
 from drillcore_server.commands.community_keeper import CommunityKeeper
 from drillcore_server.commands.community_runs import CommunityRuns
+from drillcore_server.commands.envelope_library import EnvelopeLibrary
 from drillcore_server.commands.erasing import Eraser
 from drillcore_server.commands.fact_changing import FactDesk
 from drillcore_server.commands.fact_keeper import FactKeeper
@@ -36,8 +37,10 @@ from drillcore_server.metrics import Metrics
 from drillcore_server.migrations import MigrationThread
 from drillcore_server.rpc.communities import CommunityService
 from drillcore_server.rpc.embeddings import EmbeddingService
+from drillcore_server.rpc.envelopes import EnvelopeService
 from drillcore_server.rpc.facts import FactService
 from drillcore_server.rpc.sources import SourceService
+from drillcore_server.tokenizing.models import open_models
 
 
 class Fabric:
@@ -76,12 +79,16 @@ class Fabric:
         own = model_of(ingester.preparer.embedder)
         self._migrations = MigrationThread(engine, unit.keys, migrator, own, log, stopping)
         eraser = Eraser(ingester, Purger(engine, unit), settings.erasure.purge_days)
+        envelopes = EnvelopeLibrary(
+            facts, indexes.words, open_models(settings.envelopes.model, settings.envelopes.models), settings.envelopes
+        )
         reviews = QuarantineReviews(library, signing, self._tell_quarantine)
         self.services: list[tuple[ServiceDescriptor, object]] = [
             (facts_pb2.DESCRIPTOR.services_by_name["FactService"], FactService(facts, desk, reviews)),
             (communities_pb2.DESCRIPTOR.services_by_name["CommunityService"], CommunityService(facts, runs)),
             (sources_pb2.DESCRIPTOR.services_by_name["SourceService"], SourceService(library, eraser)),
             (embeddings_pb2.DESCRIPTOR.services_by_name["EmbeddingService"], EmbeddingService(library, migrator)),
+            (envelopes_pb2.DESCRIPTOR.services_by_name["EnvelopeService"], EnvelopeService(envelopes)),
         ]
 
     def start(self) -> None:

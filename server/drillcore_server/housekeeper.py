@@ -12,6 +12,7 @@ from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import EngineError
 from drillcore_server.commands.erasing import finish_erasures
 from drillcore_server.commands.forget_challenges import forget_challenges
+from drillcore_server.commands.forget_envelopes import forget_envelopes
 from drillcore_server.commands.forget_requests import forget_requests
 from drillcore_server.commands.forget_sessions import forget_sessions
 from drillcore_server.commands.purging import purge_due
@@ -63,7 +64,9 @@ class Housekeeper:
         sessions = forget_sessions(self._engine, keys, now - self._retention)
         forget_challenges(self._engine, keys, now)
         self._sweep_sessions(now)
-        self._log.info("housekeeping", requests_forgotten=forgotten, sessions_forgotten=sessions)
+        envelopes = forget_envelopes(self._engine, keys, now)
+        counts = {"requests": forgotten, "sessions": sessions, "envelopes": envelopes}
+        self._log.info("housekeeping", **{f"{name}_forgotten": count for name, count in counts.items()})
         self._trim(now)
         self.finish_erasures()
         self._purge(now)

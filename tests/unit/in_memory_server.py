@@ -31,6 +31,7 @@ from drillcore_proto.v1 import (
     documents_pb2,
     documents_pb2_grpc,
     embeddings_pb2,
+    envelopes_pb2,
     events_pb2,
     facts_pb2,
     nodes_pb2,
@@ -518,6 +519,7 @@ FABRIC = [
         (sources_pb2, "SourceService"),
         (events_pb2, "EventService"),
         (embeddings_pb2, "EmbeddingService"),
+        (envelopes_pb2, "EnvelopeService"),
     )
 ]
 

@@ -20,13 +20,16 @@ from drillcore.cli.corpus import corpus
 from drillcore.cli.doctor import doctor
 from drillcore.cli.document import documents, remove, update
 from drillcore.cli.embeddings import embeddings
+from drillcore.cli.envelope import envelope
 from drillcore.cli.export import export
 from drillcore.cli.fact import fact
 from drillcore.cli.ingest import ingest
 from drillcore.cli.login import login, logout, whoami
 from drillcore.cli.node import drill, history, query, rollup, show
 from drillcore.cli.options import common_options, connection_options
+from drillcore.cli.pack import pack
 from drillcore.cli.put import put
+from drillcore.cli.refusal_text import details, gap_lines
 from drillcore.cli.session import CommandError, Session, pass_session
 from drillcore.cli.sign import sign, signatures
 from drillcore.cli.source import source
@@ -117,13 +120,16 @@ def _unusable(name: str, message: str) -> click.Command:
 def _fail(error: Exception, *, as_json: bool) -> NoReturn:
     reason, message, request_id, code = _explain(error)
     if as_json:
-        document = {"error": {"reason": reason, "message": message, "request_id": request_id}}
+        told = {"details": details(error)} if details(error) else {}
+        document = {"error": {"reason": reason, "message": message, "request_id": request_id, **told}}
         click.echo(json.dumps(document, indent=2))
     elif isinstance(error, click.ClickException):
         error.show()
     else:
         suffix = f" (request {request_id})" if request_id else ""
         click.echo(f"{reason}: {printable(message)}{suffix}", err=True)
+        for line in gap_lines(error):
+            click.echo(line, err=True)
     sys.exit(code)
 
 
@@ -154,14 +160,15 @@ def main() -> None:
       drillcore --token-file ./data/operator.token --tenant acme corpus create rules
       drillcore --token-file ./data/operator.token --tenant acme ingest ./regulations --corpus rules
       drillcore --token-file ./data/operator.token --tenant acme tree rules
+      drillcore --token-file ./data/operator.token --tenant acme pack "who signs records" --corpus rules
       drillcore doctor
 
     Flags such as --address may stand before or after the command. Each has a setting in the settings file, table
     [client], and a variable such as DRILLCORE_CLIENT_ADDRESS; flags win over variables, variables over the file. The
     file is --config, $DRILLCORE_CONFIG, ./drillcore.toml or ~/.config/drillcore/drillcore.toml.
 
-    With --json stdout holds exactly one JSON document: the result, or {"error": {"reason", "message", "request_id"}}.
-    Only drillcore watch, which has no one result, prints one in each line.
+    With --json stdout holds exactly one JSON document: the result, or {"error": {"reason", "message", "request_id"}},
+    with "details" if the server said more. Only drillcore watch, which has no one result, prints one in each line.
 
     Exit codes: 0 done, 1 the call or a check failed, 2 wrong usage or settings.
     """
@@ -185,12 +192,14 @@ for command in (
     documents,
     drill,
     embeddings,
+    envelope,
     export,
     fact,
     history,
     ingest,
     login,
     logout,
+    pack,
     put,
     query,
     remove,

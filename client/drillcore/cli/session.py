@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -172,7 +172,7 @@ def _plain(value: object) -> object:
     """What JSON has no form of its own for."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _fields(value)
-    if isinstance(value, datetime):
+    if isinstance(value, date):  # a time is one too
         return value.isoformat()
     if isinstance(value, enum.Enum):
         return value.value

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -17,7 +18,7 @@ def record(thing: Tenant | Corpus) -> Table:
     return pairs((field.name, one_line(getattr(thing, field.name))) for field in dataclasses.fields(thing))
 
 
-def pairs(rows: Iterable[tuple[str, Text]]) -> Table:
+def pairs(rows: Iterable[tuple[str, RenderableType]]) -> Table:
     """Names of fields and what is in them."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)

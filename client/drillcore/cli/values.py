@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import Any
 
 import click
 
 from drillcore._convert_nodes import AsOf
+from drillcore._envelope_results import QualityTier
 from drillcore._node_results import Entity, Level
 
 
@@ -21,6 +23,54 @@ class KeyValue(click.ParamType[tuple[str, str]]):
         if not equals or not key:
             self.fail(f"{value!r} is not of the form key=value", param, ctx)
         return key, text
+
+
+class TextFile(click.ParamType[str]):
+    """A file of UTF-8, - for stdin: the command gets its text."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            with click.open_file(str(value), encoding="utf-8") as file:
+                return str(file.read())
+        except UnicodeDecodeError:
+            self.fail(f"{value} is not valid UTF-8", param, ctx)
+        except OSError as error:
+            self.fail(f"{value} cannot be read: {error.strerror}", param, ctx)
+
+
+class Tiers(click.ParamType[tuple[QualityTier, ...]]):
+    """Quality tiers, with commas between."""
+
+    name = "tiers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[QualityTier, ...]:
+        if isinstance(value, tuple):
+            return value
+        names = [name.strip().upper() for name in str(value).split(",")]
+        if not {*names} <= {*QualityTier.__members__}:
+            self.fail(f"{value!r} has something that is no tier: write S, A, B, C or D, as in S,A", param, ctx)
+        return tuple(QualityTier[name] for name in names)
+
+
+class Weight(click.ParamType[tuple[str, float]]):
+    """A part of the composite score, and its weight."""
+
+    name = "part=number"
+    parts = ("relevance", "importance", "freshness", "diversity")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
+        if isinstance(value, tuple):
+            return value
+        part, _, number = str(value).partition("=")
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = -1.0
+        if part not in self.parts or not 0 <= weight < math.inf:
+            self.fail(f"{value!r} is not of the form {'|'.join(self.parts)}=NUMBER", param, ctx)
+        return part, weight
 
 
 class LevelName(click.ParamType[Level]):

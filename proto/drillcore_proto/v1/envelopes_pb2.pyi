@@ -803,7 +803,7 @@ class EnvelopeFact(google.protobuf.message.Message):
     corpus_id: builtins.str
     session_only: builtins.bool
     answer_summary: builtins.bool
-    """not from the store: what the model said before"""
+    """not from the store: what the model said before; its id is made of its words"""
     @property
     def ingested_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property

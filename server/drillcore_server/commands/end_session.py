@@ -15,11 +15,16 @@ from drillcore_server.store import fact_sessions
 
 
 def end_session(sessions: FactSessions, call: Call, tenant: TenantId | None, session: str) -> int:
-    """Forgets the facts of the caller's own session; how many there were. When it returns, their key is destroyed."""
+    """Forgets the facts of the caller's own session, and what it knows of its envelopes; how many facts there were.
+
+    When it returns, their key is destroyed, and no envelope of the session is continued.
+    """
 
     def work(tr: Transaction, granted: InTenant, trail: Trail) -> EndedSession:
         own = OwnSession(granted.tenant, call.principal.id, session)
         forgotten = fact_sessions.end(tr, sessions.unit.keys, own, call.at)
+        if sessions.envelopes(granted.tenant).end_session(tr, own):
+            trail.detail["envelope_session_ended"] = True
         trail.detail["session_facts_forgotten"] = forgotten
         return EndedSession(forgotten)
 

@@ -25,11 +25,11 @@ from drillcore_server.domain.ids import CorpusId, FactId, Revision, SourceId, Te
 from drillcore_server.domain.importance import Described
 from drillcore_server.domain.sources import described_as
 from drillcore_server.ingest.embedding.embedders import model_of
-from drillcore_server.ingest.tokens import TokenCounter
 from drillcore_server.store.fact_counts import source_writes
 from drillcore_server.store.facts import FactsView, FactWrites, packed
 from drillcore_server.store.hierarchy import HierarchyWrites
 from drillcore_server.store.writes import Write
+from drillcore_server.tokenizing.ports import TokenCounter
 
 R = TypeVar("R")
 

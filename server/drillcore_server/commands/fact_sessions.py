@@ -9,6 +9,7 @@ from typing import Final
 from uuid import uuid4
 
 from drillcore_fdb.engine import Engine, Options, Reader, Transaction
+from drillcore_server.audit.journal import log_key, log_of
 from drillcore_server.auth import access
 from drillcore_server.auth.access import Granted
 from drillcore_server.auth.principal import SERVER
@@ -17,8 +18,9 @@ from drillcore_server.derived.vectors import unpacked
 from drillcore_server.domain.audit import Trail, time_text
 from drillcore_server.domain.fact_sessions import FactSession, OwnSession, SessionFact
 from drillcore_server.domain.found_facts import FoundFact
-from drillcore_server.domain.ids import CorpusNumber, NodeId, RequestId, SourceId
+from drillcore_server.domain.ids import CorpusNumber, NodeId, RequestId, SourceId, TenantId
 from drillcore_server.store import fact_sessions
+from drillcore_server.store.envelopes import EnvelopeStore
 from drillcore_server.store.keyring import KeyNumber, Keyring
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.sealed import SealedRecords
@@ -79,6 +81,10 @@ class FactSessions:
         """The keys of those sources that the corpus has: to erase such a source erases what sessions have of it."""
         known = {one: self.keyring.known_number(corpus, one) for one in sources}
         return {source: number for source, number in known.items() if number is not None}
+
+    def envelopes(self, tenant: TenantId) -> EnvelopeStore:
+        """Where envelopes that were packed in the tenant's sessions are kept."""
+        return EnvelopeStore(self.unit.keys, self.sealed, tenant, log_key(self.keyring, log_of(tenant)))
 
     def sweep(self, now: datetime) -> int:
         """Removes sessions that are over, in as many transactions as it takes, and destroys their keys; how many."""

@@ -47,15 +47,17 @@ class SoughtVector:
         return search()
 
 
-class SoughtText:
+class SoughtTexts:
     """Embedded once for each model, never within a transaction: mostly with the server's own model, before any."""
 
-    def __init__(self, embedders: Embedders, text: str) -> None:
+    def __init__(self, embedders: Embedders, texts: Sequence[str], *, at_once: bool = True) -> None:
+        """Without `at_once` nothing is embedded before a search asks for it."""
         self._embedders = embedders
-        self._text = text
-        self._made: dict[Model, Vector | Refused] = {}
+        self._texts = texts
+        self._at_once = at_once
+        self._made: dict[Model, Sequence[Vector] | Refused] = {}
 
-    def of(self, corpus: CorpusId, model: Model) -> Vector:
+    def of(self, corpus: CorpusId, model: Model) -> Sequence[Vector]:
         """To compare the vectors of a corpus with. For what is called by `run` only, which may call it again."""
         found = self._made.get(model)
         if found is None:
@@ -67,7 +69,8 @@ class SoughtText:
 
     def run(self, search: Callable[[], T]) -> T:
         """What a search finds; it begins anew when it comes upon a corpus of a further model."""
-        self._embed(model_of(self._embedders.own))
+        if self._at_once:
+            self._embed(model_of(self._embedders.own))
         while True:
             try:
                 return search()
@@ -83,9 +86,22 @@ class SoughtText:
     def _embed(self, model: Model) -> None:
         """A model that fails is told of only if a corpus needs it."""
         try:
-            self._made[model] = embed_or_refuse(self._embedders.of(model), [self._text])[0]
+            self._made[model] = list(embed_or_refuse(self._embedders.of(model), self._texts))
         except Refused as refused:
             self._made[model] = refused
+
+
+class SoughtText:
+    """One text."""
+
+    def __init__(self, embedders: Embedders, text: str) -> None:
+        self._texts = SoughtTexts(embedders, [text])
+
+    def of(self, corpus: CorpusId, model: Model) -> Vector:
+        return self._texts.of(corpus, model)[0]
+
+    def run(self, search: Callable[[], T]) -> T:
+        return self._texts.run(search)
 
 
 Sought = SoughtText | SoughtVector

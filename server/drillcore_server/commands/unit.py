@@ -121,7 +121,7 @@ class Unit:
             found = work(tr.snapshot, granted, trail)
             if recorded is None:
                 made.append((self.journal.append(tr, call.occasion, trail), found))
-                self._count_accesses(tr, trail, call.at)
+                self._store_beside(tr, trail, call.at)
             elif recorded.effects != hashed(trail.effects()):
                 message = "what this request read has changed since it was recorded; make it again, under a new id"
                 raise Unavailable(Reason.CONFLICT, message)
@@ -147,12 +147,14 @@ class Unit:
 
         return self._run_recorded(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
-    def _count_accesses(self, tr: Transaction, trail: Trail, at: datetime) -> None:
+    def _store_beside(self, tr: Transaction, trail: Trail, at: datetime) -> None:
         for number, facts in groupby(sorted(trail.accessed), key=itemgetter(0)):
             fact_accesses.note(tr, self.keys.of_corpus(number), (fact for _, fact in facts), at)
         if trail.session is not None:
             session, until = trail.session
             fact_sessions.note_use(tr, self.keys, session, at, until)
+        for store in trail.beside:
+            store(tr)
 
     def look(self, call: Call, access: Rule[G], work: Callable[[Reader, G], T]) -> T:
         """What `work` finds, as a step of a call that ends with `read` or `write`: the caller must not see it before.

@@ -71,6 +71,11 @@ class SectionIndexes:
         self._keep(number, outlines, epoch, fresh)
         return fresh
 
+    def passages(self, number: CorpusNumber, view: CorpusView, section: NodeId) -> list[NodeId]:
+        """The chunks of a section's heaviest passages, which its summary is made of."""
+        outline = self._outlines.at(number, view).by_id.get(section)
+        return [] if outline is None else [one.chunk for one in outline.candidates]
+
     def _keep(self, number: CorpusNumber, outlines: Outlines, epoch: int, index: VectorIndex[NodeId]) -> None:
         with self._lock:
             self._kept[number] = outlines, epoch, index

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -110,6 +110,10 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "SearchFacts": Action.ACCESS,
     "GetState": Action.ACCESS,
     "EndSession": Action.DELETE,
+    "PreviewEnvelope": Action.ACCESS,
+    "PackEnvelope": Action.ACCESS,
+    "ContinueEnvelope": Action.ACCESS,
+    "GetEnvelope": Action.ACCESS,
     "ListCommunities": Action.ACCESS,
     "GetCommunity": Action.ACCESS,
     "RecomputeCommunities": Action.UPDATE,
@@ -153,6 +157,8 @@ class Trail:
     """Facts that the caller gets: each counts as one access, once the call is recorded."""
     session: tuple[OwnSession, datetime] | None = None
     """The session that facts were looked for in, and until when it stands now, once the call is recorded."""
+    beside: list[Callable[[Any], None]] = field(default_factory=list)
+    """What a read stores with its record, in the same transaction: that an envelope was issued, a session used."""
     next_key: int | None = None
     """The number of the key that signs records from the next one on; None: as before."""
 

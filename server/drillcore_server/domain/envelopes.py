@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drillcore_server.domain.documents import Span
+from drillcore_server.domain.facts import Fact
 from drillcore_server.domain.ids import CommunityId, CorpusId, DocumentId, FactId, NodeId, Revision, SourceId
 
 SCORE_DIGITS: Final = 6
@@ -105,6 +106,8 @@ class Candidate:
     session_only: bool = False
     is_answer: bool = False
     """Not from the store: what the model said in the window before."""
+    fact: Fact | None = None
+    """The fact itself, if it is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,8 @@ class Packing:
     tokens: int
     """Of the whole text, counted once more."""
     text: str
+    wanted: tuple[int, ...] = ()
+    """How many tokens each of the excluded would have taken, at least; 0: not looked at, since hardly any were left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from drillcore_server.ingest.embedding.ports import Embedder
 from drillcore_server.ingest.embedding.static import load_static
 from drillcore_server.ingest.prepare import Preparer
 from drillcore_server.ingest.processing import ExtractiveProcessor, Processor
-from drillcore_server.ingest.tokens import TokenCounter, token_counter
+from drillcore_server.tokenizing.encodings import token_counter
+from drillcore_server.tokenizing.ports import TokenCounter
 
 
 @cache

@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 from drillcore_server.domain.documents import Block, BlockKind, ChunkSpan, ParsedDocument, Span
 from drillcore_server.ingest.parsing.headings import heading_title
 from drillcore_server.ingest.splitting import boundary, sentence_ends, split, tail
-from drillcore_server.ingest.tokens import AdditiveTokenCounter, TokenCounter
+from drillcore_server.tokenizing.ports import AdditiveTokenCounter, TokenCounter
 
 _CHARS_PER_TOKEN_MAX = 16
 """A block with more characters for each token allowed is taken apart without counting it whole first."""

@@ -42,7 +42,7 @@ from drillcore_server.ingest.prepare import EmbeddedText, Embeddings, embedded_t
 from drillcore_server.ingest.processing.extractive import CHUNK_CANDIDATES_MAX
 from drillcore_server.ingest.processing.ports import ChunkInput
 from drillcore_server.ingest.summarising import SECTION_POOL
-from drillcore_server.ingest.tokens import TokenCounter
+from drillcore_server.tokenizing.ports import TokenCounter
 
 DIMENSIONS_MAX: Final = 4_096
 _STORED: Final = np.dtype("<f2")

@@ -19,7 +19,7 @@ from drillcore_server.ingest.chunking import ChunkSettings, chunk
 from drillcore_server.ingest.facts import DrawnFact, draw_facts
 from drillcore_server.ingest.parsing import Unparsable, parse
 from drillcore_server.ingest.processing.ports import ChunkInput, Processor
-from drillcore_server.ingest.tokens import TokenCounter
+from drillcore_server.tokenizing.ports import TokenCounter
 
 GROUP_DOCUMENTS_MAX: Final = 64
 GROUP_CHARACTERS_MAX: Final = 1 << 18

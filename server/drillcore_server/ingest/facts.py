@@ -26,7 +26,7 @@ from drillcore_server.domain.facts import TOKENS_MAX, TOKENS_MIN
 from drillcore_server.ingest.chunking import heading_paths
 from drillcore_server.ingest.processing.claims import Claim, ClaimSplitter
 from drillcore_server.ingest.splitting import split
-from drillcore_server.ingest.tokens import TokenCounter
+from drillcore_server.tokenizing.ports import TokenCounter
 
 _WORD: Final = re.compile(r"[^\W\d_]{2}")
 _PAGE_NUMBER: Final = re.compile(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import sentencex
 
-from drillcore_server.ingest.tokens import TokenCounter
+from drillcore_server.tokenizing.ports import TokenCounter
 
 WINDOW_CHARS = 65_536
 """Sentences are looked for in this much text at a time, so that memory does not grow with the paragraph."""

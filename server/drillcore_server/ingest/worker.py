@@ -20,7 +20,6 @@ from drillcore_server.ingest.chunking import ChunkSettings
 from drillcore_server.ingest.digesting import Asked, Content, Digester
 from drillcore_server.ingest.processing.chat import ChatSettings
 from drillcore_server.ingest.processing.opening import open_processor
-from drillcore_server.ingest.tokens import token_counter
 from drillcore_server.ingest.worker_wire import (
     ANSWERS,
     DEFECT,
@@ -32,6 +31,7 @@ from drillcore_server.ingest.worker_wire import (
     questions_message,
     result_message,
 )
+from drillcore_server.tokenizing.encodings import token_counter
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import gc
 
 from drillcore_server.ingest import worker  # noqa: F401 - for the modules that it imports
 from drillcore_server.ingest.processing.words import ENGLISH, stopwords
-from drillcore_server.ingest.tokens import token_counter
+from drillcore_server.tokenizing.encodings import token_counter
 
 token_counter()
 stopwords(ENGLISH)

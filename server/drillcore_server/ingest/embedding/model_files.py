@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 from pathlib import Path
 from typing import Final
-
-from tokenizers import Tokenizer
 
 from drillcore_server.ingest.embedding.errors import ModelUnusable
 
@@ -43,14 +40,3 @@ def fingerprint(*parts: bytes) -> str:
     """Short name of everything that decides a model's vectors: weights, tokenizer, and how they are used."""
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts))
     return digest.hexdigest()[:FINGERPRINT_CHARACTERS]
-
-
-def load_tokenizer(content: bytes) -> Tokenizer:
-    """A tokenizer that works in the thread that calls it.
-
-    By itself it starts a thread per core, from every process, and warns or locks up after a fork. It lets go of the
-    interpreter while it works, so callers who want more cores call from more threads. Only this variable governs it;
-    whoever set it before us has the last word.
-    """
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    return Tokenizer.from_buffer(content)

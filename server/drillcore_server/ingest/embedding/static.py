@@ -14,10 +14,11 @@ import numpy as np
 import safetensors.numpy
 from tokenizers import Tokenizer
 
-from drillcore_server.ingest.embedding.model_files import fingerprint, load_tokenizer, package_folder, read_pinned
+from drillcore_server.ingest.embedding.model_files import fingerprint, package_folder, read_pinned
 from drillcore_server.ingest.embedding.ports import Vector, Vectors
 from drillcore_server.ingest.embedding.texts import check_texts, portions
 from drillcore_server.ingest.embedding.vectors import unit_rows
+from drillcore_server.tokenizing.hugging_face import load_tokenizer
 
 PACKAGE: Final = "wordllama"
 WEIGHTS: Final = "weights/l2_supercat_256.safetensors"

@@ -19,7 +19,7 @@ from drillcore_server.ingest.processing.summaries import chunk_summary, forget_m
 from drillcore_server.ingest.processing.units import Unit, units
 from drillcore_server.ingest.processing.weights import unit_weights
 from drillcore_server.ingest.processing.words import guess_language, lower, stopwords, tokens_of
-from drillcore_server.ingest.tokens import TokenCounter
+from drillcore_server.tokenizing.ports import TokenCounter
 
 CHUNK_CANDIDATES_MAX: Final = 6
 SECTION_CANDIDATES_MAX: Final = 24

@@ -13,7 +13,7 @@ from drillcore_server.ingest.processing.answers import ChunkAnswer, GroupAnswer,
 from drillcore_server.ingest.processing.chat import Chat, ChatSettings, NoAnswer
 from drillcore_server.ingest.processing.extractive import ExtractiveProcessor
 from drillcore_server.ingest.processing.ports import ChunkInput, Member, SectionMember, TokenRange
-from drillcore_server.ingest.tokens import TokenCounter
+from drillcore_server.tokenizing.ports import TokenCounter
 
 CHUNK_SUMMARY_TOKENS_MAX: Final = 2000
 

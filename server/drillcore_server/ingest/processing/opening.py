@@ -8,7 +8,7 @@ from drillcore_server.ingest.processing.chat import ChatSettings
 from drillcore_server.ingest.processing.extractive import ExtractiveProcessor
 from drillcore_server.ingest.processing.openai import OpenAIProcessor
 from drillcore_server.ingest.processing.ports import Processor
-from drillcore_server.ingest.tokens import TokenCounter
+from drillcore_server.tokenizing.ports import TokenCounter
 
 
 def open_processor(chat: ChatSettings | None, counter: TokenCounter, opened: ExitStack) -> Processor:

@@ -14,7 +14,7 @@ from drillcore_server.domain.digests import Passage, Summary
 from drillcore_server.ingest.processing.ports import TokenRange
 from drillcore_server.ingest.processing.units import Unit
 from drillcore_server.ingest.processing.words import lower, stopwords, tokens_of
-from drillcore_server.ingest.tokens import TokenCounter
+from drillcore_server.tokenizing.ports import TokenCounter
 
 CHUNK_SHARE: Final = 4
 """A chunk's summary is at most one in so many of its characters."""

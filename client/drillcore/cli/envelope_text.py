@@ -1,0 +1,274 @@
+"""Context envelopes as people read them in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+from uuid import UUID
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from drillcore._envelope_results import (
+    BudgetParts,
+    Candidate,
+    Envelope,
+    EnvelopeFact,
+    EnvelopePreview,
+    IssuedEnvelope,
+    PackedEnvelope,
+    Provenance,
+    QualityTier,
+    Replay,
+    TierCap,
+)
+from drillcore.cli.text import counted, first_words, one_line, pairs, printable
+
+Row = tuple[str, RenderableType]
+
+CONTENT_WIDTH: Final = 240
+"""Characters of a fact. The text for the prompt has all of it."""
+BAR_WIDTH: Final = 24
+
+_STYLES: Final = {
+    QualityTier.S: "bold green",
+    QualityTier.A: "bold green",
+    QualityTier.B: "bold yellow",
+    QualityTier.C: "bold yellow",
+    QualityTier.D: "bold red",
+}
+_SATURATIONS: Final = (
+    (0.99, "full"),
+    (0.95, "nearly full"),
+    (0.85, "well packed"),
+    (0.70, "moderate"),
+    (0.0, "sparse"),
+)
+_MEMORY: Final = ("the caller's window", "the session", "what the session used before", "the store")
+_VERDICTS: Final = {
+    Replay.SAME: ("SAME", "green", "built again, it is what was issued, byte by byte"),
+    Replay.FACTS_SAME: (
+        "FACTS SAME",
+        "green",
+        "every fact is as it was; built again it selects others, for the search was approximate",
+    ),
+    Replay.ERASED: ("ERASED", "yellow", "some of its facts were erased since"),
+    Replay.SESSION_OVER: ("SESSION OVER", "yellow", "it held facts of a session, which are gone"),
+    Replay.DIFFERENT: (
+        "DIFFERENT",
+        "bold red",
+        "the store does not say what it said then: run drillcore audit verify and drillcore fsck",
+    ),
+    Replay.TRIMMED: ("TRIMMED", "yellow", "its revisions are no longer kept, so it cannot be built again"),
+}
+
+
+class Bar:
+    """A share as a bar and a number. Without colour, and in ASCII where a terminal has no blocks."""
+
+    def __init__(self, share: float, words: str) -> None:
+        self._share, self._words = share, words
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        done, left = ("#", "-") if options.ascii_only else ("█", "░")
+        number = round(min(max(self._share, 0.0), 1.0) * BAR_WIDTH)
+        yield Text(f"{done * number}{left * (BAR_WIDTH - number)} {self._words}")
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(BAR_WIDTH, BAR_WIDTH + 1 + len(self._words)).with_maximum(options.max_width)
+
+
+def pack_report(found: PackedEnvelope) -> list[RenderableType]:
+    """All that a pack gave, but for candidates and headers."""
+    if found.envelope is None:
+        return [f"not modified: the envelope {found.envelope_id or ''} that you have is still what would be packed"]
+    envelope = found.envelope
+    rows = [*_envelope_rows(envelope), *_chain_rows(found, envelope)]
+    report: list[RenderableType] = [pairs(rows), "", facts_table(envelope.facts) if envelope.facts else "no facts"]
+    if found.continuation_id:
+        report += ["", f"there is more: drillcore pack --continue {printable(found.continuation_id)}"]
+    return report
+
+
+def preview_report(found: EnvelopePreview) -> Table:
+    rows = [
+        ("tier", _tier_text(found.quality_tier)),
+        *_caps(found.caps),
+        _saturation_row(found.saturation),
+        ("tokens", Text(f"{found.estimated_tokens:,} of {found.token_budget:,}")),
+        ("facts", Text(f"{found.facts_included:,} of {counted(found.facts_available, 'candidate')}")),
+        *_lines("communities", found.communities),
+        ("found in", Text(_memory(found.memory_tier_hit))),
+        *_read(found.revisions, found.etag),
+        *_lines("warning", found.warnings),
+    ]
+    return pairs(rows)
+
+
+def issued_report(found: IssuedEnvelope) -> list[RenderableType]:
+    """What was issued, how it compares with what is built now, and that."""
+    word, style, meaning = _VERDICTS[found.replay]
+    rows: list[Row] = [
+        ("query", one_line(found.query)),
+        ("issued", Text(f"{one_line(found.created_at)} by {printable(found.created_by)}")),
+        ("tier then", _tier_text(found.quality_tier)),
+        ("facts then", Text(f"{len(found.fact_ids):,}")),
+        *_lines("missing", map(str, found.missing_fact_ids)),
+        ("window", Text(str(found.window_number))),
+        *_lines("window before", [str(found.parent_envelope_id)] if found.parent_envelope_id else ()),
+        *_read(found.revisions, ""),
+        ("sha-256", Text(found.issued_sha256)),
+        *_lines("audit record", [str(found.audit_record_id)] if found.audit_record_id else ()),
+    ]
+    report: list[RenderableType] = [Text.assemble((word, style), f": {meaning}"), "", pairs(rows)]
+    if found.envelope is not None:
+        report += ["", "as it is built now:", "", pairs(_envelope_rows(found.envelope)), ""]
+        report += [facts_table(found.envelope.facts) if found.envelope.facts else "no facts"]
+    return report
+
+
+def facts_table(facts: Iterable[EnvelopeFact]) -> Table:
+    """Facts by the number they are cited by, with their scores, and where they come from."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True, justify="right")
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for one in facts:
+        table.add_row(str(one.position), f"{one.composite_score:.3f}", _fact_text(one))
+    return table
+
+
+def candidates_table(candidates: Iterable[Candidate]) -> Table:
+    """What became of each candidate, and why."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in ("#", "score", "outcome"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("fact", overflow="fold")
+    for one in candidates:
+        table.add_row(str(one.position or ""), f"{one.composite_score:.3f}", printable(one.outcome), _why(one))
+    return table
+
+
+def header_lines(headers: Mapping[str, str]) -> list[RenderableType]:
+    return [printable(f"{name}: {headers[name]}") for name in sorted(headers)]
+
+
+def _envelope_rows(envelope: Envelope) -> Iterator[Row]:
+    parts = f"coverage {envelope.coverage_score:.3f}, relevance {envelope.relevance_mean:.3f}"
+    yield "tier", _tier_text(envelope.quality_tier, f", quality {envelope.quality_score:.3f} ({parts})")
+    yield from _caps(envelope.caps)
+    yield _saturation_row(envelope.saturation)
+    counter = f", counted by {printable(envelope.tokenizer)}"
+    yield "tokens", Text(f"{envelope.token_count:,} of {envelope.token_budget:,}{counter}")
+    if envelope.budget.context_window:
+        yield "budget", Text(_budget(envelope.budget))
+    yield "facts", Text(_facts_counted(envelope))
+    yield from _lines("communities", envelope.ckf_communities)
+    yield from _lines("asked as", envelope.sub_queries if len(envelope.sub_queries) > 1 else ())
+    yield "search", Text(_search(envelope))
+    yield "scoring", Text(_scoring(envelope))
+    yield (
+        "grounding",
+        one_line(": ".join(filter(None, [envelope.grounding_mode.value, envelope.grounding_instruction]))),
+    )
+    yield from _read(envelope.revisions, envelope.etag)
+    yield from _lines("warning", envelope.warnings)
+
+
+def _chain_rows(found: PackedEnvelope, envelope: Envelope) -> Iterator[Row]:
+    session = f" of session {found.session_id}" if found.session_id else ""
+    history = f", tiers so far {' '.join(one.value for one in found.quality_history)}" if found.quality_history else ""
+    yield "window", one_line(f"{envelope.window_number}{session}{history}")
+    made = f", made {one_line(found.created_at)}" if found.created_at else ""
+    yield "envelope", Text(f"{found.envelope_id or 'not kept'}{made}")
+
+
+def _tier_text(tier: QualityTier, more: str = "") -> Text:
+    return Text.assemble((tier.value, _STYLES[tier]), more)
+
+
+def _saturation_row(saturation: float) -> Row:
+    word = next((word for least, word in _SATURATIONS if saturation >= least), "sparse")
+    return "saturation", Bar(saturation, f"{saturation:.3f}, {word}")
+
+
+def _caps(caps: Iterable[TierCap]) -> Iterator[Row]:
+    told = [f"at {one.tier.value} by {one.reason}" + (f": {one.detail}" if one.detail else "") for one in caps]
+    return _lines("capped", told)
+
+
+def _lines(name: str, values: Iterable[str]) -> Iterator[Row]:
+    """A row with a line for each value; none if there are none."""
+    if lines := [one_line(value) for value in values]:
+        yield name, Text("\n").join(lines)
+
+
+def _read(revisions: Mapping[UUID, int], etag: str) -> Iterator[Row]:
+    yield from _lines("read", (f"corpus {corpus} at revision {revisions[corpus]}" for corpus in sorted(revisions)))
+    yield from _lines("etag", [etag] if etag else ())
+
+
+def _budget(parts: BudgetParts) -> str:
+    taken = {
+        "system prompt": parts.system_prompt,
+        "query": parts.query,
+        "response": parts.expected_response,
+        "margin": parts.safety_margin,
+    }
+    return f"{parts.context_window:,} context window" + "".join(f" - {one:,} {name}" for name, one in taken.items())
+
+
+def _facts_counted(envelope: Envelope) -> str:
+    deferred = f", {len(envelope.deferred_fact_ids):,} left for the next window" if envelope.deferred_fact_ids else ""
+    included = f"{envelope.total_facts_included:,} of {counted(envelope.total_facts_available, 'candidate')}"
+    return included + deferred
+
+
+def _search(envelope: Envelope) -> str:
+    compared = "every vector compared" if envelope.exact else "approximate"
+    timely = ["time-sensitive"] if envelope.time_sensitive else []
+    return ", ".join([printable(envelope.strategy), compared, f"found in {_memory(envelope.memory_tier_hit)}", *timely])
+
+
+def _memory(tier: int) -> str:
+    return f"memory tier {tier}" + (f" ({_MEMORY[tier]})" if tier < len(_MEMORY) else "")
+
+
+def _scoring(envelope: Envelope) -> str:
+    used = envelope.weights
+    weights = f"relevance {used.relevance:.2f}, importance {used.importance:.2f}, diversity {used.diversity:.2f}"
+    ages = f"freshness {used.freshness:.2f} over {used.freshness_horizon_days:,} days before {envelope.ranked_on}"
+    return f"{printable(envelope.scoring_policy)}: {weights}, {ages}; relevant from {used.relevance_floor:.2f}"
+
+
+def _fact_text(fact: EnvelopeFact) -> Text:
+    scores = {
+        "relevance": fact.relevance_score,
+        "importance": fact.importance_weight,
+        "freshness": fact.freshness_score,
+        "diversity": fact.diversity_bonus,
+    }
+    notes = {"stale": fact.stale, "session only": fact.session_only, "the answer so far": fact.answer_summary}
+    measured = ", ".join([*(f"{name} {one:.2f}" for name, one in scores.items()), counted(fact.token_count, "token")])
+    marks = [fact.community, *(note for note, holds in notes.items() if holds)]
+    said = "; ".join([measured, *(printable(one) for one in marks if one)])
+    where = f"{_place(fact.source_id, fact.provenance)}; fact {fact.fact_id}"
+    return Text.assemble(first_words(fact.content, CONTENT_WIDTH), (f"\n{said}\n{where}", "dim"))
+
+
+def _place(source_id: str, provenance: Provenance | None) -> str:
+    """Source, place in it, and where in the text of which document."""
+    if provenance is None:
+        return printable(source_id)
+    span = f"characters {provenance.span.start}-{provenance.span.end}" if provenance.span else ""
+    return printable(", ".join(filter(None, [source_id, provenance.source_location, provenance.document_title, span])))
+
+
+def _why(candidate: Candidate) -> Text:
+    found = " ".join(candidate.found_by)
+    measured = f"relevance {candidate.relevance_score:.3f}, {counted(candidate.token_count, 'token')}, found by {found}"
+    same = "same as " if candidate.outcome == "duplicate" else ""
+    detail = f"; {same}{candidate.detail}" if candidate.detail else ""
+    return Text.assemble(str(candidate.fact_id), "\n", (printable(measured + detail), "dim"))

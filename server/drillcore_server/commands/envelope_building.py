@@ -1,0 +1,251 @@
+"""Phases 2 and 3 of an envelope: candidates are ranked and packed, and what comes out is assessed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import chain
+from typing import Final
+
+from drillcore_server.commands.envelope_library import EnvelopeLibrary
+from drillcore_server.commands.envelope_select import SessionMemory, select
+from drillcore_server.commands.provenance import Provenances
+from drillcore_server.commands.seeking import SoughtTexts
+from drillcore_server.commands.viewing import Shelf
+from drillcore_server.domain.envelope_plans import HASH_BYTES, EnvelopePlan, SeenFact
+from drillcore_server.domain.envelopes import (
+    SCORE_DIGITS,
+    Candidate,
+    Envelope,
+    Explained,
+    GroundingMode,
+    Outcome,
+    Packing,
+    Provenance,
+    Quality,
+    QualityTier,
+    Ranking,
+)
+from drillcore_server.domain.etags import etag
+from drillcore_server.domain.facts import Fact
+from drillcore_server.domain.ids import CommunityId, FactId
+from drillcore_server.domain.pack import pack
+from drillcore_server.domain.quality import Assessed, assess, is_degrading, meets
+from drillcore_server.domain.rank import rank
+from drillcore_server.domain.rendering import GROUNDING_INSTRUCTIONS
+
+DIRECT: Final = "direct"
+WIDENED: Final = "widened"
+CONTINUATION: Final = "continuation"
+WIDER: Final = 4
+"""Times as many candidates, when the tier that comes out is not accepted."""
+SPARSE: Final = 0.70
+LIMITED_COVERAGE: Final = "limited-ckf-coverage: the store has little that is relevant to this query"
+STRICT_AND_SPARSE: Final = (
+    "strict-grounding-sparse: the answer may use only this context, and there is little of it; it may be incomplete"
+)
+DEGRADING: Final = (
+    "quality-degrading: each window of this session is worse than the one before; consider a hierarchical strategy "
+    "(drill down from sections), or that the store lacks depth here"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Where in a chain of windows an envelope stands, and what came before it."""
+
+    number: int = 1
+    seen: tuple[SeenFact, ...] = ()
+    answer: Candidate | None = None
+    """What the model said in the window before, in short."""
+    salt: bytes = b""
+    tiers: tuple[QualityTier, ...] = ()
+    """Of the session's windows so far."""
+
+    @property
+    def strategy(self) -> str:
+        return DIRECT if self.number == 1 else CONTINUATION
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    envelope: Envelope
+    plan: EnvelopePlan
+    """As it was used in the end."""
+    facts: tuple[SeenFact, ...]
+    """In their order in the text, without the answer."""
+    warm: tuple[CommunityId, ...]
+    """The communities that it used."""
+    warm_before: tuple[CommunityId, ...]
+    """Of those that the session had used before, the ones that matter to it."""
+    is_continued: bool
+    """Whether there is a further window."""
+    changes_at: datetime | None
+    """When one of the candidates gets too old for max-age."""
+    best_relevance: float | None
+    """Of the store's facts; None if there is none."""
+    ckf_hits: int
+    """How many of those were found."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeBuilder:
+    """Builds envelopes of one plan on corpora as they are at one moment."""
+
+    library: EnvelopeLibrary
+    shelves: Sequence[Shelf]
+    plan: EnvelopePlan
+    sought: SoughtTexts
+    memory: SessionMemory
+    window: Window
+    now: datetime
+
+    def built(self, accepted: frozenset[QualityTier]) -> Built:
+        """The envelope; with a wider selection if its tier is not accepted and that makes it better."""
+        first = self._built(self.plan, self.window.strategy)
+        if not accepted or meets(first.envelope.quality.tier, sorted(accepted)):
+            return first
+        wider = replace(self.plan, per_query=WIDER * self.plan.per_query, exact=True)
+        second = self._built(wider, WIDENED)
+        return second if second.envelope.quality.tier < first.envelope.quality.tier else first
+
+    def replayed(self, strategy: str) -> Built:
+        """The envelope of a plan that was used before, with the strategy of then."""
+        return self._built(self.plan, strategy)
+
+    def _built(self, plan: EnvelopePlan, strategy: str) -> Built:
+        selected = select(self.library, self.shelves, plan, self.sought, self.memory, self.now)
+        pool, left_out = self._pool(selected.candidates)
+        tokenizer = self.library.models.find(plan.model).tokenizer
+        ranking = rank(pool, plan.weights, plan.ranked_on, plan.duplicate_similarity)
+        packing = pack(ranking.kept, plan.budget.tokens, tokenizer.count, plan.format, tokenizer.at_least)
+        quality = assess(
+            Assessed(
+                packing,
+                pool,
+                plan.budget.tokens,
+                plan.relevance_floor,
+                plan.mode,
+                plan.time_sensitive,
+                plan.ranked_on,
+            )
+        )
+        deferred = self._deferred(plan, packing)
+        included = [one.ranked.candidate for one in packing.included]
+        facts = [one for one in included if one.fact is not None]
+        envelope = Envelope(
+            session=plan.session,
+            window=self.window.number,
+            packing=packing,
+            provenance=self._provenance(facts),
+            available=len(selected.candidates),
+            budget=plan.budget,
+            quality=quality,
+            etag=etag((one.id for one in facts), self.window.salt),
+            strategy=strategy,
+            mode=plan.mode,
+            communities=_communities(included),
+            memory_tier_hit=max((one.memory_tier for one in included), default=plan.memory_tier_max),
+            warnings=tuple(self._warnings(plan, quality)),
+            sub_queries=plan.sub_queries,
+            time_sensitive=plan.time_sensitive,
+            instruction=GROUNDING_INSTRUCTIONS[plan.mode],
+            format=plan.format,
+            revisions={shelf.corpus.id: shelf.revision for shelf in self.shelves},
+            policy=plan.policy,
+            weights=plan.weights,
+            relevance_floor=plan.relevance_floor,
+            exact=selected.exact,
+            ranked_on=plan.ranked_on,
+            tokenizer=tokenizer.name,
+            deferred=deferred,
+            explained=tuple(chain(_explained(ranking, packing), left_out)),
+        )
+        stored = [one.relevance for one in selected.candidates if not one.session_only]
+        return Built(
+            envelope=envelope,
+            plan=plan,
+            facts=tuple(map(_seen, facts)),
+            warm=tuple(dict.fromkeys(one.community for one in included if one.community is not None)),
+            warm_before=self._warm_before(plan, included),
+            is_continued=bool(deferred) and self.window.number < self.library.settings.windows_max,
+            changes_at=_changes_at(selected.candidates, plan),
+            best_relevance=max(stored, default=None),
+            ckf_hits=len(stored),
+        )
+
+    def _pool(self, found: Sequence[Candidate]) -> tuple[list[Candidate], list[Explained]]:
+        """What may be packed: neither in the caller's window already, nor in an earlier one as it is now."""
+        seen = {one.id: one.hashed for one in self.window.seen}
+        in_window = set(self.plan.window_facts)
+        pool, left_out = [], []
+        for one in found:
+            if one.id in in_window:
+                left_out.append(Explained(one, Outcome.IN_WINDOW))
+            elif one.fact is not None and seen.get(one.id) == _hashed(one.fact):
+                left_out.append(Explained(one, Outcome.SEEN))
+            else:
+                pool.append(one)
+        return [*pool, *([] if self.window.answer is None else [self.window.answer])], left_out
+
+    def _deferred(self, plan: EnvelopePlan, packing: Packing) -> tuple[FactId, ...]:
+        """What is relevant and found no room, though it would alone: for the next window."""
+        left = zip((one.candidate for one in packing.excluded), packing.wanted, strict=True)
+        fits = (one for one, tokens in left if tokens <= plan.budget.tokens and one.fact is not None)
+        return tuple(one.id for one in fits if one.relevance >= plan.relevance_floor)
+
+    def _provenance(self, facts: Sequence[Candidate]) -> dict[FactId, Provenance]:
+        known = {shelf.corpus.id: Provenances(shelf) for shelf in self.shelves}
+        return {one.id: known[one.corpus].of(one.fact) for one in facts if one.fact is not None}
+
+    def _warnings(self, plan: EnvelopePlan, quality: Quality) -> Iterator[str]:
+        if quality.saturation < SPARSE:
+            yield LIMITED_COVERAGE
+            if plan.mode is GroundingMode.CONTEXT_STRICT:
+                yield STRICT_AND_SPARSE
+        if is_degrading((*self.window.tiers, quality.tier)):
+            yield DEGRADING
+
+    def _warm_before(self, plan: EnvelopePlan, included: Sequence[Candidate]) -> tuple[CommunityId, ...]:
+        if plan.memory_tier_max < 3:
+            return tuple(sorted(self.memory.warm))
+        return tuple(sorted({one.community for one in included if one.community in self.memory.warm}))
+
+
+def _communities(included: Sequence[Candidate]) -> tuple[str, ...]:
+    """Their labels, the one whose facts are most relevant first."""
+    relevance: dict[str, float] = defaultdict(float)
+    for one in included:
+        if one.community_label:
+            relevance[one.community_label] += one.relevance
+    return tuple(sorted(relevance, key=lambda label: (-round(relevance[label], SCORE_DIGITS), label)))
+
+
+def _explained(ranking: Ranking, packing: Packing) -> Iterator[Explained]:
+    """Of every candidate that was ranked, what became of it."""
+    for packed in packing.included:
+        one = packed.ranked
+        yield Explained(one.candidate, Outcome.INCLUDED, one.composite, "", packed.tokens, packed.position)
+    for one, tokens in zip(packing.excluded, packing.wanted, strict=True):
+        yield Explained(one.candidate, Outcome.OVER_BUDGET, one.composite, "", tokens)
+    for duplicate in ranking.duplicates:
+        one = duplicate.ranked
+        yield Explained(one.candidate, Outcome.DUPLICATE, one.composite, str(duplicate.of))
+
+
+def _changes_at(found: Sequence[Candidate], plan: EnvelopePlan) -> datetime | None:
+    """When the first of the candidates gets too old."""
+    if plan.max_age is None:
+        return None
+    return min((one.ingested_at + plan.max_age for one in found if not one.stale), default=None)
+
+
+def _seen(one: Candidate) -> SeenFact:
+    assert one.fact is not None
+    return SeenFact(one.id, _hashed(one.fact))
+
+
+def _hashed(fact: Fact) -> bytes:
+    return bytes.fromhex(fact.content_hash)[:HASH_BYTES]

@@ -1,0 +1,297 @@
+"""Phase 1 of an envelope: the facts that may be packed, from everything that leads to one.
+
+    sub-queries -> nearest vectors ┐
+                -> matching words  ├-> more of communities that are hardly there -> each read from the store, and scored
+                -> best sections   ┘
+
+What is found, and its relevance, depends on the plan, the corpus at its revision and the session, and on nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from drillcore_proto.reasons import Reason
+from drillcore_server.commands.envelope_library import EnvelopeLibrary
+from drillcore_server.commands.fact_selecting import allowed, candidates
+from drillcore_server.commands.seeking import SoughtTexts
+from drillcore_server.commands.viewing import Shelf
+from drillcore_server.derived.communities import Memberships
+from drillcore_server.derived.lexical_index import LexicalIndex
+from drillcore_server.derived.vector_index import VectorIndex
+from drillcore_server.derived.vectors import unpacked
+from drillcore_server.domain.embeddings import Model
+from drillcore_server.domain.envelope_plans import EnvelopePlan
+from drillcore_server.domain.envelopes import SCORE_DIGITS, Candidate, FoundBy
+from drillcore_server.domain.errors import NotReady
+from drillcore_server.domain.fact_sessions import SessionFact
+from drillcore_server.domain.facts import Fact, FactStatus
+from drillcore_server.domain.ids import CommunityId, FactId, NodeId
+from drillcore_server.domain.scoring import COSINE
+from drillcore_server.ingest.embedding.ports import Vector
+from drillcore_server.store.communities import CommunitiesView
+from drillcore_server.store.facts import FactsView
+
+SECTIONS_MAX: Final = 5
+"""Drilled into, for each sub-query."""
+SECTIONS_CONSIDERED: Final = 20
+"""By their centroids, before their summaries have a say."""
+SECTION_FACTS_MAX: Final = 10
+"""Of one section, for each sub-query."""
+HARDLY_THERE: Final = 3
+"""A community with fewer candidates than this is looked at again,"""
+COMMUNITY_NEAR_MIN: Final = 10
+"""if so many of its facts are near, and up to so many of them join."""
+COMMUNITIES_MAX: Final = 20
+"""Looked at again, those of the best candidates first."""
+WORDS_SPARE: Final = 4
+"""How many times as many are looked for by words where filters may refuse some."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    candidates: tuple[Candidate, ...]
+    exact: bool
+    """Whether every vector was compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMemory:
+    """What the session holds: facts of its own, and the communities that it used before."""
+
+    facts: Sequence[SessionFact] = ()
+    warm: frozenset[CommunityId] = frozenset()
+    deferred: frozenset[FactId] = frozenset()
+    """Left over from the windows before."""
+
+
+def select(
+    library: EnvelopeLibrary,
+    shelves: Sequence[Shelf],
+    plan: EnvelopePlan,
+    sought: SoughtTexts,
+    memory: SessionMemory,
+    now: datetime,
+) -> Selected:
+    """The candidates of all corpora and of the session, each once, in the order of their ids."""
+    found: list[Candidate] = []
+    exact = True
+    for shelf in shelves if plan.memory_tier_max >= 1 else ():
+        found += _in_session(shelf, plan, sought, memory, now)
+        if shelf.embeddings is not None and (plan.memory_tier_max >= 2 or memory.deferred):
+            search = _CorpusSearch(library, shelf, plan, memory, now, sought.of(shelf.corpus.id, _model(shelf)))
+            found += search.candidates()
+            exact = exact and (plan.exact or search.index.is_exact)
+    return Selected(tuple(sorted(found, key=lambda one: one.id)), exact)
+
+
+def _model(shelf: Shelf) -> Model:
+    assert shelf.embeddings is not None
+    return shelf.embeddings.current.model
+
+
+@dataclass(slots=True)
+class _CorpusSearch:
+    library: EnvelopeLibrary
+    shelf: Shelf
+    plan: EnvelopePlan
+    memory: SessionMemory
+    now: datetime
+    vectors: Sequence[Vector]
+    """Of the sub-queries."""
+    index: VectorIndex[FactId] = field(init=False)
+    words: LexicalIndex = field(init=False)
+    _facts: dict[FactId, Fact | None] = field(default_factory=dict)
+    _led: dict[FactId, set[FoundBy]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        number, view = self.shelf.corpus.number, self.shelf.view
+        self.index = self.library.facts.indexes.at(number, view)
+        self.words = self.library.words.at(number, view)
+
+    def candidates(self) -> Iterator[Candidate]:
+        among = self._among()
+        self._note(FoundBy.DEFERRED, (one for one in sorted(self.memory.deferred) if one in self.index))
+        if among is None or among:
+            for text, vector in zip(self.plan.sub_queries, self.vectors, strict=True):
+                ranking = self.index.ranking(vector, among, exact=self.plan.exact)
+                self._note(FoundBy.VECTORS, self._passing((one for one, _ in ranking), self.plan.per_query))
+                matching = self.words.search(text, WORDS_SPARE * self.plan.per_query, among)
+                self._note(FoundBy.WORDS, self._passing((one for one, _ in matching), self.plan.per_query))
+                self._note(FoundBy.SECTIONS, self._passing(self._drilled(vector, among)))
+            self._note(FoundBy.COMMUNITY, self._passing(self._of_communities(among)))
+        return self._scored()
+
+    def _among(self) -> set[FactId] | None:
+        """The facts to look among, as far as indexes tell; None: all."""
+        narrowed = candidates(self.library.facts, self.shelf, self.plan.filters)
+        if self.plan.memory_tier_max >= 3:
+            return narrowed
+        known = self._memberships
+        warm = {fact for community in self.memory.warm for fact in known.members(community)}
+        return warm if narrowed is None else warm & narrowed
+
+    def _passing(self, ids: Iterable[FactId], at_most: int | None = None) -> Iterator[FactId]:
+        return islice((one for one in ids if self._fact(one) is not None), at_most)
+
+    def _fact(self, one: FactId) -> Fact | None:
+        """A fact that the filters allow, as the store has it at this revision."""
+        if one not in self._facts:
+            fact = FactsView(self.shelf.view).fact_left(one)
+            passes = fact is not None and fact.is_searched and self._passes(fact)
+            self._facts[one] = fact if passes else None
+        return self._facts[one]
+
+    def _passes(self, fact: Fact) -> bool:
+        return allowed(self.library.facts, self.shelf, self.plan.filters, fact)
+
+    def _note(self, by: FoundBy, found: Iterable[FactId]) -> None:
+        for one in found:
+            self._led.setdefault(one, set()).add(by)
+
+    def _drilled(self, vector: Vector, among: set[FactId] | None) -> Iterator[FactId]:
+        """The best facts of the best sections, so many of each."""
+        for section in self._sections(vector):
+            facts = set(self.words.facts_of(self.shelf.view.chunks_of(section)))
+            own = facts if among is None else facts & among
+            yield from (one for one, _ in self.index.search(vector, SECTION_FACTS_MAX, own, exact=True))
+
+    def _sections(self, vector: Vector) -> list[NodeId]:
+        """By their centroid or by the passages that their summary is made of, whichever is nearer."""
+        number, view = self.shelf.corpus.number, self.shelf.view
+        near = self.library.facts.library.sections.at(number, view).search(vector, SECTIONS_CONSIDERED)
+        scored = [(max(score, self._summary_score(one, vector)), one) for one, score in near]
+        return [one for _, one in sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:SECTIONS_MAX]]
+
+    def _summary_score(self, section: NodeId, vector: Vector) -> float:
+        """The cosine with what a section's summary is made of: the chunks of its heaviest passages."""
+        number, view = self.shelf.corpus.number, self.shelf.view
+        passages = self.library.facts.library.sections.passages(number, view, section)
+        chunks = self.library.facts.library.vectors.at(number, view)
+        there = [one for one in dict.fromkeys(passages) if one in chunks]
+        if not there:
+            return -1.0
+        total = chunks.rows(there).sum(axis=0)
+        return round(float(total @ vector / max(float(np.linalg.norm(total)), 1e-12)), SCORE_DIGITS)
+
+    def _of_communities(self, among: set[FactId] | None) -> Iterator[FactId]:
+        """More of the communities that are hardly there, though many of their facts are near."""
+        found = sorted(self._led)
+        counts = Counter(one for one in self._memberships.of(found) if one is not None)
+        few = [one for one, count in sorted(counts.items()) if count < HARDLY_THERE]
+        for community in few[:COMMUNITIES_MAX]:
+            members = set(self._memberships.members(community))
+            own = members if among is None else members & among
+            if len(own) >= COMMUNITY_NEAR_MIN:
+                yield from self._near(own)
+
+    def _near(self, members: set[FactId]) -> Iterator[FactId]:
+        for vector in self.vectors:
+            near = self.index.search(vector, COMMUNITY_NEAR_MIN, members, exact=True)
+            if len(near) == COMMUNITY_NEAR_MIN and near[-1][1] >= self.plan.relevance_floor:
+                yield from (one for one, _ in near)
+
+    def _scored(self) -> Iterator[Candidate]:
+        ids = sorted(one for one in self._led if self._fact(one) is not None)
+        if not ids:
+            return
+        relevance, rows = self._relevance(ids), self.index.rows(ids)
+        communities = self._memberships.of(ids)
+        labels = self._labels(communities)
+        for one, row, community in zip(ids, rows, communities, strict=True):
+            fact = self._fact(one)
+            assert fact is not None
+            label = "" if community is None else labels[community]
+            led = tuple(by for by in FoundBy if by in self._led[one])
+            yield Candidate(
+                id=one,
+                corpus=self.shelf.corpus.id,
+                content=fact.content,
+                source=fact.source,
+                importance=fact.importance,
+                ingested_at=fact.ingested_at,
+                relevance=relevance[one],
+                vector=row,
+                model=_model(self.shelf).name,
+                stale=is_stale(fact, self.plan, self.now),
+                community=community if label else None,
+                community_label=label,
+                found_by=led,
+                memory_tier=self._tier(one, community),
+                version=fact.version,
+                fact=fact,
+            )
+
+    def _relevance(self, ids: Sequence[FactId]) -> Mapping[FactId, float]:
+        cosines: dict[FactId, float] = dict.fromkeys(ids, 0.0)
+        for vector in self.vectors:
+            for one, score in self.index.search(vector, len(ids), ids, exact=True):
+                cosines[one] = max(cosines[one], score)
+        if self.plan.policy == COSINE:
+            return {one: min(score, 1.0) for one, score in cosines.items()}
+        return fused(self.words, self.plan, cosines)
+
+    def _labels(self, communities: Iterable[CommunityId | None]) -> Mapping[CommunityId, str]:
+        """What they are called; nothing where the words of a label were erased."""
+        view = CommunitiesView(self.shelf.view)
+        return {one: view.label(one) or "" for one in {one for one in communities if one is not None}}
+
+    def _tier(self, one: FactId, community: CommunityId | None) -> int:
+        """The lowest that has it."""
+        if one in self.plan.window_facts:
+            return 0
+        if one in self.memory.deferred:
+            return 1
+        return 2 if community in self.memory.warm else 3
+
+    @property
+    def _memberships(self) -> Memberships:
+        return self.library.facts.communities.at(self.shelf.corpus.number, self.shelf.view)
+
+
+def _in_session(
+    shelf: Shelf, plan: EnvelopePlan, sought: SoughtTexts, memory: SessionMemory, now: datetime
+) -> Iterator[Candidate]:
+    """The session's own facts that were put beside a corpus."""
+    for one in memory.facts:
+        if one.corpus == shelf.corpus.id and plan.filters.allows(one.fact, None):
+            vector = unpacked(one.vector)
+            yield Candidate(
+                id=one.fact.id,
+                corpus=one.corpus,
+                content=one.fact.content,
+                source=one.fact.source,
+                importance=one.fact.importance,
+                ingested_at=one.fact.ingested_at,
+                relevance=_cosine(one, vector, sought),
+                vector=vector,
+                model=one.fact.embedding_model,
+                stale=is_stale(one.fact, plan, now),
+                found_by=(FoundBy.SESSION,),
+                memory_tier=0 if one.fact.id in plan.window_facts else 1,
+                version=one.fact.version,
+                session_only=True,
+                fact=one.fact,
+            )
+
+
+def _cosine(one: SessionFact, vector: Vector, sought: SoughtTexts) -> float:
+    try:
+        compared = sought.of(one.corpus, Model(one.fact.embedding_model, len(vector)))
+    except NotReady as refused:
+        message = (
+            f"a fact of the session was embedded with {one.fact.embedding_model}; end the session, or put it again"
+        )
+        raise NotReady(Reason.MODEL_MISMATCH, message, field="session_id") from refused
+    return max(0.0, min(1.0, round(max(float(vector @ text) for text in compared), SCORE_DIGITS)))
+
+
+def is_stale(fact: Fact, plan: EnvelopePlan, now: datetime) -> bool:
+    return fact.status is FactStatus.STALE or (plan.max_age is not None and fact.age(now) > plan.max_age)

@@ -1,0 +1,252 @@
+"""What every envelope that is issued goes through: the session, the building, what is kept of it, and its headers."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Final
+from uuid import UUID
+
+import orjson
+
+from drillcore_fdb.engine import Reader, Transaction
+from drillcore_proto.reasons import Reason
+from drillcore_server.commands.envelope_building import Built, EnvelopeBuilder, Window
+from drillcore_server.commands.envelope_library import EnvelopeLibrary
+from drillcore_server.commands.envelope_select import SessionMemory
+from drillcore_server.commands.seeking import SoughtTexts
+from drillcore_server.commands.unit import Call
+from drillcore_server.commands.viewing import Shelf
+from drillcore_server.domain.audit import Trail
+from drillcore_server.domain.cache_directives import CacheDirectives
+from drillcore_server.domain.envelope_headers import Miss, headers, not_modified_headers, refused_quality_headers
+from drillcore_server.domain.envelope_plans import (
+    CorpusAt,
+    EnvelopePlan,
+    EnvelopeSession,
+    IssuedEnvelope,
+    WindowQuality,
+)
+from drillcore_server.domain.envelopes import Envelope, QualityTier
+from drillcore_server.domain.errors import NotReady
+from drillcore_server.domain.fact_sessions import OwnSession, SessionFact
+from drillcore_server.domain.ids import EnvelopeId, FactId, TenantId
+from drillcore_server.domain.pages import make_token
+from drillcore_server.domain.quality import gap, meets
+from drillcore_server.store import revisions
+from drillcore_server.store.envelopes import EnvelopeStore, known_by
+
+Digest = Callable[[Envelope], bytes]
+"""The SHA-256 of an envelope as it is sent."""
+CONTINUATION: Final = "continuation of an envelope"
+SALT_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """What a caller gets."""
+
+    id: EnvelopeId
+    envelope: Envelope | None
+    """None: it is what the caller has."""
+    created_at: datetime
+    headers: Mapping[str, str]
+    continuation: str = ""
+    history: Sequence[QualityTier] = ()
+    session: str = ""
+
+
+@dataclass(frozen=True)
+class Issuing:
+    """One call's work on the corpora that it reads."""
+
+    library: EnvelopeLibrary
+    call: Call
+    tr: Reader
+    tenant: TenantId
+    trail: Trail
+    plan: EnvelopePlan
+    shelves: Sequence[Shelf]
+    chain: str
+    """The session that windows belong to; empty if the caller named none and this is the first."""
+    salted: bool
+
+    @cached_property
+    def id(self) -> EnvelopeId:
+        """The same for a repeated request."""
+        named = b"\0".join([self.tenant.bytes, self.call.principal.id.encode(), self.call.request_id.encode()])
+        return EnvelopeId(UUID(bytes=hashlib.sha256(b"envelope" + named).digest()[:16], version=5))
+
+    @cached_property
+    def store(self) -> EnvelopeStore:
+        return self.library.store(self.tenant)
+
+    @cached_property
+    def session(self) -> EnvelopeSession | None:
+        """What the session knows so far, if it stands."""
+        return self.store.session(self.tr, self._own(self.chain), self.call.at) if self.chain else None
+
+    def unmodified(self, if_match: str) -> Issued | Miss:
+        """That the caller has what it would get, if the same question was asked on the same state; else why not."""
+        known = self.store.find_etag(self.tr, known_by(self.call.principal.id, if_match, self._question()))
+        if known is None:
+            return Miss.UNKNOWN_ETAG
+        is_aged = known.changes_at is not None and known.changes_at <= self.call.at
+        if is_aged or known.corpora != self.corpora():
+            return Miss.FACTS_UPDATED
+        self.trail.detail |= {"envelope": str(known.id), "not_modified": True}
+        tiers = () if self.session is None else tuple(one.tier for one in self.session.history)
+        made = not_modified_headers(known.etag)
+        return Issued(known.id, None, known.at, made, history=tiers, session=self.plan.session)
+
+    def issue(
+        self,
+        sought: SoughtTexts,
+        window: Window,
+        parent: IssuedEnvelope | None,
+        accepted: frozenset[QualityTier],
+        digest: Digest,
+        miss: Miss,
+    ) -> Issued:
+        """Builds the envelope, and keeps what is to be kept of it with the call's audit record."""
+        begun = self._begun()
+        before = () if self.session is None else self.session.tiers(self.id)
+        placed = replace(window, salt=begun.salt if self.salted else b"", tiers=before)
+        built = self.builder(sought, placed, parent).built(accepted)
+        self._check(built, accepted)
+        touch(self.trail, self.shelves, built, accessed=True)
+        self.trail.detail |= {"envelope": str(self.id), "etag": built.envelope.etag}
+        continuation = make_token(CONTINUATION, self.id.bytes) if built.is_continued else ""
+        quality = WindowQuality(self.id, built.envelope.quality.tier)
+        issued = self._issued(built, placed, parent, begun, digest)
+        self.trail.beside.append(lambda tr: self._keep(tr, issued, begun, quality, built, bool(continuation)))
+        made = self.headers(built, miss, continuation)
+        session = begun.own.id if self.chain or continuation else ""
+        return Issued(self.id, built.envelope, self.call.at, made, continuation, (*before, quality.tier), session)
+
+    def headers(self, built: Built, miss: Miss, continuation: str = "") -> Mapping[str, str]:
+        settings = self.library.settings
+        return headers(
+            built.envelope,
+            ckf_hits=built.ckf_hits,
+            miss=miss,
+            continuation_id=continuation,
+            windows_max=settings.windows_max,
+            community_shown=settings.community_header,
+        )
+
+    def builder(self, sought: SoughtTexts, window: Window, parent: IssuedEnvelope | None) -> EnvelopeBuilder:
+        return EnvelopeBuilder(
+            self.library,
+            self.shelves,
+            self.plan,
+            sought,
+            self._memory(parent),
+            window,
+            self.call.at,
+        )
+
+    def corpora(self) -> tuple[CorpusAt, ...]:
+        """As they are read, in the order of their ids."""
+        shelves = sorted(self.shelves, key=lambda one: one.corpus.id)
+        heads = [revisions.head(self.tr, one.view.keys) for one in shelves]
+        return tuple(CorpusAt(one.corpus.id, one.revision, head) for one, head in zip(shelves, heads, strict=True))
+
+    def _memory(self, parent: IssuedEnvelope | None) -> SessionMemory:
+        warm = frozenset(() if self.session is None else self.session.warm)
+        deferred: frozenset[FactId] = frozenset(() if parent is None else parent.deferred)
+        return SessionMemory(self._session_facts, warm, deferred)
+
+    @cached_property
+    def _session_facts(self) -> list[SessionFact]:
+        if not self.plan.has_session:
+            return []
+        own = self._own(self.plan.session)
+        return self.library.facts.sessions.found(self.tr, own, self.trail, self.call.at)
+
+    def _own(self, session: str) -> OwnSession:
+        return OwnSession(self.tenant, self.call.principal.id, session)
+
+    def _begun(self) -> EnvelopeSession:
+        """The session that goes on until it is idle for too long; a new one if there is none."""
+        own, ends_at = self._own(self.chain or f"envelope-{self.id}"), self.library.session_end(self.call.at)
+        if self.session is not None:
+            return replace(self.session, ends_at=ends_at)
+        return EnvelopeSession(own, ends_at, os.urandom(SALT_BYTES))
+
+    def _question(self) -> bytes:
+        """All that the envelope depends on, but for the corpora."""
+        parts = [self.plan.fingerprint(), b"salted" if self.salted else b""]
+        parts += [one.fact.id.bytes for one in self._session_facts]
+        if self.plan.memory_tier_max < 3 and self.session is not None:
+            parts += [one.bytes for one in sorted(self.session.warm)]
+        return hashlib.sha256(b"".join(parts)).digest()
+
+    def _check(self, built: Built, accepted: frozenset[QualityTier]) -> None:
+        CacheDirectives(only_if_ckf=self.plan.only_if_ckf).check_relevant(built.best_relevance)
+        quality = built.envelope.quality
+        if accepted and not meets(quality.tier, sorted(accepted)):
+            envelope = built.envelope
+            why = gap(quality, sorted(accepted), envelope.packing.tokens, envelope.budget.tokens)
+            names = ", ".join(one.name for one in sorted(accepted))
+            message = f"the best envelope that can be packed has tier {quality.tier.name}, not {names}"
+            told = refused_quality_headers(quality.tier)
+            raise NotReady(Reason.QUALITY_NOT_MET, message, **told, gap=orjson.dumps(why).decode())
+
+    def _issued(
+        self, built: Built, window: Window, parent: IssuedEnvelope | None, begun: EnvelopeSession, digest: Digest
+    ) -> IssuedEnvelope:
+        return IssuedEnvelope(
+            id=self.id,
+            principal=self.call.principal.id,
+            at=self.call.at,
+            record=self.trail.record,
+            plan=built.plan,
+            corpora=self.corpora(),
+            digest=digest(built.envelope),
+            etag=built.envelope.etag,
+            tier=built.envelope.quality.tier,
+            window=window.number,
+            facts=built.facts,
+            seen=window.seen,
+            deferred=built.envelope.deferred,
+            chain=begun.own.id,
+            strategy=built.envelope.strategy,
+            parent=None if parent is None else parent.id,
+            with_session_facts=bool(self._session_facts),
+            with_answer=window.answer is not None,
+            is_salted=self.salted,
+            tiers=window.tiers,
+            warm=built.warm_before,
+            changes_at=built.changes_at,
+        )
+
+    def _keep(
+        self,
+        tr: Transaction,
+        issued: IssuedEnvelope,
+        begun: EnvelopeSession,
+        quality: WindowQuality,
+        built: Built,
+        is_continued: bool,
+    ) -> None:
+        found_by = known_by(self.call.principal.id, issued.etag, self._question())
+        self.store.issue(tr, issued, found_by, self.library.kept_until(self.call.at))
+        if self.chain or is_continued:
+            self.store.use(tr, begun, quality, built.warm, self.call.at)
+
+
+def touch(trail: Trail, shelves: Sequence[Shelf], built: Built, *, accessed: bool) -> None:
+    """Says which facts the caller gets."""
+    included = [one.ranked.candidate for one in built.envelope.packing.included]
+    for shelf in shelves:
+        stored = [
+            one.fact
+            for one in included
+            if one.fact is not None and not one.session_only and one.corpus == shelf.corpus.id
+        ]
+        trail.touch_facts(stored, shelf.corpus.number, accessed=accessed)

@@ -1,0 +1,149 @@
+"""What is decided before an envelope is built, and what is kept of one that was issued."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from datetime import date, datetime, timedelta
+
+from drillcore_server.domain.envelopes import Budget, GroundingMode, QualityTier, RenderFormat, Weights
+from drillcore_server.domain.fact_sessions import OwnSession
+from drillcore_server.domain.found import AsOf
+from drillcore_server.domain.found_facts import FactFilters
+from drillcore_server.domain.ids import CommunityId, CorpusId, EnvelopeId, FactId, PrincipalId, RecordId, Revision
+
+HASH_BYTES = 8
+"""Of what a fact says, to know whether it says the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopePlan:
+    """A question with everything that settings decide: what is built depends on this, the store and the session."""
+
+    query: str
+    sub_queries: tuple[str, ...]
+    time_sensitive: bool
+    corpora: tuple[CorpusId, ...]
+    """None: all that the caller may read."""
+    filters: FactFilters
+    mode: GroundingMode
+    format: RenderFormat
+    policy: str
+    weights: Weights
+    relevance_floor: float
+    duplicate_similarity: float
+    per_query: int
+    """Candidates of each sub-query, by vectors and by words."""
+    budget: Budget
+    model: str
+    """Whose tokenizer counts."""
+    tokenizer: str
+    """Its fingerprint: another one under the same name counts otherwise."""
+    session: str
+    exact: bool
+    as_of: AsOf
+    window_facts: tuple[FactId, ...]
+    memory_tier_max: int
+    day: int
+    """That ages are counted from, as `date.toordinal` has it."""
+    max_age_s: int | None = None
+    only_if_ckf: bool = False
+
+    def fingerprint(self) -> bytes:
+        """The same for the same plan, in any process."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)} | {"filters": self.filters.in_order()}
+        return hashlib.sha256(repr(sorted(values.items())).encode()).digest()
+
+    @property
+    def ranked_on(self) -> date:
+        return date.fromordinal(self.day)
+
+    @property
+    def max_age(self) -> timedelta | None:
+        return None if self.max_age_s is None else timedelta(seconds=self.max_age_s)
+
+    @property
+    def has_session(self) -> bool:
+        """Whether facts of the session are looked at: at an earlier moment there were none."""
+        return bool(self.session) and self.as_of == AsOf()
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusAt:
+    """A corpus as an envelope saw it."""
+
+    corpus: CorpusId
+    revision: Revision
+    head: Revision
+    """At that time: an erasure since changes what an earlier revision says, and moves the head."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFact:
+    """A fact that was packed in a chain of windows, and what it said."""
+
+    id: FactId
+    hashed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedEnvelope:
+    """Ids and numbers, and the question: enough to go on with it, and to build it again."""
+
+    id: EnvelopeId
+    principal: PrincipalId
+    at: datetime
+    record: RecordId
+    """The audit record of the call."""
+    plan: EnvelopePlan
+    corpora: tuple[CorpusAt, ...]
+    digest: bytes
+    """SHA-256 of the envelope as it was sent."""
+    etag: str
+    tier: QualityTier
+    window: int
+    facts: tuple[SeenFact, ...]
+    """In their order."""
+    seen: tuple[SeenFact, ...]
+    """Of the windows before."""
+    deferred: tuple[FactId, ...]
+    chain: str
+    """The session that its windows belong to: the caller's, or one that was made for it."""
+    strategy: str
+    parent: EnvelopeId | None = None
+    with_session_facts: bool = False
+    with_answer: bool = False
+    """Whether it holds a summary of what the model said, which is not kept."""
+    is_salted: bool = False
+    tiers: tuple[QualityTier, ...] = ()
+    """Of the session's windows before it."""
+    warm: tuple[CommunityId, ...] = ()
+    """Of the communities that the session had used before, those that matter here."""
+    changes_at: datetime | None = None
+    """When a fact in it grows older than max-age allows: the same question may have another answer then."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowQuality:
+    envelope: EnvelopeId
+    tier: QualityTier
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeSession:
+    """What is known of a session that envelopes are packed in. No content."""
+
+    own: OwnSession
+    ends_at: datetime
+    salt: bytes
+    """Of etags that tell nothing to who compares sessions."""
+    history: tuple[WindowQuality, ...] = ()
+    warm: tuple[CommunityId, ...] = ()
+    """Communities that its envelopes used."""
+
+    def is_over(self, now: datetime) -> bool:
+        return now >= self.ends_at
+
+    def tiers(self, but: EnvelopeId) -> tuple[QualityTier, ...]:
+        """Of its windows, oldest first, but for one."""
+        return tuple(one.tier for one in self.history if one.envelope != but)

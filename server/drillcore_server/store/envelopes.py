@@ -1,0 +1,130 @@
+"""Envelopes that were issued, the etags they are known by, and the sessions they were packed in.
+
+They hold ids, numbers and the question, sealed under the key of the tenant's audit log, as the question is there too.
+When something is to be forgotten is an entry by time, one for each; using a session puts its own off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from drillcore_fdb import codec
+from drillcore_fdb.engine import Reader, Transaction
+from drillcore_server.domain.envelope_plans import EnvelopeSession, IssuedEnvelope, WindowQuality
+from drillcore_server.domain.fact_sessions import OwnSession
+from drillcore_server.domain.ids import CommunityId, EnvelopeId, PrincipalId, Revision, TenantId
+from drillcore_server.store.keyring import KeyNumber
+from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.store.records import RecordKind
+from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.versioned import Entry
+
+ISSUED: Final = RecordKind(IssuedEnvelope)
+SESSION: Final = RecordKind(EnvelopeSession)
+HISTORY_MAX: Final = 100
+"""Windows of a session whose quality is remembered."""
+WARM_MAX: Final = 256
+_NO_REVISION: Final = Revision(0)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeStore:
+    """Reads and writes of one tenant's envelopes."""
+
+    keys: Keyspace
+    sealed: SealedRecords
+    tenant: TenantId
+    number: KeyNumber
+    """Of the key that they are sealed under."""
+
+    def issue(self, tr: Transaction, issued: IssuedEnvelope, known_by: bytes, until: datetime) -> None:
+        """Keeps an envelope, and that its etag stands for it, until some time."""
+        key, etag = self.keys.envelope(self.tenant, issued.id), self.keys.etag(self.tenant, known_by)
+        codec.write(tr, key, self._seal(key, ISSUED.encode(issued)))
+        tr.set(etag, issued.id.bytes)
+        tr.set(self.keys.envelope_end(until, issued.id.bytes), msgspec.msgpack.encode([key, etag]))
+
+    def find(self, tr: Reader, envelope: EnvelopeId) -> IssuedEnvelope | None:
+        key = self.keys.envelope(self.tenant, envelope)
+        stored = codec.read(tr, key)
+        return None if stored is None else ISSUED.decode(self._open(key, stored))
+
+    def find_etag(self, tr: Reader, known_by: bytes) -> IssuedEnvelope | None:
+        """The envelope that an etag was given for."""
+        stored = tr.get(self.keys.etag(self.tenant, known_by))
+        return None if stored is None else self.find(tr, EnvelopeId(UUID(bytes=stored)))
+
+    def session(self, tr: Reader, own: OwnSession, now: datetime) -> EnvelopeSession | None:
+        """The session, if it stands."""
+        found = self._session(tr, own)
+        return None if found is None or found.is_over(now) else found
+
+    def use(
+        self,
+        tr: Transaction,
+        begun: EnvelopeSession,
+        quality: WindowQuality,
+        warm: tuple[CommunityId, ...],
+        now: datetime,
+    ) -> None:
+        """Notes what was packed in a session, which begins with it or goes on, up to when `begun` ends."""
+        known = self._session(tr, begun.own)
+        if known is not None:
+            tr.clear(self._session_end(known))
+        current = begun if known is None or known.is_over(now) else known
+        history = [*current.history, *([] if quality in current.history else [quality])]
+        used = replace(
+            current,
+            ends_at=max(current.ends_at, begun.ends_at),
+            history=tuple(history[-HISTORY_MAX:]),
+            warm=tuple(dict.fromkeys((*warm, *current.warm)))[:WARM_MAX],
+        )
+        key = self._session_key(begun.own)
+        codec.write(tr, key, self._seal(key, SESSION.encode(used)))
+        tr.set(self._session_end(used), msgspec.msgpack.encode([key]))
+
+    def end_session(self, tr: Transaction, own: OwnSession) -> bool:
+        """Forgets a session; whether there was one."""
+        known = self._session(tr, own)
+        if known is not None:
+            codec.clear(tr, self._session_key(own))
+            tr.clear(self._session_end(known))
+        return known is not None
+
+    def _session(self, tr: Reader, own: OwnSession) -> EnvelopeSession | None:
+        key = self._session_key(own)
+        stored = codec.read(tr, key)
+        return None if stored is None else SESSION.decode(self._open(key, stored))
+
+    def _session_end(self, session: EnvelopeSession) -> bytes:
+        return self.keys.envelope_end(session.ends_at, hashlib.sha256(self._session_key(session.own)).digest()[:16])
+
+    def _session_key(self, own: OwnSession) -> bytes:
+        return self.keys.envelope_session(own.tenant, own.principal, own.id)
+
+    def _seal(self, key: bytes, value: bytes) -> bytes:
+        return self.sealed.seal(key, _NO_REVISION, self.number, value)
+
+    def _open(self, key: bytes, stored: bytes) -> bytes:
+        return self.sealed.opened(Entry(key, _NO_REVISION, stored)).value
+
+
+def known_by(principal: PrincipalId, etag: str, question: bytes) -> bytes:
+    """What an etag is found by: it counts for the caller and the question that it was given for, and no other."""
+    return hashlib.sha256(b"\0".join([principal.encode(), etag.encode(), question])).digest()[:16]
+
+
+def forget(tr: Transaction, keys: Keyspace, now: datetime, limit: int) -> int:
+    """Removes some of what is to be forgotten by now; how many entries there were."""
+    entries = list(tr.range(*keys.envelope_ends_up_to(now), limit=limit))
+    for entry, value in entries:
+        tr.clear(entry)
+        for key in msgspec.msgpack.decode(value, type=list[bytes]):
+            codec.clear(tr, key)
+    return len(entries)

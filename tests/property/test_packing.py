@@ -1,0 +1,177 @@
+"""Whatever the facts, the tokenizer and the format: the budget holds, the count is the text's, no fact is lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drillcore_server.domain.envelopes import Packing, Ranked, RenderFormat
+from drillcore_server.domain.pack import in_order, pack
+from drillcore_server.domain.rendering import frame, part, render
+from drillcore_server.tokenizing.encodings import EncodingName, token_counter
+from drillcore_server.tokenizing.ports import ModelTokenizer
+from tests.unit.ranked_facts import NASTY, ranked, ranking
+from tests.unit.tokenizer_files import SENTENCES, of_files
+
+TOKENIZERS = [*(name.value for name in EncodingName), "llama", "byte level", "unigram", "bpe"]
+CONTENTS = st.lists(st.one_of(st.sampled_from(NASTY), st.sampled_from(SENTENCES), st.text(max_size=80)), max_size=25)
+SCORES = st.sampled_from([0.1, 0.4999, 0.5, 0.6, 0.7999, 0.8, 0.9, 1.0])
+
+every_format = pytest.mark.parametrize("form", RenderFormat)
+every_tokenizer = pytest.mark.parametrize("name", TOKENIZERS)
+
+
+def tokenizer(name: str) -> ModelTokenizer:
+    return of_files()[name] if name in of_files() else token_counter(EncodingName(name))
+
+
+@st.composite
+def rankings(draw: st.DrawFn) -> list[Ranked]:
+    contents = draw(CONTENTS)
+    scores = draw(st.lists(SCORES, min_size=len(contents), max_size=len(contents)))
+    return [
+        replace(one, candidate=replace(one.candidate, stale=draw(st.booleans()))) for one in ranking(contents, scores)
+    ]
+
+
+def ids(facts: list[Ranked]) -> list[int]:
+    return [one.candidate.id.int for one in facts]
+
+
+@every_format
+@every_tokenizer
+@settings(deadline=None)
+@given(kept=rankings(), budget=st.integers(0, 600))
+def test_the_budget_holds_and_the_count_is_the_texts(
+    name: str, form: RenderFormat, kept: list[Ranked], budget: int
+) -> None:
+    counter = tokenizer(name)
+    packing = pack(kept, budget, counter.count, form, counter.at_least)
+    assert packing.tokens == counter.count(packing.text) <= budget
+    included = [one.ranked for one in packing.included]
+    assert packing.text == render([one.candidate for one in included], form)
+    assert sorted(ids([*included, *packing.excluded])) == ids(kept)
+    assert ids(list(packing.excluded)) == sorted(ids(list(packing.excluded)))
+    assert len(packing.wanted) == len(packing.excluded)
+    assert [one.position for one in packing.included] == list(range(1, len(included) + 1))
+    best_first = by_rank(included)
+    assert included == [best_first[place] for place in in_order(range(len(included)), best_first)]
+
+
+def by_rank(facts: list[Ranked]) -> list[Ranked]:
+    return sorted(facts, key=lambda one: one.candidate.id)
+
+
+@every_format
+@pytest.mark.parametrize("name", list(EncodingName))
+@settings(deadline=None)
+@given(kept=rankings(), budget=st.integers(0, 600))
+def test_it_is_the_greedy_choice_of_the_specification(
+    name: EncodingName, form: RenderFormat, kept: list[Ranked], budget: int
+) -> None:
+    """With tiktoken's encodings counts add up, so that nothing has to be left out afterwards."""
+    counter = token_counter(name)
+    used, expected = sum(map(counter.count, frame(form))), []
+    for one in kept:
+        tokens = counter.count(part(one.candidate, len(expected) + 1, form))
+        if used + tokens <= budget:
+            expected.append(one)
+            used += tokens
+    packing = pack(kept, budget, counter.count, form)
+    assert by_rank([one.ranked for one in packing.included]) == expected
+    assert packing == with_bound(kept, budget, counter, form, packing)
+    for one in packing.included:
+        assert one.tokens == counter.count(part(one.ranked.candidate, one.position, form))
+
+
+def with_bound(kept: list[Ranked], budget: int, counter: ModelTokenizer, form: RenderFormat, plain: Packing) -> Packing:
+    """The packing when the counter may say that a part is too large before it counts; `wanted` is then less exact."""
+    found = pack(kept, budget, counter.count, form, counter.at_least)
+    assert all(bound <= tokens for bound, tokens in zip(found.wanted, plain.wanted, strict=True))
+    return Packing(found.included, found.excluded, found.tokens, found.text, plain.wanted)
+
+
+@given(scores=st.lists(SCORES, max_size=12))
+def test_each_fact_is_in_the_order_once(scores: list[float]) -> None:
+    kept = ranking(["Text."] * len(scores), scores)
+    assert sorted(in_order(range(len(kept)), kept)) == list(range(len(kept)))
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([], []),
+        ([0.9], [0]),
+        ([0.4], [0]),
+        ([0.9, 0.7, 0.6, 0.4, 0.3], [0, 3, 4, 1, 2]),
+        ([0.9, 0.8, 0.7, 0.4], [0, 1, 3, 2]),
+        ([0.95, 0.9, 0.85, 0.8, 0.79, 0.5, 0.49], [0, 1, 6, 4, 5, 2, 3]),
+    ],
+)
+def test_the_best_stand_at_both_ends(scores: list[float], expected: list[int]) -> None:
+    assert in_order(range(len(scores)), ranking(["Text."] * len(scores), scores)) == expected
+
+
+@every_format
+@every_tokenizer
+def test_little_of_the_budget_is_left_when_there_are_facts_enough(name: str, form: RenderFormat) -> None:
+    counter = tokenizer(name)
+    kept = ranking(SENTENCES)
+    smallest = min(counter.count(part(one.candidate, 99, form)) for one in kept)
+    packing = pack(kept, 2_000, counter.count, form, counter.at_least)
+    assert 2_000 - packing.tokens < smallest + 3
+    assert packing.excluded
+
+
+@every_format
+def test_more_than_999_facts_keep_to_the_budget(form: RenderFormat) -> None:
+    counter = token_counter()
+    kept = ranking(SENTENCES * 3)
+    packing = pack(kept, 10**6, counter.count, form, counter.at_least)
+    assert len(packing.included) == len(kept)
+    assert packing.tokens == counter.count(packing.text)
+    again = pack(kept, packing.tokens, counter.count, form, counter.at_least)
+    assert len(again.included) >= len(kept) - 1
+
+
+@every_format
+@pytest.mark.parametrize("name", [*(name.value for name in EncodingName), "byte level"])
+def test_a_fact_has_the_tokens_of_its_own_part_whatever_its_number(name: str, form: RenderFormat) -> None:
+    counter = tokenizer(name)
+    kept = ranking(SENTENCES * 3)
+    for one in pack(kept, 10**6, counter.count, form).included:
+        assert one.tokens == counter.count(part(one.ranked.candidate, one.position, form))
+
+
+@every_format
+def test_a_counter_whose_parts_do_not_add_up_is_believed_of_the_whole(form: RenderFormat) -> None:
+    def dearer_when_long(text: str) -> int:
+        return len(text) ** 2 // 1_000
+
+    kept = ranking(SENTENCES[:50])
+    packing = pack(kept, 500, dearer_when_long, form)
+    assert dearer_when_long(packing.text) == packing.tokens <= 500
+    assert packing.included
+    assert ids(by_rank([one.ranked for one in packing.included])) == list(range(1, len(packing.included) + 1))
+
+
+@every_format
+def test_a_budget_smaller_than_any_fact_is_an_empty_packing(form: RenderFormat) -> None:
+    kept = ranking(SENTENCES[:3])
+    packing = pack(kept, 5, token_counter().count, form)
+    assert (packing.included, packing.excluded, packing.tokens, packing.text) == ((), tuple(kept), 0, "")
+
+
+@every_format
+def test_nothing_to_pack_is_an_empty_packing(form: RenderFormat) -> None:
+    assert pack([], 100, token_counter().count, form) == Packing((), (), 0, "")
+
+
+def test_a_smaller_fact_fits_after_one_that_did_not() -> None:
+    kept = [ranked("Short one.", 0.9, 1), ranked("long " * 200, 0.8, 2), ranked("Short two.", 0.7, 3)]
+    packing = pack(kept, 40, token_counter().count, RenderFormat.MARKDOWN)
+    assert packing.text == "[1] Short one.\n[2] Short two."
+    assert packing.wanted == (token_counter().count("[2] " + "long " * 200 + "\n"),)

@@ -1,0 +1,96 @@
+"""GetEnvelope: what was issued is built again as of its revisions, and compared."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from drillcore import Role
+from drillcore_proto.reasons import Reason
+from drillcore_proto.v1 import envelopes_pb2 as pb
+from drillcore_proto.v1 import facts_pb2
+from tests.rpc.envelopes import TEXTS, EnvelopeCaller, filled, ids, refusal
+from tests.rpc.running import ACME, GLOBEX, OPERATOR, create_tenants, running
+from tests.rpc.signatories import person
+
+QUERY = "how long must records of transactions be kept?"
+NEW = "Records of board meetings are kept for ten years after the meeting, together with their annexes."
+
+
+@pytest.fixture
+def caller(tmp_path: Path) -> Iterator[EnvelopeCaller]:
+    with running(tmp_path) as server:
+        create_tenants(server.client(OPERATOR))
+        with EnvelopeCaller(server, ACME) as found:
+            yield found
+
+
+@pytest.fixture
+def corpus(caller: EnvelopeCaller) -> str:
+    return filled(caller)
+
+
+def test_an_envelope_is_built_again_byte_by_byte_whatever_changed_since(caller: EnvelopeCaller, corpus: str) -> None:
+    issued = caller.pack(QUERY, corpus)
+    caller.put(corpus, facts_pb2.FactDraft(content=NEW, source_id="manual"))
+    caller.update(ids(issued)[0], content=TEXTS[0].replace("seven", "eight"))
+    replayed = caller.replay(issued.envelope_id)
+    assert replayed.replay == pb.REPLAY_SAME
+    assert replayed.envelope == issued.envelope
+    sent = issued.envelope.SerializeToString(deterministic=True)
+    assert replayed.issued_sha256 == hashlib.sha256(sent).hexdigest()
+    assert (replayed.query, list(replayed.fact_ids)) == (QUERY, ids(issued))
+    assert replayed.created_at == issued.created_at
+    assert replayed.audit_record_id
+
+
+def test_windows_of_a_chain_are_built_again_too(caller: EnvelopeCaller, corpus: str) -> None:
+    scoring = pb.ScoringOptions(relevance_floor=0.0, duplicate_similarity=1.0)
+    first = caller.pack(QUERY, corpus, budget=42, scoring=scoring, session_id="s")
+    second = caller.go_on(first.continuation_id)
+    assert caller.replay(first.envelope_id).replay == pb.REPLAY_SAME
+    again = caller.replay(second.envelope_id)
+    assert again.replay == pb.REPLAY_SAME
+    assert (again.parent_envelope_id, again.window_number) == (first.envelope_id, 2)
+
+
+def test_what_was_erased_is_said_to_be_erased(caller: EnvelopeCaller, corpus: str) -> None:
+    issued = caller.pack(QUERY, corpus)
+    caller.server.client(ACME).erase_source(corpus, "manual 0", reason="GDPR", purge_now=True)
+    replayed = caller.replay(issued.envelope_id)
+    assert replayed.replay == pb.REPLAY_ERASED
+    assert len(replayed.missing_fact_ids) == 1
+    assert TEXTS[0] not in str(replayed)
+
+
+def test_facts_of_a_session_are_not_built_again(caller: EnvelopeCaller, corpus: str) -> None:
+    draft = facts_pb2.FactDraft(content=NEW, source_id="talk")
+    caller.put(corpus, draft, cache_control="no-store", session_id="s")
+    issued = caller.pack(QUERY, corpus, session_id="s")
+    assert NEW in issued.envelope.text
+    replayed = caller.replay(issued.envelope_id)
+    assert replayed.replay == pb.REPLAY_SESSION_OVER
+    assert NEW not in str(replayed)
+
+
+def test_a_salted_envelope_is_built_again(caller: EnvelopeCaller, corpus: str) -> None:
+    issued = caller.pack(QUERY, corpus, session_id="s", salted_etag=True)
+    assert caller.replay(issued.envelope_id).replay == pb.REPLAY_SAME
+
+
+def test_only_its_caller_and_auditors_see_an_envelope(caller: EnvelopeCaller, corpus: str) -> None:
+    issued = caller.pack(QUERY, corpus)
+    with EnvelopeCaller(caller.server, GLOBEX) as stranger:
+        assert refusal(lambda: stranger.replay(issued.envelope_id)).reason == Reason.ENVELOPE_NOT_FOUND.name
+    assert refusal(lambda: caller.replay(str(uuid4()))).reason == Reason.ENVELOPE_NOT_FOUND.name
+    for role, expected in ((Role.READER, None), (Role.AUDITOR, pb.REPLAY_SAME)):
+        client = person(caller.server, role.name.lower(), role).log_in()
+        with EnvelopeCaller(caller.server, str(client.settings.token)) as other:
+            if expected is None:
+                assert refusal(lambda: other.replay(issued.envelope_id)).reason == Reason.ENVELOPE_NOT_FOUND.name
+            else:
+                assert other.replay(issued.envelope_id).replay == expected
