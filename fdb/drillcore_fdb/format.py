@@ -17,7 +17,7 @@ from drillcore_fdb.engine import Engine, Options, Transaction
 from drillcore_fdb.errors import StoreCorruptError, UnavailableError
 from drillcore_fdb.tuples import Subspace
 
-FORMAT_VERSION: Final = 4
+FORMAT_VERSION: Final = 5
 STORE_PATH: Final = ("drillcore",)
 _HEADER: Final = 0
 """The header's subspace; `keyspace.Space` numbers the others from 1."""

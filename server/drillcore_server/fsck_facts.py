@@ -15,6 +15,7 @@ from drillcore_server.domain.facts import Fact, FactStatus, fact_hash
 from drillcore_server.domain.ids import FactId, NodeId, SourceId
 from drillcore_server.domain.nodes import Chunk, Document
 from drillcore_server.domain.state_hash import component
+from drillcore_server.fsck_words import FactWordsCheck
 from drillcore_server.store import facts
 from drillcore_server.store.facts import FACT, FactWrites
 from drillcore_server.store.hierarchy import SOURCE, CorpusView
@@ -40,10 +41,12 @@ class FactCheck:
         self._counts: Counter[SourceId] = Counter()
         self._active = 0
         self._state = hashlib.sha256()
+        self._words = FactWordsCheck(snapshot)
 
     def problems(self, documents: Mapping[UUID, Document], chunks: Mapping[NodeId, Chunk]) -> Iterator[str]:
         for entry in self._opened(self._snapshot.keys.facts()):
             yield from [entry] if isinstance(entry, str) else self._fact(entry, documents, chunks)
+        yield from self._words.left()
         yield from self._stored_state()
         yield from self._indexes()
         yield from self._locators()
@@ -63,6 +66,7 @@ class FactCheck:
             yield f"the hash of fact {fact.id} is not that of its content"
         if fact.status is FactStatus.ACTIVE and fact.document in documents and not _is_held(fact, chunks):
             yield f"the chunk of fact {fact.id} is not there, or does not hold it"
+        yield from self._words.of(fact)
 
     def _stored_state(self) -> Iterator[str]:
         """The state hash that was kept is that of the facts, if it is of this revision."""

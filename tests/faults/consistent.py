@@ -19,16 +19,19 @@ from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader
 from drillcore_fdb.tuples import prefix_end
 from drillcore_server.domain.documents import ParsedDocument
+from drillcore_server.domain.fact_words import words_of
 from drillcore_server.domain.facts import Fact, FactStatus
 from drillcore_server.domain.ids import DocumentId, NodeId, Revision, SourceId
 from drillcore_server.domain.nodes import Chunk, Citation, Document, Level, Master, Section, Statistics
 from drillcore_server.domain.sources import Source
+from drillcore_server.domain.words import Lexicon
 from drillcore_server.ingest import builtin, chunking
 from drillcore_server.ingest.digesting import content_hash
 from drillcore_server.ingest.facts import draw_facts
 from drillcore_server.ingest.parsing import parse
 from drillcore_server.store import revisions
 from drillcore_server.store.embeddings import EMBEDDINGS
+from drillcore_server.store.fact_words import encode_words
 from drillcore_server.store.facts import FACT
 from drillcore_server.store.hierarchy import (
     DOCUMENT,
@@ -52,6 +55,7 @@ _SEALED = {
     Space.SOURCES,
     Space.FACTS,
     Space.FACT_VECTORS,
+    Space.FACT_WORDS,
 }
 _PLAIN = {
     Space.MEMBERS,
@@ -288,6 +292,9 @@ class _Check:
         assert not self._seen[Space.FACT_EXPIRIES]
         kept = [one for one in facts if one.status is not FactStatus.DELETED]
         assert {key[1:] for key in self._seen[Space.FACT_VECTORS]} == {one.id.bytes for one in kept}
+        assert self._seen[Space.FACT_WORDS] == {
+            one.id.bytes: encode_words(words_of(one, Lexicon())) for one in facts if one.is_searched
+        }
         counts = Counter(one.source for one in kept)
         sources = [SOURCE.decode(value) for value in self._seen[Space.SOURCES].values()]
         assert {one.id: one.fact_count for one in sources if one.fact_count} == counts

@@ -12,9 +12,12 @@ import pytest
 from drillcore_fdb.engine import Transaction
 from drillcore_server.derived.state_hashes import STATE, StateHashes, StoredState
 from drillcore_server.domain.documents import Span
+from drillcore_server.domain.fact_words import words_of
 from drillcore_server.domain.facts import Fact
-from drillcore_server.domain.ids import CorpusNumber, NodeId, Revision, SourceId, new_uuid
+from drillcore_server.domain.ids import CorpusNumber, FactId, NodeId, Revision, SourceId, new_uuid
+from drillcore_server.domain.words import Lexicon
 from drillcore_server.store import versioned
+from drillcore_server.store.fact_words import encode_words
 from drillcore_server.store.facts import FACT, FactsView
 from drillcore_server.store.hierarchy import SOURCE, CorpusView
 from drillcore_server.store.writes import fact_locator
@@ -69,6 +72,19 @@ def tie_to_nobody(archive: Archive, tr: Transaction, fact: Fact) -> None:
     versioned.put(tr, archive.keys.chunk_fact(NodeId(new_uuid()), fact.id), HEAD, b"")
 
 
+def wordless(archive: Archive, tr: Transaction, fact: Fact) -> None:
+    versioned.remove(tr, archive.keys.fact_words(fact.id), HEAD)
+
+
+def other_words(archive: Archive, tr: Transaction, fact: Fact, **fields: Any) -> None:
+    words = encode_words(words_of(replace(fact, **fields), Lexicon()))
+    rewrite(archive, tr, archive.keys.fact_words(fact.id), words)
+
+
+def words_of_nobody(archive: Archive, tr: Transaction, fact: Fact) -> None:
+    rewrite(archive, tr, archive.keys.fact_words(FactId(new_uuid())), encode_words(words_of(fact, Lexicon())))
+
+
 def expire(archive: Archive, tr: Transaction, fact: Fact) -> None:
     versioned.put(tr, archive.keys.fact_expiry(fact.ingested_at, fact.id), HEAD, b"")
 
@@ -93,6 +109,15 @@ DAMAGES: dict[str, tuple[Callable[[Archive, Transaction, Fact], None], str]] = {
     "another content": (lambda a, tr, fact: change(a, tr, fact, content="else"), "not that of its content"),
     "another chunk's place": (lambda a, tr, fact: change(a, tr, fact, span=Span(10**6, 10**6 + 5)), "does not hold it"),
     "a chunk that is not there": (lambda a, tr, fact: change(a, tr, fact, chunk=NodeId(new_uuid())), "is not there"),
+    "no words": (wordless, "has no words"),
+    "words of another content": (lambda a, tr, fact: other_words(a, tr, fact, content="else"), "words of fact"),
+    "words of other titles": (lambda a, tr, fact: other_words(a, tr, fact, titles=("else",)), "words of fact"),
+    "words of another chunk": (lambda a, tr, fact: other_words(a, tr, fact, chunk=None), "words of fact"),
+    "words of no fact": (words_of_nobody, "there are words, but no fact"),
+    "words of what is not searched": (
+        lambda a, tr, fact: change(a, tr, fact, archived_at=fact.ingested_at),
+        "one that is not searched",
+    ),
     "a count that is too high": (lambda a, tr, _: recount(a, tr, 1), "there are"),
     "another source": (lambda a, tr, fact: change(a, tr, fact, source=SourceId("b")), "not registered"),
 }

@@ -21,6 +21,8 @@ from drillcore_server.commands import revise
 from drillcore_server.commands.fact_changing import ChangedFact, FactDesk
 from drillcore_server.commands.revise import Plan
 from drillcore_server.commands.viewing import Library
+from drillcore_server.derived.lexical_follower import LexicalIndexes
+from drillcore_server.derived.lexical_index import LexicalIndex
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.facts import Fact, FactChange, FactStatus
 from drillcore_server.domain.ids import FactId, Revision
@@ -59,6 +61,7 @@ class Facts(RuleBasedStateMachine):
         """The facts of each source that are not deleted, by what they say."""
         self.ids: dict[tuple[str, str], FactId] = {}
         self.earlier: list[dict[FactId, Fact]] = [{}]
+        self.words = LexicalIndexes(self.archive.engine)
 
     def teardown(self) -> None:
         self.open_now.close()
@@ -122,8 +125,26 @@ class Facts(RuleBasedStateMachine):
         assert self.earlier[-1].keys() <= now.keys(), "no record of a fact is ever gone"
         assert archive.fsck().problems == ()
         self.earlier.append(now)
+        self._check_words(now)
         for revision, known in enumerate(self.earlier):
             assert {fact.id: fact for fact in self._facts(Revision(revision))} == known
+
+    def _check_words(self, now: dict[FactId, Fact]) -> None:
+        """What has followed the revisions finds what one that was just read finds, and what is searched is there."""
+        followed, fresh = self._index(self.words), self._index(LexicalIndexes(self.archive.engine))
+        assert len(followed) == len(fresh) == sum(fact.is_searched for fact in now.values())
+        for question in (SENTENCES[1], "north south plant", "weeks"):
+            assert followed.search(question, 50) == fresh.search(question, 50)
+        found = {fact for fact, _ in followed.search(" ".join(SENTENCES), 50)}
+        assert found == {fact.id for fact in now.values() if fact.is_searched}
+
+    def _index(self, indexes: LexicalIndexes) -> LexicalIndex:
+        archive, head = self.archive, self.archive.head()
+
+        def work(tr: revisions.Transaction) -> LexicalIndex:
+            return indexes.at(archive.corpus.number, CorpusView(tr.snapshot, archive.keys, archive.sealed, head))
+
+        return archive.engine.run(work)
 
     def _facts(self, at: Revision) -> Iterator[Fact]:
         archive = self.archive

@@ -199,6 +199,7 @@ SPACES = {
     "SESSION_ENDS": 70,
     "MIGRATIONS": 71,
     "FACT_UPKEEP": 72,
+    "FACT_WORDS": 73,
 }
 OF_CORPUS = KEYS.of_corpus(NUMBER)
 BUILT_OF_CORPUS = {
@@ -252,6 +253,8 @@ BUILT_OF_CORPUS = {
     "fact_vector": OF_CORPUS.fact_vector(2, FACT),
     "fact_vectors": OF_CORPUS.fact_vectors(2),
     "all_fact_vectors": OF_CORPUS.all_fact_vectors(),
+    "fact_words": OF_CORPUS.fact_words(FACT),
+    "all_fact_words": OF_CORPUS.all_fact_words(),
     "embeddings": OF_CORPUS.embeddings(),
     "migration": OF_CORPUS.migration(),
     "chunk_fact": OF_CORPUS.chunk_fact(CHUNK, FACT),

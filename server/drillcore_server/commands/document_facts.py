@@ -52,12 +52,12 @@ class DocumentFacts:
             for fact in one.facts:
                 hashed = fact_hash(fact.content)
                 if hashed not in said:
-                    yield from self._add(drawing.new(fact, hashed, one.chunk), fact.vector)
+                    yield from self._add(drawing.new(fact, hashed, one), fact.vector)
                 for before in said.pop(hashed, ()):
-                    yield from self._change(before, drawing.again(before, fact, one.chunk))
+                    yield from self._change(before, drawing.again(before, fact, one))
         if replaced is not None:
             for before in (fact for facts in said.values() for fact in facts):
-                yield from self._change(before, drawing.not_drawn(before, [one.chunk for one in prepared.chunks]))
+                yield from self._change(before, drawing.not_drawn(before, prepared.chunks))
 
     def left(self, source: SourceId) -> Iterator[Write]:
         """The facts of a source that has no document any more."""
@@ -99,7 +99,7 @@ def _what(before: Fact, after: Fact) -> FactChange:
     what = FactChange(0)
     if after.status is not before.status:
         what |= FactChange.STATUS
-    if after.chunk != before.chunk:
+    if (after.chunk, after.titles) != (before.chunk, before.titles):
         what |= FactChange.DETAILS
     if before.archived_at is not None and after.archived_at is None:
         what |= FactChange.RESTORED

@@ -13,11 +13,12 @@ from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.embeddings import Model
 from drillcore_server.domain.errors import BadInput, Exists, Missing
 from drillcore_server.domain.fact_drafts import FactDraft, check_drafts, check_tokens
+from drillcore_server.domain.fact_words import titles_above
 from drillcore_server.domain.facts import Fact, FactChange, fact_hash
-from drillcore_server.domain.ids import FactId, NodeId, Revision, new_uuid
+from drillcore_server.domain.ids import DocumentId, FactId, NodeId, Revision, new_uuid
 from drillcore_server.domain.importance import Described, SourceType, importance
 from drillcore_server.domain.named import checked_metadata
-from drillcore_server.domain.nodes import Chunk
+from drillcore_server.domain.nodes import Chunk, ChunkWithRaws
 from drillcore_server.ingest.client_made import client_vector
 from drillcore_server.store.facts import FactsView, packed
 from drillcore_server.store.records import RecordKind
@@ -71,7 +72,10 @@ class DraftedFacts:
         snapshot = self._desk.ingester.snapshot(corpus, base)
         self._check_new(snapshot)
         model, vectors = self._embedded(corpus, base)
-        chunks = _chunks(snapshot, [draft.chunk for draft in self._drafts if draft.chunk is not None])
+        found = _chunks(snapshot, [draft.chunk for draft in self._drafts if draft.chunk is not None])
+        self._pages = {one: held.page for one, held in found.items()}
+        chunks = {one: held.chunk for one, held in found.items()}
+        self._titles = _document_titles(snapshot, [chunk.document for chunk in chunks.values()])
         self._described = self._desk.describe(corpus, base, chunks.values())
         facts = [self._fact(place, chunks, model) for place in range(len(self._drafts))]
         return list(zip(facts, vectors, strict=True))
@@ -130,7 +134,14 @@ class DraftedFacts:
             document=None if chunk is None else chunk.document,
             span=draft.span,
             embedding_model=model.name,
+            titles=() if chunk is None else titles_above(self._titles[chunk.document], chunk.headings),
+            passage=self._passage(draft),
         )
+
+    def _passage(self, draft: FactDraft) -> int | None:
+        if draft.chunk is None or draft.span is None:
+            return None
+        return self._pages[draft.chunk].place_of(draft.span.start)
 
     def _weight(self, draft: FactDraft, chunk: Chunk | None) -> float:
         """By the type of the chunk's source; without a chunk it is the user's word."""
@@ -140,13 +151,19 @@ class DraftedFacts:
         return importance(weights, self._described[chunk.document], draft.content, chunk.headings)
 
 
-def _chunks(snapshot: Snapshot, wanted: Sequence[NodeId]) -> dict[NodeId, Chunk]:
+def _chunks(snapshot: Snapshot, wanted: Sequence[NodeId]) -> dict[NodeId, ChunkWithRaws]:
     ids = sorted(set(wanted))
-    found = dict(zip(ids, snapshot.find(ids, lambda view, one: view.chunk(one)), strict=True))
+    found = dict(zip(ids, snapshot.find(ids, lambda view, one: view.chunk_with_raws(one)), strict=True))
     for one, chunk in found.items():
         if chunk is None:
             raise Missing(Reason.NODE_NOT_FOUND, f"there is no chunk {one}")
     return {one: chunk for one, chunk in found.items() if chunk is not None}
+
+
+def _document_titles(snapshot: Snapshot, wanted: Sequence[DocumentId]) -> dict[DocumentId, str]:
+    ids = sorted(set(wanted))
+    found = snapshot.each(ids, lambda view, one: view.document(one))
+    return {one: document.title for one, document in zip(ids, found, strict=True)}
 
 
 def _check_ties(draft: FactDraft, chunk: Chunk, what: str) -> None:

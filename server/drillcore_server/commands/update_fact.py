@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from drillcore_proto.reasons import Reason
 from drillcore_server.commands.fact_changing import ChangedFact, Embedded, FactDesk
@@ -123,8 +124,10 @@ class _Update:
             ttl=before.ttl if update.ttl is None else update.ttl,
             metadata=changed_metadata(before.metadata, update.set_metadata, update.remove_metadata),
         )
+        if content != before.content:  # in the words of whoever says it now
+            changed = replace(changed, leads=(), lead_characters=0)
         what = FactChange.CONTENT if changed.content_hash != before.content_hash else FactChange(0)
-        if replace(changed, content=before.content, content_hash=before.content_hash, tokens=before.tokens) != before:
+        if replace(changed, **_said(before)) != before:
             what |= FactChange.DETAILS
         return replace(changed, modified_at=self._call.at, version=before.version + 1), what
 
@@ -133,6 +136,12 @@ class _Update:
             return self._desk.embedded(corpus, base, [content])
         vector = client_vector(self._update.embedding, "embedding")
         return Embedded(Model(self._update.embedding_model, len(vector)), [packed(vector)])
+
+
+def _said(fact: Fact) -> dict[str, Any]:
+    """What it says, and what goes with that."""
+    names = ("content", "content_hash", "tokens", "leads", "lead_characters")
+    return {name: getattr(fact, name) for name in names}
 
 
 def _check_changeable(fact: Fact, expected_version: int | None) -> None:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
 from drillcore_fdb.engine import Engine
+from drillcore_server.derived.fact_feed import Touched, touched
 from drillcore_server.derived.index_follower import Changes, IndexFollower
 from drillcore_server.derived.index_keeper import IndexKeeper
 from drillcore_server.derived.index_snapshots import IndexSnapshots
 from drillcore_server.derived.settings import VectorSettings
 from drillcore_server.derived.vector_index import VectorIndex
 from drillcore_server.derived.vector_log import Row
-from drillcore_server.domain.facts import FOUND, FactChange, FactStatus
+from drillcore_server.domain.facts import FOUND, FactChange
 from drillcore_server.domain.ids import FactId, Revision
 from drillcore_server.store.facts import FACT, FactsView, fact_id
 from drillcore_server.store.hierarchy import CorpusView
 from drillcore_server.store.snapshot import Snapshot
 
 FactIndex = VectorIndex[FactId]
-_PAGE: Final = 20_000
-"""Entries of the feed read in one transaction."""
 _MOVED: Final = FactChange.ADDED | FactChange.CONTENT | FactChange.VECTOR | FactChange.ARCHIVED | FactChange.RESTORED
 """After which a fact's vector has to be read again, or is not searched any more."""
 
@@ -36,16 +35,6 @@ class FactIndexes(IndexFollower[FactId]):
         snapshots: IndexSnapshots | None = None,
     ) -> None:
         super().__init__(engine, FactVectors(), settings, keeper, snapshots)
-
-
-class _Touched(NamedTuple):
-    """What a stretch of the feed says of one fact."""
-
-    change: FactChange
-    status: FactStatus
-
-
-_NOTHING: Final = _Touched(FactChange(0), FactStatus.ACTIVE)
 
 
 class FactVectors:
@@ -69,33 +58,19 @@ class FactVectors:
                 yield fact_id(entry.key), row_of(opened[1].value)
 
     def changes(self, index: FactIndex, after: Revision, snapshot: Snapshot, model: int) -> Changes[FactId]:
-        touched = _touched(snapshot, after)
-        read = [one for one, what in touched.items() if what.status in FOUND and _is_moved(index, one, what)]
+        told = touched(snapshot, after)
+        read = [one for one, what in told.items() if what.status in FOUND and _is_moved(index, one, what)]
         found = dict(zip(read, snapshot.find(read, lambda view, one: _searched(view, one, model)), strict=True))
-        rows: dict[FactId, Row | None] = {one: None for one, what in touched.items() if what.status not in FOUND}
+        rows: dict[FactId, Row | None] = {one: None for one, what in told.items() if what.status not in FOUND}
         rows |= {one: row for one, row in found.items() if not _is_same(index, one, row)}
-        return Changes(rows, [one for one, what in touched.items() if FactChange.ERASED in what.change])
+        return Changes(rows, [one for one, what in told.items() if FactChange.ERASED in what.change])
 
 
 def row_of(stored: bytes) -> Row:
     return np.frombuffer(stored, "<f2")
 
 
-def _touched(snapshot: Snapshot, after: Revision) -> Mapping[FactId, _Touched]:
-    """What the revisions after one, up to the snapshot's, did to facts: every change, and the status they ended in."""
-    touched: dict[FactId, _Touched] = {}
-    begin, end = snapshot.keys.fact_changes_between(after, snapshot.revision)
-    following: bytes | None = begin
-    while following is not None:
-        page = snapshot.read(lambda view, at=following: list(view.tr.range(at, end, limit=_PAGE)))  # type: ignore[misc]
-        for key, (change, status) in page:
-            before = touched.get(fact_id(key), _NOTHING).change
-            touched[fact_id(key)] = _Touched(before | FactChange(change), FactStatus(status))
-        following = page[-1][0] + b"\0" if len(page) == _PAGE else None
-    return touched
-
-
-def _is_moved(index: FactIndex, fact: FactId, what: _Touched) -> bool:
+def _is_moved(index: FactIndex, fact: FactId, what: Touched) -> bool:
     return bool(what.change & _MOVED) or fact not in index
 
 

@@ -1,4 +1,4 @@
-"""All vector indexes of a server, put together."""
+"""All indexes of a server, put together."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from drillcore_fdb.engine import Engine
 from drillcore_server.derived.fact_index import FactIndexes
 from drillcore_server.derived.index_keeper import IndexKeeper
 from drillcore_server.derived.index_snapshots import IndexSnapshots
+from drillcore_server.derived.lexical_follower import LexicalIndexes
 from drillcore_server.derived.sections import SectionCache, SectionIndexes
 from drillcore_server.derived.settings import VectorSettings
 from drillcore_server.derived.vectors import VectorCache
@@ -26,6 +27,8 @@ class Indexes:
     """What the sections' index is made of; those who add documents use it too."""
     keeper: IndexKeeper
     """Of the first two. Whoever has the indexes starts and stops it."""
+    words: LexicalIndexes
+    """Of facts, by their words."""
 
 
 def open_indexes(
@@ -42,4 +45,5 @@ def open_indexes(
         sections,
         outlines,
         keeper,
+        LexicalIndexes(engine),
     )

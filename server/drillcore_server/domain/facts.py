@@ -98,6 +98,14 @@ class Fact:
     """That made its vector when it was stored."""
     archived_at: datetime | None = None
     version: int = 1
+    titles: tuple[str, ...] = ()
+    """Of its document, and the headings above it, by which it is found too; none without a chunk."""
+    passage: int | None = None
+    """The place of the raw that its span begins in, among those of its chunk; None without a chunk or span."""
+    leads: tuple[Span, ...] = ()
+    """Where in its document stands what introduces it, the outermost first."""
+    lead_characters: int = 0
+    """Of its content, at the beginning, that are taken from there."""
 
     @property
     def expires_at(self) -> datetime | None:

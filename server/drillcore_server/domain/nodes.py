@@ -11,6 +11,7 @@ Records hold where text stands, not the text: it is in the raws, once.
 from __future__ import annotations
 
 import enum
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -95,6 +96,10 @@ class RawPage:
             else:
                 runs.append(raw.span)
         return runs
+
+    def place_of(self, start: int) -> int:
+        """Of the raw that a character of the chunk stands in, or before which it is left out."""
+        return max(bisect_right(self.raws, start, key=lambda raw: raw.span.start) - 1, 0)
 
     @property
     def span(self) -> Span:

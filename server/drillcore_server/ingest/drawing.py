@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from drillcore_server.domain.fact_words import titles_above
 from drillcore_server.domain.facts import FOUND, LOCATION_CHARACTERS_MAX, Fact, FactStatus
 from drillcore_server.domain.ids import PrincipalId
 from drillcore_server.domain.importance import Described, ImportanceSettings, describe, importance
 from drillcore_server.domain.nodes import Chunk, Document
-from drillcore_server.ingest.prepare import PreparedFact
+from drillcore_server.ingest.prepare import PreparedChunk, PreparedFact
 
 SAID_AGAIN: Final = "its source says it again"
 NOT_SAID: Final = "its source has changed and does not say it any more"
@@ -53,7 +54,8 @@ class Drawing:
         described = describe(document.source, document.title, document.metadata)
         return cls(document, replaced, described, carried(document.metadata), settings)
 
-    def new(self, fact: PreparedFact, hashed: str, chunk: Chunk) -> Fact:
+    def new(self, fact: PreparedFact, hashed: str, place: PreparedChunk) -> Fact:
+        chunk = place.chunk
         return Fact(
             id=fact.id,
             content=fact.content,
@@ -70,9 +72,14 @@ class Drawing:
             document=chunk.document,
             span=fact.span,
             embedding_model=self.settings.model,
+            titles=self._titles(chunk, fact),
+            passage=place.page.place_of(fact.span.start),
+            leads=fact.leads,
+            lead_characters=fact.lead_characters,
         )
 
-    def again(self, before: Fact, fact: PreparedFact, chunk: Chunk) -> Fact:
+    def again(self, before: Fact, fact: PreparedFact, place: PreparedChunk) -> Fact:
+        chunk = place.chunk
         tied = replace(
             before,
             source_location=location(fact, chunk),
@@ -81,6 +88,10 @@ class Drawing:
             chunk=chunk.id,
             document=chunk.document,
             span=fact.span,
+            titles=self._titles(chunk, fact),
+            passage=place.page.place_of(fact.span.start),
+            leads=fact.leads,
+            lead_characters=fact.lead_characters,
             archived_at=None,
             ingested_at=self._ingested_at(before),
             modified_at=self.settings.at,
@@ -95,7 +106,7 @@ class Drawing:
         is_over = before.expires_at is not None and before.expires_at <= self.settings.at
         return self.settings.at if is_over and before.status in FOUND else before.ingested_at
 
-    def not_drawn(self, before: Fact, chunks: Sequence[Chunk]) -> Fact:
+    def not_drawn(self, before: Fact, chunks: Sequence[PreparedChunk]) -> Fact:
         """A fact of the source that is not among those of the document."""
         if before.status is not FactStatus.ACTIVE:
             return before
@@ -104,12 +115,21 @@ class Drawing:
                 return before
             place = _place_of(before, self.replaced, chunks)
             if place is not None:
-                tied = replace(before, chunk=place.id, document=place.document)
+                tied = self._tied(before, place)
                 return replace(tied, modified_at=self.settings.at, version=before.version + 1)
         return before.moved(FactStatus.STALE, NOT_SAID, self.settings.at)
 
     def _weight(self, fact: PreparedFact, chunk: Chunk) -> float:
         return importance(self.settings.weights, self.source, fact.content, (*chunk.headings, *fact.headings))
+
+    def _tied(self, before: Fact, place: PreparedChunk) -> Fact:
+        """To the chunk that has the same text as its own. What introduces it stands where it stood."""
+        passage = None if before.span is None else place.page.place_of(before.span.start)
+        titles = self._titles(place.chunk)
+        return replace(before, chunk=place.chunk.id, document=place.chunk.document, titles=titles, passage=passage)
+
+    def _titles(self, chunk: Chunk, fact: PreparedFact | None = None) -> tuple[str, ...]:
+        return titles_above(self.document.title, (*chunk.headings, *(() if fact is None else fact.headings)))
 
     def _weighs_otherwise(self) -> bool:
         """Whether the document says something else of itself that weights follow."""
@@ -142,10 +162,11 @@ def carried(metadata: Mapping[str, str]) -> dict[str, str]:
     return taken
 
 
-def _place_of(fact: Fact, replaced: Document, chunks: Sequence[Chunk]) -> Chunk | None:
+def _place_of(fact: Fact, replaced: Document, chunks: Sequence[PreparedChunk]) -> PreparedChunk | None:
     """The chunk that has the text of a fact's chunk, if the same text was cut the same way again."""
     if fact.chunk not in replaced.chunks or len(replaced.chunks) != len(chunks):
         return None
-    chunk = chunks[replaced.chunks.index(fact.chunk)]
-    is_held = fact.span is None or (chunk.span.start <= fact.span.start and fact.span.end <= chunk.span.end)
-    return chunk if is_held else None
+    place = chunks[replaced.chunks.index(fact.chunk)]
+    span = place.chunk.span
+    is_held = fact.span is None or (span.start <= fact.span.start and fact.span.end <= span.end)
+    return place if is_held else None

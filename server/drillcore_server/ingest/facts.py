@@ -46,6 +46,10 @@ class DrawnFact:
     headings: tuple[str, ...] = ()
     """Titles above it, below those that its whole chunk stands under."""
     page: int | None = None
+    leads: tuple[Span, ...] = ()
+    """What introduces it, the outermost first."""
+    lead_characters: int = 0
+    """Of its content that are taken from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,8 @@ class _Drawer:
     def _placed(self, chunk: ChunkSpan, piece: _Piece) -> DrawnFact:
         block = self._block_at(piece.span.start)
         below = self._paths[block][len(chunk.headings) :]
-        return DrawnFact(piece.content, piece.span, piece.tokens, below, self._blocks[block].page)
+        page, introduced = self._blocks[block].page, len(self._joined_text(piece.leads))
+        return DrawnFact(piece.content, piece.span, piece.tokens, below, page, piece.leads, introduced)
 
     def _runs(self, chunks: Sequence[ChunkSpan]) -> Iterator[list[tuple[BlockKind, Span]]]:
         """Of each chunk the stretches of one kind of text, without the white space around blocks."""
@@ -158,8 +163,11 @@ class _Drawer:
         return tuple(reversed(leads))
 
     def _piece(self, leads: tuple[Span, ...], parts: tuple[Span, ...]) -> _Piece:
-        content = " ".join(" ".join(span.of(self._text).split()) for span in (*leads, *parts))
+        content = self._joined_text((*leads, *parts))
         return _Piece(leads, parts, content, self._counter.count(content))
+
+    def _joined_text(self, spans: Iterable[Span]) -> str:
+        return " ".join(" ".join(span.of(self._text).split()) for span in spans)
 
     def _joined(self, pieces: Sequence[_Piece], may_join: Callable[[_Piece, _Piece], bool]) -> list[_Piece]:
         """Those that are too short with the one before them, or else after them."""

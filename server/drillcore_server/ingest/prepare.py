@@ -45,6 +45,9 @@ class PreparedFact:
     headings: tuple[str, ...] = ()
     """Below those of its chunk."""
     page: int | None = None
+    leads: tuple[Span, ...] = ()
+    """See `DrawnFact`."""
+    lead_characters: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,7 @@ class Preparer:
 
 
 def _fact(drawn: DrawnFact, vector: bytes) -> PreparedFact:
-    where = drawn.headings, drawn.page
+    where = drawn.headings, drawn.page, drawn.leads, drawn.lead_characters
     return PreparedFact(FactId(new_uuid()), drawn.content, drawn.span, drawn.tokens, vector, *where)
 
 

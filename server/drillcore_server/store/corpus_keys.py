@@ -210,6 +210,13 @@ class CorpusKeys:
     def all_fact_vectors(self) -> KeyRange:
         return below(self._prefixes[Space.FACT_VECTORS])
 
+    def fact_words(self, fact: FactId) -> bytes:
+        """* The words that a fact is found by."""
+        return self._prefixes[Space.FACT_WORDS] + fact.bytes
+
+    def all_fact_words(self) -> KeyRange:
+        return below(self._prefixes[Space.FACT_WORDS])
+
     def embeddings(self) -> bytes:
         """* Which model made the vectors."""
         return self._prefixes[Space.EMBEDDINGS]

@@ -12,12 +12,15 @@ import numpy.typing as npt
 
 from drillcore_fdb.engine import Reader
 from drillcore_server.domain.embeddings import Embeddings
+from drillcore_server.domain.fact_words import is_found_alike, words_of
 from drillcore_server.domain.facts import Fact, FactChange, FactStatus
 from drillcore_server.domain.ids import CorpusNumber, FactId, NodeId, Revision, SourceId, TenantId
 from drillcore_server.domain.nodes import chunk_of_raw
+from drillcore_server.domain.words import Lexicon
 from drillcore_server.store import versioned
 from drillcore_server.store.corpus_keys import CorpusKeys
 from drillcore_server.store.embeddings import EMBEDDINGS
+from drillcore_server.store.fact_words import encode_words
 from drillcore_server.store.hierarchy import CorpusView
 from drillcore_server.store.keyring import KeyErased, Keyring
 from drillcore_server.store.keyspace import Keyspace
@@ -56,6 +59,14 @@ class FactsView:
 
     def vector(self, model: int, fact: FactId) -> bytes | None:
         entry = self.view.sealed.get(self.view.tr, self.view.keys.fact_vector(model, fact), self.view.revision)
+        return None if entry is None else entry.value
+
+    def words_left(self, fact: FactId) -> bytes | None:
+        """What a fact is found by, as it is stored; None of one that is not searched, or was erased."""
+        try:
+            entry = self.view.sealed.get(self.view.tr, self.view.keys.fact_words(fact), self.view.revision)
+        except KeyErased:
+            return None
         return None if entry is None else entry.value
 
     def of_chunk(self, chunk: NodeId) -> Iterator[FactId]:
@@ -129,6 +140,7 @@ class FactWrites:
         self._keyring = keyring
         self._model = model
         self._others = others
+        self._lexicon = Lexicon()
 
     def set_embeddings(self, embeddings: Embeddings) -> Write:
         return Write(self._keys.embeddings(), EMBEDDINGS.encode(embeddings))
@@ -136,6 +148,7 @@ class FactWrites:
     def add(self, fact: Fact, vector: bytes) -> Iterator[Write]:
         yield self._record(fact)
         yield self._vector(fact, vector)
+        yield from self._words(None, fact)
         for key in self.index_keys(fact):
             yield Write(key, b"")
         yield self._locator(fact.id)
@@ -151,6 +164,7 @@ class FactWrites:
             yield from self._no_vectors(after.id)
         elif vector is not None:
             yield self._vector(after, vector)
+        yield from self._words(before, after)
         yield self._told(after.id, what, after.status)
 
     def erase(self, fact: Fact) -> Iterator[Write]:
@@ -158,6 +172,8 @@ class FactWrites:
         for key in (self._keys.fact(fact.id), *self.index_keys(fact)):
             yield Write(key, None)
         yield from self._no_vectors(fact.id)
+        if fact.is_searched:
+            yield Write(self._keys.fact_words(fact.id), None)
         yield self._told(fact.id, FactChange.ERASED, FactStatus.DELETED)
 
     def index_keys(self, fact: Fact) -> list[bytes]:
@@ -184,6 +200,15 @@ class FactWrites:
     def _no_vectors(self, fact: FactId) -> Iterator[Write]:
         models = (self._model, *self._others)
         return (Write(self._keys.fact_vector(model, fact), None) for model in models)
+
+    def _words(self, before: Fact | None, after: Fact) -> Iterator[Write]:
+        """Only a fact that is searched has words, so that an index is read from them alone."""
+        key, was_searched = self._keys.fact_words(after.id), before is not None and before.is_searched
+        if not after.is_searched:
+            yield from [Write(key, None)] if was_searched else ()
+        elif before is None or not was_searched or not is_found_alike(before, after):
+            (number,) = self._keyring.numbers(self._number, [after.source])
+            yield Write(key, encode_words(words_of(after, self._lexicon)), number, is_dense=True)
 
     def _told(self, fact: FactId, what: FactChange, status: FactStatus) -> Write:
         return Write(self._keys.fact_changes(), bytes([what, status]), feed=fact.bytes)

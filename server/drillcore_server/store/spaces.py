@@ -83,6 +83,7 @@ class Space(enum.IntEnum):
     SESSION_ENDS = 70
     MIGRATIONS = 71
     FACT_UPKEEP = 72
+    FACT_WORDS = 73
     ENVELOPES = 74
     ENVELOPE_SESSIONS = 75
     ETAGS = 76
@@ -124,6 +125,7 @@ BY_REVISION: Final = (
     Space.FACTS_BY_SOURCE,
     Space.FACT_EXPIRIES,
     Space.COMMUNITIES,
+    Space.FACT_WORDS,
 )
 """Those marked * in the order of their numbers."""
 

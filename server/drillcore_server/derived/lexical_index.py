@@ -1,0 +1,219 @@
+"""The facts of one revision of a corpus, found by their words.
+
+An index is a state that never changes: some segments, and which of their facts are its own. The next state shares the
+segments and adds one; small ones are joined, so that there are few. What is gone from a fifth of all, or was erased, is
+left behind. Everything that a search counts, it counts over the state's own facts: the same facts have the same scores,
+whatever there was before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from drillcore_server.derived.lexical_levels import Matches, Scores, Sizes, neighbours
+from drillcore_server.derived.lexical_segments import (
+    Gazetteer,
+    Labels,
+    Mask,
+    Postings,
+    Records,
+    Segment,
+    Terms,
+    as_ids,
+    id_bytes,
+)
+from drillcore_server.domain.ids import FactId, NodeId
+from drillcore_server.domain.words import Question, Term, question
+
+_BATCH: Final = 100_000
+"""Facts that are put into arrays at once."""
+_GONE_SHARE_MAX: Final = 0.2
+_GONE_MIN: Final = 256
+"""Facts that are gone before it is worth to leave them behind."""
+_SEGMENTS_MAX: Final = 8
+_DIGITS: Final = 6
+"""Of a score. Smaller differences are taken for none, and the smaller id comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    segment: Segment
+    mask: Mask
+    """Of its facts, those that are the state's own."""
+
+    @property
+    def count(self) -> int:
+        return int(np.count_nonzero(self.mask))
+
+    @classmethod
+    def whole(cls, segment: Segment) -> _Part:
+        return cls(segment, np.ones(len(segment), np.bool_))
+
+    def found(self, terms: Terms, postings: Postings) -> tuple[Labels, Records]:
+        """Where terms are in its own facts."""
+        places, found = postings.of_terms(terms)
+        there = self.mask[found["label"]]
+        return (places, found) if there.all() else (places[there], found[there])
+
+    def without(self, ids: npt.NDArray[np.bytes_]) -> _Part:
+        labels = self.segment.labels_of(ids)
+        if not self.mask[labels].any():
+            return self
+        mask = self.mask.copy()
+        mask[labels] = False
+        return _Part(self.segment, mask)
+
+
+class LexicalIndex:
+    def __init__(self, parts: Sequence[_Part], places: Gazetteer) -> None:
+        self._parts = tuple(parts)
+        self._places = places
+
+    @classmethod
+    def of(cls, items: Iterable[tuple[FactId, bytes]]) -> LexicalIndex:
+        """Of facts, each once, with their words as they are stored."""
+        remaining, places = iter(items), Gazetteer.empty()
+        parts: list[_Part] = []
+        while batch := dict(islice(remaining, _BATCH)):
+            parts.append(_Part.whole(Segment.of(batch, places)))
+        return cls([_joined(parts)] if parts else [], places)
+
+    def changed(self, words: Mapping[FactId, bytes | None], *, has_erased: bool = False) -> LexicalIndex:
+        """With the words of these facts as they are now; None for one that is gone.
+
+        Where some were erased, the new state has nothing in memory that was gone before.
+        """
+        ids = as_ids(words)
+        parts = [one.without(ids) for one in self._parts]
+        fresh = {one: found for one, found in words.items() if found is not None}
+        if fresh:
+            parts.append(_Part.whole(Segment.of(fresh, self._places)))
+        if has_erased or _are_many_gone(parts):
+            return _compacted(parts, self._places)
+        return LexicalIndex(_few(parts), self._places)
+
+    def __len__(self) -> int:
+        return sum(one.count for one in self._parts)
+
+    def __contains__(self, fact: FactId) -> bool:
+        ids = as_ids([fact])
+        return any(one.mask[one.segment.labels_of(ids)].any() for one in self._parts)
+
+    def facts_of(self, chunks: Iterable[NodeId]) -> list[FactId]:
+        """Those that were drawn from some chunks."""
+        if not self._parts:
+            return []
+        order, numbers = self._by_chunk
+        wanted = self._places.chunk.known(one.bytes for one in chunks)
+        begins, ends = (np.searchsorted(numbers, wanted, side) for side in ("left", "right"))
+        runs = [order[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+        labels = np.concatenate(runs) if runs else order[:0]
+        return self.ids(labels[self.mask[labels]])
+
+    @cached_property
+    def _by_chunk(self) -> tuple[Labels, npt.NDArray[np.int32]]:
+        """Labels in the order of their chunks, and these."""
+        order = np.argsort(self.facts["chunk"], kind="stable")
+        return order, self.facts["chunk"][order]
+
+    @cached_property
+    def facts(self) -> Records:
+        """Its own, and among them some that are gone: see `mask`. A label is a place in here."""
+        return np.concatenate([one.segment.facts for one in self._parts])
+
+    @cached_property
+    def mask(self) -> Mask:
+        return np.concatenate([one.mask for one in self._parts])
+
+    def labels(self, facts: Collection[FactId]) -> Labels:
+        """Of those that are its own, in order."""
+        ids, offset = as_ids(facts), 0
+        found: list[Labels] = []
+        for one in self._parts:
+            labels = one.segment.labels_of(ids)
+            found.append(labels[one.mask[labels]] + offset)
+            offset += len(one.segment)
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def ids(self, labels: Labels) -> list[FactId]:
+        return [FactId(UUID(bytes=one)) for one in id_bytes(self.facts["id"][labels])]
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """How long its facts, passages, chunks and documents are."""
+        return Sizes.of(self.facts, self.mask, self._places)
+
+    def matches(self, asked: Question) -> Matches | None:
+        """Where the words of a question are, in texts of every level. None if there are no facts, or no words."""
+        if not self._parts or not asked.terms:
+            return None
+        words = self._found(asked.terms, lambda segment: segment.words)
+        places, pairs = self._found(asked.pairs, lambda segment: segment.pairs)
+        passages = self.facts["passage"][pairs["label"]]
+        together = neighbours(len(asked.pairs), places, passages, self.sizes.passages)
+        return Matches.of(len(asked.terms), words, together, self.facts, self.sizes)
+
+    def _found(self, terms: Sequence[Term], of: Callable[[Segment], Postings]) -> tuple[Labels, Records]:
+        """The place of a term among those asked for, and where it is among the state's own facts."""
+        wanted = np.array(terms, np.uint32)
+        found = [part.found(wanted, of(part.segment)) for part in self._parts]
+        offset = 0
+        for part, (_, records) in zip(self._parts, found, strict=True):
+            records["label"] += offset
+            offset += len(part.segment)
+        return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
+
+    def search(self, text: str, k: int, allowed: Collection[FactId] | None = None) -> list[tuple[FactId, float]]:
+        """The `k` facts whose content answers a text best, by its words, of those allowed; equal ones by their ids."""
+        matches = self.matches(question(text))
+        if matches is None or k < 1:
+            return []
+        scores = np.round(matches.facts.scores(), _DIGITS)
+        labels = np.flatnonzero(scores)
+        if allowed is not None:
+            labels = np.intersect1d(labels, self.labels(allowed))
+        return self.best(labels, scores[labels], k)
+
+    def best(self, labels: Labels, scores: Scores, k: int) -> list[tuple[FactId, float]]:
+        """The `k` facts with the highest scores, which are rounded already; equal ones by their ids."""
+        if len(labels) > k:
+            chosen = scores >= np.partition(scores, len(scores) - k)[len(scores) - k]
+            labels, scores = labels[chosen], scores[chosen]
+        order = np.lexsort((self.facts["id"][labels], -scores))[:k]
+        return list(zip(self.ids(labels[order]), scores[order].tolist(), strict=True))
+
+
+def _joined(parts: Sequence[_Part]) -> _Part:
+    return parts[0] if len(parts) == 1 else _Part.whole(Segment.joined([(one.segment, one.mask) for one in parts]))
+
+
+def _few(parts: list[_Part]) -> list[_Part]:
+    """As many facts are joined as were added, again and again: a fact is joined about as often as it can be doubled."""
+    parts = [one for one in parts if one.count]
+    while len(parts) > 1 and (2 * len(parts[-1].segment) > len(parts[-2].segment) or len(parts) > _SEGMENTS_MAX):
+        parts[-2:] = [_joined(parts[-2:])]
+    return parts
+
+
+def _are_many_gone(parts: Sequence[_Part]) -> bool:
+    size = sum(len(one.segment) for one in parts)
+    gone = size - sum(one.count for one in parts)
+    return gone > max(size * _GONE_SHARE_MAX, _GONE_MIN)
+
+
+def _compacted(parts: Sequence[_Part], places: Gazetteer) -> LexicalIndex:
+    """Without anything that is gone."""
+    left = [one for one in parts if one.count]
+    if not left:
+        return LexicalIndex((), Gazetteer.empty())
+    segment = Segment.joined([(one.segment, one.mask) for one in left])
+    fresh, numbers = places.among(segment.facts)
+    return LexicalIndex([_Part.whole(segment.renumbered(numbers))], fresh)

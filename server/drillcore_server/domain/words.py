@@ -1,0 +1,95 @@
+"""The words that a text is found by, each as a number.
+
+A term is the first four bytes of the BLAKE2b hash of a stem: short to keep, and the same on every server. No word is
+kept for longer than a call: what a text said must not stay in memory after its source was erased.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Final, NewType
+from urllib.parse import unquote
+
+Term = NewType("Term", int)
+"""Below 2 ** 32."""
+QUESTION_TERMS_MAX: Final = 256
+"""Different ones that are looked for at once. A question has a dozen; a text of 100,000 characters is no question."""
+_STOP_WORDS: Final = """
+    a about above after again against all also am an and any are as at be because been before being below between both
+    but by can could did do does doing down during each few for from further had has have having he her here hers him
+    his how i if in into is it its itself just me more most my no nor not now of off on once only or other our out over
+    own same she should so some such than that the their them then there these they this those through to too under
+    until up upon us very was we were what when where whether which while who whom whose why will with would you your
+"""
+STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
+_WORDS: Final = re.compile(r"[^\W_]{2,}")
+_CAMEL_STEPS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_EXTENSION: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,7}$")
+_SHORT_MAX: Final = 3
+"""Letters of a word that is left as it is."""
+_KNOWN_MAX: Final = 50_000
+
+
+class Lexicon:
+    """Knows the terms of the words that it has seen, for as long as it is used: many texts share them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Term] = {}
+
+    def terms(self, text: str) -> list[Term]:
+        """Of the words of a text that say something, in order."""
+        known = self._known
+        words = (word for word in _WORDS.findall(text.lower()) if word not in STOP_WORDS)
+        return [known[word] if word in known else self._learn(word) for word in words]
+
+    def _learn(self, word: str) -> Term:
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        digest = hashlib.blake2b(stem(word).encode("utf-8", "surrogatepass"), digest_size=4).digest()
+        self._known[word] = term = Term(int.from_bytes(digest, "little"))
+        return term
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a text is asked by: each term and each pair of neighbours once, in the order of their first places."""
+
+    terms: tuple[Term, ...]
+    pairs: tuple[Term, ...]
+
+
+def question(text: str) -> Question:
+    """Of a very long text what comes first."""
+    terms = Lexicon().terms(text)
+    return Question(
+        tuple(islice(dict.fromkeys(terms), QUESTION_TERMS_MAX)),
+        tuple(islice(dict.fromkeys(pairs(terms)), QUESTION_TERMS_MAX)),
+    )
+
+
+def pairs(terms: Iterable[Term]) -> Iterator[Term]:
+    """A term for each two that are neighbours, in their order."""
+    for one, following in pairwise(terms):
+        mixed = (one * 0x9E3779B97F4A7C15 + following) * 0xBF58476D1CE4E5B9
+        yield Term(mixed >> 32 & 0xFFFFFFFF)
+
+
+def stem(word: str) -> str:
+    """A word in lower case without the ending of a plural (Harman's S-stemmer)."""
+    if len(word) <= _SHORT_MAX or not word.endswith("s"):
+        return word
+    if word.endswith("ies") and not word.endswith(("eies", "aies")):
+        return word[:-3] + "y"
+    if word.endswith("es") and not word.endswith(("aes", "ees", "oes")):
+        return word[:-1]
+    return word if word.endswith(("us", "ss")) else word[:-1]
+
+
+def readable_name(source: str) -> str:
+    """What the id of a source says in words: its last part without its extension, and with its words apart."""
+    name = _EXTENSION.sub("", unquote(source.rstrip("/")).rpartition("/")[2])
+    return f"{name} {_CAMEL_STEPS.sub(' ', name)}"

@@ -1,0 +1,131 @@
+"""Lexical indexes against a plain model: facts come, change, go and are erased in any order; each state is compared.
+
+A state that was reached through any history says the same, to the last bit, as one that is made of its facts at once.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from drillcore_server.derived import lexical_index
+from drillcore_server.derived.lexical_index import LexicalIndex
+from drillcore_server.domain.fact_words import FactWords
+from drillcore_server.domain.ids import FactId
+from drillcore_server.domain.words import Question, Term, pairs
+from drillcore_server.store.fact_words import encode_words
+from tests.unit.lexical import WORDS, passage_of, plain_pairs, plain_scores, plain_titles, words
+
+NUMBERS = st.lists(st.integers(0, 40), max_size=12, unique=True)
+ASKED = Question((*WORDS[1:], Term(77)), tuple(dict.fromkeys(pairs([WORDS[0], WORDS[3], WORDS[6], WORDS[0]]))))
+"""Of which one word is nowhere."""
+LEVELS: dict[str, list[str]] = {
+    "facts": [],
+    "passages": ["headings", "title"],
+    "chunks": ["headings"],
+    "documents": ["title"],
+}
+
+
+def one_id(number: int) -> FactId:
+    """Some end in zeros, which numpy likes to leave out."""
+    return FactId(UUID(int=number << 120 | (number % 3) << 8))
+
+
+def made(number: int, seed: int) -> FactWords:
+    chunk = None if number % 7 == 0 else number // 4
+    return words(seed, chunk, None if number % 5 == 0 else number % 4 // 2, document=number // 12)
+
+
+def index_of(model: dict[FactId, FactWords]) -> LexicalIndex:
+    return LexicalIndex.of((one, encode_words(found)) for one, found in model.items())
+
+
+def scores(index: LexicalIndex, level: str, facts: list[FactId]) -> list[float]:
+    """Of the texts that facts are in."""
+    matches = index.matches(ASKED)
+    assert matches is not None
+    if level == "titles":
+        return at(index, "documents", matches.documents.title_shares(), facts)
+    if level == "pairs":
+        return at(index, "passages", matches.neighbours.scores(), facts)
+    return at(index, level, getattr(matches, level).scores(**dict.fromkeys(LEVELS[level], True)), facts)
+
+
+def at(index: LexicalIndex, level: str, found: npt.NDArray[np.float64], facts: list[FactId]) -> list[float]:
+    labels = np.concatenate([index.labels([one]) for one in facts])
+    numbers = labels if level == "facts" else index.facts[level[:-1]][labels]
+    return [float(one) for one in found[numbers]]
+
+
+def place_of(level: str, fact: FactId, found: FactWords) -> object:
+    places = {"facts": fact, "passages": passage_of(fact, found), "chunks": found.chunk or fact}
+    return places.get(level, found.document or fact)
+
+
+class Indexes(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(lexical_index, "_GONE_MIN", 3)
+        self.states: list[tuple[LexicalIndex, dict[FactId, FactWords]]] = []
+
+    @initialize(numbers=NUMBERS)
+    def begin(self, numbers: list[int]) -> None:
+        model = {one_id(number): made(number, number) for number in numbers}
+        self.states.append((index_of(model), model))
+
+    @rule(data=st.data(), came=NUMBERS, gone=NUMBERS, seed=st.integers(0, 1_000), has_erased=st.booleans())
+    def change(self, data: st.DataObject, came: list[int], gone: list[int], seed: int, has_erased: bool) -> None:
+        """From any state, so that some part from the same one."""
+        index, model = data.draw(st.sampled_from(self.states))
+        changes: dict[FactId, FactWords | None] = dict.fromkeys(map(one_id, gone))
+        changes |= {one_id(number): made(number, seed + number) for number in came}
+        stored = {one: None if found is None else encode_words(found) for one, found in changes.items()}
+        after = {one: found for one, found in (model | changes).items() if found is not None}
+        self.states.append((index.changed(stored, has_erased=has_erased), after))
+        if has_erased:
+            kept = self.states[-1][0]
+            assert sum(len(part.segment) for part in kept._parts) == len(after), "nothing that is gone is kept"
+
+    @rule(data=st.data())
+    def compare(self, data: st.DataObject) -> None:
+        index, model = data.draw(st.sampled_from(self.states))
+        facts = sorted(model)
+        if not facts:
+            assert index.matches(ASKED) is None or not len(index)
+            return
+        for level, above in LEVELS.items():
+            self._compare(index, model, level, level, plain_scores(model, level, ASKED, *above))
+        self._compare(index, model, "titles", "documents", plain_titles(model, ASKED))
+        self._compare(index, model, "pairs", "passages", plain_pairs(model, ASKED))
+
+    def _compare(
+        self, index: LexicalIndex, model: dict[FactId, FactWords], what: str, level: str, expected: dict[object, float]
+    ) -> None:
+        facts = sorted(model)
+        found = scores(index, what, facts)
+        assert found == pytest.approx([expected[place_of(level, one, model[one])] for one in facts], abs=1e-9)
+        assert found == scores(index_of(model), what, facts), "the same bits, whatever its history"
+
+    @rule(data=st.data(), number=st.integers(0, 45))
+    def has(self, data: st.DataObject, number: int) -> None:
+        index, model = data.draw(st.sampled_from(self.states))
+        assert (one_id(number) in index) == (one_id(number) in model)
+
+    def teardown(self) -> None:
+        for index, model in self.states:
+            assert len(index) == len(model)
+            if model:
+                assert sorted(index.ids(np.flatnonzero(index.mask))) == sorted(model)
+        self.patch.undo()
+
+
+TestIndexes = Indexes.TestCase
+TestIndexes.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)

@@ -1,0 +1,76 @@
+"""Terms: the same words give the same numbers, whatever surrounds them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drillcore_server.domain.fact_words import TITLES_CHARACTERS_MAX, titles_above
+from drillcore_server.domain.words import QUESTION_TERMS_MAX, Lexicon, pairs, question, readable_name, stem
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("policies", "policy"),
+        ("contracts", "contract"),
+        ("classes", "classe"),
+        ("employees", "employee"),
+        ("shoes", "shoe"),
+        ("status", "status"),
+        ("class", "class"),
+        ("gas", "gas"),
+        ("2015", "2015"),
+    ],
+)
+def test_endings_of_plurals_are_left_out(word: str, expected: str) -> None:
+    assert stem(word) == expected
+
+
+def test_case_marks_and_words_that_say_nothing_make_no_difference() -> None:
+    lexicon = Lexicon()
+    assert lexicon.terms("The CONTRACTS, of 2015!") == lexicon.terms("contract 2015")
+    assert lexicon.terms("a 4.2.1 _ of it") == []
+
+
+def test_terms_are_what_they_were_when_stores_were_made() -> None:
+    assert Lexicon().terms("Keepers of herons") == [3086136914, 3228743794]
+    assert list(pairs(Lexicon().terms("Keepers of herons"))) == [3086667724]
+
+
+def test_neighbours_in_another_order_are_another_pair() -> None:
+    assert question("heron keeper").pairs != question("keeper heron").pairs
+    assert question("heron").pairs == ()
+
+
+@given(st.text(max_size=200))
+def test_any_text_has_terms(text: str) -> None:
+    terms = Lexicon().terms(text)
+    assert all(0 <= term < 1 << 32 for term in terms)
+    assert set(question(text).terms) == set(terms)
+
+
+def test_a_question_is_bounded() -> None:
+    asked = question(" ".join(f"word{number}" for number in range(20_000)))
+    assert len(asked.terms) == len(asked.pairs) == QUESTION_TERMS_MAX
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("https://example.org/docs/NonDisclosureAgreement%20v2.pdf", {"Non", "Disclosure", "Agreement", "v2"}),
+        ("12 CFR 4.2", {"12", "CFR", "4.2"}),
+        ("", set()),
+        ("/", set()),
+    ],
+)
+def test_the_name_of_a_source_is_told_in_words(source: str, words: set[str]) -> None:
+    assert words <= set(readable_name(source).split())
+
+
+def test_a_fact_carries_as_much_of_its_titles_as_there_is_room_for() -> None:
+    assert titles_above("Act", ["Part I", "Keepers"]) == ("Act", "Part I", "Keepers")
+    titles = titles_above("x" * 990, ["y" * 20, "z"])
+    assert sum(map(len, titles)) == TITLES_CHARACTERS_MAX
+    assert titles[0] == "x" * 990
