@@ -55,7 +55,7 @@ def continue_envelope(
     parent = library.unit.look(call, rule, lambda tr, granted: _parent(library, call, tr, granted, continuation))
     plan = parent.plan
     said = _answer(library, plan, answer)
-    sought = SoughtTexts(library.facts.library.embedders, plan.sub_queries)
+    sought = SoughtTexts(library.facts.library.embedders, plan.sought)
     window = Window(parent.window + 1, (*parent.seen, *parent.facts), said)
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Issued:

@@ -59,11 +59,6 @@ class Places:
     def names(self, numbers: Labels) -> list[bytes]:
         return [self._names[number] for number in numbers.tolist()]
 
-    def known(self, places: Iterable[bytes]) -> npt.NDArray[np.int32]:
-        """The numbers of those that have one."""
-        found = (self._numbers.get(one) for one in places)
-        return np.fromiter((number for number in found if number is not None), np.int32)
-
     def among(self, numbers: npt.NDArray[np.int32]) -> tuple[Places, npt.NDArray[np.int32]]:
         """Those that have one of the numbers, with new ones; and the new number of each."""
         used = np.zeros(len(self), np.bool_)
