@@ -27,8 +27,7 @@ ASKED = Question((*WORDS[1:], Term(77)), tuple(dict.fromkeys(pairs([WORDS[0], WO
 """Of which one word is nowhere."""
 LEVELS: dict[str, list[str]] = {
     "facts": [],
-    "passages": ["headings", "title"],
-    "chunks": ["headings"],
+    "chunks": ["headings", "title"],
     "documents": ["title"],
 }
 
@@ -53,8 +52,10 @@ def scores(index: LexicalIndex, level: str, facts: list[FactId]) -> list[float]:
     assert matches is not None
     if level == "titles":
         return at(index, "documents", matches.documents.title_shares(), facts)
-    if level == "pairs":
-        return at(index, "passages", matches.neighbours.scores(), facts)
+    if level == "passage pairs":
+        return at(index, "passages", matches.passage_pairs.scores(), facts)
+    if level == "chunk pairs":
+        return at(index, "chunks", matches.chunk_pairs.scores(), facts)
     return at(index, level, getattr(matches, level).scores(**dict.fromkeys(LEVELS[level], True)), facts)
 
 
@@ -104,7 +105,9 @@ class Indexes(RuleBasedStateMachine):
         for level, above in LEVELS.items():
             self._compare(index, model, level, level, plain_scores(model, level, ASKED, *above))
         self._compare(index, model, "titles", "documents", plain_titles(model, ASKED))
-        self._compare(index, model, "pairs", "passages", plain_pairs(model, ASKED))
+        self._compare(index, model, "passage pairs", "passages", plain_pairs(model, ASKED, passage_of))
+        by_chunk = plain_pairs(model, ASKED, lambda fact, found: found.chunk or fact)
+        self._compare(index, model, "chunk pairs", "chunks", by_chunk)
 
     def _compare(
         self, index: LexicalIndex, model: dict[FactId, FactWords], what: str, level: str, expected: dict[object, float]

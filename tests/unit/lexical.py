@@ -50,16 +50,17 @@ def passage_of(fact: FactId, found: FactWords) -> Place:
 
 def levels(facts: Facts) -> dict[str, dict[Place, Text]]:
     """The texts of each level, by what stands for them."""
-    chunks = _grouped(facts, lambda fact, one: one.chunk or fact)
-    documents: dict[Place, Text] = {}
-    for chunk, above in {one.chunk or fact: one.document or fact for fact, one in facts.items()}.items():
-        documents[above] = _both(documents[above], chunks[chunk]) if above in documents else chunks[chunk]
-    return {
-        "facts": _grouped(facts, lambda fact, _: fact),
-        "passages": _grouped(facts, passage_of),
-        "chunks": chunks,
-        "documents": documents,
-    }
+    passages = _grouped(facts, passage_of)
+    chunks = _summed(passages, {passage_of(fact, one): one.chunk or fact for fact, one in facts.items()})
+    documents = _summed(chunks, {one.chunk or fact: one.document or fact for fact, one in facts.items()})
+    return {"facts": _grouped(facts, lambda fact, _: fact), "chunks": chunks, "documents": documents}
+
+
+def _summed(texts: Mapping[Place, Text], parents: Mapping[Place, Place]) -> dict[Place, Text]:
+    found: dict[Place, Text] = {}
+    for place, above in parents.items():
+        found[above] = _both(found[above], texts[place]) if above in found else texts[place]
+    return found
 
 
 def _grouped(facts: Facts, place_of: Callable[[FactId, FactWords], Place]) -> dict[Place, Text]:
@@ -109,11 +110,10 @@ def plain_titles(facts: Facts, asked: Question) -> dict[Place, float]:
     }
 
 
-def plain_pairs(facts: Facts, asked: Question) -> dict[Place, float]:
-    """Of passages."""
+def plain_pairs(facts: Facts, asked: Question, place_of: Callable[[FactId, FactWords], Place]) -> dict[Place, float]:
     there: dict[Place, set[Term]] = {}
     for fact, one in facts.items():
-        there.setdefault(passage_of(fact, one), set()).update(one.pairs)
+        there.setdefault(place_of(fact, one), set()).update(one.pairs)
     rare = {pair: rarity(sum(pair in one for one in there.values()), len(there)) for pair in asked.pairs}
     return {place: sum(rare[p] for p in asked.pairs if p in one) / sum(rare.values()) for place, one in there.items()}
 

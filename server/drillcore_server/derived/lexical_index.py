@@ -9,7 +9,7 @@ whatever there was before them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import islice
 from typing import Final
@@ -18,8 +18,9 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from drillcore_server.derived.lexical_levels import Matches, Scores, Sizes, neighbours
+from drillcore_server.derived.lexical_levels import Found, Matches, Scores, Sizes
 from drillcore_server.derived.lexical_segments import (
+    FACT,
     Gazetteer,
     Labels,
     Mask,
@@ -30,6 +31,7 @@ from drillcore_server.derived.lexical_segments import (
     as_ids,
     id_bytes,
 )
+from drillcore_server.domain.fused import WordShares, by_words
 from drillcore_server.domain.ids import FactId, NodeId
 from drillcore_server.domain.words import Question, Term, question
 
@@ -39,8 +41,6 @@ _GONE_SHARE_MAX: Final = 0.2
 _GONE_MIN: Final = 256
 """Facts that are gone before it is worth to leave them behind."""
 _SEGMENTS_MAX: Final = 8
-_DIGITS: Final = 6
-"""Of a score. Smaller differences are taken for none, and the smaller id comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,31 +107,14 @@ class LexicalIndex:
         ids = as_ids([fact])
         return any(one.mask[one.segment.labels_of(ids)].any() for one in self._parts)
 
-    def facts_of(self, chunks: Iterable[NodeId]) -> list[FactId]:
-        """Those that were drawn from some chunks."""
-        if not self._parts:
-            return []
-        order, numbers = self._by_chunk
-        wanted = self._places.chunk.known(one.bytes for one in chunks)
-        begins, ends = (np.searchsorted(numbers, wanted, side) for side in ("left", "right"))
-        runs = [order[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
-        labels = np.concatenate(runs) if runs else order[:0]
-        return self.ids(labels[self.mask[labels]])
-
-    @cached_property
-    def _by_chunk(self) -> tuple[Labels, npt.NDArray[np.int32]]:
-        """Labels in the order of their chunks, and these."""
-        order = np.argsort(self.facts["chunk"], kind="stable")
-        return order, self.facts["chunk"][order]
-
     @cached_property
     def facts(self) -> Records:
         """Its own, and among them some that are gone: see `mask`. A label is a place in here."""
-        return np.concatenate([one.segment.facts for one in self._parts])
+        return np.concatenate([np.zeros(0, FACT), *(one.segment.facts for one in self._parts)])
 
     @cached_property
     def mask(self) -> Mask:
-        return np.concatenate([one.mask for one in self._parts])
+        return np.concatenate([np.zeros(0, np.bool_), *(one.mask for one in self._parts)])
 
     def labels(self, facts: Collection[FactId]) -> Labels:
         """Of those that are its own, in order."""
@@ -156,12 +139,10 @@ class LexicalIndex:
         if not self._parts or not asked.terms:
             return None
         words = self._found(asked.terms, lambda segment: segment.words)
-        places, pairs = self._found(asked.pairs, lambda segment: segment.pairs)
-        passages = self.facts["passage"][pairs["label"]]
-        together = neighbours(len(asked.pairs), places, passages, self.sizes.passages)
-        return Matches.of(len(asked.terms), words, together, self.facts, self.sizes)
+        pairs = self._found(asked.pairs, lambda segment: segment.pairs)
+        return Matches.of(asked, words, pairs, self.facts, self.sizes)
 
-    def _found(self, terms: Sequence[Term], of: Callable[[Segment], Postings]) -> tuple[Labels, Records]:
+    def _found(self, terms: Sequence[Term], of: Callable[[Segment], Postings]) -> Found:
         """The place of a term among those asked for, and where it is among the state's own facts."""
         wanted = np.array(terms, np.uint32)
         found = [part.found(wanted, of(part.segment)) for part in self._parts]
@@ -169,18 +150,53 @@ class LexicalIndex:
         for part, (_, records) in zip(self._parts, found, strict=True):
             records["label"] += offset
             offset += len(part.segment)
-        return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
+        return Found(np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found]))
+
+    def shares(self, asked: Question, labels: Labels | None = None) -> WordShares:
+        """How much of a question is answered by words, for all labels or for some, in the policy's own terms."""
+        chosen = self.facts if labels is None else self.facts[labels]
+        matches = self.matches(asked)
+        if matches is None:
+            return WordShares(*(np.zeros(len(chosen)) for _ in fields(WordShares)))
+        own = matches.facts.scores()
+        return WordShares(
+            fact=own if labels is None else own[labels],
+            chunk=matches.chunks.scores(headings=True, title=True)[chosen["chunk"]],
+            document=matches.documents.scores(title=True)[chosen["document"]],
+            title=matches.documents.title_shares()[chosen["document"]],
+            passage_pairs=matches.passage_pairs.scores()[chosen["passage"]],
+            chunk_pairs=matches.chunk_pairs.scores()[chosen["chunk"]],
+        )
 
     def search(self, text: str, k: int, allowed: Collection[FactId] | None = None) -> list[tuple[FactId, float]]:
-        """The `k` facts whose content answers a text best, by its words, of those allowed; equal ones by their ids."""
-        matches = self.matches(question(text))
-        if matches is None or k < 1:
+        """The `k` facts that answer a text best by words, of those allowed; equal ones by their ids.
+
+        The score is what words contribute to `fused-1`: also of a fact whose surroundings alone have the words.
+        """
+        asked = question(text)
+        if not len(self) or not asked.terms or k < 1:
             return []
-        scores = np.round(matches.facts.scores(), _DIGITS)
+        scores = np.where(self.mask, by_words(self.shares(asked)), 0)
         labels = np.flatnonzero(scores)
         if allowed is not None:
             labels = np.intersect1d(labels, self.labels(allowed))
         return self.best(labels, scores[labels], k)
+
+    def facts_of(self, chunks: Iterable[NodeId]) -> list[FactId]:
+        """The facts of some chunks, in no order that means anything."""
+        return self.ids(self.inside("chunk", self._places.chunk.known(one.bytes for one in chunks)))
+
+    def inside(self, place: str, numbers: Labels) -> Labels:
+        """The labels of its facts that are in passages, chunks or documents with these numbers."""
+        if not len(self):
+            return np.zeros(0, np.int64)
+        wanted = np.zeros(int(max(self.facts[place].max(), numbers.max(initial=0))) + 1, np.bool_)
+        wanted[numbers] = True
+        return np.flatnonzero(self.mask & wanted[self.facts[place]])
+
+    def chunk_ids(self, numbers: Labels) -> list[UUID]:
+        """What stands for chunks; where a fact has none, the fact."""
+        return [UUID(bytes=one) for one in self._places.chunk.names(numbers)]
 
     def best(self, labels: Labels, scores: Scores, k: int) -> list[tuple[FactId, float]]:
         """The `k` facts with the highest scores, which are rounded already; equal ones by their ids."""

@@ -1,23 +1,32 @@
-"""Where the words of a question are: in facts, in passages (raws), in chunks and in documents.
+"""Where the words of a question are: in facts, in chunks and in documents; and its pairs, in passages and chunks.
 
-A passage, and a chunk, has the words of its facts; what introduces several of them counts once. A document has what its
-chunks have. Headings and titles, of which each fact has a copy, count once too: where copies differ, the most counts.
+A passage (raw) has the words of its facts; what introduces several of them counts once. A chunk has what its passages
+have, a document what its chunks have. Headings and titles, of which each fact has a copy, count once too: where copies
+differ, the most counts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from drillcore_server.derived.lexical_segments import Gazetteer, Labels, Mask, Places, Records, run_starts
 from drillcore_server.domain import bm25
+from drillcore_server.domain.words import Question
 from drillcore_server.store.fact_words import PARTS
 
 Scores = bm25.Scores
 _ABOVE: Final = ("headings", "title")
+
+
+class Found(NamedTuple):
+    """Where terms are: the place of the term among those asked for, and the record of it."""
+
+    places: Labels
+    records: Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,8 @@ class Sizes:
     passages: Lengths
     chunks: Lengths
     documents: Lengths
+    chunk_of: Labels
+    """The number of each passage's chunk."""
     document_of: Labels
     """The number of each chunk's document."""
 
@@ -46,28 +57,33 @@ class Sizes:
     def of(cls, facts: Records, mask: Mask, places: Gazetteer) -> Sizes:
         own = facts[mask]
         content, headings, title = (np.where(mask, facts[part], 0).astype(np.int64) for part in ("content", *_ABOVE))
-        document_of = np.zeros(len(places.chunk), np.int64)
-        document_of[own["chunk"]] = own["document"]
-        chunks = _lengths(own, "chunk", places.chunk)
-        documents = _sums_of_chunks(chunks, document_of, own["chunk"], len(places.document))
-        of_facts = Lengths(content, headings, title, len(own))
-        return cls(of_facts, _lengths(own, "passage", places.passage), chunks, documents, document_of)
+        chunk_of = _parents(own, "passage", "chunk", places.passage)
+        document_of = _parents(own, "chunk", "document", places.chunk)
+        passages = _of_passages(own, len(places.passage))
+        chunks = _of_parents(passages, chunk_of, own["passage"], len(places.chunk))
+        documents = _of_parents(chunks, document_of, own["chunk"], len(places.document))
+        return cls(Lengths(content, headings, title, len(own)), passages, chunks, documents, chunk_of, document_of)
 
 
-def _lengths(facts: Records, place: str, places: Places) -> Lengths:
-    """Of passages or chunks."""
-    numbers, size = facts[place], len(places)
+def _parents(facts: Records, place: str, above: str, places: Places) -> Labels:
+    found = np.zeros(len(places), np.int64)
+    found[facts[place]] = facts[above]
+    return found
+
+
+def _of_passages(facts: Records, size: int) -> Lengths:
+    numbers = facts["passage"]
     own = facts["content"].astype(np.int64) - facts["lead"]
     content = _sums(numbers, own, size) + _greatest(numbers, facts["lead"], size)
     headings, title = (_greatest(numbers, facts[part], size) for part in _ABOVE)
     return Lengths(content, headings, title, len(_distinct(numbers, size)))
 
 
-def _sums_of_chunks(chunks: Lengths, document_of: Labels, used: npt.NDArray[np.integer], size: int) -> Lengths:
-    there = _distinct(used, len(chunks.content))
-    above = document_of[there]
-    headings, title = (_greatest(above, one[there], size) for one in (chunks.headings, chunks.title))
-    return Lengths(_sums(above, chunks.content[there], size), headings, title, len(_distinct(above, size)))
+def _of_parents(below: Lengths, parents: Labels, used: npt.NDArray[np.integer], size: int) -> Lengths:
+    there = _distinct(used, len(parents))
+    above = parents[there]
+    headings, title = (_greatest(above, one[there], size) for one in (below.headings, below.title))
+    return Lengths(_sums(above, below.content[there], size), headings, title, len(_distinct(above, size)))
 
 
 def _distinct(numbers: npt.NDArray[np.integer], size: int) -> Labels:
@@ -130,46 +146,53 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Which passages have which pairs of the question."""
+    """Which texts of a level have which pairs of the question."""
 
     asked: int
     pairs: Labels
-    passages: Labels
+    texts: Labels
     lengths: Lengths
 
+    @classmethod
+    def of(cls, asked: int, pairs: Labels, texts: npt.NDArray[np.integer], lengths: Lengths) -> Neighbours:
+        """From where pairs are in facts: each is in the text that the fact is in."""
+        order, starts = _runs(pairs, texts)
+        first = order[starts]
+        return cls(asked, pairs[first], texts[first].astype(np.int64), lengths)
+
     def scores(self) -> Scores:
-        """Of every passage, by its number: the share of the weight of the question's pairs that it has."""
+        """Of every text, by its number: the share of the weight of the question's pairs that it has."""
         having = np.bincount(self.pairs, minlength=self.asked)
         rarity = bm25.rarity(having, self.lengths.count)
-        return bm25.shares(self.pairs, self.passages, np.ones(len(self.pairs)), rarity, len(self.lengths.content))
+        return bm25.shares(self.pairs, self.texts, np.ones(len(self.pairs)), rarity, len(self.lengths.content))
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
     facts: Level
     """By label."""
-    passages: Level
     chunks: Level
     documents: Level
-    neighbours: Neighbours
+    passage_pairs: Neighbours
+    chunk_pairs: Neighbours
 
     @classmethod
-    def of(cls, asked: int, words: tuple[Labels, Records], pairs: Neighbours, facts: Records, sizes: Sizes) -> Matches:
-        places, found = words
-        labels = found["label"].astype(np.int64)
-        content, lead, headings, title = (found[part].astype(np.int64) for part in PARTS)
-        of_facts = Level(asked, places, labels, content, headings, title, sizes.facts)
-        passages = _gathered(of_facts, facts["passage"][labels], sizes.passages, lead)
-        chunks = _gathered(of_facts, facts["chunk"][labels], sizes.chunks, lead)
+    def of(cls, asked: Question, words: Found, pairs: Found, facts: Records, sizes: Sizes) -> Matches:
+        of_facts, lead = _of_facts(len(asked.terms), words, sizes.facts)
+        passages = _gathered(of_facts, facts["passage"][of_facts.texts], sizes.passages, lead)
+        chunks = _gathered(passages, sizes.chunk_of[passages.texts], sizes.chunks)
         documents = _gathered(chunks, sizes.document_of[chunks.texts], sizes.documents)
-        return cls(of_facts, passages, chunks, documents, pairs)
+        having, count = facts[pairs.records["label"]], len(asked.pairs)
+        passage_pairs = Neighbours.of(count, pairs.places, having["passage"], sizes.passages)
+        chunk_pairs = Neighbours.of(count, pairs.places, having["chunk"], sizes.chunks)
+        return cls(of_facts, chunks, documents, passage_pairs, chunk_pairs)
 
 
-def neighbours(asked: int, places: Labels, passages: npt.NDArray[np.integer], lengths: Lengths) -> Neighbours:
-    """From where pairs are in facts."""
-    order, starts = _runs(places, passages)
-    first = order[starts]
-    return Neighbours(asked, places[first], passages[first].astype(np.int64), lengths)
+def _of_facts(asked: int, words: Found, lengths: Lengths) -> tuple[Level, Labels]:
+    """And how often each word is in what introduces the fact."""
+    content, lead, headings, title = (words.records[part].astype(np.int64) for part in PARTS)
+    labels = words.records["label"].astype(np.int64)
+    return Level(asked, words.places, labels, content, headings, title, lengths), lead
 
 
 def _gathered(below: Level, texts: npt.NDArray[np.integer], lengths: Lengths, lead: Labels | None = None) -> Level:

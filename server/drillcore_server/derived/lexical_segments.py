@@ -33,31 +33,38 @@ THERE: Final = np.dtype([("label", "<i4")])
 
 
 class Places:
-    """Numbers for passages, chunks and documents. Only added to, by one thread at a time: many may share it."""
+    """Numbers for passages, chunks or documents. Only added to, by one thread at a time: many may share it."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[bytes, int] = {}
+    def __init__(self, names: Iterable[bytes] = ()) -> None:
+        self._names = list(names)
+        self._numbers = {one: number for number, one in enumerate(self._names)}
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._names)
 
-    def numbers(self, places: Iterable[bytes]) -> npt.NDArray[np.int32]:
-        known = self._numbers
-        return np.fromiter((known.setdefault(one, len(known)) for one in places), np.int32)
+    def numbers(self, names: Iterable[bytes]) -> npt.NDArray[np.int32]:
+        """New ones for those that have none."""
+        return np.fromiter(map(self._number, names), np.int32)
 
-    def known(self, places: Iterable[bytes]) -> npt.NDArray[np.int32]:
-        """The numbers of those that have one."""
-        found = (self._numbers.get(one) for one in places)
-        return np.fromiter((number for number in found if number is not None), np.int32)
+    def _number(self, name: bytes) -> int:
+        number = self._numbers.setdefault(name, len(self._names))
+        if number == len(self._names):
+            self._names.append(name)
+        return number
+
+    def known(self, names: Iterable[bytes]) -> Labels:
+        """Of those that have one."""
+        return np.array([self._numbers[one] for one in names if one in self._numbers], np.int64)
+
+    def names(self, numbers: Labels) -> list[bytes]:
+        return [self._names[number] for number in numbers.tolist()]
 
     def among(self, numbers: npt.NDArray[np.int32]) -> tuple[Places, npt.NDArray[np.int32]]:
         """Those that have one of the numbers, with new ones; and the new number of each."""
         used = np.zeros(len(self), np.bool_)
         used[numbers] = True
-        fresh = Places()
-        left = (one for one, number in self._numbers.items() if used[number])
-        fresh._numbers = {one: place for place, one in enumerate(left)}
-        return fresh, np.cumsum(used, dtype=np.int32) - 1
+        left = (self._names[number] for number in np.flatnonzero(used).tolist())
+        return Places(left), np.cumsum(used, dtype=np.int32) - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,14 @@ _STOP_WORDS: Final = """
 STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
 _WORDS: Final = re.compile(r"[^\W_]{2,}")
 _CAMEL_STEPS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_EXTENSION: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,7}$")
+_EXTENSION: Final = re.compile(r"\.[A-Za-z]\w{0,4}$")
 _SHORT_MAX: Final = 3
 """Letters of a word that is left as it is."""
 _KNOWN_MAX: Final = 50_000
+_TERM_MAX: Final = (1 << 32) - 1
+_FIRST: Final = 0x9E3779B1
+_SECOND: Final = 0x85EBCA77
+"""Odd, so that no two terms become one when they are multiplied."""
 
 
 class Lexicon:
@@ -74,8 +78,7 @@ def question(text: str) -> Question:
 def pairs(terms: Iterable[Term]) -> Iterator[Term]:
     """A term for each two that are neighbours, in their order."""
     for one, following in pairwise(terms):
-        mixed = (one * 0x9E3779B97F4A7C15 + following) * 0xBF58476D1CE4E5B9
-        yield Term(mixed >> 32 & 0xFFFFFFFF)
+        yield Term((one * _FIRST ^ following * _SECOND) & _TERM_MAX)
 
 
 def stem(word: str) -> str:
@@ -91,5 +94,5 @@ def stem(word: str) -> str:
 
 def readable_name(source: str) -> str:
     """What the id of a source says in words: its last part without its extension, and with its words apart."""
-    name = _EXTENSION.sub("", unquote(source.rstrip("/")).rpartition("/")[2])
+    name = unquote(_EXTENSION.sub("", source.rstrip("/").rpartition("/")[2]))
     return f"{name} {_CAMEL_STEPS.sub(' ', name)}"

@@ -10,6 +10,7 @@ most that fits. So the records of many facts, one behind the other, are arrays t
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
@@ -28,15 +29,22 @@ NO_NODE: Final = UUID(int=0).bytes
 NO_PASSAGE: Final = (1 << 16) - 1
 _LENGTH_MAX: Final = (1 << 16) - 1
 _COUNT_MAX: Final = (1 << 8) - 1
+_SHIFTS: Final = (0, 8, 16, 24)
+"""Of the counts in the four bytes behind a term."""
 
 _Words = tuple[Mapping[Term, int], ...]
 
 
 def encode_words(words: FactWords) -> bytes:
     parts: _Words = (words.content, words.lead, words.headings, words.title)
-    found = sorted(set().union(*parts))[:_LENGTH_MAX]
-    pairs = (one.to_bytes(4, "little") for one in sorted(words.pairs))
-    return b"".join((_head(words, parts, len(found)), *(_word(term, parts) for term in found), *pairs))
+    counts: dict[int, int] = {}
+    for shift, part in zip(_SHIFTS, parts, strict=True):
+        for term, count in part.items():
+            counts[term] = counts.get(term, 0) | min(count, _COUNT_MAX) << shift
+    found = sorted(counts.items())[:_LENGTH_MAX]
+    numbers = [number for pair in found for number in pair]
+    numbers += sorted(words.pairs)
+    return _head(words, parts, len(found)) + struct.pack(f"<{len(numbers)}I", *numbers)
 
 
 def _head(words: FactWords, parts: _Words, count: int) -> bytes:
@@ -44,8 +52,4 @@ def _head(words: FactWords, parts: _Words, count: int) -> bytes:
     document = NO_NODE if words.document is None else words.document.bytes
     passage = NO_PASSAGE if words.passage is None else min(words.passage, NO_PASSAGE)
     lengths = (min(sum(one.values()), _LENGTH_MAX) for one in parts)
-    return chunk + document + b"".join(number.to_bytes(2, "little") for number in (passage, *lengths, count))
-
-
-def _word(term: Term, parts: _Words) -> bytes:
-    return term.to_bytes(4, "little") + bytes([min(one.get(term, 0), _COUNT_MAX) for one in parts])
+    return chunk + document + struct.pack("<6H", passage, *lengths, count)

@@ -1,0 +1,69 @@
+"""Facts scored by `fused-1`: by their words and surroundings, and by the vectors of their passages and chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from drillcore_server.derived.lexical_index import LexicalIndex
+from drillcore_server.derived.vector_index import Id, VectorIndex
+from drillcore_server.derived.vector_log import Labels, Row, Units, units
+from drillcore_server.domain.fused import Cosines, Scores, fused
+from drillcore_server.domain.ids import FactId, NodeId
+from drillcore_server.domain.words import Question
+
+_NOWHERE = -1.0
+"""Less than any cosine."""
+
+
+def fused_relevance(
+    words: LexicalIndex,
+    facts: VectorIndex[FactId],
+    chunks: VectorIndex[NodeId],
+    asked: Question,
+    vector: Row,
+    wanted: Sequence[FactId],
+) -> dict[FactId, float]:
+    """How relevant facts are to a question, 0 to 1. All three indexes are of the same revision.
+
+    A fact that has no chunk any more, or never had one, counts by its passage instead. One that `words` does not have
+    is not in the answer.
+    """
+    labels = words.labels(wanted)
+    if not len(labels):
+        return {}
+    ids = words.ids(labels)
+    query: Units = units(np.asarray(vector)[np.newaxis])[0]
+    own = _of_nodes(facts, query, ids)
+    by_passage = _of_passages(words, facts, query, words.facts["passage"][labels].astype(np.int64))
+    chunk_ids = [NodeId(one) for one in words.chunk_ids(words.facts["chunk"][labels])]
+    by_chunk = _of_nodes(chunks, query, chunk_ids)
+    cosines = Cosines(own, by_passage, np.where(by_chunk == _NOWHERE, by_passage, by_chunk))
+    return dict(zip(ids, fused(words.shares(asked, labels), cosines).tolist(), strict=True))
+
+
+def _of_passages(words: LexicalIndex, facts: VectorIndex[FactId], query: Units, passages: Labels) -> Scores:
+    """The cosine with the mean vector of all facts of each passage."""
+    numbers, back = np.unique(passages, return_inverse=True)
+    inside = words.inside("passage", numbers)
+    ids = words.ids(inside)
+    there = np.array([one in facts for one in ids], np.bool_)
+    rows = facts.rows([one for one, is_there in zip(ids, there.tolist(), strict=True) if is_there])
+    places = np.searchsorted(numbers, words.facts["passage"][inside[there]])
+    sums = np.zeros((len(numbers), rows.shape[1]), np.float64)
+    np.add.at(sums, places, rows)
+    return _cosines(sums, query)[back]
+
+
+def _of_nodes(index: VectorIndex[Id], query: Units, ids: Sequence[Id]) -> Scores:
+    known = [one for one in dict.fromkeys(ids) if one in index]
+    if not known:
+        return np.full(len(ids), _NOWHERE)
+    found = dict(zip(known, _cosines(index.rows(known).astype(np.float64), query).tolist(), strict=True))
+    return np.array([found.get(one, _NOWHERE) for one in ids])
+
+
+def _cosines(rows: Scores, query: Units) -> Scores:
+    lengths = np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), 1e-12)
+    return np.asarray(np.einsum("ij,j->i", rows, query.astype(np.float64)) / lengths, np.float64)
