@@ -262,6 +262,23 @@ def test_of_an_erased_vector_nothing_is_left() -> None:
     assert ids(changed.search(QUERIES[0], 5)) == ids(plain_search(rest, QUERIES[0], 5))
 
 
+def test_of_an_erased_vector_no_earlier_one_is_left_either() -> None:
+    """Whether it had another vector before, or was removed before; and each is blanked once."""
+    moved, again = rows(2, seed=11)
+    index = grown(items(500)).changed({one_id(3): moved}).changed({one_id(4): None})
+    former = sorted(index.former())
+    assert former == [one_id(3), one_id(4)]
+    changed = index.changed({one_id(3): None, one_id(5): again}, erased=[one_id(3), one_id(4), one_id(5)])
+    changed = changed.changed({one_id(6): None}, erased=[one_id(4), one_id(6)])
+    log = changed.log
+    assert log.erased == [3, 4, 5, 500, 6]
+    index_upkeep.blank_erased(log)
+    assert log.graph is not None
+    assert not log.rows(np.array([3, 4, 5, 6, 500])).any()
+    assert not np.any(log.graph._index.get_items([3, 4, 5, 6]))
+    assert changed.search(again, 1) == [(one_id(5), 1.0)]
+
+
 def test_what_is_erased_during_a_rebuild_is_not_in_what_was_rebuilt() -> None:
     index = grown(items(1_500))
     fresh = index_upkeep.rebuilt(index, never)

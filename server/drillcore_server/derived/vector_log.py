@@ -7,7 +7,7 @@ which searches compare, until the vector is in a graph: then it is made when it 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import pairwise
 from typing import Final
 from uuid import UUID
@@ -79,7 +79,7 @@ class VectorLog:
         """Has the labels below its count, and no others."""
         self.adding = threading.RLock()
         self.erased: list[int] = []
-        """Labels whose vectors have been blanked. Those in the graph may still have to be."""
+        """Labels whose vectors have been blanked, each once. Those in the graph may still have to be."""
         self._blocks: list[_Block] = []
         self._labels: dict[bytes, int] = {}
         """The last label that each id was given."""
@@ -130,6 +130,14 @@ class VectorLog:
         found = (self.label(one.bytes, members) for one in wanted)
         return np.sort(np.fromiter((label for label in found if label is not None), np.int64))
 
+    def ever(self, wanted: Iterable[UUID]) -> Iterator[int]:
+        """Every label that these ids were given at any time, whichever states have them."""
+        for one in wanted:
+            label = self._labels.get(one.bytes)
+            while label is not None:
+                yield label
+                label = self._earlier.get(label)
+
     def ids(self, labels: Labels) -> npt.NDArray[np.uint8]:
         found = np.empty((len(labels), _ID_BYTES), np.uint8)
         for block, here, places in self._by_block(labels):
@@ -178,11 +186,12 @@ class VectorLog:
         for block in self._blocks[: stop // BLOCK]:
             block.pack()
 
-    def erase(self, labels: Collection[int]) -> None:
+    def erase(self, labels: Iterable[int]) -> None:
         """Blanks vectors that must not be kept, not even where nobody sees them. The caller holds `adding`."""
-        for label in labels:
+        fresh = sorted({*labels}.difference(self.erased))
+        for label in fresh:
             self._blocks[label // BLOCK].blank(label % BLOCK)
-        self.erased += labels
+        self.erased += fresh
 
 
 def as_id_bytes(ids: Collection[UUID]) -> npt.NDArray[np.uint8]:
