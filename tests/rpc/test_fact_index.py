@@ -14,10 +14,11 @@ import pytest
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import facts_pb2 as pb
-from drillcore_server.derived.fact_index import FactIndex, FactIndexes
+from drillcore_server.derived.fact_index import FactIndex, FactIndexes, FactVectors
 from drillcore_server.derived.index_keeper import IndexKeeper
 from drillcore_server.derived.index_snapshots import IndexName, IndexSnapshots, SavedAt
 from drillcore_server.derived.settings import VectorSettings
+from drillcore_server.derived.vector_log import Row
 from drillcore_server.domain.ids import CorpusNumber, FactId, RecordId, SourceId, TenantId
 from drillcore_server.fsck import Fsck
 from drillcore_server.fsck_vectors import SavedIndexes
@@ -28,6 +29,7 @@ from drillcore_server.store.hierarchy import CorpusView
 from drillcore_server.store.keyring import KeyErased
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.snapshot import Snapshot
 from tests.rpc.facts import FactCaller
 from tests.rpc.knowledge import at_revision
 from tests.rpc.running import ACME, ACME_ID, OPERATOR, create_tenants, running
@@ -164,6 +166,29 @@ def test_an_earlier_revision_is_searched_as_it_was(caller: FactCaller) -> None:
     assert set(found(caller, corpus, rows[0], limit=200, as_of=at_revision(1))) == set(first)
     assert set(found(caller, corpus, rows[0], limit=300, as_of=at_revision(2))) == {*first, *second}
     assert set(found(caller, corpus, rows[0], limit=300)) == {*first[40:], *second}
+
+
+def test_an_earlier_moment_of_many_corpora_is_read_once_for_each(
+    caller: FactCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than indexes of earlier revisions are kept."""
+    corpora, rows, read = [caller.corpus(name) for name in ("one", "two", "three", "four")], vectors(8), []
+    first = [put(caller, corpus, rows[place : place + 1])[0] for place, corpus in enumerate(corpora)]
+    (moment,) = (one.at for one in caller.history(corpus_id=corpora[-1]))
+    for corpus in corpora:
+        put(caller, corpus, rows[4:])
+    load = FactVectors.load
+
+    def counted(self: FactVectors, snapshot: Snapshot, model: int) -> Iterator[tuple[FactId, Row]]:
+        read.append(snapshot.keys)
+        return load(self, snapshot, model)
+
+    monkeypatch.setattr(FactVectors, "load", counted)
+    request = pb.SearchFactsRequest(corpus_ids=corpora, vector=rows[0], embedding_model=MODEL, as_of={"time": moment})
+    answer = caller.facts.SearchFacts(request, **caller.options())
+    assert {hit.fact.fact_id for hit in answer.hits} == set(first)
+    assert answer.exact
+    assert len(read) == len(corpora)
 
 
 def test_facts_of_a_filter_are_found_in_the_graph_and_outside(caller: FactCaller) -> None:

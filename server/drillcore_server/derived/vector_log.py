@@ -26,6 +26,8 @@ Mask = npt.NDArray[np.bool_]
 """True for the labels that are meant."""
 BLOCK: Final = 4_096
 """Rows that are allocated, and compared, at once."""
+_FEW: Final = 512
+"""Labels that are sooner taken one by one than block by block."""
 _ID_BYTES: Final = 16
 
 
@@ -55,10 +57,9 @@ class _Block:
         if self._units is not None:
             self._units[place] = 0
 
-    def units(self, stop: int) -> Units:
-        """Of the first `stop` rows."""
+    def units(self, start: int, stop: int) -> Units:
         made = self._units
-        return units(self.rows[:stop]) if made is None else made[:stop]
+        return units(self.rows[start:stop]) if made is None else made[start:stop]
 
     def units_at(self, places: Labels) -> Units:
         made = self._units
@@ -139,6 +140,9 @@ class VectorLog:
                 label = self._earlier.get(label)
 
     def ids(self, labels: Labels) -> npt.NDArray[np.uint8]:
+        if 0 < len(labels) <= _FEW:
+            blocks = self._blocks
+            return np.stack([blocks[one // BLOCK].ids[one % BLOCK] for one in labels.tolist()])
         found = np.empty((len(labels), _ID_BYTES), np.uint8)
         for block, here, places in self._by_block(labels):
             found[here] = block.ids[places]
@@ -146,6 +150,9 @@ class VectorLog:
 
     def rows(self, labels: Labels) -> Rows:
         """As they came."""
+        if 0 < len(labels) <= _FEW:
+            blocks = self._blocks
+            return np.stack([blocks[one // BLOCK].rows[one % BLOCK] for one in labels.tolist()])
         found = np.empty((len(labels), self.dimensions), self.kept_as)
         for block, here, places in self._by_block(labels):
             found[here] = block.rows[places]
@@ -159,11 +166,13 @@ class VectorLog:
 
     def products(self, query: Units, labels: Labels) -> npt.NDArray[np.float32]:
         """The inner product of each vector with the query. The same bits for one, whichever others are asked for."""
+        if len(labels) <= _FEW:  # from all over the log, as a graph finds them
+            return np.asarray(np.einsum("ij,j->i", units(self.rows(labels)), query), np.float32)
         found = np.empty(len(labels), np.float32)
         for block, here, places in self._by_block(labels):
             first, stop = int(places[0]), int(places[-1]) + 1
             if 2 * len(places) > stop - first:  # less work than to gather those that are asked for
-                found[here] = np.einsum("ij,j->i", block.units(stop)[first:], query)[places - first]
+                found[here] = np.einsum("ij,j->i", block.units(first, stop), query)[places - first]
             else:
                 found[here] = np.einsum("ij,j->i", block.units_at(places), query)
         return found
@@ -179,7 +188,7 @@ class VectorLog:
         for number in range(start // BLOCK, -(-stop // BLOCK)):
             first = number * BLOCK
             skipped = max(start - first, 0)
-            yield first + skipped, self._blocks[number].units(min(stop - first, BLOCK))[skipped:]
+            yield first + skipped, self._blocks[number].units(skipped, min(stop - first, BLOCK))
 
     def pack(self, stop: int) -> None:
         """Labels below `stop` are in the graph."""
