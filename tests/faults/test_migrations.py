@@ -231,6 +231,8 @@ def test_a_migration_to_another_model_takes_the_place_of_one_that_was_begun(
     assert (models(archive).current.number, models(archive).others) == (1, ())
     check_vectors(archive, builtin.embedder())
     agree(archive)
+    migrate(new)
+    assert models(new).current.number == 3, "a server may have an index of what had the number before"
 
 
 def test_there_and_back_is_as_before(archive: Archive, new: Archive) -> None:
