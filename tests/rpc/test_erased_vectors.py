@@ -11,13 +11,16 @@ import pytest
 
 from drillcore_proto.v1 import facts_pb2 as pb
 from drillcore_proto.v1 import sources_pb2
+from drillcore_server.derived.fact_index import FactIndexes
+from drillcore_server.derived.index_keeper import IndexKeeper
 from drillcore_server.derived.index_snapshots import IndexName, IndexSnapshots
 from drillcore_server.derived.vector_index import VectorIndex
 from drillcore_server.derived.vector_log import VectorLog
+from drillcore_server.store.keyring import KeyNumber
 from tests.rpc.communities import CommunityCaller, fact_of, of_topics, planted
 from tests.rpc.knowledge import CHUNK, File, at_revision
 from tests.rpc.running import ACME, OPERATOR, Running, create_tenants, running
-from tests.rpc.test_fact_index import MODEL, SMALL, found, number_of, put, tend, vectors
+from tests.rpc.test_fact_index import MODEL, SMALL, found, index, number_of, put, tend, vectors
 
 
 @pytest.fixture
@@ -51,8 +54,8 @@ def saved_log(caller: CommunityCaller, path: Path, kind: str) -> VectorLog:
     snapshots = IndexSnapshots(path / "indexes", server.keyring, SMALL, server.log)
     loaded = snapshots.read(IndexName(number_of(caller), kind, 1))
     assert loaded is not None
-    index: VectorIndex[object] = loaded[1]  # type: ignore[type-var, assignment]
-    return index.log
+    of_any: VectorIndex[UUID] = loaded[1]
+    return of_any.log
 
 
 def assert_without(log: VectorLog, rows: list[list[float]]) -> None:
@@ -77,6 +80,60 @@ def test_former_vectors_of_an_erased_source_are_in_no_later_snapshot(caller: Com
     found(caller, corpus, rows[0])
     caller.server.server.fabric.indexes.facts.save_all()
     assert_without(saved_log(caller, tmp_path, "facts"), rows[300:] + fresh)
+
+
+def test_who_saves_first_takes_what_was_erased_out_of_the_graph(caller: CommunityCaller, tmp_path: Path) -> None:
+    """As a server does that stops before its thread got so far."""
+    corpus, rows = caller.corpus(), vectors(360)
+    put(caller, corpus, rows[:300])
+    put(caller, corpus, rows[300:], "leaflet")
+    server = caller.server.server
+    snapshots = IndexSnapshots(tmp_path / "indexes", server.keyring, SMALL, server.log)
+    indexes = FactIndexes(caller.server.engine, SMALL, IndexKeeper(server.log), snapshots)
+    index(caller, indexes)
+    indexes.tend(IndexName(number_of(caller), "facts", 1), lambda: False)
+    erase(caller, corpus, "leaflet")
+    index(caller, indexes)
+    indexes.save_all()
+    assert_without(saved_log(caller, tmp_path, "facts"), rows[300:])
+
+
+def test_a_source_that_is_erased_while_an_index_is_saved_is_not_in_what_is_saved(
+    caller: CommunityCaller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the moment: the key comes first, so that what is saved is of a later revision, or unreadable."""
+    corpus, rows = caller.corpus(), vectors(360)
+    put(caller, corpus, rows[:300])
+    put(caller, corpus, rows[300:], "leaflet")
+    found(caller, corpus, rows[0])
+    key = IndexSnapshots.key
+
+    def erasing_before(self: IndexSnapshots, name: IndexName) -> KeyNumber:
+        monkeypatch.setattr(IndexSnapshots, "key", key)
+        erase(caller, corpus, "leaflet")
+        return key(self, name)
+
+    monkeypatch.setattr(IndexSnapshots, "key", erasing_before)
+    tend(caller)
+    assert_without(saved_log(caller, tmp_path, "facts"), rows[300:])
+
+
+def test_the_next_search_has_what_was_erased_taken_out_of_the_graph(caller: CommunityCaller) -> None:
+    corpus, rows = caller.corpus(), vectors(360)
+    put(caller, corpus, rows[:300])
+    put(caller, corpus, rows[300:], "leaflet")
+    keeper = IndexKeeper(caller.server.server.log)
+    indexes = FactIndexes(caller.server.engine, SMALL, keeper)
+    index(caller, indexes)
+    indexes.tend(IndexName(number_of(caller), "facts", 1), lambda: False)
+    keeper._waiting.clear()
+    assert not index(caller, indexes).is_exact
+    assert not keeper._waiting
+    erase(caller, corpus, "leaflet")
+    log = index(caller, indexes).log
+    ((_, name),) = keeper._waiting
+    indexes.tend(name, lambda: False)
+    assert_without(log, rows[300:])
 
 
 def test_states_from_before_a_rebuild_do_not_keep_what_is_erased(caller: CommunityCaller) -> None:

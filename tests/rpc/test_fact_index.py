@@ -248,6 +248,25 @@ def test_a_snapshot_that_is_damaged_is_built_anew_and_that_is_said(tmp_path: Pat
         assert saved(tmp_path) == [path]
 
 
+def test_a_snapshot_of_a_later_revision_than_a_reader_s_is_left_alone(caller: FactCaller, tmp_path: Path) -> None:
+    """Servers may save to one folder: a reader's transaction may have begun before the revision that was saved."""
+    corpus, rows = caller.corpus(), vectors(300)
+    put(caller, corpus, rows[:150])
+    server, keys, number = caller.server.server, keys_of(caller), number_of(caller)
+    snapshots = IndexSnapshots(tmp_path / "indexes", server.keyring, SMALL, server.log)
+
+    def read_late(tr: Transaction) -> FactIndex:
+        view = CorpusView(tr.snapshot, keys, SealedRecords(server.keyring), revisions.head(tr, keys))
+        if not saved(tmp_path):
+            put(caller, corpus, rows[150:])
+            found(caller, corpus, rows[0])
+            tend(caller)
+        return FactIndexes(caller.server.engine, SMALL, snapshots=snapshots).at(number, view)
+
+    assert len(caller.server.engine.run(read_late)) == 150
+    assert saved(tmp_path)
+
+
 def test_a_snapshot_of_another_history_of_the_store_is_not_used(tmp_path: Path) -> None:
     """As after a restore: the revision has the same number, but is another."""
     rows = vectors(300)

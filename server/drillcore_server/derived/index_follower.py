@@ -186,11 +186,11 @@ class IndexFollower(Generic[Id]):
         if loaded is None:
             return None
         saved, index = loaded
+        if saved.revision > view.revision:  # another server may have saved it since the view's transaction began
+            return None
         record = revisions.get(view.tr, view.keys, saved.revision)
         if record is None or record.audit_id != saved.record:
             self._snapshots.discard(lineage.name, f"the store has no such revision {saved.revision}")
-            return None
-        if saved.revision > view.revision:
             return None
         lineage.keep(saved.revision, index)
         lineage.note_saved(saved.revision, index.log)
