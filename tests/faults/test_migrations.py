@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.commands import migrating, revise
+from drillcore_server.commands import migrating, missing_vectors, revise
 from drillcore_server.commands.migrating import Migrator
 from drillcore_server.commands.seeking import SoughtText
 from drillcore_server.commands.update_fact import FactUpdate, update_fact
@@ -47,6 +47,8 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive
     monkeypatch.setattr(migrating, "SLICE_MAX", 7)
     monkeypatch.setattr(migrating, "CLEARED_MAX", 9)
     monkeypatch.setattr(migrating, "LAST_MAX", 2)
+    monkeypatch.setattr(missing_vectors, "_PAGE", 5)
+    monkeypatch.setattr(missing_vectors, "_FEED_PAGE", 4)
     with opened_archive(tmp_path) as archive:
         archive.add({topic: text_of(topic, 1, 4) for topic in SENTENCES})
         put(archive, [fact_text(number) for number in range(20)])

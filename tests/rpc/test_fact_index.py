@@ -14,6 +14,7 @@ import pytest
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import facts_pb2 as pb
+from drillcore_server.derived import fact_index
 from drillcore_server.derived.fact_index import FactIndex, FactIndexes, FactVectors
 from drillcore_server.derived.index_keeper import IndexKeeper
 from drillcore_server.derived.index_snapshots import IndexName, IndexSnapshots, SavedAt
@@ -154,6 +155,17 @@ def test_a_stale_fact_stays_where_it_is_and_a_changed_one_moves(caller: FactCall
     assert found(caller, corpus, fresh, limit=1) == ids[4:5]
     assert found(caller, corpus, rows[4], limit=1, as_of=at_revision(1)) == ids[4:5]
     assert found(caller, corpus, fresh, limit=1, as_of=at_revision(1)) != ids[4:5]
+
+
+def test_more_changes_than_one_read_takes_are_all_followed(caller: FactCaller, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus, rows = caller.corpus(), vectors(60)
+    first = put(caller, corpus, rows[:20])
+    assert len(index(caller)) == 20
+    second = put(caller, corpus, rows[20:])
+    for one in first[:5]:
+        caller.set_status(one, pb.FACT_STATUS_DELETED, reason="it is old")
+    monkeypatch.setattr(fact_index, "_PAGE", 7)
+    assert set(map(str, index(caller).ids())) == {*first[5:], *second}
 
 
 def test_an_earlier_revision_is_searched_as_it_was(caller: FactCaller) -> None:
