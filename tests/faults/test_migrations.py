@@ -102,15 +102,16 @@ def test_chunks_are_read_with_the_end_of_the_chunk_before_them(archive: Archive)
     assert any(overlaps), "else this proves nothing of them"
 
 
+@pytest.mark.parametrize(("step", "after"), [("_slice", 3), ("_flip", 0)])
 def test_what_is_added_meanwhile_gets_both_vectors_and_is_there_afterwards(
-    new: Archive, monkeypatch: pytest.MonkeyPatch
+    new: Archive, monkeypatch: pytest.MonkeyPatch, step: str, after: int
 ) -> None:
     def write() -> None:
         new.add({"banking-2": text_of("banking", 2, 3), "school": text_of("school", 2, 3)})
         new.remove([new.documents()["fishing"]])
         put(new, [fact_text(number) for number in range(100, 110)])
 
-    once(monkeypatch, "_slice", write, after=3)
+    once(monkeypatch, step, write, after)
     migrate(new)
     assert new.documents().keys() == (SENTENCES.keys() | {"banking-2"}) - {"fishing"}
     check_vectors(new, short())

@@ -20,7 +20,7 @@ from drillcore_server.derived.index_keeper import IndexKeeper
 from drillcore_server.derived.index_snapshots import IndexName, IndexSnapshots, SavedAt
 from drillcore_server.derived.settings import VectorSettings
 from drillcore_server.derived.vector_log import Row
-from drillcore_server.domain.ids import CorpusNumber, FactId, RecordId, SourceId, TenantId
+from drillcore_server.domain.ids import CorpusNumber, FactId, RecordId, Revision, SourceId, TenantId
 from drillcore_server.fsck import Fsck
 from drillcore_server.fsck_vectors import SavedIndexes
 from drillcore_server.store import revisions, versioned
@@ -155,6 +155,22 @@ def test_a_stale_fact_stays_where_it_is_and_a_changed_one_moves(caller: FactCall
     assert found(caller, corpus, fresh, limit=1) == ids[4:5]
     assert found(caller, corpus, rows[4], limit=1, as_of=at_revision(1)) == ids[4:5]
     assert found(caller, corpus, fresh, limit=1, as_of=at_revision(1)) != ids[4:5]
+
+
+def test_what_an_index_is_wrong_about_is_not_found(caller: FactCaller) -> None:
+    """It only says where to look: what is found is what the store has."""
+    corpus, rows = caller.corpus(), vectors(20)
+    ids = put(caller, corpus, rows)
+    caller.set_status(ids[0], pb.FACT_STATUS_DELETED, reason="it is old")
+    caller.set_status(ids[1], pb.FACT_STATUS_QUARANTINED, reason="it is wrong")
+    caller.archive(ids[2])
+    right = index(caller)
+    (lineage,) = caller.server.server.fabric.indexes.facts._lineages.values()
+    strange = {FactId(UUID(int=7)): rows[3]} | {FactId(UUID(ids[place])): rows[place] for place in range(3)}
+    wrong = right.changed({one: np.array(row, np.float16) for one, row in strange.items()})
+    lineage.keep(Revision(caller.head(corpus)), wrong)
+    assert len(index(caller)) == 21
+    assert set(found(caller, corpus, rows[0], limit=30)) == set(ids[3:])
 
 
 def test_more_changes_than_one_read_takes_are_all_followed(caller: FactCaller, monkeypatch: pytest.MonkeyPatch) -> None:
