@@ -189,6 +189,20 @@ def test_a_revision_with_facts_that_were_erased_since_is_still_searched(caller: 
         assert set(found(caller, corpus, rows[0], limit=30, as_of=at_revision(revision))) == expected
 
 
+def test_indexes_of_earlier_revisions_from_before_an_erasure_are_let_go(caller: CommunityCaller) -> None:
+    corpus, rows = caller.corpus(), vectors(30)
+    first = put(caller, corpus, rows[:10])
+    erased = put(caller, corpus, rows[10:20], "leaflet")
+    put(caller, corpus, rows[20:])
+    indexes = caller.server.server.fabric.indexes.facts
+    assert set(found(caller, corpus, rows[0], limit=30, as_of=at_revision(2))) == {*first, *erased}
+    (before,) = indexes._occasions.values()
+    erase(caller, corpus, "leaflet")
+    assert set(found(caller, corpus, rows[0], limit=30, as_of=at_revision(2))) == {*first}
+    (after,) = indexes._occasions.values()
+    assert (len(before), len(after)) == (20, 10)
+
+
 def test_a_fact_that_is_put_again_after_its_erasure_is_found(caller: CommunityCaller) -> None:
     """Also by who has not searched in between, and knows the same vector of it from before."""
     corpus, rows = caller.corpus(), vectors(20)
