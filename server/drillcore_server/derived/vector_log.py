@@ -197,7 +197,10 @@ class VectorLog:
 
     def erase(self, labels: Iterable[int]) -> None:
         """Blanks vectors that must not be kept, not even where nobody sees them. The caller holds `adding`."""
-        fresh = sorted({*labels}.difference(self.erased))
+        wanted = {*labels}
+        if not wanted:
+            return
+        fresh = sorted(wanted.difference(self.erased))
         for label in fresh:
             self._blocks[label // BLOCK].blank(label % BLOCK)
         self.erased += fresh
