@@ -359,3 +359,22 @@ def test_fsck_finds_a_vector_that_is_missing_or_of_no_model(new: Archive) -> Non
     stray = new.keys.vectors(77).begin + first[-16:]
     new.engine.run(lambda tr: new.sealed.put(tr, stray, at.revision, 1, b"12"))  # type: ignore[arg-type]
     assert any("is of no model" in one for one in new.fsck().problems)
+
+
+@pytest.mark.parametrize("kind", ["facts", "chunks"])
+def test_fsck_takes_no_vector_of_the_next_model_for_one_that_searches_use(
+    new: Archive, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        once(patch, "_flip", die)
+        with pytest.raises(KeyboardInterrupt):
+            migrate(new)
+    at = snapshot(new)
+    current, following = map(at.keys.fact_vectors if kind == "facts" else at.keys.vectors, (1, 2))
+    lost = next(iter(at.entries(current))).key
+    assert next(iter(at.entries(following))).key[-16:] == lost[-16:], "it has one of the next model"
+    new.engine.run(lambda tr: tr.clear_range(lost, lost + b"\xff"))
+    assert any("has no vector" in one for one in new.fsck().problems)
