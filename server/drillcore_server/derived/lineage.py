@@ -43,8 +43,11 @@ class Lineage(Generic[Id]):
         with self._lock:
             return max(self._states.items(), default=None, key=_revision)
 
-    def keep(self, revision: Revision, index: VectorIndex[Id]) -> None:
+    def keep(self, revision: Revision, index: VectorIndex[Id], *, is_first: bool = False) -> None:
+        """With `is_first` no earlier states are kept: they may hold what was erased by this one."""
         with self._lock:
+            if is_first:
+                self._states = {at: one for at, one in self._states.items() if at > revision}
             self._states[revision] = index
             for old in sorted(self._states)[:-_STATES_MAX]:
                 del self._states[old]
