@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import timedelta
@@ -277,9 +278,10 @@ class Server:
 
     def _forget_on_erasure(self, preparer: Preparer) -> None:
         """What is kept in memory of texts goes when something is erased: nobody knows which source they are of."""
-        self.keyring.on_erased.append(forget_passages)
-        if isinstance(preparer.embedder, CachingEmbedder):
-            self.keyring.on_erased.append(preparer.embedder.forget)
+        caches: list[Callable[[], None]] = [forget_passages]
+        models = (preparer.embedder, *preparer.former)
+        caches += [model.forget for model in models if isinstance(model, CachingEmbedder)]
+        self.keyring.on_erased.append(lambda _corpora: [forget() for forget in caches])
 
 
 def knowledge(

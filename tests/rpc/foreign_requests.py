@@ -38,7 +38,7 @@ def _target(kind: str, name: str) -> dict[str, Any]:
 
 
 def _targets(t: Names) -> list[dict[str, Any]]:
-    named = [("AUDIT_RECORD", t.record), ("EXPORT", t.export), ("REVIEW", t.review)]
+    named = [("AUDIT_RECORD", t.record), ("EXPORT", t.export), ("REVIEW", t.review), ("FACT", t.fact)]
     return [_target(*one) for one in [*(("NODE", node) for node in t.nodes), *named]]
 
 

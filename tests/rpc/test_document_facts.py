@@ -143,6 +143,20 @@ def test_what_a_source_says_again_later_is_active_again(caller: SiteCaller) -> N
     assert (hits[0].fact.fact_id, hits[0].stale) == (first[TRAINING].fact_id, False)
 
 
+def test_the_time_to_live_of_what_is_said_again_begins_anew_if_it_was_over_swept_or_not(caller: SiteCaller) -> None:
+    corpus = caller.corpus()
+    caller.rules(corpus)
+    before = caller.by_content(corpus)
+    for one in before.values():
+        caller.update(one.fact_id, ttl="PT0.000001S")
+    caller.set_status(before[TRAINING].fact_id, STALE)
+    caller.rules(corpus, RULES + AUDITS)
+    after = caller.by_content(corpus)
+    for content in (RECORDS, TRAINING):
+        assert after[content].status == ACTIVE
+        assert after[content].ingested_at.ToNanoseconds() > before[content].ingested_at.ToNanoseconds()
+
+
 def test_a_quarantined_fact_stays_that_whatever_its_source_says(caller: SiteCaller) -> None:
     corpus = caller.corpus()
     caller.rules(corpus)
@@ -202,6 +216,76 @@ def test_what_was_put_of_a_source_is_stale_when_its_content_changes(caller: Site
     assert caller.source(corpus, "rules").fact_count == 3
     caller.rules(corpus, CHANGED)
     assert caller.get(one).status == STALE
+
+
+def test_a_fact_that_is_put_of_a_chunk_is_of_its_source_and_within_it(caller: SiteCaller) -> None:
+    corpus = caller.corpus()
+    document = caller.rules(corpus)
+    drawn = caller.by_content(corpus)[RECORDS]
+    chunk = caller.node(drawn.chunk_id).chunk
+    tied = {"content": AUDITS, "chunk_id": drawn.chunk_id}
+    spans = [nodes_pb2.Span(start=0, end=chunk.span.end + 1), nodes_pb2.Span(start=9, end=9)]
+    for wrong in ({"source_id": "other"}, *({"span": span} for span in spans)):
+        with refused(Reason.INVALID_ARGUMENT):
+            caller.put(corpus, facts_pb2.FactDraft(**tied, **wrong))
+    (one,) = caller.put(corpus, facts_pb2.FactDraft(**tied, span=chunk.span)).fact_ids
+    put_one = caller.get(one)
+    assert (put_one.source_id, put_one.document_id, put_one.span) == ("rules", document, chunk.span)
+
+
+def test_facts_are_found_by_document_and_by_chunk(caller: SiteCaller) -> None:
+    corpus = caller.corpus()
+    first = caller.rules(corpus)
+    caller.add(corpus, File("other.md", AUDITS))
+    (alone,) = caller.put(corpus, facts_pb2.FactDraft(content=AUDITS, source_id="rules")).fact_ids
+    own = [fact for fact in caller.list(corpus) if fact.document_id == first]
+    of_chunk = {fact.fact_id for fact in own if fact.chunk_id == own[0].chunk_id}
+    for filters, expected in (
+        (facts_pb2.FactFilters(document_ids=[first]), {fact.fact_id for fact in own}),
+        (facts_pb2.FactFilters(chunk_ids=[own[0].chunk_id]), of_chunk),
+        (facts_pb2.FactFilters(document_ids=[first], source_ids=["other.md"]), set()),
+        (facts_pb2.FactFilters(source_ids=["rules"]), {alone, *(fact.fact_id for fact in own)}),
+    ):
+        assert {fact.fact_id for fact in caller.list(corpus, filters=filters)} == expected
+        assert {hit.fact.fact_id for hit in caller.search("site", corpus, filters=filters).hits} == expected
+
+
+def test_an_archived_fact_is_back_when_its_source_says_it_again(caller: SiteCaller) -> None:
+    corpus = caller.corpus()
+    caller.rules(corpus)
+    one = caller.by_content(corpus)[RECORDS].fact_id
+    caller.archive(one)
+    caller.rules(corpus, CHANGED)
+    assert not caller.get(one).archived
+    assert one in {hit.fact.fact_id for hit in caller.search("batch records", corpus).hits}
+
+
+def test_a_stale_fact_is_deleted_with_its_document(caller: SiteCaller) -> None:
+    corpus = caller.corpus()
+    caller.rules(corpus)
+    document = caller.rules(corpus, CHANGED)
+    caller.remove(corpus, document)
+    assert {fact.status for fact in caller.list(corpus)} == {DELETED}
+    assert caller.source(corpus, "rules").fact_count == 0
+
+
+def test_a_fact_does_not_get_the_id_of_a_raw(caller: SiteCaller) -> None:
+    corpus = caller.corpus()
+    caller.rules(corpus)
+    chunk = caller.list(corpus)[0].chunk_id
+    (raw, *_) = caller.node(chunk).child_ids
+    for place in (corpus, caller.corpus("other")):
+        with refused(Reason.NODE_EXISTS):
+            caller.put(place, facts_pb2.FactDraft(fact_id=raw, content=AUDITS, source_id="manual"))
+    assert caller.node(raw).id == raw
+
+
+def test_a_fact_that_is_put_of_a_chunk_weighs_as_those_that_were_drawn_from_it(caller: SiteCaller) -> None:
+    corpus = caller.corpus()
+    caller.rules(corpus, source_type="internal", classification="restricted")
+    drawn = caller.list(corpus)[0]
+    (one,) = caller.put(corpus, facts_pb2.FactDraft(content=AUDITS, chunk_id=drawn.chunk_id)).fact_ids
+    assert caller.get(one).importance_weight == drawn.importance_weight == 0.8
 
 
 def test_facts_that_are_put_register_their_source(caller: SiteCaller) -> None:

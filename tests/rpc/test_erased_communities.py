@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import sources_pb2, sources_pb2_grpc
 from tests.rpc.communities import CommunityCaller, draft, fact_of, planted, vector
-from tests.rpc.erasing import problems
+from tests.rpc.erasing import problems, sealed_under
 from tests.rpc.knowledge import at_revision, refused
 from tests.rpc.running import ACME, Running, create_tenants, running
 
@@ -28,9 +29,25 @@ def caller(server: Running) -> Iterator[CommunityCaller]:
         yield found
 
 
-def erase(caller: CommunityCaller, corpus: str, source: str) -> None:
-    request = sources_pb2.EraseSourceRequest(corpus_id=corpus, source_id=source)
-    sources_pb2_grpc.SourceServiceStub(caller._channel).EraseSource(request, **caller.options())
+def erase(caller: CommunityCaller, corpus: str, source: str, **fields: Any) -> sources_pb2.Erasure:
+    request = sources_pb2.EraseSourceRequest(corpus_id=corpus, source_id=source, **fields)
+    return sources_pb2_grpc.SourceServiceStub(caller._channel).EraseSource(request, **caller.options()).erasure
+
+
+def test_a_purge_removes_the_labels_that_were_made_of_it_and_no_others(
+    server: Running, caller: CommunityCaller
+) -> None:
+    corpus = caller.corpus()
+    caller.plant(corpus, *planted("salmon", 6, source_id="erased"), *planted("turbine", 6))
+    caller.recompute(corpus)
+    key, _ = erase(caller, corpus, "erased").erased_keys
+    assert sealed_under(server, corpus, key) > 0
+    before = caller.all_communities(corpus)
+    assert len(before) == 1
+    caller.sources.PurgeErased(sources_pb2.PurgeErasedRequest(corpus_id=corpus), **caller.options())
+    assert sealed_under(server, corpus, key) == 0
+    assert caller.all_communities(corpus) == before
+    assert problems(server) == ()
 
 
 def test_a_label_is_made_anew_from_the_facts_that_are_left(server: Running, caller: CommunityCaller) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from unittest import mock
 from uuid import UUID, uuid4
 
 import pytest
@@ -16,13 +18,19 @@ from drillcore.audit.bundle import verify_bundle
 from drillcore.audit.exported import verify_export
 from drillcore.audit.notes import VerifierKey
 from drillcore.audit.pins import Pins
+from drillcore_fdb.engine import Engine
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2, nodes_pb2
 from drillcore_proto.v1 import sources_pb2 as pb
+from drillcore_server.exporting import sealed_file
+from drillcore_server.exporting.sealed_file import SealedFile
+from tests.rpc.aged import keys_of
 from tests.rpc.erasing import MARKED, MARKER, OTHER, ErasingCaller, auditor, bundle, members, problems
+from tests.rpc.hooked import HookedEngine
 from tests.rpc.knowledge import CHUNK, MASTER, RAW, SECTION, File, at_revision, parts, refused
 from tests.rpc.running import ACME, Running, create_tenants, running
 from tests.rpc.signatories import QUICK, person
+from tests.rpc.trails import records
 
 
 @pytest.fixture
@@ -203,6 +211,77 @@ def test_legal_hold_refuses_erasure_and_purge(server: Running, caller: ErasingCa
     with refused(Reason.CORPUS_ON_HOLD):
         caller.purge(corpus)
     assert not caller.erasures(corpus)[0].HasField("purged_at")
+
+
+@contextmanager
+def hooked(path: Path) -> Iterator[tuple[HookedEngine, Running, ErasingCaller]]:
+    """A server on an engine that lets a test act before the next commit of a call."""
+    engines: list[HookedEngine] = []
+
+    def wrap(engine: Engine) -> HookedEngine:
+        engines.append(HookedEngine(engine))
+        return engines[0]
+
+    with running(path, auth=QUICK, wrap=wrap) as server, ErasingCaller(server, ACME) as caller:
+        create_tenants(server.client())
+        yield engines[0], server, caller
+
+
+def test_a_copy_is_not_sent_if_something_of_it_is_erased_before_it_is_recorded(tmp_path: Path) -> None:
+    with hooked(tmp_path / "data") as (engine, server, caller):
+        corpus, client = caller.corpus(), auditor(server)
+        caller.add(corpus, File("marked.md", MARKED, "marked"))
+        engine.hook = lambda: caller.erase(corpus, "marked")
+        with pytest.raises(drillcore.DrillcoreError) as told:
+            bundle(client, corpus, ExportFormat.JSON, 1)
+        assert told.value.reason is Reason.CONFLICT
+        assert [one["outcome"] for one in records(server, call="ExportCorpus")] == ["CONFLICT"]
+        assert marked(members(bundle(client, corpus, ExportFormat.JSON, 1)).values()) == 0
+
+
+def test_a_copy_is_not_sent_to_its_end_if_something_of_it_is_erased_meanwhile(
+    server: Running, caller: ErasingCaller, corpus: str
+) -> None:
+    pieces, sent = SealedFile.pieces, 0
+
+    def erasing(file: SealedFile) -> Iterator[bytes]:
+        nonlocal sent
+        for number, piece in enumerate(pieces(file)):
+            is_bundle = piece.startswith(b"PK") or sent > 0
+            yield piece
+            sent += is_bundle
+            if is_bundle and number == 0:
+                caller.erase(corpus, "marked")
+
+    with (
+        mock.patch.object(sealed_file, "PIECE_BYTES", 1024),
+        mock.patch.object(SealedFile, "pieces", erasing),
+        pytest.raises(drillcore.DrillcoreError) as told,
+    ):
+        bundle(auditor(server), corpus, ExportFormat.JSON, 1)
+    assert told.value.reason is Reason.CONFLICT
+    assert sent == 1
+
+
+def test_a_hold_that_is_put_on_while_a_source_is_erased_wins(tmp_path: Path) -> None:
+    with hooked(tmp_path / "data") as (engine, server, caller):
+        corpus, client = caller.corpus(), server.client(ACME)
+        caller.add(corpus, File("marked.md", MARKED, "marked"))
+        engine.hook = lambda: client.update_corpus(UUID(corpus), hold_reason="Case 2026-17")
+        with refused(Reason.CORPUS_ON_HOLD):
+            caller.erase(corpus, "marked")
+        assert caller.erasures(corpus) == []
+        assert MARKER in caller.master(corpus).master.summary.lower()
+
+
+def test_how_often_its_facts_were_read_is_forgotten(server: Running, caller: ErasingCaller, corpus: str) -> None:
+    keys = keys_of(server, corpus)
+    (other,) = [one.fact_id for one in caller.list(corpus) if one.source_id == "other"][:1]
+    for fact in (other, *(one.fact_id for one in caller.list(corpus) if one.source_id == "marked")):
+        caller.get(fact)
+    caller.erase(corpus, "marked")
+    counted = server.engine.run(lambda tr: [key for key, _ in tr.range(*keys.fact_accesses())])
+    assert {key[len(keys.fact_accesses().begin) :][:16] for key in counted} == {UUID(other).bytes}
 
 
 def test_a_source_that_comes_again_is_a_new_one(caller: ErasingCaller, corpus: str, server: Running) -> None:

@@ -294,6 +294,26 @@ def test_events_of_a_shared_corpus_are_heard_in_the_order_of_the_commits(caller:
             assert everything(caller, from_beginning=False, resume_token=event.resume_token) == heard[place:]
 
 
+def test_a_corpus_that_is_shared_while_one_watches_is_heard_of_from_then_on(caller: FactCaller) -> None:
+    with FactCaller(caller.server, GLOBEX) as globex:
+        shared = globex.corpus("shared")
+        put(globex, shared)
+        with watch(caller) as watcher:
+            caller.server.client().update_corpus(shared, tenant_id=GLOBEX_ID, share_with=[ACME_ID])
+            put(globex, shared)
+            assert watcher.next().revision == 2, "the first one was before the watch"
+
+
+def test_corpora_of_a_region_that_is_not_allowed_are_not_heard_of(caller: FactCaller) -> None:
+    client = caller.server.client(ACME)
+    inside, outside = (str(client.create_corpus(region, region=region).id) for region in ("eu-west-1", "us-east-1"))
+    for corpus in (inside, outside):
+        put(caller, corpus)
+    assert {event.corpus_id for event in everything(caller)} == {inside, outside}
+    caller.server.client().update_tenant(ACME_ID, allowed_regions=["eu-west-1"])
+    assert {event.corpus_id for event in everything(caller)} == {inside}
+
+
 def test_a_watch_has_one_record_made_when_it_begins(caller: FactCaller) -> None:
     corpus = caller.corpus()
     with watch(caller, corpus_ids=[corpus], kinds=[STATE]) as watcher:

@@ -352,7 +352,10 @@ def test_an_erasure_ends_the_snapshot_and_the_next_one_has_nothing_of_it(tmp_pat
         server, name = caller.server, IndexName(number_of(caller), "facts", 1)
         snapshots = IndexSnapshots(path.parent, server.server.keyring, SMALL, server.server.log)
         assert snapshots.read(name) is not None
+        copied = path.read_bytes()
         server.client(ACME).erase_source(corpus, "leaflet", reason="asked for")
+        assert saved(tmp_path) == []
+        path.write_bytes(copied)  # from a backup
         with pytest.raises(KeyErased):
             snapshots.read(name)
         assert not set(erased) & set(found(caller, corpus, rows[310], limit=300))

@@ -156,6 +156,24 @@ def test_a_time_to_live_that_is_taken_away_is_over_no_more(caller: FactCaller) -
     assert caller.get(one).status == ACTIVE
 
 
+def test_a_time_to_live_that_is_given_later_is_seen_by_a_server_that_has_just_started(caller: FactCaller) -> None:
+    corpus = caller.corpus()
+    (one,) = put(caller, corpus)
+    caller.update(one, ttl="PT1H")
+    another_housekeeper(caller.server).keep(datetime.now(UTC) + 2 * HOUR)
+    assert caller.get(one).status == STALE
+
+
+def test_a_fact_that_was_stored_long_after_it_expired_is_found_within_a_day(caller: FactCaller) -> None:
+    corpus = caller.corpus()
+    keep(caller.server, 3 * HOUR)
+    (one,) = put(caller, corpus, ttl="PT1S")
+    keep(caller.server, 4 * HOUR)
+    assert caller.get(one).status == ACTIVE, "it expired longer ago than each sweep looks back"
+    keep(caller.server, 28 * HOUR)
+    assert caller.get(one).status == STALE
+
+
 def test_deleted_corpora_are_passed_over(caller: FactCaller) -> None:
     gone, kept = caller.corpus("gone"), caller.corpus("kept")
     put(caller, gone, ttl="PT1H")
@@ -190,6 +208,25 @@ def test_an_access_keeps_a_fact_from_the_archive(caller: FactCaller) -> None:
     assert [caller.get(one).archived for one in (read, unread)] == [False, True]
 
 
+def test_a_fact_that_is_read_just_before_it_would_be_archived_stays(
+    caller: FactCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = caller.corpus()
+    read, unread = put(caller, corpus, 2)
+    ingested = max(fact.ingested_at.ToDatetime(UTC) for fact in caller.list(corpus))
+    plan = FactKeeper._plan
+
+    def plan_then_read(keeper: FactKeeper, *planned: Any) -> object:
+        made = plan(keeper, *planned)
+        monkeypatch.setattr(FactKeeper, "_plan", plan)
+        caller.get(read)
+        return made
+
+    monkeypatch.setattr(FactKeeper, "_plan", plan_then_read)
+    another_housekeeper(caller.server).keep(ingested + 180 * DAY + timedelta(microseconds=1))
+    assert {fact.fact_id: fact.archived for fact in caller.list(corpus)} == {read: False, unread: True}
+
+
 def test_a_restored_fact_counts_from_its_restoration(caller: FactCaller) -> None:
     corpus = caller.corpus()
     (one,) = put(caller, corpus)
@@ -199,6 +236,16 @@ def test_a_restored_fact_counts_from_its_restoration(caller: FactCaller) -> None
     assert (restored.archived, restored.version, restored.access_count) == (False, 3, 1)
     caller.server.server.fabric.housekeeper.keep(restored.last_accessed_at.ToDatetime(UTC) + 180 * DAY)
     assert not caller.get(one).archived
+
+
+def test_a_changed_fact_counts_from_its_change(caller: FactCaller) -> None:
+    corpus = caller.corpus()
+    changed, unchanged = put(caller, corpus, 2)
+    caller.update(changed, source_location="page 3")
+    modified = {fact.fact_id: fact.modified_at.ToDatetime(UTC) for fact in caller.list(corpus)}
+    another_housekeeper(caller.server).keep(modified[changed] + 180 * DAY)
+    archived = {fact.fact_id: fact.archived for fact in caller.list(corpus)}
+    assert archived == {changed: False, unchanged: True}
 
 
 def test_archiving_goes_on_where_it_was_stopped(caller: FactCaller, monkeypatch: pytest.MonkeyPatch) -> None:

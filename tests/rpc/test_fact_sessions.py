@@ -215,6 +215,14 @@ def test_a_source_that_is_erased_is_gone_from_sessions_too(desk: Desk) -> None:
     assert desk.found(session_id="s-1") == [other]
 
 
+def test_a_source_that_the_corpus_gets_only_later_is_erased_from_sessions_too(desk: Desk) -> None:
+    (kept,) = desk.keep(KEPT)
+    desk.caller.put(desk.corpus, pb.FactDraft(content=OTHER, source_id="talk"))
+    assert kept in desk.found(session_id="s-1")
+    desk.server.client(ACME).erase_source(desk.corpus, "talk", reason="asked to")
+    assert desk.found(session_id="s-1") == [desk.stored]
+
+
 def test_a_new_session_in_place_of_one_that_is_over_has_none_of_its_facts_and_both_keys_go(desk: Desk) -> None:
     desk.keep(KEPT)
     age(desk, timedelta(hours=1))

@@ -11,6 +11,8 @@ import pytest
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2 as pb
+from drillcore_server.commands.fact_narrowing import Narrowing
+from drillcore_server.store.snapshot import Snapshot
 from tests.rpc.facts import FactCaller
 from tests.rpc.knowledge import at_revision, refused
 from tests.rpc.running import ACME, GLOBEX, OPERATOR, create_tenants, running
@@ -148,6 +150,108 @@ def test_filters_narrow_searches_and_listings(caller: FactCaller, filters: pb.Fa
     assert {hit.fact.fact_id for hit in hits if hit.stale} == {ids[one] for one in expected & {1}}
 
 
+def test_filters_by_time_begin_at_a_moment_and_end_before_one(caller: FactCaller) -> None:
+    corpus = caller.corpus()
+    for text in TEXTS:
+        put(caller, corpus, text)
+    first, second, third = caller.list(corpus)
+    for filters, expected in (
+        (pb.FactFilters(ingested_after=second.ingested_at), {second.fact_id, third.fact_id}),
+        (pb.FactFilters(ingested_before=second.ingested_at), {first.fact_id}),
+        (pb.FactFilters(ingested_after=second.ingested_at, ingested_before=third.ingested_at), {second.fact_id}),
+    ):
+        assert {fact.fact_id for fact in caller.list(corpus, filters=filters)} == expected
+        assert {hit.fact.fact_id for hit in caller.search("records", corpus, filters=filters).hits} == expected
+
+
+def test_a_text_for_a_reason_or_a_place_is_so_long_and_no_longer(caller: FactCaller) -> None:
+    corpus = caller.corpus()
+    draft = pb.FactDraft(content=TEXTS[0], source_id="s", source_location="p" * 1000)
+    (one,) = caller.put(corpus, draft).fact_ids
+    with refused(Reason.TOO_LARGE):
+        caller.put(corpus, pb.FactDraft(content=TEXTS[0], source_id="s", source_location="p" * 1001))
+    with refused(Reason.TOO_LARGE):
+        caller.update(one, source_location="p" * 1001)
+    with refused(Reason.TOO_LARGE):
+        caller.set_status(one, pb.FACT_STATUS_STALE, reason="r" * 1001)
+    caller.set_status(one, pb.FACT_STATUS_STALE, reason="r" * 1000)
+    assert len(caller.get(one).status_reason) == 1000
+
+
+def test_a_thousand_facts_are_put_at_once_and_no_more(caller: FactCaller) -> None:
+    corpus = caller.corpus()
+    draft = pb.FactDraft(content=TEXTS[0], source_id="s", embedding=[1.0, 0.0])
+    with refused(Reason.INVALID_ARGUMENT):
+        caller.put(corpus, *[draft] * 1001, embedding_model="mine")
+    assert len(caller.put(corpus, *[draft] * 1000, embedding_model="mine").fact_ids) == 1000
+    with refused(Reason.INVALID_ARGUMENT):
+        caller.put(corpus)
+
+
+RARE = pb.FactFilters(metadata={"rare": "yes"})
+
+
+def put_rare(caller: FactCaller, corpus: str) -> set[str]:
+    """Facts among twelve others; their ids."""
+    drafts = [
+        pb.FactDraft(content=f"{TEXTS[0]} {number}", source_id="s", metadata={"rare": "no" if number % 7 else "yes"})
+        for number in range(14)
+    ]
+    return set(list(caller.put(corpus, *drafts).fact_ids)[::7])
+
+
+@pytest.mark.parametrize("looked_at", range(1, 16))
+def test_a_listing_that_looks_at_many_facts_goes_on_in_short_pages(
+    caller: FactCaller, monkeypatch: pytest.MonkeyPatch, looked_at: int
+) -> None:
+    monkeypatch.setattr("drillcore_server.commands.fact_selecting.LOOKED_AT_MAX", looked_at)
+    corpus = caller.corpus()
+    rare = put_rare(caller, corpus)
+    for size in (1, 2, 3):
+        assert [one.fact_id for one in caller.list(corpus, filters=RARE, page_size=size)] == sorted(rare)
+    assert len(caller.list(corpus, page_size=5)) == 14
+    assert caller.list(corpus, filters=pb.FactFilters(metadata={"rare": "never"})) == []
+    assert len(list(caller.pages(corpus, filters=RARE))) == -(-14 // looked_at)
+
+
+def test_a_search_that_tries_many_facts_in_vain_finds_those_that_are_allowed(
+    caller: FactCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, other = caller.corpus(), caller.corpus("other")
+    rare = put_rare(caller, corpus) | put_rare(caller, other)
+    patient = caller.search("records", filters=RARE)
+    monkeypatch.setattr("drillcore_server.commands.fact_narrowing.TRIED_MAX", 1)
+    impatient = caller.search("records", filters=RARE)
+    assert {hit.fact.fact_id for hit in impatient.hits} == rare
+    assert [hit.fact.fact_id for hit in impatient.hits] == [hit.fact.fact_id for hit in patient.hits]
+    assert not caller.search("records", corpus, filters=pb.FactFilters(metadata={"rare": "never"})).hits
+    narrowed = pb.FactFilters(metadata={"rare": "yes"}, source_ids=["s"])
+    assert {hit.fact.fact_id for hit in caller.search("records", filters=narrowed).hits} == rare
+    assert {fact.access_count for fact in caller.list(corpus, filters=RARE)} == {3}, "one for each search that was told"
+
+
+def test_a_search_that_begins_anew_sees_what_has_changed_meanwhile(
+    caller: FactCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("drillcore_server.commands.fact_narrowing.TRIED_MAX", 1)
+    corpus = caller.corpus()
+    gone, kept = sorted(put_rare(caller, corpus))
+    new: list[str] = []
+    gather = Narrowing._gathered
+
+    def gather_then_change(narrowing: Narrowing, snapshot: Snapshot) -> object:
+        found = gather(narrowing, snapshot)
+        caller.set_status(gone, pb.FACT_STATUS_DELETED)
+        draft = pb.FactDraft(content=TEXTS[1], source_id="s", metadata={"rare": "yes"})
+        new.extend(caller.put(corpus, draft).fact_ids)
+        return found
+
+    monkeypatch.setattr(Narrowing, "_gathered", gather_then_change)
+    found = caller.search("records", corpus, filters=RARE)
+    assert {hit.fact.fact_id for hit in found.hits} == {kept, *new}
+    assert found.revisions[corpus] == 3
+
+
 SHORT, LONG = "too short", "word " * 2048
 BAD_DRAFTS = {
     "short": (pb.FactDraft(content="word", source_id="s"), Reason.FACT_TOO_SHORT),
@@ -180,6 +284,32 @@ def test_a_bad_fact_is_refused_with_all_others_of_the_call(caller: FactCaller, c
     with refused(reason):
         caller.put(corpus, *drafts, embedding_model=model if draft.embedding else "")
     assert len(caller.list(corpus)) == 1
+
+
+def words(count: int) -> str:
+    """A text of so many tokens."""
+    return " ".join(["word"] * count)
+
+
+@pytest.mark.parametrize("count", [10, 2048])
+def test_facts_of_the_least_and_the_most_tokens_are_taken(caller: FactCaller, count: int) -> None:
+    (one,) = put(caller, caller.corpus(), words(count))
+    assert caller.get(one).tokens == count
+    caller.update(one, content=words(count).replace("word", "term"))
+    assert caller.get(one).tokens == count
+
+
+@pytest.mark.parametrize(
+    ("count", "reason"), [(0, Reason.FACT_TOO_SHORT), (9, Reason.FACT_TOO_SHORT), (2049, Reason.FACT_TOO_LONG)]
+)
+def test_facts_of_fewer_or_more_tokens_are_refused(caller: FactCaller, count: int, reason: Reason) -> None:
+    corpus = caller.corpus()
+    (one,) = put(caller, corpus, TEXTS[0])
+    with refused(reason):
+        put(caller, corpus, words(count))
+    with refused(reason):
+        caller.update(one, content=words(count))
+    assert [(fact.content, fact.version) for fact in caller.list(corpus)] == [(TEXTS[0], 1)]
 
 
 def test_vectors_of_another_model_are_refused(caller: FactCaller) -> None:
@@ -232,6 +362,23 @@ def test_only_legal_transitions_are_made(caller: FactCaller, start: str) -> None
         with refused(reason):
             caller.set_status(one, pb.FactStatus.Value(f"FACT_STATUS_{end}"), reason="why not")
         assert caller.get(one).status == pb.FactStatus.Value(f"FACT_STATUS_{start}")
+
+
+def test_a_deleted_fact_is_not_changed_any_more(caller: FactCaller) -> None:
+    (one,) = put(caller, caller.corpus(), TEXTS[0])
+    caller.set_status(one, pb.FACT_STATUS_DELETED)
+    with refused(Reason.ILLEGAL_TRANSITION):
+        caller.update(one, importance_weight=0.1)
+    assert caller.get(one).version == 2
+
+
+def test_a_status_is_set_at_the_version_that_was_expected_or_not_at_all(caller: FactCaller) -> None:
+    (one,) = put(caller, caller.corpus(), TEXTS[0])
+    caller.update(one, importance_weight=0.1)
+    with refused(Reason.VERSION_MISMATCH):
+        caller.set_status(one, pb.FACT_STATUS_STALE, expected_version=1)
+    caller.set_status(one, pb.FACT_STATUS_STALE, expected_version=2)
+    assert caller.get(one).status == pb.FACT_STATUS_STALE
 
 
 def test_a_quarantine_needs_a_reason(caller: FactCaller) -> None:

@@ -6,30 +6,36 @@ import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest import mock
 from uuid import UUID
 
 import pytest
 
 from drillcore_fdb.embedded import compact
+from drillcore_fdb.errors import UnavailableError
 from drillcore_proto.reasons import Reason
+from drillcore_proto.v1 import nodes_pb2
+from drillcore_server.commands.erasing import finish_erasures
 from drillcore_server.commands.purging import purge_due
 from drillcore_server.config import EngineSettings
 from drillcore_server.engines import open_keyring
 from drillcore_server.store import purging, versioned
-from drillcore_server.store.keyring import KeyErased
+from drillcore_server.store.keyring import KeyErased, KeyNumber, Keyring
 from drillcore_server.store.sealed import SealedRecords
 from drillcore_server.store.sealed import keys_of as header_of
 from drillcore_server.store.versioned import Entry
-from tests.rpc.aged import keys_in, keys_of
+from tests.rpc.aged import age, keys_in, keys_of
 from tests.rpc.erasing import (
     MARKED,
     MARKER,
     OTHER,
+    SEALED,
     ErasingCaller,
     files_with,
     opened,
     problems,
     sealed_under,
+    under_key,
 )
 from tests.rpc.knowledge import CHUNK, SECTION, File, at_revision, refused
 from tests.rpc.running import ACME, Running, create_tenants, open_store, running
@@ -134,6 +140,60 @@ def test_history_is_readable_after_a_purge_without_what_was_erased(
         assert caller.query(corpus, level=SECTION, as_of=at_revision(revision)) == []
 
 
+def test_a_section_that_was_made_with_what_is_erased_stays_in_every_list(
+    server: Running, caller: ErasingCaller
+) -> None:
+    """The entries that lead to it are as old as its first record, which is gone; those after it are not."""
+    corpus = caller.corpus()
+    caller.add(corpus, File("marked.md", MARKED, "marked"), File("other.md", OTHER, "other"))
+    (section,) = caller.query(corpus, level=SECTION)
+    caller.erase(corpus, "marked")
+    before = caller.query(corpus, level=SECTION)
+    assert [one.id for one in before] == [section.id]
+    caller.purge(corpus)
+    category = nodes_pb2.Filters(categories=[section.section.category])
+    assert caller.query(corpus, level=SECTION) == caller.query(corpus, level=SECTION, filters=category) == before
+    assert problems(server) == ()
+
+
+def test_no_index_names_what_was_purged(server: Running, caller: ErasingCaller, corpus: str) -> None:
+    """Neither entries nor removals of entries; only what manifests list does: emptied records, and removals."""
+    documents = [one.id for one in caller.list_documents(corpus) if one.source_id == "marked"]
+    chunks = [one.id for one in caller.query(corpus, level=CHUNK) if one.chunk.source_id == "marked"]
+    facts = [one.fact_id for one in caller.list(corpus) if one.source_id == "marked"]
+    gone = [UUID(one).bytes for one in (*documents, *chunks, *facts)]
+    assert all((documents, chunks, facts))
+    assert index_keys(server, corpus, gone) > 5
+    caller.erase(corpus, "marked", purge_now=True)
+    assert index_keys(server, corpus, gone) == 0
+
+
+def index_keys(server: Running, corpus: str, ids: list[bytes]) -> int:
+    """How many keys of indexes have one of these ids."""
+    keys = keys_of(server, corpus)
+    spaces = [space for space in keys.by_revision() if keys.space_of(space.begin) not in SEALED]
+    found = [key for space in spaces for key, _ in server.engine.run(lambda tr, s=space: list(tr.range(*s)))]  # type: ignore[misc]
+    return sum(any(one in key for one in ids) for key in found if not keys.is_committed(key))
+
+
+@pytest.mark.parametrize("is_trimmed_first", [True, False])
+def test_a_purge_and_a_trim_leave_what_is_left(
+    server: Running, caller: ErasingCaller, corpus: str, is_trimmed_first: bool
+) -> None:
+    key, _ = caller.erase(corpus, "marked").erasure.erased_keys
+    client = server.client(ACME)
+    client.update_corpus(UUID(corpus), retention_days=1)
+    age(server, corpus, 10)
+    caller.add(corpus, File("more.md", OTHER + "\nMore is said here than there.\n", "more"))
+    before = caller.query(corpus, level=SECTION)
+    works = [lambda: client.trim_corpus(UUID(corpus)).finished, lambda: caller.purge(corpus).finished]
+    for work in works if is_trimmed_first else reversed(works):
+        assert work()
+        assert problems(server) == ()
+    assert caller.query(corpus, level=SECTION) == before
+    assert sealed_under(server, corpus, key) == 0
+
+
 def test_no_file_has_the_text_after_purge_and_compaction(tmp_path: Path) -> None:
     """Nor the sealed bytes of it: who has a copy of the disk and all keys has nothing to open."""
     data = tmp_path / "data"
@@ -190,6 +250,27 @@ def test_an_old_copy_of_the_store_cannot_be_read_with_the_keyring_of_today(tmp_p
     engine.close()
 
 
+def test_a_keyring_that_is_restored_from_an_older_copy_loses_the_erased_keys_again(tmp_path: Path) -> None:
+    data, copied = tmp_path / "data", tmp_path / "copied"
+    with running(data) as server:
+        create_tenants(server.client())
+        with ErasingCaller(server, ACME) as caller:
+            corpus = filled(caller)
+    shutil.copytree(data / "keyring", copied)
+    with running(data) as server, ErasingCaller(server, ACME) as caller:
+        key, _ = caller.erase(corpus, "marked").erasure.erased_keys
+    shutil.rmtree(data / "keyring")
+    shutil.copytree(copied, data / "keyring")
+    with running(data) as server, ErasingCaller(server, ACME) as caller:
+        assert server.server.keyring.left_of([KeyNumber(key)]) == (set(), {key})
+        assert not any("again" in one for one in problems(server))
+        unit, now = server.server._unit, datetime.now(UTC)
+        assert finish_erasures(server.engine, unit.keys, server.server.keyring, now) == 0, "it is done once"
+        caller.add(corpus, File("marked.md", MARKED, "marked"))
+        server.server._housekeeper.finish_erasures()
+        assert marked(opened(server, corpus)) > 0, "a source that came again keeps its new key"
+
+
 def test_the_housekeeper_purges_what_is_due_and_not_before(server: Running, caller: ErasingCaller, corpus: str) -> None:
     key, _ = caller.erase(corpus, "marked").erasure.erased_keys
     now, unit = datetime.now(UTC), server.server._unit
@@ -199,6 +280,54 @@ def test_the_housekeeper_purges_what_is_due_and_not_before(server: Running, call
     assert str(found) == corpus
     assert done.finished  # type: ignore[union-attr]
     assert sealed_under(server, corpus, key) == 0
+    assert problems(server) == ()
+
+
+def test_the_housekeeper_destroys_keys_that_were_left_and_purges_when_it_is_time(
+    server: Running, caller: ErasingCaller, corpus: str
+) -> None:
+    """The keyring fails after the commit; no server is started anew."""
+    failing = mock.patch.object(Keyring, "destroy", side_effect=UnavailableError("the disk is gone"))
+    with failing, refused(Reason.STORE_UNAVAILABLE):
+        caller.erase(corpus, "marked")
+    (erasure,) = caller.erasures(corpus)
+    key, housekeeper, keyring = erasure.erased_keys[0], server.server._housekeeper, server.server.keyring
+    assert keyring.left_of([KeyNumber(key)]) == ({key}, set())
+    assert marked(opened(server, corpus)) == 0, "nobody uses it"
+    housekeeper._keep(datetime.now(UTC))
+    assert keyring.left_of([KeyNumber(key)]) == (set(), {key})
+    assert sealed_under(server, corpus, key) > 0
+    housekeeper._keep(datetime.now(UTC) + timedelta(days=31))
+    assert sealed_under(server, corpus, key) == 0
+
+
+def test_the_housekeeper_purges_nothing_of_a_corpus_on_hold(
+    server: Running, caller: ErasingCaller, corpus: str
+) -> None:
+    key, _ = caller.erase(corpus, "marked").erasure.erased_keys
+    left, later, unit = sealed_under(server, corpus, key), datetime.now(UTC) + timedelta(days=31), server.server._unit
+    client = server.client(ACME)
+    client.update_corpus(UUID(corpus), hold_reason="Case 2026-17")
+    assert list(purge_due(server.engine, unit, later, lambda: False)) == []
+    assert sealed_under(server, corpus, key) == left > 0
+    client.update_corpus(UUID(corpus), release_reason="settled")
+    assert len(list(purge_due(server.engine, unit, later, lambda: False))) == 1
+    assert sealed_under(server, corpus, key) == 0
+
+
+def test_what_was_erased_from_a_corpus_that_is_deleted_is_purged_too(
+    server: Running, caller: ErasingCaller, corpus: str
+) -> None:
+    key, _ = caller.erase(corpus, "marked").erasure.erased_keys
+    keys, unit = keys_of(server, corpus), server.server._unit
+    server.client(ACME).delete_corpus(UUID(corpus))
+    with refused(Reason.CORPUS_NOT_FOUND):
+        caller.purge(corpus)
+    later = datetime.now(UTC) + timedelta(days=31)
+    ((_, done),) = purge_due(server.engine, unit, later, lambda: False)
+    assert done.finished  # type: ignore[union-attr]
+    assert under_key(server, keys, key) == 0
+    assert list(purge_due(server.engine, unit, later, lambda: False)) == []
     assert problems(server) == ()
 
 

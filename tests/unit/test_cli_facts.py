@@ -90,7 +90,8 @@ def test_a_fact_is_put_by_flags(run: Run, peer: Peer) -> None:
     flags = ["--source", "sop-7", "--location", "page 3", "--weight", "0.5", "--ttl", "P1D", "--set", "k=v"]
     ids = ["--id", str(FACT), "--chunk", str(RECORD), "--session", "s", "--request-id", "r"]
     result = run("fact", "put", *IN, "--content", "Keep it.", *flags, *ids)
-    assert result.stdout == f"fact {FACT}\nstored 1 fact: revision 1\n"
+    assert result.stdout.splitlines()[0] == f"fact {FACT}"
+    assert result.stdout.splitlines()[1].startswith("kept 1 fact in session s, not in the corpus;")
     (request,) = peer.requests
     assert list(request.facts) == [
         facts_pb2.FactDraft(
@@ -209,6 +210,13 @@ def test_facts_are_archived_and_restored(run: Run, peer: Peer) -> None:
     peer.answers["RestoreFacts"] = facts_pb2.RestoreFactsResponse(restored=0, revision=9)
     assert run("fact", "archive", str(FACT)).stdout == "1 fact archived; revision 9\n"
     assert of(run("fact", "restore", str(FACT), "--json")) == {"changed": 0, "revision": 9}
+
+
+def test_a_session_is_ended_with_its_facts(run: Run, peer: Peer) -> None:
+    peer.answers["EndSession"] = facts_pb2.EndSessionResponse(facts_forgotten=2)
+    assert run("fact", "end-session", "s").stdout == "2 facts forgotten\n"
+    assert of(run("fact", "end-session", "s", "--json")) == {"facts_forgotten": 2}
+    assert {request.session_id for request in peer.requests} == {"s"}
 
 
 def test_states_are_shown_with_what_they_are_together(run: Run, peer: Peer) -> None:

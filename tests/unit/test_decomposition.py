@@ -111,13 +111,13 @@ BESIDE_THE_WHOLE = {
         "Who may see an audit trail?",
         "How long is an audit trail kept?",
     ),
-    "What is the scope of the review, and what qualifications must the reviewer possess?": (
-        "What is the scope of the review",
-        "what qualifications must the reviewer possess",
+    "What is the scope of the GDPR, and what qualifications must an auditor possess?": (
+        "What is the scope of the GDPR",
+        "what qualifications must an auditor possess",
     ),
-    "Could you outline the approval process and which documents are needed?": (
-        "Could you outline the approval process",
-        "which documents are needed",
+    "Could you outline the approval of models and how long are backups kept?": (
+        "Could you outline the approval of models",
+        "how long are backups kept",
     ),
     "GDPR, HIPAA and CCPA requirements for consent": (
         "GDPR requirements for consent",
@@ -160,7 +160,11 @@ ONE_NEED = [
     "the clause “GDPR vs HIPAA” in the contract",
     "the clause (compare GDPR versus HIPAA) in the contract",
     "Describe when and how firms must report",
+    "Name the channel by which and when firms must report",
     "What is a breach, and who must be told of it?",
+    "What is a breach of the GDPR, and what fines does the GDPR set?",
+    "How must a firm plan for outages, and what measures are required?",
+    "How must a firm plan for outages? Are there any specific requirements?",
     "What applies? Why is that so?",
     "What is a processor? Please cite the article.",
     "if required by law, regulation, or judicial process to disclose information",
@@ -169,6 +173,7 @@ ONE_NEED = [
     "risk assessments and controls for a company of our nature, size, and complexity",
     "Consider the agreement between TSE, OK, and WHK; does it mention that some obligations of the parties survive?",
     "How do the requirements for a Foreign Fund compare to those applicable to Domestic Funds?",
+    "rules on consent and access, erasure",
     "Compare",
     "compare and contrast",
     "Compare retention periods",

@@ -184,6 +184,7 @@ def test_the_age_is_that_of_the_newest_fact_of_the_store() -> None:
         ("!?", ""),
         ("", ""),
         ("word " * 40, "word-" * 12 + "word"),
+        ("abc " * 40, "abc-" * 15 + "abc"),
     ],
 )
 def test_a_label_becomes_a_slug(label: str, told: str) -> None:

@@ -169,7 +169,7 @@ def test_the_primary_community_has_the_most_relevance_at_or_above_the_floor() ->
 
 def test_of_equal_communities_the_one_with_the_smaller_id_is_primary() -> None:
     tenths = [candidate(number, value, community=community(7)) for number, value in enumerate((0.1, 0.2, 0.3), 1)]
-    whole = candidate(9, 0.6, community=community(8))
+    whole = candidate(9, 0.600_000_4, community=community(8))
     assert primary_community(judged([whole, *tenths], floor=0.0)) == community(7)
     assert primary_community(judged([replace(whole, community=community(6)), *tenths], floor=0.0)) == community(6)
 
@@ -221,9 +221,9 @@ def test_an_empty_envelope_is_d(budget: int) -> None:
 
 
 def test_what_the_model_said_before_takes_up_room_and_counts_for_nothing_else() -> None:
-    answer = candidate(99, 0.1, is_answer=True)
-    with_answer, without = quality([*GOOD, answer]), quality(GOOD)
-    assert with_answer == without
+    answer = candidate(99, 0.9, is_answer=True)
+    assert quality([*GOOD, answer]) == quality(GOOD)
+    assert quality(GOOD, [answer]) == quality(GOOD)
     alone = quality([answer], time_sensitive=True, floor=0.0)
     assert alone.tier is D
     assert alone.saturation == 1.0

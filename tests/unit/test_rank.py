@@ -108,7 +108,9 @@ def test_of_two_that_say_the_same_the_better_is_kept() -> None:
     assert dropped(given) == [(1, 2)]
 
 
-@pytest.mark.parametrize(("cosine", "limit", "same"), [(0.951, 0.95, True), (0.949, 0.95, False), (0.81, 0.8, True)])
+@pytest.mark.parametrize(
+    ("cosine", "limit", "same"), [(0.951, 0.95, True), (0.949, 0.95, False), (0.950_03, 0.95, True), (0.81, 0.8, True)]
+)
 def test_only_above_the_limit_are_facts_duplicates(cosine: float, limit: float, same: bool) -> None:
     given = ranking(candidate(1, vector=axis(0)), candidate(2, vector=at_angle(cosine)), duplicate_similarity=limit)
     assert bool(given.duplicates) is same

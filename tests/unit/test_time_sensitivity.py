@@ -31,6 +31,7 @@ SENSITIVE = [
     "obligations as of now",
     "list of sanctions as of 1 May 2026",
     "status as of today",
+    "duties as of the coming Monday",
     "an up-to-date list of approved tokenizers",
     "up to date sanctions list",
     "AI Act obligations 2026",

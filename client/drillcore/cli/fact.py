@@ -232,6 +232,18 @@ def restore(session: Session, fact_ids: tuple[UUID, ...], request_id: str | None
     _emit_changed(session, done, "restored")
 
 
+@fact.command("end-session")
+@click.argument("session_id", metavar="SESSION")
+@write_options
+@connection_options
+@pass_session
+def end_session(session: Session, session_id: str, request_id: str | None) -> None:
+    """Forget the facts that you put into SESSION only, with their key. See --session of drillcore fact put."""
+    with session.client() as client:
+        forgotten = client.end_session(session_id, request_id=request_id)
+    session.emit({"facts_forgotten": forgotten}, f"{counted(forgotten, 'fact')} forgotten")
+
+
 @fact.command()
 @click.argument("corpora", nargs=-1, metavar="[CORPUS...]")
 @click.option("--revision-only", is_flag=True, help="Leave out the hashes, which cost something after a change.")

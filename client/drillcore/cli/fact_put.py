@@ -112,8 +112,14 @@ def put(
             done.take(result)
     document = {"fact_ids": done.fact_ids, "revisions": done.revisions}
     ids = [f"fact {done.fact_ids[0]}"] if content is not None else []
-    revision = f"revision {done.revisions[-1]}" if done.revisions else "no revision"
-    session.emit(document, *ids, f"stored {counted(len(done.fact_ids), 'fact')}: {revision}")
+    session.emit(document, *ids, _summary(done, session_id))
+
+
+def _summary(done: _Done, session_id: str) -> str:
+    count = counted(len(done.fact_ids), "fact")
+    if session_id:
+        return f"kept {count} in session {session_id}, not in the corpus; drillcore fact end-session forgets them"
+    return f"stored {count}: " + (f"revision {done.revisions[-1]}" if done.revisions else "no revision")
 
 
 @contextlib.contextmanager

@@ -45,7 +45,7 @@ def sign(
     password_file: Any,
     request_id: str | None,
 ) -> None:
-    """Sign a node, an audit record, an export or a review, as it is now.
+    """Sign a node, an audit record, an export, a review or a fact, as it is now.
 
     Shows what would be signed, and asks for your password, and for the first signature of a session for your login.
     Only a person who is logged in can sign: see drillcore login.
@@ -95,7 +95,7 @@ def signatures(
     page_token: str,
     all_pages: bool,
 ) -> None:
-    """List signatures, oldest first: of a node, record, export or review, or all that you may see."""
+    """List signatures, oldest first: of a node, record, export, review or fact, or all that you may see."""
     if (kind is None) != (target is None):
         raise click.UsageError("name both what it is and its id, or nothing")
     wanted = SignatureTarget(_KINDS[kind], target, version or 0) if kind and target else None

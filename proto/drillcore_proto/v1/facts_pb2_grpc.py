@@ -112,7 +112,8 @@ class FactServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListFacts(self, request, context):
-        """Facts of one corpus in the order of their ids. No access is counted.
+        """Facts of one corpus in the order of their ids. No access is counted. With filters that allow few of many facts a
+        page may be short, or empty: there are more for as long as there is a next_page_token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

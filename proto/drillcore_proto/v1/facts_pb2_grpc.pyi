@@ -287,7 +287,9 @@ class FactServiceStub(typing.Generic[_FactServicePutFactsType, _FactServiceGetFa
     """Facts by their ids. Counts as an access of each."""
 
     ListFacts: _FactServiceListFactsType
-    """Facts of one corpus in the order of their ids. No access is counted."""
+    """Facts of one corpus in the order of their ids. No access is counted. With filters that allow few of many facts a
+    page may be short, or empty: there are more for as long as there is a next_page_token.
+    """
 
     UpdateFact: _FactServiceUpdateFactType
     """Changes what a fact says, or says of itself. New content is embedded anew."""
@@ -384,7 +386,9 @@ class FactServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.facts_pb2.ListFactsRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.facts_pb2.ListFactsResponse, collections.abc.Awaitable[drillcore_proto.v1.facts_pb2.ListFactsResponse]]:
-        """Facts of one corpus in the order of their ids. No access is counted."""
+        """Facts of one corpus in the order of their ids. No access is counted. With filters that allow few of many facts a
+        page may be short, or empty: there are more for as long as there is a next_page_token.
+        """
 
     @abc.abstractmethod
     def UpdateFact(

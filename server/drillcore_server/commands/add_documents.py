@@ -28,6 +28,7 @@ from drillcore_server.ingest.planning import Settled
 from drillcore_server.ingest.prepare import Origin
 from drillcore_server.ingest.readers import Reading
 from drillcore_server.ingest.spool import Incoming, Spool
+from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber
 from drillcore_server.store.records import RecordKind
 
 UNDER_WAY_BYTES_MAX: Final = 64 << 20
@@ -217,11 +218,15 @@ class DocumentBatch:
         try:
             added = self._ingester.reviser.revise(call, self._target, ADDED, self._plan)
         except _NothingToAdd as nothing:
-            number = self._ingester.make_keys(nothing.corpus, [])
+            number = self._outcome_keys(nothing.corpus)
             added = self._ingester.reviser.leave(call, self._target, ADDED, number, nothing.added)
         for outcome in added.outcomes:
             self._report(outcome)
         return added
+
+    def _outcome_keys(self, corpus: Corpus) -> list[KeyNumber]:
+        """What is remembered of the call names its documents, so it is gone with any of their sources."""
+        return self._ingester.keyring.numbers(corpus.number, [CORPUS_SCOPE, *sorted(self._seen)])
 
     def _check_unchanged(self, reader: SnapshotReader) -> None:
         """What was left alone when it came must be there still: its content was not kept."""
@@ -255,7 +260,7 @@ class DocumentBatch:
         if not added:
             raise _NothingToAdd(corpus, Added(base, tuple(outcomes), 0))
         removed = [document for document in reader.documents(replaced) if document is not None]
-        return self._ingester.plan(
+        plan = self._ingester.plan(
             self._call,
             corpus,
             base,
@@ -263,6 +268,7 @@ class DocumentBatch:
             self._settled,
             lambda revision, sections: Added(revision, tuple(outcomes), sections),
         )
+        return replace(plan, number=self._outcome_keys(corpus))
 
 
 def _source(upload: Upload, document: Asked) -> SourceId:

@@ -85,6 +85,7 @@ class Archiver:
         return [one for one, access in accesses if access.last_at is None or access.last_at < now - self._after]
 
     def _archived(self, fact: Fact, now: datetime) -> Fact | None:
-        if not fact.is_searched or fact.ingested_at >= now - self._after:
+        # Changed lately is as good as read: what its source says again must not be put away the next day.
+        if not fact.is_searched or fact.modified_at >= now - self._after:
             return None
         return fact.archived(now)

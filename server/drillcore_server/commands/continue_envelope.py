@@ -84,7 +84,7 @@ def _parent(library: EnvelopeLibrary, call: Call, tr: Reader, granted: InTenant,
 
 def _envelope(continuation: str) -> EnvelopeId:
     try:
-        cursor = read_token(CONTINUATION, continuation, field="continuation_id")
+        cursor = read_token(CONTINUATION, continuation)
     except BadInput as wrong:
         raise _missing() from wrong
     if cursor is None:

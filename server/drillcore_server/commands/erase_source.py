@@ -21,6 +21,7 @@ from drillcore_server.commands.erasing import Eraser
 from drillcore_server.commands.ingester import Change
 from drillcore_server.commands.revise import Plan, Target
 from drillcore_server.commands.unit import Call, refusing
+from drillcore_server.derived.state_hashes import forget_state
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.erasures import ErasedKey, Erasure
@@ -208,6 +209,7 @@ class _Erasing:
         keyspace = self._ingester.unit.keys
         check_not_on_hold(corpora.get(tr, keyspace, corpus.tenant_id, corpus.id).legal_hold)
         outcome.erasure = erasures.add(tr, keyspace, corpus, replace(outcome.erasure, record=trail.record))
+        forget_state(tr, keyspace.of_corpus(corpus.number))
         erasure = outcome.erasure
         trail.detail |= {
             "erasure_id": str(erasure.id),

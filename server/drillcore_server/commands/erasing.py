@@ -42,19 +42,26 @@ class Eraser:
 
 
 def destroy_keys(engine: Engine, keyspace: Keyspace, keyring: Keyring, number: CorpusNumber, at: datetime) -> int:
-    """Finishes what is left to finish in a corpus; how many erasures that were. May be run again, and by several."""
+    """Finishes what is left to finish in a corpus; how many erasures that were. May be run again, and by several.
+
+    Keys that a restored keyring has again are destroyed again.
+    """
     keys = keyspace.of_corpus(number)
     found = engine.run(lambda tr: list(erasures.of_corpus(tr.snapshot, keys)))
-    left = [one for one in found if one.destroyed_at is None]
+    left = [one for one in found if one.destroyed_at is None or keyring.is_back(number, _keys_of(one))]
     for erasure in left:
         _forget_accesses(engine, keys, erasure)
-        keyring.destroy(number, {KeyNumber(key.number): key.scope for key in erasure.keys}, at)
+        keyring.destroy(number, _keys_of(erasure), at)
         engine.run(lambda tr, one=erasure: _note_destroyed(tr, keys, one, at), _OPTIONS)  # type: ignore[misc]
     return len(left)
 
 
+def _keys_of(erasure: Erasure) -> dict[KeyNumber, bytes]:
+    return {KeyNumber(key.number): key.scope for key in erasure.keys}
+
+
 def finish_erasures(engine: Engine, keyspace: Keyspace, keyring: Keyring, at: datetime) -> int:
-    """Destroys the keys of erasures whose server died before it could; how many there were."""
+    """Destroys the keys of erasures whose server died before it could, or that came back; how many there were."""
     noted = engine.run(lambda tr: {one.corpus for one in erasures.noted(tr.snapshot, keyspace.erasure_notes)})
     return sum(destroy_keys(engine, keyspace, keyring, number, at) for number in sorted(noted))
 

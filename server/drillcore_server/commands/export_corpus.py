@@ -81,6 +81,7 @@ class _Exporting:
             if export.id != about.export_id:
                 raise _made_before(export)
             for piece in file.pieces():
+                _check_nothing_erased(shelf, epoch)
                 send(piece)
         return export
 
@@ -127,9 +128,8 @@ class _Exporting:
 
         def work(tr: Transaction, granted: InTenant, trail: Trail) -> Export:
             shelf = self._find(tr.snapshot, granted, trail, AsOf(revision=bundle.revision))
-            if shelf.view.sealed.epoch(shelf.corpus.number) != epoch:
-                message = "something was erased from the corpus while its copy was made; export it again"
-                raise Unavailable(Reason.CONFLICT, message)
+            shelf.view.sealed.follow_erasures(tr, shelf.view.keys)  # with a conflict: none may be committed before this
+            _check_nothing_erased(shelf, epoch)
             trail.levels.update(Level)
             export = self._export(export_id, bundle, trail)
             exports.add(tr, self.exporter.library.unit.keys, granted.tenant, export)
@@ -160,6 +160,12 @@ class _Exporting:
             at=self.call.at,
             record=trail.record,
         )
+
+
+def _check_nothing_erased(shelf: Shelf, epoch: int) -> None:
+    if shelf.view.sealed.epoch(shelf.corpus.number) != epoch:
+        message = "something was erased from the corpus while its copy was made; export it again"
+        raise Unavailable(Reason.CONFLICT, message)
 
 
 def _made_before(export: Export) -> NotReady:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from drillcore_fdb.engine import Reader
@@ -21,13 +21,14 @@ from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.embeddings import Model
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.facts import Fact, FactChange
-from drillcore_server.domain.ids import CorpusId, FactId, Revision, SourceId, TenantId
+from drillcore_server.domain.ids import CorpusId, DocumentId, FactId, Revision, TenantId
 from drillcore_server.domain.importance import Described
+from drillcore_server.domain.nodes import Chunk
 from drillcore_server.domain.sources import described_as
 from drillcore_server.ingest.embedding.embedders import model_of
 from drillcore_server.store.fact_counts import source_writes
 from drillcore_server.store.facts import FactsView, FactWrites, packed
-from drillcore_server.store.hierarchy import HierarchyWrites
+from drillcore_server.store.hierarchy import CorpusView, HierarchyWrites
 from drillcore_server.store.writes import Write
 from drillcore_server.tokenizing.ports import TokenCounter
 
@@ -138,8 +139,14 @@ class FactDesk:
         pairs = ((one.before, one.after) for one in changes)
         return source_writes(pairs, lambda source: snapshot.read(lambda view: view.source(source)), make)
 
-    def describe(self, corpus: Corpus, base: Revision, sources: Iterable[SourceId]) -> dict[SourceId, Described]:
-        """What facts that are put of a source weigh by."""
-        ids = sorted(set(sources))
-        found = self.ingester.snapshot(corpus, base).find(ids, lambda view, one: view.source(one))
-        return dict(zip(ids, map(described_as, found), strict=True))
+    def describe(self, corpus: Corpus, base: Revision, chunks: Iterable[Chunk]) -> dict[DocumentId, Described]:
+        """What facts that are put of chunks weigh by: as those that were drawn from the same document."""
+        sources = {chunk.document: chunk.source for chunk in chunks}
+
+        def described(view: CorpusView, one: DocumentId) -> Described:
+            document = view.document(one)
+            known = described_as(view.source(sources[one]))
+            return known if document is None else replace(known, metadata=document.metadata)
+
+        ids = sorted(sources)
+        return dict(zip(ids, self.ingester.snapshot(corpus, base).find(ids, described), strict=True))

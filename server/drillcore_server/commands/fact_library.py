@@ -26,6 +26,7 @@ from drillcore_server.domain.nodes import Level
 from drillcore_server.store import fact_accesses, facts
 from drillcore_server.store.communities import CommunitiesView
 from drillcore_server.store.facts import FactsView
+from drillcore_server.store.snapshot import Snapshot
 
 CORPORA_MAX: Final = 100
 """That one call reads."""
@@ -80,6 +81,10 @@ class FactLibrary:
                 )
             )
         return made
+
+    def snapshot(self, shelf: Shelf) -> Snapshot:
+        """The same corpus at the same revision, for what may take longer than a transaction."""
+        return Snapshot(self.sessions.engine, shelf.view.keys, shelf.view.sealed, shelf.revision)
 
     def community_of(self, shelf: Shelf, fact: FactId) -> CommunityId | None:
         (found,) = self.communities.at(shelf.corpus.number, shelf.view).of([fact])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
 
 from drillcore_server.commands.fact_library import FactLibrary
 from drillcore_server.commands.selecting import left
@@ -12,16 +14,37 @@ from drillcore_server.domain.found_facts import FactFilters
 from drillcore_server.domain.ids import FactId
 from drillcore_server.store.facts import FactsView
 
+LOOKED_AT_MAX: Final = 20_000
+"""For one page, whether the filters allow them or not: well within five seconds."""
 
-def listed(library: FactLibrary, shelf: Shelf, filters: FactFilters, after: FactId | None) -> Iterator[Fact]:
-    """The facts that the filters allow, in the order of their ids, behind one."""
-    view = FactsView(shelf.view)
-    narrowed = candidates(library, shelf, filters)
-    if narrowed is None:
-        found: Iterator[Fact | None] = view.facts(after)
-    else:
+
+@dataclass(slots=True)
+class Listing:
+    """The facts that the filters allow, in the order of their ids, behind one; as far as one transaction can look."""
+
+    library: FactLibrary
+    shelf: Shelf
+    filters: FactFilters
+    after: FactId | None
+    is_cut: bool = False
+    """Once all were taken: whether there may be more behind the last fact that was looked at, which `after` is then."""
+
+    def facts(self) -> Iterator[Fact]:
+        for count, one in enumerate(self._looked_at()):
+            if count == LOOKED_AT_MAX:
+                self.is_cut = True
+                return
+            self.after = one.id
+            if allowed(self.library, self.shelf, self.filters, one):
+                yield one
+
+    def _looked_at(self) -> Iterator[Fact]:
+        view, after = FactsView(self.shelf.view), self.after
+        narrowed = candidates(self.library, self.shelf, self.filters)
+        if narrowed is None:
+            return view.facts(after)
         found = (view.fact_left(one) for one in sorted(narrowed) if after is None or one > after)
-    return (one for one in found if one is not None and allowed(library, shelf, filters, one))
+        return (one for one in found if one is not None)
 
 
 def candidates(library: FactLibrary, shelf: Shelf, filters: FactFilters) -> set[FactId] | None:

@@ -78,9 +78,10 @@ class FactSessions:
         return FactSession(own, number, self.keyring.hashed(source), 0, now + self.idle)
 
     def source_keys(self, corpus: CorpusNumber, sources: Iterable[SourceId]) -> dict[SourceId, KeyNumber]:
-        """The keys of those sources that the corpus has: to erase such a source erases what sessions have of it."""
-        known = {one: self.keyring.known_number(corpus, one) for one in sources}
-        return {source: number for source, number in known.items() if number is not None}
+        """Their keys, made where there are none: to erase a source erases what sessions have of it, also of one that
+        the corpus gets only later."""
+        wanted = sorted(set(sources))
+        return dict(zip(wanted, self.keyring.numbers(corpus, wanted), strict=True))
 
     def envelopes(self, tenant: TenantId) -> EnvelopeStore:
         """Where envelopes that were packed in the tenant's sessions are kept."""

@@ -10,7 +10,7 @@ from drillcore_fdb.engine import Reader
 from drillcore_server.auth import access
 from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.fact_library import FactLibrary
-from drillcore_server.commands.fact_selecting import listed
+from drillcore_server.commands.fact_selecting import Listing
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Shelf
 from drillcore_server.domain.accounts import Permission
@@ -33,7 +33,10 @@ def list_facts(
     size: int,
     token: str,
 ) -> tuple[Page[FoundFact], Revision]:
-    """Facts that the filters allow, by id, and their revision, which is that of later pages too."""
+    """Facts that the filters allow, by id, and their revision, which is that of later pages too.
+
+    A page may have fewer facts than were asked for, or none, and others follow: see `LOOKED_AT_MAX`.
+    """
     limit = PageLimit(page_size(size), library.library.unit.page_bytes_max)
     asked = hashlib.sha256(repr(filters.in_order()).encode()).hexdigest()
     listing = f"facts of {corpus} {asked}"
@@ -44,9 +47,11 @@ def list_facts(
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> tuple[Page[FoundFact], Revision]:
         shelf = library.shelf(tr, granted, trail, corpus, as_of)
-        items, more = fill_page(_sized(shelf, listed(library, shelf, filters, after)), limit)
+        looked = Listing(library, shelf, filters, after)
+        items, more = fill_page(_sized(shelf, looked.facts()), limit)
         trail.touch_facts(items, shelf.corpus.number)
-        token = make_token(listing, shelf.revision.to_bytes(6, "big") + items[-1].id.bytes) if more else ""
+        last = items[-1].id if more else looked.after if looked.is_cut else None
+        token = "" if last is None else make_token(listing, shelf.revision.to_bytes(6, "big") + last.bytes)
         return Page(library.told(shelf, items), token), shelf.revision
 
     return library.library.unit.read(call, access.in_tenant(tenant, Permission.READ), work)

@@ -127,8 +127,11 @@ class Purger:
         return self._unit.keys.of_corpus(corpus.number)
 
     def _free(self, tr: Transaction, tenant: TenantId, corpus_id: CorpusId) -> Corpus:
-        """The corpus, which is not on hold. Read with a conflict: that must still be so at the commit."""
-        corpus = corpora.get(tr, self._unit.keys, tenant, corpus_id)
+        """The corpus, which is not on hold. Read with a conflict: that must still be so at the commit.
+
+        Also a deleted one: its bytes are there as long as nobody purges them.
+        """
+        corpus = corpora.kept(tr, self._unit.keys, tenant, corpus_id)
         check_not_on_hold(corpus.legal_hold)
         return corpus
 
@@ -149,7 +152,7 @@ def purge_due(
             return
         try:
             yield corpus, purger.purge_by_itself(tenant, corpus, now, stopping)
-        except Refused:  # on hold, or deleted meanwhile
+        except Refused:  # on hold
             continue
         except EngineError as error:
             yield corpus, error

@@ -76,7 +76,7 @@ class DraftedFacts:
         self._pages = {one: held.page for one, held in found.items()}
         chunks = {one: held.chunk for one, held in found.items()}
         self._titles = _document_titles(snapshot, [chunk.document for chunk in chunks.values()])
-        self._described = self._desk.describe(corpus, base, [chunk.source for chunk in chunks.values()])
+        self._described = self._desk.describe(corpus, base, chunks.values())
         facts = [self._fact(place, chunks, model) for place in range(len(self._drafts))]
         return list(zip(facts, vectors, strict=True))
 
@@ -148,7 +148,7 @@ class DraftedFacts:
         weights = self._desk.ingester.weights
         if chunk is None:
             return importance(weights, Described(SourceType.USER), draft.content)
-        return importance(weights, self._described[chunk.source], draft.content, chunk.headings)
+        return importance(weights, self._described[chunk.document], draft.content, chunk.headings)
 
 
 def _chunks(snapshot: Snapshot, wanted: Sequence[NodeId]) -> dict[NodeId, ChunkWithRaws]:

@@ -33,9 +33,9 @@ from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.revisions import Claim, RevisionRecord
 from drillcore_server.store import audit_records, changes, manifests, revisions, trimming
 from drillcore_server.store.corpus_keys import CorpusKeys
-from drillcore_server.store.keyring import KeyErased, KeyNumber
+from drillcore_server.store.keyring import KeyErased
 from drillcore_server.store.records import RecordKind
-from drillcore_server.store.sealed import SealedKind, SealedRecords
+from drillcore_server.store.sealed import KeyNumbers, SealedKind, SealedRecords
 from drillcore_server.store.writes import Write, apply_all
 
 R = TypeVar("R")
@@ -60,8 +60,8 @@ class Plan(Generic[R]):
     """A revision about to be written, made on the corpus as it was at `base`."""
 
     base: Revision
-    number: KeyNumber
-    """Of the corpus's own key: the result is stored sealed under it."""
+    number: KeyNumbers
+    """Of the corpus's own key, and of sources that the result names: it is stored sealed under all of them."""
     writes: Iterable[Write]
     """Gone through once: a large revision is never in memory as a whole."""
     sections: tuple[NodeId, ...]
@@ -186,7 +186,7 @@ class Reviser:
         call: Call,
         target: Target,
         kind: RecordKind[R],
-        number: KeyNumber,
+        number: KeyNumbers,
         found: R,
         finish: Callable[[Transaction, Trail, Revision], None] = _nothing_more,
     ) -> R:

@@ -13,6 +13,7 @@ from drillcore_proto.reasons import Reason
 from drillcore_server.auth import access
 from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.fact_library import FactLibrary, check_count
+from drillcore_server.commands.fact_narrowing import Narrowing
 from drillcore_server.commands.fact_selecting import allowed, candidates
 from drillcore_server.commands.seeking import Sought, SoughtText, SoughtVector
 from drillcore_server.commands.unit import Call
@@ -89,13 +90,13 @@ def search_facts(library: FactLibrary, call: Call, *, tenant: TenantId | None, q
     What is found was found in the store at the same moment: an index only says where to look.
     """
     _check(question)
-    sought = _sought(library, question)
+    sought, narrowing = _sought(library, question), Narrowing(library, question.filters)
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> FactHits:
         if question.text:
             trail.private["query"] = question.text
         shelves = library.shelves(tr, granted, trail, question.corpora, question.as_of)
-        stored = _stored(library, shelves, question, sought)
+        stored = _stored(library, shelves, question, sought, narrowing)
         own = OwnSession(granted.tenant, call.principal.id, question.session)
         kept = library.sessions.found(tr, own, trail, call.at) if question.has_session else []
         best = heapq.merge(stored, _in_session(kept, shelves, question, sought), key=lambda one: one.order)
@@ -104,7 +105,10 @@ def search_facts(library: FactLibrary, call: Call, *, tenant: TenantId | None, q
         exact = question.exact or all(library.indexes.at(one.corpus.number, one.view).is_exact for one in shelves)
         return FactHits(hits, {shelf.corpus.id: shelf.revision for shelf in shelves}, exact)
 
-    return sought.run(lambda: library.library.unit.read(call, access.in_tenant(tenant, Permission.READ), work))
+    def search() -> FactHits:
+        return library.library.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
+
+    return sought.run(lambda: narrowing.run(search))
 
 
 def _check(question: FactQuestion) -> None:
@@ -131,10 +135,10 @@ def _sought(library: FactLibrary, question: FactQuestion) -> Sought:
 
 
 def _stored(
-    library: FactLibrary, shelves: Sequence[Shelf], question: FactQuestion, sought: Sought
+    library: FactLibrary, shelves: Sequence[Shelf], question: FactQuestion, sought: Sought, narrowing: Narrowing
 ) -> Iterator[_Candidate]:
     """Those of the corpora, best first. Raises `Missing` if there must be a relevant one and there is none."""
-    rankings = [_ranking(library, shelf, question, sought) for shelf in shelves]
+    rankings = [_ranking(library, shelf, question, sought, narrowing) for shelf in shelves]
     found = heapq.merge(*rankings, key=lambda one: one.order)
     first = next(found, None)
     question.directives.check_relevant(None if first is None else first.score)
@@ -162,7 +166,9 @@ def _score(one: SessionFact, sought: Sought) -> float:
     return round(float(vector @ compared), SCORE_DIGITS)
 
 
-def _ranking(library: FactLibrary, shelf: Shelf, question: FactQuestion, sought: Sought) -> Iterator[_Candidate]:
+def _ranking(
+    library: FactLibrary, shelf: Shelf, question: FactQuestion, sought: Sought, narrowing: Narrowing
+) -> Iterator[_Candidate]:
     """The facts of one corpus, best first, each read from the store. More are looked for only if they are asked for."""
     view = FactsView(shelf.view)
     embeddings = shelf.embeddings
@@ -170,11 +176,15 @@ def _ranking(library: FactLibrary, shelf: Shelf, question: FactQuestion, sought:
         return
     vector = sought.of(shelf.corpus.id, embeddings.current.model)
     index = library.indexes.at(shelf.corpus.number, shelf.view)
-    narrowed = candidates(library, shelf, question.filters)
+    narrowed = narrowing.among(shelf, candidates(library, shelf, question.filters))
+    tried = 0
     for one, score in index.ranking(vector, narrowed, exact=question.exact):
         fact = view.fact_left(one)
         if fact is not None and fact.is_searched and allowed(library, shelf, question.filters, fact):
             yield _Candidate(fact, score, shelf)
+        else:
+            tried += 1
+            narrowing.check(shelf, tried)
 
 
 def _hits(

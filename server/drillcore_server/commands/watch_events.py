@@ -141,7 +141,7 @@ class Watch:
             return granted.tenant, read_cursor(granted.tenant, wanted.token)
         if wanted.from_beginning:
             return granted.tenant, Cursor()
-        return granted.tenant, events.newest(tr, keys, granted.owners(tr, keys))
+        return granted.tenant, events.newest(tr, keys)
 
     def _page(self, cursor: Cursor) -> EventPage:
         def work(tr: Reader, granted: InTenant) -> EventPage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Generic, TypeVar
 
 from drillcore_fdb.engine import Engine
@@ -43,6 +43,12 @@ class Follower(Generic[T]):
         self._lock = threading.Lock()
         self._kept: OrderedDict[CorpusNumber, tuple[Revision, int, T]] = OrderedDict()
         """With the epoch of erasures that it is of: what is older holds what must not be used any more."""
+
+    def forget(self, corpora: Collection[CorpusNumber]) -> None:
+        """Lets go of what is kept of corpora from which something was erased: it may have it."""
+        with self._lock:
+            for number in corpora:
+                self._kept.pop(number, None)
 
     def at(self, number: CorpusNumber, view: CorpusView) -> T:
         """As the view's revision has it."""

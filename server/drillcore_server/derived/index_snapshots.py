@@ -138,6 +138,19 @@ class IndexSnapshots:
                 with contextlib.suppress(OSError):
                     other.unlink(missing_ok=True)
 
+    def remove_erased(self, corpora: Iterable[CorpusNumber]) -> None:
+        """Removes what nobody can open any more, since a source of its corpus was erased."""
+        for number in corpora:
+            for path in self._folder.glob(f"{number}-*"):
+                with contextlib.suppress(OSError):
+                    if self._is_erased(path):
+                        path.unlink(missing_ok=True)
+
+    def _is_erased(self, path: Path) -> bool:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+        return self._keyring.is_erased(KeyNumber(int.from_bytes(head[len(_MAGIC) :][:8], "big")))
+
     def _remove(self, name: IndexName) -> None:
         with contextlib.suppress(OSError):
             self._path(name).unlink(missing_ok=True)

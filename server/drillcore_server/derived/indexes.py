@@ -37,11 +37,14 @@ def open_indexes(
     """Empty; each is read, from the store or a snapshot in the folder, when it is first asked for."""
     keeper, snapshots = IndexKeeper(log), IndexSnapshots(folder, keyring, settings, log)
     outlines = SectionCache(engine)
+    sections = SectionIndexes(outlines, settings)
+    words = LexicalIndexes(engine)
+    keyring.on_erased += [snapshots.remove_erased, sections.forget, words.forget]
     return Indexes(
         FactIndexes(engine, settings, keeper, snapshots),
         VectorCache(engine, settings, keeper, snapshots),
-        SectionIndexes(outlines, settings),
+        sections,
         outlines,
         keeper,
-        LexicalIndexes(engine),
+        words,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -56,6 +56,13 @@ class SectionIndexes:
         self._lock = threading.Lock()
         self._kept: OrderedDict[CorpusNumber, tuple[Outlines, int, VectorIndex[NodeId]]] = OrderedDict()
         """With the epoch of erasures that each is of."""
+
+    def forget(self, corpora: Collection[CorpusNumber]) -> None:
+        """Lets go of what is kept of corpora from which something was erased."""
+        self._outlines.forget(corpora)
+        with self._lock:
+            for number in corpora:
+                self._kept.pop(number, None)
 
     def at(self, number: CorpusNumber, view: CorpusView) -> VectorIndex[NodeId]:
         outlines, epoch = self._outlines.at(number, view), view.sealed.epoch(number)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from drillcore_fdb import codec
 from drillcore_fdb.engine import Engine, Options, Reader, Transaction
 from drillcore_server.derived.follower import Follower
 from drillcore_server.domain.ids import CorpusNumber, FactId, Revision
 from drillcore_server.domain.revisions import RevisionRecord
 from drillcore_server.domain.state_hash import StateHash
-from drillcore_server.store import facts
+from drillcore_server.store import facts, revisions
 from drillcore_server.store.corpus_keys import CorpusKeys
 from drillcore_server.store.facts import FACT, FactsView
 from drillcore_server.store.hierarchy import CorpusView
@@ -38,6 +39,10 @@ class StateHashes:
         self._engine = engine
         self._follower = Follower(engine, _load, _follow)
 
+    def forget(self, corpora: Collection[CorpusNumber]) -> None:
+        """Lets go of what is kept of corpora from which something was erased."""
+        self._follower.forget(corpora)
+
     def at(self, number: CorpusNumber, view: CorpusView) -> StoredState:
         """As it is stored, if that is of the view's revision; else made, and stored for whoever asks next."""
         stored = STATE.read(view.tr, view.keys.state_hash())
@@ -50,9 +55,14 @@ class StateHashes:
 
 
 def _store(tr: Transaction, keys: CorpusKeys, state: StoredState) -> None:
-    stored = STATE.read(tr, keys.state_hash())
-    if stored is None or stored.revision < state.revision:
+    """Only of the head: what an erasure meanwhile took away must not be told by a hash either."""
+    if revisions.head(tr, keys) == state.revision:
         STATE.write(tr, keys.state_hash(), state)
+
+
+def forget_state(tr: Transaction, keys: CorpusKeys) -> None:
+    """Removes the stored hash, to be made anew: who has it could try what an erased fact said."""
+    codec.clear(tr, keys.state_hash())
 
 
 def _load(snapshot: Snapshot) -> StateHash:

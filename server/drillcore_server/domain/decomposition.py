@@ -2,7 +2,7 @@
 
     Compare the GDPR and HIPAA approaches to consent   -> GDPR consent; HIPAA consent; GDPR vs HIPAA comparison
     What is a processor? Who appoints one?             -> the whole; each question
-    What is a breach, and who must report to whom?     -> the whole; each half
+    What is a breach, and who audits a processor?      -> the whole; each half
     GDPR, HIPAA and CCPA rules on consent              -> the whole; GDPR rules on consent; HIPAA rules on consent; ...
 
 A wrong split costs recall, so there must be a sign that several things are asked for: an "and" alone is none, for it
@@ -68,6 +68,16 @@ _NEXT_QUESTION: Final = _form(
 _ASKS: Final = _form(rf"\b{_WH}\b|^{_AUXILIARY}\b")
 _LEANS: Final = _form(r"\b(?:this|these|those|that|such(?! as\b)|it|them|they|if so|so|above|the same|the former)\b")
 """What points to a question before it: by itself it would find anything."""
+_WORD: Final = re.compile(r"\w+")
+_STEM_CHARACTERS: Final = 6
+_ANY_QUESTION: Final = _form(
+    rf"{_WH}|{_AUXILIARY}|{_PREPOSITION}|{_AND}|{_ASPECTS}|the|be|been|being|by|from|as|at|or|not|there|any|all|some"
+    r"|our|we|you|your|their|they|them|its|it|specific|particular|provide|clarify|elaborate|explain|describe|outline"
+    r"|detail\w*|example|examples|expect\w*|requir\w*|need\w*|ensur\w*|aware|follow\w*|appl(?:y|ies|icable)|place"
+    r"|step|steps|measures?|practices?|process(?:es)?|document\w*|information|exceptions?|factors?|consider\w*"
+    r"|include[ds]?|including|used?|uses|made|make|taken|take|given|give|between|within|also|other|more|best"
+)
+"""Words of any question, which name no subject."""
 _HANGS: Final = _form(rf"\b(?:{_WH}|{_PREPOSITION}|{_AND}|the|an?|or|if)$")
 
 _COMPARE: Final = _form(
@@ -313,18 +323,30 @@ def _name_and_respect(first: _Text, last: _Text) -> tuple[_Text, str]:
 def _questions(query: _Text) -> list[_Text]:
     """`What is A? Who does B?`: those that can be asked by themselves, if there are two or more."""
     asked = [one for one in query.cut(_END_OF_QUESTION) if one.text.endswith("?") and _has_words(one.text)]
-    alone = [one for one in asked if not _LEANS.search(one.mask)]
+    alone = [one for one in asked if not _LEANS.search(one.mask) and _subjects(one)]
     return alone if len(alone) > 1 else []
 
 
 def _next_questions(question: _Text) -> list[str]:
-    """`What is A, and who does B?` Not `when and how`, nor `and why is that so`, which ask for one thing."""
+    """`What is A, and who does B?` Not `when and how`, nor `what is A, and why is A`, which ask for one thing."""
     pieces = [one.bare() for one in question.cut(_NEXT_QUESTION)]
-    if len(pieces) < 2 or not _ASKS.search(pieces[0].mask) or any(_LEANS.search(one.mask) for one in pieces[1:]):
+    if len(pieces) < 2 or not _ASKS.search(pieces[0].mask) or any(_HANGS.search(one.mask) for one in pieces):
         return []
-    if any(one.words < 3 or _HANGS.search(one.mask) for one in pieces):
+    if any(_LEANS.search(one.mask) for one in pieces[1:]) or not _differ(pieces):
         return []
     return [one.text for one in pieces]
+
+
+def _differ(pieces: list[_Text]) -> bool:
+    """Whether each names a subject, and no two the same one: else the whole finds what they would, and better."""
+    subjects = [_subjects(one) for one in pieces]
+    return all(subjects) and len(frozenset().union(*subjects)) == sum(map(len, subjects))
+
+
+def _subjects(piece: _Text) -> frozenset[str]:
+    """The beginnings of its words, but for those that every question has."""
+    words = _WORD.findall(piece.text.lower())
+    return frozenset(word[:_STEM_CHARACTERS] for word in words if len(word) > 2 and not _ANY_QUESTION.fullmatch(word))
 
 
 def _listed(question: _Text) -> list[str]:

@@ -88,9 +88,13 @@ class Event:
 
 def read_cursor(tenant: TenantId, token: str) -> Cursor:
     """Where a token says to go on. Raises `BadInput` for one of another tenant, or none of ours."""
-    raw = read_token(_listing(tenant), token, field="resume_token")
+    try:
+        raw = read_token(_listing(tenant), token)
+    except BadInput:
+        raw = None
     if raw is None or len(raw) != _SIZE_BYTES or raw[-_POSITION_BYTES - 1] > Stage.STATE:
-        raise BadInput(Reason.INVALID_PAGE_TOKEN, "the token is not one of an event", field="resume_token")
+        message = "the token is not one of an event of this tenant; watch from now on, or from the beginning"
+        raise BadInput(Reason.INVALID_PAGE_TOKEN, message, field="resume_token")
     stamped = _INCARNATION_BYTES + VERSIONSTAMP_BYTES
     return Cursor(
         int.from_bytes(raw[:_INCARNATION_BYTES], "big"),

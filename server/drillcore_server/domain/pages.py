@@ -65,7 +65,7 @@ def make_token(listing: str, cursor: bytes) -> str:
     return base64.urlsafe_b64encode(cursor + _mark(listing, cursor)).decode("ascii").rstrip("=")
 
 
-def read_token(listing: str, token: str, *, field: str = "page_token") -> bytes | None:
+def read_token(listing: str, token: str) -> bytes | None:
     """The cursor of a token, or None for the first page. A token of another listing is refused."""
     if not token:
         return None
@@ -77,7 +77,7 @@ def read_token(listing: str, token: str, *, field: str = "page_token") -> bytes 
         raise BadInput(
             Reason.INVALID_PAGE_TOKEN,
             "the page token is not one that this listing gave; start from the first page",
-            field=field,
+            field="page_token",
         )
     return raw[:-4]
 

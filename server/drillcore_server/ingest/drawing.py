@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Final
 
 from drillcore_server.domain.fact_words import titles_above
-from drillcore_server.domain.facts import LOCATION_CHARACTERS_MAX, Fact, FactStatus
+from drillcore_server.domain.facts import FOUND, LOCATION_CHARACTERS_MAX, Fact, FactStatus
 from drillcore_server.domain.ids import PrincipalId
 from drillcore_server.domain.importance import Described, ImportanceSettings, describe, importance
 from drillcore_server.domain.nodes import Chunk, Document
@@ -93,14 +93,18 @@ class Drawing:
             leads=fact.leads,
             lead_characters=fact.lead_characters,
             archived_at=None,
+            ingested_at=self._ingested_at(before),
             modified_at=self.settings.at,
             version=before.version + 1,
         )
         if before.status is not FactStatus.STALE:
             return tied
+        return replace(tied, status=FactStatus.ACTIVE, status_reason=SAID_AGAIN)
+
+    def _ingested_at(self, before: Fact) -> datetime:
+        """Since when it counts: whether a sweep has seen that its time was over makes no difference."""
         is_over = before.expires_at is not None and before.expires_at <= self.settings.at
-        since = self.settings.at if is_over else before.ingested_at
-        return replace(tied, status=FactStatus.ACTIVE, status_reason=SAID_AGAIN, ingested_at=since)
+        return self.settings.at if is_over and before.status in FOUND else before.ingested_at
 
     def not_drawn(self, before: Fact, chunks: Sequence[PreparedChunk]) -> Fact:
         """A fact of the source that is not among those of the document."""

@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 
 from drillcore_server.ingest.chunking import ChunkSettings
 from drillcore_server.ingest.digesting import Asked, Content, Digester
+from drillcore_server.ingest.processing import forget_passages
 from drillcore_server.ingest.processing.chat import ChatSettings
 from drillcore_server.ingest.processing.opening import open_processor
 from drillcore_server.ingest.worker_wire import (
@@ -49,10 +50,15 @@ def work(connection: Connection, settings: WorkerSettings) -> None:
         digester = Digester(counter, open_processor(settings.chat, counter, opened), ChunkSettings())
         try:
             connection.send_bytes(Said.READY.value)
-            while _work_once(connection, digester):
-                pass
+            work_on(connection, digester)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             return  # the server closed its end: it is done with this worker
+
+
+def work_on(connection: Connection, digester: Digester) -> None:
+    """Reads one upload after the other, and keeps nothing of them: nobody tells a worker that a source was erased."""
+    while _work_once(connection, digester):
+        forget_passages()
 
 
 def _end_with_the_server() -> None:

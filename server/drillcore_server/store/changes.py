@@ -52,9 +52,3 @@ def at(tr: Reader, keys: Keyspace, tenant: TenantId, place: Place) -> Change | N
     """The change of a tenant at a place, if it is there and the tenant's."""
     stored = tr.get(keys.change(tenant, *place))
     return None if stored is None else CHANGE.decode(stored)
-
-
-def last(tr: Reader, keys: Keyspace, tenant: TenantId) -> Place | None:
-    """Of the newest change in a tenant."""
-    newest = next(iter(tr.range(*keys.changes(tenant), limit=1, reverse=True)), None)
-    return None if newest is None else Place(*keys.parse_change(newest[0]))

@@ -34,6 +34,12 @@ def find(tr: Reader, keys: Keyspace, tenant: TenantId, corpus: CorpusId) -> Corp
     return None if found is None or found.deleted_at is not None else found
 
 
+def kept(tr: Reader, keys: Keyspace, tenant: TenantId, corpus: CorpusId) -> Corpus:
+    """As `get`, but also a deleted one, whose records are still there: what was erased from it must be purged."""
+    found = CORPUS.read(tr, keys.corpus(tenant, corpus))
+    return get(tr, keys, tenant, corpus) if found is None else found
+
+
 def find_by_name(tr: Reader, keys: Keyspace, tenant: TenantId, name: str) -> CorpusId | None:
     stored = tr.get(keys.corpus_name(tenant, name))
     return None if stored is None else CorpusId(UUID(bytes=stored))

@@ -10,10 +10,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from typing import Final
 
 from drillcore_fdb.engine import Reader
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_server.domain.events import (
+    VERSIONSTAMP_BYTES,
     Cursor,
     Event,
     EventKind,
@@ -26,18 +28,20 @@ from drillcore_server.domain.events import (
 from drillcore_server.domain.facts import FactStatus
 from drillcore_server.domain.ids import DocumentId, FactId, TenantId
 from drillcore_server.domain.revisions import RevisionRecord
-from drillcore_server.store import changes, facts, revisions
+from drillcore_server.store import audit_records, changes, facts, revisions
 from drillcore_server.store.changes import Change, Place
 from drillcore_server.store.keyspace import Keyspace
 
+_VERSION_BYTES: Final = 8
+"""Of a versionstamp: the version of the commit. The rest is its place among those of the same version."""
 Told = tuple[Event | None, Cursor]
 """An event and where it is; or only how far it goes, where there is nothing to tell."""
 
 
-def newest(tr: Reader, keys: Keyspace, tenants: Iterable[TenantId]) -> Cursor:
-    """Behind everything that there is now."""
-    places = [place for tenant in tenants if (place := changes.last(tr, keys, tenant)) is not None]
-    return _told(max(places)) if places else Cursor()
+def newest(tr: Reader, keys: Keyspace) -> Cursor:
+    """Behind everything that there is now, also of corpora that are shared with the tenant only later."""
+    version = tr.read_version().to_bytes(_VERSION_BYTES, "big")
+    return Cursor(audit_records.state(tr, keys).incarnation, version + b"\xff" * (VERSIONSTAMP_BYTES - _VERSION_BYTES))
 
 
 def after(

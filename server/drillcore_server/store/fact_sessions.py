@@ -59,10 +59,10 @@ def add(
     added: Sequence[SessionFact],
     sources: Mapping[SourceId, KeyNumber],
 ) -> None:
-    """Puts facts into a session that stands. Those of a source that has a key are gone with that key, too."""
+    """Puts facts into a session that stands. They are gone with its key, or with their source's."""
     for one in added:
-        key, of_source = _fact(keys, session.own, one.fact.id), sources.get(one.fact.source)
-        numbers = [KeyNumber(session.number), *([] if of_source is None else [of_source])]
+        key = _fact(keys, session.own, one.fact.id)
+        numbers = [KeyNumber(session.number), sources[one.fact.source]]
         codec.write(tr, key, sealed.seal(key, _NO_REVISION, numbers, SESSION_FACT.encode(one)))
     SESSION.write(tr, _head(keys, session.own), replace(session, facts=session.facts + len(added)))
 

@@ -15,6 +15,7 @@ from drillcore_server.domain.embeddings import Embeddings
 from drillcore_server.domain.fact_words import is_found_alike, words_of
 from drillcore_server.domain.facts import Fact, FactChange, FactStatus
 from drillcore_server.domain.ids import CorpusNumber, FactId, NodeId, Revision, SourceId, TenantId
+from drillcore_server.domain.nodes import chunk_of_raw
 from drillcore_server.domain.words import Lexicon
 from drillcore_server.store import versioned
 from drillcore_server.store.corpus_keys import CorpusKeys
@@ -150,7 +151,7 @@ class FactWrites:
         yield from self._words(None, fact)
         for key in self.index_keys(fact):
             yield Write(key, b"")
-        yield Write(self._locator_key(fact.id), fact_locator(self._number), versioned=False)
+        yield self._locator(fact.id)
         yield self._told(fact.id, FactChange.ADDED, fact.status)
 
     def change(self, before: Fact, after: Fact, what: FactChange, vector: bytes | None = None) -> Iterator[Write]:
@@ -212,8 +213,12 @@ class FactWrites:
     def _told(self, fact: FactId, what: FactChange, status: FactStatus) -> Write:
         return Write(self._keys.fact_changes(), bytes([what, status]), feed=fact.bytes)
 
-    def _locator_key(self, fact: FactId) -> bytes:
-        return self._keyspace.locator(self._tenant, NodeId(fact))
+    def _locator(self, fact: FactId) -> Write:
+        """An id that a caller gives may be that of a raw, which has no locator of its own to be in the way."""
+        owner, place = chunk_of_raw(NodeId(fact))
+        block = self._keyspace.locator(self._tenant, owner) if place >= 0 else None
+        key = self._keyspace.locator(self._tenant, NodeId(fact))
+        return Write(key, fact_locator(self._number), versioned=False, block=block)
 
 
 def packed(vector: npt.NDArray[np.float32] | Sequence[float]) -> bytes:

@@ -83,8 +83,8 @@ class Keyring:
         self._erased: set[KeyNumber] = set()
         self._erasures_known = 0
         self._epochs: dict[CorpusNumber, int] = {}
-        self.on_erased: list[Callable[[], object]] = []
-        """Called when this server gets to know of an erasure, for those who keep things of sources unknown to them."""
+        self.on_erased: list[Callable[[Collection[CorpusNumber]], object]] = []
+        """Called with their corpora when this server gets to know of erasures, for those who keep something of them."""
 
     @classmethod
     def open(
@@ -134,12 +134,6 @@ class Keyring:
             self._numbers.update((scope, number) for scope, number in found.items() if number not in self._erased)
         return found
 
-    def known_number(self, corpus: CorpusNumber, source: SourceId) -> KeyNumber | None:
-        """The number of a source's key, if it has one."""
-        place = self._root.pack((_BY_SCOPE, corpus, self.hashed(source)))
-        stored = self._engine.run(lambda tr: tr.get(place))
-        return None if stored is None else KeyNumber(int.from_bytes(stored, "big"))
-
     def cipher(self, numbers: KeyNumber | Sequence[KeyNumber]) -> AESGCM:
         """The key of this number, or of several together, ready to use.
 
@@ -186,18 +180,22 @@ class Keyring:
                 self._keys.pop(number, None)
             self._numbers = {scope: number for scope, number in self._numbers.items() if number not in gone}
 
+    def is_erased(self, number: KeyNumber) -> bool:
+        """Whether this server knows that a key is destroyed, or about to be."""
+        return number in self._erased
+
     @property
     def erasures_known(self) -> int:
         """How many of the store's notes of erasures are known here; see `store/erasures.py`."""
         return self._erasures_known
 
-    def note_erasures(self, known: int, corpora: Iterable[CorpusNumber]) -> None:
+    def note_erasures(self, known: int, corpora: Collection[CorpusNumber]) -> None:
         """So many are known now, and `corpora` had some of them."""
         with self._lock:
             self._epochs |= dict.fromkeys(corpora, known)
             self._erasures_known = max(self._erasures_known, known)
         for hear in self.on_erased:
-            hear()
+            hear(corpora)
 
     def epoch(self, corpus: CorpusNumber) -> int:
         """Changes with every erasure in a corpus that is known here: what was derived before is not to be used."""
@@ -210,6 +208,12 @@ class Keyring:
         stored = dict(zip(wanted, self._engine.run(lambda tr: tr.get_many(places)), strict=True))
         destroyed = {number for number, one in stored.items() if one is not None and one.startswith(_DESTROYED)}
         return {number for number, one in stored.items() if one is not None} - destroyed, destroyed
+
+    def is_back(self, corpus: CorpusNumber, keys: Mapping[KeyNumber, bytes]) -> bool:
+        """Whether a key that was destroyed is its source's again: the keyring was restored from an older copy."""
+        places = [self._root.pack((_BY_SCOPE, corpus, source)) for source in keys.values()]
+        stored = self._engine.run(lambda tr: tr.get_many(places))
+        return any(one == number.to_bytes(8, "big") for one, number in zip(stored, keys, strict=True))
 
     def destroy(self, corpus: CorpusNumber, keys: Mapping[KeyNumber, bytes], at: datetime) -> None:
         """Destroys keys for good, each given with the hashed source that it is of. May be run again.

@@ -34,6 +34,8 @@ _PAGE_KEYS: Final = 500
 _KEY_BYTES: Final = 12
 _ENTRY_BYTES: Final = _KEY_BYTES + REVISION_BYTES
 _ROOT: Final = b"drillcore purge 1\n"
+_LAST: Final = Revision((1 << 8 * REVISION_BYTES) - 2)
+"""Beyond every revision."""
 SEALED: Final = frozenset(
     {
         Space.MASTERS,
@@ -159,16 +161,25 @@ class _Page:
 
 
 def _is_doomed(tr: Reader, keys: CorpusKeys, one: Value, destroyed: frozenset[int]) -> bool:
-    """Whether a record is sealed under a destroyed key, or an entry leads to what is, or was until it was purged."""
+    """Whether a record is sealed under a destroyed key, or all that an entry leads its readers to is, or was."""
     space = keys.space_of(one.key)
     if space in SEALED:
         return one.value is not None and not is_empty(one.value) and not destroyed.isdisjoint(keys_of(one.value))
     if space is Space.EMBEDDINGS or (one.value is None and keys.is_committed(one.key)):
         return False  # removals hold nothing, and manifests list those of these
-    owners = list(_owners(tr, keys, space, one))
+    owners, readers = list(_owners(tr, keys, space, one)), _readers(tr, space, one)
+    return bool(owners) and not any(_is_left(tr, owner, *readers, destroyed) for owner in owners)
+
+
+def _readers(tr: Reader, space: Space, one: Value) -> tuple[Revision, Revision]:
+    """The first and the last revision whose readers an entry matters to. One may outlive the record it was made with:
+    a section that is made anew stays in its lists."""
     if one.value is None:
-        return bool(owners) and not any(_is_left_at_all(tr, owner, destroyed) for owner in owners)
-    return bool(owners) and not any(_is_left(tr, owner, one.revision, destroyed) for owner in owners)
+        return Revision(0), _LAST
+    if space is Space.CITING:  # goes with the record of its own revision
+        return one.revision, one.revision
+    following = versioned.following(tr, one.key, one.revision)
+    return one.revision, _LAST if following is None else Revision(following - 1)
 
 
 def _owners(tr: Reader, keys: CorpusKeys, space: Space, one: Value) -> Iterator[bytes]:
@@ -193,15 +204,16 @@ def _chunk_of(tr: Reader, keys: CorpusKeys, node: NodeId, one: Value) -> NodeId:
     return node if is_chunk or one.value is None else node_id(one.value)
 
 
-def _is_left(tr: Reader, key: bytes, revision: Revision, destroyed: frozenset[int]) -> bool:
-    """Whether a reader at this revision has a record there that can be opened."""
-    found = versioned.get(tr, key, revision)
-    return found is not None and destroyed.isdisjoint(keys_of(found.value))
-
-
-def _is_left_at_all(tr: Reader, key: bytes, destroyed: frozenset[int]) -> bool:
-    revisions = [revision for revision, there in versioned.history(tr, key) if there]
-    return any(_is_left(tr, key, revision, destroyed) for revision in revisions)
+def _is_left(tr: Reader, key: bytes, first: Revision, last: Revision, destroyed: frozenset[int]) -> bool:
+    """Whether a reader at one of these revisions has a record there that can be opened. The newest is looked at first,
+    which mostly can."""
+    at = versioned.newest(tr, key, last)
+    while at is not None:
+        found = versioned.get(tr, key, at)
+        if found is not None and not is_empty(found.value) and destroyed.isdisjoint(keys_of(found.value)):
+            return True
+        at = versioned.newest(tr, key, Revision(at - 1)) if at > first else None
+    return False
 
 
 def _written(listed: Listed) -> bytes:

@@ -118,7 +118,7 @@ class SealedKind(RecordKind[T]):
     """A kind of record that is sealed where it is kept among plain ones. Only to read it needs no key's number."""
 
     def __init__(
-        self, kind: RecordKind[T], sealed: SealedRecords, bound_to: str, number: KeyNumber | None = None
+        self, kind: RecordKind[T], sealed: SealedRecords, bound_to: str, number: KeyNumbers | None = None
     ) -> None:
         self.name = kind.name
         self._kind = kind

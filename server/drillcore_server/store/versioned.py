@@ -230,6 +230,13 @@ def newest(tr: Reader, key: bytes, revision: Revision) -> Revision | None:
     return None if found is None else _revision_of(found[0])
 
 
+def following(tr: Reader, key: bytes, revision: Revision) -> Revision | None:
+    """The revision after this one that next wrote a key, or removed it."""
+    begin = key + (revision + 1).to_bytes(REVISION_BYTES, "big")
+    found = next(iter(tr.range(begin, behind(key), limit=1)), None)
+    return None if found is None else _revision_of(found[0])
+
+
 def _stored(places: list[bytes], is_removal: bool, size_bytes: int) -> Stored:
     first = places[0]
     return Stored(first[:-_SUFFIX_BYTES], _revision_of(first), is_removal, tuple(places), size_bytes)
