@@ -24,6 +24,7 @@ from drillcore_server.commands.fact_selecting import allowed, candidates
 from drillcore_server.commands.seeking import SoughtTexts
 from drillcore_server.commands.viewing import Shelf
 from drillcore_server.derived.communities import Memberships
+from drillcore_server.derived.fused_relevance import fused_relevance
 from drillcore_server.derived.lexical_index import LexicalIndex
 from drillcore_server.derived.vector_index import VectorIndex
 from drillcore_server.derived.vectors import unpacked
@@ -34,7 +35,8 @@ from drillcore_server.domain.errors import NotReady
 from drillcore_server.domain.fact_sessions import SessionFact
 from drillcore_server.domain.facts import Fact, FactStatus
 from drillcore_server.domain.ids import CommunityId, FactId, NodeId
-from drillcore_server.domain.scoring import COSINE
+from drillcore_server.domain.scoring import FUSED
+from drillcore_server.domain.words import question
 from drillcore_server.ingest.embedding.ports import Vector
 from drillcore_server.store.communities import CommunitiesView
 from drillcore_server.store.facts import FactsView
@@ -230,13 +232,19 @@ class _CorpusSearch:
             )
 
     def _relevance(self, ids: Sequence[FactId]) -> Mapping[FactId, float]:
+        if self.plan.policy == FUSED and self.vectors:
+            return self._fused(ids)
         cosines: dict[FactId, float] = dict.fromkeys(ids, 0.0)
         for vector in self.vectors:
             for one, score in self.index.search(vector, len(ids), ids, exact=True):
                 cosines[one] = max(cosines[one], score)
-        if self.plan.policy == COSINE:
-            return {one: min(score, 1.0) for one, score in cosines.items()}
-        return fused(self.words, self.plan, cosines)
+        return {one: min(score, 1.0) for one, score in cosines.items()}
+
+    def _fused(self, ids: Sequence[FactId]) -> Mapping[FactId, float]:
+        """To the whole question, whose vector is the first; what words no longer have was erased meanwhile."""
+        chunks = self.library.facts.library.vectors.at(self.shelf.corpus.number, self.shelf.view)
+        asked = question(self.plan.query)
+        return dict.fromkeys(ids, 0.0) | fused_relevance(self.words, self.index, chunks, asked, self.vectors[0], ids)
 
     def _labels(self, communities: Iterable[CommunityId | None]) -> Mapping[CommunityId, str]:
         """What they are called; nothing where the words of a label were erased."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from drillcore_server.derived.lexical_index import LexicalIndex
+from drillcore_server.derived.lexical_segments import run_starts
 from drillcore_server.derived.vector_index import Id, VectorIndex
 from drillcore_server.derived.vector_log import Labels, Row, Units, units
 from drillcore_server.domain.fused import Cosines, Scores, fused
@@ -47,13 +48,17 @@ def _of_passages(words: LexicalIndex, facts: VectorIndex[FactId], query: Units, 
     """The cosine with the mean vector of all facts of each passage."""
     numbers, back = np.unique(passages, return_inverse=True)
     inside = words.inside("passage", numbers)
-    ids = words.ids(inside)
-    there = np.array([one in facts for one in ids], np.bool_)
-    rows = facts.rows([one for one, is_there in zip(ids, there.tolist(), strict=True) if is_there])
-    places = np.searchsorted(numbers, words.facts["passage"][inside[there]])
-    sums = np.zeros((len(numbers), rows.shape[1]), np.float64)
-    np.add.at(sums, places, rows)
-    return _cosines(sums, query)[back]
+    inside = inside[np.lexsort((words.facts["id"][inside], words.facts["passage"][inside]))]
+    rows = _rows(facts, words.ids(inside), len(query))
+    return _cosines(np.add.reduceat(rows, run_starts(words.facts["passage"][inside])), query)[back]
+
+
+def _rows(index: VectorIndex[Id], ids: Sequence[Id], dimensions: int) -> Scores:
+    """Of length 1; zeros for what was erased since the other index was made."""
+    there = np.array([one in index for one in ids], np.bool_)
+    rows = np.zeros((len(ids), dimensions))
+    rows[there] = index.rows([one for one, is_there in zip(ids, there.tolist(), strict=True) if is_there])
+    return rows
 
 
 def _of_nodes(index: VectorIndex[Id], query: Units, ids: Sequence[Id]) -> Scores:
