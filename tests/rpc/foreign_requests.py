@@ -51,6 +51,20 @@ def _fact_filters(t: Names) -> list[dict[str, Any]]:
     ]
 
 
+def _question(**fields: Any) -> dict[str, Any]:
+    return {"query": TEXT, "budget": {"tokens": 500}, **fields}
+
+
+def _questions(t: Names, own: Own) -> list[dict[str, Any]]:
+    return [
+        _question(corpus_ids=[t.corpus]),
+        _question(corpus_ids=[own.corpus, t.corpus]),
+        _question(session_id=t.session),
+        _question(window_fact_ids=[t.fact]),
+        *(_question(filters=one) for one in _fact_filters(t)),
+    ]
+
+
 def _audit_filters(t: Names) -> list[dict[str, Any]]:
     return [
         {"corpus_id": t.corpus},
@@ -205,6 +219,14 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
     ],
     "GetState": lambda t, own: [{"corpus_ids": [t.corpus]}, {"corpus_ids": [own.corpus, t.corpus]}],
     "EndSession": lambda t, _: [{"session_id": t.session}],
+    "PreviewEnvelope": lambda t, own: [{"question": one} for one in _questions(t, own)],
+    "PackEnvelope": lambda t, own: [
+        *({"question": one} for one in _questions(t, own)),
+        {"question": _question(corpus_ids=[own.corpus]), "if_match": t.etag},
+        {"question": _question(corpus_ids=[own.corpus], session_id=t.session), "salted_etag": True, "if_match": t.etag},
+    ],
+    "ContinueEnvelope": lambda t, _: [{"continuation_id": t.continuation}],
+    "GetEnvelope": lambda t, _: [{"envelope_id": t.envelope}],
     "ListCommunities": _of_corpus,
     "GetCommunity": lambda t, own: [
         {"corpus_id": t.corpus, "id": t.community},

@@ -36,8 +36,13 @@ FABRIC_METHODS: Final = [
     method
     for method in METHODS
     if method.containing_service.name
-    in {"FactService", "CommunityService", "SourceService", "EventService", "EmbeddingService"}
+    in {"FactService", "CommunityService", "SourceService", "EventService", "EmbeddingService", "EnvelopeService"}
 ]
+
+
+def _question() -> dict[str, Any]:
+    return {"query": "how long are records kept", "corpus_ids": [str(uuid4())], "budget": {"tokens": 500}}
+
 
 _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "CreateTenant": lambda: {"name": f"tenant {uuid4()}"},
@@ -114,6 +119,10 @@ _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "SearchFacts": lambda: {"corpus_ids": [str(uuid4())], "text": "how long are records kept"},
     "GetState": lambda: {"corpus_ids": [str(uuid4())]},
     "EndSession": lambda: {"session_id": f"session {uuid4()}"},
+    "PreviewEnvelope": lambda: {"question": _question()},
+    "PackEnvelope": lambda: {"question": _question()},
+    "ContinueEnvelope": lambda: {"continuation_id": str(uuid4())},
+    "GetEnvelope": lambda: {"envelope_id": str(uuid4())},
     "ListCommunities": lambda: {"corpus_id": str(uuid4())},
     "GetCommunity": lambda: {"corpus_id": str(uuid4()), "id": str(uuid4())},
     "RecomputeCommunities": lambda: {"corpus_id": str(uuid4())},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -102,9 +103,12 @@ def test_a_continuation_is_its_callers_own(caller: EnvelopeCaller, corpus: str) 
     token = first_window(caller, corpus, session_id="talk").continuation_id
     with EnvelopeCaller(caller.server, GLOBEX) as stranger:
         assert refusal(lambda: stranger.go_on(token)).reason == Reason.CONTINUATION_NOT_FOUND.name
-    for wrong in ("x", token[:-2], token[::-1], "0" * 200):
-        assert refusal(lambda w=wrong: caller.go_on(w)).reason == Reason.CONTINUATION_NOT_FOUND.name  # type: ignore[misc]
-    assert refusal(lambda: caller.go_on("")).reason == Reason.INVALID_ARGUMENT.name
+    assert refusal(lambda: caller.go_on(str(uuid4()))).reason == Reason.CONTINUATION_NOT_FOUND.name
+    for wrong in ("", "x", token[:-2]):
+        assert refusal(lambda w=wrong: caller.go_on(w)).reason == Reason.INVALID_ID.name  # type: ignore[misc]
+    whole = caller.pack(QUERY, corpus, budget=4_000)
+    assert not whole.continuation_id
+    assert refusal(lambda: caller.go_on(whole.envelope_id)).reason == Reason.CONTINUATION_NOT_FOUND.name
 
 
 def test_ending_the_session_ends_its_windows(caller: EnvelopeCaller, corpus: str) -> None:

@@ -55,6 +55,9 @@ class Names:
     record: str
     request: str
     session: str
+    envelope: str
+    continuation: str
+    etag: str
     challenge: bytes
     spare_corpus: str
     """To be made by another, under the same id; so are the rest."""
@@ -126,6 +129,9 @@ def fill_theirs(server: Running) -> Names:
     export = client.export_corpus(corpus.id, io.BytesIO())
     reviews = [client.review_audit(0, last, findings=SECRET) for last in (1, 2)]
     challenge = client.prepare_signature(_node_target(nodes[Level.RAW]), "approved").challenge
+    packed = client.pack_envelope(SECRET, corpus_ids=[corpus.id], budget_tokens=60, session_id="a session of theirs")
+    assert packed.envelope is not None
+    assert packed.continuation_id
     client.get_corpus(corpus.id, request_id="a request of theirs")
     record = next(iter(client.iter_audit()))
     named = Names(
@@ -152,6 +158,9 @@ def fill_theirs(server: Running) -> Names:
         record=str(record.id),
         request="a request of theirs",
         session="a session of theirs",
+        envelope=str(packed.envelope_id),
+        continuation=packed.continuation_id,
+        etag=packed.envelope.etag,
         challenge=challenge,
         spare_corpus=str(spare.id),
         spare_node=hierarchy.master.id,

@@ -73,7 +73,8 @@ def test_a_fact_without_a_chunk_counts_by_its_own_vector() -> None:
     assert found == {alone: pytest.approx(float(expected[0]), abs=1e-5)}
 
 
-def test_what_is_in_no_index_is_not_in_the_answer() -> None:
+def test_what_has_no_words_any_more_is_not_relevant() -> None:
     words, facts, chunks = indexes()
-    assert fused_relevance(words, facts, chunks, ASKED, np.ones(8), [one_id(99)]) == {}
-    assert fused_relevance(LexicalIndex.of([]), facts, chunks, ASKED, np.ones(8), [one_id(1)]) == {}
+    found = fused_relevance(words, facts, chunks, ASKED, np.ones(8), [one_id(99), one_id(1)])
+    assert found[one_id(99)] == 0 < found[one_id(1)]
+    assert fused_relevance(LexicalIndex.of([]), facts, chunks, ASKED, np.ones(8), [one_id(1)]) == {one_id(1): 0}

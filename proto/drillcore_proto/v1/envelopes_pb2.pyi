@@ -461,6 +461,7 @@ class ContinueEnvelopeRequest(google.protobuf.message.Message):
     EXPLAIN_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     continuation_id: builtins.str
+    """of the window before"""
     previous_answer: builtins.str
     """what the model said, or a summary of it: becomes a fact of this window"""
     explain: builtins.bool
@@ -509,7 +510,7 @@ class PackEnvelopeResponse(google.protobuf.message.Message):
     not_modified: builtins.bool
     """then there is no envelope"""
     continuation_id: builtins.str
-    """empty: there is no further window"""
+    """to go on with; empty: there is no further window"""
     session_id: builtins.str
     """the caller's, or the one that was made for the chain"""
     @property

@@ -15,7 +15,7 @@ from drillcore_server.auth import access
 from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.envelope_building import Window
 from drillcore_server.commands.envelope_library import EnvelopeLibrary
-from drillcore_server.commands.issuing import CONTINUATION, Digest, Issued, Issuing
+from drillcore_server.commands.issuing import Digest, Issued, Issuing
 from drillcore_server.commands.seeking import SoughtTexts
 from drillcore_server.commands.unit import Call
 from drillcore_server.domain.accounts import Permission
@@ -26,7 +26,6 @@ from drillcore_server.domain.envelopes import Candidate, FoundBy
 from drillcore_server.domain.errors import BadInput, Missing
 from drillcore_server.domain.fact_sessions import OwnSession
 from drillcore_server.domain.ids import CorpusId, EnvelopeId, FactId, SourceId, TenantId
-from drillcore_server.domain.pages import read_token
 from drillcore_server.ingest.condensing import condensed
 
 ANSWER_CHARACTERS_MAX: Final = 100_000
@@ -40,7 +39,7 @@ def continue_envelope(
     call: Call,
     *,
     tenant: TenantId | None,
-    continuation: str,
+    continuation: EnvelopeId,
     answer: str,
     digest: Digest,
 ) -> Issued:
@@ -55,7 +54,7 @@ def continue_envelope(
     parent = library.unit.look(call, rule, lambda tr, granted: _parent(library, call, tr, granted, continuation))
     plan = parent.plan
     said = _answer(library, plan, answer)
-    sought = SoughtTexts(library.facts.library.embedders, plan.sub_queries)
+    sought = SoughtTexts(library.facts.library.embedders, plan.sought)
     window = Window(parent.window + 1, (*parent.seen, *parent.facts), said)
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Issued:
@@ -69,27 +68,19 @@ def continue_envelope(
     return sought.run(lambda: library.unit.read(call, rule, work))
 
 
-def _parent(library: EnvelopeLibrary, call: Call, tr: Reader, granted: InTenant, continuation: str) -> IssuedEnvelope:
-    """The envelope to go on from: the caller's own, in a session that stands, and not the last one."""
+def _parent(
+    library: EnvelopeLibrary, call: Call, tr: Reader, granted: InTenant, continuation: EnvelopeId
+) -> IssuedEnvelope:
+    """The envelope to go on from: the caller's own, in a session that stands, and with something left."""
     store = library.store(granted.tenant)
-    found = store.find(tr, _envelope(continuation))
+    found = store.find(tr, continuation)
     if found is None or found.principal != call.principal.id:
         raise _missing()
     if store.session(tr, OwnSession(granted.tenant, call.principal.id, found.chain), call.at) is None:
         raise _missing()
-    if found.window >= library.settings.windows_max:
+    if not found.deferred or found.window >= library.settings.windows_max:
         raise _missing()
     return found
-
-
-def _envelope(continuation: str) -> EnvelopeId:
-    try:
-        cursor = read_token(CONTINUATION, continuation)
-    except BadInput as wrong:
-        raise _missing() from wrong
-    if cursor is None:
-        raise BadInput(Reason.INVALID_ARGUMENT, "continuation_id is empty", field="continuation_id")
-    return EnvelopeId(UUID(bytes=cursor)) if len(cursor) == 16 else EnvelopeId(_NOTHING)
 
 
 def _missing() -> Missing:

@@ -35,6 +35,7 @@ from drillcore_server.domain.pack import pack
 from drillcore_server.domain.quality import Assessed, assess, is_degrading, meets
 from drillcore_server.domain.rank import rank
 from drillcore_server.domain.rendering import GROUNDING_INSTRUCTIONS
+from drillcore_server.domain.scoring import FUSED
 
 DIRECT: Final = "direct"
 WIDENED: Final = "widened"
@@ -119,7 +120,7 @@ class EnvelopeBuilder:
         selected = select(self.library, self.shelves, plan, self.sought, self.memory, self.now)
         pool, left_out = self._pool(selected.candidates)
         tokenizer = self.library.models.find(plan.model).tokenizer
-        ranking = rank(pool, plan.weights, plan.ranked_on, plan.duplicate_similarity)
+        ranking = rank(pool, plan.weights, plan.ranked_on, plan.duplicate_similarity, same_words=plan.policy == FUSED)
         packing = pack(ranking.kept, plan.budget.tokens, tokenizer.count, plan.format, tokenizer.at_least)
         quality = assess(
             Assessed(

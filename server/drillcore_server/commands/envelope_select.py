@@ -107,7 +107,7 @@ class _CorpusSearch:
     memory: SessionMemory
     now: datetime
     vectors: Sequence[Vector]
-    """Of the sub-queries."""
+    """Of the texts that are sought; the whole question is the last."""
     index: VectorIndex[FactId] = field(init=False)
     words: LexicalIndex = field(init=False)
     _facts: dict[FactId, Fact | None] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class _CorpusSearch:
         among = self._among()
         self._note(FoundBy.DEFERRED, (one for one in sorted(self.memory.deferred) if one in self.index))
         if among is None or among:
-            for text, vector in zip(self.plan.sub_queries, self.vectors, strict=True):
+            for text, vector in zip(self.plan.sought, self.vectors, strict=True):
                 ranking = self.index.ranking(vector, among, exact=self.plan.exact)
                 self._note(FoundBy.VECTORS, self._passing((one for one, _ in ranking), self.plan.per_query))
                 matching = self.words.search(text, WORDS_SPARE * self.plan.per_query, among)
@@ -232,19 +232,16 @@ class _CorpusSearch:
             )
 
     def _relevance(self, ids: Sequence[FactId]) -> Mapping[FactId, float]:
-        if self.plan.policy == FUSED and self.vectors:
-            return self._fused(ids)
+        """By the scoring policy: the whole question's, or the best cosine with one of its parts."""
+        if self.plan.policy == FUSED:
+            chunks = self.library.facts.library.vectors.at(self.shelf.corpus.number, self.shelf.view)
+            asked = question(self.plan.query)
+            return fused_relevance(self.words, self.index, chunks, asked, self.vectors[-1], ids)
         cosines: dict[FactId, float] = dict.fromkeys(ids, 0.0)
         for vector in self.vectors:
             for one, score in self.index.search(vector, len(ids), ids, exact=True):
                 cosines[one] = max(cosines[one], score)
         return {one: min(score, 1.0) for one, score in cosines.items()}
-
-    def _fused(self, ids: Sequence[FactId]) -> Mapping[FactId, float]:
-        """To the whole question, whose vector is the first; what words no longer have was erased meanwhile."""
-        chunks = self.library.facts.library.vectors.at(self.shelf.corpus.number, self.shelf.view)
-        asked = question(self.plan.query)
-        return dict.fromkeys(ids, 0.0) | fused_relevance(self.words, self.index, chunks, asked, self.vectors[0], ids)
 
     def _labels(self, communities: Iterable[CommunityId | None]) -> Mapping[CommunityId, str]:
         """What they are called; nothing where the words of a label were erased."""

@@ -58,7 +58,7 @@ def get_envelope(
     revisions and compared with what was issued."""
     rule = access.in_tenant(tenant, Permission.READ, Permission.AUDIT)
     issued = library.unit.look(call, rule, lambda tr, granted: _issued(library, call, tr, granted, wanted))
-    sought = SoughtTexts(library.facts.library.embedders, issued.plan.sub_queries)
+    sought = SoughtTexts(library.facts.library.embedders, issued.plan.sought)
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Replayed:
         trail.private["query"] = issued.plan.query

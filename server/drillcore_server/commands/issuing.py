@@ -35,14 +35,12 @@ from drillcore_server.domain.envelopes import Envelope, QualityTier
 from drillcore_server.domain.errors import NotReady
 from drillcore_server.domain.fact_sessions import OwnSession, SessionFact
 from drillcore_server.domain.ids import EnvelopeId, FactId, TenantId
-from drillcore_server.domain.pages import make_token
 from drillcore_server.domain.quality import gap, meets
 from drillcore_server.store import revisions
 from drillcore_server.store.envelopes import EnvelopeStore, known_by
 
 Digest = Callable[[Envelope], bytes]
 """The SHA-256 of an envelope as it is sent."""
-CONTINUATION: Final = "continuation of an envelope"
 SALT_BYTES: Final = 16
 
 
@@ -120,7 +118,7 @@ class Issuing:
         self._check(built, accepted)
         touch(self.trail, self.shelves, built, accessed=True)
         self.trail.detail |= {"envelope": str(self.id), "etag": built.envelope.etag}
-        continuation = make_token(CONTINUATION, self.id.bytes) if built.is_continued else ""
+        continuation = str(self.id) if built.is_continued else ""
         quality = WindowQuality(self.id, built.envelope.quality.tier)
         issued = self._issued(built, placed, parent, begun, digest)
         self.trail.beside.append(lambda tr: self._keep(tr, issued, begun, quality, built, bool(continuation)))

@@ -38,7 +38,7 @@ def pack_envelope(
         raise BadInput(Reason.INVALID_ARGUMENT, "a salted etag is of a session: name one", field="session_id")
     plan = plan_of(library, asked, call.at)
     is_conditional = bool(if_match) and not asked.directives.no_cache
-    sought = SoughtTexts(library.facts.library.embedders, plan.sub_queries, at_once=not is_conditional)
+    sought = SoughtTexts(library.facts.library.embedders, plan.sought, at_once=not is_conditional)
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Issued:
         trail.private["query"] = plan.query

@@ -34,7 +34,7 @@ def preview_envelope(
 ) -> Previewed:
     """What PackEnvelope would give now. Nothing is kept of it, and no fact counts as accessed."""
     plan = plan_of(library, asked, call.at)
-    sought = SoughtTexts(library.facts.library.embedders, plan.sub_queries)
+    sought = SoughtTexts(library.facts.library.embedders, plan.sought)
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Previewed:
         trail.private["query"] = plan.query

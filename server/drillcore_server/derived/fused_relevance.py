@@ -28,12 +28,12 @@ def fused_relevance(
 ) -> dict[FactId, float]:
     """How relevant facts are to a question, 0 to 1. All three indexes are of the same revision.
 
-    A fact that has no chunk any more, or never had one, counts by its passage instead. One that `words` does not have
-    is not in the answer.
+    A fact that has no chunk any more, or never had one, counts by its passage instead. One that `words` does not have,
+    because it was erased meanwhile, is not relevant.
     """
     labels = words.labels(wanted)
     if not len(labels):
-        return {}
+        return dict.fromkeys(wanted, 0.0)
     ids = words.ids(labels)
     query: Units = units(np.asarray(vector)[np.newaxis])[0]
     own = _of_nodes(facts, query, ids)
@@ -41,7 +41,8 @@ def fused_relevance(
     chunk_ids = [NodeId(one) for one in words.chunk_ids(words.facts["chunk"][labels])]
     by_chunk = _of_nodes(chunks, query, chunk_ids)
     cosines = Cosines(own, by_passage, np.where(by_chunk == _NOWHERE, by_passage, by_chunk))
-    return dict(zip(ids, fused(words.shares(asked, labels), cosines).tolist(), strict=True))
+    scores = fused(words.shares(asked, labels), cosines).tolist()
+    return dict.fromkeys(wanted, 0.0) | dict(zip(ids, scores, strict=True))
 
 
 def _of_passages(words: LexicalIndex, facts: VectorIndex[FactId], query: Units, passages: Labels) -> Scores:

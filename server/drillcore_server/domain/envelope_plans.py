@@ -55,6 +55,11 @@ class EnvelopePlan:
         return hashlib.sha256(repr(sorted(values.items())).encode()).digest()
 
     @property
+    def sought(self) -> tuple[str, ...]:
+        """What is looked for: the parts of the question, and the whole of it last."""
+        return (*(one for one in self.sub_queries if one != self.query), self.query)
+
+    @property
     def ranked_on(self) -> date:
         return date.fromordinal(self.day)
 

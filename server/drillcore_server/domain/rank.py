@@ -36,15 +36,25 @@ Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
 
-def rank(candidates: Sequence[Candidate], weights: Weights, today: date, duplicate_similarity: float) -> Ranking:
+def rank(
+    candidates: Sequence[Candidate],
+    weights: Weights,
+    today: date,
+    duplicate_similarity: float,
+    *,
+    same_words: bool = False,
+) -> Ranking:
     """All candidates, kept or dropped as duplicates, best first. Their order as given does not matter.
+
+    With `same_words` only what says the same, word for word, is a duplicate: items of a list that share a long
+    introduction are similar, and yet each says something of its own.
 
     Scores are rounded to 1e-6 before they are compared; of equal ones the smaller id comes first.
     """
     by_id = sorted(candidates, key=lambda one: one.id.int)
     if not by_id:
         return Ranking(())
-    return _Picking(by_id, weights, today, duplicate_similarity).run()
+    return _Picking(by_id, weights, today, _Likeness(by_id, duplicate_similarity, same_words=same_words)).run()
 
 
 def age_days(candidate: Candidate, today: date) -> int:
@@ -80,14 +90,14 @@ class _Picking:
     Picking changes the scores of one community only, and only until it is well represented.
     """
 
-    def __init__(self, by_id: list[Candidate], weights: Weights, today: date, duplicate_similarity: float) -> None:
+    def __init__(self, by_id: list[Candidate], weights: Weights, today: date, likeness: _Likeness) -> None:
         self._by_id = by_id
         self._weights = weights
         self._fresh = [freshness(one, weights, today) for one in by_id]
         self._base = _base_scores(by_id, self._fresh, weights)
         self._communities = _communities(by_id)
         self._scores = _rounded(self._base + 1.0 * weights.diversity)
-        self._likeness = _Likeness(by_id, duplicate_similarity)
+        self._likeness = likeness
 
     def run(self) -> Ranking:
         kept: list[Ranked] = []
@@ -126,8 +136,9 @@ class _Picking:
 class _Likeness:
     """Which of the kept facts say the same as another. Vectors of different models are never compared."""
 
-    def __init__(self, by_id: list[Candidate], limit: float) -> None:
+    def __init__(self, by_id: list[Candidate], limit: float, *, same_words: bool) -> None:
         self._by_id = by_id
+        self._same_words = same_words
         self._limit = limit
         self._near = _near(by_id, limit - _DOUBT)
         self._order = np.full(len(by_id), len(by_id), np.int64)
@@ -145,9 +156,12 @@ class _Likeness:
             return None
         kept = near[self._order[near] < len(self._by_id)]
         for other in kept[np.argsort(self._order[kept])].tolist():
-            if _cosine(self._by_id[place], self._by_id[other]) > self._limit:
+            if self._are_alike(self._by_id[place], self._by_id[other]):
                 return int(other)
         return None
+
+    def _are_alike(self, one: Candidate, other: Candidate) -> bool:
+        return (not self._same_words or one.content == other.content) and _cosine(one, other) > self._limit
 
 
 def _base_scores(by_id: list[Candidate], fresh: list[float], weights: Weights) -> Floats:

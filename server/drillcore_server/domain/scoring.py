@@ -39,7 +39,7 @@ _OPEN_IMPORTANCE: Final = 0.15
 class ScoringSettings:
     """`[envelopes.scoring]`: how candidates are scored where the request does not say."""
 
-    policy: str = COSINE
+    policy: str = FUSED
     """How relevance is found: cosine-1 or fused-1."""
     relevance_weight: float = 0.50
     importance_weight: float = 0.25

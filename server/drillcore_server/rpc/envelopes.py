@@ -60,7 +60,7 @@ class EnvelopeService:
             self._library,
             call,
             tenant=optional_tenant_id(request.tenant_id),
-            continuation=request.continuation_id,
+            continuation=EnvelopeId(any_id(request.continuation_id, "continuation_id")),
             answer=request.previous_answer,
             digest=sent.digest,
         )

@@ -1,0 +1,119 @@
+"""Whatever changes between two calls: NOT_MODIFIED is said only of an envelope that would be the same, byte by byte."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from drillcore_proto.v1 import envelopes_pb2 as pb
+from drillcore_proto.v1 import facts_pb2
+from tests.rpc.envelopes import TEXTS, EnvelopeCaller, filled
+from tests.rpc.running import ACME, OPERATOR, create_tenants, running
+
+QUERIES = ("how long must records be kept?", "who reports suspicious transactions to the authority?")
+PLACES = st.integers(0, 30)
+
+
+class Envelopes(RuleBasedStateMachine):
+    """A corpus that changes, and questions whose etags are kept from when they were last asked."""
+
+    @initialize()
+    def start(self) -> None:
+        self._open = ExitStack()
+        folder = Path(self._open.enter_context(tempfile.TemporaryDirectory()))
+        server = self._open.enter_context(running(folder))
+        create_tenants(server.client(OPERATOR))
+        self.caller = self._open.enter_context(EnvelopeCaller(server, ACME))
+        self.corpus = filled(self.caller)
+        self.known = {query: self._pack(query) for query in QUERIES}
+        self.changes = 0
+
+    def teardown(self) -> None:
+        self._open.close()
+
+    def _pack(self, query: str, if_match: str = "") -> pb.PackEnvelopeResponse:
+        return self.caller.pack(query, self.corpus, budget=90, if_match=if_match, session_id="s")
+
+    def _facts(self) -> list[facts_pb2.Fact]:
+        return self.caller.list(self.corpus)
+
+    def _change(self, place: int, change: Callable[[facts_pb2.Fact], object]) -> None:
+        self.changes += 1
+        found = [one for one in self._facts() if one.status == facts_pb2.FACT_STATUS_ACTIVE and not one.archived]
+        if found:
+            change(found[place % len(found)])
+
+    @rule(place=PLACES)
+    def add(self, place: int) -> None:
+        self.changes += 1
+        content = TEXTS[place % len(TEXTS)].replace("records", f"records number {self.changes}")
+        self.caller.put(self.corpus, facts_pb2.FactDraft(content=content, source_id=f"manual {place % 4}"))
+
+    @rule(place=PLACES)
+    def edit(self, place: int) -> None:
+        self._change(place, lambda one: self.caller.update(one.fact_id, content=f"{one.content} Rule {self.changes}."))
+
+    @rule(place=PLACES, weight=st.sampled_from([0.1, 0.95]))
+    def weigh(self, place: int, weight: float) -> None:
+        self._change(place, lambda one: self.caller.update(one.fact_id, importance_weight=weight))
+
+    @rule(place=PLACES, status=st.sampled_from([facts_pb2.FACT_STATUS_STALE, facts_pb2.FACT_STATUS_DELETED]))
+    def move(self, place: int, status: facts_pb2.FactStatus.ValueType) -> None:
+        self._change(place, lambda one: self.caller.set_status(one.fact_id, status))
+
+    @rule(place=PLACES)
+    def archive(self, place: int) -> None:
+        self._change(place, lambda one: self.caller.archive(one.fact_id))
+
+    @rule()
+    def keep_in_the_session(self) -> None:
+        self.changes += 1
+        content = f"Somebody said that records of visit {self.changes} are kept for a year at least."
+        draft = facts_pb2.FactDraft(content=content, source_id="talk")
+        self.caller.put(self.corpus, draft, cache_control="no-store", session_id="s")
+
+    @rule(place=st.integers(0, 3))
+    def erase(self, place: int) -> None:
+        self.changes += 1
+        sources = {one.source_id for one in self._facts() if one.status != facts_pb2.FACT_STATUS_DELETED}
+        if f"manual {place}" in sources:
+            self.caller.server.client(ACME).erase_source(self.corpus, f"manual {place}", reason="asked for")
+
+    @rule()
+    def read(self) -> None:
+        """Counts accesses, and changes nothing else."""
+        self.caller.search(QUERIES[0], self.corpus)
+        if self._facts():
+            self.caller.get(self._facts()[0].fact_id)
+
+    @invariant()
+    def not_modified_means_the_same(self) -> None:
+        for query, before in self.known.items():
+            answer = self._pack(query, before.envelope.etag)
+            fresh = self._pack(query)
+            if answer.not_modified:
+                assert _bytes(fresh.envelope) == _bytes(before.envelope)
+            self.known[query] = fresh
+            assert self._pack(query, fresh.envelope.etag).not_modified, "nothing has changed since"
+
+
+def _bytes(envelope: pb.Envelope) -> bytes:
+    """But for where facts are said to come from: the session knows more communities each time."""
+    told = pb.Envelope()
+    told.CopyFrom(envelope)
+    told.memory_tier_hit = 0
+    for fact in told.facts:
+        fact.memory_tier = 0
+    return told.SerializeToString(deterministic=True)
+
+
+Envelopes.TestCase.settings = settings(
+    max_examples=12, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestEnvelopes = Envelopes.TestCase
