@@ -222,6 +222,8 @@ class Provenance:
     chunk: NodeId | None = None
     span: Span | None = None
     raws: tuple[RawSpan, ...] = ()
+    leads: tuple[Span, ...] = ()
+    """Where in the document stands what introduces it."""
 
 
 @dataclass(frozen=True, slots=True)
