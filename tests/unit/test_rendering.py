@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillcore_server.domain.envelopes import Candidate, GroundingMode, RenderFormat
+from drillcore_server.domain.introductions import Said
 from drillcore_server.domain.rendering import GROUNDING_INSTRUCTIONS, render
 from tests.unit.ranked_facts import NASTY, candidate
 

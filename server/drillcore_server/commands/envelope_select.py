@@ -34,6 +34,7 @@ from drillcore_server.domain.errors import NotReady
 from drillcore_server.domain.fact_sessions import SessionFact
 from drillcore_server.domain.facts import Fact, FactStatus
 from drillcore_server.domain.ids import CommunityId, FactId, NodeId
+from drillcore_server.domain.introductions import lead_of
 from drillcore_server.domain.scoring import COSINE
 from drillcore_server.ingest.embedding.ports import Vector
 from drillcore_server.store.communities import CommunitiesView
@@ -226,6 +227,8 @@ class _CorpusSearch:
                 found_by=led,
                 memory_tier=self._tier(one, community),
                 version=fact.version,
+                document=fact.document,
+                lead=lead_of(fact),
                 fact=fact,
             )
 
