@@ -179,6 +179,7 @@ def _provenance(message: pb.Provenance) -> Provenance:
         chunk_id=to_id(message.chunk_id),
         span=_span(message.span) if message.HasField("span") else None,
         raws=tuple(RawSpan(UUID(one.raw_id), _span(one.span)) for one in message.raws),
+        lead_spans=tuple(map(_span, message.lead_spans)),
     )
 
 

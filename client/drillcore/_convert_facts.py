@@ -80,6 +80,7 @@ def fact(message: pb.Fact, revision: int) -> Fact:
         chunk_id=to_id(message.chunk_id),
         document_id=to_id(message.document_id),
         span=Span(message.span.start, message.span.end) if message.HasField("span") else None,
+        lead_spans=tuple(Span(one.start, one.end) for one in message.lead_spans),
         tokens=message.tokens,
         archived=message.archived,
         session_only=message.session_only,

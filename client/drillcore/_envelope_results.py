@@ -96,6 +96,8 @@ class Provenance:
     """Of the fact in the document's text."""
     raws: tuple[RawSpan, ...]
     """That it runs over."""
+    lead_spans: tuple[Span, ...] = ()
+    """Of what introduces it, in the document's text, the outermost first."""
 
 
 @dataclass(frozen=True, slots=True)

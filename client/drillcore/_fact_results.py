@@ -80,6 +80,8 @@ class Fact:
     document_id: UUID | None
     span: Span | None
     """Of the document's text."""
+    lead_spans: tuple[Span, ...]
+    """Of what introduces it there, the outermost first: its content begins with that."""
     tokens: int
     archived: bool
     """Readable by id, and found by no search."""

@@ -12,13 +12,17 @@ from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import facts_pb2 as pb
 from drillcore_server.derived.lexical_follower import LexicalIndexes
 from drillcore_server.derived.lexical_index import LexicalIndex
+from drillcore_server.domain.errors import Missing
 from drillcore_server.domain.ids import Revision
 from drillcore_server.domain.words import question
 from drillcore_server.store import revisions
 from drillcore_server.store.hierarchy import CorpusView
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.sealed import SealedRecords
-from tests.rpc.erasing import MARKED, MARKER, OTHER, ErasingCaller
+from tests.rpc.aged import age
+from tests.rpc.erasing import MARKED, MARKER, OTHER, ErasingCaller, problems
+from tests.rpc.hierarchies import put as put_hierarchy
+from tests.rpc.hierarchies import two_sections
 from tests.rpc.knowledge import files
 from tests.rpc.running import ACME, OPERATOR, create_tenants, running
 from tests.rpc.test_fact_index import number_of
@@ -108,10 +112,41 @@ def test_a_new_title_is_matched_though_the_facts_are_said_again(caller: ErasingC
     corpus = caller.corpus()
     caller.add(corpus, *files({"birds": f"# Waterfowl act\n\n{HERONS}\n"}))
     caller.add(corpus, *files({"birds": f"# Gamekeeping decree\n\n{HERONS}\n"}))
-    for word, is_there in {"waterfowl": False, "decree": True}.items():
-        matches = index(caller).matches(question(word))
-        assert matches is not None
-        assert (matches.documents.title_shares().max() > 0) == is_there
+    assert not titled(caller, "waterfowl")
+    assert titled(caller, "decree")
+
+
+def test_new_titles_of_a_hierarchy_are_matched_though_its_chunks_say_the_same(caller: ErasingCaller) -> None:
+    corpus, made = caller.corpus(), two_sections()
+    put_hierarchy(caller, corpus, made)
+    chunk = next(node for node in made.nodes if node.HasField("chunk"))
+    caller.put(corpus, pb.FactDraft(content=HERONS, chunk_id=chunk.id))
+    assert titled(caller, "manual")
+    assert not titled(caller, "gamekeeping")
+    made.documents[0].title, chunk.chunk.headings[:] = "Gamekeeping decree", ["Waders"]
+    put_hierarchy(caller, corpus, made)
+    (fact,) = caller.list(corpus)
+    assert (fact.status, fact.version) == (pb.FACT_STATUS_ACTIVE, 2)
+    assert titled(caller, "gamekeeping")
+    assert problems(caller.server) == ()
+
+
+def titled(caller: ErasingCaller, word: str) -> bool:
+    matches = index(caller).matches(question(word))
+    return matches is not None and matches.documents.title_shares().max() > 0
+
+
+def test_a_revision_that_was_trimmed_is_not_searched(caller: ErasingCaller) -> None:
+    corpus = caller.corpus()
+    (fact,) = put(caller, corpus, HERONS)
+    caller.update(fact, content=OTTERS)
+    age(caller.server, corpus, 5)
+    client = caller.server.client(ACME)
+    client.update_corpus(corpus, retention_days=1)
+    client.trim_corpus(corpus)
+    assert found(caller, "otters") == [fact]
+    with pytest.raises(Missing, match="trimmed"):
+        index(caller, LexicalIndexes(caller.server.engine), Revision(1))
 
 
 def test_nothing_of_an_erased_source_is_found_at_any_revision_or_kept_in_memory(caller: ErasingCaller) -> None:
@@ -119,15 +154,15 @@ def test_nothing_of_an_erased_source_is_found_at_any_revision_or_kept_in_memory(
     caller.add(corpus, *files({"marked": MARKED, "other": OTHER}))
     facts = len(index(caller))
     assert found(caller, MARKER)
-    (zyzzyva,) = question(MARKER).terms
-    (corpus_states,) = caller.server.server.fabric.indexes.words._states.values()
+    assert found(caller, MARKER, 1)
+    kept = caller.server.server.fabric.indexes.words
     caller.erase(corpus, "marked")
+    assert not kept._states
+    assert not kept._occasions
     assert found(caller, MARKER) == []
     assert found(caller, MARKER, 1) == []
     assert 0 < len(index(caller)) < facts
     assert found(caller, "kestrel")
-    for state in corpus_states._states.values():
-        assert all(zyzzyva not in part.segment.words.terms for part in state.index._parts)
 
 
 def test_the_same_facts_have_the_same_scores_after_a_restart(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ def provenance() -> pb.Provenance:
         chunk_id=str(CHUNK),
         span=nodes_pb2.Span(start=120, end=168),
         raws=[pb.RawSpan(raw_id=str(RAW), span=nodes_pb2.Span(start=20, end=68))],
+        lead_spans=[nodes_pb2.Span(start=3, end=17)],
     )
 
 

@@ -56,6 +56,7 @@ def fact(number: int = 0) -> facts_pb2.Fact:
         chunk_id=str(CHUNK),
         document_id=str(TENANT),
         span=nodes_pb2.Span(start=3, end=9),
+        lead_spans=[nodes_pb2.Span(start=0, end=2), nodes_pb2.Span(start=2, end=3)],
         version=4,
         tokens=12,
         archived=True,

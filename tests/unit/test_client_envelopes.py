@@ -258,6 +258,7 @@ def test_an_envelope_comes_with_its_facts_and_where_they_come_from(do: Do, peer:
                 chunk_id=CHUNK,
                 span=Span(120, 168),
                 raws=(RawSpan(RAW, Span(20, 68)),),
+                lead_spans=(Span(3, 17),),
             ),
             session_only=True,
             answer_summary=True,

@@ -75,6 +75,7 @@ FULL = Fact(
     chunk_id=CHUNK,
     document_id=TENANT,
     span=Span(3, 9),
+    lead_spans=(Span(0, 2), Span(2, 3)),
     tokens=12,
     archived=True,
     session_only=True,

@@ -31,7 +31,8 @@ def test_endings_of_plurals_are_left_out(word: str, expected: str) -> None:
 def test_case_marks_and_words_that_say_nothing_make_no_difference() -> None:
     lexicon = Lexicon()
     assert lexicon.terms("The CONTRACTS, of 2015!") == lexicon.terms("contract 2015")
-    assert lexicon.terms("a 4.2.1 _ of it") == []
+    assert lexicon.terms("a _ of it, I") == []
+    assert lexicon.terms("section 4.2.1") == lexicon.terms("sections 4 (2) 1")
 
 
 def test_terms_are_what_they_were_when_stores_were_made() -> None:

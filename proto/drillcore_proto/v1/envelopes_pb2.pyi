@@ -850,6 +850,7 @@ class Provenance(google.protobuf.message.Message):
     CHUNK_ID_FIELD_NUMBER: builtins.int
     SPAN_FIELD_NUMBER: builtins.int
     RAWS_FIELD_NUMBER: builtins.int
+    LEAD_SPANS_FIELD_NUMBER: builtins.int
     source_id: builtins.str
     source_location: builtins.str
     document_id: builtins.str
@@ -863,6 +864,10 @@ class Provenance(google.protobuf.message.Message):
     def raws(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___RawSpan]:
         """that it runs over"""
 
+    @property
+    def lead_spans(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[drillcore_proto.v1.nodes_pb2.Span]:
+        """of what introduces it, in the document's text, the outermost first"""
+
     def __init__(
         self,
         *,
@@ -873,9 +878,10 @@ class Provenance(google.protobuf.message.Message):
         chunk_id: builtins.str = ...,
         span: drillcore_proto.v1.nodes_pb2.Span | None = ...,
         raws: collections.abc.Iterable[Global___RawSpan] | None = ...,
+        lead_spans: collections.abc.Iterable[drillcore_proto.v1.nodes_pb2.Span] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["span", b"span"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["chunk_id", b"chunk_id", "document_id", b"document_id", "document_title", b"document_title", "raws", b"raws", "source_id", b"source_id", "source_location", b"source_location", "span", b"span"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["chunk_id", b"chunk_id", "document_id", b"document_id", "document_title", b"document_title", "lead_spans", b"lead_spans", "raws", b"raws", "source_id", b"source_id", "source_location", b"source_location", "span", b"span"]) -> None: ...
 
 Global___Provenance: typing_extensions.TypeAlias = Provenance
 

@@ -95,6 +95,7 @@ class Fact(google.protobuf.message.Message):
     CREATED_BY_FIELD_NUMBER: builtins.int
     STATUS_REASON_FIELD_NUMBER: builtins.int
     SESSION_ONLY_FIELD_NUMBER: builtins.int
+    LEAD_SPANS_FIELD_NUMBER: builtins.int
     fact_id: builtins.str
     """a UUID, never changed"""
     corpus_id: builtins.str
@@ -144,6 +145,10 @@ class Fact(google.protobuf.message.Message):
     def span(self) -> drillcore_proto.v1.nodes_pb2.Span:
         """of the document's text"""
 
+    @property
+    def lead_spans(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[drillcore_proto.v1.nodes_pb2.Span]:
+        """of what introduces it, in the document's text, the outermost first"""
+
     def __init__(
         self,
         *,
@@ -174,9 +179,10 @@ class Fact(google.protobuf.message.Message):
         created_by: builtins.str = ...,
         status_reason: builtins.str = ...,
         session_only: builtins.bool = ...,
+        lead_spans: collections.abc.Iterable[drillcore_proto.v1.nodes_pb2.Span] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["ingested_at", b"ingested_at", "last_accessed_at", b"last_accessed_at", "modified_at", b"modified_at", "span", b"span"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["access_count", b"access_count", "archived", b"archived", "chunk_id", b"chunk_id", "community_id", b"community_id", "community_label", b"community_label", "content", b"content", "content_hash", b"content_hash", "corpus_id", b"corpus_id", "created_by", b"created_by", "document_id", b"document_id", "embedding", b"embedding", "embedding_model", b"embedding_model", "fact_id", b"fact_id", "importance_weight", b"importance_weight", "ingested_at", b"ingested_at", "last_accessed_at", b"last_accessed_at", "metadata", b"metadata", "modified_at", b"modified_at", "session_only", b"session_only", "source_id", b"source_id", "source_location", b"source_location", "span", b"span", "status", b"status", "status_reason", b"status_reason", "tokens", b"tokens", "ttl", b"ttl", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["access_count", b"access_count", "archived", b"archived", "chunk_id", b"chunk_id", "community_id", b"community_id", "community_label", b"community_label", "content", b"content", "content_hash", b"content_hash", "corpus_id", b"corpus_id", "created_by", b"created_by", "document_id", b"document_id", "embedding", b"embedding", "embedding_model", b"embedding_model", "fact_id", b"fact_id", "importance_weight", b"importance_weight", "ingested_at", b"ingested_at", "last_accessed_at", b"last_accessed_at", "lead_spans", b"lead_spans", "metadata", b"metadata", "modified_at", b"modified_at", "session_only", b"session_only", "source_id", b"source_id", "source_location", b"source_location", "span", b"span", "status", b"status", "status_reason", b"status_reason", "tokens", b"tokens", "ttl", b"ttl", "version", b"version"]) -> None: ...
 
 Global___Fact: typing_extensions.TypeAlias = Fact
 

@@ -33,6 +33,7 @@ class Provenances:
             chunk=fact.chunk,
             span=fact.span,
             raws=raws if fact.span is None else tuple(one for one in raws if _overlap(one.span, fact.span)),
+            leads=fact.leads,
         )
 
     def _raws_of(self, chunk: NodeId) -> tuple[RawSpan, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from drillcore_server.derived.lexical_index import LexicalIndex
+from drillcore_server.derived.lexical_segments import run_starts
 from drillcore_server.derived.vector_index import Id, VectorIndex
 from drillcore_server.derived.vector_log import Labels, Row, Units, units
 from drillcore_server.domain.fused import Cosines, Scores, fused
@@ -27,12 +28,12 @@ def fused_relevance(
 ) -> dict[FactId, float]:
     """How relevant facts are to a question, 0 to 1. All three indexes are of the same revision.
 
-    A fact that has no chunk any more, or never had one, counts by its passage instead. One that `words` does not have
-    is not in the answer.
+    A fact that has no chunk any more, or never had one, counts by its passage instead. One that `words` does not have,
+    because it was erased meanwhile, is not relevant.
     """
     labels = words.labels(wanted)
     if not len(labels):
-        return {}
+        return dict.fromkeys(wanted, 0.0)
     ids = words.ids(labels)
     query: Units = units(np.asarray(vector)[np.newaxis])[0]
     own = _of_nodes(facts, query, ids)
@@ -40,20 +41,25 @@ def fused_relevance(
     chunk_ids = [NodeId(one) for one in words.chunk_ids(words.facts["chunk"][labels])]
     by_chunk = _of_nodes(chunks, query, chunk_ids)
     cosines = Cosines(own, by_passage, np.where(by_chunk == _NOWHERE, by_passage, by_chunk))
-    return dict(zip(ids, fused(words.shares(asked, labels), cosines).tolist(), strict=True))
+    scores = fused(words.shares(asked, labels), cosines).tolist()
+    return dict.fromkeys(wanted, 0.0) | dict(zip(ids, scores, strict=True))
 
 
 def _of_passages(words: LexicalIndex, facts: VectorIndex[FactId], query: Units, passages: Labels) -> Scores:
     """The cosine with the mean vector of all facts of each passage."""
     numbers, back = np.unique(passages, return_inverse=True)
     inside = words.inside("passage", numbers)
-    ids = words.ids(inside)
-    there = np.array([one in facts for one in ids], np.bool_)
-    rows = facts.rows([one for one, is_there in zip(ids, there.tolist(), strict=True) if is_there])
-    places = np.searchsorted(numbers, words.facts["passage"][inside[there]])
-    sums = np.zeros((len(numbers), rows.shape[1]), np.float64)
-    np.add.at(sums, places, rows)
-    return _cosines(sums, query)[back]
+    inside = inside[np.lexsort((words.facts["id"][inside], words.facts["passage"][inside]))]
+    rows = _rows(facts, words.ids(inside), len(query))
+    return _cosines(np.add.reduceat(rows, run_starts(words.facts["passage"][inside])), query)[back]
+
+
+def _rows(index: VectorIndex[Id], ids: Sequence[Id], dimensions: int) -> Scores:
+    """Of length 1; zeros for what was erased since the other index was made."""
+    there = np.array([one in index for one in ids], np.bool_)
+    rows = np.zeros((len(ids), dimensions))
+    rows[there] = index.rows([one for one, is_there in zip(ids, there.tolist(), strict=True) if is_there])
+    return rows
 
 
 def _of_nodes(index: VectorIndex[Id], query: Units, ids: Sequence[Id]) -> Scores:

@@ -38,12 +38,13 @@ def open_indexes(
     keeper, snapshots = IndexKeeper(log), IndexSnapshots(folder, keyring, settings, log)
     outlines = SectionCache(engine)
     sections = SectionIndexes(outlines, settings)
-    keyring.on_erased += [snapshots.remove_erased, sections.forget]
+    words = LexicalIndexes(engine)
+    keyring.on_erased += [snapshots.remove_erased, sections.forget, words.forget]
     return Indexes(
         FactIndexes(engine, settings, keeper, snapshots),
         VectorCache(engine, settings, keeper, snapshots),
         sections,
         outlines,
         keeper,
-        LexicalIndexes(engine),
+        words,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,8 +52,7 @@ class LexicalIndexes:
         found = states.at(view.revision)
         if found is not None and found.epoch == epoch:
             return found.index
-        head = revisions.head(view.tr, view.keys)
-        if view.revision < head and not _can_follow(states, view.revision, epoch):
+        if _is_behind(states, view):
             return self._for_the_occasion(number, view, epoch)
         with states.following:
             found = states.at(view.revision)
@@ -69,13 +68,20 @@ class LexicalIndexes:
                 self._states.popitem(last=False)
             return states
 
+    def forget(self, corpora: Collection[CorpusNumber]) -> None:
+        """Lets go of what is kept of corpora from which something was erased: it may have it."""
+        with self._lock:
+            for number in corpora:
+                self._states.pop(number, None)
+            self._occasions = OrderedDict((key, one) for key, one in self._occasions.items() if key[0] not in corpora)
+
     def _followed(self, states: States[_State], view: CorpusView, epoch: int) -> _State:
         snapshot = Snapshot(self._engine, view.keys, view.sealed, view.revision)
-        before = states.up_to(Revision(view.revision - 1))
+        states.drop(lambda one: one.epoch != epoch)
+        before = states.up_to(view.revision)
         index = _loaded(snapshot) if before is None else _changed(before[1].index, before[0], snapshot)
         self._check_kept(view)
         fresh = _State(epoch, index)
-        states.drop(lambda one: one.epoch != epoch)  # of what was erased nothing stays in memory
         states.keep(view.revision, fresh)
         return fresh
 
@@ -98,10 +104,11 @@ class LexicalIndexes:
         self._engine.run(lambda tr: trimming.check_kept(tr, view.keys, view.revision))
 
 
-def _can_follow(states: States[_State], revision: Revision, epoch: int) -> bool:
-    """Whether a state leads to a revision that is not the head. To the head, the feed tells of erasures too."""
-    before = states.up_to(revision)
-    return before is not None and before[1].epoch == epoch
+def _is_behind(states: States[_State], view: CorpusView) -> bool:
+    """Whether the view is of a revision that nobody follows any more."""
+    if states.newest() is None:
+        return view.revision < revisions.head(view.tr, view.keys)
+    return states.up_to(view.revision) is None
 
 
 def _loaded(snapshot: Snapshot) -> LexicalIndex:
@@ -114,12 +121,8 @@ def _changed(index: LexicalIndex, after: Revision, snapshot: Snapshot) -> Lexica
     read = [one for one, what in told.items() if what.status in FOUND and _is_moved(index, one, what)]
     words: dict[FactId, bytes | None] = {one: None for one, what in told.items() if what.status not in FOUND}
     words |= zip(read, snapshot.find(read, lambda view, one: FactsView(view).words_left(one)), strict=True)
-    return index.changed(words, has_erased=_has_erased(told)) if words else index
+    return index.changed(words) if words else index
 
 
 def _is_moved(index: LexicalIndex, fact: FactId, what: Touched) -> bool:
     return bool(what.change & _MOVED) or fact not in index
-
-
-def _has_erased(told: Mapping[FactId, Touched]) -> bool:
-    return any(FactChange.ERASED in what.change for what in told.values())

@@ -1,9 +1,9 @@
 """The facts of one revision of a corpus, found by their words.
 
 An index is a state that never changes: some segments, and which of their facts are its own. The next state shares the
-segments and adds one; small ones are joined, so that there are few. What is gone from a fifth of all, or was erased, is
-left behind. Everything that a search counts, it counts over the state's own facts: the same facts have the same scores,
-whatever there was before them.
+segments and adds one; small ones are joined, so that there are few, and facts that are gone are left behind once they
+are a fifth of all. Everything that a search counts, it counts over the state's own facts: the same facts have the same
+scores, whatever there was before them.
 """
 
 from __future__ import annotations
@@ -86,17 +86,14 @@ class LexicalIndex:
             parts.append(_Part.whole(Segment.of(batch, places)))
         return cls([_joined(parts)] if parts else [], places)
 
-    def changed(self, words: Mapping[FactId, bytes | None], *, has_erased: bool = False) -> LexicalIndex:
-        """With the words of these facts as they are now; None for one that is gone.
-
-        Where some were erased, the new state has nothing in memory that was gone before.
-        """
+    def changed(self, words: Mapping[FactId, bytes | None]) -> LexicalIndex:
+        """With the words of these facts as they are now; None for one that is gone."""
         ids = as_ids(words)
         parts = [one.without(ids) for one in self._parts]
         fresh = {one: found for one, found in words.items() if found is not None}
         if fresh:
             parts.append(_Part.whole(Segment.of(fresh, self._places)))
-        if has_erased or _are_many_gone(parts):
+        if _are_many_gone(parts):
             return _compacted(parts, self._places)
         return LexicalIndex(_few(parts), self._places)
 
@@ -183,8 +180,19 @@ class LexicalIndex:
         return self.best(labels, scores[labels], k)
 
     def facts_of(self, chunks: Iterable[NodeId]) -> list[FactId]:
-        """The facts of some chunks, in no order that means anything."""
-        return self.ids(self.inside("chunk", self._places.chunk.known(one.bytes for one in chunks)))
+        """Those that were drawn from some chunks."""
+        order, numbers = self._by_chunk
+        wanted = self._places.chunk.known(one.bytes for one in chunks)
+        begins, ends = (np.searchsorted(numbers, wanted, side) for side in ("left", "right"))
+        runs = [order[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+        labels = np.concatenate([order[:0], *runs])
+        return self.ids(labels[self.mask[labels]])
+
+    @cached_property
+    def _by_chunk(self) -> tuple[Labels, npt.NDArray[np.int32]]:
+        """Labels in the order of their chunks, and these."""
+        order = np.argsort(self.facts["chunk"], kind="stable")
+        return order, self.facts["chunk"][order]
 
     def inside(self, place: str, numbers: Labels) -> Labels:
         """The labels of its facts that are in passages, chunks or documents with these numbers."""

@@ -59,13 +59,16 @@ class Cosines:
 
 def by_words(shares: WordShares) -> Scores:
     """What words contribute, of the whole."""
-    content = _FACT * shares.fact + _CHUNK * shares.chunk + _DOCUMENT * shares.document + _TITLE * shares.title
-    pairs = _PASSAGE_PAIRS * shares.passage_pairs + _CHUNK_PAIRS * shares.chunk_pairs
-    return np.round((content + pairs) / _WHOLE, _DIGITS)
+    return np.round(_words(shares) / _WHOLE, _DIGITS)
 
 
 def fused(shares: WordShares, cosines: Cosines) -> Scores:
     """Relevance, 0 to 1. It is low where the store knows little of what is asked."""
     vectors = _COS_FACT * cosines.fact + _COS_PASSAGE * cosines.passage + _COS_CHUNK * cosines.chunk
-    squared = np.maximum(by_words(shares) + vectors / _WHOLE, 0) ** 2
+    squared = (np.maximum(_words(shares) + vectors, 0) / _WHOLE) ** 2
     return np.round(squared / (squared + _HALF**2), _DIGITS)
+
+
+def _words(shares: WordShares) -> Scores:
+    content = _FACT * shares.fact + _CHUNK * shares.chunk + _DOCUMENT * shares.document + _TITLE * shares.title
+    return content + _PASSAGE_PAIRS * shares.passage_pairs + _CHUNK_PAIRS * shares.chunk_pairs

@@ -32,7 +32,7 @@ _PICKED: Final = -1
 _DOUBT: Final = 1e-4
 """More than single precision is ever wrong by: what is nearer to the limit than this is computed in double."""
 _FEW: Final = 400
-"""Up to so many are multiplied in this thread. BLAS would wake others and wait for them: for long, if all are busy."""
+"""Up to so many are multiplied in this thread. BLAS would wake others and wait for them, on a busy machine for long."""
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]

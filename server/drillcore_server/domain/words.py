@@ -26,7 +26,7 @@ _STOP_WORDS: Final = """
     until up upon us very was we were what when where whether which while who whom whose why will with would you your
 """
 STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
-_WORDS: Final = re.compile(r"[^\W_]{2,}")
+_WORDS: Final = re.compile(r"[^\W_]+")
 _CAMEL_STEPS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _EXTENSION: Final = re.compile(r"\.[A-Za-z]\w{0,4}$")
 _SHORT_MAX: Final = 3

@@ -181,6 +181,7 @@ def _provenance(known: Provenance) -> pb.Provenance:
         chunk_id=str(known.chunk) if known.chunk else "",
         span=_span(known.span) if known.span else None,
         raws=[pb.RawSpan(raw_id=str(one.raw), span=_span(one.span)) for one in known.raws],
+        lead_spans=list(map(_span, known.leads)),
     )
 
 

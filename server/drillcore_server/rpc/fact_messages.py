@@ -44,6 +44,7 @@ def fact_message(found: FoundFact) -> pb.Fact:
         created_by=fact.created_by,
         status_reason=fact.status_reason,
         session_only=found.session_only,
+        lead_spans=[nodes_pb2.Span(start=one.start, end=one.end) for one in fact.leads],
     )
 
 

@@ -3,9 +3,9 @@
     list: walk over everything once -> put the root of the list on the record -> remove: walk once more
 
 Nothing is removed before it is on the record, so that `fsck` can tell a purge from tampering: it accepts as removed
-what such a list names, and nothing else. Whatever is sealed is listed. Plain entries of indexes that follow from nodes
-and facts are not, as in manifests; one goes with the record that it led to. Of a record the numbers of its keys stay.
-What is sealed under destroyed keys never grows, so the two walks find the same, whatever else is written meanwhile.
+what such a list names, and nothing else. Entries of indexes that follow from nodes and facts, words of facts too, are
+not listed, as in manifests; one goes with the record that it led to. Of a record the numbers of its keys stay. What is
+sealed under destroyed keys never grows, so the two walks find the same, whatever else is written meanwhile.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ SEALED: Final = frozenset(
         Space.FACTS,
         Space.FACT_VECTORS,
         Space.COMMUNITIES,
-        Space.FACT_WORDS,
     }
 )
 
@@ -93,7 +92,7 @@ def begin(tr: Transaction, keys: CorpusKeys) -> Purge | None:
 def list_page(tr: Transaction, keys: CorpusKeys, purge: Purge) -> Purge:
     """Lists the next page of what is to go; the purge as it is then."""
     page = _Page.read(tr.snapshot, keys, purge)
-    found = [Listed(manifests.key_hash(one.key), one.revision) for one in page.doomed if _is_listed(keys, one.key)]
+    found = [Listed(manifests.key_hash(one.key), one.revision) for one in page.doomed if keys.is_committed(one.key)]
     after = replace(purge, cursor=page.following or b"", is_listed=page.following is None)
     if found:
         codec.write(tr, keys.purged(purge.number, purge.batches), b"".join(map(_written, found)))
@@ -102,10 +101,6 @@ def list_page(tr: Transaction, keys: CorpusKeys, purge: Purge) -> Purge:
         after = replace(after, root=list_of(tr, keys, purge.number)[1])
     put(tr, keys, after)
     return after
-
-
-def _is_listed(keys: CorpusKeys, key: bytes) -> bool:
-    return keys.is_committed(key) or keys.space_of(key) in SEALED
 
 
 def remove_page(tr: Transaction, keys: CorpusKeys, purge: Purge) -> Purge:
@@ -190,7 +185,7 @@ def _owners(tr: Reader, keys: CorpusKeys, space: Space, one: Value) -> Iterator[
     elif space is Space.CITING:
         yield keys.section(last)
         yield keys.master()
-    elif space in {Space.FACTS_BY_CHUNK, Space.FACTS_BY_SOURCE, Space.FACT_EXPIRIES}:
+    elif space in {Space.FACTS_BY_CHUNK, Space.FACTS_BY_SOURCE, Space.FACT_EXPIRIES, Space.FACT_WORDS}:
         yield keys.fact(fact_id(one.key))
     elif space is Space.PARENTS:
         yield keys.chunk(_chunk_of(tr, keys, last, one))

@@ -86,6 +86,16 @@ def test_an_item_of_a_list_has_what_introduces_it_in_front() -> None:
     )
 
 
+def test_an_item_says_where_its_introductions_stand() -> None:
+    document = parsed(RECORDS, "part-11.txt")
+    found = flat(drawn(document))
+    for fact in found:
+        said = " ".join(" ".join(span.of(document.text).split()) for span in fact.leads)
+        assert fact.content[: fact.lead_characters] == said
+        assert all(lead.end <= fact.span.start for lead in fact.leads)
+    assert [len(fact.leads) for fact in found] == [0, 1, 1, 2, 2, 1]
+
+
 def test_what_only_introduces_items_is_no_fact_of_its_own_nor_is_a_heading() -> None:
     found = contents(RECORDS, "part-11.txt")
     assert not any(one.endswith(":") for one in found)
