@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -57,6 +58,7 @@ COMMUNITIES_MAX: Final = 20
 """Looked at again, those of the best candidates first."""
 WORDS_SPARE: Final = 4
 """How many times as many are looked for by words where filters may refuse some."""
+_LEADS: Final = tuple(FoundBy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def select(
             search = _CorpusSearch(library, shelf, plan, memory, now, sought.of(shelf.corpus.id, _model(shelf)))
             found += search.candidates()
             exact = exact and (plan.exact or search.index.is_exact)
-    return Selected(tuple(sorted(found, key=lambda one: one.id)), exact)
+    return Selected(tuple(sorted(found, key=lambda one: one.id.int)), exact)
 
 
 def _model(shelf: Shelf) -> Model:
@@ -113,7 +115,7 @@ class _CorpusSearch:
     index: VectorIndex[FactId] = field(init=False)
     words: LexicalIndex = field(init=False)
     _facts: dict[FactId, Fact | None] = field(default_factory=dict)
-    _led: dict[FactId, set[FoundBy]] = field(default_factory=dict)
+    _led: dict[FactId, list[FoundBy]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         number, view = self.shelf.corpus.number, self.shelf.view
@@ -147,18 +149,19 @@ class _CorpusSearch:
 
     def _fact(self, one: FactId) -> Fact | None:
         """A fact that the filters allow, as the store has it at this revision."""
-        if one not in self._facts:
+        try:
+            return self._facts[one]
+        except KeyError:
             fact = FactsView(self.shelf.view).fact_left(one)
             passes = fact is not None and fact.is_searched and self._passes(fact)
-            self._facts[one] = fact if passes else None
-        return self._facts[one]
+            return self._facts.setdefault(one, fact if passes else None)
 
     def _passes(self, fact: Fact) -> bool:
         return allowed(self.library.facts, self.shelf, self.plan.filters, fact)
 
     def _note(self, by: FoundBy, found: Iterable[FactId]) -> None:
         for one in found:
-            self._led.setdefault(one, set()).add(by)
+            self._led.setdefault(one, []).append(by)
 
     def _drilled(self, vector: Vector, among: set[FactId] | None) -> Iterator[FactId]:
         """The best facts of the best sections, so many of each."""
@@ -208,7 +211,7 @@ class _CorpusSearch:
                     yield from (one for one, _ in self.index.best((scores, labels), COMMUNITY_NEAR_MIN))
 
     def _scored(self) -> Iterator[Candidate]:
-        ids = sorted(one for one in self._led if self._fact(one) is not None)
+        ids = sorted((one for one in self._led if self._fact(one) is not None), key=attrgetter("int"))
         if not ids:
             return
         relevance, rows = self._relevance(ids), self.index.rows(ids)
@@ -218,7 +221,7 @@ class _CorpusSearch:
             fact = self._fact(one)
             assert fact is not None
             label = "" if community is None else labels[community]
-            led = tuple(by for by in FoundBy if by in self._led[one])
+            led = self._led[one]
             yield Candidate(
                 id=one,
                 corpus=self.shelf.corpus.id,
@@ -232,7 +235,7 @@ class _CorpusSearch:
                 stale=is_stale(fact, self.plan, self.now),
                 community=community if label else None,
                 community_label=label,
-                found_by=led,
+                found_by=tuple([by for by in _LEADS if by in led]),
                 memory_tier=self._tier(one, community),
                 version=fact.version,
                 document=fact.document,
