@@ -36,6 +36,7 @@ from drillcore_server.domain.envelopes import SCORE_DIGITS, Candidate, FoundBy
 from drillcore_server.domain.errors import NotReady
 from drillcore_server.domain.fact_sessions import SessionFact
 from drillcore_server.domain.facts import Fact, FactStatus
+from drillcore_server.domain.fused import WordShares
 from drillcore_server.domain.ids import CommunityId, FactId, NodeId
 from drillcore_server.domain.introductions import lead_of
 from drillcore_server.domain.scoring import FUSED
@@ -116,6 +117,7 @@ class _CorpusSearch:
     words: LexicalIndex = field(init=False)
     _facts: dict[FactId, Fact | None] = field(default_factory=dict)
     _led: dict[FactId, list[FoundBy]] = field(default_factory=dict)
+    _shared: tuple[str, WordShares] | None = None
 
     def __post_init__(self) -> None:
         number, view = self.shelf.corpus.number, self.shelf.view
@@ -129,11 +131,17 @@ class _CorpusSearch:
             for text, vector in zip(self.plan.sought, self.vectors, strict=True):
                 ranking = self.index.ranking(vector, among, exact=self.plan.exact)
                 self._note(FoundBy.VECTORS, self._passing((one for one, _ in ranking), self.plan.per_query))
-                matching = self.words.search(text, WORDS_SPARE * self.plan.per_query, among)
+                matching = self.words.ranking(self._shares(text), WORDS_SPARE * self.plan.per_query, among)
                 self._note(FoundBy.WORDS, self._passing((one for one, _ in matching), self.plan.per_query))
                 self._note(FoundBy.SECTIONS, self._passing(self._drilled(vector, among)))
             self._note(FoundBy.COMMUNITY, self._passing(self._of_communities(among)))
         return self._scored()
+
+    def _shares(self, text: str) -> WordShares:
+        """Of all facts. The whole question's are needed twice: to find facts, and to score them."""
+        if self._shared is None or self._shared[0] != text:
+            self._shared = text, self.words.shares(question(text))
+        return self._shared[1]
 
     def _among(self) -> set[FactId] | None:
         """The facts to look among, as far as indexes tell; None: all."""
@@ -247,8 +255,8 @@ class _CorpusSearch:
         """By the scoring policy: the whole question's, or the best cosine with one of its parts."""
         if self.plan.policy == FUSED:
             chunks = self.library.facts.library.vectors.at(self.shelf.corpus.number, self.shelf.view)
-            asked = question(self.plan.query)
-            return fused_relevance(self.words, self.index, chunks, asked, self.vectors[-1], ids)
+            asked, shares = question(self.plan.query), self._shares(self.plan.query)
+            return fused_relevance(self.words, self.index, chunks, asked, self.vectors[-1], ids, shares)
         cosines: dict[FactId, float] = dict.fromkeys(ids, 0.0)
         for vector in self.vectors:
             for one, score in self.index.search(vector, len(ids), ids, exact=True):

@@ -10,7 +10,7 @@ from drillcore_server.derived.lexical_index import LexicalIndex
 from drillcore_server.derived.lexical_segments import run_starts
 from drillcore_server.derived.vector_index import Id, VectorIndex
 from drillcore_server.derived.vector_log import Labels, Row, Units, units
-from drillcore_server.domain.fused import Cosines, Scores, fused
+from drillcore_server.domain.fused import Cosines, Scores, WordShares, fused
 from drillcore_server.domain.ids import FactId, NodeId
 from drillcore_server.domain.words import Question
 
@@ -25,8 +25,11 @@ def fused_relevance(
     asked: Question,
     vector: Row,
     wanted: Sequence[FactId],
+    shares: WordShares | None = None,
 ) -> dict[FactId, float]:
     """How relevant facts are to a question, 0 to 1. All three indexes are of the same revision.
+
+    `shares` are those of the question for all labels of `words`, if they are known already.
 
     A fact that has no chunk any more, or never had one, counts by its passage instead. One that `words` does not have,
     because it was erased meanwhile, is not relevant.
@@ -41,7 +44,8 @@ def fused_relevance(
     chunk_ids = [NodeId(one) for one in words.chunk_ids(words.facts["chunk"][labels])]
     by_chunk = _of_nodes(chunks, query, chunk_ids)
     cosines = Cosines(own, by_passage, np.where(by_chunk == _NOWHERE, by_passage, by_chunk))
-    scores = fused(words.shares(asked, labels), cosines).tolist()
+    own_shares = words.shares(asked, labels) if shares is None else shares.of(labels)
+    scores = fused(own_shares, cosines).tolist()
     return dict.fromkeys(wanted, 0.0) | dict(zip(ids, scores, strict=True))
 
 

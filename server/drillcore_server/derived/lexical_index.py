@@ -8,7 +8,7 @@ scores, whatever there was before them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import islice
@@ -171,13 +171,19 @@ class LexicalIndex:
         The score is what words contribute to `fused-1`: also of a fact whose surroundings alone have the words.
         """
         asked = question(text)
-        if not len(self) or not asked.terms or k < 1:
-            return []
-        scores = np.where(self.mask, by_words(self.shares(asked)), 0)
+        return list(self.ranking(self.shares(asked), k, allowed)) if asked.terms else []
+
+    def ranking(
+        self, shares: WordShares, k: int, allowed: Collection[FactId] | None = None
+    ) -> Iterator[tuple[FactId, float]]:
+        """The same, by the shares of all labels. Ids are made as they are taken."""
+        if not len(self) or k < 1:
+            return iter(())
+        scores = np.where(self.mask, by_words(shares), 0)
         labels = np.flatnonzero(scores)
         if allowed is not None:
             labels = np.intersect1d(labels, self.labels(allowed))
-        return self.best(labels, scores[labels], k)
+        return self._best(labels, scores[labels], k)
 
     def facts_of(self, chunks: Iterable[NodeId]) -> list[FactId]:
         """Those that were drawn from some chunks."""
@@ -206,13 +212,14 @@ class LexicalIndex:
         """What stands for chunks; where a fact has none, the fact."""
         return [UUID(bytes=one) for one in self._places.chunk.names(numbers)]
 
-    def best(self, labels: Labels, scores: Scores, k: int) -> list[tuple[FactId, float]]:
+    def _best(self, labels: Labels, scores: Scores, k: int) -> Iterator[tuple[FactId, float]]:
         """The `k` facts with the highest scores, which are rounded already; equal ones by their ids."""
         if len(labels) > k:
             chosen = scores >= np.partition(scores, len(scores) - k)[len(scores) - k]
             labels, scores = labels[chosen], scores[chosen]
         order = np.lexsort((self.facts["id"][labels], -scores))[:k]
-        return list(zip(self.ids(labels[order]), scores[order].tolist(), strict=True))
+        ids = (FactId(UUID(bytes=one)) for one in id_bytes(self.facts["id"][labels[order]]))
+        return zip(ids, scores[order].tolist(), strict=True)
 
 
 def _joined(parts: Sequence[_Part]) -> _Part:

@@ -9,7 +9,7 @@ regulations, the fact decides within.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
@@ -45,6 +45,10 @@ class WordShares:
     passage_pairs: Scores
     """Neighbours of the question that are neighbours in a fact of the passage."""
     chunk_pairs: Scores
+
+    def of(self, places: npt.NDArray[np.int64]) -> WordShares:
+        """Of some of the facts."""
+        return WordShares(*(getattr(self, one.name)[places] for one in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
