@@ -10,9 +10,6 @@ recluster_s       to find communities: facts read, compared, grouped, labelled a
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
-import re
 import statistics
 import subprocess
 import sys
@@ -35,6 +32,7 @@ import numpy.typing as npt
 from benchmarks._communities import recluster_figures
 from benchmarks._measure import percentile, seconds
 from benchmarks._server import Serving, server_process
+from benchmarks._texts import DATA, texts
 from drillcore import Client
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
 from drillcore_proto.v1 import facts_pb2 as pb
@@ -42,7 +40,6 @@ from drillcore_proto.v1 import facts_pb2_grpc
 from drillcore_server.derived.settings import VectorSettings
 from drillcore_server.ingest import builtin
 
-DATA = Path("../shared/data")
 ECHO = "/benchmarks.Echo/SearchFacts"
 MODEL = "benchmark"
 CALL_FACTS = 1_000
@@ -64,11 +61,11 @@ def run(arguments: list[str]) -> dict[str, object]:
     options = parser.parse_args(arguments)
     if options.echo_server:
         _serve_echo()
-    texts = list(islice(_texts(options.data), options.facts + options.queries))
-    assert len(texts) == options.facts + options.queries, "there are not so many texts in the data"
-    rows = builtin.embedder().embed(texts)
+    real = list(islice(texts(options.data), options.facts + options.queries))
+    assert len(real) == options.facts + options.queries, "there are not so many texts in the data"
+    rows = builtin.embedder().embed(real)
     _say(f"{len(rows)} texts embedded")
-    facts = Facts(texts[options.queries :], rows[options.queries :], rows[: options.queries])
+    facts = Facts(real[options.queries :], rows[options.queries :], rows[: options.queries])
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         return {"benchmark": "facts", "facts": options.facts, **_measured(directory, facts, options.bare)}
 
@@ -124,27 +121,6 @@ def _measured(directory: str, facts: Facts, bare_max: int) -> dict[str, object]:
 
 def _say(what: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
-
-
-def _texts(data: Path) -> Iterator[str]:
-    """Sentences of real regulations and standards, then two together, then three: each once."""
-    for together in (1, 2, 3, 4):
-        seen: set[int] = set()
-        for name in ("ecfr-sections", "rfc-600"):
-            with gzip.open(data / "scale" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
-                for line in lines:
-                    for text in _passages(json.loads(line)["text"], together):
-                        if hash(text) not in seen:
-                            seen.add(hash(text))
-                            yield text
-
-
-def _passages(text: str, together: int) -> Iterator[str]:
-    sentences = [
-        one for one in re.split(r"(?<=[.;:])\s+|\n\n+", text) if 80 <= len(one) <= 600 and len(one.split()) > 12
-    ]
-    for place in range(0, len(sentences) - together + 1):
-        yield " ".join(" ".join(sentences[place : place + together]).split())
 
 
 class Caller:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.commands import migrating, revise
+from drillcore_server.commands import migrating, missing_vectors, revise
 from drillcore_server.commands.migrating import Migrator
 from drillcore_server.commands.seeking import SoughtText
 from drillcore_server.commands.update_fact import FactUpdate, update_fact
@@ -47,6 +47,8 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive
     monkeypatch.setattr(migrating, "SLICE_MAX", 7)
     monkeypatch.setattr(migrating, "CLEARED_MAX", 9)
     monkeypatch.setattr(migrating, "LAST_MAX", 2)
+    monkeypatch.setattr(missing_vectors, "_PAGE", 5)
+    monkeypatch.setattr(missing_vectors, "_FEED_PAGE", 4)
     with opened_archive(tmp_path) as archive:
         archive.add({topic: text_of(topic, 1, 4) for topic in SENTENCES})
         put(archive, [fact_text(number) for number in range(20)])
@@ -100,15 +102,16 @@ def test_chunks_are_read_with_the_end_of_the_chunk_before_them(archive: Archive)
     assert any(overlaps), "else this proves nothing of them"
 
 
+@pytest.mark.parametrize(("step", "after"), [("_slice", 3), ("_flip", 0)])
 def test_what_is_added_meanwhile_gets_both_vectors_and_is_there_afterwards(
-    new: Archive, monkeypatch: pytest.MonkeyPatch
+    new: Archive, monkeypatch: pytest.MonkeyPatch, step: str, after: int
 ) -> None:
     def write() -> None:
         new.add({"banking-2": text_of("banking", 2, 3), "school": text_of("school", 2, 3)})
         new.remove([new.documents()["fishing"]])
         put(new, [fact_text(number) for number in range(100, 110)])
 
-    once(monkeypatch, "_slice", write, after=3)
+    once(monkeypatch, step, write, after)
     migrate(new)
     assert new.documents().keys() == (SENTENCES.keys() | {"banking-2"}) - {"fishing"}
     check_vectors(new, short())
@@ -231,6 +234,8 @@ def test_a_migration_to_another_model_takes_the_place_of_one_that_was_begun(
     assert (models(archive).current.number, models(archive).others) == (1, ())
     check_vectors(archive, builtin.embedder())
     agree(archive)
+    migrate(new)
+    assert models(new).current.number == 3, "a server may have an index of what had the number before"
 
 
 def test_there_and_back_is_as_before(archive: Archive, new: Archive) -> None:
@@ -354,3 +359,22 @@ def test_fsck_finds_a_vector_that_is_missing_or_of_no_model(new: Archive) -> Non
     stray = new.keys.vectors(77).begin + first[-16:]
     new.engine.run(lambda tr: new.sealed.put(tr, stray, at.revision, 1, b"12"))  # type: ignore[arg-type]
     assert any("is of no model" in one for one in new.fsck().problems)
+
+
+@pytest.mark.parametrize("kind", ["facts", "chunks"])
+def test_fsck_takes_no_vector_of_the_next_model_for_one_that_searches_use(
+    new: Archive, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        once(patch, "_flip", die)
+        with pytest.raises(KeyboardInterrupt):
+            migrate(new)
+    at = snapshot(new)
+    current, following = map(at.keys.fact_vectors if kind == "facts" else at.keys.vectors, (1, 2))
+    lost = next(iter(at.entries(current))).key
+    assert next(iter(at.entries(following))).key[-16:] == lost[-16:], "it has one of the next model"
+    new.engine.run(lambda tr: tr.clear_range(lost, lost + b"\xff"))
+    assert any("has no vector" in one for one in new.fsck().problems)

@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drillcore_server.domain.envelopes import Packing, Ranked, RenderFormat
+from drillcore_server.domain.introductions import Said
 from drillcore_server.domain.pack import in_order, pack
-from drillcore_server.domain.rendering import frame, part, render
+from drillcore_server.domain.rendering import frame, part
 from drillcore_server.tokenizing.encodings import EncodingName, token_counter
 from drillcore_server.tokenizing.ports import ModelTokenizer
 from tests.unit.ranked_facts import NASTY, ranked, ranking
+from tests.unit.rendered_facts import as_shown, read, whole
 from tests.unit.tokenizer_files import SENTENCES, of_files
 
 TOKENIZERS = [*(name.value for name in EncodingName), "llama", "byte level", "unigram", "bpe"]
@@ -52,7 +54,8 @@ def test_the_budget_holds_and_the_count_is_the_texts(
     packing = pack(kept, budget, counter.count, form, counter.at_least)
     assert packing.tokens == counter.count(packing.text) <= budget
     included = [one.ranked for one in packing.included]
-    assert packing.text == render([one.candidate for one in included], form)
+    contents = [as_shown(one.candidate.content, form) for one in included]
+    assert whole(read(packing.text, form)) == contents
     assert sorted(ids([*included, *packing.excluded])) == ids(kept)
     assert ids(list(packing.excluded)) == sorted(ids(list(packing.excluded)))
     assert len(packing.wanted) == len(packing.excluded)
@@ -76,7 +79,7 @@ def test_it_is_the_greedy_choice_of_the_specification(
     counter = token_counter(name)
     used, expected = sum(map(counter.count, frame(form))), []
     for one in kept:
-        tokens = counter.count(part(one.candidate, len(expected) + 1, form))
+        tokens = counter.count(part(Said(one.candidate, len(expected) + 1), form))
         if used + tokens <= budget:
             expected.append(one)
             used += tokens
@@ -84,7 +87,7 @@ def test_it_is_the_greedy_choice_of_the_specification(
     assert by_rank([one.ranked for one in packing.included]) == expected
     assert packing == with_bound(kept, budget, counter, form, packing)
     for one in packing.included:
-        assert one.tokens == counter.count(part(one.ranked.candidate, one.position, form))
+        assert one.tokens == counter.count(part(Said(one.ranked.candidate, one.position), form))
 
 
 def with_bound(kept: list[Ranked], budget: int, counter: ModelTokenizer, form: RenderFormat, plain: Packing) -> Packing:
@@ -120,7 +123,7 @@ def test_the_best_stand_at_both_ends(scores: list[float], expected: list[int]) -
 def test_little_of_the_budget_is_left_when_there_are_facts_enough(name: str, form: RenderFormat) -> None:
     counter = tokenizer(name)
     kept = ranking(SENTENCES)
-    smallest = min(counter.count(part(one.candidate, 99, form)) for one in kept)
+    smallest = min(counter.count(part(Said(one.candidate, 99), form)) for one in kept)
     packing = pack(kept, 2_000, counter.count, form, counter.at_least)
     assert 2_000 - packing.tokens < smallest + 3
     assert packing.excluded
@@ -143,7 +146,7 @@ def test_a_fact_has_the_tokens_of_its_own_part_whatever_its_number(name: str, fo
     counter = tokenizer(name)
     kept = ranking(SENTENCES * 3)
     for one in pack(kept, 10**6, counter.count, form).included:
-        assert one.tokens == counter.count(part(one.ranked.candidate, one.position, form))
+        assert one.tokens == counter.count(part(Said(one.ranked.candidate, one.position), form))
 
 
 @every_format

@@ -75,6 +75,20 @@ def test_labels_are_words_of_the_most_important_facts(caller: CommunityCaller) -
     assert [one.fact_id for one in first] == [str(fact_of("violin", number)) for number in range(5)]
 
 
+def test_keywords_are_of_the_five_most_important_facts_and_no_more(caller: CommunityCaller) -> None:
+    corpus = caller.corpus()
+    animals = ["aardvark", "buffalo", "cormorant", "dromedary", "elephant", "flamingo"]
+    said = "The {0} of the old zoo is fed by the keeper of the {0} in the morning of each day."
+    drafts = [
+        draft("salmon", number, content=said.format(animal), importance_weight=0.9 - number / 10)
+        for number, animal in enumerate(animals)
+    ]
+    caller.plant(corpus, *drafts)
+    caller.recompute(corpus)
+    (found,) = caller.all_communities(corpus)
+    assert set(animals) & set(found.keywords) == set(animals[:5])
+
+
 def test_labels_of_a_corpus_differ(caller: CommunityCaller) -> None:
     corpus = caller.corpus()
     drafts = of_topics(**dict.fromkeys(TOPICS, 4))

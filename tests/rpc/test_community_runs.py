@@ -253,6 +253,18 @@ def test_fifty_new_facts_are_enough_and_forty_nine_are_not(server: Running, call
     assert due(server) == 0, "what was found is not new any more"
 
 
+def test_facts_added_during_a_run_are_new_after_it(
+    server: Running, caller: CommunityCaller, corpus: str, beside: ThreadPoolExecutor
+) -> None:
+    with held_runs(server.engine) as hold:
+        run = beside.submit(caller.recompute, corpus)
+        assert hold.begun.wait(30)
+        caller.plant(corpus, *planted("salmon", 50, start=100))
+        hold.release.set()
+        assert run.result(30).changed
+    assert due(server, datetime.now(UTC)) == 1
+
+
 def test_changes_of_facts_are_not_new_facts(server: Running, caller: CommunityCaller) -> None:
     corpus = caller.corpus()
     caller.plant(corpus, *of_topics(salmon=40))

@@ -14,9 +14,11 @@ import pytest
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
+from drillcore_server.domain.envelopes import RenderFormat
 from drillcore_server.tokenizing.encodings import EncodingName, token_counter
 from tests.rpc.envelopes import BUDGET, TEXTS, EnvelopeCaller, filled, ids, refusal
 from tests.rpc.running import ACME, OPERATOR, create_tenants, running
+from tests.unit.rendered_facts import read, whole
 
 QUERY = "how long must records of transactions be kept?"
 SOP = """# Deviations
@@ -26,6 +28,16 @@ The operator shall record every deviation within 24 hours of its discovery, and 
 # Training
 
 Training records are kept for five years after a member of staff has left the company for good.
+"""
+DUTIES = """# Duties
+
+A firm that carries on a regulated activity in or from the territory shall at all times have in place and apply:
+
+(a) records of every transaction that it makes for a customer, kept for at least seven years;
+
+(b) records of every complaint that a customer makes about it, kept for at least five years;
+
+(c) a procedure by which members of staff report suspicious transactions to the compliance officer.
 """
 
 
@@ -72,6 +84,18 @@ def test_the_text_can_be_cited_by_number_in_every_format(caller: EnvelopeCaller,
     assert [one.text for one in ElementTree.fromstring(tagged.text)] == [one.content for one in tagged.facts]
     encoded = caller.pack(QUERY, corpus, format=pb.RENDER_FORMAT_JSON).envelope
     assert [one["text"] for one in json.loads(encoded.text)] == [one.content for one in encoded.facts]
+
+
+@pytest.mark.parametrize("form", list(RenderFormat))
+def test_the_text_says_once_what_introduces_the_facts_of_a_list(caller: EnvelopeCaller, form: RenderFormat) -> None:
+    corpus = caller.corpus("duties")
+    caller.add_texts(corpus, {"duties.md": DUTIES})
+    envelope = caller.pack(QUERY, corpus, format=pb.RenderFormat.ValueType(form)).envelope
+    found = read(envelope.text, form)
+    assert [one.begins_as for one in found] == [0, 1, 1]
+    assert whole(found) == [one.content for one in envelope.facts]
+    assert all(one.content.startswith("A firm that carries on") for one in envelope.facts)
+    assert envelope.token_count == token_counter(EncodingName.O200K_BASE).count(envelope.text)
 
 
 def test_the_budget_is_what_is_left_of_the_window(caller: EnvelopeCaller, corpus: str) -> None:

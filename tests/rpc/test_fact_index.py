@@ -14,11 +14,13 @@ import pytest
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import facts_pb2 as pb
-from drillcore_server.derived.fact_index import FactIndex, FactIndexes
+from drillcore_server.derived import fact_index
+from drillcore_server.derived.fact_index import FactIndex, FactIndexes, FactVectors
 from drillcore_server.derived.index_keeper import IndexKeeper
 from drillcore_server.derived.index_snapshots import IndexName, IndexSnapshots, SavedAt
 from drillcore_server.derived.settings import VectorSettings
-from drillcore_server.domain.ids import CorpusNumber, FactId, RecordId, SourceId, TenantId
+from drillcore_server.derived.vector_log import Row
+from drillcore_server.domain.ids import CorpusNumber, FactId, RecordId, Revision, SourceId, TenantId
 from drillcore_server.fsck import Fsck
 from drillcore_server.fsck_vectors import SavedIndexes
 from drillcore_server.store import revisions, versioned
@@ -28,6 +30,7 @@ from drillcore_server.store.hierarchy import CorpusView
 from drillcore_server.store.keyring import KeyErased
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.snapshot import Snapshot
 from tests.rpc.facts import FactCaller
 from tests.rpc.knowledge import at_revision
 from tests.rpc.running import ACME, ACME_ID, OPERATOR, create_tenants, running
@@ -154,6 +157,33 @@ def test_a_stale_fact_stays_where_it_is_and_a_changed_one_moves(caller: FactCall
     assert found(caller, corpus, fresh, limit=1, as_of=at_revision(1)) != ids[4:5]
 
 
+def test_what_an_index_is_wrong_about_is_not_found(caller: FactCaller) -> None:
+    """It only says where to look: what is found is what the store has."""
+    corpus, rows = caller.corpus(), vectors(20)
+    ids = put(caller, corpus, rows)
+    caller.set_status(ids[0], pb.FACT_STATUS_DELETED, reason="it is old")
+    caller.set_status(ids[1], pb.FACT_STATUS_QUARANTINED, reason="it is wrong")
+    caller.archive(ids[2])
+    right = index(caller)
+    (lineage,) = caller.server.server.fabric.indexes.facts._lineages.values()
+    strange = {FactId(UUID(int=7)): rows[3]} | {FactId(UUID(ids[place])): rows[place] for place in range(3)}
+    wrong = right.changed({one: np.array(row, np.float16) for one, row in strange.items()})
+    lineage.keep(Revision(caller.head(corpus)), wrong)
+    assert len(index(caller)) == 21
+    assert set(found(caller, corpus, rows[0], limit=30)) == set(ids[3:])
+
+
+def test_more_changes_than_one_read_takes_are_all_followed(caller: FactCaller, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus, rows = caller.corpus(), vectors(60)
+    first = put(caller, corpus, rows[:20])
+    assert len(index(caller)) == 20
+    second = put(caller, corpus, rows[20:])
+    for one in first[:5]:
+        caller.set_status(one, pb.FACT_STATUS_DELETED, reason="it is old")
+    monkeypatch.setattr(fact_index, "_PAGE", 7)
+    assert set(map(str, index(caller).ids())) == {*first[5:], *second}
+
+
 def test_an_earlier_revision_is_searched_as_it_was(caller: FactCaller) -> None:
     corpus, rows = caller.corpus(), vectors(260)
     first = put(caller, corpus, rows[:120])
@@ -164,6 +194,29 @@ def test_an_earlier_revision_is_searched_as_it_was(caller: FactCaller) -> None:
     assert set(found(caller, corpus, rows[0], limit=200, as_of=at_revision(1))) == set(first)
     assert set(found(caller, corpus, rows[0], limit=300, as_of=at_revision(2))) == {*first, *second}
     assert set(found(caller, corpus, rows[0], limit=300)) == {*first[40:], *second}
+
+
+def test_an_earlier_moment_of_many_corpora_is_read_once_for_each(
+    caller: FactCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than indexes of earlier revisions are kept."""
+    corpora, rows, read = [caller.corpus(name) for name in ("one", "two", "three", "four")], vectors(8), []
+    first = [put(caller, corpus, rows[place : place + 1])[0] for place, corpus in enumerate(corpora)]
+    (moment,) = (one.at for one in caller.history(corpus_id=corpora[-1]))
+    for corpus in corpora:
+        put(caller, corpus, rows[4:])
+    load = FactVectors.load
+
+    def counted(self: FactVectors, snapshot: Snapshot, model: int) -> Iterator[tuple[FactId, Row]]:
+        read.append(snapshot.keys)
+        return load(self, snapshot, model)
+
+    monkeypatch.setattr(FactVectors, "load", counted)
+    request = pb.SearchFactsRequest(corpus_ids=corpora, vector=rows[0], embedding_model=MODEL, as_of={"time": moment})
+    answer = caller.facts.SearchFacts(request, **caller.options())
+    assert {hit.fact.fact_id for hit in answer.hits} == set(first)
+    assert answer.exact
+    assert len(read) == len(corpora)
 
 
 def test_facts_of_a_filter_are_found_in_the_graph_and_outside(caller: FactCaller) -> None:
@@ -221,6 +274,25 @@ def test_a_snapshot_that_is_damaged_is_built_anew_and_that_is_said(tmp_path: Pat
         tend(caller)
         assert not index(caller).is_exact
         assert saved(tmp_path) == [path]
+
+
+def test_a_snapshot_of_a_later_revision_than_a_reader_s_is_left_alone(caller: FactCaller, tmp_path: Path) -> None:
+    """Servers may save to one folder: a reader's transaction may have begun before the revision that was saved."""
+    corpus, rows = caller.corpus(), vectors(300)
+    put(caller, corpus, rows[:150])
+    server, keys, number = caller.server.server, keys_of(caller), number_of(caller)
+    snapshots = IndexSnapshots(tmp_path / "indexes", server.keyring, SMALL, server.log)
+
+    def read_late(tr: Transaction) -> FactIndex:
+        view = CorpusView(tr.snapshot, keys, SealedRecords(server.keyring), revisions.head(tr, keys))
+        if not saved(tmp_path):
+            put(caller, corpus, rows[150:])
+            found(caller, corpus, rows[0])
+            tend(caller)
+        return FactIndexes(caller.server.engine, SMALL, snapshots=snapshots).at(number, view)
+
+    assert len(caller.server.engine.run(read_late)) == 150
+    assert saved(tmp_path)
 
 
 def test_a_snapshot_of_another_history_of_the_store_is_not_used(tmp_path: Path) -> None:

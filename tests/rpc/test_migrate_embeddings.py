@@ -7,6 +7,7 @@ import io
 import shutil
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -238,6 +239,18 @@ def test_a_call_has_one_record_and_every_revision_its_own(path: Path, corpus: st
         assert caller.migrate(corpus, other)[-1].revision == last.revision, "there is nothing left to do"
         (record,) = records(caller.server, request_id=other)
         assert record["detail"]["unchanged"]
+
+
+def test_communities_are_found_anew_after_a_week_though_no_fact_has_changed(path: Path, corpus: str) -> None:
+    """Their vectors have."""
+    with serving(path, NEW) as caller:
+        keeper, now = caller.server.server.fabric.communities, datetime.now(UTC)
+        assert keeper.run_due(now + timedelta(days=8)) == 1
+        assert keeper.run_due(now + timedelta(days=16)) == 0
+        caller.migrate(corpus)
+        assert keeper.run_due(now + timedelta(days=6)) == 0
+        assert keeper.run_due(now + timedelta(days=16)) == 1
+        assert keeper.run_due(now + timedelta(days=24)) == 0
 
 
 def test_two_at_once_do_no_harm(path: Path, corpus: str) -> None:

@@ -120,6 +120,14 @@ def test_a_loaded_index_goes_on_like_the_one_that_was_saved(shelf: Shelf) -> Non
         assert len(set(changed.search(query, 10)) & set(expected.search(query, 10, exact=True))) >= 9
 
 
+def test_since_when_something_is_gone_is_saved_too(shelf: Shelf) -> None:
+    index = index_of(items(100)).changed({one_id(3): None})
+    shelf.save(index)
+    loaded = shelf.load()
+    assert loaded is not None
+    assert loaded[1].log.gone_since_s == index.log.gone_since_s is not None
+
+
 def test_vectors_in_several_blocks_and_frames_are_all_there(shelf: Shelf) -> None:
     index = index_of(items(10_000))
     shelf.save(index)

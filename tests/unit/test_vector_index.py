@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from uuid import UUID
@@ -177,6 +178,21 @@ def test_a_rebuilt_index_finds_the_same_without_what_is_gone() -> None:
         assert len(set(fresh.search(query, 10)) & set(index.search(query, 10))) >= 9
 
 
+@pytest.mark.parametrize(("days", "due"), [(29, False), (31, True)])
+def test_what_is_gone_for_a_month_leaves_the_graph_for_good(days: int, due: bool) -> None:
+    vectors = items(1_500)
+    index = grown(vectors)
+    assert index.log.gone_since_s is None
+    index = index.changed({one_id(3): None})
+    index.log.gone_since_s = time.time() - days * 86_400
+    assert index_upkeep.wants_rebuild(index) == due
+    index.changed({one_id(4): None})
+    assert index.log.gone_since_s < time.time() - 28 * 86_400, "what was gone first counts"
+    fresh = index_upkeep.rebuilt(index, never)
+    assert fresh is not None
+    assert (fresh.log.size, fresh.log.gone_since_s) == (1_499, None)
+
+
 def test_what_changes_during_a_rebuild_is_not_lost() -> None:
     vectors = items(1_500)
     index = grown(vectors).changed(dict.fromkeys(list(vectors)[:400]))
@@ -260,6 +276,23 @@ def test_of_an_erased_vector_nothing_is_left() -> None:
     assert index.search(query, 500, exact=True)[-1][1] < 1 - 1e-3
     rest = {one: row for one, row in vectors.items() if one != one_id(3)}
     assert ids(changed.search(QUERIES[0], 5)) == ids(plain_search(rest, QUERIES[0], 5))
+
+
+def test_of_an_erased_vector_no_earlier_one_is_left_either() -> None:
+    """Whether it had another vector before, or was removed before; and each is blanked once."""
+    moved, again = rows(2, seed=11)
+    index = grown(items(500)).changed({one_id(3): moved}).changed({one_id(4): None})
+    former = sorted(index.former())
+    assert former == [one_id(3), one_id(4)]
+    changed = index.changed({one_id(3): None, one_id(5): again}, erased=[one_id(3), one_id(4), one_id(5)])
+    changed = changed.changed({one_id(6): None}, erased=[one_id(4), one_id(6)])
+    log = changed.log
+    assert log.erased == [3, 4, 5, 500, 6]
+    index_upkeep.blank_erased(log)
+    assert log.graph is not None
+    assert not log.rows(np.array([3, 4, 5, 6, 500])).any()
+    assert not np.any(log.graph._index.get_items([3, 4, 5, 6]))
+    assert changed.search(again, 1) == [(one_id(5), 1.0)]
 
 
 def test_what_is_erased_during_a_rebuild_is_not_in_what_was_rebuilt() -> None:

@@ -15,12 +15,12 @@ from drillcore_fdb.engine import Reader
 from drillcore_fdb.errors import EngineError
 from drillcore_server.commands.community_runs import CommunityRuns
 from drillcore_server.commands.trim_corpora import each_corpus
-from drillcore_server.domain.communities import Trigger
+from drillcore_server.domain.communities import CommunityRun, Trigger
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import Refused
 from drillcore_server.domain.facts import FactChange
 from drillcore_server.domain.ids import CorpusNumber, Revision
-from drillcore_server.store import communities, revisions
+from drillcore_server.store import communities, embeddings, revisions
 from drillcore_server.store.corpus_keys import CorpusKeys
 
 _PAGE: Final = 20_000
@@ -105,9 +105,22 @@ class CommunityKeeper:
         has_paused = last is None or since >= timedelta(seconds=self._settings.pause_s)
         if counted.added >= self._settings.new_facts_min and has_paused:
             return Trigger.FACTS
-        if counted.changes and since >= timedelta(days=self._settings.every_days):
+        if since >= timedelta(days=self._settings.every_days) and (
+            counted.changes or self._has_other_vectors(keys, last)
+        ):
             return Trigger.SCHEDULE
         return None
+
+    def _has_other_vectors(self, keys: CorpusKeys, last: CommunityRun | None) -> bool:
+        """Whether searches use another model than at the last run: the feed of changes does not tell of that."""
+        if last is None:
+            return False
+        now, then = self._engine.run(
+            lambda tr: [
+                embeddings.get(tr.snapshot, keys, at) for at in (revisions.head(tr.snapshot, keys), last.of_revision)
+            ]
+        )
+        return now is not None and (then is None or now.current != then.current)
 
     def _count(self, corpus: Corpus, keys: CorpusKeys, after: Revision) -> _Counted:
         """Goes on where it was the last time: most revisions were counted then."""

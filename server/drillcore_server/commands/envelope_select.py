@@ -35,6 +35,7 @@ from drillcore_server.domain.errors import NotReady
 from drillcore_server.domain.fact_sessions import SessionFact
 from drillcore_server.domain.facts import Fact, FactStatus
 from drillcore_server.domain.ids import CommunityId, FactId, NodeId
+from drillcore_server.domain.introductions import lead_of
 from drillcore_server.domain.scoring import FUSED
 from drillcore_server.domain.words import question
 from drillcore_server.ingest.embedding.ports import Vector
@@ -228,6 +229,8 @@ class _CorpusSearch:
                 found_by=led,
                 memory_tier=self._tier(one, community),
                 version=fact.version,
+                document=fact.document,
+                lead=lead_of(fact),
                 fact=fact,
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from typing import Final
 
@@ -18,6 +19,7 @@ from drillcore_server.commands.fact_selecting import allowed, candidates
 from drillcore_server.commands.seeking import Sought, SoughtText, SoughtVector
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Shelf
+from drillcore_server.derived.fact_index import FactIndex, FactIndexes
 from drillcore_server.derived.vectors import unpacked
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
@@ -72,6 +74,25 @@ class FactHits:
     exact: bool
 
 
+@dataclass(frozen=True)
+class _Searched:
+    """A corpus that is searched."""
+
+    shelf: Shelf
+    indexes: FactIndexes
+
+    @cached_property
+    def index(self) -> FactIndex | None:
+        """None before it has vectors. Asked for once: that of an earlier moment may have to be read for it."""
+        if self.shelf.embeddings is None:
+            return None
+        return self.indexes.at(self.shelf.corpus.number, self.shelf.view)
+
+    @property
+    def is_exact(self) -> bool:
+        return self.index is None or self.index.is_exact
+
+
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     fact: Fact
@@ -96,13 +117,14 @@ def search_facts(library: FactLibrary, call: Call, *, tenant: TenantId | None, q
         if question.text:
             trail.private["query"] = question.text
         shelves = library.shelves(tr, granted, trail, question.corpora, question.as_of)
-        stored = _stored(library, shelves, question, sought, narrowing)
+        searched = [_Searched(shelf, library.indexes) for shelf in shelves]
+        stored = _stored(library, searched, question, sought, narrowing)
         own = OwnSession(granted.tenant, call.principal.id, question.session)
         kept = library.sessions.found(tr, own, trail, call.at) if question.has_session else []
         best = heapq.merge(stored, _in_session(kept, shelves, question, sought), key=lambda one: one.order)
         hits = _hits(library, trail, call, question, list(islice(best, question.limit or LIMIT_DEFAULT)))
         _check_size(hits, library.library.unit.page_bytes_max)
-        exact = question.exact or all(library.indexes.at(one.corpus.number, one.view).is_exact for one in shelves)
+        exact = question.exact or all(one.is_exact for one in searched)
         return FactHits(hits, {shelf.corpus.id: shelf.revision for shelf in shelves}, exact)
 
     def search() -> FactHits:
@@ -135,10 +157,10 @@ def _sought(library: FactLibrary, question: FactQuestion) -> Sought:
 
 
 def _stored(
-    library: FactLibrary, shelves: Sequence[Shelf], question: FactQuestion, sought: Sought, narrowing: Narrowing
+    library: FactLibrary, searched: Sequence[_Searched], question: FactQuestion, sought: Sought, narrowing: Narrowing
 ) -> Iterator[_Candidate]:
     """Those of the corpora, best first. Raises `Missing` if there must be a relevant one and there is none."""
-    rankings = [_ranking(library, shelf, question, sought, narrowing) for shelf in shelves]
+    rankings = [_ranking(library, one, question, sought, narrowing) for one in searched]
     found = heapq.merge(*rankings, key=lambda one: one.order)
     first = next(found, None)
     question.directives.check_relevant(None if first is None else first.score)
@@ -167,16 +189,16 @@ def _score(one: SessionFact, sought: Sought) -> float:
 
 
 def _ranking(
-    library: FactLibrary, shelf: Shelf, question: FactQuestion, sought: Sought, narrowing: Narrowing
+    library: FactLibrary, searched: _Searched, question: FactQuestion, sought: Sought, narrowing: Narrowing
 ) -> Iterator[_Candidate]:
     """The facts of one corpus, best first, each read from the store. More are looked for only if they are asked for."""
-    view = FactsView(shelf.view)
-    embeddings = shelf.embeddings
-    if embeddings is None:
+    shelf = searched.shelf
+    if shelf.embeddings is None:
         return
-    vector = sought.of(shelf.corpus.id, embeddings.current.model)
-    index = library.indexes.at(shelf.corpus.number, shelf.view)
-    narrowed = narrowing.among(shelf, candidates(library, shelf, question.filters))
+    vector = sought.of(shelf.corpus.id, shelf.embeddings.current.model)
+    index = searched.index
+    assert index is not None
+    view, narrowed = FactsView(shelf.view), narrowing.among(shelf, candidates(library, shelf, question.filters))
     tried = 0
     for one, score in index.ranking(vector, narrowed, exact=question.exact):
         fact = view.fact_left(one)

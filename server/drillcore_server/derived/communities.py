@@ -112,7 +112,7 @@ def _follow(kept: Memberships, since: Sequence[RevisionRecord], snapshot: Snapsh
 def _caught_up(kept: Memberships, revision: Revision, snapshot: Snapshot) -> Memberships:
     """With what the revisions since then did to members."""
     at = kept.at(changed_facts(snapshot, revision))
-    found = snapshot.find(list(at), lambda view, one: FactsView(view).fact(one))
+    found = snapshot.find(list(at), lambda view, one: FactsView(view).fact_left(one))
     now = (fact is not None and fact.is_searched for fact in found)
     return kept.changed(dict(zip(at.values(), now, strict=True)))
 

@@ -19,6 +19,7 @@ from drillcore_server.domain.facts import FOUND, FactChange
 from drillcore_server.domain.ids import FactId, Revision
 from drillcore_server.store.facts import FACT, FactsView, fact_id
 from drillcore_server.store.hierarchy import CorpusView
+from drillcore_server.store.keyring import KeyErased
 from drillcore_server.store.snapshot import Snapshot
 
 FactIndex = VectorIndex[FactId]
@@ -62,8 +63,9 @@ class FactVectors:
         read = [one for one, what in told.items() if what.status in FOUND and _is_moved(index, one, what)]
         found = dict(zip(read, snapshot.find(read, lambda view, one: _searched(view, one, model)), strict=True))
         rows: dict[FactId, Row | None] = {one: None for one, what in told.items() if what.status not in FOUND}
+        erased = {one for one, what in told.items() if FactChange.ERASED in what.change}
         rows |= {one: row for one, row in found.items() if not _is_same(index, one, row)}
-        return Changes(rows, [one for one, what in told.items() if FactChange.ERASED in what.change])
+        return Changes(rows, erased, bool(erased))
 
 
 def row_of(stored: bytes) -> Row:
@@ -75,8 +77,11 @@ def _is_moved(index: FactIndex, fact: FactId, what: Touched) -> bool:
 
 
 def _searched(view: CorpusView, fact: FactId, model: int) -> Row | None:
-    """The vector of a fact, if it is searched."""
-    record, vector = FactsView(view).fact(fact), FactsView(view).vector(model, fact)
+    """The vector of a fact, if it is searched. One that was erased since is not, at any revision."""
+    try:
+        record, vector = FactsView(view).fact(fact), FactsView(view).vector(model, fact)
+    except KeyErased:
+        return None
     return row_of(vector) if record is not None and record.is_searched and vector is not None else None
 
 

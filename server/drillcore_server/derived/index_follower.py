@@ -43,7 +43,9 @@ class Changes(Generic[Id]):
     rows: Mapping[Id, Row | None]
     """The vectors that are new or changed; None for those that are gone."""
     erased: Collection[Id] = ()
-    """Of those that are gone: whose vectors must not stay in memory, nor get into a snapshot."""
+    """Whose vectors from before must not stay in memory, nor get into a snapshot, whether they are gone now or were."""
+    is_erasure: bool = False
+    """Whether something was erased: earlier states are not kept."""
 
 
 class VectorSource(Protocol[Id]):
@@ -130,13 +132,15 @@ class IndexFollower(Generic[Id]):
     def _followed(self, lineage: Lineage[Id], view: CorpusView) -> VectorIndex[Id]:
         snapshot = Snapshot(self._engine, view.keys, view.sealed, view.revision)
         before = lineage.up_to(view.revision) or self._restored(lineage, view)
+        changes: Changes[Id] = Changes({})
         if before is None:
             fresh = self._loaded(lineage.name, snapshot)
         else:
             changes = self._source.changes(before[1], before[0], snapshot, lineage.name.model)
-            fresh = before[1].changed(changes.rows, changes.erased) if changes.rows else before[1]
+            is_same = not (changes.rows or changes.erased)
+            fresh = before[1] if is_same else before[1].changed(changes.rows, changes.erased)
         self._check_kept(view)
-        lineage.keep(view.revision, fresh)
+        lineage.keep(view.revision, fresh, is_first=changes.is_erasure)
         self._drop_unused(lineage.name, view)
         return fresh
 
@@ -182,11 +186,11 @@ class IndexFollower(Generic[Id]):
         if loaded is None:
             return None
         saved, index = loaded
+        if saved.revision > view.revision:  # another server may have saved it since the view's transaction began
+            return None
         record = revisions.get(view.tr, view.keys, saved.revision)
         if record is None or record.audit_id != saved.record:
             self._snapshots.discard(lineage.name, f"the store has no such revision {saved.revision}")
-            return None
-        if saved.revision > view.revision:
             return None
         lineage.keep(saved.revision, index)
         lineage.note_saved(saved.revision, index.log)

@@ -72,6 +72,7 @@ class _Header:
     size: int
     count: int
     graph_bytes: int
+    gone_since_s: float | None
 
 
 class UnusableError(Exception):
@@ -180,6 +181,7 @@ class IndexSnapshots:
                 size,
                 len(index),
                 graph_bytes,
+                log.gone_since_s,
             )
             encoded = msgspec.msgpack.encode(header)
             yield len(encoded).to_bytes(_LENGTH_BYTES, "big") + encoded
@@ -207,6 +209,7 @@ class IndexSnapshots:
             ids = np.frombuffer(content.take(count * 16), np.uint8).reshape(count, 16)
             rows = np.frombuffer(content.take(count * header.dimensions * log.kept_as.itemsize), log.kept_as)
             log.add(ids, rows.reshape(count, header.dimensions), packed=bool(header.graph_bytes))
+        log.gone_since_s = header.gone_since_s
         if header.graph_bytes:
             log.graph = self._graph(content, header)
         content.end()

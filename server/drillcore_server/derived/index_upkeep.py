@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -16,13 +17,17 @@ _BUILD_SLICE: Final = 256
 """Vectors that are added to a graph that nobody searches yet, before it is asked again whether to stop."""
 _ABSORB_SLICE: Final = 64
 """The same for one that is searched."""
+_DAY_S: Final = 86_400
 _REBUILD_MIN: Final = 1_000
 """Labels in a log that is worth to be made anew."""
 
 
 def wants_rebuild(index: VectorIndex[Id]) -> bool:
-    size = index.log.size
-    return size >= _REBUILD_MIN and index.gone > size * index.settings.rebuild_share
+    """Whether much of it is gone, or something for long."""
+    size, settings = index.log.size, index.settings
+    much = size >= _REBUILD_MIN and index.gone > size * settings.rebuild_share
+    since_s = index.log.gone_since_s
+    return much or (since_s is not None and time.time() - since_s > settings.remove_after_days * _DAY_S)
 
 
 def wants_graph(index: VectorIndex[Id]) -> bool:

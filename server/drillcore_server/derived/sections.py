@@ -65,7 +65,8 @@ class SectionIndexes:
                 self._kept.pop(number, None)
 
     def at(self, number: CorpusNumber, view: CorpusView) -> VectorIndex[NodeId]:
-        outlines, epoch = self._outlines.at(number, view), view.sealed.epoch(number)
+        epoch = view.sealed.epoch(number)  # before what it is the epoch of: an erasure meanwhile is then found
+        outlines = self._outlines.at(number, view)
         with self._lock:
             before, known, index = self._kept.get(number, (None, epoch, None))
         if before is outlines and index is not None:

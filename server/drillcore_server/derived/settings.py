@@ -28,6 +28,8 @@ class VectorSettings:
     """Vectors beside the graph, which every search compares; more of them are put into the graph in the background."""
     rebuild_share: float = 0.2
     """An index in which more than this share was removed or changed is built anew, in the background."""
+    remove_after_days: int = 30
+    """The same for one in which something was removed or changed so long ago: its vector leaves the graph for good."""
     build_threads: int = field(default_factory=_half_of_the_cpus)
     """That build a graph; by default half as many as there are usable CPUs."""
     snapshot_dir: Path | None = None
@@ -38,7 +40,7 @@ class VectorSettings:
         return self.snapshot_dir or data_dir / "indexes"
 
     def __post_init__(self) -> None:
-        for name in ("ef_construction", "ef_search", "tail_max", "build_threads"):
+        for name in ("ef_construction", "ef_search", "tail_max", "remove_after_days", "build_threads"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be more than 0")
         if not 2 <= self.m <= 100:

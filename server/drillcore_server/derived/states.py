@@ -35,8 +35,11 @@ class States(Generic[T]):
         with self._lock:
             return (max(self._states), self._states[max(self._states)]) if self._states else None
 
-    def keep(self, revision: Revision, state: T) -> None:
+    def keep(self, revision: Revision, state: T, *, is_first: bool = False) -> None:
+        """With `is_first` no earlier states are kept: they may hold what was erased by this one."""
         with self._lock:
+            if is_first:
+                self._states = {at: one for at, one in self._states.items() if at > revision}
             self._states[revision] = state
             for old in sorted(self._states)[:-_STATES_MAX]:
                 del self._states[old]

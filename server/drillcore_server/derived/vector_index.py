@@ -62,19 +62,22 @@ class VectorIndex(Generic[Id]):
     def changed(self, changes: Mapping[Id, Row | None], erased: Collection[Id] = ()) -> VectorIndex[Id]:
         """With these vectors as they are now; None for one that is gone.
 
-        Of those that are `erased` too, no vector is left in memory either, for no state.
+        Of those that are `erased`, no vector that they have had is left in memory either, for no state: only what they
+        have from now on.
         """
         fresh = {one: row for one, row in changes.items() if row is not None}
         gone = self.log.labels(changes, self.members)
+        kept = self.members.copy()
+        kept[gone] = False
         with self.log.adding:
-            if erased:
-                self.log.erase(self.log.labels(erased, self.members).tolist())
+            self.log.erase(label for label in self.log.ever(erased) if label >= len(kept) or not kept[label])
             if len(gone) == self._count:  # the next may be of another length
                 return VectorIndex.of(fresh.items(), self.settings, self.log.kept_as)
+            if len(gone):
+                self.log.note_gone()
             first = self._add(fresh)
             members = np.zeros(self.log.size, np.bool_)
-        members[: len(self.members)] = self.members
-        members[gone] = False
+        members[: len(kept)] = kept
         members[first : first + len(fresh)] = True
         return VectorIndex(self.log, members, self._count - len(gone) + len(fresh), self.settings)
 
@@ -105,6 +108,12 @@ class VectorIndex(Generic[Id]):
     def ids(self) -> list[Id]:
         """In no order that means anything."""
         return self.ids_at(self._all())
+
+    def former(self) -> set[Id]:
+        """Those of which the log has a vector that is not, or is no longer, this state's."""
+        others = np.ones(self.log.size, np.bool_)
+        others[: len(self.members)] = ~self.members
+        return set(self.ids_at(np.flatnonzero(others)))
 
     def ids_at(self, labels: Labels) -> list[Id]:
         """Of labels in order, whether they are its own or not."""

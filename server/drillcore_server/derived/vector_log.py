@@ -7,7 +7,8 @@ which searches compare, until the vector is in a graph: then it is made when it 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Collection, Iterable, Iterator
 from itertools import pairwise
 from typing import Final
 from uuid import UUID
@@ -26,6 +27,8 @@ Mask = npt.NDArray[np.bool_]
 """True for the labels that are meant."""
 BLOCK: Final = 4_096
 """Rows that are allocated, and compared, at once."""
+_FEW: Final = 512
+"""Labels that are sooner taken one by one than block by block."""
 _ID_BYTES: Final = 16
 
 
@@ -55,10 +58,9 @@ class _Block:
         if self._units is not None:
             self._units[place] = 0
 
-    def units(self, stop: int) -> Units:
-        """Of the first `stop` rows."""
+    def units(self, start: int, stop: int) -> Units:
         made = self._units
-        return units(self.rows[:stop]) if made is None else made[:stop]
+        return units(self.rows[start:stop]) if made is None else made[start:stop]
 
     def units_at(self, places: Labels) -> Units:
         made = self._units
@@ -79,12 +81,18 @@ class VectorLog:
         """Has the labels below its count, and no others."""
         self.adding = threading.RLock()
         self.erased: list[int] = []
-        """Labels whose vectors have been blanked. Those in the graph may still have to be."""
+        """Labels whose vectors have been blanked, each once. Those in the graph may still have to be."""
+        self.gone_since_s: float | None = None
+        """When the first of its vectors was gone from the newest state; None while all are there."""
         self._blocks: list[_Block] = []
         self._labels: dict[bytes, int] = {}
         """The last label that each id was given."""
         self._earlier: dict[int, int] = {}
         """For a label, the one that its id had before."""
+
+    def note_gone(self) -> None:
+        """Some of its vectors are of no use from now on but to earlier states. The caller holds `adding`."""
+        self.gone_since_s = self.gone_since_s or time.time()
 
     def add(self, ids: npt.NDArray[np.uint8], rows: Rows, *, packed: bool = False) -> int:
         """Adds rows under new labels, in order; the first of them. The caller holds `adding`.
@@ -130,7 +138,18 @@ class VectorLog:
         found = (self.label(one.bytes, members) for one in wanted)
         return np.sort(np.fromiter((label for label in found if label is not None), np.int64))
 
+    def ever(self, wanted: Iterable[UUID]) -> Iterator[int]:
+        """Every label that these ids were given at any time, whichever states have them."""
+        for one in wanted:
+            label = self._labels.get(one.bytes)
+            while label is not None:
+                yield label
+                label = self._earlier.get(label)
+
     def ids(self, labels: Labels) -> npt.NDArray[np.uint8]:
+        if 0 < len(labels) <= _FEW:
+            blocks = self._blocks
+            return np.stack([blocks[one // BLOCK].ids[one % BLOCK] for one in labels.tolist()])
         found = np.empty((len(labels), _ID_BYTES), np.uint8)
         for block, here, places in self._by_block(labels):
             found[here] = block.ids[places]
@@ -138,6 +157,9 @@ class VectorLog:
 
     def rows(self, labels: Labels) -> Rows:
         """As they came."""
+        if 0 < len(labels) <= _FEW:
+            blocks = self._blocks
+            return np.stack([blocks[one // BLOCK].rows[one % BLOCK] for one in labels.tolist()])
         found = np.empty((len(labels), self.dimensions), self.kept_as)
         for block, here, places in self._by_block(labels):
             found[here] = block.rows[places]
@@ -151,11 +173,13 @@ class VectorLog:
 
     def products(self, query: Units, labels: Labels) -> npt.NDArray[np.float32]:
         """The inner product of each vector with the query. The same bits for one, whichever others are asked for."""
+        if len(labels) <= _FEW:  # from all over the log, as a graph finds them
+            return np.asarray(np.einsum("ij,j->i", units(self.rows(labels)), query), np.float32)
         found = np.empty(len(labels), np.float32)
         for block, here, places in self._by_block(labels):
             first, stop = int(places[0]), int(places[-1]) + 1
             if 2 * len(places) > stop - first:  # less work than to gather those that are asked for
-                found[here] = np.einsum("ij,j->i", block.units(stop)[first:], query)[places - first]
+                found[here] = np.einsum("ij,j->i", block.units(first, stop), query)[places - first]
             else:
                 found[here] = np.einsum("ij,j->i", block.units_at(places), query)
         return found
@@ -171,18 +195,22 @@ class VectorLog:
         for number in range(start // BLOCK, -(-stop // BLOCK)):
             first = number * BLOCK
             skipped = max(start - first, 0)
-            yield first + skipped, self._blocks[number].units(min(stop - first, BLOCK))[skipped:]
+            yield first + skipped, self._blocks[number].units(skipped, min(stop - first, BLOCK))
 
     def pack(self, stop: int) -> None:
         """Labels below `stop` are in the graph."""
         for block in self._blocks[: stop // BLOCK]:
             block.pack()
 
-    def erase(self, labels: Collection[int]) -> None:
+    def erase(self, labels: Iterable[int]) -> None:
         """Blanks vectors that must not be kept, not even where nobody sees them. The caller holds `adding`."""
-        for label in labels:
+        wanted = {*labels}
+        if not wanted:
+            return
+        fresh = sorted(wanted.difference(self.erased))
+        for label in fresh:
             self._blocks[label // BLOCK].blank(label % BLOCK)
-        self.erased += labels
+        self.erased += fresh
 
 
 def as_id_bytes(ids: Collection[UUID]) -> npt.NDArray[np.uint8]:

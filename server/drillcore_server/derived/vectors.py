@@ -62,7 +62,7 @@ class ChunkVectors:
             return _difference(index, after, snapshot, model)  # what the revisions since then changed may be trimmed
         since = snapshot.read(lambda view: list(revisions.between(view.tr, view.keys, after, snapshot.revision)))
         try:
-            return _changes(since, snapshot, model)
+            return _changes(index, since, snapshot, model)
         except KeyErased:
             return _difference(index, after, snapshot, model)  # which chunks an erased document had cannot be read
         except StoreCorruptError:
@@ -86,23 +86,26 @@ def _difference(index: VectorIndex[NodeId], after: Revision, snapshot: Snapshot,
     gone = set(index.ids()) - there
     rows: dict[NodeId, Row | None] = dict.fromkeys(gone)
     rows |= {node_id(one.key[-16:]): np.frombuffer(one.value, "<f2") for one in snapshot.sealed.opened_all(came)}
-    return Changes(rows, gone)
+    return Changes(rows, gone | index.former(), is_erasure=True)  # for all that is known here
 
 
-def _changes(since: Sequence[RevisionRecord], snapshot: Snapshot, model: int) -> Changes[NodeId]:
+def _changes(
+    index: VectorIndex[NodeId], since: Sequence[RevisionRecord], snapshot: Snapshot, model: int
+) -> Changes[NodeId]:
     """Vectors are read at the last revision: those of a model that is not searched by may have come after the chunk."""
     there: dict[NodeId, bool] = {}
-    erased: set[NodeId] = set()
+    is_erasure = any(record.action == ERASING for record in since)
     for record in since:
         gone = _chunks(snapshot.at(Revision(record.revision - 1)), record.documents_removed)
         there |= dict.fromkeys(gone, False)
-        erased.update(gone if record.action == ERASING else ())
         there |= dict.fromkeys(_chunks(snapshot.at(record.revision), record.documents_added), True)
     came = [one for one, is_there in there.items() if is_there]
     rows: dict[NodeId, Row | None] = dict.fromkeys(there)
     for one, stored in zip(came, snapshot.find(came, lambda view, one: view.vector(model, one)), strict=True):
         rows[one] = None if stored is None else np.frombuffer(stored, "<f2")
-    return Changes(rows, erased)
+    # Documents of the source may have been removed before, and nobody can tell any more which: all that are gone go.
+    gone_for_good = {*index.former(), *(one for one, row in rows.items() if row is None)} if is_erasure else ()
+    return Changes(rows, gone_for_good, is_erasure)
 
 
 def _chunks(snapshot: Snapshot, documents: Sequence[DocumentId]) -> list[NodeId]:

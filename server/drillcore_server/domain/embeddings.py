@@ -43,6 +43,8 @@ class Embeddings:
     """What vectors are made with beside it, until all are there."""
     former: tuple[EmbeddingModel, ...] = ()
     """What is not used any more, as long as some of its vectors are there."""
+    last: int = 0
+    """The number that was given last. It is not given again soon: servers may have an index of it in memory."""
 
     @property
     def models(self) -> tuple[EmbeddingModel, ...]:
@@ -67,7 +69,8 @@ class Embeddings:
     def begun(self, model: Model) -> Embeddings:
         """From when on vectors of another model are made beside the current one's."""
         dropped = self.dropped()
-        return replace(dropped, next=dropped.numbered(model))
+        following = dropped.numbered(model)
+        return replace(dropped, next=following, last=following.number)
 
     def dropped(self) -> Embeddings:
         """Without what was begun: it is not wanted any more."""
@@ -76,11 +79,11 @@ class Embeddings:
     def flipped(self) -> Embeddings:
         """From when on searches use the next model."""
         assert self.next is not None
-        return Embeddings(self.next, None, (*self.former, self.current))
+        return Embeddings(self.next, None, (*self.former, self.current), self.last)
 
     def numbered(self, model: Model) -> EmbeddingModel:
         """With a number that no vector has."""
-        number = max(self.numbers)
+        number = (self.last or max(self.numbers)) % _NUMBERS + 1
         while number in self.numbers:
             number = number % _NUMBERS + 1
         return EmbeddingModel(number, *model)
@@ -93,7 +96,8 @@ def first(model: Model) -> Embeddings:
 
 def replaced(before: Embeddings, model: Model) -> Embeddings:
     """Of a corpus that has no vectors any more, and gets some of another model."""
-    return Embeddings(before.numbered(model))
+    numbered = before.numbered(model)
+    return Embeddings(numbered, last=numbered.number)
 
 
 @dataclass(frozen=True, slots=True)

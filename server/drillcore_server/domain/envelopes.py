@@ -106,6 +106,10 @@ class Candidate:
     session_only: bool = False
     is_answer: bool = False
     """Not from the store: what the model said in the window before."""
+    document: DocumentId | None = None
+    """That it was drawn from."""
+    lead: str = ""
+    """The words of the document that introduce it: its content begins with them and a space. On one line."""
     fact: Fact | None = None
     """The fact itself, if it is one."""
 

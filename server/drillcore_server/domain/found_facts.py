@@ -53,15 +53,12 @@ class FactFilters:
     chunks: frozenset[NodeId] = frozenset()
 
     def allows(self, fact: Fact, community: CommunityId | None) -> bool:
-        sets = (
-            (self.sources, fact.source),
-            (self.statuses, fact.status),
-            (self.communities, community),
-            (self.documents, fact.document),
-            (self.chunks, fact.chunk),
-        )
         return (
-            all(not wanted or value in wanted for wanted, value in sets)
+            (not self.sources or fact.source in self.sources)
+            and (not self.statuses or fact.status in self.statuses)
+            and (not self.communities or community in self.communities)
+            and (not self.documents or fact.document in self.documents)
+            and (not self.chunks or fact.chunk in self.chunks)
             and self.metadata.items() <= fact.metadata.items()
             and (self.ingested_after is None or fact.ingested_at >= self.ingested_after)
             and (self.ingested_before is None or fact.ingested_at < self.ingested_before)

@@ -1,4 +1,8 @@
-"""Ranked facts into a budget of tokens: what fits, in the order that a model reads best, and the text of it."""
+"""Ranked facts into a budget of tokens: what fits, in the order that a model reads best, and the text of it.
+
+What introduces several facts is paid for by the best of them, and said by the first of them in the text: nearly the
+same tokens, and the whole text is counted in the end.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
-from drillcore_server.domain.envelopes import Packed, Packing, Ranked, RenderFormat
+from drillcore_server.domain.envelopes import Candidate, Packed, Packing, Ranked, RenderFormat
+from drillcore_server.domain.introductions import Introduction, Introductions, Said
 from drillcore_server.domain.rendering import Count, frame, part, render
 
 CRITICAL_COMPOSITE: Final = 0.80
 IMPORTANT_COMPOSITE: Final = 0.50
+_REFERRING_SPARE_TOKENS: Final = 4
+"""What a reference may take beside itself: the line end after the introduction, and words cut apart there."""
 
 
 def pack(
@@ -23,23 +30,28 @@ def pack(
     of those that fitted are left out until it does. `at_least` may know quickly that a part is too large: that saves
     time, and `wanted` is then less exact.
     """
-    tried = _tried(kept, _Room(budget_tokens, count, at_least or _nothing, form))
-    chosen = [place for place, part_of in tried.items() if part_of.number]
+    if not kept:
+        return Packing((), (), 0, "")
+    room = _Room(budget_tokens, count, at_least or _nothing, form, _silent(kept[0].candidate))
+    introductions = Introductions([one.candidate for one in kept], _is_worth(room))
+    tried = _tried(kept, introductions, room)
+    chosen = [place for place, part_of in tried.items() if part_of.said is not None]
     while chosen:
         order = in_order(chosen, kept)
-        text = render([kept[place].candidate for place in order], form)
+        told = introductions.told([kept[place].candidate for place in order])
+        text = render(told, form)
         tokens = count(text)
         if tokens <= budget_tokens:
             break
         chosen.pop()
     else:
-        order, text, tokens = [], "", 0
+        order, told, text, tokens = [], [], "", 0
     of_number = cache(lambda number: count(str(number)))
     left_out = sorted(set(range(len(kept))).difference(chosen))
     return Packing(
         included=tuple(
-            Packed(kept[place], position, tried[place].tokens_as(position, of_number))
-            for position, place in enumerate(order, 1)
+            Packed(kept[place], said.number, tried[place].tokens_as(said, room, of_number))
+            for place, said in zip(order, told, strict=True)
         ),
         excluded=tuple(kept[place] for place in left_out),
         tokens=tokens,
@@ -67,51 +79,65 @@ class _Room:
     count: Count
     at_least: Count
     form: RenderFormat
+    silent: Candidate
+    """A fact that says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a fact takes of the text, with the number it was tried with; 0: it did not fit."""
+    """What a fact takes of the text, as it was tried; None: it did not fit."""
 
     tokens: int
-    number: int = 0
+    said: Said | None = None
 
-    def tokens_as(self, position: int, of_number: Callable[[int], int]) -> int:
-        """With the number that it has in the end."""
-        return self.tokens + of_number(position) - of_number(self.number)
+    def tokens_as(self, said: Said, room: _Room, of_number: Callable[[int], int]) -> int:
+        """As the text says it in the end."""
+        assert self.said is not None, "what did not fit is in no text"
+        if said.begins_as or said.words != self.said.words:
+            return room.count(part(said, room.form))
+        return self.tokens + of_number(said.number) - of_number(self.said.number)
 
 
-def _tried(kept: Sequence[Ranked], room: _Room) -> dict[int, _Part]:
+def _tried(kept: Sequence[Ranked], introductions: Introductions, room: _Room) -> dict[int, _Part]:
     """Each fact by its place, until no further one can fit.
 
     Numbers are given in the order of rank here and in that of the text later: the same numbers, so the same tokens.
     """
     tried: dict[int, _Part] = {}
+    first: dict[Introduction, int] = {}
     left, number = room.budget_tokens - sum(map(room.count, frame(room.form))), 1
-    smallest = _smallest(kept, room)
+    smallest = room.count(part(Said(room.silent, 1), room.form))
     for place, ranked in enumerate(kept):
         if left < smallest:
             break
-        tried[place] = fitted = _try(part(ranked.candidate, number, room.form), number, left, room)
-        if fitted.number:
+        introduction = introductions.of(ranked.candidate)
+        begins_as = first.get(introduction, 0) if introduction else 0
+        said = Said(ranked.candidate, number, begins_as, introduces=introduction is not None)
+        tried[place] = fitted = _try(said, left, room)
+        if fitted.said:
             left, number = left - fitted.tokens, number + 1
+            if introduction:
+                first.setdefault(introduction, said.number)
     return tried
 
 
-def _try(text: str, number: int, left: int, room: _Room) -> _Part:
+def _try(said: Said, left: int, room: _Room) -> _Part:
+    text = part(said, room.form)
     least = room.at_least(text)
     if least > left:
         return _Part(least)
     tokens = room.count(text)
-    return _Part(tokens, number if tokens <= left else 0)
+    return _Part(tokens, said if tokens <= left else None)
 
 
-def _smallest(kept: Sequence[Ranked], room: _Room) -> int:
-    """What a fact would take that says nothing."""
-    if not kept:
-        return 0
-    silent = replace(kept[0].candidate, content="", stale=False, is_answer=False)
-    return room.count(part(silent, 1, room.form))
+def _is_worth(room: _Room) -> Callable[[str], bool]:
+    """Whether an introduction takes more than a reference to it, whatever the numbers and the words after it."""
+    alone, referring = (room.count(part(Said(room.silent, 999, other), room.form)) for other in (0, 998))
+    return lambda lead: room.count(lead) > referring - alone + _REFERRING_SPARE_TOKENS
+
+
+def _silent(fact: Candidate) -> Candidate:
+    return replace(fact, content="", lead="", stale=False, is_answer=False)
 
 
 def _nothing(_: str) -> int:

@@ -31,6 +31,8 @@ _PICKED: Final = -1
 """In place of a score, which is never negative."""
 _DOUBT: Final = 1e-4
 """More than single precision is ever wrong by: what is nearer to the limit than this is computed in double."""
+_FEW: Final = 400
+"""Up to so many are multiplied in this thread. BLAS would wake others and wait for them, on a busy machine for long."""
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
@@ -197,11 +199,16 @@ def _near(by_id: list[Candidate], limit: float) -> dict[int, Places]:
     for members in models.values():
         places = np.array(members, np.int64)
         rows = np.stack([by_id[place].vector for place in members]).astype(np.float32, copy=False)
-        alike = rows @ rows.T > limit
+        alike = _products(rows) > limit
         np.fill_diagonal(alike, False)
         for row in np.flatnonzero(alike.any(axis=1)).tolist():
             near[members[row]] = places[alike[row]]
     return near
+
+
+def _products(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Of each with each."""
+    return np.asarray(np.einsum("ik,jk->ij", rows, rows) if len(rows) <= _FEW else rows @ rows.T)
 
 
 def _cosine(one: Candidate, other: Candidate) -> float:

@@ -4,8 +4,10 @@
               [2, stale] content            <fact n="1">content</fact>          {"n":2,"note":"stale","text":"content"}]
                                             </facts>
 
-What a fact says can never be taken for another fact, for its number or for its note: XML and JSON quote it; in Markdown
-a bracket before a digit gets a backslash, and lines after the first are indented.
+One that begins as another does, by `introductions`: [3, begins as 1], <fact n="3" begins-as="1">, {"n":3,"begins_as":1.
+
+What a fact says can never be taken for another fact, for its number, its note or what it begins as: XML and JSON quote
+it; in Markdown a bracket before a digit gets a backslash, and lines after the first are indented.
 
 A part is the piece of the text that a fact takes, with the line end after it: there tiktoken's encodings have no token
 across, so that the counts of parts add up to that of the text.
@@ -19,6 +21,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from drillcore_server.domain.envelopes import Candidate, GroundingMode, RenderFormat
+from drillcore_server.domain.introductions import Said
 
 GROUNDING_INSTRUCTIONS: Final = {
     GroundingMode.CONTEXT_STRICT: (
@@ -47,17 +50,17 @@ class Count(Protocol):
     def __call__(self, text: str, /) -> int: ...
 
 
-def render(facts: Sequence[Candidate], form: RenderFormat) -> str:
-    """The whole text, the facts numbered from 1 in the order given. Without facts, nothing."""
+def render(facts: Sequence[Said], form: RenderFormat) -> str:
+    """The whole text. Without facts, nothing."""
     if not facts:
         return ""
     opening, closing = frame(form)
-    return opening + _joined(facts, form).removesuffix(_between(form)) + closing
+    return opening + "".join(part(fact, form) for fact in facts).removesuffix(_between(form)) + closing
 
 
-def part(fact: Candidate, number: int, form: RenderFormat) -> str:
-    """What the fact takes of the text, if it has that number."""
-    return _FORMS[form](fact, number) + _between(form)
+def part(said: Said, form: RenderFormat) -> str:
+    """What a fact takes of the text."""
+    return _FORMS[form](said) + _between(form)
 
 
 def frame(form: RenderFormat) -> tuple[str, str]:
@@ -65,30 +68,30 @@ def frame(form: RenderFormat) -> tuple[str, str]:
     return _FRAMES[form]
 
 
-def _joined(facts: Sequence[Candidate], form: RenderFormat) -> str:
-    return "".join(part(fact, number, form) for number, fact in enumerate(facts, 1))
-
-
 def _between(form: RenderFormat) -> str:
     return ",\n" if form is RenderFormat.JSON else "\n"
 
 
-def _markdown(fact: Candidate, number: int) -> str:
-    escaped = _NUMBER_LOOKALIKE.sub(r"\1\1\[", fact.content) if "[" in fact.content else fact.content
-    return f"[{', '.join((str(number), *_notes(fact)))}] {_INDENT.join(escaped.splitlines())}"
+def _markdown(said: Said) -> str:
+    words = said.words
+    escaped = _NUMBER_LOOKALIKE.sub(r"\1\1\[", words) if "[" in words else words
+    begins_as = (f"begins as {said.begins_as}",) if said.begins_as else ()
+    return f"[{', '.join((str(said.number), *_notes(said.fact), *begins_as))}] {_INDENT.join(escaped.splitlines())}"
 
 
-def _xml(fact: Candidate, number: int) -> str:
-    text = _NOT_XML.sub("\ufffd", fact.content)
+def _xml(said: Said) -> str:
+    text = _NOT_XML.sub("\ufffd", said.words)
     # A bare > is allowed but in this one place, and comparisons are frequent.
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace("]]>", "]]&gt;").replace("\r", "&#13;")
-    note = f' note="{", ".join(_notes(fact))}"' if _notes(fact) else ""
-    return f'<fact n="{number}"{note}>{text}</fact>'
+    note = f' note="{", ".join(_notes(said.fact))}"' if _notes(said.fact) else ""
+    begins_as = f' begins-as="{said.begins_as}"' if said.begins_as else ""
+    return f'<fact n="{said.number}"{note}{begins_as}>{text}</fact>'
 
 
-def _json(fact: Candidate, number: int) -> str:
-    note = {"note": ", ".join(_notes(fact))} if _notes(fact) else {}
-    return _to_json({"n": number, **note, "text": fact.content})
+def _json(said: Said) -> str:
+    note = {"note": ", ".join(_notes(said.fact))} if _notes(said.fact) else {}
+    begins_as = {"begins_as": said.begins_as} if said.begins_as else {}
+    return _to_json({"n": said.number, **note, **begins_as, "text": said.words})
 
 
 def _notes(fact: Candidate) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from drillcore_proto.reasons import Reason
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import AccountId, CorpusId, DocumentId, NodeId, RecordId, TenantId
+from drillcore_server.domain.times import to_microseconds
 
 # Python's UUID takes more: what may stand in a number, such as underscores and signs, and any digits of Unicode.
 _UUID: Final = re.compile("[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
@@ -60,9 +61,9 @@ def optional_corpus_id(text: str, field: str = "id") -> CorpusId | None:
 
 
 def timestamp(at: datetime) -> Timestamp:
-    message = Timestamp()
-    message.FromDatetime(at)
-    return message
+    """As `FromDatetime` makes it, but sooner: every fact has several."""
+    seconds, microseconds = divmod(to_microseconds(at), 1_000_000)
+    return Timestamp(seconds=seconds, nanos=1_000 * microseconds)
 
 
 def utc(message: Timestamp, field: str) -> datetime:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final, TypeVar
 
 from cryptography.exceptions import InvalidTag
@@ -111,7 +110,7 @@ class SealedRecords:
             raise StoreCorruptError(
                 f"the record at {entry.key.hex()}, revision {entry.revision}, is not what was written there"
             ) from error
-        return replace(entry, value=unsqueezed(opened))
+        return Entry(entry.key, entry.revision, unsqueezed(opened))
 
 
 class SealedKind(RecordKind[T]):

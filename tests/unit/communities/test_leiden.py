@@ -78,6 +78,15 @@ def test_a_higher_resolution_gives_more_communities() -> None:
     assert len(as_sets(found(rows, resolution=4.0))) > len(as_sets(found(rows, resolution=0.5)))
 
 
+def test_more_iterations_give_better_communities() -> None:
+    rows = np.random.default_rng(1).standard_normal((300, 8))
+    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    once, often = Figures(), Figures()
+    find_communities(rows, Parameters(iterations=1), once)
+    find_communities(rows, Parameters(), often)
+    assert often.modularity > once.modularity + 0.01
+
+
 def test_figures_tell_edges_and_modularity() -> None:
     rows, belongs = planted([20, 20])
     figures = Figures()

@@ -1,0 +1,60 @@
+"""What introduces a fact can be said apart from it only if the fact is put together again by a space."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
+from drillcore_server.domain.facts import Fact, fact_hash
+from drillcore_server.domain.ids import DocumentId, FactId, PrincipalId, SourceId
+from drillcore_server.domain.introductions import lead_of
+
+AT = datetime(2026, 1, 31, tzinfo=UTC)
+LEAD = "The firm must:"
+
+
+def fact(content: str, lead_characters: int) -> Fact:
+    return Fact(
+        id=FactId(UUID(int=1)),
+        content=content,
+        content_hash=fact_hash(content),
+        tokens=10,
+        source=SourceId("manual"),
+        source_location="",
+        importance=0.5,
+        ingested_at=AT,
+        modified_at=AT,
+        created_by=PrincipalId("ann"),
+        metadata={},
+        document=DocumentId(UUID(int=2)),
+        lead_characters=lead_characters,
+    )
+
+
+def test_a_fact_of_a_list_has_what_introduces_it() -> None:
+    assert lead_of(fact(f"{LEAD} (a) keep records", len(LEAD))) == LEAD
+
+
+def test_a_fact_without_a_document_has_no_introduction() -> None:
+    assert lead_of(replace(fact(f"{LEAD} (a) keep records", len(LEAD)), document=None)) == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "lead_characters"),
+    [
+        (f"{LEAD} (a) keep records", 0),
+        (f"{LEAD} (a) keep records", len(LEAD) - 1),
+        (f"{LEAD} (a) keep records", len(LEAD) + 1),
+        (f"{LEAD}\n(a) keep records", len(LEAD)),
+        ("The firm\nmust: keep records", len(LEAD)),
+        ("The firm\u2028must: keep records", len(LEAD)),
+        (f"{LEAD}  ", len(LEAD)),
+        (LEAD, len(LEAD)),
+        (LEAD, len(LEAD) + 100),
+    ],
+)
+def test_what_cannot_be_put_together_again_is_no_introduction(content: str, lead_characters: int) -> None:
+    assert lead_of(fact(content, lead_characters)) == ""
