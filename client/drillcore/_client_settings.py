@@ -23,7 +23,8 @@ TABLES_OF_THE_SERVER: Final = (
     "facts",
     "vectors",
     "communities",
-    "envelopes", "erasure",
+    "envelopes",
+    "erasure",
 )
 """Tables of the same file, and variables of the same environment, that the client leaves to the server."""
 
