@@ -27,6 +27,7 @@ from drillcore_server.derived.communities import Memberships
 from drillcore_server.derived.fused_relevance import fused_relevance
 from drillcore_server.derived.lexical_index import LexicalIndex
 from drillcore_server.derived.vector_index import VectorIndex
+from drillcore_server.derived.vector_log import Labels
 from drillcore_server.derived.vectors import unpacked
 from drillcore_server.domain.embeddings import Model
 from drillcore_server.domain.envelope_plans import EnvelopePlan
@@ -186,20 +187,25 @@ class _CorpusSearch:
 
     def _of_communities(self, among: set[FactId] | None) -> Iterator[FactId]:
         """More of the communities that are hardly there, though many of their facts are near."""
-        found = sorted(self._led)
-        counts = Counter(one for one in self._memberships.of(found) if one is not None)
+        counts = Counter(one for one in self._memberships.of(list(self._led)) if one is not None)
         few = [one for one, count in sorted(counts.items()) if count < HARDLY_THERE]
-        for community in few[:COMMUNITIES_MAX]:
-            members = set(self._memberships.members(community))
-            own = members if among is None else members & among
-            if len(own) >= COMMUNITY_NEAR_MIN:
-                yield from self._near(own)
+        members = [self.index.labels(ids) for ids in self._memberships.members_of(few[:COMMUNITIES_MAX])]
+        if among is not None:
+            allowed = self.index.labels([one.bytes for one in among])
+            members = [np.intersect1d(one, allowed, assume_unique=True) for one in members]
+        return self._near([one for one in members if len(one) >= COMMUNITY_NEAR_MIN])
 
-    def _near(self, members: set[FactId]) -> Iterator[FactId]:
+    def _near(self, groups: Sequence[Labels]) -> Iterator[FactId]:
+        """The nearest of each group that has so many near ones. All are compared at once."""
+        if not groups:
+            return
+        every = np.sort(np.concatenate(groups))
         for vector in self.vectors:
-            near = self.index.search(vector, COMMUNITY_NEAR_MIN, members, exact=True)
-            if len(near) == COMMUNITY_NEAR_MIN and near[-1][1] >= self.plan.relevance_floor:
-                yield from (one for one, _ in near)
+            cosines = self.index.cosines(vector, every)
+            for labels in groups:
+                scores = cosines[np.searchsorted(every, labels)]
+                if np.count_nonzero(scores >= self.plan.relevance_floor) >= COMMUNITY_NEAR_MIN:
+                    yield from (one for one, _ in self.index.best((scores, labels), COMMUNITY_NEAR_MIN))
 
     def _scored(self) -> Iterator[Candidate]:
         ids = sorted(one for one in self._led if self._fact(one) is not None)

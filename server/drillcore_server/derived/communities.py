@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from drillcore_fdb.engine import Engine
 from drillcore_server.derived.follower import Follower
+from drillcore_server.derived.lexical_segments import id_bytes
 from drillcore_server.derived.state_hashes import changed_facts
 from drillcore_server.domain.ids import CommunityId, FactId, Revision
 from drillcore_server.domain.revisions import RevisionRecord
@@ -42,29 +43,38 @@ class Memberships:
     def of(self, wanted: Sequence[FactId]) -> list[CommunityId | None]:
         """The community of each fact; None for those in none."""
         at = self.at(wanted)
-        there = {one: place for one, place in at.items() if self.is_searched[place]}
-        return [self._community(self.places[there[one]]) if one in there else None for one in wanted]
+        found = {one: int(self.places[place]) for one, place in at.items() if self.is_searched[place]}
+        ids = {place: self._community(place) for place in set(found.values())}
+        return [ids[found[one]] if one in found else None for one in wanted]
 
     def members(self, community: CommunityId) -> list[FactId]:
         """In the order of their ids; none if there is no such community."""
-        place = int(np.searchsorted(self.communities, np.array(community.bytes, ID)))
-        if place == len(self.communities) or self._community(place) != community:
-            return []
-        chosen = self.facts[(self.places == place) & self.is_searched]
-        return [FactId(_uuid(one)) for one in chosen]
+        return [FactId(UUID(bytes=one)) for one in self.members_of([community])[0]]
+
+    def members_of(self, wanted: Sequence[CommunityId]) -> list[list[bytes]]:
+        """The same of several, by one look at all facts: the bytes of their ids, which are enough to look them up."""
+        numbers = [self._number(one) for one in wanted]
+        is_wanted = np.zeros(len(self.communities), np.bool_)
+        is_wanted[[one for one in numbers if one is not None]] = True
+        there = np.flatnonzero(is_wanted[self.places] & self.is_searched)
+        of = self.places[there]
+        return [[] if one is None else id_bytes(self.facts[there[of == one]]) for one in numbers]
 
     def by_size(self) -> list[tuple[CommunityId, int]]:
         """Every community that has facts, with how many; the largest first, of equals the one with the smaller id."""
         sizes = np.bincount(self.places[self.is_searched], minlength=len(self.communities))
         order = np.argsort(-sizes, kind="stable")
-        return [(self._community(place), int(sizes[place])) for place in order if sizes[place]]
+        return [(self._community(place), int(sizes[place])) for place in order.tolist() if sizes[place]]
 
     def at(self, wanted: Sequence[FactId]) -> dict[FactId, int]:
         """Where those of the facts stand that are members, in the search index or not."""
         ids = np.array([one.bytes for one in wanted], ID)
         at = np.searchsorted(self.facts, ids)
-        pairs = zip(wanted, ids, at.tolist(), strict=True)
-        return {one: place for one, stored, place in pairs if self._has(place, stored)}
+        there = at < len(self.facts)
+        there[there] = self.facts[at[there]] == ids[there]
+        return {
+            one: place for one, place, is_there in zip(wanted, at.tolist(), there.tolist(), strict=True) if is_there
+        }
 
     def changed(self, now: Mapping[int, bool]) -> Memberships:
         """With other facts in the search index: by where they stand."""
@@ -74,10 +84,12 @@ class Memberships:
         fresh[list(now)] = list(now.values())
         return replace(self, is_searched=fresh)
 
-    def _has(self, place: int, stored: np.bytes_) -> bool:
-        return place < len(self.facts) and self.facts[place] == stored
+    def _number(self, community: CommunityId) -> int | None:
+        """Where a community stands; None if there is none."""
+        place = int(np.searchsorted(self.communities, np.array(community.bytes, ID)))
+        return place if place < len(self.communities) and self._community(place) == community else None
 
-    def _community(self, place: int | np.int32) -> CommunityId:
+    def _community(self, place: int) -> CommunityId:
         return CommunityId(_uuid(self.communities[place]))
 
 

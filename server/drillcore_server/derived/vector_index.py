@@ -138,6 +138,18 @@ class VectorIndex(Generic[Id]):
             raise KeyError(one)
         return label
 
+    def labels(self, ids: Sequence[bytes]) -> Labels:
+        """In order, of the bytes of ids; of those that are here."""
+        return self.log.labels_of(ids, self.members)
+
+    def cosines(self, vector: Row, labels: Labels) -> npt.NDArray[np.float64]:
+        """The score of each of some labels, which are in order."""
+        return self._compared(self._query(vector), labels)[0]
+
+    def best(self, scored: Scored, k: int) -> list[tuple[Id, float]]:
+        """The `k` best of those that were scored; equal ones by their ids."""
+        return list(self._best(scored, k))
+
     def search(
         self, vector: Row, k: int, allowed: Collection[Id] | None = None, *, exact: bool = False
     ) -> list[tuple[Id, float]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 from uuid import UUID
@@ -135,8 +135,18 @@ class VectorLog:
 
     def labels(self, wanted: Collection[UUID], members: Mask) -> Labels:
         """The labels, in order, of those ids that a state has."""
-        found = (self.label(one.bytes, members) for one in wanted)
-        return np.sort(np.fromiter((label for label in found if label is not None), np.int64))
+        return self.labels_of([one.bytes for one in wanted], members)
+
+    def labels_of(self, wanted: Sequence[bytes], members: Mask) -> Labels:
+        """The same of the bytes of ids. Mostly the last label that an id was given is the one."""
+        last = np.fromiter((self._labels.get(one, -1) for one in wanted), np.int64, len(wanted))
+        inside = (last >= 0) & (last < len(members))
+        inside[inside] = members[last[inside]]
+        found = last[inside]
+        if len(found) < len(wanted):
+            others = (self.label(wanted[place], members) for place in np.flatnonzero(~inside).tolist())
+            found = np.concatenate([found, np.array([one for one in others if one is not None], np.int64)])
+        return np.sort(found)
 
     def ever(self, wanted: Iterable[UUID]) -> Iterator[int]:
         """Every label that these ids were given at any time, whichever states have them."""
