@@ -94,7 +94,7 @@ class Issuing:
         if known is None:
             return Miss.UNKNOWN_ETAG
         is_aged = known.changes_at is not None and known.changes_at <= self.call.at
-        if is_aged or known.corpora != self.corpora():
+        if is_aged or known.corpora != self.corpora:
             return Miss.FACTS_UPDATED
         self.trail.detail |= {"envelope": str(known.id), "not_modified": True}
         tiers = () if self.session is None else tuple(one.tier for one in self.session.history)
@@ -148,6 +148,7 @@ class Issuing:
             self.call.at,
         )
 
+    @cached_property
     def corpora(self) -> tuple[CorpusAt, ...]:
         """As they are read, in the order of their ids."""
         shelves = sorted(self.shelves, key=lambda one: one.corpus.id)
@@ -204,7 +205,7 @@ class Issuing:
             at=self.call.at,
             record=self.trail.record,
             plan=built.plan,
-            corpora=self.corpora(),
+            corpora=self.corpora,
             digest=digest(built.envelope),
             etag=built.envelope.etag,
             tier=built.envelope.quality.tier,

@@ -14,6 +14,8 @@ from itertools import islice, pairwise
 from typing import Final, NewType
 from urllib.parse import unquote
 
+import Stemmer
+
 Term = NewType("Term", int)
 """Below 2 ** 32."""
 QUESTION_TERMS_MAX: Final = 256
@@ -29,8 +31,6 @@ STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
 _WORDS: Final = re.compile(r"[^\W_]+")
 _CAMEL_STEPS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _EXTENSION: Final = re.compile(r"\.[A-Za-z]\w{0,4}$")
-_SHORT_MAX: Final = 3
-"""Letters of a word that is left as it is."""
 _KNOWN_MAX: Final = 50_000
 _TERM_MAX: Final = (1 << 32) - 1
 _FIRST: Final = 0x9E3779B1
@@ -39,10 +39,14 @@ _SECOND: Final = 0x85EBCA77
 
 
 class Lexicon:
-    """Knows the terms of the words that it has seen, for as long as it is used: many texts share them."""
+    """Knows the terms of the words that it has seen, for as long as it is used: many texts share them.
+
+    For one thread at a time. Stems are those of Snowball for English; words of other languages are mostly left alone.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, Term] = {}
+        self._stemmer = Stemmer.Stemmer("english", 0)  # without a memory of its own
 
     def terms(self, text: str) -> list[Term]:
         """Of the words of a text that say something, in order."""
@@ -53,7 +57,7 @@ class Lexicon:
     def _learn(self, word: str) -> Term:
         if len(self._known) >= _KNOWN_MAX:
             self._known.clear()
-        digest = hashlib.blake2b(stem(word).encode("utf-8", "surrogatepass"), digest_size=4).digest()
+        digest = hashlib.blake2b(self._stemmer.stemWord(word).encode("utf-8", "surrogatepass"), digest_size=4).digest()
         self._known[word] = term = Term(int.from_bytes(digest, "little"))
         return term
 
@@ -79,17 +83,6 @@ def pairs(terms: Iterable[Term]) -> Iterator[Term]:
     """A term for each two that are neighbours, in their order."""
     for one, following in pairwise(terms):
         yield Term((one * _FIRST ^ following * _SECOND) & _TERM_MAX)
-
-
-def stem(word: str) -> str:
-    """A word in lower case without the ending of a plural (Harman's S-stemmer)."""
-    if len(word) <= _SHORT_MAX or not word.endswith("s"):
-        return word
-    if word.endswith("ies") and not word.endswith(("eies", "aies")):
-        return word[:-3] + "y"
-    if word.endswith("es") and not word.endswith(("aes", "ees", "oes")):
-        return word[:-1]
-    return word if word.endswith(("us", "ss")) else word[:-1]
 
 
 def readable_name(source: str) -> str:
