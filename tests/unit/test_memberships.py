@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from drillcore_server.derived.communities import ID, Memberships
+from drillcore_server.derived.settings import VectorSettings
+from drillcore_server.derived.vector_index import VectorIndex
 from drillcore_server.domain.ids import CommunityId, FactId
 
 FACTS = [FactId(UUID(int=number << 8)) for number in (3, 1, 4, 15, 9, 2, 6)]
@@ -55,3 +57,20 @@ def test_nothing_has_no_communities() -> None:
     assert nothing.by_size() == []
     assert nothing.of([FACTS[0]]) == [None]
     assert nothing.members(ONE) == []
+
+
+def test_members_are_found_again_in_each_index_of_them(found: Memberships) -> None:
+    order = sorted(FACTS)
+    rows = np.eye(7, dtype=np.float32)
+    index = VectorIndex[FactId].of(zip(order, rows, strict=True), VectorSettings())
+    fewer = index.changed({order[0]: None, order[1]: rows[3]})
+    for one in (index, fewer, index):
+        for _ in range(2):
+            labels = found.labels_in(one, [OTHER, ONE])
+            assert [one.ids_at(some) for some in labels] == [_there(found, one, OTHER), _there(found, one, ONE)]
+    assert found.labels_in(fewer, [ONE])[0].tolist() == [5, 7], "the second has a new place"
+
+
+def _there(found: Memberships, index: VectorIndex[FactId], community: CommunityId) -> list[FactId]:
+    there = [one for one in found.members(community) if one in index]
+    return index.ids_at(index.labels([one.bytes for one in there]))

@@ -200,7 +200,7 @@ class _CorpusSearch:
         """More of the communities that are hardly there, though many of their facts are near."""
         counts = Counter(one for one in self._memberships.of(list(self._led)) if one is not None)
         few = [one for one, count in sorted(counts.items()) if count < HARDLY_THERE]
-        members = [self.index.labels(ids) for ids in self._memberships.members_of(few[:COMMUNITIES_MAX])]
+        members = self._memberships.labels_in(self.index, few[:COMMUNITIES_MAX])
         if among is not None:
             allowed = self.index.labels([one.bytes for one in among])
             members = [np.intersect1d(one, allowed, assume_unique=True) for one in members]

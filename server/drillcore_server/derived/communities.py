@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ from drillcore_fdb.engine import Engine
 from drillcore_server.derived.follower import Follower
 from drillcore_server.derived.lexical_segments import id_bytes
 from drillcore_server.derived.state_hashes import changed_facts
+from drillcore_server.derived.vector_index import VectorIndex
+from drillcore_server.derived.vector_log import Labels
 from drillcore_server.domain.ids import CommunityId, FactId, Revision
 from drillcore_server.domain.revisions import RevisionRecord
 from drillcore_server.store.communities import ID_BYTES
@@ -39,6 +42,10 @@ class Memberships:
     places: npt.NDArray[np.int32]
     """Of each fact's community."""
     is_searched: npt.NDArray[np.bool_]
+    _known: dict[CommunityId, tuple[ref[VectorIndex[FactId]], Labels]] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
+    """Where members were found last. It keeps no index in memory: that may have what is to be erased."""
 
     def of(self, wanted: Sequence[FactId]) -> list[CommunityId | None]:
         """The community of each fact; None for those in none."""
@@ -59,6 +66,16 @@ class Memberships:
         there = np.flatnonzero(is_wanted[self.places] & self.is_searched)
         of = self.places[there]
         return [[] if one is None else id_bytes(self.facts[there[of == one]]) for one in numbers]
+
+    def labels_in(self, index: VectorIndex[FactId], wanted: Sequence[CommunityId]) -> list[Labels]:
+        """Where the members of each are in an index. Looked up once: a community may have thousands."""
+        known = {one: self._known.get(one) for one in wanted}
+        found = {one: at[1] for one, at in known.items() if at is not None and at[0]() is index}
+        missing = [one for one in known if one not in found]
+        for one, ids in zip(missing, self.members_of(missing), strict=True):
+            found[one] = index.labels(ids)
+            self._known[one] = ref(index), found[one]
+        return [found[one] for one in wanted]
 
     def by_size(self) -> list[tuple[CommunityId, int]]:
         """Every community that has facts, with how many; the largest first, of equals the one with the smaller id."""
