@@ -57,8 +57,11 @@ COMMUNITY_NEAR_MIN: Final = 10
 """if so many of its facts are near, and up to so many of them join."""
 COMMUNITIES_MAX: Final = 20
 """Looked at again, those of the best candidates first."""
-WORDS_SPARE: Final = 4
-"""How many times as many are looked for by words where filters may refuse some."""
+WORDS_TIMES: Final = 4
+"""As many candidates by words as by vectors: words tell apart what vectors put together."""
+WORDS_MAX: Final = 1_000
+FACT_TOKENS: Final = 20
+"""Of a short fact: candidates are looked for until they could fill the budget."""
 _LEADS: Final = tuple(FoundBy)
 
 
@@ -99,6 +102,11 @@ def select(
     return Selected(tuple(sorted(found, key=lambda one: one.id.int)), exact)
 
 
+def _by_words(plan: EnvelopePlan) -> int:
+    """How many candidates words should lead to, for each text that is sought."""
+    return min(max(WORDS_TIMES * plan.per_query, plan.budget.tokens // FACT_TOKENS), WORDS_MAX)
+
+
 def _model(shelf: Shelf) -> Model:
     assert shelf.embeddings is not None
     return shelf.embeddings.current.model
@@ -131,8 +139,8 @@ class _CorpusSearch:
             for text, vector in zip(self.plan.sought, self.vectors, strict=True):
                 ranking = self.index.ranking(vector, among, exact=self.plan.exact)
                 self._note(FoundBy.VECTORS, self._passing((one for one, _ in ranking), self.plan.per_query))
-                matching = self.words.ranking(self._shares(text), WORDS_SPARE * self.plan.per_query, among)
-                self._note(FoundBy.WORDS, self._passing((one for one, _ in matching), self.plan.per_query))
+                matching = self.words.ranking(self._shares(text), _by_words(self.plan), among)
+                self._note(FoundBy.WORDS, self._passing(one for one, _ in matching))
                 self._note(FoundBy.SECTIONS, self._passing(self._drilled(vector, among)))
             self._note(FoundBy.COMMUNITY, self._passing(self._of_communities(among)))
         return self._scored()
