@@ -32,11 +32,29 @@ from tests.rpc.running import ACME, ACME_ID, Running, create_tenants, running
 
 T = TypeVar("T")
 TWO_MODELS = IngestSettings(workers=0, former=(FormerSettings(embedder=EmbedderKind.STATIC),))
+KINDS = (CachingEmbedder, SectionCache, SectionIndexes, StateHashes)
 WITH_GRAPHS = VectorSettings(exact_below=1, tail_max=1, build_threads=1)
 
 
+class Kept:
+    """What came to be in this process since: of the server that a test starts, and of none that another has left."""
+
+    def __init__(self) -> None:
+        self._earlier = [one for one in gc.get_objects() if isinstance(one, KINDS)]
+
+    def every(self, kind: type[T]) -> list[T]:
+        gc.collect()
+        earlier = set(map(id, self._earlier))
+        return [one for one in gc.get_objects() if isinstance(one, kind) and id(one) not in earlier]
+
+
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Running]:
+def kept() -> Kept:
+    return Kept()
+
+
+@pytest.fixture
+def server(tmp_path: Path, kept: Kept) -> Iterator[Running]:
     with running(tmp_path / "data", ingest=TWO_MODELS, vectors=WITH_GRAPHS) as found:
         create_tenants(found.client())
         yield found
@@ -55,19 +73,13 @@ def corpus(caller: ErasingCaller) -> str:
     return made
 
 
-def every(kind: type[T]) -> list[T]:
-    """All of a kind that there are in this process, of this server and of no other."""
-    gc.collect()
-    return [one for one in gc.get_objects() if isinstance(one, kind)]
-
-
 def number_of(server: Running, corpus: str) -> CorpusNumber:
     keys, found = keyspace(server), CorpusId(UUID(corpus))
     return server.engine.run(lambda tr: corpora.get(tr, keys, TenantId(ACME_ID), found)).number
 
 
-def test_vectors_of_every_model_are_forgotten(caller: ErasingCaller, corpus: str) -> None:
-    models: list[Any] = every(CachingEmbedder)
+def test_vectors_of_every_model_are_forgotten(caller: ErasingCaller, corpus: str, kept: Kept) -> None:
+    models: list[Any] = kept.every(CachingEmbedder)
     for model in models:
         model.embed([MARKED])
     assert len(models) >= 2
@@ -83,7 +95,7 @@ def test_passages_are_forgotten(caller: ErasingCaller, corpus: str) -> None:
 
 
 def test_outlines_and_hashes_of_its_corpus_are_forgotten_and_no_others(
-    server: Running, caller: ErasingCaller, corpus: str
+    server: Running, caller: ErasingCaller, corpus: str, kept: Kept
 ) -> None:
     other = caller.corpus("other")
     caller.add(other, File("other.md", OTHER, "other"))
@@ -91,10 +103,11 @@ def test_outlines_and_hashes_of_its_corpus_are_forgotten_and_no_others(
         caller.query(one, level=SECTION, text="register of birds")
         caller.state(one)
     numbers = [number_of(server, one) for one in (corpus, other)]
-    kept: list[Any] = [*every(SectionCache), *every(SectionIndexes), *(one._follower for one in every(StateHashes))]
-    assert [[number in one._kept for number in numbers] for one in kept] == [[True, True]] * 3
+    found: list[Any] = [one for kind in (SectionCache, SectionIndexes) for one in kept.every(kind)]
+    found += [one._follower for one in kept.every(StateHashes)]
+    assert [[number in one._kept for number in numbers] for one in found] == [[True, True]] * 3
     caller.erase(corpus, "marked")
-    assert [[number in one._kept for number in numbers] for one in kept] == [[False, True]] * 3
+    assert [[number in one._kept for number in numbers] for one in found] == [[False, True]] * 3
 
 
 def test_the_stored_state_hash_is_removed_and_made_anew(server: Running, caller: ErasingCaller, corpus: str) -> None:
