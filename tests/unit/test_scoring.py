@@ -27,6 +27,7 @@ from drillcore_server.domain.scoring import (
 
 STRICT, PREFERRED, OPEN = GroundingMode.CONTEXT_STRICT, GroundingMode.CONTEXT_PREFERRED, GroundingMode.OPEN
 NOTHING = ScoringAsked()
+LITERAL = ScoringSettings(policy=COSINE)
 TABLE = [
     (PREFERRED, False, (0.50, 0.25, 0.15, 0.10), 365),
     (PREFERRED, True, (0.40, 0.25, 0.25, 0.10), 90),
@@ -61,18 +62,22 @@ def proportioned(*given: float) -> Any:
 def test_the_query_and_the_mode_shift_the_weights(
     mode: GroundingMode, time_sensitive: bool, given: tuple[float, ...], horizon: int
 ) -> None:
-    used = weights(ScoringSettings(), NOTHING, mode, time_sensitive)
+    used = weights(LITERAL, NOTHING, mode, time_sensitive)
     assert parts(used) == proportioned(*given)
     assert used.horizon_days == horizon
 
 
-def test_the_default_weights_are_used_as_they_are_written() -> None:
-    assert weights(ScoringSettings(), NOTHING, PREFERRED, False) == Weights(0.50, 0.25, 0.15, 0.10, 365)
+def test_each_policy_has_weights_of_its_own_which_are_used_as_they_are_written() -> None:
+    assert weights(LITERAL, NOTHING, PREFERRED, False) == Weights(0.50, 0.25, 0.15, 0.10, 365)
+    assert weights(ScoringSettings(), NOTHING, PREFERRED, False) == Weights(0.70, 0.18, 0.10, 0.02, 365)
+    assert weights(ScoringSettings(), ScoringAsked(policy=COSINE), PREFERRED, False).relevance == 0.50
+    set_here = ScoringSettings(relevance_weight=0.5, importance_weight=0.5, freshness_weight=0.0, diversity_weight=0.0)
+    assert weights(set_here, ScoringAsked(policy=COSINE), PREFERRED, False) == Weights(0.5, 0.5, 0.0, 0.0, 365)
 
 
 def test_what_a_deployment_has_set_is_never_raised_downwards() -> None:
     settings = ScoringSettings(
-        relevance_weight=0.2, importance_weight=0.6, freshness_weight=0.5, freshness_horizon_days=30
+        policy=COSINE, relevance_weight=0.2, importance_weight=0.6, freshness_weight=0.5, freshness_horizon_days=30
     )
     assert parts(weights(settings, NOTHING, STRICT, True)) == proportioned(0.2, 0.6, 0.5, 0.1)
     assert weights(settings, NOTHING, STRICT, True).horizon_days == 30
@@ -86,7 +91,7 @@ def test_a_deployment_says_how_long_time_sensitive_facts_are_fresh() -> None:
 
 def test_weights_of_the_request_are_taken_as_they_are() -> None:
     asked = ScoringAsked(relevance_weight=0.9, freshness_weight=0.0, freshness_horizon_days=700)
-    used = weights(ScoringSettings(), asked, OPEN, True)
+    used = weights(LITERAL, asked, OPEN, True)
     assert parts(used) == proportioned(0.9, 0.15, 0.0, 0.10)
     assert used.horizon_days == 700
 
