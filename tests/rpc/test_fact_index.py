@@ -14,7 +14,7 @@ import pytest
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import facts_pb2 as pb
-from drillcore_server.derived import fact_index
+from drillcore_server.derived import fact_feed
 from drillcore_server.derived.fact_index import FactIndex, FactIndexes, FactVectors
 from drillcore_server.derived.index_keeper import IndexKeeper
 from drillcore_server.derived.index_snapshots import IndexName, IndexSnapshots, SavedAt
@@ -180,7 +180,7 @@ def test_more_changes_than_one_read_takes_are_all_followed(caller: FactCaller, m
     second = put(caller, corpus, rows[20:])
     for one in first[:5]:
         caller.set_status(one, pb.FACT_STATUS_DELETED, reason="it is old")
-    monkeypatch.setattr(fact_index, "_PAGE", 7)
+    monkeypatch.setattr(fact_feed, "_PAGE", 7)
     assert set(map(str, index(caller).ids())) == {*first[5:], *second}
 
 

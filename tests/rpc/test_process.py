@@ -149,7 +149,7 @@ def test_the_demo_shows_a_session_and_can_be_repeated(tmp_path: Path) -> None:
         ended = drillcore(tmp_path, "demo", "--json", "--no-stay", "--data-dir", "demo")
         assert ended.exit_code == 0
         codes = [shown["exit_code"] for shown in ended.document["session"]]
-        assert codes == [0] * 12 + [1] + [0] * 3, "one shows a refusal, and the copy it ends with is verified"
+        assert codes == [0] * 12 + [1] + [0] * 4, "one shows a refusal; the last packs an envelope"
 
 
 def test_the_doctor_finds_nothing_wrong_with_a_good_set_up(tmp_path: Path) -> None:

@@ -75,6 +75,13 @@ def test_each_policy_has_weights_of_its_own_which_are_used_as_they_are_written()
     assert weights(set_here, ScoringAsked(policy=COSINE), PREFERRED, False) == Weights(0.5, 0.5, 0.0, 0.0, 365)
 
 
+def test_fused_weights_are_shifted_in_the_same_proportions() -> None:
+    settings = ScoringSettings()
+    assert parts(weights(settings, NOTHING, STRICT, False)) == proportioned(0.70, 0.252, 0.10, 0.02)
+    assert parts(weights(settings, NOTHING, OPEN, False)) == proportioned(0.49, 0.108, 0.10, 0.02)
+    assert parts(weights(settings, NOTHING, PREFERRED, True)) == proportioned(0.56, 0.18, 0.10 * 5 / 3, 0.02)
+
+
 def test_what_a_deployment_has_set_is_never_raised_downwards() -> None:
     settings = ScoringSettings(
         policy=COSINE, relevance_weight=0.2, importance_weight=0.6, freshness_weight=0.5, freshness_horizon_days=30

@@ -32,11 +32,12 @@ _COUNTS: Final = {
 }
 _FIELD: Final = "scoring"
 
-_TIME_SENSITIVE_FRESHNESS: Final = 0.25
-_TIME_SENSITIVE_RELEVANCE: Final = 0.40
-_STRICT_IMPORTANCE: Final = 0.35
-_OPEN_RELEVANCE: Final = 0.35
-_OPEN_IMPORTANCE: Final = 0.15
+_TIME_SENSITIVE_FRESHNESS: Final = 0.25 / 0.15
+_TIME_SENSITIVE_RELEVANCE: Final = 0.40 / 0.50
+_STRICT_IMPORTANCE: Final = 0.35 / 0.25
+_OPEN_RELEVANCE: Final = 0.35 / 0.50
+_OPEN_IMPORTANCE: Final = 0.15 / 0.25
+"""How many times the policy's own weight is meant: the specification's values, in proportion to its weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,42 +117,47 @@ def scoring(settings: ScoringSettings, asked: ScoringAsked, mode: GroundingMode,
 def weights(settings: ScoringSettings, asked: ScoringAsked, mode: GroundingMode, time_sensitive: bool) -> Weights:
     """What each part of the score weighs. They sum to 1.
 
-    The policy's own, or what the settings say instead, are where it starts. A time-sensitive query raises freshness to
-    .25, and lowers relevance to .40 and the horizon to 90 days. context-strict raises importance to .35. open lowers
-    relevance to .35 and importance to .15.
+    The policy's own, or what the settings say instead, are where it starts. A time-sensitive query raises freshness (of
+    cosine-1 to .25), and lowers relevance (to .40) and the horizon (to 90 days). context-strict raises importance (to
+    .35). open lowers relevance (to .35) and importance (to .15). For fused-1 it is as many times its own weights.
     What is there already is left: nothing is raised downwards. Where both the query and the mode lower relevance, the
     lower value holds. A weight or a horizon that the request gives is taken as it is, whatever the query and the mode.
     Raises `BadInput` if nothing is left that weighs.
     """
-    raised = _for_the_mode(_for_the_time(_set(settings, asked.policy), settings, time_sensitive), mode)
-    return _normalised(_as_asked(raised, asked))
+    own = Weights(*OWN_WEIGHTS[asked.policy or settings.policy], settings.freshness_horizon_days)
+    known = _set(settings, own)
+    if time_sensitive:
+        known = _for_the_time(known, own, settings.time_sensitive_horizon_days)
+    return _normalised(_as_asked(_for_the_mode(known, own, mode), asked))
 
 
-def _set(settings: ScoringSettings, policy: str | None) -> Weights:
-    own = zip(WEIGHTS, OWN_WEIGHTS[policy or settings.policy], strict=True)
-    given = ((getattr(settings, name), weight) for name, weight in own)
-    relevance, importance, freshness, diversity = (weight if value is None else value for value, weight in given)
-    return Weights(relevance, importance, freshness, diversity, settings.freshness_horizon_days)
-
-
-def _for_the_time(known: Weights, settings: ScoringSettings, time_sensitive: bool) -> Weights:
-    if not time_sensitive:
-        return known
+def _set(settings: ScoringSettings, own: Weights) -> Weights:
     return Weights(
-        min(known.relevance, _TIME_SENSITIVE_RELEVANCE),
-        known.importance,
-        max(known.freshness, _TIME_SENSITIVE_FRESHNESS),
-        known.diversity,
-        min(known.horizon_days, settings.time_sensitive_horizon_days),
+        own.relevance if settings.relevance_weight is None else settings.relevance_weight,
+        own.importance if settings.importance_weight is None else settings.importance_weight,
+        own.freshness if settings.freshness_weight is None else settings.freshness_weight,
+        own.diversity if settings.diversity_weight is None else settings.diversity_weight,
+        own.horizon_days,
     )
 
 
-def _for_the_mode(known: Weights, mode: GroundingMode) -> Weights:
+def _for_the_time(known: Weights, own: Weights, horizon_days: int) -> Weights:
+    return Weights(
+        min(known.relevance, own.relevance * _TIME_SENSITIVE_RELEVANCE),
+        known.importance,
+        max(known.freshness, own.freshness * _TIME_SENSITIVE_FRESHNESS),
+        known.diversity,
+        min(known.horizon_days, horizon_days),
+    )
+
+
+def _for_the_mode(known: Weights, own: Weights, mode: GroundingMode) -> Weights:
     relevance, importance = known.relevance, known.importance
     if mode is GroundingMode.CONTEXT_STRICT:
-        importance = max(importance, _STRICT_IMPORTANCE)
+        importance = max(importance, own.importance * _STRICT_IMPORTANCE)
     if mode is GroundingMode.OPEN:
-        relevance, importance = min(relevance, _OPEN_RELEVANCE), min(importance, _OPEN_IMPORTANCE)
+        relevance = min(relevance, own.relevance * _OPEN_RELEVANCE)
+        importance = min(importance, own.importance * _OPEN_IMPORTANCE)
     return Weights(relevance, importance, known.freshness, known.diversity, known.horizon_days)
 
 
