@@ -100,7 +100,7 @@ def test_the_session_and_the_snippets_print_what_the_readme_shows(site: Site) ->
             output = site.run(["-c", text.replace("127.0.0.1:7600", site.address)])
             assert normalised(output) == normalised(expected), text
             checked += 1
-    assert checked == 14
+    assert checked == 15
 
 
 def test_the_settings_shown_are_accepted(tmp_path: Path) -> None:
