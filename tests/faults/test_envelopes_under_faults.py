@@ -71,7 +71,7 @@ def test_an_envelope_is_issued_once_however_often_the_call_is_run(failing: Faili
     assert failing.faults.injected.total() > PACKS / 4
     assert len(set(made)) == PACKS
     assert {one.fact_id: one.access_count for one in caller.list(corpus)} == expected
-    recorded = [one["detail"]["envelope"] for one in records(caller.server, call="PackEnvelope")]
+    recorded = [one["detail"]["envelope"] for one in records(caller.server, call="PackEnvelope", outcome="OK")]
     assert recorded == made
     assert len(caller.pack(QUERY, corpus, session_id="s").quality_history) == PACKS + 1
     assert all(caller.replay(one).replay == pb.REPLAY_SAME for one in made)
