@@ -99,7 +99,7 @@ def select(
     exact = True
     for shelf in shelves if plan.memory_tier_max >= 1 else ():
         found += _in_session(shelf, plan, sought, memory, now)
-        if shelf.embeddings is not None and (plan.memory_tier_max >= 2 or memory.deferred):
+        if shelf.embeddings is not None and plan.memory_tier_max >= 2:
             search = _CorpusSearch(library, shelf, plan, memory, now, sought.of(shelf.corpus.id, _model(shelf)))
             found += search.candidates()
             exact = exact and (plan.exact or search.index.is_exact)
@@ -159,8 +159,6 @@ class _CorpusSearch:
 
     def _among(self) -> set[FactId] | None:
         """The facts to look among, as far as indexes tell; None: all."""
-        if self.plan.memory_tier_max < 2:
-            return set()
         narrowed = candidates(self.library.facts, self.shelf, self.plan.filters)
         if self.plan.memory_tier_max >= 3:
             return narrowed
