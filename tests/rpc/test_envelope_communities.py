@@ -11,11 +11,11 @@ from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
 from drillcore_server.commands import envelope_select
 from tests.rpc.communities import TOPICS
-from tests.rpc.envelopes import EnvelopeCaller
+from tests.rpc.envelopes import EnvelopeCaller, filled
 from tests.rpc.running import ACME, OPERATOR, create_tenants, running
 
 SALMON = "Is the wild salmon of the northern river counted by wardens at the old weir? Is there a steam turbine?"
-TURBINE = "Is the steam turbine of the power station overhauled by engineers after so many hours? Is there wild salmon?"
+TURBINE = "Is the steam turbine overhauled by engineers at the power station? Do wardens count salmon?"
 ONE_EACH = {"scoring": pb.ScoringOptions(policy="cosine-1", candidates_per_query=1, relevance_floor=0.1), "budget": 20}
 
 
@@ -33,9 +33,7 @@ def corpus(caller: EnvelopeCaller) -> str:
     """Facts of each topic, which make a community."""
     corpus = caller.corpus()
     for topic, said in TOPICS.items():
-        drafts = [
-            facts_pb2.FactDraft(content=f"In year {1900 + year} {said}.", source_id=topic) for year in range(15)
-        ]
+        drafts = [facts_pb2.FactDraft(content=f"In year {1900 + year} {said}.", source_id=topic) for year in range(15)]
         caller.put(corpus, *drafts)
     client = caller.server.client(ACME)
     client.recompute_communities(corpus)
@@ -50,8 +48,9 @@ def expanded(caller: EnvelopeCaller, corpus: str, query: str) -> dict[str, int]:
     return {topic: led.count(topic) for topic in TOPICS if topic in led}
 
 
-def test_a_community_that_is_hardly_there_is_looked_at_again(caller: EnvelopeCaller, corpus: str) -> None:
-    found = expanded(caller, corpus, SALMON)
+@pytest.mark.parametrize("query", [SALMON, TURBINE])
+def test_a_community_that_is_hardly_there_is_looked_at_again(caller: EnvelopeCaller, corpus: str, query: str) -> None:
+    found = expanded(caller, corpus, query)
     assert set(found) == {"salmon", "turbine"}
     assert all(count >= 10 for count in found.values())
 
@@ -111,3 +110,51 @@ def test_of_a_section_only_so_many_facts_are_taken(caller: EnvelopeCaller, monke
     caller.add_texts(corpus, {"manual.md": MANUAL})
     answer = caller.pack("what does a box bear?", corpus, explain=True, **ONE_EACH)
     assert len([one for one in answer.candidates if "sections" in one.found_by]) == 1
+
+
+def test_what_a_session_used_before_is_warm(caller: EnvelopeCaller, corpus: str) -> None:
+    """Tier 2 is the communities of its earlier envelopes, and nothing beside them."""
+    salmon, violin = TOPICS["salmon"], TOPICS["violin"]
+    first = caller.pack(salmon, corpus, session_id="s").envelope
+    assert (first.memory_tier_hit, {one.source_id for one in first.facts}) == (3, {"salmon"})
+    again = caller.pack(salmon, corpus, session_id="s").envelope
+    assert (again.memory_tier_hit, {one.memory_tier for one in again.facts}) == (2, {2})
+    narrow = caller.pack(violin, corpus, session_id="s", memory_tier_max=2).envelope
+    assert {one.source_id for one in narrow.facts} == {"salmon"}
+    assert narrow.memory_tier_hit == 2
+    assert caller.pack(violin, corpus, session_id="s").envelope.memory_tier_hit == 3
+    assert not caller.pack(salmon, corpus, session_id="other", memory_tier_max=2).envelope.facts
+
+
+def test_an_etag_of_warm_facts_is_of_what_was_warm(caller: EnvelopeCaller, corpus: str) -> None:
+    asked = {"session_id": "s", "memory_tier_max": 2, "budget": 1_000}
+    caller.pack(TOPICS["salmon"], corpus, session_id="s")
+    caller.pack(TOPICS["violin"], corpus, **asked)
+    known = caller.pack(TOPICS["violin"], corpus, **asked)
+    assert caller.pack(TOPICS["violin"], corpus, if_match=known.envelope.etag, **asked).not_modified
+    caller.pack(TOPICS["violin"], corpus, session_id="s")
+    again = caller.pack(TOPICS["violin"], corpus, if_match=known.envelope.etag, **asked)
+    assert not again.not_modified
+    assert again.envelope.facts[0].source_id == "violin"
+
+
+def test_a_tier_that_is_not_accepted_is_tried_for_once_more_with_a_wider_selection(
+    caller: EnvelopeCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(envelope_select, "FACT_TOKENS", 1_000_000)
+    corpus, query = filled(caller), "how long must records of transactions be kept?"
+
+    def scoring(candidates: int) -> pb.ScoringOptions:
+        return pb.ScoringOptions(relevance_floor=0.0, duplicate_similarity=1.0, candidates_per_query=candidates)
+
+    wide = caller.pack(query, corpus, scoring=scoring(4), budget=4_000).envelope
+    asked = {"scoring": scoring(1), "budget": wide.token_count}
+    plain = caller.pack(query, corpus, **asked).envelope
+    accepted = [one for one in (pb.QUALITY_TIER_S, pb.QUALITY_TIER_A, pb.QUALITY_TIER_B) if one < plain.quality_tier]
+    upgraded = caller.pack(query, corpus, accept_tiers=accepted, **asked)
+    assert (plain.strategy, upgraded.envelope.strategy) == ("direct", "widened")
+    assert {one.fact_id for one in upgraded.envelope.facts} == {one.fact_id for one in wide.facts}
+    assert upgraded.headers["CRP-Context-Strategy"] == "widened"
+    assert caller.replay(upgraded.envelope_id).replay == pb.REPLAY_SAME
+    unmet = caller.preview(query, corpus, accept_tiers=[pb.QUALITY_TIER_S], budget=4_000)
+    assert unmet.headers["CRP-Context-Strategy"] == "direct", "wider was no better"

@@ -179,3 +179,57 @@ def test_what_is_added_between_two_windows_joins_the_next(caller: EnvelopeCaller
     content = "The firm must keep records of every transaction for nine years from now on."
     (added,) = caller.put(corpus, facts_pb2.FactDraft(content=content, source_id="new", importance_weight=1.0)).fact_ids
     assert added in ids(caller.go_on(first.continuation_id))
+
+
+def test_a_fact_that_is_too_large_for_any_window_is_not_left_for_the_next(caller: EnvelopeCaller, corpus: str) -> None:
+    content = " ".join(f"Records of transactions of site {number} are kept for {number} years." for number in range(20))
+    (large,) = caller.put(corpus, facts_pb2.FactDraft(content=content, source_id="large")).fact_ids
+    answer = caller.pack(QUERY, corpus, budget=60, scoring=EVERYTHING, explain=True)
+    (told,) = [one for one in answer.candidates if one.fact_id == large]
+    assert told.outcome == "over-budget"
+    assert answer.envelope.deferred_fact_ids
+    assert large not in answer.envelope.deferred_fact_ids
+
+
+def test_only_what_is_relevant_is_left_for_the_next_window(caller: EnvelopeCaller, corpus: str) -> None:
+    scoring = pb.ScoringOptions(relevance_floor=0.99, duplicate_similarity=1.0)
+    answer = caller.pack(QUERY, corpus, budget=30, scoring=scoring)
+    assert answer.envelope.total_facts_included < answer.envelope.total_facts_available
+    assert not answer.envelope.deferred_fact_ids
+    assert not answer.continuation_id
+
+
+def test_filters_hold_for_facts_of_the_session(caller: EnvelopeCaller, corpus: str) -> None:
+    caller.put(corpus, facts_pb2.FactDraft(content=NEW, source_id="talk"), cache_control="no-store", session_id="s")
+    for source, is_there in (("talk", True), ("manual 0", False)):
+        filters = facts_pb2.FactFilters(source_ids=[source])
+        envelope = caller.pack(QUERY, corpus, session_id="s", filters=filters).envelope
+        assert (NEW in envelope.text) == is_there
+
+
+def test_facts_of_the_session_are_not_those_of_an_earlier_moment(caller: EnvelopeCaller, corpus: str) -> None:
+    caller.put(corpus, facts_pb2.FactDraft(content=NEW, source_id="talk"), cache_control="no-store", session_id="s")
+    then = pb.EnvelopeQuestion(as_of={"revision": 1}).as_of
+    assert NEW not in caller.pack(QUERY, corpus, session_id="s", as_of=then).envelope.text
+
+
+def test_strict_grounding_on_little_context_is_warned_of(caller: EnvelopeCaller, corpus: str) -> None:
+    strict = caller.pack(QUERY, corpus, budget=4_000, grounding_mode=pb.GROUNDING_MODE_CONTEXT_STRICT).envelope
+    plain = caller.pack(QUERY, corpus, budget=4_000).envelope
+    assert [one.split(":")[0] for one in strict.warnings] == ["limited-ckf-coverage", "strict-grounding-sparse"]
+    assert [one.split(":")[0] for one in plain.warnings] == ["limited-ckf-coverage"]
+
+
+def test_a_session_that_gets_worse_is_warned_of(caller: EnvelopeCaller, corpus: str) -> None:
+    def packed(**fields: object) -> pb.PackEnvelopeResponse:
+        return caller.pack(QUERY, corpus, session_id="s", **fields)
+
+    whole = caller.pack(QUERY, corpus, budget=4_000, scoring=EVERYTHING).envelope
+    best = packed(budget=whole.token_count, scoring=EVERYTHING)
+    worse = packed(budget=int(whole.token_count / 0.9), scoring=EVERYTHING)
+    last = packed(budget=4_000, filters=facts_pb2.FactFilters(source_ids=["nowhere"]))
+    assert list(last.quality_history) == sorted(set(last.quality_history)), "each is worse than the one before"
+    warned = [
+        any(text.startswith("quality-degrading") for text in one.envelope.warnings) for one in (best, worse, last)
+    ]
+    assert warned == [False, False, True]

@@ -37,9 +37,7 @@ def corpus(caller: EnvelopeCaller) -> str:
 def test_the_etag_of_a_later_window_is_not_that_of_the_first(caller: EnvelopeCaller, corpus: str) -> None:
     first = caller.pack(QUERY, corpus, budget=42, scoring=EVERYTHING, session_id="s")
     second = caller.go_on(first.continuation_id)
-    again = caller.pack(
-        QUERY, corpus, budget=42, scoring=EVERYTHING, session_id="s", if_match=second.envelope.etag
-    )
+    again = caller.pack(QUERY, corpus, budget=42, scoring=EVERYTHING, session_id="s", if_match=second.envelope.etag)
     assert not again.not_modified
     assert ids(again) == ids(first)
 
@@ -47,7 +45,9 @@ def test_the_etag_of_a_later_window_is_not_that_of_the_first(caller: EnvelopeCal
 def test_not_modified_never_passes_a_tier_that_is_not_accepted(caller: EnvelopeCaller, corpus: str) -> None:
     first = caller.pack(QUERY, corpus, budget=4_000)
     accepted = [pb.QUALITY_TIER_S]
-    known = refusal(lambda: caller.pack(QUERY, corpus, budget=4_000, accept_tiers=accepted, if_match=first.envelope.etag))
+    known = refusal(
+        lambda: caller.pack(QUERY, corpus, budget=4_000, accept_tiers=accepted, if_match=first.envelope.etag)
+    )
     assert known.reason == Reason.QUALITY_NOT_MET.name
     gated = caller.pack(QUERY, corpus, budget=4_000, accept_tiers=[pb.QUALITY_TIER_D])
     again = caller.pack(QUERY, corpus, budget=4_000, accept_tiers=[pb.QUALITY_TIER_D], if_match=gated.envelope.etag)
@@ -97,6 +97,18 @@ def test_a_repeated_request_gets_the_envelope_that_was_kept(caller: EnvelopeCall
     assert (again.envelope_id, again.quality_history) == (first.envelope_id, first.quality_history)
     assert caller.replay(first.envelope_id).replay == pb.REPLAY_SAME
     assert len(records(caller.server, call="PackEnvelope")) == 4
+
+
+def test_a_repeated_request_is_not_told_that_it_has_what_it_may_not_have_got(
+    caller: EnvelopeCaller, corpus: str
+) -> None:
+    first = caller.pack(QUERY, corpus, budget=42)
+    caller.put(corpus, facts_pb2.FactDraft(content="The canteen serves soup on Mondays, if at all.", source_id="menu"))
+    fields = {"budget": 42, "if_match": first.envelope.etag, "request_id": "once"}
+    second = caller.pack(QUERY, corpus, **fields)
+    assert second.envelope.etag == first.envelope.etag
+    again = caller.pack(QUERY, corpus, **fields)
+    assert again.envelope == second.envelope
 
 
 def test_a_fact_is_a_candidate_once_though_two_tenants_have_its_id(caller: EnvelopeCaller) -> None:
