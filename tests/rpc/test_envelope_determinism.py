@@ -14,8 +14,8 @@ from drillcore_server.derived.settings import VectorSettings
 from drillcore_server.logs import make_logger
 from drillcore_server.main import Server
 from tests.rpc.envelopes import EnvelopeCaller
-from tests.rpc.test_fact_index import tend
 from tests.rpc.running import ACME, OPERATOR, SETTINGS, Running, create_tenants, running
+from tests.rpc.test_fact_index import tend
 
 QUERY = "how long does the site keep records of deviations, and who signs them?"
 SITES = 60

@@ -1,4 +1,4 @@
-"""Questions at the edges: tiny and huge budgets, filters that allow nothing, corpora of several models, moments, regions."""
+"""Questions at the edges: tiny and huge budgets, filters that allow nothing, several models, moments, regions."""
 
 from __future__ import annotations
 

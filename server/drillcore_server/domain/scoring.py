@@ -131,8 +131,9 @@ def weights(settings: ScoringSettings, asked: ScoringAsked, mode: GroundingMode,
 
 def _times(policy: str) -> Weights:
     """How much more a policy's own weights are than those of the specification."""
-    parts = (own / specified for own, specified in zip(OWN_WEIGHTS[policy], OWN_WEIGHTS[COSINE], strict=True))
-    return Weights(*parts, horizon_days=1)
+    pairs = zip(OWN_WEIGHTS[policy], OWN_WEIGHTS[COSINE], strict=True)
+    relevance, importance, freshness, diversity = (own / specified for own, specified in pairs)
+    return Weights(relevance, importance, freshness, diversity, horizon_days=1)
 
 
 def _set(settings: ScoringSettings, policy: str) -> Weights:
