@@ -59,7 +59,7 @@ def pack_envelope(
     system prompt, query, expected response (2,048) and safety margin (512). `model` names whose tokenizer counts.
     Without `corpus_ids` all that the caller may read are searched, shared ones too.
 
-    With the etag of an envelope as `if_match` the answer may be that it is not modified. `explain` tells of every
+    With the etag or id of an envelope as `if_match` the answer may be that it is not modified. `explain` tells of every
     candidate. `exact` compares every vector. Facts in `window_fact_ids` are in the caller's window, and not packed
     again. `memory_tier_max`, 0 to 3, says how deep to look. `salted_etag` needs a session.
 

@@ -26,6 +26,7 @@ from drillcore_server.config import (
     TokenSettings,
 )
 from drillcore_server.derived.settings import VectorSettings
+from drillcore_server.envelope_settings import EnvelopeSettings
 from drillcore_server.logs import make_logger
 from drillcore_server.main import Server
 
@@ -95,6 +96,7 @@ def running(
     vectors: VectorSettings | None = None,
     communities: CommunitySettings = COMMUNITIES,
     facts: FactSettings | None = None,
+    envelopes: EnvelopeSettings | None = None,
     wrap: Callable[[Engine], Engine] = lambda engine: engine,
     **changes: Any,
 ) -> Iterator[Running]:
@@ -107,6 +109,7 @@ def running(
         vectors=vectors or VectorSettings(),
         communities=communities,
         facts=facts or FACTS,
+        envelopes=envelopes or EnvelopeSettings(),
     )
     engine, log = open_store(path), io.StringIO()
     try:

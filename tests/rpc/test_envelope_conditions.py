@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -123,6 +124,15 @@ def test_facts_that_grow_too_old_modify_an_envelope(caller: EnvelopeCaller, corp
     aged = caller.pack(QUERY, corpus, cache_control="max-age=0")
     assert caller.pack(QUERY, corpus, cache_control="max-age=0", if_match=aged.envelope.etag).not_modified
     assert aged.envelope.facts[0].stale
+
+
+def test_not_modified_ends_when_the_first_fact_is_too_old(caller: EnvelopeCaller, corpus: str) -> None:
+    first = caller.pack(QUERY, corpus, cache_control="max-age=2")
+    assert not any(one.stale for one in first.envelope.facts)
+    until = monotonic() + 30
+    while (again := caller.pack(QUERY, corpus, cache_control="max-age=2", if_match=first.envelope_id)).not_modified:
+        assert monotonic() < until, "it is never too old"
+    assert all(one.stale for one in again.envelope.facts)
 
 
 def test_a_shared_corpus_that_changes_modifies_an_envelope_of_everything(caller: EnvelopeCaller, corpus: str) -> None:

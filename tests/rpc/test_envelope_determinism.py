@@ -15,6 +15,7 @@ from drillcore_server.logs import make_logger
 from drillcore_server.main import Server
 from tests.rpc.envelopes import EnvelopeCaller
 from tests.rpc.running import ACME, OPERATOR, SETTINGS, Running, create_tenants, running
+from tests.rpc.test_fact_index import tend
 
 QUERY = "how long does the site keep records of deviations, and who signs them?"
 SITES = 60
@@ -107,3 +108,18 @@ def test_the_history_of_a_store_does_not_matter(tmp_path: Path) -> None:
     ]
     assert made[0].text == made[1].text
     assert made[0].etag == made[1].etag
+
+
+def test_an_envelope_says_whether_every_vector_was_compared(tmp_path: Path) -> None:
+    with running(tmp_path, vectors=GRAPH) as server:
+        create_tenants(server.client(OPERATOR))
+        with EnvelopeCaller(server, ACME) as caller:
+            corpus = fill(caller)
+            caller.pack(QUERY, corpus)
+            tend(caller)
+            few = caller.corpus("few")
+            caller.put(few, facts_pb2.FactDraft(content=texts()[0], source_id="sites"))
+            assert [caller.pack(QUERY, *those).envelope.exact for those in ((corpus,), (few,), (corpus, few))] == [
+                False, True, False,
+            ]  # fmt: skip
+            assert caller.pack(QUERY, corpus, few, exact=True).envelope.exact

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,6 +14,8 @@ from drillcore import Role
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
+from drillcore_server.commands.forget_envelopes import forget_envelopes
+from tests.rpc.aged import age, keyspace
 from tests.rpc.envelopes import TEXTS, EnvelopeCaller, filled, ids, refusal
 from tests.rpc.running import ACME, GLOBEX, OPERATOR, create_tenants, running
 from tests.rpc.signatories import person
@@ -94,3 +97,35 @@ def test_only_its_caller_and_auditors_see_an_envelope(caller: EnvelopeCaller, co
                 assert refusal(lambda: other.replay(issued.envelope_id)).reason == Reason.ENVELOPE_NOT_FOUND.name
             else:
                 assert other.replay(issued.envelope_id).replay == expected
+
+
+def test_an_envelope_of_a_revision_that_was_trimmed_is_said_to_be_so(caller: EnvelopeCaller, corpus: str) -> None:
+    issued = caller.pack(QUERY, corpus)
+    age(caller.server, corpus, days=40)
+    caller.put(corpus, facts_pb2.FactDraft(content=NEW, source_id="manual"))
+    age(caller.server, corpus, days=40)
+    caller.put(corpus, facts_pb2.FactDraft(content=f"{NEW} Always.", source_id="manual"))
+    client = caller.server.client(ACME)
+    client.update_corpus(corpus, retention_days=30)
+    client.trim_corpus(corpus)
+    replayed = caller.replay(issued.envelope_id)
+    assert (replayed.replay, replayed.HasField("envelope")) == (pb.REPLAY_TRIMMED, False)
+    assert list(replayed.fact_ids) == ids(issued)
+
+
+def test_envelopes_are_forgotten_after_so_many_days_and_sessions_when_they_are_idle(
+    caller: EnvelopeCaller, corpus: str
+) -> None:
+    scoring = pb.ScoringOptions(relevance_floor=0.0, duplicate_similarity=1.0)
+    issued = [caller.pack(QUERY, corpus, budget=42, scoring=scoring, session_id="s") for _ in range(3)]
+    engine, keys, now = caller.server.engine, keyspace(caller.server), datetime.now(UTC)
+    assert forget_envelopes(engine, keys, now) == 0
+    assert forget_envelopes(engine, keys, now + timedelta(days=1)) == 1, "the session, once, however often it was used"
+    assert refusal(lambda: caller.go_on(issued[0].continuation_id)).reason == Reason.CONTINUATION_NOT_FOUND.name
+    assert caller.replay(issued[0].envelope_id).replay == pb.REPLAY_SAME
+    assert forget_envelopes(engine, keys, now + timedelta(days=399)) == 0
+    assert forget_envelopes(engine, keys, now + timedelta(days=401)) == len(issued)
+    for one in issued:
+        assert refusal(lambda e=one.envelope_id: caller.replay(e)).reason == Reason.ENVELOPE_NOT_FOUND.name  # type: ignore[misc]
+    again = caller.pack(QUERY, corpus, budget=42, scoring=scoring, session_id="s", if_match=issued[0].envelope.etag)
+    assert not again.not_modified

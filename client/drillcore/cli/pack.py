@@ -27,7 +27,7 @@ _NOT_OF_A_PREVIEW: Final = {"if_match", "salted_etag", "explain", "text_only"}
 @click.command()
 @click.argument("query", required=False)
 @question_options
-@click.option("--if-match", metavar="ETAG", default="", help="Say only that it is not modified, if it is not.")
+@click.option("--if-match", metavar="ETAG", default="", help="Or an id: say only that it is not modified, if so.")
 @click.option("--salted-etag", is_flag=True, help="An etag that tells nothing across sessions; with --session.")
 @click.option("--continue", "continuation_id", metavar="ID", help="The next window, instead of a QUERY.")
 @click.option("--answer-file", "previous_answer", type=TextFile(), help="With --continue: what the model said.")

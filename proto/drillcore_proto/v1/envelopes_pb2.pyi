@@ -430,7 +430,9 @@ class PackEnvelopeRequest(google.protobuf.message.Message):
     SALTED_ETAG_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     if_match: builtins.str
-    """an etag of an envelope that was issued for the same question"""
+    """The etag of an envelope that was issued for the same question, or its envelope_id. An etag tells the ids of facts
+    only: once envelopes of it say different things, it is good for none of them, and the envelope_id still is.
+    """
     explain: builtins.bool
     """tell of every candidate"""
     salted_etag: builtins.bool

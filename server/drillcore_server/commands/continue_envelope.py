@@ -63,7 +63,7 @@ def continue_envelope(
         _parent(library, call, tr, granted, continuation)
         shelves = library.facts.shelves(tr, granted, trail, plan.corpora, plan.as_of)
         issuing = Issuing(library, call, tr, granted.tenant, trail, plan, shelves, parent.chain, parent.is_salted)
-        return issuing.issue(sought, window, parent, frozenset(), digest, Miss.NOT_CACHED)
+        return issuing.issue(sought, window, parent, digest, Miss.NOT_CACHED)
 
     return sought.run(lambda: library.unit.read(call, rule, work))
 

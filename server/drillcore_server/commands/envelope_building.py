@@ -192,7 +192,10 @@ class EnvelopeBuilder:
         return [*pool, *([] if self.window.answer is None else [self.window.answer])], left_out
 
     def _deferred(self, plan: EnvelopePlan, packing: Packing) -> tuple[FactId, ...]:
-        """What is relevant and found no room, though it would alone: for the next window."""
+        """What is relevant and found no room, though it would alone: for the next window. Where nothing fitted into a
+        whole budget, nothing ever will."""
+        if not packing.included:
+            return ()
         left = zip((one.candidate for one in packing.excluded), packing.wanted, strict=True)
         fits = (one for one, tokens in left if tokens <= plan.budget.tokens and one.fact is not None)
         return tuple(one.id for one in fits if one.relevance >= plan.relevance_floor)

@@ -90,16 +90,21 @@ def select(
     memory: SessionMemory,
     now: datetime,
 ) -> Selected:
-    """The candidates of all corpora and of the session, each once, in the order of their ids."""
+    """The candidates of all corpora and of the session, each once, in the order of their ids.
+
+    Tenants that share corpora may have chosen the same id: the session's fact counts, or else that of the corpus with
+    the smaller id.
+    """
     found: list[Candidate] = []
     exact = True
     for shelf in shelves if plan.memory_tier_max >= 1 else ():
         found += _in_session(shelf, plan, sought, memory, now)
-        if shelf.embeddings is not None and (plan.memory_tier_max >= 2 or memory.deferred):
+        if shelf.embeddings is not None and plan.memory_tier_max >= 2:
             search = _CorpusSearch(library, shelf, plan, memory, now, sought.of(shelf.corpus.id, _model(shelf)))
             found += search.candidates()
             exact = exact and (plan.exact or search.index.is_exact)
-    return Selected(tuple(sorted(found, key=lambda one: one.id.int)), exact)
+    in_order = sorted(found, key=lambda one: (one.id.int, not one.session_only, one.corpus.int), reverse=True)
+    return Selected(tuple(reversed({one.id: one for one in in_order}.values())), exact)
 
 
 def _by_words(plan: EnvelopePlan) -> int:
@@ -126,6 +131,7 @@ class _CorpusSearch:
     _facts: dict[FactId, Fact | None] = field(default_factory=dict)
     _led: dict[FactId, list[FoundBy]] = field(default_factory=dict)
     _shared: tuple[str, WordShares] | None = None
+    _relevances: dict[FactId, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         number, view = self.shelf.corpus.number, self.shelf.view
@@ -206,13 +212,29 @@ class _CorpusSearch:
 
     def _of_communities(self, among: set[FactId] | None) -> Iterator[FactId]:
         """More of the communities that are hardly there, though many of their facts are near."""
-        counts = Counter(one for one in self._memberships.of(list(self._led)) if one is not None)
-        few = [one for one, count in sorted(counts.items()) if count < HARDLY_THERE]
-        members = self._memberships.labels_in(self.index, few[:COMMUNITIES_MAX])
+        members = self._memberships.labels_in(self.index, self._hardly_there())
         if among is not None:
             allowed = self.index.labels([one.bytes for one in among])
             members = [np.intersect1d(one, allowed, assume_unique=True) for one in members]
         return self._near([one for one in members if len(one) >= COMMUNITY_NEAR_MIN])
+
+    def _hardly_there(self) -> list[CommunityId]:
+        """Communities with few candidates; if they are too many, those whose best candidate is most relevant."""
+        found = {one: community for one, community in self._by_community() if community is not None}
+        counts = Counter(found.values())
+        few = {one: community for one, community in found.items() if counts[community] < HARDLY_THERE}
+        if len(set(few.values())) <= COMMUNITIES_MAX:
+            return sorted(set(few.values()))
+        relevance = self._relevance(list(few))
+        best: dict[CommunityId, float] = {}
+        for one, community in few.items():
+            best[community] = max(best.get(community, 0.0), relevance[one])
+        return sorted(best, key=lambda one: (-best[one], one))[:COMMUNITIES_MAX]
+
+    def _by_community(self) -> Iterator[tuple[FactId, CommunityId | None]]:
+        """Each candidate so far that may be packed, and its community."""
+        ids = [one for one in self._led if self._fact(one) is not None]
+        return zip(ids, self._memberships.of(ids), strict=True)
 
     def _near(self, groups: Sequence[Labels]) -> Iterator[FactId]:
         """The nearest of each group that has so many near ones. All are compared at once."""
@@ -252,7 +274,7 @@ class _CorpusSearch:
                 community=community if label else None,
                 community_label=label,
                 found_by=tuple([by for by in _LEADS if by in led]),
-                memory_tier=self._tier(one, community),
+                memory_tier=self._tier(one, community if label else None),
                 version=fact.version,
                 document=fact.document,
                 lead=lead_of(fact),
@@ -260,6 +282,12 @@ class _CorpusSearch:
             )
 
     def _relevance(self, ids: Sequence[FactId]) -> Mapping[FactId, float]:
+        """Of each, which does not depend on the others."""
+        if missing := [one for one in ids if one not in self._relevances]:
+            self._relevances |= self._computed_relevance(missing)
+        return self._relevances
+
+    def _computed_relevance(self, ids: Sequence[FactId]) -> Mapping[FactId, float]:
         """By the scoring policy: the whole question's, or the best cosine with one of its parts."""
         if self.plan.policy == FUSED:
             chunks = self.library.facts.library.vectors.at(self.shelf.corpus.number, self.shelf.view)

@@ -72,6 +72,8 @@ class Issuing:
     chain: str
     """The session that windows belong to; empty if the caller named none and this is the first."""
     salted: bool
+    accepted: frozenset[QualityTier] = frozenset()
+    """None: any."""
 
     @cached_property
     def id(self) -> EnvelopeId:
@@ -88,13 +90,23 @@ class Issuing:
         """What the session knows so far, if it stands."""
         return self.store.session(self.tr, self._own(self.chain), self.call.at) if self.chain else None
 
+    @cached_property
+    def kept(self) -> IssuedEnvelope | None:
+        """What this very request got when it was made before."""
+        return self.store.find(self.tr, self.id)
+
     def unmodified(self, if_match: str) -> Issued | Miss:
-        """That the caller has what it would get, if the same question was asked on the same state; else why not."""
-        known = self.store.find_etag(self.tr, known_by(self.call.principal.id, if_match, self._question()))
-        if known is None:
+        """That the caller has what it would get, if the same question was asked on the same state; else why not.
+
+        An etag tells the ids of facts only. If envelopes were issued under it that say different things, nobody knows
+        which of them the caller has, so that it is good for none of them.
+        """
+        named = self._named(if_match)
+        if not named:
             return Miss.UNKNOWN_ETAG
+        known = named[0]
         is_aged = known.changes_at is not None and known.changes_at <= self.call.at
-        if is_aged or known.corpora != self.corpora:
+        if len(named) > 1 or is_aged or known.corpora != self.corpora or self.kept is not None:
             return Miss.FACTS_UPDATED
         self.trail.detail |= {"envelope": str(known.id), "not_modified": True}
         tiers = () if self.session is None else tuple(one.tier for one in self.session.history)
@@ -106,16 +118,17 @@ class Issuing:
         sought: SoughtTexts,
         window: Window,
         parent: IssuedEnvelope | None,
-        accepted: frozenset[QualityTier],
         digest: Digest,
         miss: Miss,
     ) -> Issued:
-        """Builds the envelope, and keeps what is to be kept of it with the call's audit record."""
-        begun = self._begun()
-        before = () if self.session is None else self.session.tiers(self.id)
+        """Builds the envelope, and keeps what is to be kept of it with the call's audit record.
+
+        A repeated request gets what it got, though its session has gone on.
+        """
+        begun, before = self._begun(), self._tiers_before()
         placed = replace(window, salt=begun.salt if self.salted else b"", tiers=before)
-        built = self.builder(sought, placed, parent).built(accepted)
-        self._check(built, accepted)
+        built = self.builder(sought, placed, parent).built(self.accepted)
+        self._check(built)
         touch(self.trail, self.shelves, built, accessed=True)
         self.trail.detail |= {"envelope": str(self.id), "etag": built.envelope.etag}
         continuation = str(self.id) if built.is_continued else ""
@@ -155,8 +168,24 @@ class Issuing:
         heads = [revisions.head(self.tr, one.view.keys) for one in shelves]
         return tuple(CorpusAt(one.corpus.id, one.revision, head) for one, head in zip(shelves, heads, strict=True))
 
+    def _named(self, if_match: str) -> list[IssuedEnvelope]:
+        """The envelopes of this question that an etag stands for, one for each thing they say; or one by its id."""
+        question = self._question(None)
+        try:
+            one = self.store.find(self.tr, EnvelopeId(UUID(if_match)))
+        except ValueError:
+            return self.store.find_etag(self.tr, known_by(self.call.principal.id, if_match, question))
+        is_own = one is not None and one.principal == self.call.principal.id
+        return [one] if one is not None and is_own and one.question == question else []
+
+    def _tiers_before(self) -> tuple[QualityTier, ...]:
+        if self.kept is not None:
+            return self.kept.tiers
+        return () if self.session is None else tuple(one.tier for one in self.session.history)
+
     def _memory(self, parent: IssuedEnvelope | None) -> SessionMemory:
-        warm = frozenset(() if self.session is None else self.session.warm)
+        known = self.kept or self.session
+        warm = frozenset(() if known is None else known.warm)
         deferred: frozenset[FactId] = frozenset(() if parent is None else parent.deferred)
         return SessionMemory(self._session_facts, warm, deferred)
 
@@ -177,17 +206,16 @@ class Issuing:
             return replace(self.session, ends_at=ends_at)
         return EnvelopeSession(own, ends_at, os.urandom(SALT_BYTES))
 
-    def _question(self) -> bytes:
+    def _question(self, parent: EnvelopeId | None) -> bytes:
         """All that the envelope depends on, but for the corpora."""
-        parts = [self.plan.fingerprint(), b"salted" if self.salted else b""]
-        parts += [one.fact.id.bytes for one in self._session_facts]
-        if self.plan.memory_tier_max < 3 and self.session is not None:
-            parts += [one.bytes for one in sorted(self.session.warm)]
-        return hashlib.sha256(b"".join(parts)).digest()
+        known = None if self.plan.memory_tier_max >= 3 else self.session
+        warm = [] if known is None else sorted(known.warm)
+        asked = self.plan.fingerprint(), self.salted, sorted(self.accepted), parent
+        return hashlib.sha256(repr((*asked, self._session_facts, warm)).encode()).digest()
 
-    def _check(self, built: Built, accepted: frozenset[QualityTier]) -> None:
+    def _check(self, built: Built) -> None:
         CacheDirectives(only_if_ckf=self.plan.only_if_ckf).check_relevant(built.best_relevance)
-        quality = built.envelope.quality
+        quality, accepted = built.envelope.quality, self.accepted
         if accepted and not meets(quality.tier, sorted(accepted)):
             envelope = built.envelope
             why = gap(quality, sorted(accepted), envelope.packing.tokens, envelope.budget.tokens)
@@ -222,6 +250,7 @@ class Issuing:
             tiers=window.tiers,
             warm=built.warm_before,
             changes_at=built.changes_at,
+            question=self._question(None if parent is None else parent.id),
         )
 
     def _keep(
@@ -233,10 +262,15 @@ class Issuing:
         built: Built,
         is_continued: bool,
     ) -> None:
-        found_by = known_by(self.call.principal.id, issued.etag, self._question())
-        self.store.issue(tr, issued, found_by, self.library.kept_until(self.call.at))
+        found_by = known_by(self.call.principal.id, issued.etag, issued.question)
+        self.store.issue(tr, issued, found_by, _said(built.envelope), self.library.kept_until(self.call.at))
         if self.chain or is_continued:
             self.store.use(tr, begun, quality, built.warm, self.call.at)
+
+
+def _said(envelope: Envelope) -> bytes:
+    """What a model is given, and how good that is."""
+    return hashlib.sha256(envelope.quality.tier.name.encode() + envelope.packing.text.encode()).digest()[:8]
 
 
 def touch(trail: Trail, shelves: Sequence[Shelf], built: Built, *, accessed: bool) -> None:

@@ -43,10 +43,10 @@ def pack_envelope(
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Issued:
         trail.private["query"] = plan.query
         shelves = library.facts.shelves(tr, granted, trail, plan.corpora, plan.as_of)
-        issuing = Issuing(library, call, tr, granted.tenant, trail, plan, shelves, plan.session, salted)
+        issuing = Issuing(library, call, tr, granted.tenant, trail, plan, shelves, plan.session, salted, asked.accepted)
         miss: Miss | Issued = Miss.NO_CACHE if asked.directives.no_cache else Miss.NOT_CACHED
         if is_conditional:
             miss = issuing.unmodified(if_match)
-        return miss if isinstance(miss, Issued) else issuing.issue(sought, Window(), None, asked.accepted, digest, miss)
+        return miss if isinstance(miss, Issued) else issuing.issue(sought, Window(), None, digest, miss)
 
     return sought.run(lambda: library.unit.read(call, access.in_tenant(tenant, Permission.READ), work))

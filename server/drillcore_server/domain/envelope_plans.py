@@ -126,6 +126,8 @@ class IssuedEnvelope:
     """Of the communities that the session had used before, those that matter here."""
     changes_at: datetime | None = None
     """When a fact in it grows older than max-age allows: the same question may have another answer then."""
+    question: bytes = b""
+    """A hash of all that it depends on, but for the corpora."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,3 @@ class EnvelopeSession:
 
     def is_over(self, now: datetime) -> bool:
         return now >= self.ends_at
-
-    def tiers(self, but: EnvelopeId) -> tuple[QualityTier, ...]:
-        """Of its windows, oldest first, but for one."""
-        return tuple(one.tier for one in self.history if one.envelope != but)

@@ -43,9 +43,12 @@ class EnvelopeStore:
     number: KeyNumber
     """Of the key that they are sealed under."""
 
-    def issue(self, tr: Transaction, issued: IssuedEnvelope, known_by: bytes, until: datetime) -> None:
-        """Keeps an envelope, and that its etag stands for it, until some time."""
-        key, etag = self.keys.envelope(self.tenant, issued.id), self.keys.etag(self.tenant, known_by)
+    def issue(self, tr: Transaction, issued: IssuedEnvelope, known_by: bytes, said: bytes, until: datetime) -> None:
+        """Keeps an envelope, and that its etag stands for it, until some time.
+
+        `said` are 8 bytes of what it says: an earlier one of the same etag that says the same is not found any more.
+        """
+        key, etag = self.keys.envelope(self.tenant, issued.id), self.keys.etag(self.tenant, known_by, said)
         codec.write(tr, key, self._seal(key, ISSUED.encode(issued)))
         tr.set(etag, issued.id.bytes)
         tr.set(self.keys.envelope_end(until, issued.id.bytes), msgspec.msgpack.encode([key, etag]))
@@ -55,10 +58,11 @@ class EnvelopeStore:
         stored = codec.read(tr, key)
         return None if stored is None else ISSUED.decode(self._open(key, stored))
 
-    def find_etag(self, tr: Reader, known_by: bytes) -> IssuedEnvelope | None:
-        """The envelope that an etag was given for."""
-        stored = tr.get(self.keys.etag(self.tenant, known_by))
-        return None if stored is None else self.find(tr, EnvelopeId(UUID(bytes=stored)))
+    def find_etag(self, tr: Reader, known_by: bytes) -> list[IssuedEnvelope]:
+        """The envelopes that an etag was given for, the last one for each thing they say; two if there are more."""
+        stored = tr.range(*self.keys.etags(self.tenant, known_by), limit=2)
+        found = [self.find(tr, EnvelopeId(UUID(bytes=value))) for _, value in stored]
+        return [one for one in found if one is not None]
 
     def session(self, tr: Reader, own: OwnSession, now: datetime) -> EnvelopeSession | None:
         """The session, if it stands."""

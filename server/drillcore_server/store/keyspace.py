@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from drillcore_fdb.engine import VERSIONSTAMP_BYTES
-from drillcore_fdb.tuples import KeyRange, Subspace
+from drillcore_fdb.tuples import KeyRange, Subspace, prefix_end
 from drillcore_server.domain.ids import (
     AccountId,
     CorpusId,
@@ -285,9 +285,14 @@ class Keyspace:
     def envelope_session(self, tenant: TenantId, principal: PrincipalId, session: str) -> bytes:
         return self._spaces[Space.ENVELOPE_SESSIONS].pack((tenant, principal, session))
 
-    def etag(self, tenant: TenantId, hashed: bytes) -> bytes:
-        """`hashed`: 16 bytes of the caller, the etag and the question it was given for."""
-        return self._prefixes[Space.ETAGS] + tenant.bytes + hashed
+    def etag(self, tenant: TenantId, hashed: bytes, said: bytes) -> bytes:
+        """`hashed`: 16 bytes of the caller, the etag and the question it was given for. `said`: 8 of the answer."""
+        return self.etags(tenant, hashed).begin + said
+
+    def etags(self, tenant: TenantId, hashed: bytes) -> KeyRange:
+        """Of all answers."""
+        begin = self._prefixes[Space.ETAGS] + tenant.bytes + hashed
+        return KeyRange(begin, prefix_end(begin))
 
     def envelope_end(self, at: datetime, what: bytes) -> bytes:
         """When an envelope is forgotten, or a session of envelopes is over if it is not used any more."""
