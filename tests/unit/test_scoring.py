@@ -75,13 +75,13 @@ def test_each_policy_has_weights_of_its_own_which_are_used_as_they_are_written()
     assert weights(set_here, ScoringAsked(policy=COSINE), PREFERRED, False) == Weights(0.5, 0.5, 0.0, 0.0, 365)
 
 
-<<<<<<< HEAD
 def test_fused_weights_are_shifted_in_the_same_proportions() -> None:
     settings = ScoringSettings()
     assert parts(weights(settings, NOTHING, STRICT, False)) == proportioned(0.70, 0.252, 0.10, 0.02)
     assert parts(weights(settings, NOTHING, OPEN, False)) == proportioned(0.49, 0.108, 0.10, 0.02)
     assert parts(weights(settings, NOTHING, PREFERRED, True)) == proportioned(0.56, 0.18, 0.10 * 5 / 3, 0.02)
-=======
+
+
 def test_the_mode_moves_the_weights_of_every_policy_the_same_way() -> None:
     for settings in (LITERAL, ScoringSettings(policy=FUSED)):
         plain, strict, free, timely = (
@@ -93,7 +93,6 @@ def test_the_mode_moves_the_weights_of_every_policy_the_same_way() -> None:
         assert timely.freshness > plain.freshness
         assert timely.relevance < plain.relevance
     assert parts(weights(ScoringSettings(), NOTHING, OPEN, False)) == proportioned(0.49, 0.108, 0.10, 0.02)
->>>>>>> wt-e
 
 
 def test_what_a_deployment_has_set_is_never_raised_downwards() -> None:

@@ -117,21 +117,13 @@ def scoring(settings: ScoringSettings, asked: ScoringAsked, mode: GroundingMode,
 def weights(settings: ScoringSettings, asked: ScoringAsked, mode: GroundingMode, time_sensitive: bool) -> Weights:
     """What each part of the score weighs. They sum to 1.
 
-<<<<<<< HEAD
     The policy's own, or what the settings say instead, are where it starts. A time-sensitive query raises freshness (of
     cosine-1 to .25), and lowers relevance (to .40) and the horizon (to 90 days). context-strict raises importance (to
     .35). open lowers relevance (to .35) and importance (to .15). For fused-1 it is as many times its own weights.
-=======
-    The policy's own, or what the settings say instead, are where it starts. A time-sensitive query raises freshness to
-    .25, and lowers relevance to .40 and the horizon to 90 days. context-strict raises importance to .35. open lowers
-    relevance to .35 and importance to .15. These are of cosine-1; those of another policy are as much more or less as
-    its own weights are, or else open mode would raise the share of importance in fused-1.
->>>>>>> wt-e
     What is there already is left: nothing is raised downwards. Where both the query and the mode lower relevance, the
     lower value holds. A weight or a horizon that the request gives is taken as it is, whatever the query and the mode.
     Raises `BadInput` if nothing is left that weighs.
     """
-<<<<<<< HEAD
     own = Weights(*OWN_WEIGHTS[asked.policy or settings.policy], settings.freshness_horizon_days)
     known = _set(settings, own)
     if time_sensitive:
@@ -166,47 +158,6 @@ def _for_the_mode(known: Weights, own: Weights, mode: GroundingMode) -> Weights:
     if mode is GroundingMode.OPEN:
         relevance = min(relevance, own.relevance * _OPEN_RELEVANCE)
         importance = min(importance, own.importance * _OPEN_IMPORTANCE)
-=======
-    policy = asked.policy or settings.policy
-    raised = _for_the_mode(_for_the_time(_set(settings, policy), settings, policy, time_sensitive), policy, mode)
-    return _normalised(_as_asked(raised, asked))
-
-
-def _times(policy: str) -> Weights:
-    """How much more a policy's own weights are than those of the specification."""
-    pairs = zip(OWN_WEIGHTS[policy], OWN_WEIGHTS[COSINE], strict=True)
-    relevance, importance, freshness, diversity = (own / specified for own, specified in pairs)
-    return Weights(relevance, importance, freshness, diversity, horizon_days=1)
-
-
-def _set(settings: ScoringSettings, policy: str) -> Weights:
-    own = zip(WEIGHTS, OWN_WEIGHTS[policy], strict=True)
-    given = ((getattr(settings, name), weight) for name, weight in own)
-    relevance, importance, freshness, diversity = (weight if value is None else value for value, weight in given)
-    return Weights(relevance, importance, freshness, diversity, settings.freshness_horizon_days)
-
-
-def _for_the_time(known: Weights, settings: ScoringSettings, policy: str, time_sensitive: bool) -> Weights:
-    if not time_sensitive:
-        return known
-    times = _times(policy)
-    return Weights(
-        min(known.relevance, _TIME_SENSITIVE_RELEVANCE * times.relevance),
-        known.importance,
-        max(known.freshness, _TIME_SENSITIVE_FRESHNESS * times.freshness),
-        known.diversity,
-        min(known.horizon_days, settings.time_sensitive_horizon_days),
-    )
-
-
-def _for_the_mode(known: Weights, policy: str, mode: GroundingMode) -> Weights:
-    relevance, importance, times = known.relevance, known.importance, _times(policy)
-    if mode is GroundingMode.CONTEXT_STRICT:
-        importance = max(importance, _STRICT_IMPORTANCE * times.importance)
-    if mode is GroundingMode.OPEN:
-        relevance = min(relevance, _OPEN_RELEVANCE * times.relevance)
-        importance = min(importance, _OPEN_IMPORTANCE * times.importance)
->>>>>>> wt-e
     return Weights(relevance, importance, known.freshness, known.diversity, known.horizon_days)
 
 
