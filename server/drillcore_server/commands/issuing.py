@@ -105,8 +105,7 @@ class Issuing:
         if not named:
             return Miss.UNKNOWN_ETAG
         known = named[0]
-        is_aged = known.changes_at is not None and known.changes_at <= self.call.at
-        if len(named) > 1 or is_aged or known.corpora != self.corpora or self.kept is not None:
+        if len(named) > 1 or not self._is_as_it_was(known) or self.kept is not None:
             return Miss.FACTS_UPDATED
         self.trail.detail |= {"envelope": str(known.id), "not_modified": True}
         tiers = () if self.session is None else tuple(one.tier for one in self.session.history)
@@ -178,6 +177,11 @@ class Issuing:
         is_own = one is not None and one.principal == self.call.principal.id
         return [one] if one is not None and is_own and one.question == question else []
 
+    def _is_as_it_was(self, known: IssuedEnvelope) -> bool:
+        """Whether all that an envelope depends on, beside the question, is what it was when it was issued."""
+        is_aged = known.changes_at is not None and known.changes_at <= self.call.at
+        return not is_aged and known.corpora == self.corpora and known.remembered == self._remembered
+
     def _tiers_before(self) -> tuple[QualityTier, ...]:
         if self.kept is not None:
             return self.kept.tiers
@@ -207,11 +211,16 @@ class Issuing:
         return EnvelopeSession(own, ends_at, os.urandom(SALT_BYTES))
 
     def _question(self, parent: EnvelopeId | None) -> bytes:
-        """All that the envelope depends on, but for the corpora."""
+        """What is asked for, whatever the store and the session have to say."""
+        asked = self.plan.fingerprint(), self.salted, sorted(self.accepted), parent
+        return hashlib.sha256(repr(asked).encode()).digest()
+
+    @cached_property
+    def _remembered(self) -> bytes:
+        """What the session has that changes an envelope."""
         known = None if self.plan.memory_tier_max >= 3 else self.session
         warm = [] if known is None else sorted(known.warm)
-        asked = self.plan.fingerprint(), self.salted, sorted(self.accepted), parent
-        return hashlib.sha256(repr((*asked, self._session_facts, warm)).encode()).digest()
+        return hashlib.sha256(repr((self._session_facts, warm)).encode()).digest()
 
     def _check(self, built: Built) -> None:
         CacheDirectives(only_if_ckf=self.plan.only_if_ckf).check_relevant(built.best_relevance)
@@ -251,6 +260,7 @@ class Issuing:
             warm=built.warm_before,
             changes_at=built.changes_at,
             question=self._question(None if parent is None else parent.id),
+            remembered=self._remembered,
         )
 
     def _keep(

@@ -127,7 +127,9 @@ class IssuedEnvelope:
     changes_at: datetime | None = None
     """When a fact in it grows older than max-age allows: the same question may have another answer then."""
     question: bytes = b""
-    """A hash of all that it depends on, but for the corpora."""
+    """A hash of what was asked for."""
+    remembered: bytes = b""
+    """A hash of what the session had that changes it."""
 
 
 @dataclass(frozen=True, slots=True)
