@@ -47,7 +47,7 @@ class Replay(enum.Enum):
     ERASED = "erased"
     """Some of its facts were erased since."""
     SESSION_OVER = "session-over"
-    """It held facts of a session, which are gone."""
+    """Facts or an answer of a session had a part in it, which are kept nowhere else."""
     DIFFERENT = "different"
     """The store does not say what it said."""
     TRIMMED = "trimmed"
@@ -175,12 +175,13 @@ class Candidate:
     relevance_score: float
     composite_score: float
     outcome: str
-    """included, duplicate, over-budget, in-window, seen or not-searched."""
+    """included, duplicate, over-budget, in-window or seen."""
     detail: str
-    """The fact that it duplicates, or how many tokens were wanted."""
+    """The fact that it duplicates."""
     found_by: tuple[str, ...]
     """vectors, words, sections, community, session, deferred or answer."""
     token_count: int
+    """That it takes, or would have taken. 0: there was no room to try it."""
     position: int
     """0: not included."""
 

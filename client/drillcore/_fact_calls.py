@@ -327,7 +327,10 @@ def end_session(
     request_id: str | None = None,
     timeout_s: float | None = None,
 ) -> Call[int]:
-    """Forget the facts that were put into a session only (no-store); how many there were."""
+    """Forget the facts that were put into a session only (no-store); how many there were.
+
+    Its chain of envelopes is over too: no continuation of it can be packed any more.
+    """
 
     def decode(answer: bytes) -> int:
         return pb.EndSessionResponse.FromString(answer).facts_forgotten

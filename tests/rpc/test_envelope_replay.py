@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from drillcore import Role
+from drillcore_fdb.engine import Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
 from drillcore_server.commands.forget_envelopes import forget_envelopes
-from tests.rpc.aged import age, keyspace
+from drillcore_server.domain.ids import FactId
+from drillcore_server.store import revisions, versioned
+from drillcore_server.store.facts import FACT
+from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.store.sealed import keys_of as sealed_by
+from tests.rpc.aged import age, keys_of, keyspace
 from tests.rpc.envelopes import TEXTS, EnvelopeCaller, filled, ids, refusal
 from tests.rpc.running import ACME, GLOBEX, OPERATOR, create_tenants, running
 from tests.rpc.signatories import person
@@ -78,6 +85,35 @@ def test_facts_of_a_session_are_not_built_again(caller: EnvelopeCaller, corpus: 
     replayed = caller.replay(issued.envelope_id)
     assert replayed.replay == pb.REPLAY_SESSION_OVER
     assert NEW not in str(replayed)
+
+
+def edit(caller: EnvelopeCaller, corpus: str, fact: str, content: str) -> None:
+    """As nobody may: in the store itself, at the revision that the fact is of."""
+    keys, sealed = keys_of(caller.server, corpus), SealedRecords(caller.server.server.keyring)
+    key = keys.fact(FactId(UUID(fact)))
+
+    def work(tr: Transaction) -> None:
+        head = revisions.head(tr, keys)
+        stored = versioned.get(tr, key, head)
+        assert stored is not None
+        hashed = hashlib.sha256(content.encode()).hexdigest()
+        changed = replace(FACT.decode(sealed.opened(stored).value), content=content, content_hash=hashed)
+        sealed.put(tr, key, head, sealed_by(stored.value), FACT.encode(changed))
+
+    caller.server.engine.run(work)
+
+
+@pytest.mark.parametrize("session", ["", "s"])
+def test_a_store_that_says_something_else_is_found_out_also_in_a_session(
+    caller: EnvelopeCaller, corpus: str, session: str
+) -> None:
+    if session:
+        draft = facts_pb2.FactDraft(content=NEW, source_id="talk")
+        caller.put(corpus, draft, cache_control="no-store", session_id=session)
+    issued = caller.pack(QUERY, corpus, session_id=session)
+    known = next(one for one in issued.envelope.facts if one.content == TEXTS[0])
+    edit(caller, corpus, known.fact_id, TEXTS[0].replace("seven", "nine"))
+    assert caller.replay(issued.envelope_id).replay == pb.REPLAY_DIFFERENT
 
 
 def test_a_salted_envelope_is_built_again(caller: EnvelopeCaller, corpus: str) -> None:

@@ -158,7 +158,6 @@ def candidates() -> list[pb.Candidate]:
             relevance_score=0.5,
             composite_score=0.4,
             outcome="over-budget",
-            detail="300 tokens wanted, 232 left",
             found_by=["community"],
             token_count=300,
         ),

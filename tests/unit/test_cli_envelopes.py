@@ -38,6 +38,7 @@ GAP = {
         {"tier": "B", "reason": "saturation", "detail": "0.884 is below 0.95"},
         {"tier": "C", "reason": "freshness", "detail": "the newest fact is 120 days old"},
     ],
+    "would_help": ["a larger token budget, or a narrower query", "newer sources"],
 }
 
 
@@ -129,7 +130,7 @@ def test_the_bar_is_of_ascii_where_there_is_nothing_else(peer: Peer) -> None:
 )
 def test_the_bar_is_as_long_as_the_envelope_is_full(run: Run, peer: Peer, saturation: float, shown: str) -> None:
     peer.answers["PackEnvelope"].envelope.saturation = saturation
-    assert f"saturation   {shown}\n" in run("pack", "x").stdout
+    assert f"saturation  {shown}\n" in run("pack", "x").stdout
 
 
 def test_an_empty_envelope_says_so(run: Run, peer: Peer) -> None:
@@ -149,10 +150,36 @@ def test_an_empty_envelope_says_so(run: Run, peer: Peer) -> None:
     peer.answers["PackEnvelope"] = pb.PackEnvelopeResponse(envelope=empty)
     shown = run("pack", "x").stdout
     assert shown.startswith("tier        D, quality")
-    assert shown.endswith("\nwindow      1\nenvelope    not kept\n\nno facts\n")
-    assert "search      widened, approximate, found in memory tier 3 (the store)\n" in shown
-    assert "grounding   open\n" in shown
+    assert "\n\nno facts: none of 87 candidates fits into 2,000 tokens\n\n" in shown
+    assert shown.endswith("\nwindow     1\nenvelope   not kept\n")
+    assert "search     widened, approximate, found in memory tier 3 (the store)\n" in shown
+    assert "grounding  open\n" in shown
     assert not any(name in shown for name in ("budget", "communities", "asked as", "there is more"))
+
+
+def test_how_good_it_is_comes_first_then_the_facts_then_how_it_was_made(run: Run) -> None:
+    shown = run("pack", "who keeps it").stdout
+    names = ["tier", "capped", "saturation", "tokens", "facts", "warning", "1 ", "2 ", "budget", "search", "envelope"]
+    places = [shown.index(name if name == "tier" else f"\n{name}") for name in names]
+    assert places == sorted(places)
+
+
+def test_where_a_fact_comes_from_is_said_once(run: Run, peer: Peer) -> None:
+    facts = peer.answers["PackEnvelope"].envelope.facts
+    facts[0].provenance.source_location = "Records and their trails > Page 3"
+    facts[1].ClearField("provenance")
+    facts[1].source_id = ""
+    shown = run("pack", "who keeps it").stdout
+    assert f"\n          sop-7, Records and their trails > Page 3, characters 120-168; fact {FACT}\n" in shown
+    assert f"\n          fact {OTHER}\n" in shown
+
+
+def test_a_candidate_that_was_not_tried_has_no_tokens(run: Run, peer: Peer) -> None:
+    candidate = pb.Candidate(fact_id=str(THIRD), outcome="over-budget", found_by=["words"])
+    del peer.answers["PackEnvelope"].candidates[:]
+    peer.answers["PackEnvelope"].candidates.append(candidate)
+    shown = run("pack", "who keeps it", "--explain").stdout
+    assert shown.endswith(f"{THIRD}\n                       relevance 0.000, found by words\n")
 
 
 def test_the_json_has_everything(run: Run, peer: Peer) -> None:
@@ -322,6 +349,8 @@ def test_a_gap_in_quality_is_told_line_by_line(run: Run, peer: Peer) -> None:
         "  upgraded       yes",
         "  caps           tier B, reason saturation, detail 0.884 is below 0.95",
         "                 tier C, reason freshness, detail the newest fact is 120 days old",
+        "  would help     a larger token budget, or a narrower query",
+        "                 newer sources",
     ]
     error = json.loads(run("pack", "who keeps it", "--accept", "S,A", "--json").stdout)["error"]
     assert (error["reason"], error["details"]) == (reason.name, {"gap": GAP, "CRP-Status": "503"})
@@ -360,7 +389,7 @@ def test_an_issued_envelope_is_shown_with_how_it_compares(run: Run, peer: Peer) 
         ("SAME", 0, "SAME: built again, it is what was issued, byte by byte"),
         ("FACTS_SAME", 0, "FACTS SAME: every fact is as it was"),
         ("ERASED", 0, "ERASED: some of its facts were erased since"),
-        ("SESSION_OVER", 0, "SESSION OVER: it held facts of a session"),
+        ("SESSION_OVER", 0, "SESSION OVER: facts or an answer of a session had a part in it"),
         ("DIFFERENT", 1, "DIFFERENT: the store does not say what it said then"),
         ("TRIMMED", 0, "TRIMMED: its revisions are no longer kept"),
     ],

@@ -145,6 +145,7 @@ def test_where_nothing_is_relevant_there_is_no_coverage() -> None:
     given = quality([candidate(1, 0.4)])
     assert given.coverage == 0.0
     assert reasons(given)["coverage"] is D
+    assert given.caps[-1].detail == "no candidate has a relevance of 0.5 or more"
 
 
 def test_duplicates_are_candidates_too() -> None:

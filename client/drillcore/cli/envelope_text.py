@@ -55,7 +55,11 @@ _VERDICTS: Final = {
         "every fact is as it was; built again it selects others, for the search was approximate",
     ),
     Replay.ERASED: ("ERASED", "yellow", "some of its facts were erased since"),
-    Replay.SESSION_OVER: ("SESSION OVER", "yellow", "it held facts of a session, which are gone"),
+    Replay.SESSION_OVER: (
+        "SESSION OVER",
+        "yellow",
+        "facts or an answer of a session had a part in it; those are kept nowhere else, so it cannot be built again",
+    ),
     Replay.DIFFERENT: (
         "DIFFERENT",
         "bold red",
@@ -81,12 +85,11 @@ class Bar:
 
 
 def pack_report(found: PackedEnvelope) -> list[RenderableType]:
-    """All that a pack gave, but for candidates and headers."""
+    """All that a pack gave, but for candidates and headers: how good it is, its facts, and how it was made."""
     if found.envelope is None:
         return [f"not modified: the envelope {found.envelope_id or ''} that you have is still what would be packed"]
     envelope = found.envelope
-    rows = [*_envelope_rows(envelope), *_chain_rows(found, envelope)]
-    report: list[RenderableType] = [pairs(rows), "", facts_table(envelope.facts) if envelope.facts else "no facts"]
+    report = [*_worth_and_facts(envelope), "", pairs([*_making(envelope), *_chain_rows(found, envelope)])]
     if found.continuation_id:
         report += ["", f"there is more: drillcore pack --continue {printable(found.continuation_id)}"]
     return report
@@ -124,8 +127,7 @@ def issued_report(found: IssuedEnvelope) -> list[RenderableType]:
     ]
     report: list[RenderableType] = [Text.assemble((word, style), f": {meaning}"), "", pairs(rows)]
     if found.envelope is not None:
-        report += ["", "as it is built now:", "", pairs(_envelope_rows(found.envelope)), ""]
-        report += [facts_table(found.envelope.facts) if found.envelope.facts else "no facts"]
+        report += ["", "as it is built now:", "", *_worth_and_facts(found.envelope), "", pairs(_making(found.envelope))]
     return report
 
 
@@ -155,26 +157,32 @@ def header_lines(headers: Mapping[str, str]) -> list[RenderableType]:
     return [printable(f"{name}: {headers[name]}") for name in sorted(headers)]
 
 
-def _envelope_rows(envelope: Envelope) -> Iterator[Row]:
+def _worth_and_facts(envelope: Envelope) -> list[RenderableType]:
+    """What a reader looks for first."""
+    return [pairs(_worth(envelope)), "", facts_table(envelope.facts) if envelope.facts else _no_facts(envelope)]
+
+
+def _worth(envelope: Envelope) -> Iterator[Row]:
     parts = f"coverage {envelope.coverage_score:.3f}, relevance {envelope.relevance_mean:.3f}"
     yield "tier", _tier_text(envelope.quality_tier, f", quality {envelope.quality_score:.3f} ({parts})")
     yield from _caps(envelope.caps)
     yield _saturation_row(envelope.saturation)
     counter = f", counted by {printable(envelope.tokenizer)}"
     yield "tokens", Text(f"{envelope.token_count:,} of {envelope.token_budget:,}{counter}")
+    yield "facts", Text(_facts_counted(envelope))
+    yield from _lines("warning", envelope.warnings)
+
+
+def _making(envelope: Envelope) -> Iterator[Row]:
     if envelope.budget.context_window:
         yield "budget", Text(_budget(envelope.budget))
-    yield "facts", Text(_facts_counted(envelope))
     yield from _lines("communities", envelope.ckf_communities)
     yield from _lines("asked as", envelope.sub_queries if len(envelope.sub_queries) > 1 else ())
     yield "search", Text(_search(envelope))
     yield "scoring", Text(_scoring(envelope))
-    yield (
-        "grounding",
-        one_line(": ".join(filter(None, [envelope.grounding_mode.value, envelope.grounding_instruction]))),
-    )
+    grounding = filter(None, [envelope.grounding_mode.value, envelope.grounding_instruction])
+    yield "grounding", one_line(": ".join(grounding))
     yield from _read(envelope.revisions, envelope.etag)
-    yield from _lines("warning", envelope.warnings)
 
 
 def _chain_rows(found: PackedEnvelope, envelope: Envelope) -> Iterator[Row]:
@@ -226,6 +234,11 @@ def _facts_counted(envelope: Envelope) -> str:
     return included + deferred
 
 
+def _no_facts(envelope: Envelope) -> str:
+    candidates, budget = envelope.total_facts_available, counted(envelope.token_budget, "token")
+    return f"no facts: none of {counted(candidates, 'candidate')} fits into {budget}" if candidates else "no facts"
+
+
 def _search(envelope: Envelope) -> str:
     compared = "every vector compared" if envelope.exact else "approximate"
     timely = ["time-sensitive"] if envelope.time_sensitive else []
@@ -254,7 +267,7 @@ def _fact_text(fact: EnvelopeFact) -> Text:
     measured = ", ".join([*(f"{name} {one:.2f}" for name, one in scores.items()), counted(fact.token_count, "token")])
     marks = [fact.community, *(note for note, holds in notes.items() if holds)]
     said = "; ".join([measured, *(printable(one) for one in marks if one)])
-    where = f"{_place(fact.source_id, fact.provenance)}; fact {fact.fact_id}"
+    where = "; ".join(filter(None, [_place(fact.source_id, fact.provenance), f"fact {fact.fact_id}"]))
     return Text.assemble(first_words(fact.content, CONTENT_WIDTH), (f"\n{said}\n{where}", "dim"))
 
 
@@ -262,13 +275,17 @@ def _place(source_id: str, provenance: Provenance | None) -> str:
     """Source, place in it, and where in the text of which document."""
     if provenance is None:
         return printable(source_id)
+    location, title = provenance.source_location, provenance.document_title
+    if location.startswith(title):  # headings begin with it
+        title = ""
     span = f"characters {provenance.span.start}-{provenance.span.end}" if provenance.span else ""
-    return printable(", ".join(filter(None, [source_id, provenance.source_location, provenance.document_title, span])))
+    return printable(", ".join(filter(None, [source_id, location, title, span])))
 
 
 def _why(candidate: Candidate) -> Text:
-    found = " ".join(candidate.found_by)
-    measured = f"relevance {candidate.relevance_score:.3f}, {counted(candidate.token_count, 'token')}, found by {found}"
+    tokens = counted(candidate.token_count, "token") if candidate.token_count else ""  # counted only if it was tried
+    found = f"found by {' '.join(candidate.found_by)}"
+    measured = ", ".join(filter(None, [f"relevance {candidate.relevance_score:.3f}", tokens, found]))
     same = "same as " if candidate.outcome == "duplicate" else ""
     detail = f"; {same}{candidate.detail}" if candidate.detail else ""
     return Text.assemble(str(candidate.fact_id), "\n", (printable(measured + detail), "dim"))

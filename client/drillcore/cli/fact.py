@@ -238,7 +238,11 @@ def restore(session: Session, fact_ids: tuple[UUID, ...], request_id: str | None
 @connection_options
 @pass_session
 def end_session(session: Session, session_id: str, request_id: str | None) -> None:
-    """Forget the facts that you put into SESSION only, with their key. See --session of drillcore fact put."""
+    """Forget the facts that you put into SESSION only, with their key, and its chain of envelopes.
+
+    See --session of drillcore fact put and drillcore pack. Continuations of the session are over; envelopes that were
+    issued in it can still be shown.
+    """
     with session.client() as client:
         forgotten = client.end_session(session_id, request_id=request_id)
     session.emit({"facts_forgotten": forgotten}, f"{counted(forgotten, 'fact')} forgotten")

@@ -45,8 +45,8 @@ def _parsed(text: str) -> object:
 
 
 def _lines(value: object) -> list[str]:
-    """A list of things that have parts takes a line for each of them."""
-    if isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
+    """A list of sentences, or of things that have parts, takes a line for each of them."""
+    if isinstance(value, list) and any(isinstance(one, Mapping) or " " in str(one) for one in value):
         return [_told(one) for one in value]
     return [_told(value)]
 

@@ -101,7 +101,7 @@ class _ReplayEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REPLAY_ERASED: _Replay.ValueType  # 3
     """some of its facts were erased since"""
     REPLAY_SESSION_OVER: _Replay.ValueType  # 4
-    """it held facts of a session, which are gone"""
+    """facts or an answer of a session had a part in it, which are kept nowhere else"""
     REPLAY_DIFFERENT: _Replay.ValueType  # 5
     """the store does not say what it said: see VerifyAudit and fsck"""
     REPLAY_TRIMMED: _Replay.ValueType  # 6
@@ -117,7 +117,7 @@ REPLAY_FACTS_SAME: Replay.ValueType  # 2
 REPLAY_ERASED: Replay.ValueType  # 3
 """some of its facts were erased since"""
 REPLAY_SESSION_OVER: Replay.ValueType  # 4
-"""it held facts of a session, which are gone"""
+"""facts or an answer of a session had a part in it, which are kept nowhere else"""
 REPLAY_DIFFERENT: Replay.ValueType  # 5
 """the store does not say what it said: see VerifyAudit and fsck"""
 REPLAY_TRIMMED: Replay.ValueType  # 6
@@ -946,15 +946,16 @@ class Candidate(google.protobuf.message.Message):
     relevance_score: builtins.float
     composite_score: builtins.float
     outcome: builtins.str
-    """included, duplicate, over-budget, in-window, seen, not-searched"""
+    """included, duplicate, over-budget, in-window, seen"""
     detail: builtins.str
-    """the fact that it duplicates, or how many tokens were wanted"""
+    """the fact that it duplicates"""
     token_count: builtins.int
+    """that it takes, or would have taken; 0: there was no room to try it"""
     position: builtins.int
     """0: not included"""
     @property
     def found_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """vectors, words, sections, community, session, deferred"""
+        """vectors, words, sections, community, session, deferred, answer"""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Final
 
 from drillcore_server.commands.envelope_library import EnvelopeLibrary
-from drillcore_server.commands.envelope_select import SessionMemory, select
+from drillcore_server.commands.envelope_select import Selected, SessionMemory, select
 from drillcore_server.commands.provenance import Provenances
 from drillcore_server.commands.seeking import SoughtTexts
 from drillcore_server.commands.viewing import Shelf
@@ -122,21 +122,34 @@ class EnvelopeBuilder:
         tokenizer = self.library.models.find(plan.model).tokenizer
         ranking = rank(pool, plan.weights, plan.ranked_on, plan.duplicate_similarity, same_words=plan.policy == FUSED)
         packing = pack(ranking.kept, plan.budget.tokens, tokenizer.count, plan.format, tokenizer.at_least)
-        quality = assess(
-            Assessed(
-                packing,
-                pool,
-                plan.budget.tokens,
-                plan.relevance_floor,
-                plan.mode,
-                plan.time_sensitive,
-                plan.ranked_on,
-            )
+        explained = tuple(chain(_explained(ranking, packing), left_out))
+        envelope = self._envelope(plan, strategy, selected, packing, _quality(plan, packing, pool), explained)
+        included = _included(packing)
+        stored = [one.relevance for one in selected.candidates if not one.session_only]
+        return Built(
+            envelope=envelope,
+            plan=plan,
+            facts=tuple(_seen(one) for one in included if one.fact is not None),
+            warm=tuple(dict.fromkeys(one.community for one in included if one.community is not None)),
+            warm_before=self._warm_before(plan, included),
+            is_continued=bool(envelope.deferred) and self.window.number < self.library.settings.windows_max,
+            changes_at=_changes_at(selected.candidates, plan),
+            best_relevance=max(stored, default=None),
+            ckf_hits=len(stored),
         )
-        deferred = self._deferred(plan, packing)
-        included = [one.ranked.candidate for one in packing.included]
+
+    def _envelope(
+        self,
+        plan: EnvelopePlan,
+        strategy: str,
+        selected: Selected,
+        packing: Packing,
+        quality: Quality,
+        explained: Sequence[Explained],
+    ) -> Envelope:
+        included = _included(packing)
         facts = [one for one in included if one.fact is not None]
-        envelope = Envelope(
+        return Envelope(
             session=plan.session,
             window=self.window.number,
             packing=packing,
@@ -160,21 +173,9 @@ class EnvelopeBuilder:
             relevance_floor=plan.relevance_floor,
             exact=selected.exact,
             ranked_on=plan.ranked_on,
-            tokenizer=tokenizer.name,
-            deferred=deferred,
-            explained=tuple(chain(_explained(ranking, packing), left_out)),
-        )
-        stored = [one.relevance for one in selected.candidates if not one.session_only]
-        return Built(
-            envelope=envelope,
-            plan=plan,
-            facts=tuple(map(_seen, facts)),
-            warm=tuple(dict.fromkeys(one.community for one in included if one.community is not None)),
-            warm_before=self._warm_before(plan, included),
-            is_continued=bool(deferred) and self.window.number < self.library.settings.windows_max,
-            changes_at=_changes_at(selected.candidates, plan),
-            best_relevance=max(stored, default=None),
-            ckf_hits=len(stored),
+            tokenizer=self.library.models.find(plan.model).tokenizer.name,
+            deferred=self._deferred(plan, packing),
+            explained=explained,
         )
 
     def _pool(self, found: Sequence[Candidate]) -> tuple[list[Candidate], list[Explained]]:
@@ -216,6 +217,15 @@ class EnvelopeBuilder:
         if plan.memory_tier_max < 3:
             return tuple(sorted(self.memory.warm))
         return tuple(sorted({one.community for one in included if one.community in self.memory.warm}))
+
+
+def _included(packing: Packing) -> list[Candidate]:
+    return [one.ranked.candidate for one in packing.included]
+
+
+def _quality(plan: EnvelopePlan, packing: Packing, pool: Sequence[Candidate]) -> Quality:
+    budget, floor = plan.budget.tokens, plan.relevance_floor
+    return assess(Assessed(packing, pool, budget, floor, plan.mode, plan.time_sensitive, plan.ranked_on))
 
 
 def _communities(included: Sequence[Candidate]) -> tuple[str, ...]:

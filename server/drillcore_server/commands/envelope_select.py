@@ -19,10 +19,9 @@ from typing import Final
 
 import numpy as np
 
-from drillcore_proto.reasons import Reason
 from drillcore_server.commands.envelope_library import EnvelopeLibrary
 from drillcore_server.commands.fact_selecting import allowed, candidates
-from drillcore_server.commands.seeking import SoughtTexts
+from drillcore_server.commands.seeking import SoughtTexts, beside_session
 from drillcore_server.commands.viewing import Shelf
 from drillcore_server.derived.communities import Memberships
 from drillcore_server.derived.fused_relevance import fused_relevance
@@ -33,7 +32,6 @@ from drillcore_server.derived.vectors import unpacked
 from drillcore_server.domain.embeddings import Model
 from drillcore_server.domain.envelope_plans import EnvelopePlan
 from drillcore_server.domain.envelopes import SCORE_DIGITS, Candidate, FoundBy
-from drillcore_server.domain.errors import NotReady
 from drillcore_server.domain.fact_sessions import SessionFact
 from drillcore_server.domain.facts import Fact, FactStatus
 from drillcore_server.domain.fused import WordShares
@@ -344,13 +342,7 @@ def _in_session(
 
 
 def _cosine(one: SessionFact, vector: Vector, sought: SoughtTexts) -> float:
-    try:
-        compared = sought.of(one.corpus, Model(one.fact.embedding_model, len(vector)))
-    except NotReady as refused:
-        message = (
-            f"a fact of the session was embedded with {one.fact.embedding_model}; end the session, or put it again"
-        )
-        raise NotReady(Reason.MODEL_MISMATCH, message, field="session_id") from refused
+    compared = beside_session(one.fact, one.corpus, len(vector), sought.of)
     return max(0.0, min(1.0, round(max(float(vector @ text) for text in compared), SCORE_DIGITS)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -108,12 +108,18 @@ def _compared(issued: IssuedEnvelope, built: Built, shelves: Sequence[Shelf], di
         return Replayed(issued, Replay.SAME, built.envelope)
     found = {one.id: _read(shelves, one.id) for one in issued.facts}
     missing = [one for one, fact in found.items() if not isinstance(fact, Fact)]
-    if issued.with_session_facts or issued.with_answer:
-        return Replayed(issued, Replay.SESSION_OVER, built.envelope, missing)
+    return Replayed(issued, _why_not_same(issued, found), built.envelope, missing)
+
+
+def _why_not_same(issued: IssuedEnvelope, found: Mapping[FactId, Fact | str | None]) -> Replay:
+    """What the store says otherwise comes first: that a session is over, or something erased, must not hide it."""
+    if not all(_says(fact, one) for one in issued.facts if isinstance(fact := found[one.id], Fact)):
+        return Replay.DIFFERENT
     if _ERASED in found.values():
-        return Replayed(issued, Replay.ERASED, built.envelope, missing)
-    same = all(_says(found[one.id], one) for one in issued.facts)
-    return Replayed(issued, Replay.FACTS_SAME if same else Replay.DIFFERENT, built.envelope, missing)
+        return Replay.ERASED
+    if issued.with_session_facts or issued.with_answer:
+        return Replay.SESSION_OVER
+    return Replay.DIFFERENT if None in found.values() else Replay.FACTS_SAME
 
 
 _ERASED: Final = "erased"
@@ -131,5 +137,5 @@ def _read(shelves: Sequence[Shelf], wanted: FactId) -> Fact | str | None:
     return None
 
 
-def _says(fact: Fact | str | None, seen: SeenFact) -> bool:
-    return isinstance(fact, Fact) and bytes.fromhex(fact.content_hash)[:HASH_BYTES] == seen.hashed
+def _says(fact: Fact, seen: SeenFact) -> bool:
+    return bytes.fromhex(fact.content_hash)[:HASH_BYTES] == seen.hashed

@@ -16,7 +16,7 @@ from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.fact_library import FactLibrary, check_count
 from drillcore_server.commands.fact_narrowing import Narrowing
 from drillcore_server.commands.fact_selecting import allowed, candidates
-from drillcore_server.commands.seeking import Sought, SoughtText, SoughtVector
+from drillcore_server.commands.seeking import Sought, SoughtText, SoughtVector, beside_session
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Shelf
 from drillcore_server.derived.fact_index import FactIndex, FactIndexes
@@ -24,8 +24,7 @@ from drillcore_server.derived.vectors import unpacked
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.cache_directives import CacheDirectives
-from drillcore_server.domain.embeddings import Model
-from drillcore_server.domain.errors import BadInput, NotReady
+from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.fact_sessions import OwnSession, SessionFact
 from drillcore_server.domain.facts import FOUND, Fact, FactStatus
 from drillcore_server.domain.found import AsOf
@@ -178,13 +177,7 @@ def _in_session(
 
 def _score(one: SessionFact, sought: Sought) -> float:
     vector = unpacked(one.vector)
-    try:
-        compared = sought.of(one.corpus, Model(one.fact.embedding_model, len(vector)))
-    except NotReady as refused:
-        message = (
-            f"a fact of the session was embedded with {one.fact.embedding_model}; end the session, or put it again"
-        )
-        raise NotReady(Reason.MODEL_MISMATCH, message, field="session_id") from refused
+    compared = beside_session(one.fact, one.corpus, len(vector), sought.of)
     return round(float(vector @ compared), SCORE_DIGITS)
 
 

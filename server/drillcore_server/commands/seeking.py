@@ -9,6 +9,7 @@ from drillcore_proto.reasons import Reason
 from drillcore_server.commands.corpus_embeddings import embed_or_refuse
 from drillcore_server.domain.embeddings import Model
 from drillcore_server.domain.errors import BadInput, NotReady, Refused
+from drillcore_server.domain.facts import Fact
 from drillcore_server.domain.ids import CorpusId
 from drillcore_server.ingest.client_made import client_vector
 from drillcore_server.ingest.embedding.embedders import Embedders, model_of
@@ -105,3 +106,12 @@ class SoughtText:
 
 
 Sought = SoughtText | SoughtVector
+
+
+def beside_session(fact: Fact, corpus: CorpusId, dimensions: int, sought: Callable[[CorpusId, Model], T]) -> T:
+    """What is sought, by the model that a fact of a session was embedded with. Raises `NotReady` if that is gone."""
+    try:
+        return sought(corpus, Model(fact.embedding_model, dimensions))
+    except NotReady as refused:
+        message = f"a fact of the session was embedded with {fact.embedding_model}; end the session, or put it again"
+        raise NotReady(Reason.MODEL_MISMATCH, message, field="session_id") from refused

@@ -151,7 +151,8 @@ def _coverage_cap(given: Assessed, coverage: float) -> TierCap | None:
     if coverage >= COVERAGE_MIN:
         return None
     included, available = (sum(map(given.is_relevant, some)) for some in (given.facts(), given.candidates))
-    detail = f"{included} of {available} candidates with a relevance of {given.relevance_floor:g} or more are in"
+    enough = f"a relevance of {given.relevance_floor:g} or more"
+    detail = f"{included} of {available} candidates with {enough} are in" if available else f"no candidate has {enough}"
     return TierCap(QualityTier.D, COVERAGE, detail)
 
 
