@@ -8,12 +8,14 @@ from uuid import uuid4
 
 import pytest
 
+from drillcore import Role
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
 from drillcore_server.config import FactSettings
 from tests.rpc.envelopes import EnvelopeCaller, ids, refusal
 from tests.rpc.running import ACME, GLOBEX, OPERATOR, create_tenants, running
+from tests.rpc.signatories import person
 
 QUERY = "how long must records of transactions be kept by the firm?"
 SITES = (
@@ -109,6 +111,13 @@ def test_a_continuation_is_its_callers_own(caller: EnvelopeCaller, corpus: str) 
     whole = caller.pack(QUERY, corpus, budget=4_000)
     assert not whole.continuation_id
     assert refusal(lambda: caller.go_on(whole.envelope_id)).reason == Reason.CONTINUATION_NOT_FOUND.name
+
+
+def test_a_continuation_is_not_that_of_a_colleague(caller: EnvelopeCaller, corpus: str) -> None:
+    token = first_window(caller, corpus, session_id="talk").continuation_id
+    client = person(caller.server, "colleague", Role.READER).log_in()
+    with EnvelopeCaller(caller.server, str(client.settings.token)) as other:
+        assert refusal(lambda: other.go_on(token)).reason == Reason.CONTINUATION_NOT_FOUND.name
 
 
 def test_ending_the_session_ends_its_windows(caller: EnvelopeCaller, corpus: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
 from drillcore_server.commands import envelope_select
+from drillcore_server.store import envelopes
 from tests.rpc.communities import TOPICS
 from tests.rpc.envelopes import EnvelopeCaller, filled
 from tests.rpc.running import ACME, OPERATOR, create_tenants, running
@@ -158,3 +159,14 @@ def test_a_tier_that_is_not_accepted_is_tried_for_once_more_with_a_wider_selecti
     assert caller.replay(upgraded.envelope_id).replay == pb.REPLAY_SAME
     unmet = caller.preview(query, corpus, accept_tiers=[pb.QUALITY_TIER_S], budget=4_000)
     assert unmet.headers["CRP-Context-Strategy"] == "direct", "wider was no better"
+
+
+def test_a_session_remembers_only_so_much(caller: EnvelopeCaller, corpus: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(envelopes, "HISTORY_MAX", 2)
+    monkeypatch.setattr(envelopes, "WARM_MAX", 1)
+    for topic in ("violin", "turbine", "salmon"):
+        caller.pack(TOPICS[topic], corpus, session_id="s")
+    last = caller.pack(TOPICS["salmon"], corpus, session_id="s")
+    assert len(last.quality_history) == 2 + 1
+    assert last.envelope.memory_tier_hit == 2, "what was used last is warm"
+    assert caller.pack(TOPICS["violin"], corpus, session_id="s").envelope.memory_tier_hit == 3

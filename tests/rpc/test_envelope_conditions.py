@@ -8,10 +8,13 @@ from time import monotonic
 
 import pytest
 
+from drillcore import Role
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
+from drillcore_server.commands import seeking
 from tests.rpc.envelopes import TEXTS, EnvelopeCaller, filled, ids
 from tests.rpc.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, OPERATOR, create_tenants, running
+from tests.rpc.signatories import person
 from tests.rpc.trails import records
 
 QUERY = "how long must records of transactions be kept?"
@@ -111,6 +114,20 @@ def test_an_etag_counts_for_the_question_and_the_caller_it_was_given_to(caller: 
     with EnvelopeCaller(caller.server, GLOBEX) as other:
         assert not other.pack(QUERY, corpus, if_match=etag).not_modified
         assert other.pack(QUERY, corpus, if_match=other.pack(QUERY, corpus).envelope.etag).not_modified
+
+
+def test_an_etag_is_not_that_of_a_colleague(caller: EnvelopeCaller, corpus: str) -> None:
+    known = caller.pack(QUERY, corpus)
+    client = person(caller.server, "colleague", Role.READER).log_in()
+    with EnvelopeCaller(caller.server, str(client.settings.token)) as other:
+        assert not other.pack(QUERY, corpus, if_match=known.envelope.etag).not_modified
+        assert not other.pack(QUERY, corpus, if_match=known.envelope_id).not_modified
+
+
+def test_not_modified_needs_no_embedding(caller: EnvelopeCaller, corpus: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = caller.pack(QUERY, corpus)
+    monkeypatch.delattr(seeking, "embed_or_refuse")
+    assert caller.pack(QUERY, corpus, if_match=known.envelope.etag).not_modified
 
 
 def test_no_cache_overrides_if_match(caller: EnvelopeCaller, corpus: str) -> None:

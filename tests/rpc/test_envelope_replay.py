@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from drillcore import Role
+from drillcore import Grant, Role
 from drillcore_fdb.engine import Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import envelopes_pb2 as pb
@@ -133,6 +133,15 @@ def test_only_its_caller_and_auditors_see_an_envelope(caller: EnvelopeCaller, co
                 assert refusal(lambda: other.replay(issued.envelope_id)).reason == Reason.ENVELOPE_NOT_FOUND.name
             else:
                 assert other.replay(issued.envelope_id).replay == expected
+
+
+def test_an_auditor_of_one_corpus_sees_no_envelopes_of_others(caller: EnvelopeCaller, corpus: str) -> None:
+    """An envelope may be of several corpora, and its question is the tenant's."""
+    issued = caller.pack(QUERY, corpus)
+    grants = [Grant(Role.AUDITOR, corpus_id=UUID(corpus)), Grant(Role.READER, corpus_id=UUID(corpus))]
+    client = person(caller.server, "narrow", *grants).log_in()
+    with EnvelopeCaller(caller.server, str(client.settings.token)) as other:
+        assert refusal(lambda: other.replay(issued.envelope_id)).reason == Reason.ENVELOPE_NOT_FOUND.name
 
 
 def test_an_envelope_of_a_revision_that_was_trimmed_is_said_to_be_so(caller: EnvelopeCaller, corpus: str) -> None:

@@ -103,6 +103,18 @@ def test_a_session_that_was_idle_for_too_long_is_over(tmp_path: Path) -> None:
             assert len(again.quality_history) == 1, "another session of the same name begins"
 
 
+def test_a_session_that_is_over_leaves_nothing_to_the_next_of_its_name(tmp_path: Path) -> None:
+    with running(tmp_path, facts=FactSettings(session_idle_s=1e-6, sweep_every_s=86_400.0)) as server:
+        create_tenants(server.client(OPERATOR))
+        with EnvelopeCaller(server, ACME) as caller:
+            corpus = filled(caller)
+            old = caller.pack(QUERY, corpus, session_id="s", salted_etag=True)
+    with running(tmp_path) as server, EnvelopeCaller(server, ACME) as caller:
+        made = [caller.pack(QUERY, corpus, session_id="s", salted_etag=True) for _ in range(2)]
+    assert [len(one.quality_history) for one in made] == [1, 2]
+    assert made[0].envelope.etag == made[1].envelope.etag != old.envelope.etag
+
+
 def test_there_are_as_many_windows_as_the_deployment_allows(tmp_path: Path) -> None:
     with running(tmp_path, envelopes=EnvelopeSettings(windows_max=2)) as server:
         create_tenants(server.client(OPERATOR))

@@ -18,6 +18,7 @@ from drillcore_server.domain.envelopes import RenderFormat
 from drillcore_server.tokenizing.encodings import EncodingName, token_counter
 from tests.rpc.envelopes import BUDGET, TEXTS, EnvelopeCaller, filled, ids, refusal
 from tests.rpc.running import ACME, OPERATOR, create_tenants, running
+from tests.rpc.trails import records
 from tests.unit.rendered_facts import read, whole
 
 QUERY = "how long must records of transactions be kept?"
@@ -138,6 +139,8 @@ def test_a_preview_says_the_same_without_content_and_counts_no_access(caller: En
     preview = caller.preview(QUERY, corpus)
     assert all(one.access_count == 0 for one in caller.list(corpus))
     assert TEXTS[0] not in str(preview)
+    (record,) = records(caller.server, call="PreviewEnvelope")
+    assert set(record["nodes"]) == {one.fact_id for one in caller.list(corpus)}, "what the caller was told of"
     envelope = caller.pack(QUERY, corpus).envelope
     assert (preview.etag, preview.quality_tier, preview.estimated_tokens) == (
         envelope.etag,
@@ -159,6 +162,7 @@ def test_every_fact_leads_to_the_characters_of_its_document(caller: EnvelopeCall
         assert known.document_title
         assert known.document_id
         assert known.chunk_id
+        assert all(raw.span.start < known.span.end and known.span.start < raw.span.end for raw in known.raws)
         assert any(raw.span.start <= known.span.start and known.span.end <= raw.span.end for raw in known.raws), (
             "a raw holds all of it"
         )
