@@ -117,6 +117,7 @@ def test_a_continuation_is_not_that_of_a_colleague(caller: EnvelopeCaller, corpu
     token = first_window(caller, corpus, session_id="talk").continuation_id
     client = person(caller.server, "colleague", Role.READER).log_in()
     with EnvelopeCaller(caller.server, str(client.settings.token)) as other:
+        first_window(other, corpus, session_id="talk")  # a session of the same name
         assert refusal(lambda: other.go_on(token)).reason == Reason.CONTINUATION_NOT_FOUND.name
 
 

@@ -168,6 +168,18 @@ def test_every_fact_leads_to_the_characters_of_its_document(caller: EnvelopeCall
         )
 
 
+def test_a_fact_leads_to_those_raws_of_its_chunk_that_it_is_in(caller: EnvelopeCaller) -> None:
+    corpus = caller.corpus()
+    text = "# Deviations\n\n" + "\n\n".join(f"{one} The {place} rule is this." for place, one in enumerate(TEXTS[:4]))
+    caller.add_texts(corpus, {"sop-8.md": text})
+    facts = caller.pack(QUERY, corpus, budget=1_000).envelope.facts
+    chunks = [one.provenance.chunk_id for one in facts]
+    assert len(set(chunks)) < len(chunks), "several are in one chunk"
+    assert len({raw.raw_id for one in facts for raw in one.provenance.raws}) > len(set(chunks))
+    for known in (one.provenance for one in facts):
+        assert all(raw.span.start < known.span.end and known.span.start < raw.span.end for raw in known.raws)
+
+
 def test_words_find_what_vectors_alone_would_not_put_first(caller: EnvelopeCaller) -> None:
     corpus = caller.corpus()
     form = "Form QX-{} has to be filled in by whoever hands over the shift to somebody else."
