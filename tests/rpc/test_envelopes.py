@@ -14,6 +14,7 @@ import pytest
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
+from drillcore_server.commands.fact_narrowing import Narrowing
 from drillcore_server.domain.envelopes import RenderFormat
 from drillcore_server.tokenizing.encodings import EncodingName, token_counter
 from tests.rpc.envelopes import BUDGET, TEXTS, EnvelopeCaller, filled, ids, refusal
@@ -292,3 +293,24 @@ def test_the_content_of_a_query_is_in_no_log_line(caller: EnvelopeCaller, corpus
     lines = json.dumps(caller.server.log_lines())
     assert "zygomorphic" not in lines
     assert TEXTS[0] not in lines
+
+
+def test_a_pack_that_tries_many_facts_in_vain_finds_those_that_are_allowed(
+    caller: EnvelopeCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = filled(caller)
+    draft = facts_pb2.FactDraft(content=f"{TEXTS[2]} Rarely.", source_id="rare", metadata={"rare": "yes"})
+    rare = list(caller.put(corpus, draft).fact_ids)
+    asked = {"filters": facts_pb2.FactFilters(metadata={"rare": "yes"}), "exact": True}
+    patient = caller.pack(QUERY, corpus, **asked)
+    gathered = []
+    gather = Narrowing._gathered
+    monkeypatch.setattr(Narrowing, "_gathered", lambda own, at: gathered.append(at) or gather(own, at))
+    monkeypatch.setattr("drillcore_server.commands.fact_narrowing.TRIED_MAX", 2)
+    impatient = caller.pack(QUERY, corpus, **asked)
+    assert ids(patient) == ids(impatient) == rare
+    assert len(gathered) == 1, "what is allowed was found out once"
+    assert caller.get(rare[0]).access_count == 2, "one for each answer"
+    assert caller.replay(impatient.envelope_id).replay == pb.REPLAY_SAME
+    nothing = facts_pb2.FactFilters(metadata={"rare": "never"})
+    assert list(caller.pack(QUERY, corpus, filters=nothing).envelope.facts) == []

@@ -15,8 +15,8 @@ from drillcore_server.auth import access
 from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.envelope_building import Window
 from drillcore_server.commands.envelope_library import EnvelopeLibrary
+from drillcore_server.commands.envelope_seeking import SoughtFacts
 from drillcore_server.commands.issuing import Digest, Issued, Issuing
-from drillcore_server.commands.seeking import SoughtTexts
 from drillcore_server.commands.unit import Call
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
@@ -54,7 +54,7 @@ def continue_envelope(
     parent = library.unit.look(call, rule, lambda tr, granted: _parent(library, call, tr, granted, continuation))
     plan = parent.plan
     said = _answer(library, plan, answer)
-    sought = SoughtTexts(library.facts.library.embedders, plan.sought)
+    sought = SoughtFacts(library, plan)
     window = Window(parent.window + 1, (*parent.seen, *parent.facts), said)
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Issued:

@@ -10,9 +10,9 @@ from itertools import chain
 from typing import Final
 
 from drillcore_server.commands.envelope_library import EnvelopeLibrary
+from drillcore_server.commands.envelope_seeking import SoughtFacts
 from drillcore_server.commands.envelope_select import Selected, SessionMemory, select
 from drillcore_server.commands.provenance import Provenances
-from drillcore_server.commands.seeking import SoughtTexts
 from drillcore_server.commands.viewing import Shelf
 from drillcore_server.domain.envelope_plans import HASH_BYTES, EnvelopePlan, SeenFact
 from drillcore_server.domain.envelopes import (
@@ -98,7 +98,7 @@ class EnvelopeBuilder:
     library: EnvelopeLibrary
     shelves: Sequence[Shelf]
     plan: EnvelopePlan
-    sought: SoughtTexts
+    sought: SoughtFacts
     memory: SessionMemory
     window: Window
     now: datetime

@@ -10,7 +10,7 @@ What is found, and its relevance, depends on the plan, the corpus at its revisio
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -20,8 +20,10 @@ from typing import Final
 import numpy as np
 
 from drillcore_server.commands.envelope_library import EnvelopeLibrary
+from drillcore_server.commands.envelope_seeking import SoughtFacts
+from drillcore_server.commands.fact_narrowing import Narrowing
 from drillcore_server.commands.fact_selecting import allowed, candidates
-from drillcore_server.commands.seeking import SoughtTexts, beside_session
+from drillcore_server.commands.seeking import beside_session
 from drillcore_server.commands.viewing import Shelf
 from drillcore_server.derived.communities import Memberships
 from drillcore_server.derived.fused_relevance import fused_relevance
@@ -84,7 +86,7 @@ def select(
     library: EnvelopeLibrary,
     shelves: Sequence[Shelf],
     plan: EnvelopePlan,
-    sought: SoughtTexts,
+    sought: SoughtFacts,
     memory: SessionMemory,
     now: datetime,
 ) -> Selected:
@@ -98,7 +100,8 @@ def select(
     for shelf in shelves if plan.memory_tier_max >= 1 else ():
         found += _in_session(shelf, plan, sought, memory, now)
         if shelf.embeddings is not None and plan.memory_tier_max >= 2:
-            search = _CorpusSearch(library, shelf, plan, memory, now, sought.of(shelf.corpus.id, _model(shelf)))
+            vectors = sought.of(shelf.corpus.id, _model(shelf))
+            search = _CorpusSearch(library, shelf, plan, memory, now, vectors, sought.narrowing)
             found += search.candidates()
             exact = exact and (plan.exact or search.index.is_exact)
     in_order = sorted(found, key=lambda one: (one.id.int, not one.session_only, one.corpus.int), reverse=True)
@@ -124,9 +127,11 @@ class _CorpusSearch:
     now: datetime
     vectors: Sequence[Vector]
     """Of the texts that are sought; the whole question is the last."""
+    narrowing: Narrowing
     index: VectorIndex[FactId] = field(init=False)
     words: LexicalIndex = field(init=False)
     _facts: dict[FactId, Fact | None] = field(default_factory=dict)
+    _refused: int = 0
     _led: dict[FactId, list[FoundBy]] = field(default_factory=dict)
     _shared: tuple[str, WordShares] | None = None
     _relevances: dict[FactId, float] = field(default_factory=dict)
@@ -155,9 +160,10 @@ class _CorpusSearch:
             self._shared = text, self.words.shares(question(text))
         return self._shared[1]
 
-    def _among(self) -> set[FactId] | None:
-        """The facts to look among, as far as indexes tell; None: all."""
-        narrowed = candidates(self.library.facts, self.shelf, self.plan.filters)
+    def _among(self) -> Set[FactId] | None:
+        """The facts to look among, as far as indexes tell, or as was found out; None: all."""
+        indexed = candidates(self.library.facts, self.shelf, self.plan.filters)
+        narrowed = self.narrowing.among(self.shelf, indexed)
         if self.plan.memory_tier_max >= 3:
             return narrowed
         known = self._memberships
@@ -173,8 +179,11 @@ class _CorpusSearch:
             return self._facts[one]
         except KeyError:
             fact = FactsView(self.shelf.view).fact_left(one)
-            passes = fact is not None and fact.is_searched and self._passes(fact)
-            return self._facts.setdefault(one, fact if passes else None)
+            if fact is None or not fact.is_searched or not self._passes(fact):
+                fact = None
+                self._refused += 1
+                self.narrowing.check(self.shelf, self._refused)
+            return self._facts.setdefault(one, fact)
 
     def _passes(self, fact: Fact) -> bool:
         return allowed(self.library.facts, self.shelf, self.plan.filters, fact)
@@ -183,7 +192,7 @@ class _CorpusSearch:
         for one in found:
             self._led.setdefault(one, []).append(by)
 
-    def _drilled(self, vector: Vector, among: set[FactId] | None) -> Iterator[FactId]:
+    def _drilled(self, vector: Vector, among: Set[FactId] | None) -> Iterator[FactId]:
         """The best facts of the best sections, so many of each."""
         for section in self._sections(vector):
             facts = set(self.words.facts_of(self.shelf.view.chunks_of(section)))
@@ -208,7 +217,7 @@ class _CorpusSearch:
         total = chunks.rows(there).sum(axis=0)
         return round(float(total @ vector / max(float(np.linalg.norm(total)), 1e-12)), SCORE_DIGITS)
 
-    def _of_communities(self, among: set[FactId] | None) -> Iterator[FactId]:
+    def _of_communities(self, among: Set[FactId] | None) -> Iterator[FactId]:
         """More of the communities that are hardly there, though many of their facts are near."""
         members = self._memberships.labels_in(self.index, self._hardly_there())
         if among is not None:
@@ -316,7 +325,7 @@ class _CorpusSearch:
 
 
 def _in_session(
-    shelf: Shelf, plan: EnvelopePlan, sought: SoughtTexts, memory: SessionMemory, now: datetime
+    shelf: Shelf, plan: EnvelopePlan, sought: SoughtFacts, memory: SessionMemory, now: datetime
 ) -> Iterator[Candidate]:
     """The session's own facts that were put beside a corpus."""
     for one in memory.facts:
@@ -341,7 +350,7 @@ def _in_session(
             )
 
 
-def _cosine(one: SessionFact, vector: Vector, sought: SoughtTexts) -> float:
+def _cosine(one: SessionFact, vector: Vector, sought: SoughtFacts) -> float:
     compared = beside_session(one.fact, one.corpus, len(vector), sought.of)
     return max(0.0, min(1.0, round(max(float(vector @ text) for text in compared), SCORE_DIGITS)))
 

@@ -13,9 +13,9 @@ from drillcore_server.auth import access
 from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.envelope_building import Built, EnvelopeBuilder, Window
 from drillcore_server.commands.envelope_library import EnvelopeLibrary
+from drillcore_server.commands.envelope_seeking import SoughtFacts
 from drillcore_server.commands.envelope_select import SessionMemory
 from drillcore_server.commands.issuing import Digest, touch
-from drillcore_server.commands.seeking import SoughtTexts
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Shelf
 from drillcore_server.domain.accounts import Permission
@@ -58,7 +58,7 @@ def get_envelope(
     revisions and compared with what was issued."""
     rule = access.in_tenant(tenant, Permission.READ, Permission.AUDIT)
     issued = library.unit.look(call, rule, lambda tr, granted: _issued(library, call, tr, granted, wanted))
-    sought = SoughtTexts(library.facts.library.embedders, issued.plan.sought)
+    sought = SoughtFacts(library, issued.plan)
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Replayed:
         trail.private["query"] = issued.plan.query
@@ -91,7 +91,7 @@ def _rebuilt(
     library: EnvelopeLibrary,
     issued: IssuedEnvelope,
     parent: IssuedEnvelope | None,
-    sought: SoughtTexts,
+    sought: SoughtFacts,
     shelves: Sequence[Shelf],
 ) -> Built:
     memory = SessionMemory((), frozenset(issued.warm), frozenset(() if parent is None else parent.deferred))

@@ -17,8 +17,8 @@ from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_server.commands.envelope_building import Built, EnvelopeBuilder, Window
 from drillcore_server.commands.envelope_library import EnvelopeLibrary
+from drillcore_server.commands.envelope_seeking import SoughtFacts
 from drillcore_server.commands.envelope_select import SessionMemory
-from drillcore_server.commands.seeking import SoughtTexts
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Shelf
 from drillcore_server.domain.audit import Trail
@@ -114,7 +114,7 @@ class Issuing:
 
     def issue(
         self,
-        sought: SoughtTexts,
+        sought: SoughtFacts,
         window: Window,
         parent: IssuedEnvelope | None,
         digest: Digest,
@@ -149,7 +149,7 @@ class Issuing:
             community_shown=settings.community_header,
         )
 
-    def builder(self, sought: SoughtTexts, window: Window, parent: IssuedEnvelope | None) -> EnvelopeBuilder:
+    def builder(self, sought: SoughtFacts, window: Window, parent: IssuedEnvelope | None) -> EnvelopeBuilder:
         return EnvelopeBuilder(
             self.library,
             self.shelves,

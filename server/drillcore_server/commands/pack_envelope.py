@@ -9,8 +9,8 @@ from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.envelope_asking import EnvelopeAsked, plan_of
 from drillcore_server.commands.envelope_building import Window
 from drillcore_server.commands.envelope_library import EnvelopeLibrary
+from drillcore_server.commands.envelope_seeking import SoughtFacts
 from drillcore_server.commands.issuing import Digest, Issued, Issuing
-from drillcore_server.commands.seeking import SoughtTexts
 from drillcore_server.commands.unit import Call
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
@@ -38,7 +38,7 @@ def pack_envelope(
         raise BadInput(Reason.INVALID_ARGUMENT, "a salted etag is of a session: name one", field="session_id")
     plan = plan_of(library, asked, call.at)
     is_conditional = bool(if_match) and not asked.directives.no_cache
-    sought = SoughtTexts(library.facts.library.embedders, plan.sought, at_once=not is_conditional)
+    sought = SoughtFacts(library, plan, at_once=not is_conditional)
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Issued:
         trail.private["query"] = plan.query

@@ -11,8 +11,8 @@ from drillcore_server.auth.access import InTenant
 from drillcore_server.commands.envelope_asking import EnvelopeAsked, plan_of
 from drillcore_server.commands.envelope_building import Window
 from drillcore_server.commands.envelope_library import EnvelopeLibrary
+from drillcore_server.commands.envelope_seeking import SoughtFacts
 from drillcore_server.commands.issuing import Issuing, touch
-from drillcore_server.commands.seeking import SoughtTexts
 from drillcore_server.commands.unit import Call
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
@@ -34,7 +34,7 @@ def preview_envelope(
 ) -> Previewed:
     """What PackEnvelope would give now. Nothing is kept of it, and no fact counts as accessed."""
     plan = plan_of(library, asked, call.at)
-    sought = SoughtTexts(library.facts.library.embedders, plan.sought)
+    sought = SoughtFacts(library, plan)
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Previewed:
         trail.private["query"] = plan.query
