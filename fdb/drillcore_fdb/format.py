@@ -3,7 +3,9 @@
 1  tenants, corpora, request outcomes, documents; records are maps. Before the first release, and no longer read
 2  the same and hierarchies of clients; records are arrays, a chunk and its raws are one. Likewise
 3  the same with the audit log, accounts and manifests of revisions. Likewise
-4  the same with facts, their vectors and communities, and the feed of changes
+4  the same with facts, their vectors and communities, and the feed of changes. Likewise
+5  the same with the words of facts, and envelopes. Likewise
+6  the same with quads, knowledge cores of others, and conversation graphs
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from drillcore_fdb.engine import Engine, Options, Transaction
 from drillcore_fdb.errors import StoreCorruptError, UnavailableError
 from drillcore_fdb.tuples import Subspace
 
-FORMAT_VERSION: Final = 5
+FORMAT_VERSION: Final = 6
 STORE_PATH: Final = ("drillcore",)
 _HEADER: Final = 0
 """The header's subspace; `keyspace.Space` numbers the others from 1."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import grpc
 
 DOMAIN: Final = "drillcore"
-API_VERSION: Final = (1, 4)
+API_VERSION: Final = (1, 5)
 """Major and minor version of the protocol. The minor grows with every new field or call, the major breaks."""
 
 REQUEST_ID_HEADER: Final = "drillcore-request-id"
@@ -89,6 +89,15 @@ class Reason(enum.Enum):
     CORPUS_NOT_ON_HOLD = ("FAILED_PRECONDITION", "The corpus is not on legal hold, so there is none to release.")
     MODEL_MISMATCH = ("FAILED_PRECONDITION", "The corpus was embedded with another model.")
     MODEL_UNAVAILABLE = ("UNAVAILABLE", "The server of the embedding model fails; nothing was written.")
+    INVALID_QUAD = ("INVALID_ARGUMENT", "A term or quad is none that RDF knows, or is too long or too deep.")
+    RESERVED_QUAD = ("INVALID_ARGUMENT", "These quads are made from the records of the corpus; nobody can put them.")
+    INVALID_CORE = ("INVALID_ARGUMENT", "The file is no knowledge core; the message says where and why.")
+    CORE_UNSIGNED = ("FAILED_PRECONDITION", "The core has no signature by one of the keys that were given.")
+    CORE_CHANGED = ("ABORTED", "The core is not the one that was begun: another file, or the corpus has changed.")
+    CORPUS_NOT_EMPTY = ("FAILED_PRECONDITION", "A full core needs a corpus without content.")
+    INVALID_TURN = ("INVALID_ARGUMENT", "A turn or an edge has a value that can never be accepted.")
+    TURN_NOT_FOUND = ("NOT_FOUND", "There is no such turn at this revision.")
+    ANCHOR_NOT_FOUND = ("NOT_FOUND", "There is no turn, node or fact of this id at this revision; `anchor` names it.")
     VERSION_MISMATCH = ("ABORTED", "The record is not at the version the caller expected.")
     REQUEST_ID_REUSED = ("INVALID_ARGUMENT", "Another request was made with this request id.")
     CLIENT_TOO_OLD = ("FAILED_PRECONDITION", "The client speaks a protocol this server no longer does.")

@@ -10,16 +10,18 @@ import structlog
 from google.protobuf.descriptor import ServiceDescriptor
 
 from drillcore_fdb.engine import Engine
-from drillcore_proto.v1 import communities_pb2, embeddings_pb2, envelopes_pb2, facts_pb2, sources_pb2
+from drillcore_proto.v1 import communities_pb2, cores_pb2, embeddings_pb2, envelopes_pb2, facts_pb2, sources_pb2
 from drillcore_server.audit.signers import SigningKeys
 from drillcore_server.commands.community_keeper import CommunityKeeper
 from drillcore_server.commands.community_runs import CommunityRuns
 from drillcore_server.commands.envelope_library import EnvelopeLibrary
 from drillcore_server.commands.erasing import Eraser
+from drillcore_server.commands.export_core import CoreExporter
 from drillcore_server.commands.fact_changing import FactDesk
 from drillcore_server.commands.fact_keeper import FactKeeper
 from drillcore_server.commands.fact_library import FactLibrary
 from drillcore_server.commands.fact_sessions import FactSessions
+from drillcore_server.commands.import_core import CoreImporter
 from drillcore_server.commands.ingester import Ingester
 from drillcore_server.commands.migrating import Migrator
 from drillcore_server.commands.purging import Purger
@@ -36,6 +38,7 @@ from drillcore_server.ingest.embedding.embedders import model_of
 from drillcore_server.metrics import Metrics
 from drillcore_server.migrations import MigrationThread
 from drillcore_server.rpc.communities import CommunityService
+from drillcore_server.rpc.cores import CoreService
 from drillcore_server.rpc.embeddings import EmbeddingService
 from drillcore_server.rpc.envelopes import EnvelopeService
 from drillcore_server.rpc.facts import FactService
@@ -85,12 +88,14 @@ class Fabric:
             facts, indexes.words, open_models(settings.envelopes.model, settings.envelopes.models), settings.envelopes
         )
         reviews = QuarantineReviews(library, signing, self._tell_quarantine)
+        cores = CoreService(CoreExporter(engine, library), CoreImporter(library, ingester))
         self.services: list[tuple[ServiceDescriptor, object]] = [
             (facts_pb2.DESCRIPTOR.services_by_name["FactService"], FactService(facts, desk, reviews)),
             (communities_pb2.DESCRIPTOR.services_by_name["CommunityService"], CommunityService(facts, runs)),
             (sources_pb2.DESCRIPTOR.services_by_name["SourceService"], SourceService(library, eraser)),
             (embeddings_pb2.DESCRIPTOR.services_by_name["EmbeddingService"], EmbeddingService(library, migrator)),
             (envelopes_pb2.DESCRIPTOR.services_by_name["EnvelopeService"], EnvelopeService(envelopes)),
+            (cores_pb2.DESCRIPTOR.services_by_name["CoreService"], cores),
         ]
 
     def start(self) -> None:

@@ -236,7 +236,7 @@ class Peer:
     """What the server holds, saw and is to answer."""
 
     address: str = ""
-    api_version: str = "1.4"
+    api_version: str = "1.5"
     failures: list[Failure] = field(default_factory=list)
     """The next calls fail so, one each."""
     seen: list[tuple[str, dict[str, Any]]] = field(default_factory=list)

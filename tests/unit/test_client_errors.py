@@ -178,7 +178,7 @@ def test_a_call_that_an_older_server_does_not_know_names_both_versions_and_what_
         client._carry_out(newer)
     assert caught.value.reason is Reason.SERVER_TOO_OLD
     assert "server 9.8.7" in caught.value.message
-    assert f"client is {version('drillcore')} (API 1.4)" in caught.value.message
+    assert f"client is {version('drillcore')} (API 1.5)" in caught.value.message
     assert "upgrade the server" in caught.value.message
 
 

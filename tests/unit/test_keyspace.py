@@ -27,6 +27,7 @@ from drillcore_server.domain.ids import (
     RequestId,
     Revision,
     TenantId,
+    TurnId,
 )
 from drillcore_server.domain.nodes import Membership
 from drillcore_server.store.corpus_keys import CorpusKeys
@@ -50,6 +51,9 @@ ACCOUNT = AccountId(UUID("0b1b2b3b-4b5b-6b7b-8b9b-abbbcbdbebfb"))
 TOKEN_HASH = bytes(range(1, 33))
 KIND, VALUE = b"kind", b"a value "
 STAMP = bytes(range(10))
+PLACE = bytes(range(64))
+TURN, OTHER_TURN = TurnId(UUID(int=5)), TurnId(UUID(int=6))
+ENVELOPE = EnvelopeId(UUID(int=7))
 BUILT = {
     "tenant": KEYS.tenant(TENANT),
     "tenants": KEYS.tenants(),
@@ -205,6 +209,17 @@ SPACES = {
     "ENVELOPE_SESSIONS": 75,
     "ETAGS": 76,
     "ENVELOPE_ENDS": 77,
+    "QUADS": 78,
+    "QUAD_INDEX": 79,
+    "LIBRARY": 80,
+    "LIBRARY_BLOBS": 81,
+    "ENTITY_VECTORS": 82,
+    "TURNS": 83,
+    "EDGES": 84,
+    "GRAPH_INDEX": 85,
+    "GRAPH_CHANGES": 86,
+    "FOREIGN_SIGNATURES": 87,
+    "FACT_ENVELOPES": 88,
 }
 OF_CORPUS = KEYS.of_corpus(NUMBER)
 BUILT_OF_CORPUS = {
@@ -299,6 +314,40 @@ BUILT_OF_CORPUS = {
     "purges": OF_CORPUS.purges(),
     "purged": OF_CORPUS.purged(2, 5),
     "all_purged": OF_CORPUS.all_purged(2),
+    "quad": OF_CORPUS.quad(PLACE),
+    "quads": OF_CORPUS.quads(),
+    "quads_from": OF_CORPUS.quads(PLACE[:24]),
+    "quad_entry": OF_CORPUS.quad_entry(3, PLACE),
+    "quad_entries": OF_CORPUS.quad_entries(3, PLACE[:12]),
+    "all_quad_entries": OF_CORPUS.all_quad_entries(),
+    "library_document": OF_CORPUS.library_document(PLACE[:16]),
+    "library_documents": OF_CORPUS.library_documents(),
+    "library_blob": OF_CORPUS.library_blob(PLACE[:16], 9),
+    "library_blobs": OF_CORPUS.library_blobs(PLACE[:16]),
+    "all_library_blobs": OF_CORPUS.all_library_blobs(),
+    "entity_vector": OF_CORPUS.entity_vector(1, PLACE[:16]),
+    "entity_vectors": OF_CORPUS.entity_vectors(1),
+    "all_entity_vectors": OF_CORPUS.all_entity_vectors(),
+    "turn": OF_CORPUS.turn(TURN),
+    "turns": OF_CORPUS.turns(),
+    "turns_after": OF_CORPUS.turns(TURN),
+    "edge": OF_CORPUS.edge(TURN, OTHER_TURN, 2),
+    "edges": OF_CORPUS.edges(TURN),
+    "all_edges": OF_CORPUS.all_edges(),
+    "edge_to": OF_CORPUS.edge_to(OTHER_TURN, TURN, 2),
+    "edges_to": OF_CORPUS.edges_to(OTHER_TURN),
+    "session_turn": OF_CORPUS.session_turn(PLACE[:16], TURN),
+    "session_turns": OF_CORPUS.session_turns(PLACE[:16]),
+    "session_turns_after": OF_CORPUS.session_turns(PLACE[:16], TURN),
+    "all_graph_entries": OF_CORPUS.all_graph_entries(),
+    "graph_changes": OF_CORPUS.graph_changes(),
+    "graph_changes_between": OF_CORPUS.graph_changes_between(Revision(1), REVISION),
+    "foreign_signature": OF_CORPUS.foreign_signature(1, NODE, 3, ACCOUNT),
+    "foreign_signatures": OF_CORPUS.foreign_signatures(1, NODE),
+    "all_foreign_signatures": OF_CORPUS.all_foreign_signatures(),
+    "fact_envelope": OF_CORPUS.fact_envelope(FACT, ENVELOPE),
+    "fact_envelopes": OF_CORPUS.fact_envelopes(FACT),
+    "all_fact_envelopes": OF_CORPUS.all_fact_envelopes(),
 }
 IDS = st.uuids()
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)

@@ -127,6 +127,19 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "GetMigration": Action.ACCESS,
     "Alert": Action.ALERT,
     "Housekeeping": Action.TRIM,
+    "PutQuads": Action.UPDATE,
+    "RemoveQuads": Action.DELETE,
+    "MatchQuads": Action.ACCESS,
+    "ImportQuads": Action.UPDATE,
+    "ExportQuads": Action.EXPORT,
+    "Explain": Action.ACCESS,
+    "ExportCore": Action.EXPORT,
+    "ImportCore": Action.CREATE,
+    "PutTurns": Action.UPDATE,
+    "PutEdges": Action.UPDATE,
+    "RemoveTurns": Action.DELETE,
+    "ListTurns": Action.ACCESS,
+    "Slice": Action.ACCESS,
 }
 """What each call is, by the name of its RPC. Below: what the server does by itself."""
 

@@ -21,6 +21,7 @@ NodeId = NewType("NodeId", UUID)
 FactId = NewType("FactId", UUID)
 CommunityId = NewType("CommunityId", UUID)
 EnvelopeId = NewType("EnvelopeId", UUID)
+TurnId = NewType("TurnId", UUID)
 Revision = NewType("Revision", int)
 """Of a corpus: 0 before its first change, then one more with each."""
 CorpusNumber = NewType("CorpusNumber", int)

@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from drillcore_fdb.tuples import KeyRange
-from drillcore_server.domain.ids import CommunityId, DocumentId, FactId, NodeId, Revision
+from drillcore_server.domain.ids import CommunityId, DocumentId, EnvelopeId, FactId, NodeId, Revision, TurnId
 from drillcore_server.domain.nodes import Membership
 from drillcore_server.domain.times import to_microseconds
 from drillcore_server.store.spaces import BY_REVISION, COMMITTED, ErasureNotes, Space, behind, below
@@ -346,6 +346,119 @@ class CorpusKeys:
 
     def all_purged(self, purge: int) -> KeyRange:
         return below(self._prefixes[Space.PURGED] + b"\1" + purge.to_bytes(4, "big"))
+
+    def quad(self, place: bytes) -> bytes:
+        """* Subject, predicate, object and graph as keyed hashes of 12 bytes, and the source it was put of, of 16."""
+        return self._prefixes[Space.QUADS] + place
+
+    def quads(self, prefix: bytes = b"") -> KeyRange:
+        return below(self._prefixes[Space.QUADS] + prefix)
+
+    def quad_entry(self, order: int, place: bytes) -> bytes:
+        """* The same hashes in another order, so that every pattern is a range of one order."""
+        return self._prefixes[Space.QUAD_INDEX] + bytes([order]) + place
+
+    def quad_entries(self, order: int, prefix: bytes = b"") -> KeyRange:
+        return below(self.quad_entry(order, prefix))
+
+    def all_quad_entries(self) -> KeyRange:
+        return below(self._prefixes[Space.QUAD_INDEX])
+
+    def library_document(self, document: bytes) -> bytes:
+        """* A document that came with a core of another system, by a keyed hash of its id of 16 bytes."""
+        return self._prefixes[Space.LIBRARY] + document
+
+    def library_documents(self) -> KeyRange:
+        return below(self._prefixes[Space.LIBRARY])
+
+    def library_blob(self, document: bytes, piece: int) -> bytes:
+        """* A piece of its content."""
+        return self.library_blobs(document).begin + piece.to_bytes(4, "big")
+
+    def library_blobs(self, document: bytes) -> KeyRange:
+        return below(self._prefixes[Space.LIBRARY_BLOBS] + document)
+
+    def all_library_blobs(self) -> KeyRange:
+        return below(self._prefixes[Space.LIBRARY_BLOBS])
+
+    def entity_vector(self, kind: int, entity: bytes) -> bytes:
+        """* Of an entity of another system's core, given as a keyed hash of 16 bytes."""
+        return self.entity_vectors(kind).begin + entity
+
+    def entity_vectors(self, kind: int) -> KeyRange:
+        return below(self._prefixes[Space.ENTITY_VECTORS] + bytes([kind]))
+
+    def all_entity_vectors(self) -> KeyRange:
+        return below(self._prefixes[Space.ENTITY_VECTORS])
+
+    def turn(self, turn: TurnId) -> bytes:
+        """*"""
+        return self._prefixes[Space.TURNS] + turn.bytes
+
+    def turns(self, after: TurnId | None = None) -> KeyRange:
+        whole = below(self._prefixes[Space.TURNS])
+        return whole if after is None else KeyRange(behind(self.turn(after)), whole.end)
+
+    def edge(self, parent: TurnId, child: TurnId, edge_type: int) -> bytes:
+        """*"""
+        return self.edges(parent).begin + child.bytes + bytes([edge_type])
+
+    def edges(self, parent: TurnId) -> KeyRange:
+        """Those that lead away from a turn."""
+        return below(self._prefixes[Space.EDGES] + parent.bytes)
+
+    def all_edges(self) -> KeyRange:
+        return below(self._prefixes[Space.EDGES])
+
+    def edge_to(self, child: TurnId, parent: TurnId, edge_type: int) -> bytes:
+        """* The same edge, by where it leads."""
+        return self.edges_to(child).begin + parent.bytes + bytes([edge_type])
+
+    def edges_to(self, child: TurnId) -> KeyRange:
+        return below(self._prefixes[Space.GRAPH_INDEX] + b"\0" + child.bytes)
+
+    def session_turn(self, session: bytes, turn: TurnId) -> bytes:
+        """* The turns of a session, given as a keyed hash of 16 bytes."""
+        return self.session_turns(session).begin + turn.bytes
+
+    def session_turns(self, session: bytes, after: TurnId | None = None) -> KeyRange:
+        whole = below(self._prefixes[Space.GRAPH_INDEX] + b"\1" + session)
+        return whole if after is None else KeyRange(behind(self.session_turn(session, after)), whole.end)
+
+    def all_graph_entries(self) -> KeyRange:
+        return below(self._prefixes[Space.GRAPH_INDEX])
+
+    def graph_changes(self) -> bytes:
+        """Which turns each revision changed, or their edges: behind it stand the revision and the turn."""
+        return self._prefixes[Space.GRAPH_CHANGES]
+
+    def graph_changes_between(self, after: Revision, up_to: Revision) -> KeyRange:
+        prefix = self.graph_changes()
+        return KeyRange(prefix + (after + 1).to_bytes(6, "big"), prefix + (up_to + 1).to_bytes(6, "big"))
+
+    @staticmethod
+    def parse_graph_change(key: bytes) -> tuple[Revision, TurnId]:
+        return Revision(int.from_bytes(key[-22:-16], "big")), TurnId(UUID(bytes=key[-16:]))
+
+    def foreign_signature(self, kind: int, target: UUID, version: int, signature: UUID) -> bytes:
+        """* A signature that was made on another server, and came with a core."""
+        return self.foreign_signatures(kind, target).begin + version.to_bytes(4, "big") + signature.bytes
+
+    def foreign_signatures(self, kind: int, target: UUID) -> KeyRange:
+        return below(self._prefixes[Space.FOREIGN_SIGNATURES] + bytes([kind]) + target.bytes)
+
+    def all_foreign_signatures(self) -> KeyRange:
+        return below(self._prefixes[Space.FOREIGN_SIGNATURES])
+
+    def fact_envelope(self, fact: FactId, envelope: EnvelopeId) -> bytes:
+        """The envelopes that a fact was packed into."""
+        return self.fact_envelopes(fact).begin + envelope.bytes
+
+    def fact_envelopes(self, fact: FactId) -> KeyRange:
+        return below(self._prefixes[Space.FACT_ENVELOPES] + fact.bytes)
+
+    def all_fact_envelopes(self) -> KeyRange:
+        return below(self._prefixes[Space.FACT_ENVELOPES])
 
     def _time(self, at: datetime) -> bytes:
         return self._prefixes[Space.REVISION_TIMES] + _microseconds(at)

@@ -88,6 +88,17 @@ class Space(enum.IntEnum):
     ENVELOPE_SESSIONS = 75
     ETAGS = 76
     ENVELOPE_ENDS = 77
+    QUADS = 78
+    QUAD_INDEX = 79
+    LIBRARY = 80
+    LIBRARY_BLOBS = 81
+    ENTITY_VECTORS = 82
+    TURNS = 83
+    EDGES = 84
+    GRAPH_INDEX = 85
+    GRAPH_CHANGES = 86
+    FOREIGN_SIGNATURES = 87
+    FACT_ENVELOPES = 88
 
 
 COMMITTED: Final = (
@@ -102,6 +113,13 @@ COMMITTED: Final = (
     Space.FACT_VECTORS,
     Space.EMBEDDINGS,
     Space.COMMUNITIES,
+    Space.QUADS,
+    Space.LIBRARY,
+    Space.LIBRARY_BLOBS,
+    Space.ENTITY_VECTORS,
+    Space.TURNS,
+    Space.EDGES,
+    Space.FOREIGN_SIGNATURES,
 )
 """What a revision's manifest lists: the other records by revision follow from these."""
 BY_REVISION: Final = (
@@ -126,6 +144,15 @@ BY_REVISION: Final = (
     Space.FACT_EXPIRIES,
     Space.COMMUNITIES,
     Space.FACT_WORDS,
+    Space.QUADS,
+    Space.QUAD_INDEX,
+    Space.LIBRARY,
+    Space.LIBRARY_BLOBS,
+    Space.ENTITY_VECTORS,
+    Space.TURNS,
+    Space.EDGES,
+    Space.GRAPH_INDEX,
+    Space.FOREIGN_SIGNATURES,
 )
 """Those marked * in the order of their numbers."""
 

@@ -1,0 +1,213 @@
+"""Quads: subject, predicate, object and named graph, as RDF 1.2 has them, with quoted triples as subjects too.
+
+    Term ─┬─ Iri
+          ├─ Blank
+          ├─ Literal
+          └─ Quoted      a triple that is spoken of
+
+Terms are compared as they are written, but for what RDF says is the same: a literal without a datatype is an
+xsd:string. Blank nodes keep their labels: the same label is the same node in all of a corpus.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from drillcore_proto.reasons import Reason
+from drillcore_server.domain.errors import BadInput
+from drillcore_server.domain.ids import SourceId
+
+TERM_CHARACTERS_MAX: Final = 1_000_000
+IRI_CHARACTERS_MAX: Final = 8_000
+LABEL_CHARACTERS_MAX: Final = 200
+QUOTED_DEPTH_MAX: Final = 8
+"""Of quoted triples in quoted triples."""
+QUADS_MAX: Final = 10_000
+"""Put or removed by one call; files may have any number."""
+XSD_STRING: Final = "http://www.w3.org/2001/XMLSchema#string"
+RDF_LANG_STRING: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
+BLANK_PREFIX: Final = "_:"
+"""Before the label of a graph that is a blank node."""
+_IRI: Final = re.compile(r'[A-Za-z][A-Za-z0-9+.\-]*:[^\x00-\x20<>"{}|^`\\\x7f-\x9f]*')
+_LABEL: Final = re.compile(r"[^\W_][\w.\-]*(?<!\.)|_[\w.\-]*(?<!\.)")
+_LANGUAGE: Final = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
+
+
+@dataclass(frozen=True, slots=True)
+class Iri:
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blank:
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    value: str
+    datatype: str = ""
+    """Empty for an xsd:string, and for one with a language."""
+    language: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    subject: Term
+    predicate: Term
+    object: Term
+
+
+Term = Iri | Blank | Literal | Quoted
+
+
+class Quad(NamedTuple):
+    subject: Term
+    predicate: Term
+    object: Term
+    graph: str = ""
+    """An IRI, or `_:` and a blank node's label; empty for the default graph."""
+
+
+class SourcedQuad(NamedTuple):
+    quad: Quad
+    source: SourceId
+    """That it was put of; empty for none."""
+
+
+class QuadPattern(NamedTuple):
+    """None matches everything."""
+
+    subject: Term | None = None
+    predicate: Term | None = None
+    object: Term | None = None
+    graph: str | None = None
+    source: SourceId | None = None
+
+    def matches(self, quad: Quad) -> bool:
+        """Whatever the quad's source."""
+        return (
+            (self.subject is None or self.subject == quad.subject)
+            and (self.predicate is None or self.predicate == quad.predicate)
+            and (self.object is None or self.object == quad.object)
+            and (self.graph is None or self.graph == quad.graph)
+        )
+
+
+def literal(value: str, datatype: str = "", language: str = "") -> Literal:
+    """With what RDF says is the same written in one way."""
+    if datatype == XSD_STRING or (language and datatype == RDF_LANG_STRING):
+        datatype = ""
+    return Literal(value, datatype, language)
+
+
+def encoded_term(term: Term) -> bytes:
+    """The same bytes for the same term, and no other's."""
+    return msgspec.msgpack.encode(_plain(term))
+
+
+def encoded_quad(quad: Quad) -> bytes:
+    """Likewise. Quads are put in order by these bytes where nobody asks for another order."""
+    return msgspec.msgpack.encode([_plain(quad.subject), _plain(quad.predicate), _plain(quad.object), quad.graph])
+
+
+def decoded_quad(stored: bytes) -> Quad:
+    """Of bytes that `encoded_quad` made."""
+    subject, predicate, object_, graph = msgspec.msgpack.decode(stored)
+    return Quad(_term(subject), _term(predicate), _term(object_), graph)
+
+
+def decoded_term(stored: bytes) -> Term:
+    return _term(msgspec.msgpack.decode(stored))
+
+
+def check_quad(quad: Quad, what: str) -> None:
+    """Raises `BadInput` unless it is one that RDF knows. `what` names it in the message."""
+    check_term(quad.subject, f"{what}: subject", literal_too=False)
+    if not isinstance(quad.predicate, Iri):
+        raise _invalid(what, "predicate must be an IRI")
+    check_term(quad.predicate, f"{what}: predicate")
+    check_term(quad.object, f"{what}: object")
+    check_graph(quad.graph, what)
+
+
+def check_graph(graph: str, what: str) -> None:
+    if graph.startswith(BLANK_PREFIX):
+        check_term(Blank(graph.removeprefix(BLANK_PREFIX)), f"{what}: graph")
+    elif graph:
+        check_term(Iri(graph), f"{what}: graph")
+
+
+def check_term(term: Term, what: str, *, literal_too: bool = True, depth: int = 0) -> None:
+    match term:
+        case Iri(value):
+            if len(value) > IRI_CHARACTERS_MAX or not _IRI.fullmatch(value):
+                raise _invalid(what, f"not an absolute IRI of up to {IRI_CHARACTERS_MAX} characters")
+        case Blank(label):
+            if len(label) > LABEL_CHARACTERS_MAX or not _LABEL.fullmatch(label):
+                raise _invalid(what, f"not a blank node's label of up to {LABEL_CHARACTERS_MAX} characters")
+        case Literal():
+            if not literal_too:
+                raise _invalid(what, "a literal cannot be here")
+            _check_literal(term, what)
+        case Quoted(subject, predicate, object_):
+            if depth >= QUOTED_DEPTH_MAX:
+                raise _invalid(what, f"more than {QUOTED_DEPTH_MAX} quoted triples in each other")
+            check_term(subject, what, literal_too=False, depth=depth + 1)
+            if not isinstance(predicate, Iri):
+                raise _invalid(what, "the predicate of a quoted triple must be an IRI")
+            check_term(predicate, what)
+            check_term(object_, what, depth=depth + 1)
+
+
+def _check_literal(term: Literal, what: str) -> None:
+    if len(term.value) > TERM_CHARACTERS_MAX:
+        raise _invalid(what, f"over {TERM_CHARACTERS_MAX} characters")
+    if not term.value.isascii() and _has_surrogates(term.value):
+        raise _invalid(what, "half of a surrogate pair is no character")
+    if term.language and (term.datatype or not _LANGUAGE.fullmatch(term.language)):
+        raise _invalid(what, "a literal has a BCP 47 language or a datatype, not both")
+    if term.datatype:
+        check_term(Iri(term.datatype), f"{what}: datatype")
+
+
+def _has_surrogates(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _invalid(what: str, why: str) -> BadInput:
+    return BadInput(Reason.INVALID_QUAD, f"{what}: {why}")
+
+
+def _plain(term: Term) -> tuple[Any, ...]:
+    match term:
+        case Iri(value):
+            return ("i", value)
+        case Blank(label):
+            return ("b", label)
+        case Literal(value, datatype, language):
+            return ("l", value, datatype, language)
+        case Quoted(subject, predicate, object_):
+            return ("t", _plain(subject), _plain(predicate), _plain(object_))
+
+
+def _term(plain: list[Any]) -> Term:
+    match plain:
+        case ["i", value]:
+            return Iri(value)
+        case ["b", label]:
+            return Blank(label)
+        case ["l", value, datatype, language]:
+            return Literal(value, datatype, language)
+        case ["t", subject, predicate, object_]:
+            return Quoted(_term(subject), _term(predicate), _term(object_))
+        case _:
+            raise ValueError(f"not a term: {plain!r:.80}")
