@@ -138,9 +138,9 @@ class QuadMatching:
                 one = self._matched(view, those)
                 if one is not None:
                     if not matches.fits(one):
-                        return view.start_of(self.pattern, those[0].place)
+                        return view.start_of(self.pattern, those[0])
                     matches.take(one)
-            following = following if cut is None else view.start_of(self.pattern, cut.place)
+            following = following if cut is None else view.start_of(self.pattern, cut)
         return following
 
     def _matched(self, view: QuadsView, candidates: Iterable[Candidate]) -> MatchedQuad | None:
