@@ -57,15 +57,16 @@ class Steps:
     bytes_max: int
     told: dict[str, Step] = field(default_factory=dict)
     truncated: bool = False
+    _is_full: bool = False
     _size_bytes: int = 0
 
     def add(self, step: Step) -> bool:
         """Whether it is new and there was room for it: then what it was made from is to be told, too."""
-        if self.truncated or step.iri in self.told:
+        if self._is_full or step.iri in self.told:
             return False
         self._size_bytes += step.size_bytes
         if self.told and (len(self.told) >= STEPS_MAX or self._size_bytes > self.bytes_max):
-            self.truncated = True
+            self.truncated = self._is_full = True
             return False
         self.told[step.iri] = step
         return True
