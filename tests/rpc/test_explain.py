@@ -20,7 +20,7 @@ from tests.rpc.knowledge import at_revision, files, update_parts
 from tests.rpc.people import make_service
 from tests.rpc.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, create_tenants, running
 from tests.rpc.texts import REGULATIONS
-from tests.rpc.trails import all_records
+from tests.rpc.trails import records
 
 SENT = dict(list(REGULATIONS.items())[:4])
 CHAIN = ["fact", "chunk", "raw", "document", "source"]
@@ -269,7 +269,7 @@ def test_what_it_shows_was_read_and_the_record_says_so(caller: ExplainingCaller,
     count = caller.get(fact.fact_id).access_count
     explained = caller.explain(fact.fact_id)
     assert caller.get(fact.fact_id).access_count == count + 2, "that we looked before, and what was explained"
-    (record,) = [one for one in all_records(caller.server) if one["rpc"] == "Explain"]
+    (record,) = records(caller.server, call="Explain")
     shown = {one.id for kind in ("fact", "chunk", "raw") for one in of_kind(explained, kind)}
     assert shown <= set(record["nodes"])
     assert {one.id for one in of_kind(explained, "document")} <= set(record["documents"])

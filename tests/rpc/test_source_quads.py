@@ -37,7 +37,8 @@ def assert_agrees(caller: ErasingCaller, corpus: str, revision: int | None = Non
     assert max(Counter(plain).values(), default=1) == 1, "nothing is said twice"
     for quad in plain:
         check_quad(quad, "derived")
-    assert_every_pattern_agrees(plain, source_pages(caller.server, corpus, revision))
+    pages = source_pages(caller.server, corpus, revision)
+    assert_every_pattern_agrees(plain, lambda pattern, quads_max: walked(pages, pattern, quads_max))
     return plain
 
 

@@ -18,7 +18,7 @@ from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Library, Shelf
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
-from drillcore_server.domain.envelope_plans import OF_SESSION, IssuedEnvelope
+from drillcore_server.domain.envelope_plans import IssuedEnvelope
 from drillcore_server.domain.errors import BadInput, Missing
 from drillcore_server.domain.explained import Explanation, Step, Steps
 from drillcore_server.domain.found import AsOf
@@ -149,9 +149,8 @@ class _Explaining:
         return self._envelope(issued, shelves)
 
     def _envelope(self, issued: IssuedEnvelope, shelves: list[Shelf]) -> Explanation:
-        stored = [one.id for one, origin in zip(issued.facts, issued.origins, strict=True) if origin != OF_SESSION]
         steps = Steps(self.library.unit.page_bytes_max)
-        steps.add(Step("envelope", issued.id, "", steps.named(iri_of("fact", one) for one in stored)))
+        steps.add(Step("envelope", issued.id, "", steps.named(iri_of("fact", fact) for _, fact in issued.stored())))
         for shelf in shelves:
             Chains(shelf, self.trail, steps).facts(issued.facts_of(shelf.corpus.id))
         return _explanation(steps, shelves)
