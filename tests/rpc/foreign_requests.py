@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
+from uuid import UUID
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
@@ -84,6 +85,16 @@ def _audit_filters(t: Names) -> list[dict[str, Any]]:
 def _iris(t: Names) -> list[dict[str, Any]]:
     kinds = {"chunk": t.chunk, "document": t.document, "fact": t.fact, "source": t.source, "envelope": t.envelope}
     return [{"iri": iri_of(kind, name)} for kind, name in kinds.items()]
+
+
+def _explained(t: Names, own: Own) -> Iterator[Asked]:
+    """By id and by IRI, in their corpus, in ours and in none."""
+    kinds = {"master": t.master, "section": t.section, "chunk": t.chunk, "raw": t.raw}
+    kinds |= {"fact": t.fact, "envelope": t.envelope, "document": t.document}
+    for kind, one in kinds.items():
+        for name in (one, iri_of(kind, UUID(one)), iri_of("raw", UUID(one))):
+            yield from ({"node": name, "corpus_id": corpus} for corpus in ("", t.corpus, own.corpus))
+    yield from ({"node": iri_of("source", t.source), "corpus_id": corpus} for corpus in (t.corpus, own.corpus))
 
 
 def _hierarchy(t: Names) -> Made:
@@ -283,6 +294,7 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
         {"corpus_id": own.scratch, "format": "QUAD_FORMAT_N_QUADS", "pattern": {"source_id": t.source}},
         *({"corpus_id": own.scratch, "format": "QUAD_FORMAT_N_QUADS", "pattern": {"subject": one}} for one in _iris(t)),
     ],
+    "Explain": lambda t, own: list(_explained(t, own)),
 }
 
 CONTENT: Final = ("node.master", "node.section", "node.chunk", "node.raw", "document.id", "document.source_id")
@@ -332,7 +344,7 @@ def names_in(kind: Descriptor, path: str = "", around: tuple[Descriptor, ...] = 
 
 
 def _is_name(field: str) -> bool:
-    return field in {"login", "challenge", "operator"} or field.endswith(("id", "ids", "_token"))
+    return field in {"login", "challenge", "operator", "node"} or field.endswith(("id", "ids", "_token"))
 
 
 def set_in(message: Message, path: str = "") -> Iterator[str]:

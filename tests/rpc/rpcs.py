@@ -44,6 +44,7 @@ FABRIC_METHODS: Final = [
         "EmbeddingService",
         "EnvelopeService",
         "QuadService",
+        "ProvenanceService",
     }
 ]
 
@@ -155,6 +156,7 @@ _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "MatchQuads": lambda: {"corpus_id": str(uuid4())},
     "ImportQuads": lambda: {"corpus_id": str(uuid4()), "format": "QUAD_FORMAT_N_QUADS"},
     "ExportQuads": lambda: {"corpus_id": str(uuid4()), "format": "QUAD_FORMAT_N_QUADS"},
+    "Explain": lambda: {"node": str(uuid4())},
 }
 _FIRST: Final = {
     "AddDocuments": "target",
