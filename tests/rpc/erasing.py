@@ -66,6 +66,7 @@ SEALED = {
     Space.FACTS,
     Space.FACT_VECTORS,
     Space.COMMUNITIES,
+    Space.QUADS,
 }
 """As the key layout marks them; not what the purge takes for it."""
 
