@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Final, Generic, TypeVar
@@ -142,6 +142,23 @@ def decode_chunk(node: NodeId, stored: bytes) -> ChunkWithRaws:
     with _saying_what_is_damaged("chunk"):
         packed = _CHUNK.decode(stored)
         return ChunkWithRaws(_chunk(node, packed), _page(packed))
+
+
+def chunk_with_text(node: NodeId, stored: bytes, text: str) -> ChunkWithRaws | None:
+    """A chunk that was encoded without the text of its raws, and without what its vector was made of.
+
+    None if it was not, or the text is another's.
+    """
+    try:
+        packed = _CHUNK.decode(stored)
+        if packed.text or packed.embedded or _CHUNK.encode(packed) != stored:
+            return None
+        if packed.odd is None and len(text) != sum(packed.raw_lengths):
+            return None
+        filled = packed if packed.odd is not None else replace(packed, text=text)
+        return ChunkWithRaws(_chunk(node, filled), _page(filled))
+    except (StoreCorruptError, IndexError, ValueError, OverflowError):
+        return None
 
 
 def decode_raws(stored: bytes) -> RawPage:
