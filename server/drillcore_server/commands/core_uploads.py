@@ -57,7 +57,7 @@ class Upload:
         """Raises `Refused` if that is too much, or another call is at it."""
         if self.kept.is_whole:
             raise Stale(
-                Reason.CORE_CHANGED, "there is more than the whole core that was sent before; nothing was stored"
+                Reason.CORE_CHANGED, "the whole core was sent before, and there is more; nothing was stored"
             )
         self.uploads.check_room(self, len(data))
         self.kept.file.write(data)
