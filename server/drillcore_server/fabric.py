@@ -88,7 +88,7 @@ class Fabric:
             facts, indexes.words, open_models(settings.envelopes.model, settings.envelopes.models), settings.envelopes
         )
         reviews = QuarantineReviews(library, signing, self._tell_quarantine)
-        cores = CoreService(CoreExporter(engine, library), CoreImporter(library, ingester))
+        cores = CoreService(CoreExporter(engine, library, signing), CoreImporter(library, ingester))
         self.services: list[tuple[ServiceDescriptor, object]] = [
             (facts_pb2.DESCRIPTOR.services_by_name["FactService"], FactService(facts, desk, reviews)),
             (communities_pb2.DESCRIPTOR.services_by_name["CommunityService"], CommunityService(facts, runs)),
