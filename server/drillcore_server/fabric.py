@@ -10,7 +10,15 @@ import structlog
 from google.protobuf.descriptor import ServiceDescriptor
 
 from drillcore_fdb.engine import Engine
-from drillcore_proto.v1 import communities_pb2, cores_pb2, embeddings_pb2, envelopes_pb2, facts_pb2, sources_pb2
+from drillcore_proto.v1 import (
+    communities_pb2,
+    cores_pb2,
+    embeddings_pb2,
+    envelopes_pb2,
+    facts_pb2,
+    quads_pb2,
+    sources_pb2,
+)
 from drillcore_server.audit.signers import SigningKeys
 from drillcore_server.commands.community_keeper import CommunityKeeper
 from drillcore_server.commands.community_runs import CommunityRuns
@@ -42,6 +50,7 @@ from drillcore_server.rpc.cores import CoreService
 from drillcore_server.rpc.embeddings import EmbeddingService
 from drillcore_server.rpc.envelopes import EnvelopeService
 from drillcore_server.rpc.facts import FactService
+from drillcore_server.rpc.quads import QuadService
 from drillcore_server.rpc.sources import SourceService
 from drillcore_server.tokenizing.models import open_models
 
@@ -89,6 +98,7 @@ class Fabric:
         )
         reviews = QuarantineReviews(library, signing, self._tell_quarantine)
         cores = CoreService(CoreExporter(engine, library, signing), CoreImporter(library, ingester))
+        quads = QuadService(library, ingester, settings.server.upload_bytes_max)
         self.services: list[tuple[ServiceDescriptor, object]] = [
             (facts_pb2.DESCRIPTOR.services_by_name["FactService"], FactService(facts, desk, reviews)),
             (communities_pb2.DESCRIPTOR.services_by_name["CommunityService"], CommunityService(facts, runs)),
@@ -96,6 +106,7 @@ class Fabric:
             (embeddings_pb2.DESCRIPTOR.services_by_name["EmbeddingService"], EmbeddingService(library, migrator)),
             (envelopes_pb2.DESCRIPTOR.services_by_name["EnvelopeService"], EnvelopeService(envelopes)),
             (cores_pb2.DESCRIPTOR.services_by_name["CoreService"], cores),
+            (quads_pb2.DESCRIPTOR.services_by_name["QuadService"], quads),
         ]
 
     def start(self) -> None:
