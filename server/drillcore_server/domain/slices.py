@@ -5,7 +5,7 @@ Ids are 16 bytes here, in the order of UUIDs: they are compared and looked up ve
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, NamedTuple, Protocol
@@ -13,12 +13,16 @@ from uuid import UUID
 
 from drillcore_proto.reasons import Reason
 from drillcore_server.domain.errors import Missing
+from drillcore_server.domain.ids import CorpusId, Revision
 from drillcore_server.domain.slice_policies import Policy, fingerprint
-from drillcore_server.domain.turns import EdgeType, Phase
+from drillcore_server.domain.turns import EdgeType, Phase, Turn
 
 SCHEMA_VERSION: Final = "1.0.0"
 ANCHORS_MAX: Final = 100
 """Of one call."""
+KINDS: Final = ("turn", "raw", "chunk", "section", "master", "fact")
+EDGE_NAMES: Final = {one: one.name.capitalize() for one in EdgeType}
+"""As fingerprints have them."""
 
 
 class GraphNode(Protocol):
@@ -26,7 +30,7 @@ class GraphNode(Protocol):
 
     @property
     def kind(self) -> str:
-        """Turn, raw, chunk, section, master or fact."""
+        """One of `KINDS`."""
 
     @property
     def phase(self) -> Phase: ...
@@ -80,6 +84,17 @@ class Slice:
     """In the order of ids."""
     edges: tuple[SliceEdge, ...]
     """In order."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusSlice:
+    """A slice of one corpus at one revision."""
+
+    slice: Slice
+    corpus: CorpusId
+    revision: Revision
+    turns: Mapping[bytes, Turn]
+    """Those of its nodes that are turns."""
 
 
 def slice_graph(graph: Graph, anchor: bytes, policy: Policy) -> Slice:
@@ -140,15 +155,12 @@ def _sliced(graph: Graph, one: bytes, distance: int) -> SlicedNode:
     return SlicedNode(one, node.kind, node.phase, node.salience, distance)
 
 
-_EDGE_NAMES: Final = {one: one.name.capitalize() for one in EdgeType}
-
-
 def _slice_id(
     anchor: bytes, nodes: Iterable[SlicedNode], edges: Iterable[SliceEdge], policy: Policy, params_hash: str
 ) -> str:
     texts = {node.id: id_text(node.id) for node in nodes}
     told = [
-        {"parent": texts[one.parent], "child": texts[one.child], "edge_type": _EDGE_NAMES[one.type]} for one in edges
+        {"parent": texts[one.parent], "child": texts[one.child], "edge_type": EDGE_NAMES[one.type]} for one in edges
     ]
     return fingerprint(
         [texts[anchor], list(texts.values()), told, policy.fingerprinted_as, params_hash, SCHEMA_VERSION]
