@@ -16,6 +16,7 @@ from drillcore_proto.v1 import (
     embeddings_pb2,
     envelopes_pb2,
     facts_pb2,
+    graphs_pb2,
     quads_pb2,
     sources_pb2,
 )
@@ -35,11 +36,14 @@ from drillcore_server.commands.ingester import Ingester
 from drillcore_server.commands.migrating import Migrator
 from drillcore_server.commands.purging import Purger
 from drillcore_server.commands.quarantine_reviews import QuarantineReviews
+from drillcore_server.commands.slice import Slicer
 from drillcore_server.commands.viewing import Library
 from drillcore_server.communities.process import Processes
 from drillcore_server.config import Settings
 from drillcore_server.derived.communities import CommunityCache
+from drillcore_server.derived.graphs import TurnGraphs
 from drillcore_server.derived.indexes import Indexes
+from drillcore_server.derived.similar_facts import SimilarFacts
 from drillcore_server.derived.state_hashes import StateHashes
 from drillcore_server.domain.ids import CorpusId, FactId
 from drillcore_server.fact_housekeeper import FactHousekeeper
@@ -51,6 +55,7 @@ from drillcore_server.rpc.cores import CoreService
 from drillcore_server.rpc.embeddings import EmbeddingService
 from drillcore_server.rpc.envelopes import EnvelopeService
 from drillcore_server.rpc.facts import FactService
+from drillcore_server.rpc.graphs import GraphService
 from drillcore_server.rpc.quads import QuadService
 from drillcore_server.rpc.sources import SourceService
 from drillcore_server.tokenizing.models import open_models
@@ -99,8 +104,11 @@ class Fabric:
         )
         reviews = QuarantineReviews(library, signing, self._tell_quarantine)
         self.uploads = CoreUploads(settings.server.core_bytes_max, settings.server.core_upload_keep_s)
-        cores = CoreService(CoreExporter(engine, library), CoreImporter(library, ingester, self.uploads))
+        cores = CoreService(CoreExporter(engine, library, signing), CoreImporter(library, ingester, self.uploads))
         quads = QuadService(library, ingester, settings.server.upload_bytes_max)
+        turns = TurnGraphs(engine)
+        library.keyring.on_erased.append(turns.forget)
+        slicer = Slicer(facts, turns, SimilarFacts())
         self.services: list[tuple[ServiceDescriptor, object]] = [
             (facts_pb2.DESCRIPTOR.services_by_name["FactService"], FactService(facts, desk, reviews)),
             (communities_pb2.DESCRIPTOR.services_by_name["CommunityService"], CommunityService(facts, runs)),
@@ -109,6 +117,7 @@ class Fabric:
             (envelopes_pb2.DESCRIPTOR.services_by_name["EnvelopeService"], EnvelopeService(envelopes)),
             (cores_pb2.DESCRIPTOR.services_by_name["CoreService"], cores),
             (quads_pb2.DESCRIPTOR.services_by_name["QuadService"], quads),
+            (graphs_pb2.DESCRIPTOR.services_by_name["GraphService"], GraphService(slicer, ingester)),
         ]
 
     def start(self) -> None:

@@ -56,9 +56,7 @@ class Upload:
     def write(self, data: bytes) -> None:
         """Raises `Refused` if that is too much, or another call is at it."""
         if self.kept.is_whole:
-            raise Stale(
-                Reason.CORE_CHANGED, "the whole core was sent before, and there is more; nothing was stored"
-            )
+            raise Stale(Reason.CORE_CHANGED, "the whole core was sent before, and there is more; nothing was stored")
         self.uploads.check_room(self, len(data))
         self.kept.file.write(data)
 

@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Final
 
 from drillcore_server.domain.audit import time_text
-from drillcore_server.domain.documents import Span
 from drillcore_server.domain.envelope_plans import IssuedEnvelope
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.facts import Fact
@@ -106,11 +105,10 @@ def document_quads(document: Document) -> list[Quad]:
 
 def chunk_quads(chunk: Chunk) -> list[Quad]:
     """Its place is that of its own characters, without those of the chunk before it that it is read with."""
-    own = Span(chunk.span.start + chunk.overlap, chunk.span.end)
     said: list[tuple[str, Term]] = [*_derived_from([iri_of("document", chunk.document)])]
     said.append((f"{TG}chunkIndex", _integer(chunk.ordinal)))
-    said.append((f"{TG}charOffset", _integer(own.start)))
-    said.append((f"{TG}charLength", _integer(len(own))))
+    said.append((f"{TG}charOffset", _integer(chunk.span.start)))
+    said.append((f"{TG}charLength", _integer(len(chunk.span))))
     said.append(_generated(chunk.created_at))
     return _quads("chunk", iri_of("chunk", chunk.id), said)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import math
 from collections.abc import Iterable
@@ -85,6 +86,9 @@ class HierarchyIntake:
         """The document whose chunks come now."""
         self._taken: list[NodeId] = []
         self._raws = 0
+        self._end = 0
+        self._hashed = hashlib.sha256()
+        """Of what its chunks say."""
         self._members: dict[NodeId, _Members] = {}
         self._offered: list[tuple[float, DocumentId, int]] = []
         self._statistics = Statistics()
@@ -115,7 +119,7 @@ class HierarchyIntake:
         check_time(document.created_at)
         check(document.source != "", f"document {document.id} has no source")
         self._open, self._last_document = document, document.id
-        self._taken, self._raws = [], 0
+        self._taken, self._raws, self._end, self._hashed = [], 0, 0, hashlib.sha256()
         self.documents[document.id] = document.source
         assert text is not None
         self._open_text = text
@@ -129,6 +133,7 @@ class HierarchyIntake:
         _check_chunk(read.found, document, len(self._taken))
         check(chunk.id not in self.chunks, f"chunk {chunk.id} is there twice")
         self._taken.append(chunk.id)
+        self._check_follows(read.found, document)
         self._raws += len(read.found.page.raws)
         self.chunks[chunk.id] = KnownChunk(chunk.document, chunk.source, chunk.span, bool(chunk.raw_ids))
         for raw in chunk.raw_ids:
@@ -138,6 +143,13 @@ class HierarchyIntake:
         members.chunks += 1
         members.documents.add(chunk.document)
         members.sources.add(chunk.source)
+
+    def _check_follows(self, found: ChunkWithRaws, document: Document) -> None:
+        """What the server cut covers a document without gaps, and says the same as its text."""
+        if not found.chunk.raw_ids:
+            check(found.chunk.span.start == self._end, f"the chunks of document {document.id} leave something out")
+        self._end = found.chunk.span.end
+        self._hashed.update(found.page.text.encode())
 
     def take_section(self, given: list[Any]) -> None:
         self._end_document()
@@ -217,7 +229,7 @@ class HierarchyIntake:
         check(self._raws == document.raws, f"document {document.id} has other raws than it says")
         has_own = any(self.chunks[one].has_own_raws for one in self._taken)
         said = (document.content_hash, document.characters)
-        is_whole = said == (self._open_text.sha256, self._open_text.characters)
+        is_whole = said == (self._open_text.sha256, self._open_text.characters) == (self._hashed.hexdigest(), self._end)
         check(has_own or is_whole, f"document {document.id} has another text than it says")
         self._statistics += Statistics(
             documents=1,

@@ -24,13 +24,11 @@ from drillcore_server.domain.provenance_quads import (
     source_quads,
 )
 from drillcore_server.domain.quads import Iri, Quad, QuadPattern
-from drillcore_server.store import versioned
 from drillcore_server.store.facts import FACT, FactsView, fact_id
 from drillcore_server.store.hierarchy import DOCUMENT, SOURCE, CorpusView, node_id
 from drillcore_server.store.keyring import KeyErased
 from drillcore_server.store.packed import decode_chunk
 from drillcore_server.store.quad_walks import BYTES_MAX, DerivedPage, Keys, Listed, Stretch, walked
-from drillcore_server.store.sealed import keys_of
 from drillcore_server.store.snapshot import Snapshot
 from drillcore_server.store.versioned import Entry
 
@@ -48,10 +46,14 @@ def source_page(
     return walked(_Telling(view).stretches(pattern), pattern, begin, quads_max, bytes_max)
 
 
-def every_source_quad(snapshot: Snapshot) -> Iterator[Quad]:
+def every_source_quad(snapshot: Snapshot, *, hierarchy: bool = True) -> Iterator[Quad]:
     """All of urn:graph:source: sources by id, documents by id, each with its chunks in order, sections by id, the
-    master, facts by id. What was erased is left out. May be begun again, and gives the same."""
-    return chain(_of_sources(snapshot), _of_documents(snapshot), _of_summaries(snapshot), _of_facts(snapshot))
+    master, facts by id. What was erased is left out. May be begun again, and gives the same.
+
+    Without the hierarchy only those of sources and facts.
+    """
+    nodes = chain(_of_documents(snapshot), _of_summaries(snapshot)) if hierarchy else ()
+    return chain(_of_sources(snapshot), nodes, _of_facts(snapshot))
 
 
 def _of_sources(snapshot: Snapshot) -> Iterator[Quad]:
@@ -103,7 +105,7 @@ class _Telling:
         """What may come from something of ours; nothing else has it as its object."""
         match named.kind:
             case "source":
-                return [self._documents_of(SourceId(named.id)), self._facts_of_source(SourceId(named.id))]
+                return [self._document_of(SourceId(named.id)), self._facts_of_source(SourceId(named.id))]
             case "document":
                 return [self._chunks_of(DocumentId(UUID(named.id)))]
             case "chunk":
@@ -145,15 +147,11 @@ class _Telling:
             case _, id_:
                 return self._fact(FactId(id_))
 
-    def _documents_of(self, source: SourceId) -> Stretch:
-        """There may be several. They are known, unopened, by the key that they and their source are sealed under."""
-        stored = versioned.get(self._view.tr, self._keys.source(self._view.sealed.hashed(source)), self._view.revision)
-        numbers = () if stored is None else keys_of(stored.value)
-        return Keys(
-            self._view,
-            self._keys.documents(),
-            lambda one: self._document(one) if keys_of(one.value) == numbers else (),
-        )
+    def _document_of(self, source: SourceId) -> Stretch:
+        """A source leads to the one document that it has."""
+        found = self._view.source_left(source)
+        documents = () if found is None or found.document is None else (found.document,)
+        return Listed(documents, lambda one: _told(document_quads, self._view.document(one)))
 
     def _facts_of_source(self, source: SourceId) -> Stretch:
         keys = self._keys.source_facts(self._view.sealed.hashed(source))
