@@ -22,7 +22,7 @@ from drillcore_proto.v1 import facts_pb2
 from drillcore_server.exporting import sealed_file
 from drillcore_server.exporting.sealed_file import SealedFile
 from drillcore_server.store.turns import TURN
-from tests.rpc.cores import (
+from tests.rpc.core_exports import (
     QUADS,
     CoreCaller,
     auditor,

@@ -24,7 +24,7 @@ from drillcore_server.exporting import sorted_file
 from drillcore_server.store.facts import FACT
 from drillcore_server.store.packed import decode_raws
 from drillcore_server.store.quads import stored_quads
-from tests.rpc.cores import QUADS, CoreCaller, auditor, fill, foreign, part_records, plant, records_of, serving
+from tests.rpc.core_exports import QUADS, CoreCaller, auditor, fill, foreign, part_records, plant, records_of, serving
 from tests.rpc.derived import snapshot, source_quads
 from tests.rpc.hierarchies import PARAGRAPHS, Made, add_chunk, new_document, put
 from tests.rpc.knowledge import CHUNK, File, at_revision
