@@ -18,6 +18,7 @@ from drillcore_proto.v1 import (
     documents_pb2,
     facts_pb2,
     nodes_pb2,
+    quads_pb2,
     sources_pb2,
     tenants_pb2,
 )
@@ -49,6 +50,12 @@ def put_fact(**draft: str) -> Message:
     return in_corpus(facts_pb2.PutFactsRequest, facts=[facts_pb2.FactDraft(**draft)])
 
 
+def put_quad(subject: str, graph: str = "") -> Message:
+    named = quads_pb2.Term(iri="http://example.org/p")
+    quad = quads_pb2.Quad(subject=quads_pb2.Term(iri=subject), predicate=named, object=named, graph=graph)
+    return in_corpus(quads_pb2.PutQuadsRequest, quads=[quad])
+
+
 REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
     Reason.INVALID_ARGUMENT: lambda server: ask(server, tenants_pb2.CreateTenantRequest(name="")),
     Reason.INVALID_ID: lambda server: ask(server, tenants_pb2.GetTenantRequest(id="x")),
@@ -75,6 +82,8 @@ REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
     Reason.REVISION_NOT_FOUND: lambda server: ask(
         server, in_corpus(documents_pb2.ListDocumentsRequest, as_of=nodes_pb2.AsOf(revision=99))
     ),
+    Reason.INVALID_QUAD: lambda server: ask(server, put_quad("no IRI")),
+    Reason.RESERVED_QUAD: lambda server: ask(server, put_quad("urn:drillcore:fact:1", graph="urn:graph:source")),
     Reason.CORPUS_EXISTS: lambda server: ask(server, create_corpus(name="taken")),
     Reason.VERSION_MISMATCH: lambda server: ask(
         server, tenants_pb2.UpdateTenantRequest(id=str(ACME_ID), expected_version=99)
