@@ -152,7 +152,11 @@ class CoreCaller:
     ) -> Answers:
         """Imports a core; with `stop_at` the caller gives up when it has sent the file up to there."""
         requests: queue.SimpleQueue[pb.ImportCoreRequest | None] = queue.SimpleQueue()
-        requests.put(pb.ImportCoreRequest(target=pb.ImportCoreTarget(**{"tenant_id": self._tenant, "corpus_id": corpus, **target})))
+        requests.put(
+            pb.ImportCoreRequest(
+                target=pb.ImportCoreTarget(**{"tenant_id": self._tenant, "corpus_id": corpus, **target})
+            )
+        )
         call = self.cores.ImportCore(iter(requests.get, None), **self.options(request_id))
         try:
             offset = next(call).ready.offset_bytes
