@@ -304,7 +304,7 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
     ],
     "Explain": lambda t, own: list(_explained(t, own)),
     "ExportCore": lambda t, _: [
-        {"corpus_id": t.corpus, "kind": kind, "include_retrieval": True}
+        {"corpus_id": t.corpus, "kind": kind, "core_id": t.source, "include_retrieval": True}
         for kind in ("CORE_KIND_FULL", "CORE_KIND_PLAIN", "CORE_KIND_DOCUMENT_EMBEDDINGS")
     ],
     "PutTurns": lambda t, own: [
