@@ -17,7 +17,9 @@ from drillcore_proto.v1 import (
     corpora_pb2,
     documents_pb2,
     facts_pb2,
+    graphs_pb2,
     nodes_pb2,
+    quads_pb2,
     sources_pb2,
     tenants_pb2,
 )
@@ -49,6 +51,16 @@ def put_fact(**draft: str) -> Message:
     return in_corpus(facts_pb2.PutFactsRequest, facts=[facts_pb2.FactDraft(**draft)])
 
 
+def put_quad(subject: str, graph: str = "") -> Message:
+    named = quads_pb2.Term(iri="http://example.org/p")
+    quad = quads_pb2.Quad(subject=quads_pb2.Term(iri=subject), predicate=named, object=named, graph=graph)
+    return in_corpus(quads_pb2.PutQuadsRequest, quads=[quad])
+
+
+def put_turn(turn: graphs_pb2.Turn) -> Message:
+    return in_corpus(graphs_pb2.PutTurnsRequest, turns=[turn])
+
+
 REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
     Reason.INVALID_ARGUMENT: lambda server: ask(server, tenants_pb2.CreateTenantRequest(name="")),
     Reason.INVALID_ID: lambda server: ask(server, tenants_pb2.GetTenantRequest(id="x")),
@@ -72,9 +84,16 @@ REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
         server, in_corpus(communities_pb2.GetCommunityRequest, id=str(uuid4()))
     ),
     Reason.SOURCE_NOT_FOUND: lambda server: ask(server, in_corpus(sources_pb2.GetSourceRequest, source_id="none")),
+    Reason.INVALID_TURN: lambda server: ask(server, put_turn(graphs_pb2.Turn(turn_id=str(uuid4()), salience=2.0))),
+    Reason.TURN_NOT_FOUND: lambda server: ask(
+        server, in_corpus(graphs_pb2.RemoveTurnsRequest, turn_ids=[str(uuid4())])
+    ),
+    Reason.ANCHOR_NOT_FOUND: lambda server: ask(server, graphs_pb2.SliceRequest(anchors=[str(uuid4())]), token=ACME),
     Reason.REVISION_NOT_FOUND: lambda server: ask(
         server, in_corpus(documents_pb2.ListDocumentsRequest, as_of=nodes_pb2.AsOf(revision=99))
     ),
+    Reason.INVALID_QUAD: lambda server: ask(server, put_quad("no IRI")),
+    Reason.RESERVED_QUAD: lambda server: ask(server, put_quad("urn:drillcore:fact:1", graph="urn:graph:source")),
     Reason.CORPUS_EXISTS: lambda server: ask(server, create_corpus(name="taken")),
     Reason.VERSION_MISMATCH: lambda server: ask(
         server, tenants_pb2.UpdateTenantRequest(id=str(ACME_ID), expected_version=99)
@@ -86,6 +105,7 @@ REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
 }
 
 MADE_ELSEWHERE = {
+    Reason.CORE_CHANGED: "needs a core that was begun: test_core_exports",
     Reason.REASON_REQUIRED: "needs a server that asks for it: test_audit_records",
     Reason.AUDIT_UNAVAILABLE: "needs a key that is not there: test_audit_records",
     Reason.CANNOT_SIGN: "test_signatures",
