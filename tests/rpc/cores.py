@@ -261,6 +261,13 @@ def check_store(server: Running) -> None:
     assert Fsck(server.engine, ingester.unit.keys, ingester.keyring, store).run().problems == ()
 
 
+def import_requests(corpus: str, data: bytes, **target: Any) -> Iterator[pb.ImportCoreRequest]:
+    """Of an import that does not wait for what the server has already."""
+    yield pb.ImportCoreRequest(target=pb.ImportCoreTarget(corpus_id=corpus, **target))
+    yield from _parts(data, 0, 1 << 20)
+    yield pb.ImportCoreRequest(end=pb.ImportCoreEnd(size_bytes=len(data), sha256=hashlib.sha256(data).digest()))
+
+
 def _parts(data: bytes, offset: int, piece_bytes: int) -> Iterator[pb.ImportCoreRequest]:
     for start in range(offset, len(data), piece_bytes):
         yield pb.ImportCoreRequest(data=data[start : start + piece_bytes])

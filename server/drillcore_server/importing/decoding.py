@@ -57,7 +57,8 @@ def moment(stored: object, what: str) -> datetime:
     """Of a msgpack timestamp, which has nanoseconds; ours have none."""
     try:
         if isinstance(stored, Timestamp) and stored.nanoseconds % 1_000 == 0:
-            return stored.to_datetime()
+            found: datetime = stored.to_datetime()
+            return found
     except (OverflowError, ValueError):
         pass
     raise WrongShape(f"{what} is no moment")
