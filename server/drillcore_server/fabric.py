@@ -16,6 +16,7 @@ from drillcore_proto.v1 import (
     embeddings_pb2,
     envelopes_pb2,
     facts_pb2,
+    graphs_pb2,
     provenance_pb2,
     quads_pb2,
     sources_pb2,
@@ -23,6 +24,7 @@ from drillcore_proto.v1 import (
 from drillcore_server.audit.signers import SigningKeys
 from drillcore_server.commands.community_keeper import CommunityKeeper
 from drillcore_server.commands.community_runs import CommunityRuns
+from drillcore_server.commands.core_uploads import CoreUploads
 from drillcore_server.commands.envelope_library import EnvelopeLibrary
 from drillcore_server.commands.erasing import Eraser
 from drillcore_server.commands.export_core import CoreExporter
@@ -35,11 +37,14 @@ from drillcore_server.commands.ingester import Ingester
 from drillcore_server.commands.migrating import Migrator
 from drillcore_server.commands.purging import Purger
 from drillcore_server.commands.quarantine_reviews import QuarantineReviews
+from drillcore_server.commands.slice import Slicer
 from drillcore_server.commands.viewing import Library
 from drillcore_server.communities.process import Processes
 from drillcore_server.config import Settings
 from drillcore_server.derived.communities import CommunityCache
+from drillcore_server.derived.graphs import TurnGraphs
 from drillcore_server.derived.indexes import Indexes
+from drillcore_server.derived.similar_facts import SimilarFacts
 from drillcore_server.derived.state_hashes import StateHashes
 from drillcore_server.domain.ids import CorpusId, FactId
 from drillcore_server.fact_housekeeper import FactHousekeeper
@@ -51,6 +56,7 @@ from drillcore_server.rpc.cores import CoreService
 from drillcore_server.rpc.embeddings import EmbeddingService
 from drillcore_server.rpc.envelopes import EnvelopeService
 from drillcore_server.rpc.facts import FactService
+from drillcore_server.rpc.graphs import GraphService
 from drillcore_server.rpc.provenance import ProvenanceService
 from drillcore_server.rpc.quads import QuadService
 from drillcore_server.rpc.sources import SourceService
@@ -99,8 +105,12 @@ class Fabric:
             facts, indexes.words, open_models(settings.envelopes.model, settings.envelopes.models), settings.envelopes
         )
         reviews = QuarantineReviews(library, signing, self._tell_quarantine)
-        cores = CoreService(CoreExporter(engine, library), CoreImporter(library, ingester))
+        self.uploads = CoreUploads(settings.server.core_bytes_max, settings.server.core_upload_keep_s)
+        cores = CoreService(CoreExporter(engine, library, signing), CoreImporter(library, ingester, self.uploads))
         quads = QuadService(library, ingester, settings.server.upload_bytes_max)
+        turns = TurnGraphs(engine)
+        library.keyring.on_erased.append(turns.forget)
+        slicer = Slicer(facts, turns, SimilarFacts())
         self.services: list[tuple[ServiceDescriptor, object]] = [
             (facts_pb2.DESCRIPTOR.services_by_name["FactService"], FactService(facts, desk, reviews)),
             (communities_pb2.DESCRIPTOR.services_by_name["CommunityService"], CommunityService(facts, runs)),
@@ -110,6 +120,7 @@ class Fabric:
             (cores_pb2.DESCRIPTOR.services_by_name["CoreService"], cores),
             (provenance_pb2.DESCRIPTOR.services_by_name["ProvenanceService"], ProvenanceService(library)),
             (quads_pb2.DESCRIPTOR.services_by_name["QuadService"], quads),
+            (graphs_pb2.DESCRIPTOR.services_by_name["GraphService"], GraphService(slicer, ingester)),
         ]
 
     def start(self) -> None:
@@ -122,6 +133,7 @@ class Fabric:
         self.housekeeper.stop()
         self._migrations.join()
         self.indexes.keeper.stop()
+        self.uploads.close()
 
     def _tell_quarantine(self, corpus: CorpusId, facts: Sequence[FactId]) -> None:
         """The operator is to review the source."""

@@ -67,6 +67,10 @@ SEALED = {
     Space.FACT_VECTORS,
     Space.COMMUNITIES,
     Space.QUADS,
+    Space.LIBRARY,
+    Space.LIBRARY_BLOBS,
+    Space.ENTITY_VECTORS,
+    Space.FOREIGN_SIGNATURES,
 }
 """As the key layout marks them; not what the purge takes for it."""
 

@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from drillcore_server.domain.iris import iri_of
+from tests.rpc.cores import handbook, import_requests
 from tests.rpc.hierarchies import Made, requests, two_sections
 from tests.rpc.knowledge import File, parts, update_parts
 from tests.rpc.people import PASSWORD
@@ -105,6 +106,14 @@ def _hierarchy(t: Names) -> Made:
         node.id = t.spare_node if node.id == old else node.id
         node.parent_id = t.spare_node if node.parent_id == old else node.parent_id
     return made
+
+
+def _turn(name: str, **more: str) -> dict[str, Any]:
+    return {"turn_id": name, "role": "TURN_ROLE_USER", "phase": "PHASE_PLANNING", "salience": 0.5, **more}
+
+
+def _edge(parent: str, child: str) -> dict[str, Any]:
+    return {"parent": parent, "child": child, "edge_type": "EDGE_TYPE_REPLY"}
 
 
 CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
@@ -295,6 +304,36 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
         *({"corpus_id": own.scratch, "format": "QUAD_FORMAT_N_QUADS", "pattern": {"subject": one}} for one in _iris(t)),
     ],
     "Explain": lambda t, own: list(_explained(t, own)),
+    "ExportCore": lambda t, _: [
+        {"corpus_id": t.corpus, "kind": kind, "core_id": t.source, "include_retrieval": True}
+        for kind in ("CORE_KIND_FULL", "CORE_KIND_PLAIN", "CORE_KIND_DOCUMENT_EMBEDDINGS")
+    ],
+    "ImportCore": lambda t, own: [
+        list(import_requests(t.corpus, handbook())),
+        list(import_requests(t.corpus, handbook(), tenant_id=t.tenant)),
+        list(import_requests(own.scratch, handbook(), source_id=t.spare_source, upload_id=t.upload)),
+    ],
+    "PutTurns": lambda t, own: [
+        {"corpus_id": t.corpus, "turns": [_turn(t.spare_turn)]},
+        {"corpus_id": own.corpus, "turns": [_turn(t.spare_turn, session_id=t.session)], "source_id": t.spare_source},
+        {"corpus_id": own.corpus, "turns": [_turn(own.turn)], "edges": [_edge(t.turn, own.turn)]},
+    ],
+    "PutEdges": lambda t, own: [
+        {"corpus_id": t.corpus, "edges": [_edge(t.turn, t.spare_turn)]},
+        {"corpus_id": own.corpus, "edges": [_edge(own.turn, t.turn)]},
+    ],
+    "RemoveTurns": lambda t, own: [
+        {"corpus_id": t.corpus, "turn_ids": [t.turn]},
+        {"corpus_id": own.corpus, "turn_ids": [t.turn]},
+        {"corpus_id": own.corpus, "edges": [_edge(own.turn, t.turn)]},
+    ],
+    "ListTurns": lambda t, own: [{"corpus_id": t.corpus}, {"corpus_id": own.corpus, "session_id": t.session}],
+    "Slice": lambda t, own: [
+        *({"anchors": [one], "policy": {"policy_id": "slice_policy_v1"}} for one in (t.turn, t.fact, *t.nodes)),
+        {"anchors": [own.turn, t.turn]},
+        {"anchors": [t.turn], "corpus_id": t.corpus},
+        {"anchors": [t.turn], "corpus_id": own.corpus},
+    ],
 }
 
 CONTENT: Final = ("node.master", "node.section", "node.chunk", "node.raw", "document.id", "document.source_id")

@@ -43,8 +43,10 @@ FABRIC_METHODS: Final = [
         "EventService",
         "EmbeddingService",
         "EnvelopeService",
+        "CoreService",
         "QuadService",
         "ProvenanceService",
+        "GraphService",
     }
     and not method.name.startswith("Export")
 ]
@@ -61,6 +63,14 @@ def _quad() -> dict[str, Any]:
         "predicate": {"iri": "http://example.org/title"},
         "object": {"literal": {"value": "How records are kept", "language": "en"}},
     }
+
+
+def _turn() -> dict[str, Any]:
+    return {"turn_id": str(uuid4()), "role": "TURN_ROLE_USER", "phase": "PHASE_PLANNING", "salience": 0.5}
+
+
+def _edge() -> dict[str, Any]:
+    return {"parent": str(uuid4()), "child": str(uuid4()), "edge_type": "EDGE_TYPE_REPLY"}
 
 
 _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
@@ -153,18 +163,26 @@ _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "WatchEvents": lambda: {"corpus_ids": [str(uuid4())]},
     "MigrateEmbeddings": lambda: {"corpus_id": str(uuid4())},
     "GetMigration": lambda: {"corpus_id": str(uuid4())},
+    "PutTurns": lambda: {"corpus_id": str(uuid4()), "turns": [_turn()]},
+    "PutEdges": lambda: {"corpus_id": str(uuid4()), "edges": [_edge()]},
+    "RemoveTurns": lambda: {"corpus_id": str(uuid4()), "turn_ids": [str(uuid4())]},
+    "ListTurns": lambda: {"corpus_id": str(uuid4())},
+    "Slice": lambda: {"anchors": [str(uuid4())]},
     "PutQuads": lambda: {"corpus_id": str(uuid4()), "quads": [_quad()]},
     "RemoveQuads": lambda: {"corpus_id": str(uuid4()), "quads": [_quad()]},
     "MatchQuads": lambda: {"corpus_id": str(uuid4())},
     "ImportQuads": lambda: {"corpus_id": str(uuid4()), "format": "QUAD_FORMAT_N_QUADS"},
     "ExportQuads": lambda: {"corpus_id": str(uuid4()), "format": "QUAD_FORMAT_N_QUADS"},
     "Explain": lambda: {"node": str(uuid4())},
+    "ExportCore": lambda: {"corpus_id": str(uuid4())},
+    "ImportCore": lambda: {"corpus_id": str(uuid4())},
 }
 _FIRST: Final = {
     "AddDocuments": "target",
     "PutHierarchy": "target",
     "UpdateDocument": "target",
     "ImportQuads": "target",
+    "ImportCore": "target",
 }
 """Where a call streams: the part of its first request that names what it is about."""
 

@@ -17,6 +17,7 @@ from drillcore_proto.v1 import (
     corpora_pb2,
     documents_pb2,
     facts_pb2,
+    graphs_pb2,
     nodes_pb2,
     quads_pb2,
     sources_pb2,
@@ -56,6 +57,10 @@ def put_quad(subject: str, graph: str = "") -> Message:
     return in_corpus(quads_pb2.PutQuadsRequest, quads=[quad])
 
 
+def put_turn(turn: graphs_pb2.Turn) -> Message:
+    return in_corpus(graphs_pb2.PutTurnsRequest, turns=[turn])
+
+
 REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
     Reason.INVALID_ARGUMENT: lambda server: ask(server, tenants_pb2.CreateTenantRequest(name="")),
     Reason.INVALID_ID: lambda server: ask(server, tenants_pb2.GetTenantRequest(id="x")),
@@ -79,6 +84,11 @@ REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
         server, in_corpus(communities_pb2.GetCommunityRequest, id=str(uuid4()))
     ),
     Reason.SOURCE_NOT_FOUND: lambda server: ask(server, in_corpus(sources_pb2.GetSourceRequest, source_id="none")),
+    Reason.INVALID_TURN: lambda server: ask(server, put_turn(graphs_pb2.Turn(turn_id=str(uuid4()), salience=2.0))),
+    Reason.TURN_NOT_FOUND: lambda server: ask(
+        server, in_corpus(graphs_pb2.RemoveTurnsRequest, turn_ids=[str(uuid4())])
+    ),
+    Reason.ANCHOR_NOT_FOUND: lambda server: ask(server, graphs_pb2.SliceRequest(anchors=[str(uuid4())]), token=ACME),
     Reason.REVISION_NOT_FOUND: lambda server: ask(
         server, in_corpus(documents_pb2.ListDocumentsRequest, as_of=nodes_pb2.AsOf(revision=99))
     ),
@@ -95,6 +105,10 @@ REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
 }
 
 MADE_ELSEWHERE = {
+    Reason.CORE_CHANGED: "needs a core that was begun: test_core_exports",
+    Reason.INVALID_CORE: "needs a whole stream: test_import_core",
+    Reason.CORE_UNSIGNED: "needs a whole stream: test_full_cores",
+    Reason.CORPUS_NOT_EMPTY: "needs a whole stream: test_full_cores",
     Reason.REASON_REQUIRED: "needs a server that asks for it: test_audit_records",
     Reason.AUDIT_UNAVAILABLE: "needs a key that is not there: test_audit_records",
     Reason.CANNOT_SIGN: "test_signatures",

@@ -46,10 +46,14 @@ def source_page(
     return walked(_Telling(view).stretches(pattern), pattern, begin, quads_max, bytes_max)
 
 
-def every_source_quad(snapshot: Snapshot) -> Iterator[Quad]:
+def every_source_quad(snapshot: Snapshot, *, hierarchy: bool = True) -> Iterator[Quad]:
     """All of urn:graph:source: sources by id, documents by id, each with its chunks in order, sections by id, the
-    master, facts by id. What was erased is left out. May be begun again, and gives the same."""
-    return chain(_of_sources(snapshot), _of_documents(snapshot), _of_summaries(snapshot), _of_facts(snapshot))
+    master, facts by id. What was erased is left out. May be begun again, and gives the same.
+
+    Without the hierarchy only those of sources and facts.
+    """
+    nodes = chain(_of_documents(snapshot), _of_summaries(snapshot)) if hierarchy else ()
+    return chain(_of_sources(snapshot), nodes, _of_facts(snapshot))
 
 
 def _of_sources(snapshot: Snapshot) -> Iterator[Quad]:
