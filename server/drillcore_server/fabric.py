@@ -17,6 +17,8 @@ from drillcore_proto.v1 import (
     envelopes_pb2,
     facts_pb2,
     graphs_pb2,
+    provenance_pb2,
+    quads_pb2,
     sources_pb2,
 )
 from drillcore_server.audit.signers import SigningKeys
@@ -54,6 +56,8 @@ from drillcore_server.rpc.embeddings import EmbeddingService
 from drillcore_server.rpc.envelopes import EnvelopeService
 from drillcore_server.rpc.facts import FactService
 from drillcore_server.rpc.graphs import GraphService
+from drillcore_server.rpc.provenance import ProvenanceService
+from drillcore_server.rpc.quads import QuadService
 from drillcore_server.rpc.sources import SourceService
 from drillcore_server.tokenizing.models import open_models
 
@@ -104,6 +108,7 @@ class Fabric:
         library.keyring.on_erased.append(turns.forget)
         slicer = Slicer(facts, turns, SimilarFacts())
         cores = CoreService(CoreExporter(engine, library), CoreImporter(library, ingester))
+        quads = QuadService(library, ingester, settings.server.upload_bytes_max)
         self.services: list[tuple[ServiceDescriptor, object]] = [
             (facts_pb2.DESCRIPTOR.services_by_name["FactService"], FactService(facts, desk, reviews)),
             (communities_pb2.DESCRIPTOR.services_by_name["CommunityService"], CommunityService(facts, runs)),
@@ -112,6 +117,8 @@ class Fabric:
             (envelopes_pb2.DESCRIPTOR.services_by_name["EnvelopeService"], EnvelopeService(envelopes)),
             (cores_pb2.DESCRIPTOR.services_by_name["CoreService"], cores),
             (graphs_pb2.DESCRIPTOR.services_by_name["GraphService"], GraphService(slicer, ingester)),
+            (provenance_pb2.DESCRIPTOR.services_by_name["ProvenanceService"], ProvenanceService(library)),
+            (quads_pb2.DESCRIPTOR.services_by_name["QuadService"], quads),
         ]
 
     def start(self) -> None:

@@ -44,6 +44,7 @@ FABRIC_METHODS: Final = [
         "EmbeddingService",
         "EnvelopeService",
         "GraphService",
+        "ProvenanceService",
     }
 ]
 
@@ -155,6 +156,7 @@ _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "RemoveTurns": lambda: {"corpus_id": str(uuid4()), "turn_ids": [str(uuid4())]},
     "ListTurns": lambda: {"corpus_id": str(uuid4())},
     "Slice": lambda: {"anchors": [str(uuid4())]},
+    "Explain": lambda: {"node": str(uuid4())},
 }
 _FIRST: Final = {"AddDocuments": "target", "PutHierarchy": "target", "UpdateDocument": "target"}
 """Where a call streams: the part of its first request that names what it is about."""

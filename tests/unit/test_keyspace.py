@@ -122,6 +122,7 @@ BUILT = {
     "session_end": KEYS.session_end(AT, 300),
     "session_ends_up_to": KEYS.session_ends_up_to(AT),
     "envelope": KEYS.envelope(TENANT, EnvelopeId(NODE)),
+    "envelopes": KEYS.envelopes(TENANT),
     "envelope_session": KEYS.envelope_session(TENANT, OPERATOR, "s-1"),
     "etag": KEYS.etag(TENANT, STAMP, b"8 bytes."),
     "etags": KEYS.etags(TENANT, STAMP),

@@ -38,6 +38,7 @@ from drillcore_server.store.erasures import ERASURE
 from drillcore_server.store.facts import FactsView, FactWrites
 from drillcore_server.store.hierarchy import DOCUMENT, CorpusView
 from drillcore_server.store.keyring import SNAPSHOT_SCOPE, KeyNumber
+from drillcore_server.store.quads import without_source
 from drillcore_server.store.sealed import keys_of
 from drillcore_server.store.snapshot import Snapshot
 from drillcore_server.store.turns import TurnWrites
@@ -133,6 +134,7 @@ class _Erasing:
                 made.writes,
                 self._fact_writes(corpus, snapshot, facts),
                 self._source_writes(snapshot),
+                without_source(snapshot, self._hashed),
                 communities,
                 self._turn_writes(corpus, snapshot, about.keys[0].number),
             ),

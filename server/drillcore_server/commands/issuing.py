@@ -25,6 +25,7 @@ from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.cache_directives import CacheDirectives
 from drillcore_server.domain.envelope_headers import Miss, headers, not_modified_headers, refused_quality_headers
 from drillcore_server.domain.envelope_plans import (
+    OF_SESSION,
     CorpusAt,
     EnvelopePlan,
     EnvelopeSession,
@@ -164,8 +165,10 @@ class Issuing:
     def corpora(self) -> tuple[CorpusAt, ...]:
         """As they are read, in the order of their ids."""
         shelves = sorted(self.shelves, key=lambda one: one.corpus.id)
-        heads = [revisions.head(self.tr, one.view.keys) for one in shelves]
-        return tuple(CorpusAt(one.corpus.id, one.revision, head) for one, head in zip(shelves, heads, strict=True))
+        return tuple(
+            CorpusAt(one.corpus.id, one.revision, revisions.head(self.tr, one.view.keys), one.corpus.number)
+            for one in shelves
+        )
 
     def _named(self, if_match: str) -> list[IssuedEnvelope]:
         """The envelopes of this question that an etag stands for, one for each thing they say; or one by its id."""
@@ -261,7 +264,15 @@ class Issuing:
             changes_at=built.changes_at,
             question=self._question(None if parent is None else parent.id),
             remembered=self._remembered,
+            origins=self._origins(built),
         )
+
+    def _origins(self, built: Built) -> bytes:
+        """Which corpus each of the facts is of."""
+        places = {one.corpus: place for place, one in enumerate(self.corpora)}
+        included = (one.ranked.candidate for one in built.envelope.packing.included)
+        facts = [one for one in included if one.fact is not None]
+        return bytes(OF_SESSION if one.session_only else places[one.corpus] for one in facts)
 
     def _keep(
         self,

@@ -5,15 +5,27 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, fields
 from datetime import date, datetime, timedelta
+from typing import Final
 
 from drillcore_server.domain.envelopes import Budget, GroundingMode, QualityTier, RenderFormat, Weights
 from drillcore_server.domain.fact_sessions import OwnSession
 from drillcore_server.domain.found import AsOf
 from drillcore_server.domain.found_facts import FactFilters
-from drillcore_server.domain.ids import CommunityId, CorpusId, EnvelopeId, FactId, PrincipalId, RecordId, Revision
+from drillcore_server.domain.ids import (
+    CommunityId,
+    CorpusId,
+    CorpusNumber,
+    EnvelopeId,
+    FactId,
+    PrincipalId,
+    RecordId,
+    Revision,
+)
 
 HASH_BYTES = 8
 """Of what a fact says, to know whether it says the same."""
+OF_SESSION: Final = 255
+"""Instead of the place of a fact's corpus: it is of the session. There are never so many corpora."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +93,7 @@ class CorpusAt:
     revision: Revision
     head: Revision
     """At that time: an erasure since changes what an earlier revision says, and moves the head."""
+    number: CorpusNumber
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +143,17 @@ class IssuedEnvelope:
     """A hash of what was asked for."""
     remembered: bytes = b""
     """A hash of what the session had that changes it."""
+    origins: bytes = b""
+    """Of each of its facts the place of its corpus among the corpora, or `OF_SESSION`; a byte each."""
+
+    def stored(self) -> list[tuple[CorpusAt, FactId]]:
+        """Those of its facts that are of the store, in their order, each with its corpus."""
+        placed = zip(self.facts, self.origins, strict=True)
+        return [(self.corpora[origin], fact.id) for fact, origin in placed if origin != OF_SESSION]
+
+    def facts_of(self, corpus: CorpusId) -> list[FactId]:
+        """Those that are of one corpus."""
+        return [fact for at, fact in self.stored() if at.corpus == corpus]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Envelopes that were issued, the etags they are known by, and the sessions they were packed in.
 
 They hold ids, numbers and the question, sealed under the key of the tenant's audit log, as the question is there too.
+An index in each corpus leads from its facts to the envelopes that they were packed into.
 When something is to be forgotten is an entry by time, one for each; using a session puts its own off.
 """
 
@@ -31,6 +32,10 @@ HISTORY_MAX: Final = 100
 """Windows of a session whose quality is remembered."""
 WARM_MAX: Final = 256
 _NO_REVISION: Final = Revision(0)
+_KEYS_OF_END: Final = 1_000
+"""Named by one entry of what is to be forgotten: it must fit into a value."""
+_FORGOTTEN_KEYS: Final = 10_000
+"""Cleared in one transaction, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +49,23 @@ class EnvelopeStore:
     """Of the key that they are sealed under."""
 
     def issue(self, tr: Transaction, issued: IssuedEnvelope, known_by: bytes, said: bytes, until: datetime) -> None:
-        """Keeps an envelope, and that its etag stands for it, until some time.
+        """Keeps an envelope, that its etag stands for it, and that its facts are in it, until some time.
 
         `said` are 8 bytes of what it says: an earlier one of the same etag that says the same is not found any more.
         """
         key, etag = self.keys.envelope(self.tenant, issued.id), self.keys.etag(self.tenant, known_by, said)
         codec.write(tr, key, self._seal(key, ISSUED.encode(issued)))
         tr.set(etag, issued.id.bytes)
-        tr.set(self.keys.envelope_end(until, issued.id.bytes), msgspec.msgpack.encode([key, etag]))
+        entries = entries_of(self.keys, issued)
+        for entry in entries:
+            tr.set(entry, issued_to(self.tenant, issued.principal))
+        self._forget_at(tr, until, issued.id, [key, etag, *entries])
+
+    def _forget_at(self, tr: Transaction, until: datetime, envelope: EnvelopeId, cleared: list[bytes]) -> None:
+        for place, start in enumerate(range(0, len(cleared), _KEYS_OF_END)):
+            named = envelope.bytes if not place else hashlib.sha256(envelope.bytes + bytes([place])).digest()[:16]
+            some = msgspec.msgpack.encode(cleared[start : start + _KEYS_OF_END])
+            tr.set(self.keys.envelope_end(until, named), some)
 
     def find(self, tr: Reader, envelope: EnvelopeId) -> IssuedEnvelope | None:
         key = self.keys.envelope(self.tenant, envelope)
@@ -124,11 +138,26 @@ def known_by(principal: PrincipalId, etag: str, question: bytes) -> bytes:
     return hashlib.sha256(b"\0".join([principal.encode(), etag.encode(), question])).digest()[:16]
 
 
+def entries_of(keys: Keyspace, issued: IssuedEnvelope) -> list[bytes]:
+    """What leads from the facts of the store to an envelope that holds them."""
+    corpora = {one.number: keys.of_corpus(one.number) for one in issued.corpora}
+    return [corpora[at.number].fact_envelope(fact, issued.id) for at, fact in issued.stored()]
+
+
+def issued_to(tenant: TenantId, principal: PrincipalId) -> bytes:
+    """What an entry of the index of facts says of an envelope: a shared corpus has entries of many tenants."""
+    return tenant.bytes + principal.encode()
+
+
 def forget(tr: Transaction, keys: Keyspace, now: datetime, limit: int) -> int:
-    """Removes some of what is to be forgotten by now; how many entries there were."""
-    entries = list(tr.range(*keys.envelope_ends_up_to(now), limit=limit))
-    for entry, value in entries:
+    """Removes some of what is to be forgotten by now; how many entries there were, 0 when nothing is left."""
+    forgotten = cleared = 0
+    for entry, value in tr.range(*keys.envelope_ends_up_to(now), limit=limit):
         tr.clear(entry)
-        for key in msgspec.msgpack.decode(value, type=list[bytes]):
+        named = msgspec.msgpack.decode(value, type=list[bytes])
+        for key in named:
             codec.clear(tr, key)
-    return len(entries)
+        forgotten, cleared = forgotten + 1, cleared + len(named)
+        if cleared >= _FORGOTTEN_KEYS:
+            break
+    return forgotten
