@@ -17,10 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drillcore import slices
+from drillcore_fdb.engine import Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2
 from drillcore_proto.v1 import graphs_pb2 as pb
+from drillcore_server.derived.graphs import TurnGraph, TurnGraphs
+from drillcore_server.domain.ids import CorpusNumber, Revision
 from drillcore_server.domain.slice_policies import single
+from drillcore_server.store.hierarchy import CorpusView
+from drillcore_server.store.sealed import SealedRecords
+from tests.rpc.aged import keys_of
 from tests.rpc.conftest import Filled
 from tests.rpc.graphs import GOLDEN_EDGES, REFERENCE, GraphCaller, edge, edges, name, talk, turn
 from tests.rpc.hierarchies import put, two_sections
@@ -152,6 +158,31 @@ def test_a_server_that_reads_anew_slices_as_one_that_followed(tmp_path: Path) ->
             followed = own.slices(*_ids(told[::20]))
     with running(tmp_path / "data") as second, GraphCaller(second, ACME) as own:
         assert own.slices(*_ids(told[::20])) == followed
+
+
+def test_a_reader_who_began_before_the_last_change_does_not_read_everything_anew(
+    caller: GraphCaller, corpus: str, shared: Running
+) -> None:
+    told, links = a_talk(20)
+    caller.put_turns(corpus, told[:10])
+    caller.put_turns(corpus, told[10:], links)
+    graphs, keys = TurnGraphs(shared.engine), keys_of(shared, corpus)
+    sealed = SealedRecords(shared.server.keyring)
+
+    def newest(revision: int) -> TurnGraph | None:
+        def look(tr: Transaction) -> TurnGraph | None:
+            return graphs.newest(CorpusNumber(1), CorpusView(tr.snapshot, keys, sealed, Revision(revision)))
+
+        return shared.engine.run(look)
+
+    first = newest(1)
+    assert first is not None
+    second = newest(2)
+    assert second is newest(2)
+    assert second is not None
+    assert newest(1) is None
+    assert first.node(UUID(told[15].turn_id).bytes) is None, "a state never changes"
+    assert second.node(UUID(told[15].turn_id).bytes) is not None
 
 
 def test_several_anchors_are_answered_in_their_order(caller: GraphCaller, corpus: str, anchors: list[str]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from drillcore_fdb.engine import Engine
 from drillcore_server.derived.follower import Follower
 from drillcore_server.derived.sharded import Sharded
-from drillcore_server.domain.ids import Revision, TurnId
+from drillcore_server.domain.ids import CorpusNumber, Revision, TurnId
 from drillcore_server.domain.revisions import RevisionRecord
 from drillcore_server.domain.slices import SliceEdge
 from drillcore_server.domain.turns import EdgeType, Phase, Turn
@@ -18,6 +19,7 @@ from drillcore_server.store.turns import TURN, TurnsView
 
 _PAGE: Final = 20_000
 """Entries of the feed read in one transaction."""
+_LOCKS: Final = 64
 _EDGE_BYTES: Final = 33
 _TYPES: Final = {int(one): one for one in EdgeType}
 Incoming = tuple[tuple[bytes, int], ...]
@@ -134,6 +136,18 @@ class TurnGraphs(Follower[TurnGraph]):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine, load, follow)
+        self._reading = tuple(threading.Lock() for _ in range(_LOCKS))
+
+    def newest(self, number: CorpusNumber, view: CorpusView) -> TurnGraph | None:
+        """As the view's revision, which was the head when its transaction began, has it.
+
+        None if what is kept is of a later one already: to read it all anew for the occasion would take long. Of those
+        who ask while it is read, or follows a change, one does that and the others wait.
+        """
+        with self._reading[number % _LOCKS]:
+            with self._lock:
+                kept = self._kept.get(number)
+            return None if kept is not None and kept[0] > view.revision else self.at(number, view)
 
 
 def load(snapshot: Snapshot) -> TurnGraph:
