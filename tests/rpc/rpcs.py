@@ -47,6 +47,8 @@ FABRIC_METHODS: Final = [
         "QuadService",
         "ProvenanceService",
         "GraphService",
+        "GraphService",
+        "ProvenanceService",
     }
     and not method.name.startswith("Export")
 ]
@@ -183,6 +185,7 @@ _FIRST: Final = {
     "UpdateDocument": "target",
     "ImportQuads": "target",
     "ImportCore": "target",
+    "Explain": lambda: {"node": str(uuid4())},
 }
 """Where a call streams: the part of its first request that names what it is about."""
 

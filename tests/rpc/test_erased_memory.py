@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 
 from drillcore_server.config import EmbedderKind, FormerSettings, IngestSettings
+from drillcore_server.derived.graphs import TurnGraphs
 from drillcore_server.derived.index_snapshots import IndexName
 from drillcore_server.derived.sections import SectionCache, SectionIndexes
 from drillcore_server.derived.settings import VectorSettings
@@ -27,12 +28,13 @@ from drillcore_server.ingest.worker_wire import TASK, Said, Task
 from drillcore_server.store import corpora
 from tests.rpc.aged import keys_of, keyspace
 from tests.rpc.erasing import MARKED, OTHER, ErasingCaller
+from tests.rpc.graphs import GraphCaller, turn
 from tests.rpc.knowledge import SECTION, File
 from tests.rpc.running import ACME, ACME_ID, Running, create_tenants, running
 
 T = TypeVar("T")
 TWO_MODELS = IngestSettings(workers=0, former=(FormerSettings(embedder=EmbedderKind.STATIC),))
-KINDS = (CachingEmbedder, SectionCache, SectionIndexes, StateHashes)
+KINDS = (CachingEmbedder, SectionCache, SectionIndexes, StateHashes, TurnGraphs)
 WITH_GRAPHS = VectorSettings(exact_below=1, tail_max=1, build_threads=1)
 
 
@@ -78,6 +80,12 @@ def number_of(server: Running, corpus: str) -> CorpusNumber:
     return server.engine.run(lambda tr: corpora.get(tr, keys, TenantId(ACME_ID), found)).number
 
 
+def slice_a_turn(server: Running, corpus: str, number: int) -> None:
+    with GraphCaller(server, ACME) as caller:
+        caller.put_turns(corpus, [turn(number)], source_id="marked")
+        caller.slice(number)
+
+
 def test_vectors_of_every_model_are_forgotten(caller: ErasingCaller, corpus: str, kept: Kept) -> None:
     models: list[Any] = kept.every(CachingEmbedder)
     for model in models:
@@ -99,15 +107,16 @@ def test_outlines_and_hashes_of_its_corpus_are_forgotten_and_no_others(
 ) -> None:
     other = caller.corpus("other")
     caller.add(other, File("other.md", OTHER, "other"))
-    for one in (corpus, other):
+    for place, one in enumerate((corpus, other)):
         caller.query(one, level=SECTION, text="register of birds")
         caller.state(one)
+        slice_a_turn(server, one, place)
     numbers = [number_of(server, one) for one in (corpus, other)]
-    found: list[Any] = [one for kind in (SectionCache, SectionIndexes) for one in kept.every(kind)]
+    found: list[Any] = [one for kind in (SectionCache, SectionIndexes, TurnGraphs) for one in kept.every(kind)]
     found += [one._follower for one in kept.every(StateHashes)]
-    assert [[number in one._kept for number in numbers] for one in found] == [[True, True]] * 3
+    assert [[number in one._kept for number in numbers] for one in found] == [[True, True]] * 4
     caller.erase(corpus, "marked")
-    assert [[number in one._kept for number in numbers] for one in found] == [[False, True]] * 3
+    assert [[number in one._kept for number in numbers] for one in found] == [[False, True]] * 4
 
 
 def test_the_stored_state_hash_is_removed_and_made_anew(server: Running, caller: ErasingCaller, corpus: str) -> None:

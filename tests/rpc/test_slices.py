@@ -17,12 +17,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drillcore import slices
+from drillcore_fdb.engine import Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2
 from drillcore_proto.v1 import graphs_pb2 as pb
+from drillcore_server.derived.graphs import TurnGraph, TurnGraphs
+from drillcore_server.domain.ids import CorpusNumber, Revision
 from drillcore_server.domain.slice_policies import single
+from drillcore_server.store.hierarchy import CorpusView
+from drillcore_server.store.sealed import SealedRecords
+from tests.rpc.aged import keys_of
 from tests.rpc.conftest import Filled
 from tests.rpc.graphs import GOLDEN_EDGES, REFERENCE, GraphCaller, edge, edges, name, talk, turn
+from tests.rpc.hierarchies import put, two_sections
 from tests.rpc.knowledge import CHUNK, LEVELS, MASTER, RAW, SECTION, File, at_revision, refused
 from tests.rpc.running import ACME, Running, create_tenants, running
 from tests.rpc.texts import REGULATIONS
@@ -153,6 +160,31 @@ def test_a_server_that_reads_anew_slices_as_one_that_followed(tmp_path: Path) ->
         assert own.slices(*_ids(told[::20])) == followed
 
 
+def test_a_reader_who_began_before_the_last_change_does_not_read_everything_anew(
+    caller: GraphCaller, corpus: str, shared: Running
+) -> None:
+    told, links = a_talk(20)
+    caller.put_turns(corpus, told[:10])
+    caller.put_turns(corpus, told[10:], links)
+    graphs, keys = TurnGraphs(shared.engine), keys_of(shared, corpus)
+    sealed = SealedRecords(shared.server.keyring)
+
+    def newest(revision: int) -> TurnGraph | None:
+        def look(tr: Transaction) -> TurnGraph | None:
+            return graphs.newest(CorpusNumber(1), CorpusView(tr.snapshot, keys, sealed, Revision(revision)))
+
+        return shared.engine.run(look)
+
+    first = newest(1)
+    assert first is not None
+    second = newest(2)
+    assert second is newest(2)
+    assert second is not None
+    assert newest(1) is None
+    assert first.node(UUID(told[15].turn_id).bytes) is None, "a state never changes"
+    assert second.node(UUID(told[15].turn_id).bytes) is not None
+
+
 def test_several_anchors_are_answered_in_their_order(caller: GraphCaller, corpus: str, anchors: list[str]) -> None:
     told, links = a_talk(50)
     caller.put_turns(corpus, told, links)
@@ -235,6 +267,35 @@ def test_a_section_refers_to_the_chunks_that_its_summary_cites(caller: GraphCall
             one.child for one in found.edges if one.edge_type == pb.EDGE_TYPE_REFERENCE and one.parent == section.id
         }
         assert told == {one.chunk_id for one in section.section.citations}
+
+
+def test_hierarchies_of_clients_are_sliced_by_their_own_ids(caller: GraphCaller, corpus: str) -> None:
+    made = two_sections()
+    section = made.of("section")[0]
+    chunk = next(one.id for one in made.of("chunk") if one.parent_id == section.id)
+    put(caller, corpus, made)
+    near = pb.SlicePolicy(max_radius=1, include_siblings=False)
+    raws = {raw.id for raw in caller.below(chunk, RAW)}
+    assert {node.id for node in caller.slice(chunk, policy=near).nodes} == {chunk, section.id, *raws}
+    for raw in raws:
+        assert {node.id for node in caller.slice(raw, policy=near).nodes} == {raw, chunk}
+    whole = caller.slice(made.master.id)
+    assert {node.id for node in whole.nodes} == {node.id for node in made.nodes}
+
+
+def test_a_section_that_was_erased_since_is_not_below_a_master_that_can_be_read(
+    caller: GraphCaller, corpus: str
+) -> None:
+    """A master is sealed with the sources that it may quote, a section with those of all its chunks."""
+    zebras = {f"{n}.txt": f"Zebras {n} must graze near rivers of type {n}. " * 3 for n in range(25)}
+    caller.add(corpus, *(File(one, text, one) for one, text in {**REGULATIONS, **zebras}.items()))
+    master, before = caller.master(corpus), {node.id for node in caller.query(corpus, level=SECTION)}
+    assert before <= {node.id for node in caller.slice(master.id).nodes}
+    caller.erase(corpus, "24.txt")
+    left = {node.id for node in caller.query(corpus, level=SECTION, as_of=at_revision(1))}
+    found = caller.slice(master.id, as_of=at_revision(1))
+    assert left < before
+    assert {node.id for node in found.nodes if node.kind == "section"} == left
 
 
 def test_every_node_and_fact_can_be_an_anchor(caller: GraphCaller, filled: Filled, anchors: list[str]) -> None:

@@ -264,7 +264,6 @@ BUILT_OF_CORPUS = {
     "embedded_as": OF_CORPUS.embedded_as(VALUE),
     "all_embedded": OF_CORPUS.all_embedded(),
     "citing": OF_CORPUS.citing(DOCUMENT, NODE),
-    "citing_document": OF_CORPUS.citing_document(DOCUMENT),
     "all_citing": OF_CORPUS.all_citing(),
     "floor": OF_CORPUS.floor(),
     "manifest": OF_CORPUS.manifest(REVISION, 3),

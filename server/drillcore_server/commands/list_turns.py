@@ -23,8 +23,8 @@ from drillcore_server.domain.turns import Edge, Turn
 from drillcore_server.store import versioned
 from drillcore_server.store.turns import TurnsView, session_hash, turn_id
 
-_KEYS_MAX: Final = 10_000
-"""Stored keys that one page looks at, whether its revision sees them or not: well within five seconds."""
+_KEYS_MORE: Final = 500
+"""Stored keys that a page looks at beyond what was asked for, whether its revision sees them or not."""
 _TURN_BYTES: Final = 250
 _EDGE_BYTES: Final = 90
 """About what each takes in an answer."""
@@ -61,7 +61,7 @@ def list_turns(
 ) -> ListedTurns:
     """Turns by id, all or those of one session, and their revision, which is that of later pages too.
 
-    A page may have fewer turns than were asked for, or none, and others follow: see `_KEYS_MAX`.
+    A page may have fewer turns than were asked for, or none, and others follow: see `_KEYS_MORE`.
     """
     limit = PageLimit(page_size(size), library.unit.page_bytes_max)
     listing = f"turns of {corpus} {hashlib.sha256(session.encode()).hexdigest()}"
@@ -73,7 +73,7 @@ def list_turns(
     def work(tr: Reader, granted: InTenant, trail: Trail) -> ListedTurns:
         shelf = library.shelf(tr, granted, trail, corpus, as_of)
         granted.check_level(corpus, *Level)
-        ids, following = _page(library, shelf, session, after)
+        ids, following = _page(library, shelf, session, after, limit.items + _KEYS_MORE)
         items, more = fill_page(((one, one.size_bytes) for one in _listed(shelf, ids)), limit)
         trail.touch_node_ids(NodeId(one.turn.id) for one in items)
         last = items[-1].turn.id if more else following
@@ -83,16 +83,17 @@ def list_turns(
     return library.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
 
 
-def _page(library: Library, shelf: Shelf, session: str, after: TurnId | None) -> tuple[list[TurnId], TurnId | None]:
+def _page(
+    library: Library, shelf: Shelf, session: str, after: TurnId | None, keys_max: int
+) -> tuple[list[TurnId], TurnId | None]:
     """The next turns, and the last one that was looked at if there may be more."""
     view = shelf.view
     keys = view.keys.turns(after)
     if session:
         keys = view.keys.session_turns(session_hash(library.keyring, shelf.corpus.number, session), after)
-    entries, following = versioned.page(view.tr, *keys, view.revision, _KEYS_MAX)
-    return [turn_id(entry.key) for entry in entries], None if following is None else turn_id(
-        versioned.before(following)
-    )
+    entries, following = versioned.page(view.tr, *keys, view.revision, keys_max)
+    last = None if following is None else turn_id(versioned.before(following))
+    return [turn_id(entry.key) for entry in entries], last
 
 
 def _listed(shelf: Shelf, ids: list[TurnId]) -> Iterator[ListedTurn]:

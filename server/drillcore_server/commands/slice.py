@@ -125,9 +125,9 @@ class _Slicing:
     def _turn_graph(self) -> TurnGraph | StoredTurnGraph:
         """In memory there is the head; earlier revisions are read as far as they are needed."""
         shelf = self._shelf
-        if shelf.revision == revisions.head(shelf.view.tr, shelf.view.keys):
-            return self._slicer.turns.at(shelf.corpus.number, shelf.view)
-        return StoredTurnGraph(TurnsView(shelf.view))
+        is_head = shelf.revision == revisions.head(shelf.view.tr, shelf.view.keys)
+        kept = self._slicer.turns.newest(shelf.corpus.number, shelf.view) if is_head else None
+        return kept or StoredTurnGraph(TurnsView(shelf.view))
 
     def _knowledge_graph(self) -> KnowledgeGraph:
         shelf, indexes = self._shelf, self._slicer.facts.indexes

@@ -15,12 +15,12 @@ from uuid import UUID
 
 from drillcore_server.derived.fact_index import FactIndex
 from drillcore_server.derived.similar_facts import SimilarFacts
-from drillcore_server.domain.ids import DocumentId, FactId, NodeId
+from drillcore_server.domain.ids import FactId, NodeId
 from drillcore_server.domain.nodes import ChunkWithRaws, Level, Section, chunk_of_raw, raw_id
 from drillcore_server.domain.slice_policies import single
 from drillcore_server.domain.slices import SliceEdge
 from drillcore_server.domain.turns import EdgeType, Phase
-from drillcore_server.store import erasures, versioned
+from drillcore_server.store import erasures
 from drillcore_server.store.facts import FactsView
 from drillcore_server.store.hierarchy import CorpusView
 from drillcore_server.store.keyring import KeyErased
@@ -88,19 +88,13 @@ class KnowledgeGraph:
     def parents(self, node: bytes) -> list[bytes]:
         above = self._above(node)
         found = set() if above is None else {above}
-        kind = self._kind(node)
-        if kind == "chunk":
-            found |= set(self._cited_by(node))
-        elif kind == _FACT:
+        if self._kind(node) == _FACT:
             found |= {one for one in self._like(node) if one < node}
         return sorted(found)
 
     def children(self, node: bytes) -> list[bytes]:
         found = set(self._below(node))
-        kind = self._kind(node)
-        if kind == "section":
-            found |= set(self._cites(node))
-        elif kind == _FACT:
+        if self._kind(node) == _FACT:
             found |= {one for one in self._like(node) if one > node}
         return sorted(found)
 
@@ -221,25 +215,10 @@ class KnowledgeGraph:
             self._alike[fact] = [other.bytes for other in found if self._reach_fact(other)]
         return self._alike[fact]
 
-    def _cites(self, section: bytes) -> list[bytes]:
-        """The chunks that the summary of a section cites, made known."""
+    def _cites(self, section: bytes) -> set[bytes]:
+        """The chunks that the summary of a section cites, which are below it."""
         found = self._section(section)
-        cited = [] if found is None else sorted({one.chunk.bytes for one in found.citations})
-        there = [one for one in cited if self._chunk(one) is not None]
-        self._nodes.update((one, CHUNK) for one in there)
-        return there
-
-    def _cited_by(self, chunk: bytes) -> list[bytes]:
-        """The sections whose summaries cite a chunk, made known. The index tells which cite its document, or did."""
-        found = self._chunk(chunk)
-        citing = [] if found is None else self._citing(found.chunk.document)
-        there = [one for one in citing if self._section(one) is not None and chunk in self._cites(one)]
-        self._nodes.update((one, SECTION) for one in there)
-        return there
-
-    def _citing(self, document: DocumentId) -> list[bytes]:
-        entries = versioned.scan(self._view.tr, *self._view.keys.citing_document(document), self._view.revision)
-        return [entry.key[-16:] for entry in entries]
+        return set() if found is None else {one.chunk.bytes for one in found.citations}
 
     def _chunk(self, chunk: bytes) -> ChunkWithRaws | None:
         if chunk not in self._chunks:
