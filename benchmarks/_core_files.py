@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,8 +14,10 @@ from typing import Any
 import msgpack
 
 DIMENSIONS = 384
-TRIPLES, ENTITIES, PAGES = 1_000, 50, 10
-"""In one round: records of triples and of vectors, and pages with their text. By size: 1 part, 1 part, 3 parts."""
+_VECTOR = f"<{DIMENSIONS}f"
+TRIPLES, ENTITIES, PAGES = 1_000, 100, 2
+"""In one round: triples and vectors that were found in some pages, and these with their text. By size about 3 parts, 5
+parts and 2 parts."""
 PAGE_BYTES = 40_000
 _WORDS = tuple(f"word{number}" for number in range(5_000))
 _META = {"i": "urn:benchmark:core", "m": "urn:benchmark:core", "c": "default"}
@@ -53,7 +56,9 @@ def _triple(chance: random.Random, number: int, place: int) -> dict[str, Any]:
 
 
 def _entity(chance: random.Random, number: int, place: int) -> dict[str, Any]:
-    return {"e": _iri(f"entity:{number}:{place}"), "v": [chance.uniform(-1, 1) for _ in range(DIMENSIONS)]}
+    """Its numbers are of 32 bits, as models make them, and written with 64, as TrustGraph does."""
+    numbers = [chance.uniform(-1, 1) for _ in range(DIMENSIONS)]
+    return {"e": _iri(f"entity:{number}:{place}"), "v": list(struct.unpack(_VECTOR, struct.pack(_VECTOR, *numbers)))}
 
 
 def _iri(name: str) -> dict[str, str]:
