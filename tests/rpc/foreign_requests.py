@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from drillcore_server.domain.iris import iri_of
+from tests.rpc.cores import handbook, import_requests
 from tests.rpc.hierarchies import Made, requests, two_sections
 from tests.rpc.knowledge import File, parts, update_parts
 from tests.rpc.people import PASSWORD
@@ -306,6 +307,11 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
     "ExportCore": lambda t, _: [
         {"corpus_id": t.corpus, "kind": kind, "core_id": t.source, "include_retrieval": True}
         for kind in ("CORE_KIND_FULL", "CORE_KIND_PLAIN", "CORE_KIND_DOCUMENT_EMBEDDINGS")
+    ],
+    "ImportCore": lambda t, own: [
+        list(import_requests(t.corpus, handbook())),
+        list(import_requests(t.corpus, handbook(), tenant_id=t.tenant)),
+        list(import_requests(own.scratch, handbook(), source_id=t.spare_source, upload_id=t.upload)),
     ],
     "PutTurns": lambda t, own: [
         {"corpus_id": t.corpus, "turns": [_turn(t.spare_turn)]},

@@ -173,12 +173,14 @@ _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "ExportQuads": lambda: {"corpus_id": str(uuid4()), "format": "QUAD_FORMAT_N_QUADS"},
     "Explain": lambda: {"node": str(uuid4())},
     "ExportCore": lambda: {"corpus_id": str(uuid4())},
+    "ImportCore": lambda: {"corpus_id": str(uuid4())},
 }
 _FIRST: Final = {
     "AddDocuments": "target",
     "PutHierarchy": "target",
     "UpdateDocument": "target",
     "ImportQuads": "target",
+    "ImportCore": "target",
 }
 """Where a call streams: the part of its first request that names what it is about."""
 

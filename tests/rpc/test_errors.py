@@ -106,6 +106,9 @@ REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
 
 MADE_ELSEWHERE = {
     Reason.CORE_CHANGED: "needs a core that was begun: test_core_exports",
+    Reason.INVALID_CORE: "needs a whole stream: test_import_core",
+    Reason.CORE_UNSIGNED: "needs a whole stream: test_full_cores",
+    Reason.CORPUS_NOT_EMPTY: "needs a whole stream: test_full_cores",
     Reason.REASON_REQUIRED: "needs a server that asks for it: test_audit_records",
     Reason.AUDIT_UNAVAILABLE: "needs a key that is not there: test_audit_records",
     Reason.CANNOT_SIGN: "test_signatures",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
 from uuid import UUID, uuid4
@@ -16,6 +17,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from drillcore import Client, Grant, Level, NewDocument, Role, SignatureTarget, SignatureTargetKind
 from drillcore_proto.v1 import events_pb2, facts_pb2, graphs_pb2
+from tests.rpc.cores import CoreCaller
 from tests.rpc.facts import FactCaller
 from tests.rpc.hierarchies import put, two_sections
 from tests.rpc.people import PASSWORD, Person, make_person, make_service
@@ -59,6 +61,8 @@ class Names:
     envelope: str
     continuation: str
     etag: str
+    upload: str
+    """Of a core, which broke off."""
     challenge: bytes
     spare_corpus: str
     """To be made by another, under the same id; so are the rest."""
@@ -93,6 +97,14 @@ def _is_uuid(text: str) -> bool:
         return str(UUID(text)) == text
     except ValueError:
         return False
+
+
+def _broken_upload(server: Running, token: str, corpus: str) -> str:
+    cores = CoreCaller(server.address, token)
+    with suppress(grpc.RpcError):
+        cores.send(corpus, SECRET.encode(), stop_at=10, upload_id="an upload of theirs")
+    cores.close()
+    return "an upload of theirs"
 
 
 @dataclass(frozen=True)
@@ -166,6 +178,7 @@ def fill_theirs(server: Running) -> Names:
         envelope=str(packed.envelope_id),
         continuation=packed.continuation_id,
         etag=packed.envelope.etag,
+        upload=_broken_upload(server, person.token, str(corpus.id)),
         challenge=challenge,
         spare_corpus=str(spare.id),
         spare_node=hierarchy.master.id,

@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
+from msgpack import Timestamp
+
 from drillcore.cores import WrongShape
 from drillcore_fdb.errors import EngineError
 from drillcore_server.store.records import RecordKind
@@ -49,6 +51,17 @@ def whole(stored: object, what: str) -> int:
     if not isinstance(stored, int) or isinstance(stored, bool) or stored < 0:
         raise WrongShape(f"{what} is not a whole number")
     return stored
+
+
+def moment(stored: object, what: str) -> datetime:
+    """Of a msgpack timestamp, which has nanoseconds; ours have none."""
+    try:
+        if isinstance(stored, Timestamp) and stored.nanoseconds % 1_000 == 0:
+            found: datetime = stored.to_datetime()
+            return found
+    except (OverflowError, ValueError):
+        pass
+    raise WrongShape(f"{what} is no moment")
 
 
 def check(is_so: bool, otherwise: str) -> None:

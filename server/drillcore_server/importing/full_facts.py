@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +14,7 @@ from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.facts import TOKENS_MAX, TOKENS_MIN, Fact, FactStatus, fact_hash
 from drillcore_server.domain.ids import CommunityId, CorpusId, DocumentId, FactId, SourceId
 from drillcore_server.domain.sources import SOURCE_CHARACTERS_MAX, Source
-from drillcore_server.importing.decoding import check, check_time, decoded, fields, text, uuid, whole
+from drillcore_server.importing.decoding import check, check_time, decoded, fields, moment, text, uuid, whole
 from drillcore_server.importing.full_hierarchy import HierarchyIntake
 from drillcore_server.store.communities import ID_BYTES, unpacked_members
 from drillcore_server.store.facts import FACT
@@ -29,7 +28,6 @@ def read_community(given: list[Any], corpus: CorpusId | None) -> tuple[Community
     label, keywords, size, drawn_from, made_at, members = fields("community", given, 6)
     check(isinstance(members, bytes) and len(members) % ID_BYTES == 0 and bool(members), "a community has no members")
     check(isinstance(keywords, list) and isinstance(drawn_from, list), "the words of a community are not a list")
-    check(isinstance(made_at, datetime), "a community was never made")
     ids = unpacked_members(members)
     community = Community(
         _NO_ID if corpus is None else community_id(corpus, ids),
@@ -37,7 +35,7 @@ def read_community(given: list[Any], corpus: CorpusId | None) -> tuple[Community
         tuple(text(one, "a word of a community") for one in keywords),
         whole(size, "the size of a community"),
         tuple(FactId(uuid(one, "a fact")) for one in drawn_from),
-        made_at,
+        moment(made_at, "when a community was made"),
     )
     check(community.size == len(ids), "a community has other members than it counts")
     check(community.drawn_from == tuple(ids[:LABEL_FACTS]), "a community is not named by its first facts")
