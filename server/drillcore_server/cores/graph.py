@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from drillcore_server.store.provenance import every_source_quad
 from drillcore_server.store.quads import parted_record
 from drillcore_server.store.snapshot import Snapshot
 
+_QUADS_MAX: Final = 500
+"""Held at once: a literal may have several megabytes, in as many keys as it takes."""
+
 
 class ForeignVector(NamedTuple):
     source: SourceId
@@ -34,7 +37,7 @@ class ForeignVector(NamedTuple):
 def write_quads(core: CoreFile, snapshot: Snapshot, retrieval: Iterable[Quad], *, hierarchy: bool) -> None:
     """Those that were put, by source; then what the records tell of where they come from; then those that are given."""
     with BySource() as quads:
-        for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.quads())):
+        for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.quads(), _QUADS_MAX)):
             quads.add(*parted_record(entry.value))
         for source, some in quads.groups():
             core.write_list(TRIPLES, map(encoded_triple, some), source)
