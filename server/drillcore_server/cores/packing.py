@@ -119,7 +119,7 @@ def _fixed(numbers: npt.NDArray[Any], head: int) -> bytes:
     """Numbers of one size, in the order of the file's bytes, each behind its head."""
     packed = np.empty((len(numbers), 1 + numbers.dtype.itemsize), np.uint8)
     packed[:, 0] = head
-    packed[:, 1:] = numbers.view(np.uint8).reshape(len(numbers), -1)
+    packed[:, 1:] = numbers.view(np.uint8).reshape(-1, numbers.dtype.itemsize)
     return packed.tobytes()
 
 
