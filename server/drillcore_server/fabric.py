@@ -121,9 +121,6 @@ class Fabric:
             (provenance_pb2.DESCRIPTOR.services_by_name["ProvenanceService"], ProvenanceService(library)),
             (quads_pb2.DESCRIPTOR.services_by_name["QuadService"], quads),
             (graphs_pb2.DESCRIPTOR.services_by_name["GraphService"], GraphService(slicer, ingester)),
-            (graphs_pb2.DESCRIPTOR.services_by_name["GraphService"], GraphService(slicer, ingester)),
-            (provenance_pb2.DESCRIPTOR.services_by_name["ProvenanceService"], ProvenanceService(library)),
-            (quads_pb2.DESCRIPTOR.services_by_name["QuadService"], quads),
         ]
 
     def start(self) -> None:

@@ -334,7 +334,6 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
         {"anchors": [t.turn], "corpus_id": t.corpus},
         {"anchors": [t.turn], "corpus_id": own.corpus},
     ],
-    "Explain": lambda t, own: list(_explained(t, own)),
 }
 
 CONTENT: Final = ("node.master", "node.section", "node.chunk", "node.raw", "document.id", "document.source_id")

@@ -48,8 +48,6 @@ FABRIC_METHODS: Final = [
         "QuadService",
         "ProvenanceService",
         "GraphService",
-        "GraphService",
-        "ProvenanceService",
     }
     and not method.name.startswith("Export")
 ]
