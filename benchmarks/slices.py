@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import statistics
 import tempfile
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from uuid import UUID
 
 import grpc
@@ -53,7 +55,9 @@ def run(arguments: list[str]) -> dict[str, object]:
         chance = random.Random(0)
         for _ in range(options.rounds):
             for size in sizes:
+                before_s = _cpu_s(serving.process_id)
                 size.measure(caller, [chance.choice(size.nodes).id for _ in range(options.calls)])
+                size.server_cpu.append((_cpu_s(serving.process_id) - before_s) / options.calls)
         grown_bytes = serving.memory_bytes - idle_bytes
     return {"benchmark": "slices", **_report(sizes), "memory_for_all_graphs_mb": round(grown_bytes / 1e6)}
 
@@ -70,6 +74,8 @@ class _Size:
     """The first after another turn was put."""
     calls: list[list[float]] = field(default_factory=list)
     bare: list[list[float]] = field(default_factory=list)
+    server_cpu: list[float] = field(default_factory=list)
+    """Seconds of the processor for each call, which other work on the machine changes less than the time it takes."""
     taken: list[int] = field(default_factory=list)
     """Nodes of each slice."""
 
@@ -87,6 +93,7 @@ class _Size:
         return {
             f"{name}_p50_ms": _ms(self.calls, 0.5),
             f"{name}_p99_ms": _ms(self.calls, 0.99),
+            f"{name}_server_cpu_ms": round(1e3 * statistics.median(self.server_cpu), 2),
             f"{name}_bare_p50_ms": _ms(self.bare, 0.5),
             f"{name}_bare_p99_ms": _ms(self.bare, 0.99),
             f"{name}_nodes_in_a_slice": statistics.median(self.taken),
@@ -194,6 +201,12 @@ def _in_memory(nodes: Iterable[Turn], links: Iterable[Link]) -> TurnGraph:
         for one in nodes
     }
     return TurnGraph(Sharded.of(made))
+
+
+def _cpu_s(process: int) -> float:
+    """What a process and its threads have taken so far."""
+    figures = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(figures[11]) + int(figures[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _timed(work: object) -> float:

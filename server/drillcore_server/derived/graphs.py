@@ -44,7 +44,7 @@ class TurnNode:
         self.incoming = incoming
         self.children = tuple(children)
         """In order, each once."""
-        self.ranked: Sequence[tuple[float, bytes]] | None = None
+        self.ranked: tuple[tuple[float, bytes], ...] | None = None
         """Its children, the most salient first, once somebody asked."""
 
     def turn(self) -> Turn:
@@ -127,7 +127,7 @@ class TurnGraph:
             return ()
         if found.ranked is None:
             nodes = (self.node(child) for child in found.children)
-            found.ranked = sorted((-one.salience, one.id) for one in nodes if one is not None)
+            found.ranked = tuple(sorted((-one.salience, one.id) for one in nodes if one is not None))
         return found.ranked
 
 
