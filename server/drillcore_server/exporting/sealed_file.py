@@ -52,13 +52,24 @@ class SealedFile:
 
     def pieces(self) -> Iterator[bytes]:
         """What was written, in pieces of `PIECE_BYTES`; only the last may be shorter."""
+        return self.pieces_from(0)
+
+    def pieces_from(self, offset: int) -> Iterator[bytes]:
+        """The same from a place on, the first cut to begin there. Several may be gone through side by side."""
         self._done = True
-        for number in range(self._pieces):
-            assert self._file is not None
-            self._file.seek(number * (PIECE_BYTES + _TAG_BYTES))
-            yield self._cipher.decrypt(_nonce(number), self._file.read(PIECE_BYTES + _TAG_BYTES), None)
-        if self._open:
-            yield bytes(self._open)
+        first, skipped = divmod(offset, PIECE_BYTES)
+        for number in range(first, self._pieces):
+            yield self._piece(number)[skipped:]
+            skipped = 0
+        if first > self._pieces:
+            return
+        if rest := bytes(self._open[skipped:]):
+            yield rest
+
+    def _piece(self, number: int) -> bytes:
+        assert self._file is not None
+        self._file.seek(number * (PIECE_BYTES + _TAG_BYTES))
+        return self._cipher.decrypt(_nonce(number), self._file.read(PIECE_BYTES + _TAG_BYTES), None)
 
     def close(self) -> None:
         """Forgets everything."""

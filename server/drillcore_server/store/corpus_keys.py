@@ -382,7 +382,7 @@ class CorpusKeys:
         return below(self._prefixes[Space.LIBRARY_BLOBS])
 
     def entity_vector(self, kind: int, entity: bytes) -> bytes:
-        """* Of an entity of another system's core, given as a keyed hash of 16 bytes."""
+        """* A vector of an entity of another system's core, given as a keyed hash of 16 bytes of all that it says."""
         return self.entity_vectors(kind).begin + entity
 
     def entity_vectors(self, kind: int) -> KeyRange:

@@ -32,7 +32,15 @@ from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.packed import SECTION, decode_chunk, decode_raws, encode_chunk
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.sealed import SealedRecords, keys_of
-from drillcore_server.store.writes import FACT_MARK, LOCATOR_BYTES, OWN_RAW_IDS, Write, is_ingested_chunk, locator_of
+from drillcore_server.store.writes import (
+    FACT_MARK,
+    LOCATOR_BYTES,
+    OWN_RAW_IDS,
+    TURN_MARK,
+    Write,
+    is_ingested_chunk,
+    locator_of,
+)
 
 T = TypeVar("T")
 MASTER = RecordKind(Master)
@@ -185,7 +193,7 @@ def locate(tr: Reader, keys: Keyspace, tenant: TenantId, node: NodeId) -> Locate
     """
     stored = tr.get(keys.locator(tenant, node))
     if stored is not None:
-        return None if stored[:1] == FACT_MARK else Located.of(stored)
+        return None if stored[:1] in {FACT_MARK, TURN_MARK} else Located.of(stored)
     chunk, place = chunk_of_raw(node)
     owner = tr.get(keys.locator(tenant, chunk)) if place >= 0 else None
     if owner is None or not is_ingested_chunk(owner):

@@ -25,7 +25,7 @@ from drillcore_server.store.hierarchy import node_id
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.versioned import Stored
-from drillcore_server.store.writes import LOCATOR_BYTES, fact_locator, locator_of
+from drillcore_server.store.writes import LOCATOR_BYTES, fact_locator, locator_of, turn_locator
 
 STATE = RecordKind(TrimState)
 PAGE_ENTRIES: Final = 2_000
@@ -163,6 +163,7 @@ def _forget_nodes(tr: Transaction, keyspace: Keyspace, corpus: Corpus, gone: Ite
         (locator_of(Level.CHUNK, corpus.number), keys.chunks()),
         (locator_of(Level.RAW, corpus.number), keys.parents()),
         (fact_locator(corpus.number), keys.facts()),
+        (turn_locator(corpus.number), keys.turns()),
     )
     for key in gone:
         for own, space in spaces:

@@ -24,6 +24,8 @@ OWN_RAW_IDS: Final = b"\1"
 """Ends the locator of a chunk whose raws have ids of their own, so that none are made from the chunk's."""
 FACT_MARK: Final = b"\4"
 """In the locator of a fact, where a node's has its level."""
+TURN_MARK: Final = b"\5"
+"""Likewise, in the locator of a turn of a conversation."""
 LOCATOR_BYTES: Final = 5
 """Level and corpus number."""
 
@@ -98,6 +100,10 @@ def locator_of(level: Level, number: CorpusNumber) -> bytes:
 
 def fact_locator(number: CorpusNumber) -> bytes:
     return FACT_MARK + number.to_bytes(LOCATOR_BYTES - 1, "big")
+
+
+def turn_locator(number: CorpusNumber) -> bytes:
+    return TURN_MARK + number.to_bytes(LOCATOR_BYTES - 1, "big")
 
 
 def is_ingested_chunk(locator: bytes) -> bool:

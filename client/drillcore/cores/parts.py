@@ -1,0 +1,105 @@
+"""What makes a core a full one of ours: its root and its parts, which are library documents to anybody else.
+
+The root says what the core is. Parts hold records as msgpack arrays, each with its kind first; the last of all is the
+end, without which a core is not whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgpack
+
+from drillcore.cores.failures import WrongShape
+from drillcore.cores.limits import ROOT_BYTES_MAX
+from drillcore.cores.records import LibraryDocument
+
+ROOT_KIND: Final = "application/vnd.drillcore.core+json"
+ROOT_TYPE: Final = "drillcore-core"
+PART_KIND: Final = "application/vnd.drillcore.records"
+PART_TYPE: Final = "drillcore-part"
+FORMAT: Final = "drillcore-core"
+VERSION: Final = 1
+END: Final = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class CoreModel:
+    """What its vectors were made with."""
+
+    name: str
+    dimensions: int
+
+
+@dataclass(frozen=True, slots=True)
+class CoreRoot:
+    sources: bool
+    """Whether documents, chunks, sections and the master are in it."""
+    model: CoreModel | None
+
+    def encode(self) -> bytes:
+        """The same bytes for the same root."""
+        model = self.model and {"name": self.model.name, "dimensions": self.model.dimensions}
+        said = {"format": FORMAT, "version": VERSION, "sources": self.sources, "model": model}
+        return json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
+
+    @classmethod
+    def parse(cls, data: bytes) -> CoreRoot:
+        """Raises `WrongShape`."""
+        said = _object(data)
+        if said.get("format") != FORMAT or said.get("version") != VERSION:
+            raise WrongShape(f"the core is not of version {VERSION}, the only one that is known here")
+        if not isinstance(said.get("sources"), bool):
+            raise WrongShape("the root does not say whether sources are in the core")
+        return cls(said["sources"], _model(said.get("model")))
+
+
+def root_document(core_id: str) -> LibraryDocument:
+    return LibraryDocument(core_id, ROOT_KIND, "", "", ROOT_TYPE)
+
+
+def part_document(core_id: str, name: str, number: int, parent: str) -> LibraryDocument:
+    return LibraryDocument(f"{core_id}/part/{name}/{number}", PART_KIND, name, parent, PART_TYPE)
+
+
+def part_arrays(data: bytes) -> Iterator[list[Any]]:
+    """The records of a part, each with its kind first. Raises `WrongShape`."""
+    unpacker = msgpack.Unpacker(max_buffer_size=0, read_size=len(data) or 1)
+    unpacker.feed(data)
+    end = 0
+    while end < len(data):
+        array = _next(unpacker)
+        if not isinstance(array, list) or not array or not isinstance(array[0], str):
+            raise WrongShape("a part has something that is not a record")
+        end = unpacker.tell()
+        yield array
+
+
+def _next(unpacker: msgpack.Unpacker) -> object:
+    try:
+        return unpacker.unpack()
+    except (ValueError, msgpack.OutOfData):
+        raise WrongShape("a part is not msgpack, or not whole") from None
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        said = json.loads(data) if len(data) <= ROOT_BYTES_MAX else None
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise WrongShape("the root is not a JSON object")
+    return said
+
+
+def _model(said: object) -> CoreModel | None:
+    if said is None:
+        return None
+    match said:
+        case {"name": str(name), "dimensions": int(dimensions)} if not isinstance(dimensions, bool) and dimensions > 0:
+            return CoreModel(name, dimensions)
+        case _:
+            raise WrongShape("the root does not say with which model its vectors were made")

@@ -1,0 +1,113 @@
+"""Documents that came with cores of other systems, and the writes that keep them: content in pieces of its own."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from drillcore_fdb.tuples import KeyRange
+from drillcore_server.domain.foreign import LibraryDocument
+from drillcore_server.domain.ids import CorpusNumber
+from drillcore_server.store import versioned
+from drillcore_server.store.corpus_keys import CorpusKeys
+from drillcore_server.store.hierarchy import CorpusView
+from drillcore_server.store.keyring import CORPUS_SCOPE, KeyNumber, Keyring
+from drillcore_server.store.records import RecordKind
+from drillcore_server.store.sealed import keys_of
+from drillcore_server.store.snapshot import Snapshot
+from drillcore_server.store.writes import Write
+
+LIBRARY_DOCUMENT = RecordKind(LibraryDocument)
+PIECE_BYTES: Final = 64 * 1024
+"""Of a document's content, in one record; only the last may be shorter."""
+_HASH_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryPlaces:
+    """What stands for documents in keys: a keyed hash of their ids."""
+
+    secret: bytes
+
+    @classmethod
+    def of(cls, keyring: Keyring, number: CorpusNumber) -> LibraryPlaces:
+        (corpus_key,) = keyring.numbers(number, [CORPUS_SCOPE])
+        return cls(keyring.derived(corpus_key, b"library"))
+
+    def __call__(self, document: str) -> bytes:
+        return hmac.digest(self.secret, document.encode(), "sha256")[:_HASH_BYTES]
+
+
+def find(view: CorpusView, place: bytes) -> LibraryDocument | None:
+    """Raises `KeyErased` if its source was erased."""
+    entry = view.sealed.get(view.tr, view.keys.library_document(place), view.revision)
+    return None if entry is None else LIBRARY_DOCUMENT.decode(entry.value)
+
+
+def documents(snapshot: Snapshot) -> Iterator[LibraryDocument]:
+    """All that were not erased, in the order of their places in keys."""
+    for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.library_documents())):
+        yield LIBRARY_DOCUMENT.decode(entry.value)
+
+
+def content(snapshot: Snapshot, place: bytes) -> Iterator[bytes]:
+    """What a document says, in pieces of `PIECE_BYTES`. Raises `KeyErased` if its source was erased."""
+    for entry in snapshot.entries(snapshot.keys.library_blobs(place)):
+        yield snapshot.sealed.opened(entry).value
+
+
+def without_source(snapshot: Snapshot, number: KeyNumber) -> Iterator[Write]:
+    """Removes every document of a source, known by the key that it is sealed under."""
+    for keys in (snapshot.keys.library_documents(), snapshot.keys.all_library_blobs()):
+        yield from removals(snapshot, keys, number)
+
+
+def removals(snapshot: Snapshot, keys: KeyRange, number: KeyNumber) -> Iterator[Write]:
+    """Removes what of a range is sealed under a key."""
+    for entry in snapshot.entries(keys):
+        if number in keys_of(entry.value):
+            yield Write(entry.key, None)
+
+
+class LibraryWrites:
+    def __init__(self, keys: CorpusKeys, number: CorpusNumber, keyring: Keyring) -> None:
+        self._keys = keys
+        self._number = number
+        self._keyring = keyring
+        self._place = LibraryPlaces.of(keyring, number)
+
+    def put(
+        self, document: LibraryDocument, pieces: Iterable[bytes], before: LibraryDocument | None
+    ) -> Iterator[Write]:
+        """`pieces` are its content, each of `PIECE_BYTES` but the last; `before` is what it takes the place of."""
+        place = self._place(document.id)
+        (key,) = self._keyring.numbers(self._number, [document.source])
+        yield Write(self._keys.library_document(place), LIBRARY_DOCUMENT.encode(document), key)
+        for number, piece in enumerate(pieces):
+            yield Write(self._keys.library_blob(place, number), piece, key)
+        for number in range(piece_count(document), 0 if before is None else piece_count(before)):
+            yield Write(self._keys.library_blob(place, number), None)
+
+
+def piece_count(document: LibraryDocument) -> int:
+    """Into how many records its content is cut."""
+    return -(-document.size_bytes // PIECE_BYTES)
+
+
+def piece_place(key: bytes) -> tuple[bytes, int]:
+    """The document that a piece's key is of, and which piece of it."""
+    return key[-_HASH_BYTES - 4 : -4], int.from_bytes(key[-4:], "big")
+
+
+def is_there(snapshot: Snapshot, keys: KeyRange) -> bool:
+    """Whether the revision has anything in a range."""
+    begin: bytes | None = keys.begin
+    while begin is not None:
+        found, begin = snapshot.read(
+            lambda view, b=begin: versioned.page(view.tr, b, keys.end, snapshot.revision, 100)  # type: ignore[misc]
+        )
+        if found:
+            return True
+    return False
