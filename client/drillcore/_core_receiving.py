@@ -17,6 +17,7 @@ except ImportError:  # not everywhere: there nobody says that two write the same
 from drillcore import _convert_cores as convert
 from drillcore._core_results import CoreExport, CoreProgress
 from drillcore._download import not_whole, one_request
+from drillcore._follow import ended_early
 from drillcore._resume import Heights
 from drillcore._upload import PIECE_BYTES, Listener, Upload
 from drillcore.errors import DrillcoreError
@@ -106,7 +107,7 @@ class Receiving:
     def finish(self, done: pb.CoreDone | None, request_id: str) -> CoreExport:
         """The file, in its place. Raises Internal if what came is not what the server says it sent."""
         if done is None:
-            raise not_whole(request_id)
+            raise ended_early(request_id)
         if (done.size_bytes, done.sha256) != (self._size_bytes, self._hash.digest()):
             self._clear()
             raise not_whole(request_id)

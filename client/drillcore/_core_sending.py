@@ -10,8 +10,9 @@ from typing import Final, Self
 
 from drillcore import _convert_cores as convert
 from drillcore._core_results import CoreImport, CoreProgress
+from drillcore._follow import ended_early
 from drillcore._resume import Heights
-from drillcore._upload import PIECE_BYTES, Listener, Upload, unanswered
+from drillcore._upload import PIECE_BYTES, Listener, Upload
 from drillcore.errors import DrillcoreError
 from drillcore_proto.v1 import cores_pb2 as pb
 
@@ -115,5 +116,5 @@ class _Receipt:
 
     def result(self, request_id: str) -> CoreImport:
         if self._done is None:
-            raise unanswered(request_id)
+            raise ended_early(request_id)
         return convert.imported(self._done)

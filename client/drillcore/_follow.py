@@ -115,7 +115,7 @@ class Follower(Generic[T]):
         try:
             for answer in answers:
                 yield call.decode(answer)
-            raise _ended_early(request_id)
+            raise ended_early(request_id)
         except grpc.RpcError as error:
             raise self._opener._error(error, request_id) from error
         finally:
@@ -152,6 +152,7 @@ def _requests(first: Message, ended: threading.Event) -> Iterator[Message]:
         yield type(first)()
 
 
-def _ended_early(request_id: str) -> Unavailable:
+def ended_early(request_id: str) -> Unavailable:
+    """The server ended a stream without its last answer: another connection may go on."""
     code = grpc.StatusCode.UNAVAILABLE
     return Unavailable("the server ended the stream", reason_name=code.name, code=code, request_id=request_id)
