@@ -65,7 +65,7 @@ def test_the_version_names_client_protocol_and_python() -> None:
     plain, as_json = CliRunner().invoke(main, ["version"]), CliRunner().invoke(main, ["version", "--json"])
     assert plain.stdout.startswith(f"drillcore {version} (API 1.5, Python 3.")
     assert json.loads(as_json.stdout)["version"] == version
-    assert json.loads(as_json.stdout)["api_version"] == "1.4"
+    assert json.loads(as_json.stdout)["api_version"] == "1.5"
 
 
 @pytest.mark.usefixtures("plugins")
