@@ -10,7 +10,16 @@ import structlog
 from google.protobuf.descriptor import ServiceDescriptor
 
 from drillcore_fdb.engine import Engine
-from drillcore_proto.v1 import communities_pb2, cores_pb2, embeddings_pb2, envelopes_pb2, facts_pb2, sources_pb2
+from drillcore_proto.v1 import (
+    communities_pb2,
+    cores_pb2,
+    embeddings_pb2,
+    envelopes_pb2,
+    facts_pb2,
+    graphs_pb2,
+    quads_pb2,
+    sources_pb2,
+)
 from drillcore_server.audit.signers import SigningKeys
 from drillcore_server.commands.community_keeper import CommunityKeeper
 from drillcore_server.commands.community_runs import CommunityRuns
@@ -26,11 +35,14 @@ from drillcore_server.commands.ingester import Ingester
 from drillcore_server.commands.migrating import Migrator
 from drillcore_server.commands.purging import Purger
 from drillcore_server.commands.quarantine_reviews import QuarantineReviews
+from drillcore_server.commands.slice import Slicer
 from drillcore_server.commands.viewing import Library
 from drillcore_server.communities.process import Processes
 from drillcore_server.config import Settings
 from drillcore_server.derived.communities import CommunityCache
+from drillcore_server.derived.graphs import TurnGraphs
 from drillcore_server.derived.indexes import Indexes
+from drillcore_server.derived.similar_facts import SimilarFacts
 from drillcore_server.derived.state_hashes import StateHashes
 from drillcore_server.domain.ids import CorpusId, FactId
 from drillcore_server.fact_housekeeper import FactHousekeeper
@@ -42,6 +54,8 @@ from drillcore_server.rpc.cores import CoreService
 from drillcore_server.rpc.embeddings import EmbeddingService
 from drillcore_server.rpc.envelopes import EnvelopeService
 from drillcore_server.rpc.facts import FactService
+from drillcore_server.rpc.graphs import GraphService
+from drillcore_server.rpc.quads import QuadService
 from drillcore_server.rpc.sources import SourceService
 from drillcore_server.tokenizing.models import open_models
 
@@ -88,7 +102,11 @@ class Fabric:
             facts, indexes.words, open_models(settings.envelopes.model, settings.envelopes.models), settings.envelopes
         )
         reviews = QuarantineReviews(library, signing, self._tell_quarantine)
-        cores = CoreService(CoreExporter(engine, library), CoreImporter(library, ingester))
+        cores = CoreService(CoreExporter(engine, library, signing), CoreImporter(library, ingester))
+        quads = QuadService(library, ingester, settings.server.upload_bytes_max)
+        turns = TurnGraphs(engine)
+        library.keyring.on_erased.append(turns.forget)
+        slicer = Slicer(facts, turns, SimilarFacts())
         self.services: list[tuple[ServiceDescriptor, object]] = [
             (facts_pb2.DESCRIPTOR.services_by_name["FactService"], FactService(facts, desk, reviews)),
             (communities_pb2.DESCRIPTOR.services_by_name["CommunityService"], CommunityService(facts, runs)),
@@ -96,6 +114,8 @@ class Fabric:
             (embeddings_pb2.DESCRIPTOR.services_by_name["EmbeddingService"], EmbeddingService(library, migrator)),
             (envelopes_pb2.DESCRIPTOR.services_by_name["EnvelopeService"], EnvelopeService(envelopes)),
             (cores_pb2.DESCRIPTOR.services_by_name["CoreService"], cores),
+            (quads_pb2.DESCRIPTOR.services_by_name["QuadService"], quads),
+            (graphs_pb2.DESCRIPTOR.services_by_name["GraphService"], GraphService(slicer, ingester)),
         ]
 
     def start(self) -> None:

@@ -30,6 +30,7 @@ from drillcore_server.fsck_audit import AuditCheck
 from drillcore_server.fsck_communities import CommunityCheck
 from drillcore_server.fsck_erasures import ErasureCheck
 from drillcore_server.fsck_facts import FactCheck
+from drillcore_server.fsck_graphs import GraphCheck
 from drillcore_server.fsck_retention import RetentionCheck
 from drillcore_server.fsck_sharing import sharing_problems
 from drillcore_server.fsck_vectors import SavedIndexes, fact_vector_problems
@@ -202,6 +203,7 @@ class _CorpusCheck:
         yield from FactCheck(self._snapshot, self._keyspace, self._keyring, self._corpus).problems(documents, chunks)
         yield from fact_vector_problems(self._snapshot)
         yield from CommunityCheck(self._snapshot, self._corpus.id).problems()
+        yield from GraphCheck(self._snapshot, self._keyspace, self._keyring, self._corpus).problems()
 
     def _chunks(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
         """Every chunk has its raws, which hold what it quotes. Their text is not kept: it may be too much."""

@@ -37,9 +37,11 @@ from drillcore_server.store.communities import CommunityWrites
 from drillcore_server.store.erasures import ERASURE
 from drillcore_server.store.facts import FactsView, FactWrites
 from drillcore_server.store.hierarchy import DOCUMENT, CorpusView
-from drillcore_server.store.keyring import SNAPSHOT_SCOPE
+from drillcore_server.store.keyring import SNAPSHOT_SCOPE, KeyNumber
+from drillcore_server.store.quads import without_source
 from drillcore_server.store.sealed import keys_of
 from drillcore_server.store.snapshot import Snapshot
+from drillcore_server.store.turns import TurnWrites
 from drillcore_server.store.writes import Write
 
 REASON_CHARACTERS_MAX: Final = 1_000
@@ -132,7 +134,9 @@ class _Erasing:
                 made.writes,
                 self._fact_writes(corpus, snapshot, facts),
                 self._source_writes(snapshot),
+                without_source(snapshot, self._hashed),
                 communities,
+                self._turn_writes(corpus, snapshot, about.keys[0].number),
             ),
             sections=made.sections,
             documents_added=(),
@@ -200,6 +204,11 @@ class _Erasing:
         """Communities without its facts, and without its words in their labels."""
         make = CommunityWrites(snapshot.keys, corpus.number, self._ingester.keyring)
         return plan_without(corpus.id, facts, snapshot, make, self._call.at)
+
+    def _turn_writes(self, corpus: Corpus, snapshot: Snapshot, number: int) -> Iterator[Write]:
+        """Conversations without its turns: they are known by the key that they are sealed under."""
+        make = TurnWrites(self._ingester.unit.keys, corpus.tenant_id, corpus.number, self._ingester.keyring)
+        return make.without_source(snapshot, KeyNumber(number))
 
     def _source_writes(self, snapshot: Snapshot) -> Iterator[Write]:
         if snapshot.read(lambda view: view.source(self._source)) is not None:

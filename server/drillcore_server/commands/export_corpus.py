@@ -81,7 +81,7 @@ class _Exporting:
             if export.id != about.export_id:
                 raise _made_before(export)
             for piece in file.pieces():
-                _check_nothing_erased(shelf, epoch)
+                check_nothing_erased(shelf, epoch)
                 send(piece)
         return export
 
@@ -129,7 +129,7 @@ class _Exporting:
         def work(tr: Transaction, granted: InTenant, trail: Trail) -> Export:
             shelf = self._find(tr.snapshot, granted, trail, AsOf(revision=bundle.revision))
             shelf.view.sealed.follow_erasures(tr, shelf.view.keys)  # with a conflict: none may be committed before this
-            _check_nothing_erased(shelf, epoch)
+            check_nothing_erased(shelf, epoch)
             trail.levels.update(Level)
             export = self._export(export_id, bundle, trail)
             exports.add(tr, self.exporter.library.unit.keys, granted.tenant, export)
@@ -162,7 +162,7 @@ class _Exporting:
         )
 
 
-def _check_nothing_erased(shelf: Shelf, epoch: int) -> None:
+def check_nothing_erased(shelf: Shelf, epoch: int) -> None:
     if shelf.view.sealed.epoch(shelf.corpus.number) != epoch:
         message = "something was erased from the corpus while its copy was made; export it again"
         raise Unavailable(Reason.CONFLICT, message)

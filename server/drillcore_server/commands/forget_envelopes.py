@@ -15,8 +15,6 @@ _BATCH: Final = 500
 def forget_envelopes(engine: Engine, keys: Keyspace, now: datetime) -> int:
     """How many there were. In as many transactions as it takes."""
     forgotten = 0
-    while True:
-        done = engine.run(lambda tr: envelopes.forget(tr, keys, now, _BATCH), Options(idempotent=True))
+    while done := engine.run(lambda tr: envelopes.forget(tr, keys, now, _BATCH), Options(idempotent=True)):
         forgotten += done
-        if done < _BATCH:
-            return forgotten
+    return forgotten

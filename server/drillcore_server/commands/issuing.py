@@ -25,6 +25,7 @@ from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.cache_directives import CacheDirectives
 from drillcore_server.domain.envelope_headers import Miss, headers, not_modified_headers, refused_quality_headers
 from drillcore_server.domain.envelope_plans import (
+    OF_SESSION,
     CorpusAt,
     EnvelopePlan,
     EnvelopeSession,
@@ -261,7 +262,15 @@ class Issuing:
             changes_at=built.changes_at,
             question=self._question(None if parent is None else parent.id),
             remembered=self._remembered,
+            origins=self._origins(built),
         )
+
+    def _origins(self, built: Built) -> bytes:
+        """Which corpus each of the facts is of."""
+        places = {one.corpus: place for place, one in enumerate(self.corpora)}
+        included = (one.ranked.candidate for one in built.envelope.packing.included)
+        facts = [one for one in included if one.fact is not None]
+        return bytes(OF_SESSION if one.session_only else places[one.corpus] for one in facts)
 
     def _keep(
         self,
@@ -273,7 +282,9 @@ class Issuing:
         is_continued: bool,
     ) -> None:
         found_by = known_by(self.call.principal.id, issued.etag, issued.question)
-        self.store.issue(tr, issued, found_by, _said(built.envelope), self.library.kept_until(self.call.at))
+        packed = [(one.corpus.number, fact) for one in self.shelves for fact in issued.facts_of(one.corpus.id)]
+        until = self.library.kept_until(self.call.at)
+        self.store.issue(tr, issued, packed, found_by, _said(built.envelope), until)
         if self.chain or is_continued:
             self.store.use(tr, begun, quality, built.warm, self.call.at)
 

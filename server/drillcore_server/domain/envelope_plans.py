@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, fields
 from datetime import date, datetime, timedelta
+from typing import Final
 
 from drillcore_server.domain.envelopes import Budget, GroundingMode, QualityTier, RenderFormat, Weights
 from drillcore_server.domain.fact_sessions import OwnSession
@@ -14,6 +15,8 @@ from drillcore_server.domain.ids import CommunityId, CorpusId, EnvelopeId, FactI
 
 HASH_BYTES = 8
 """Of what a fact says, to know whether it says the same."""
+OF_SESSION: Final = 255
+"""Instead of the place of a fact's corpus: it is of the session. There are never so many corpora."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,13 @@ class IssuedEnvelope:
     """A hash of what was asked for."""
     remembered: bytes = b""
     """A hash of what the session had that changes it."""
+    origins: bytes = b""
+    """Of each of its facts the place of its corpus among the corpora, or `OF_SESSION`; a byte each."""
+
+    def facts_of(self, corpus: CorpusId) -> list[FactId]:
+        """Those of its facts that a corpus has, in their order."""
+        places = {place for place, one in enumerate(self.corpora) if one.corpus == corpus}
+        return [fact.id for fact, origin in zip(self.facts, self.origins, strict=True) if origin in places]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@
           └─ Quoted      a triple that is spoken of
 
 Terms are compared as they are written, but for what RDF says is the same: a literal without a datatype is an
-xsd:string. Blank nodes keep their labels: the same label is the same node in all of a corpus.
+xsd:string, and languages are in lower case. Blank nodes keep their labels: the same label is the same node in all of a
+corpus.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ XSD_STRING: Final = "http://www.w3.org/2001/XMLSchema#string"
 RDF_LANG_STRING: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
 BLANK_PREFIX: Final = "_:"
 """Before the label of a graph that is a blank node."""
-_IRI: Final = re.compile(r'[A-Za-z][A-Za-z0-9+.\-]*:[^\x00-\x20<>"{}|^`\\\x7f-\x9f]*')
+_IRI: Final = re.compile(r'[A-Za-z][A-Za-z0-9+.\-]*:[^\x00-\x20<>"{}|^`\\\x7f-\x9f\ud800-\udfff]*')
 _LABEL: Final = re.compile(r"[^\W_][\w.\-]*(?<!\.)|_[\w.\-]*(?<!\.)")
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
 
@@ -102,7 +103,7 @@ def literal(value: str, datatype: str = "", language: str = "") -> Literal:
     """With what RDF says is the same written in one way."""
     if datatype == XSD_STRING or (language and datatype == RDF_LANG_STRING):
         datatype = ""
-    return Literal(value, datatype, language)
+    return Literal(value, datatype, language.lower())
 
 
 def encoded_term(term: Term) -> bytes:
@@ -128,11 +129,27 @@ def decoded_term(stored: bytes) -> Term:
 def check_quad(quad: Quad, what: str) -> None:
     """Raises `BadInput` unless it is one that RDF knows. `what` names it in the message."""
     check_term(quad.subject, f"{what}: subject", literal_too=False)
-    if not isinstance(quad.predicate, Iri):
-        raise _invalid(what, "predicate must be an IRI")
-    check_term(quad.predicate, f"{what}: predicate")
+    check_predicate(quad.predicate, f"{what}: predicate")
     check_term(quad.object, f"{what}: object")
     check_graph(quad.graph, what)
+
+
+def check_pattern(pattern: QuadPattern) -> None:
+    """Raises `BadInput` unless a quad could match it."""
+    if pattern.subject is not None:
+        check_term(pattern.subject, "pattern: subject", literal_too=False)
+    if pattern.predicate is not None:
+        check_predicate(pattern.predicate, "pattern: predicate")
+    if pattern.object is not None:
+        check_term(pattern.object, "pattern: object")
+    if pattern.graph is not None:
+        check_graph(pattern.graph, "pattern")
+
+
+def check_predicate(term: Term, what: str) -> None:
+    if not isinstance(term, Iri):
+        raise _invalid(what, "must be an IRI")
+    check_term(term, what)
 
 
 def check_graph(graph: str, what: str) -> None:
@@ -157,10 +174,10 @@ def check_term(term: Term, what: str, *, literal_too: bool = True, depth: int = 
         case Quoted(subject, predicate, object_):
             if depth >= QUOTED_DEPTH_MAX:
                 raise _invalid(what, f"more than {QUOTED_DEPTH_MAX} quoted triples in each other")
+            if not depth and _characters(term) > TERM_CHARACTERS_MAX:
+                raise _invalid(what, f"over {TERM_CHARACTERS_MAX} characters")
             check_term(subject, what, literal_too=False, depth=depth + 1)
-            if not isinstance(predicate, Iri):
-                raise _invalid(what, "the predicate of a quoted triple must be an IRI")
-            check_term(predicate, what)
+            check_predicate(predicate, f"{what}: predicate of a quoted triple")
             check_term(object_, what, depth=depth + 1)
 
 
@@ -173,6 +190,18 @@ def _check_literal(term: Literal, what: str) -> None:
         raise _invalid(what, "a literal has a BCP 47 language or a datatype, not both")
     if term.datatype:
         check_term(Iri(term.datatype), f"{what}: datatype")
+
+
+def _characters(term: Term, depth: int = 0) -> int:
+    """As far down as quoted triples may be in each other."""
+    match term:
+        case Iri(value) | Literal(value):
+            return len(value)
+        case Blank(label):
+            return len(label)
+        case Quoted():
+            parts = (term.subject, term.predicate, term.object)
+            return sum(_characters(one, depth + 1) for one in parts) if depth <= QUOTED_DEPTH_MAX else 0
 
 
 def _has_surrogates(text: str) -> bool:

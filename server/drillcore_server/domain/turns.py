@@ -81,9 +81,18 @@ class Edge(NamedTuple):
     type: EdgeType
 
 
+def check_counts(turns: int, edges: int) -> None:
+    """Raises `BadInput` for more than one call takes: before anything is made of them."""
+    for count, what in ((turns, "turns"), (edges, "edges")):
+        if count > TURNS_MAX:
+            message = f"one call takes at most {TURNS_MAX:,} {what}, not {count:,}"
+            raise BadInput(Reason.INVALID_ARGUMENT, message, field=what)
+
+
 def check_turns(turns: Sequence[Turn]) -> None:
     """Raises `BadInput` for what can never be stored."""
-    _check_count(len(turns), "turns")
+    if not turns:
+        raise BadInput(Reason.INVALID_ARGUMENT, "there are no turns to put", field="turns")
     seen: set[TurnId] = set()
     for place, turn in enumerate(turns):
         _check_turn(turn, f"turns[{place}]")
@@ -92,9 +101,8 @@ def check_turns(turns: Sequence[Turn]) -> None:
         seen.add(turn.id)
 
 
-def check_edges(edges: Sequence[Edge], least: int = 1) -> None:
-    """Raises `BadInput` for too many, or for one that leads to its own beginning."""
-    _check_count(len(edges), "edges", least)
+def check_edges(edges: Sequence[Edge]) -> None:
+    """Raises `BadInput` for an edge that leads to its own beginning."""
     for place, edge in enumerate(edges):
         if edge.parent == edge.child:
             raise invalid(f"edges[{place}]: it leads from {edge.parent} to itself", "child")
@@ -102,12 +110,6 @@ def check_edges(edges: Sequence[Edge], least: int = 1) -> None:
 
 def invalid(message: str, field: str) -> BadInput:
     return BadInput(Reason.INVALID_TURN, message, field=field)
-
-
-def _check_count(count: int, what: str, least: int = 1) -> None:
-    if not least <= count <= TURNS_MAX:
-        message = f"one call takes {least} to {TURNS_MAX:,} {what}, not {count:,}"
-        raise BadInput(Reason.INVALID_ARGUMENT, message, field=what)
 
 
 def _check_turn(turn: Turn, what: str) -> None:

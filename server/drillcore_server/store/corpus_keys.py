@@ -164,6 +164,9 @@ class CorpusKeys:
         """* The sections and the master whose summaries cite a document."""
         return self._prefixes[Space.CITING] + document.bytes + node.bytes
 
+    def citing_document(self, document: DocumentId) -> KeyRange:
+        return below(self._prefixes[Space.CITING] + document.bytes)
+
     def all_citing(self) -> KeyRange:
         return below(self._prefixes[Space.CITING])
 

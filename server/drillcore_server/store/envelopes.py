@@ -1,12 +1,14 @@
 """Envelopes that were issued, the etags they are known by, and the sessions they were packed in.
 
 They hold ids, numbers and the question, sealed under the key of the tenant's audit log, as the question is there too.
+An index in each corpus leads from its facts to the envelopes that they were packed into.
 When something is to be forgotten is an entry by time, one for each; using a session puts its own off.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -18,7 +20,7 @@ from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_server.domain.envelope_plans import EnvelopeSession, IssuedEnvelope, WindowQuality
 from drillcore_server.domain.fact_sessions import OwnSession
-from drillcore_server.domain.ids import CommunityId, EnvelopeId, PrincipalId, Revision, TenantId
+from drillcore_server.domain.ids import CommunityId, CorpusNumber, EnvelopeId, FactId, PrincipalId, Revision, TenantId
 from drillcore_server.store.keyring import KeyNumber
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.records import RecordKind
@@ -31,6 +33,10 @@ HISTORY_MAX: Final = 100
 """Windows of a session whose quality is remembered."""
 WARM_MAX: Final = 256
 _NO_REVISION: Final = Revision(0)
+_KEYS_OF_END: Final = 1_000
+"""Named by one entry of what is to be forgotten: it must fit into a value."""
+_FORGOTTEN_KEYS: Final = 10_000
+"""Cleared in one transaction, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +49,32 @@ class EnvelopeStore:
     number: KeyNumber
     """Of the key that they are sealed under."""
 
-    def issue(self, tr: Transaction, issued: IssuedEnvelope, known_by: bytes, said: bytes, until: datetime) -> None:
-        """Keeps an envelope, and that its etag stands for it, until some time.
+    def issue(
+        self,
+        tr: Transaction,
+        issued: IssuedEnvelope,
+        packed: Iterable[tuple[CorpusNumber, FactId]],
+        known_by: bytes,
+        said: bytes,
+        until: datetime,
+    ) -> None:
+        """Keeps an envelope, that its etag stands for it, and that these facts of the store are in it, until some time.
 
         `said` are 8 bytes of what it says: an earlier one of the same etag that says the same is not found any more.
         """
         key, etag = self.keys.envelope(self.tenant, issued.id), self.keys.etag(self.tenant, known_by, said)
         codec.write(tr, key, self._seal(key, ISSUED.encode(issued)))
         tr.set(etag, issued.id.bytes)
-        tr.set(self.keys.envelope_end(until, issued.id.bytes), msgspec.msgpack.encode([key, etag]))
+        entries = [self.keys.of_corpus(number).fact_envelope(fact, issued.id) for number, fact in packed]
+        for entry in entries:
+            tr.set(entry, issued_to(self.tenant, issued.principal))
+        self._forget_at(tr, until, issued.id, [key, etag, *entries])
+
+    def _forget_at(self, tr: Transaction, until: datetime, envelope: EnvelopeId, cleared: list[bytes]) -> None:
+        for place, start in enumerate(range(0, len(cleared), _KEYS_OF_END)):
+            named = envelope.bytes if not place else hashlib.sha256(envelope.bytes + bytes([place])).digest()[:16]
+            some = msgspec.msgpack.encode(cleared[start : start + _KEYS_OF_END])
+            tr.set(self.keys.envelope_end(until, named), some)
 
     def find(self, tr: Reader, envelope: EnvelopeId) -> IssuedEnvelope | None:
         key = self.keys.envelope(self.tenant, envelope)
@@ -124,11 +147,20 @@ def known_by(principal: PrincipalId, etag: str, question: bytes) -> bytes:
     return hashlib.sha256(b"\0".join([principal.encode(), etag.encode(), question])).digest()[:16]
 
 
+def issued_to(tenant: TenantId, principal: PrincipalId) -> bytes:
+    """What an entry of the index of facts says of an envelope: a shared corpus has entries of many tenants."""
+    return tenant.bytes + principal.encode()
+
+
 def forget(tr: Transaction, keys: Keyspace, now: datetime, limit: int) -> int:
-    """Removes some of what is to be forgotten by now; how many entries there were."""
-    entries = list(tr.range(*keys.envelope_ends_up_to(now), limit=limit))
-    for entry, value in entries:
+    """Removes some of what is to be forgotten by now; how many entries there were, 0 when nothing is left."""
+    forgotten = cleared = 0
+    for entry, value in tr.range(*keys.envelope_ends_up_to(now), limit=limit):
         tr.clear(entry)
-        for key in msgspec.msgpack.decode(value, type=list[bytes]):
+        named = msgspec.msgpack.decode(value, type=list[bytes])
+        for key in named:
             codec.clear(tr, key)
-    return len(entries)
+        forgotten, cleared = forgotten + 1, cleared + len(named)
+        if cleared >= _FORGOTTEN_KEYS:
+            break
+    return forgotten

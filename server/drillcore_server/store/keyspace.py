@@ -282,6 +282,10 @@ class Keyspace:
     def envelope(self, tenant: TenantId, envelope: EnvelopeId) -> bytes:
         return self._ids(Space.ENVELOPES, tenant, envelope)
 
+    def envelopes(self, tenant: TenantId) -> KeyRange:
+        """All of a tenant: behind the beginning of the range stands the id."""
+        return below(self._ids(Space.ENVELOPES, tenant) + _UUID_CODE)
+
     def envelope_session(self, tenant: TenantId, principal: PrincipalId, session: str) -> bytes:
         return self._spaces[Space.ENVELOPE_SESSIONS].pack((tenant, principal, session))
 

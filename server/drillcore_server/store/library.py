@@ -23,6 +23,8 @@ LIBRARY_DOCUMENT = RecordKind(LibraryDocument)
 PIECE_BYTES: Final = 64 * 1024
 """Of a document's content, in one record; only the last may be shorter."""
 _HASH_BYTES: Final = 16
+_PIECES_MAX: Final = 50
+"""Held at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def documents(snapshot: Snapshot) -> Iterator[LibraryDocument]:
 
 def content(snapshot: Snapshot, place: bytes) -> Iterator[bytes]:
     """What a document says, in pieces of `PIECE_BYTES`. Raises `KeyErased` if its source was erased."""
-    for entry in snapshot.entries(snapshot.keys.library_blobs(place)):
+    for entry in snapshot.entries(snapshot.keys.library_blobs(place), _PIECES_MAX):
         yield snapshot.sealed.opened(entry).value
 
 

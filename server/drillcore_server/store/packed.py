@@ -129,6 +129,9 @@ class PackedKind(RecordKind[T], Generic[T, P]):
         with _saying_what_is_damaged(self.name):
             return self._unpack(self._packed.decode(stored))
 
+    def as_written_now(self, stored: bytes, **changed: object) -> bytes:
+        return self._packed.as_written_now(stored, **changed)
+
 
 _CHUNK = RecordKind(_PackedChunk)
 
@@ -142,6 +145,37 @@ def decode_chunk(node: NodeId, stored: bytes) -> ChunkWithRaws:
     with _saying_what_is_damaged("chunk"):
         packed = _CHUNK.decode(stored)
         return ChunkWithRaws(_chunk(node, packed), _page(packed))
+
+
+@dataclass(frozen=True, slots=True)
+class PortableChunk:
+    """A chunk as it is taken elsewhere: without what only its own corpus can make use of."""
+
+    id: NodeId
+    text: str
+    """What its raws say."""
+    span: Span | None
+    """None if its raws are not that very stretch of the document."""
+    version: int
+    raw_ids: tuple[NodeId, ...]
+    """Empty where they are made from the chunk's."""
+    raws: int
+    stored: bytes
+
+    def encode(self, *, with_text: bool) -> bytes:
+        """As `encode_chunk` does. Without its text it must be put together again from its document's, by its span."""
+        left_out: dict[str, object] = {} if with_text else {"text": ""}
+        return _CHUNK.as_written_now(self.stored, embedded=b"", **left_out)
+
+
+def portable_chunk(node: NodeId, stored: bytes) -> PortableChunk:
+    with _saying_what_is_damaged("chunk"):
+        packed = _CHUNK.decode(stored)
+        if packed.odd is None:
+            span, text, raws = _span(packed.start, len(packed.text)), packed.text, len(packed.raw_lengths)
+            return PortableChunk(node, text, span, packed.version, packed.raw_ids, raws, stored)
+        page = RawPage(packed.odd.raws)
+        return PortableChunk(node, page.text, None, packed.version, packed.raw_ids, len(page.raws), stored)
 
 
 def decode_raws(stored: bytes) -> RawPage:

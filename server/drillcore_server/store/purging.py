@@ -26,6 +26,7 @@ from drillcore_server.store.hierarchy import node_id
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.sealed import emptied, is_empty, keys_of
 from drillcore_server.store.spaces import Space
+from drillcore_server.store.turns import turns_of
 from drillcore_server.store.versioned import REVISION_BYTES, Value
 
 PURGE: Final = RecordKind(Purge)
@@ -47,8 +48,11 @@ SEALED: Final = frozenset(
         Space.FACTS,
         Space.FACT_VECTORS,
         Space.COMMUNITIES,
+        Space.TURNS,
     }
 )
+_OF_TWO: Final = frozenset({Space.EDGES, Space.GRAPH_INDEX})
+"""An edge leads nowhere without either of its turns."""
 
 
 class Listed(NamedTuple):
@@ -163,7 +167,8 @@ def _is_doomed(tr: Reader, keys: CorpusKeys, one: Value, destroyed: frozenset[in
     if space is Space.EMBEDDINGS or (one.value is None and keys.is_committed(one.key)):
         return False  # removals hold nothing, and manifests list those of these
     owners, readers = list(_owners(tr, keys, space, one)), _readers(tr, space, one)
-    return bool(owners) and not any(_is_left(tr, owner, *readers, destroyed) for owner in owners)
+    left = (_is_left(tr, owner, *readers, destroyed) for owner in owners)
+    return bool(owners) and not (all(left) if space in _OF_TWO else any(left))
 
 
 def _readers(tr: Reader, space: Space, one: Value) -> tuple[Revision, Revision]:
@@ -178,7 +183,10 @@ def _readers(tr: Reader, space: Space, one: Value) -> tuple[Revision, Revision]:
 
 
 def _owners(tr: Reader, keys: CorpusKeys, space: Space, one: Value) -> Iterator[bytes]:
-    """The keys of the record that an entry of an index leads to: the entry goes if none of them has one any more."""
+    """The keys of the record that an entry of an index leads to: the entry goes if none of them has one any more.
+
+    Of an edge those of both turns: it goes if one of them is gone.
+    """
     last = node_id(one.key[-16:])
     if space in {Space.CATEGORIES, Space.SECTION_LIST}:
         yield keys.section(last)
@@ -187,6 +195,8 @@ def _owners(tr: Reader, keys: CorpusKeys, space: Space, one: Value) -> Iterator[
         yield keys.master()
     elif space in {Space.FACTS_BY_CHUNK, Space.FACTS_BY_SOURCE, Space.FACT_EXPIRIES, Space.FACT_WORDS}:
         yield keys.fact(fact_id(one.key))
+    elif space in _OF_TWO:
+        yield from map(keys.turn, turns_of(keys, one.key))
     elif space is Space.PARENTS:
         yield keys.chunk(_chunk_of(tr, keys, last, one))
     else:

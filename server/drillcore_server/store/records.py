@@ -44,6 +44,17 @@ class RecordKind(Generic[T]):
         except (msgspec.DecodeError, ValueError) as error:
             raise StoreCorruptError(f"a stored {self.name} cannot be read: {error}") from error
 
+    def as_written_now(self, stored: bytes, **changed: object) -> bytes:
+        """The bytes that a record of any age has when it is written today, with the fields that it lacked.
+
+        Those that are given are put in place of its own, as they are.
+        """
+        try:
+            array = self._decoder.decode(stored)
+        except msgspec.DecodeError as error:
+            raise StoreCorruptError(f"a stored {self.name} cannot be read: {error}") from error
+        return self._encoder.encode(msgspec.structs.replace(array, **changed) if changed else array)
+
     def read(self, tr: Reader, key: bytes) -> T | None:
         stored = codec.read(tr, key)
         return None if stored is None else self.decode(stored)

@@ -70,11 +70,11 @@ class Snapshot:
         for found in self.each(ids, unless_erased):
             yield from found
 
-    def entries(self, keys: KeyRange) -> Iterator[Entry]:
-        """What the revision has of a range, in order, as it is stored."""
+    def entries(self, keys: KeyRange, keys_max: int = _KEYS_MAX) -> Iterator[Entry]:
+        """What the revision has of a range, in order, as it is stored. So many stored keys are held at once."""
         begin: bytes | None = keys.begin
         while begin is not None:
             page, begin = self.read(
-                lambda view, b=begin: versioned.page(view.tr, b, keys.end, self.revision, _KEYS_MAX)  # type: ignore[misc]
+                lambda view, b=begin: versioned.page(view.tr, b, keys.end, self.revision, keys_max)  # type: ignore[misc]
             )
             yield from page

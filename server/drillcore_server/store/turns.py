@@ -14,6 +14,7 @@ from drillcore_server.domain.ids import CorpusNumber, NodeId, SourceId, TenantId
 from drillcore_server.domain.nodes import chunk_of_raw
 from drillcore_server.domain.turns import Edge, EdgeType, Turn
 from drillcore_server.store import versioned
+from drillcore_server.store.corpus_keys import CorpusKeys
 from drillcore_server.store.hierarchy import CorpusView
 from drillcore_server.store.keyring import CORPUS_SCOPE, KeyErased, KeyNumber, Keyring
 from drillcore_server.store.keyspace import Keyspace
@@ -85,6 +86,15 @@ def edge_to_of(key: bytes) -> Edge:
     """Of a key that ends with child, parent and type."""
     child, parent = key[-33:-17], key[-17:-1]
     return Edge(TurnId(UUID(bytes=parent)), TurnId(UUID(bytes=child)), EdgeType(key[-1]))
+
+
+def turns_of(keys: CorpusKeys, key: bytes) -> list[TurnId]:
+    """The turns that an edge, or an entry of the graph's index, is of."""
+    sessions = keys.session_turns(b"")
+    if sessions.begin <= key < sessions.end:
+        return [turn_id(key)]
+    edge = edge_of(key)
+    return [edge.parent, edge.child]
 
 
 def session_hash(keyring: Keyring, corpus: CorpusNumber, session: str) -> bytes:

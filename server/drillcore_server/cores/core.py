@@ -1,0 +1,127 @@
+"""A core of a corpus at one revision.
+
+    t           quads that were put; those of urn:graph:source; the caller's envelopes, if they are wanted
+    ge          vectors of entities of other systems; those of facts
+    lm, lb      the library that came with other cores; in a full core its root; documents and chunks with their text;
+                in a full core the records of everything, in parts, and the end
+
+What is written follows from the content alone, so two exports of the same content are the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from drillcore.cores.parts import END, CoreModel, CoreRoot, root_document
+from drillcore.cores.tags import DOCUMENT_EMBEDDINGS, GRAPH_EMBEDDINGS, TRIPLES
+from drillcore_server.cores.core_file import CoreFile
+from drillcore_server.cores.corpus_records import RecordWriter
+from drillcore_server.cores.documents import DocumentWriter
+from drillcore_server.cores.graph import write_document_vectors, write_graph_vectors, write_quads
+from drillcore_server.cores.library import write_library
+from drillcore_server.cores.part_writer import PartWriter
+from drillcore_server.cores.signing import GatheredSignatures, SignatureBook
+from drillcore_server.domain.cores import CoreCounts, CoreKind
+from drillcore_server.domain.embeddings import EmbeddingModel
+from drillcore_server.domain.iris import OWN, iri_of
+from drillcore_server.domain.quads import Quad
+from drillcore_server.store.library import LibraryPlaces
+from drillcore_server.store.snapshot import Snapshot
+
+DEFAULT_ID: Final = f"{OWN}core"
+"""Of a core without a master, which it would be named after."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoreContent:
+    """What goes into a core."""
+
+    snapshot: Snapshot
+    kind: CoreKind
+    sources: bool
+    """With the texts of documents and chunks; in a full core with the hierarchy."""
+    places: LibraryPlaces
+    book: SignatureBook | None
+    """None: signatures that were made here are not shown."""
+    retrieval: Iterable[Quad]
+
+
+def default_id(content: CoreContent) -> str:
+    """The IRI of the master, if it is in the core."""
+    if content.kind is CoreKind.FULL and not content.sources:
+        return DEFAULT_ID
+    master = content.snapshot.read(lambda view: view.master_left())
+    return DEFAULT_ID if master is None else iri_of("master", master.id)
+
+
+def write_core(core: CoreFile, content: CoreContent) -> CoreCounts:
+    """Writes all of it, and tells what it was."""
+    embeddings = content.snapshot.read(lambda view: view.embeddings())
+    model = None if embeddings is None else embeddings.current
+    counts: Counter[str] = Counter()
+    if content.kind is CoreKind.DOCUMENT_EMBEDDINGS:
+        write_document_vectors(core, content.snapshot, None if model is None else model.number)
+    else:
+        _write_graph(core, content, model)
+        _write_library(core, content, model, counts)
+    return _counted(core, counts)
+
+
+def _write_graph(core: CoreFile, content: CoreContent, model: EmbeddingModel | None) -> None:
+    hierarchy = content.sources or content.kind is not CoreKind.FULL
+    write_quads(core, content.snapshot, content.retrieval, hierarchy=hierarchy)
+    write_graph_vectors(core, content.snapshot, None if model is None else model.number)
+
+
+def _write_library(core: CoreFile, content: CoreContent, model: EmbeddingModel | None, counts: Counter[str]) -> None:
+    full = content.kind is CoreKind.FULL
+    write_library(core, content.snapshot, content.places)
+    if full:
+        _write_root(core, content, model)
+    with GatheredSignatures(content.book, content.snapshot) as signatures:
+        if content.sources and model is not None:
+            DocumentWriter(core, content.snapshot, model.number, counts, signatures).write_all(full=full)
+        if full:
+            _write_records(core, content, counts, signatures)
+
+
+def _write_root(core: CoreFile, content: CoreContent, model: EmbeddingModel | None) -> None:
+    root = CoreRoot(content.sources, None if model is None else CoreModel(model.name, model.dimensions)).encode()
+    core.describe(root_document(core.core_id))
+    core.blob(core.core_id, len(root), [root])
+
+
+def _write_records(core: CoreFile, content: CoreContent, counts: Counter[str], signatures: GatheredSignatures) -> None:
+    parts = PartWriter(core, "records", core.core_id, counts)
+    records = RecordWriter(parts, content.snapshot, signatures)
+    if content.sources:
+        records.write_summaries()
+    records.write_sources()
+    records.write_communities(records.write_facts())
+    records.write_turns()
+    records.write_foreign(content.places)
+    records.write_signatures()
+    said = {tag: core.items[tag] for tag in (TRIPLES, GRAPH_EMBEDDINGS)}
+    parts.add(END, dict(sorted({**counts, **said}.items())))
+    parts.close()
+
+
+def _counted(core: CoreFile, counts: Counter[str]) -> CoreCounts:
+    return CoreCounts(
+        records=core.records,
+        quads=core.items[TRIPLES],
+        entity_vectors=core.items[GRAPH_EMBEDDINGS] + core.items[DOCUMENT_EMBEDDINGS],
+        library_documents=core.foreign_documents,
+        documents=counts["document"],
+        sections=counts["section"],
+        chunks=counts["chunk"],
+        facts=counts["fact"],
+        sources=counts["source"],
+        communities=counts["community"],
+        signatures=counts["signature"],
+        turns=counts["turn"],
+        edges=counts["edge"],
+    )

@@ -1,0 +1,185 @@
+"""The conversation graph of a corpus in memory, brought up to date by the feed of its changes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Final
+
+from drillcore_fdb.engine import Engine
+from drillcore_server.derived.follower import Follower
+from drillcore_server.derived.sharded import Sharded
+from drillcore_server.domain.ids import Revision, TurnId
+from drillcore_server.domain.revisions import RevisionRecord
+from drillcore_server.domain.slices import SliceEdge
+from drillcore_server.domain.turns import EdgeType, Phase, Turn
+from drillcore_server.store.hierarchy import CorpusView
+from drillcore_server.store.snapshot import Snapshot
+from drillcore_server.store.turns import TURN, TurnsView
+
+_PAGE: Final = 20_000
+"""Entries of the feed read in one transaction."""
+_EDGE_BYTES: Final = 33
+Incoming = tuple[tuple[bytes, EdgeType], ...]
+"""The edges that lead to a turn: by parent, then type."""
+
+
+class TurnNode:
+    """A turn with its edges. Never changed, but for what it remembers of its children's order."""
+
+    __slots__ = ("children", "id", "incoming", "phase", "ranked", "record", "salience")
+    kind: Final = "turn"
+
+    def __init__(
+        self, node: bytes, phase: Phase, salience: float, record: bytes, incoming: Incoming, children: Iterable[bytes]
+    ) -> None:
+        self.id = node
+        self.phase = phase
+        self.salience = salience
+        self.record = record
+        """The turn as it is stored: a quarter of what it takes as an object."""
+        self.incoming = incoming
+        self.children = tuple(children)
+        """In order, each once."""
+        self.ranked: Sequence[tuple[float, bytes]] | None = None
+        """Its children, the most salient first, once somebody asked."""
+
+    def turn(self) -> Turn:
+        return TURN.decode(self.record)
+
+    def with_children(self, children: Iterable[bytes]) -> TurnNode:
+        return TurnNode(self.id, self.phase, self.salience, self.record, self.incoming, children)
+
+
+class TurnGraph:
+    """All turns of a corpus at one revision: a `domain.slices.Graph`."""
+
+    def __init__(self, nodes: Sharded[TurnNode]) -> None:
+        self._nodes = nodes
+        self.node = nodes.get
+
+    def turn(self, node: bytes) -> Turn:
+        found = self.node(node)
+        assert found is not None, "only turns that are there are asked for"
+        return found.turn()
+
+    def parents(self, node: bytes) -> Iterable[bytes]:
+        found = self.node(node)
+        return () if found is None else [parent for parent, _ in found.incoming]
+
+    def children(self, node: bytes) -> Iterable[bytes]:
+        found = self.node(node)
+        return () if found is None else found.children
+
+    def siblings(self, node: bytes, limit: int) -> list[bytes]:
+        ranked = [self._ranked(parent) for parent in dict.fromkeys(self.parents(node))]
+        others = (one for _, one in (ranked[0] if len(ranked) == 1 else merge(*ranked)) if one != node)
+        return list(islice(others if len(ranked) == 1 else dict.fromkeys(others), limit))
+
+    def edges(self, nodes: Collection[bytes]) -> Iterator[SliceEdge]:
+        for child in nodes:
+            found = self.node(child)
+            for parent, edge_type in () if found is None else found.incoming:
+                if parent in nodes:
+                    yield SliceEdge(parent, child, edge_type)
+
+    def changed(self, now: Mapping[bytes, TurnNode | None]) -> TurnGraph:
+        """With these turns as they are now, and None for those that are gone. Their children are found out here."""
+        links = {child: self._links(child, node) for child, node in now.items()}
+        touched = {parent for before, after in links.values() for parent in before | after}
+        fresh: dict[bytes, TurnNode | None] = {}
+        for one in now.keys() | touched:
+            node = now[one] if one in now else self.node(one)
+            fresh[one] = None if node is None else node.with_children(self._children(one))
+        gained: dict[bytes, set[bytes]] = {}
+        lost: dict[bytes, set[bytes]] = {}
+        for child, (before, after) in links.items():
+            for parent in after:
+                gained.setdefault(parent, set()).add(child)
+            for parent in before - after:
+                lost.setdefault(parent, set()).add(child)
+        for parent in gained.keys() | lost.keys():
+            node = fresh[parent]
+            if node is not None:
+                children = (set(node.children) - lost.get(parent, set())) | gained.get(parent, set())
+                fresh[parent] = node.with_children(sorted(children))
+        return TurnGraph(self._nodes.changed(fresh))
+
+    def _links(self, child: bytes, now: TurnNode | None) -> tuple[set[bytes], set[bytes]]:
+        """The parents of a turn before and now. Also those that stay: its salience, by which they rank it, may not."""
+        after = set() if now is None else {parent for parent, _ in now.incoming}
+        return set(self.parents(child)), after
+
+    def _children(self, node: bytes) -> Iterable[bytes]:
+        before = self.node(node)
+        return () if before is None else before.children
+
+    def _ranked(self, parent: bytes) -> Sequence[tuple[float, bytes]]:
+        found = self.node(parent)
+        if found is None:
+            return ()
+        if found.ranked is None:
+            nodes = (self.node(child) for child in found.children)
+            found.ranked = sorted((-one.salience, one.id) for one in nodes if one is not None)
+        return found.ranked
+
+
+class TurnGraphs(Follower[TurnGraph]):
+    """Of each corpus the graph at its head, as far as somebody has asked for it."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine, load, follow)
+
+
+def load(snapshot: Snapshot) -> TurnGraph:
+    """Every turn that can be read. Edges of those that were erased lead nowhere, which slices do not mind."""
+    incoming: dict[bytes, list[tuple[bytes, EdgeType]]] = {}
+    children: dict[bytes, dict[bytes, None]] = {}
+    for entry in snapshot.entries(snapshot.keys.all_edges()):
+        edge = entry.key[-_EDGE_BYTES:]
+        parent, child = edge[:16], edge[16:32]
+        incoming.setdefault(child, []).append((parent, EdgeType(edge[32])))
+        children.setdefault(parent, {})[child] = None
+    nodes: dict[bytes, TurnNode] = {}
+    for entry in snapshot.entries(snapshot.keys.turns()):
+        for opened in snapshot.sealed.opened_all([entry]):
+            one = opened.key[-16:]
+            nodes[one] = _node(opened.value, tuple(incoming.get(one, ())), children.get(one, ()))
+    return TurnGraph(Sharded.of(nodes))
+
+
+def follow(kept: TurnGraph, since: Sequence[RevisionRecord], snapshot: Snapshot) -> TurnGraph:
+    """The graph with what the revisions since then did to turns and edges."""
+    changed = sorted(_changed(snapshot, Revision(since[0].revision - 1)))
+    if not changed:
+        return kept
+    found = snapshot.find(changed, _read)
+    return kept.changed({one.bytes: node for one, node in zip(changed, found, strict=True)})
+
+
+def _changed(snapshot: Snapshot, after: Revision) -> set[TurnId]:
+    """The turns that the revisions after one, up to the snapshot's, changed, or the edges that lead to them."""
+    found: set[TurnId] = set()
+    begin, end = snapshot.keys.graph_changes_between(after, snapshot.revision)
+    following: bytes | None = begin
+    while following is not None:
+        page = snapshot.read(lambda view, at=following: list(view.tr.range(at, end, limit=_PAGE)))  # type: ignore[misc]
+        found.update(snapshot.keys.parse_graph_change(key)[1] for key, _ in page)
+        following = page[-1][0] + b"\0" if len(page) == _PAGE else None
+    return found
+
+
+def _read(view: CorpusView, turn: TurnId) -> TurnNode | None:
+    """Without its children: they tell of themselves."""
+    turns = TurnsView(view)
+    found = turns.turn_left(turn)
+    if found is None:
+        return None
+    incoming = tuple((edge.parent.bytes, edge.type) for edge in turns.edges_to(turn))
+    return TurnNode(turn.bytes, found.phase, found.salience, TURN.encode(found), incoming, ())
+
+
+def _node(record: bytes, incoming: Incoming, children: Iterable[bytes]) -> TurnNode:
+    turn = TURN.decode(record)
+    return TurnNode(turn.id.bytes, turn.phase, turn.salience, record, incoming, children)

@@ -1,0 +1,1 @@
+"""Quads as files: N-Quads and Turtle, read and written by pyoxigraph."""
