@@ -17,6 +17,7 @@ from drillcore_proto.v1 import (
     envelopes_pb2,
     facts_pb2,
     graphs_pb2,
+    provenance_pb2,
     quads_pb2,
     sources_pb2,
 )
@@ -55,6 +56,7 @@ from drillcore_server.rpc.embeddings import EmbeddingService
 from drillcore_server.rpc.envelopes import EnvelopeService
 from drillcore_server.rpc.facts import FactService
 from drillcore_server.rpc.graphs import GraphService
+from drillcore_server.rpc.provenance import ProvenanceService
 from drillcore_server.rpc.quads import QuadService
 from drillcore_server.rpc.sources import SourceService
 from drillcore_server.tokenizing.models import open_models
@@ -114,6 +116,7 @@ class Fabric:
             (embeddings_pb2.DESCRIPTOR.services_by_name["EmbeddingService"], EmbeddingService(library, migrator)),
             (envelopes_pb2.DESCRIPTOR.services_by_name["EnvelopeService"], EnvelopeService(envelopes)),
             (cores_pb2.DESCRIPTOR.services_by_name["CoreService"], cores),
+            (provenance_pb2.DESCRIPTOR.services_by_name["ProvenanceService"], ProvenanceService(library)),
             (quads_pb2.DESCRIPTOR.services_by_name["QuadService"], quads),
             (graphs_pb2.DESCRIPTOR.services_by_name["GraphService"], GraphService(slicer, ingester)),
         ]

@@ -28,6 +28,7 @@ from drillcore_server.domain.ids import NodeId, Revision
 from drillcore_server.domain.nodes import Chunk, Document, Level, RawPage, Section, Statistics
 from drillcore_server.fsck_audit import AuditCheck
 from drillcore_server.fsck_communities import CommunityCheck
+from drillcore_server.fsck_envelopes import EnvelopeCheck
 from drillcore_server.fsck_erasures import ErasureCheck
 from drillcore_server.fsck_facts import FactCheck
 from drillcore_server.fsck_graphs import GraphCheck
@@ -85,6 +86,7 @@ class Fsck:
         notes: list[str] = []
         corpora, nodes = 0, 0
         shared: list[Corpus] = []
+        envelopes = EnvelopeCheck(self._engine, self._keys, self._sealed)
         try:
             trusted = self._trusted()
         except VerificationFailed as error:
@@ -93,10 +95,12 @@ class Fsck:
             if self._engine.run(lambda tr: tr.get(self._keys.tenant_name(tenant.name))) != tenant.id.bytes:  # noqa: B023
                 problems.append(f"tenant {tenant.id}: its name does not lead to it")
             found = self._engine.run(lambda tr: list(CORPORA.scan(tr, self._keys.corpora(tenant.id))))  # noqa: B023
+            problems += envelopes.of_tenant(tenant.id)
             shared += [corpus for corpus, _ in found if corpus.sharing is not None]
             for corpus, _ in found:
                 checked = _CorpusCheck(self._engine, self._keys, self._keyring, self._sealed, corpus)
                 problems += checked.run()
+                problems += envelopes.of_corpus(corpus)
                 audited = AuditCheck(self._engine, self._keys, self._opener, trusted, corpus)
                 problems += audited.problems()
                 erased = ErasureCheck(self._engine, self._keys, self._keyring, corpus)

@@ -17,6 +17,8 @@ from tests.rpc.aged import keys_of
 from tests.rpc.running import Running
 
 PageOf = Callable[[QuadPattern, bytes, int], DerivedPage]
+Walk = Callable[[QuadPattern, int], list[Quad]]
+"""All that matches, in pages of up to so many."""
 
 
 def snapshot(server: Running, corpus: str, revision: int | None = None) -> Snapshot:
@@ -53,12 +55,12 @@ def walked(page_of: PageOf, pattern: QuadPattern, quads_max: int = 1_000) -> lis
         begin = page.following
 
 
-def assert_every_pattern_agrees(plain: Sequence[Quad], page_of: PageOf, seed: int = 7) -> None:
+def assert_every_pattern_agrees(plain: Sequence[Quad], walk: Walk, seed: int = 7) -> None:
     """Whatever is bound, to terms that some quad has, finds exactly what looking at each quad finds."""
     chance = random.Random(seed)
     for pattern in patterns(plain, chance):
         expected = Counter(one for one in plain if pattern.matches(one))
-        assert Counter(walked(page_of, pattern, chance.randint(1, 60))) == expected, pattern
+        assert Counter(walk(pattern, chance.randint(1, 60))) == expected, pattern
 
 
 def patterns(plain: Sequence[Quad], chance: random.Random) -> Iterator[QuadPattern]:

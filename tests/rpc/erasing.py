@@ -16,7 +16,14 @@ from google.protobuf.message import Message
 
 from drillcore import Client, ExportFormat, Role
 from drillcore_fdb.format import open_store
-from drillcore_proto.v1 import nodes_pb2, sources_pb2_grpc
+from drillcore_proto.v1 import (
+    nodes_pb2,
+    provenance_pb2,
+    provenance_pb2_grpc,
+    quads_pb2,
+    quads_pb2_grpc,
+    sources_pb2_grpc,
+)
 from drillcore_proto.v1 import sources_pb2 as pb
 from drillcore_server.fsck import Fsck
 from drillcore_server.store import versioned
@@ -67,6 +74,8 @@ class ErasingCaller(FactCaller):
     def __init__(self, server: Running, token: str) -> None:
         super().__init__(server, token)
         self.sources = sources_pb2_grpc.SourceServiceStub(self._channel)
+        self.provenance = provenance_pb2_grpc.ProvenanceServiceStub(self._channel)
+        self.quads = quads_pb2_grpc.QuadServiceStub(self._channel)
 
     def __enter__(self) -> Self:
         return self
@@ -109,8 +118,9 @@ class ErasingCaller(FactCaller):
         yield from self.search(MARKED, corpus, as_of=as_of, exact=True, with_embedding=True).hits
         listed = pb.ListSourcesRequest(corpus_id=corpus, as_of=as_of)
         yield self.sources.ListSources(listed, **self.options())
+        yield from self._quads(corpus, as_of)
         for one in ids:
-            for ask in (self._node, self._document, self._fact, self._below, self._above):
+            for ask in (self._node, self._document, self._fact, self._below, self._above, self._explained):
                 with suppress(grpc.RpcError):
                     yield from ask(corpus, one, as_of)
 
@@ -122,6 +132,20 @@ class ErasingCaller(FactCaller):
 
     def _fact(self, _corpus: str, one: str, as_of: nodes_pb2.AsOf) -> list[Message]:
         return [self.get(one, as_of=as_of, with_embedding=True)]
+
+    def _explained(self, corpus: str, one: str, as_of: nodes_pb2.AsOf) -> list[Message]:
+        request = provenance_pb2.ExplainRequest(node=one, corpus_id=corpus, as_of=as_of)
+        return [self.provenance.Explain(request, **self.options())]
+
+    def _quads(self, corpus: str, as_of: nodes_pb2.AsOf) -> Iterator[Message]:
+        token = ""
+        while True:
+            request = quads_pb2.MatchQuadsRequest(corpus_id=corpus, as_of=as_of, page_size=1_000, page_token=token)
+            page = self.quads.MatchQuads(request, **self.options())
+            yield page
+            token = page.next_page_token
+            if not token:
+                return
 
     def _below(self, _corpus: str, one: str, as_of: nodes_pb2.AsOf) -> list[Message]:
         return [node for level in LEVELS[1:] for node in self._quietly(one, level, as_of)]

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
+from uuid import UUID
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from drillcore_server.domain.iris import iri_of
 from tests.rpc.hierarchies import Made, requests, two_sections
 from tests.rpc.knowledge import File, parts, update_parts
 from tests.rpc.people import PASSWORD
@@ -74,6 +76,16 @@ def _audit_filters(t: Names) -> list[dict[str, Any]]:
         {"request_id": t.request},
         {"record_id": t.record},
     ]
+
+
+def _explained(t: Names, own: Own) -> Iterator[Asked]:
+    """By id and by IRI, in their corpus, in ours and in none."""
+    kinds = {"master": t.master, "section": t.section, "chunk": t.chunk, "raw": t.raw}
+    kinds |= {"fact": t.fact, "envelope": t.envelope, "document": t.document}
+    for kind, one in kinds.items():
+        for name in (one, iri_of(kind, UUID(one)), iri_of("raw", UUID(one))):
+            yield from ({"node": name, "corpus_id": corpus} for corpus in ("", t.corpus, own.corpus))
+    yield from ({"node": iri_of("source", t.source), "corpus_id": corpus} for corpus in (t.corpus, own.corpus))
 
 
 def _hierarchy(t: Names) -> Made:
@@ -247,6 +259,7 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
     "WatchEvents": lambda t, _: [{"corpus_ids": [t.corpus], "from_beginning": True}],
     "MigrateEmbeddings": _of_corpus,
     "GetMigration": _of_corpus,
+    "Explain": lambda t, own: list(_explained(t, own)),
 }
 
 CONTENT: Final = ("node.master", "node.section", "node.chunk", "node.raw", "document.id", "document.source_id")
@@ -294,7 +307,7 @@ def names_in(kind: Descriptor, path: str = "") -> Iterator[str]:
 
 
 def _is_name(field: str) -> bool:
-    return field in {"login", "challenge", "operator"} or field.endswith(("id", "ids", "_token"))
+    return field in {"login", "challenge", "operator", "node"} or field.endswith(("id", "ids", "_token"))
 
 
 def set_in(message: Message, path: str = "") -> Iterator[str]:

@@ -36,7 +36,15 @@ FABRIC_METHODS: Final = [
     method
     for method in METHODS
     if method.containing_service.name
-    in {"FactService", "CommunityService", "SourceService", "EventService", "EmbeddingService", "EnvelopeService"}
+    in {
+        "FactService",
+        "CommunityService",
+        "SourceService",
+        "EventService",
+        "EmbeddingService",
+        "EnvelopeService",
+        "ProvenanceService",
+    }
 ]
 
 
@@ -134,6 +142,7 @@ _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "WatchEvents": lambda: {"corpus_ids": [str(uuid4())]},
     "MigrateEmbeddings": lambda: {"corpus_id": str(uuid4())},
     "GetMigration": lambda: {"corpus_id": str(uuid4())},
+    "Explain": lambda: {"node": str(uuid4())},
 }
 _FIRST: Final = {"AddDocuments": "target", "PutHierarchy": "target", "UpdateDocument": "target"}
 """Where a call streams: the part of its first request that names what it is about."""

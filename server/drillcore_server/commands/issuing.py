@@ -165,8 +165,10 @@ class Issuing:
     def corpora(self) -> tuple[CorpusAt, ...]:
         """As they are read, in the order of their ids."""
         shelves = sorted(self.shelves, key=lambda one: one.corpus.id)
-        heads = [revisions.head(self.tr, one.view.keys) for one in shelves]
-        return tuple(CorpusAt(one.corpus.id, one.revision, head) for one, head in zip(shelves, heads, strict=True))
+        return tuple(
+            CorpusAt(one.corpus.id, one.revision, revisions.head(self.tr, one.view.keys), one.corpus.number)
+            for one in shelves
+        )
 
     def _named(self, if_match: str) -> list[IssuedEnvelope]:
         """The envelopes of this question that an etag stands for, one for each thing they say; or one by its id."""
@@ -282,9 +284,7 @@ class Issuing:
         is_continued: bool,
     ) -> None:
         found_by = known_by(self.call.principal.id, issued.etag, issued.question)
-        packed = [(one.corpus.number, fact) for one in self.shelves for fact in issued.facts_of(one.corpus.id)]
-        until = self.library.kept_until(self.call.at)
-        self.store.issue(tr, issued, packed, found_by, _said(built.envelope), until)
+        self.store.issue(tr, issued, found_by, _said(built.envelope), self.library.kept_until(self.call.at))
         if self.chain or is_continued:
             self.store.use(tr, begun, quality, built.warm, self.call.at)
 

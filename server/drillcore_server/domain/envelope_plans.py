@@ -11,7 +11,16 @@ from drillcore_server.domain.envelopes import Budget, GroundingMode, QualityTier
 from drillcore_server.domain.fact_sessions import OwnSession
 from drillcore_server.domain.found import AsOf
 from drillcore_server.domain.found_facts import FactFilters
-from drillcore_server.domain.ids import CommunityId, CorpusId, EnvelopeId, FactId, PrincipalId, RecordId, Revision
+from drillcore_server.domain.ids import (
+    CommunityId,
+    CorpusId,
+    CorpusNumber,
+    EnvelopeId,
+    FactId,
+    PrincipalId,
+    RecordId,
+    Revision,
+)
 
 HASH_BYTES = 8
 """Of what a fact says, to know whether it says the same."""
@@ -84,6 +93,7 @@ class CorpusAt:
     revision: Revision
     head: Revision
     """At that time: an erasure since changes what an earlier revision says, and moves the head."""
+    number: CorpusNumber
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +146,14 @@ class IssuedEnvelope:
     origins: bytes = b""
     """Of each of its facts the place of its corpus among the corpora, or `OF_SESSION`; a byte each."""
 
+    def stored(self) -> list[tuple[CorpusAt, FactId]]:
+        """Those of its facts that are of the store, in their order, each with its corpus."""
+        placed = zip(self.facts, self.origins, strict=True)
+        return [(self.corpora[origin], fact.id) for fact, origin in placed if origin != OF_SESSION]
+
     def facts_of(self, corpus: CorpusId) -> list[FactId]:
-        """Those of its facts that a corpus has, in their order."""
-        places = {place for place, one in enumerate(self.corpora) if one.corpus == corpus}
-        return [fact.id for fact, origin in zip(self.facts, self.origins, strict=True) if origin in places]
+        """Those that are of one corpus."""
+        return [fact for at, fact in self.stored() if at.corpus == corpus]
 
 
 @dataclass(frozen=True, slots=True)

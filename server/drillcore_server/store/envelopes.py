@@ -8,7 +8,6 @@ When something is to be forgotten is an entry by time, one for each; using a ses
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -20,7 +19,7 @@ from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_server.domain.envelope_plans import EnvelopeSession, IssuedEnvelope, WindowQuality
 from drillcore_server.domain.fact_sessions import OwnSession
-from drillcore_server.domain.ids import CommunityId, CorpusNumber, EnvelopeId, FactId, PrincipalId, Revision, TenantId
+from drillcore_server.domain.ids import CommunityId, EnvelopeId, PrincipalId, Revision, TenantId
 from drillcore_server.store.keyring import KeyNumber
 from drillcore_server.store.keyspace import Keyspace
 from drillcore_server.store.records import RecordKind
@@ -49,23 +48,15 @@ class EnvelopeStore:
     number: KeyNumber
     """Of the key that they are sealed under."""
 
-    def issue(
-        self,
-        tr: Transaction,
-        issued: IssuedEnvelope,
-        packed: Iterable[tuple[CorpusNumber, FactId]],
-        known_by: bytes,
-        said: bytes,
-        until: datetime,
-    ) -> None:
-        """Keeps an envelope, that its etag stands for it, and that these facts of the store are in it, until some time.
+    def issue(self, tr: Transaction, issued: IssuedEnvelope, known_by: bytes, said: bytes, until: datetime) -> None:
+        """Keeps an envelope, that its etag stands for it, and that its facts are in it, until some time.
 
         `said` are 8 bytes of what it says: an earlier one of the same etag that says the same is not found any more.
         """
         key, etag = self.keys.envelope(self.tenant, issued.id), self.keys.etag(self.tenant, known_by, said)
         codec.write(tr, key, self._seal(key, ISSUED.encode(issued)))
         tr.set(etag, issued.id.bytes)
-        entries = [self.keys.of_corpus(number).fact_envelope(fact, issued.id) for number, fact in packed]
+        entries = entries_of(self.keys, issued)
         for entry in entries:
             tr.set(entry, issued_to(self.tenant, issued.principal))
         self._forget_at(tr, until, issued.id, [key, etag, *entries])
@@ -145,6 +136,12 @@ class EnvelopeStore:
 def known_by(principal: PrincipalId, etag: str, question: bytes) -> bytes:
     """What an etag is found by: it counts for the caller and the question that it was given for, and no other."""
     return hashlib.sha256(b"\0".join([principal.encode(), etag.encode(), question])).digest()[:16]
+
+
+def entries_of(keys: Keyspace, issued: IssuedEnvelope) -> list[bytes]:
+    """What leads from the facts of the store to an envelope that holds them."""
+    corpora = {one.number: keys.of_corpus(one.number) for one in issued.corpora}
+    return [corpora[at.number].fact_envelope(fact, issued.id) for at, fact in issued.stored()]
 
 
 def issued_to(tenant: TenantId, principal: PrincipalId) -> bytes:
