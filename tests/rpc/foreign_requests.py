@@ -98,6 +98,14 @@ def _hierarchy(t: Names) -> Made:
     return made
 
 
+def _turn(name: str, **more: str) -> dict[str, Any]:
+    return {"turn_id": name, "role": "TURN_ROLE_USER", "phase": "PHASE_PLANNING", "salience": 0.5, **more}
+
+
+def _edge(parent: str, child: str) -> dict[str, Any]:
+    return {"parent": parent, "child": child, "edge_type": "EDGE_TYPE_REPLY"}
+
+
 CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
     "CreateTenant": lambda t, _: [{"name": "another", "id": t.tenant}],
     "GetTenant": lambda t, _: [{"id": t.tenant}, {"name": t.tenant_name}],
@@ -260,6 +268,27 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
     "MigrateEmbeddings": _of_corpus,
     "GetMigration": _of_corpus,
     "Explain": lambda t, own: list(_explained(t, own)),
+    "PutTurns": lambda t, own: [
+        {"corpus_id": t.corpus, "turns": [_turn(t.spare_turn)]},
+        {"corpus_id": own.corpus, "turns": [_turn(t.spare_turn, session_id=t.session)], "source_id": t.spare_source},
+        {"corpus_id": own.corpus, "turns": [_turn(own.turn)], "edges": [_edge(t.turn, own.turn)]},
+    ],
+    "PutEdges": lambda t, own: [
+        {"corpus_id": t.corpus, "edges": [_edge(t.turn, t.spare_turn)]},
+        {"corpus_id": own.corpus, "edges": [_edge(own.turn, t.turn)]},
+    ],
+    "RemoveTurns": lambda t, own: [
+        {"corpus_id": t.corpus, "turn_ids": [t.turn]},
+        {"corpus_id": own.corpus, "turn_ids": [t.turn]},
+        {"corpus_id": own.corpus, "edges": [_edge(own.turn, t.turn)]},
+    ],
+    "ListTurns": lambda t, own: [{"corpus_id": t.corpus}, {"corpus_id": own.corpus, "session_id": t.session}],
+    "Slice": lambda t, own: [
+        *({"anchors": [one], "policy": {"policy_id": "slice_policy_v1"}} for one in (t.turn, t.fact, *t.nodes)),
+        {"anchors": [own.turn, t.turn]},
+        {"anchors": [t.turn], "corpus_id": t.corpus},
+        {"anchors": [t.turn], "corpus_id": own.corpus},
+    ],
 }
 
 CONTENT: Final = ("node.master", "node.section", "node.chunk", "node.raw", "document.id", "document.source_id")

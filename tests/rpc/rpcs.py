@@ -44,12 +44,21 @@ FABRIC_METHODS: Final = [
         "EmbeddingService",
         "EnvelopeService",
         "ProvenanceService",
+        "GraphService",
     }
 ]
 
 
 def _question() -> dict[str, Any]:
     return {"query": "how long are records kept", "corpus_ids": [str(uuid4())], "budget": {"tokens": 500}}
+
+
+def _turn() -> dict[str, Any]:
+    return {"turn_id": str(uuid4()), "role": "TURN_ROLE_USER", "phase": "PHASE_PLANNING", "salience": 0.5}
+
+
+def _edge() -> dict[str, Any]:
+    return {"parent": str(uuid4()), "child": str(uuid4()), "edge_type": "EDGE_TYPE_REPLY"}
 
 
 _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
@@ -143,6 +152,11 @@ _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "MigrateEmbeddings": lambda: {"corpus_id": str(uuid4())},
     "GetMigration": lambda: {"corpus_id": str(uuid4())},
     "Explain": lambda: {"node": str(uuid4())},
+    "PutTurns": lambda: {"corpus_id": str(uuid4()), "turns": [_turn()]},
+    "PutEdges": lambda: {"corpus_id": str(uuid4()), "edges": [_edge()]},
+    "RemoveTurns": lambda: {"corpus_id": str(uuid4()), "turn_ids": [str(uuid4())]},
+    "ListTurns": lambda: {"corpus_id": str(uuid4())},
+    "Slice": lambda: {"anchors": [str(uuid4())]},
 }
 _FIRST: Final = {"AddDocuments": "target", "PutHierarchy": "target", "UpdateDocument": "target"}
 """Where a call streams: the part of its first request that names what it is about."""

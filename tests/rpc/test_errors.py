@@ -17,6 +17,7 @@ from drillcore_proto.v1 import (
     corpora_pb2,
     documents_pb2,
     facts_pb2,
+    graphs_pb2,
     nodes_pb2,
     sources_pb2,
     tenants_pb2,
@@ -49,6 +50,10 @@ def put_fact(**draft: str) -> Message:
     return in_corpus(facts_pb2.PutFactsRequest, facts=[facts_pb2.FactDraft(**draft)])
 
 
+def put_turn(turn: graphs_pb2.Turn) -> Message:
+    return in_corpus(graphs_pb2.PutTurnsRequest, turns=[turn])
+
+
 REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
     Reason.INVALID_ARGUMENT: lambda server: ask(server, tenants_pb2.CreateTenantRequest(name="")),
     Reason.INVALID_ID: lambda server: ask(server, tenants_pb2.GetTenantRequest(id="x")),
@@ -72,6 +77,11 @@ REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
         server, in_corpus(communities_pb2.GetCommunityRequest, id=str(uuid4()))
     ),
     Reason.SOURCE_NOT_FOUND: lambda server: ask(server, in_corpus(sources_pb2.GetSourceRequest, source_id="none")),
+    Reason.INVALID_TURN: lambda server: ask(server, put_turn(graphs_pb2.Turn(turn_id=str(uuid4()), salience=2.0))),
+    Reason.TURN_NOT_FOUND: lambda server: ask(
+        server, in_corpus(graphs_pb2.RemoveTurnsRequest, turn_ids=[str(uuid4())])
+    ),
+    Reason.ANCHOR_NOT_FOUND: lambda server: ask(server, graphs_pb2.SliceRequest(anchors=[str(uuid4())]), token=ACME),
     Reason.REVISION_NOT_FOUND: lambda server: ask(
         server, in_corpus(documents_pb2.ListDocumentsRequest, as_of=nodes_pb2.AsOf(revision=99))
     ),

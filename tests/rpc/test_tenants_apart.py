@@ -113,7 +113,7 @@ def test_no_call_of_the_other_tenant_is_in_their_log(tenants: Tenants) -> None:
 def test_listings_had_pages_to_go_on_with(tenants: Tenants) -> None:
     """Or the test of tokens would try none."""
     listings = {"ListCorpora", "ListDocuments", "Query", "DrillDown", "GetHistory", "QueryAudit", "ListSignatures"}
-    listings |= {"ListReviews", "ListAccounts", "ListFacts", "ListSources", "GetCommunity", "WatchEvents"}
+    listings |= {"ListReviews", "ListAccounts", "ListFacts", "ListSources", "GetCommunity", "WatchEvents", "ListTurns"}
     assert listings <= tenants.theirs.page_tokens.keys()
 
 

@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from drillcore import Client, Grant, Level, NewDocument, Role, SignatureTarget, SignatureTargetKind
-from drillcore_proto.v1 import events_pb2, facts_pb2
+from drillcore_proto.v1 import events_pb2, facts_pb2, graphs_pb2
 from tests.rpc.facts import FactCaller
 from tests.rpc.hierarchies import put, two_sections
 from tests.rpc.people import PASSWORD, Person, make_person, make_service
@@ -43,6 +43,7 @@ class Names:
     document: str
     source: str
     fact: str
+    turn: str
     community: str
     account: str
     login: str
@@ -65,6 +66,7 @@ class Names:
     spare_document: str
     spare_fact: str
     spare_source: str
+    spare_turn: str
     page_tokens: dict[str, str] = field(default_factory=dict)
     """By the name of the call that gave them."""
 
@@ -102,6 +104,7 @@ class Own:
     fact: str
     document: str
     account: str
+    turn: str
     scratch: str
     """A corpus for whole hierarchies."""
 
@@ -122,6 +125,7 @@ def fill_theirs(server: Running) -> Names:
         spare, spare_fact = client.create_corpus(f"spare of {SECRET}"), caller.put(str(corpus.id), _draft("Spare."))
         hierarchy = two_sections()
         put(caller, str(spare.id), hierarchy)
+    turns = put_turns(server, person.token, str(corpus.id), session_id="a session of theirs")
     client.recompute_communities(corpus.id)
     community = client.list_communities(corpus.id).items[0]
     service = make_service(server, Grant(Role.READER), tenant=GLOBEX_ID)
@@ -146,6 +150,7 @@ def fill_theirs(server: Running) -> Names:
         document=str(document.id),
         source=document.source_id,
         fact=facts[0],
+        turn=turns[0],
         community=str(community.id),
         account=str(person.account.id),
         login=person.login,
@@ -167,9 +172,21 @@ def fill_theirs(server: Running) -> Names:
         spare_document=hierarchy.documents[0].id,
         spare_fact=spare_fact.fact_ids[0],
         spare_source=other.source_id,
+        spare_turn=turns[1],
     )
     named.page_tokens.update(_page_tokens(server, person.token, named))
     return named
+
+
+def put_turns(server: Running, token: str, corpus: str, **more: str) -> list[str]:
+    """Two turns, one in answer to the other; their ids."""
+    ids = [str(uuid4()), str(uuid4())]
+    given = {"role": graphs_pb2.TURN_ROLE_USER, "phase": graphs_pb2.PHASE_PLANNING, "salience": 0.5, **more}
+    turns = [graphs_pb2.Turn(turn_id=one, **given) for one in ids]
+    edge = graphs_pb2.Edge(parent=ids[0], child=ids[1], edge_type=graphs_pb2.EDGE_TYPE_REPLY)
+    request = graphs_pb2.PutTurnsRequest(corpus_id=corpus, turns=turns, edges=[edge])
+    assert exchange(server, token, BY_NAME["PutTurns"], [request]).content
+    return ids
 
 
 def _draft(text: str) -> facts_pb2.FactDraft:
@@ -230,7 +247,9 @@ def fill_own(server: Running) -> Own:
     with FactCaller(server, token) as caller:
         (fact,) = caller.put(str(corpus.id), draft).fact_ids
     document = client.list_documents(corpus.id).items[0].id
-    return Own(str(corpus.id), str(node.id), fact, str(document), str(service.account.id), str(scratch.id))
+    turn, _ = put_turns(server, token, str(corpus.id))
+    account = str(service.account.id)
+    return Own(str(corpus.id), str(node.id), fact, str(document), account, turn, str(scratch.id))
 
 
 def exchange(server: Running, token: str, method: MethodDescriptor, requests: Sequence[Message]) -> RawAnswer:
