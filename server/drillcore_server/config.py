@@ -93,6 +93,10 @@ class ServerSettings:
     """The largest document that AddDocuments and UpdateDocument take."""
     hierarchy_bytes_max: int = 1024 * _MIB
     """The largest hierarchy that PutHierarchy takes, as it is sent. It is held in memory until it is stored."""
+    core_bytes_max: int = 16 * 1024 * _MIB
+    """The largest core that ImportCore takes. Uploads wait in temporary files: all together up to twice as much."""
+    core_upload_keep_s: float = 3_600.0
+    """How long an upload of a core that broke off is kept for its caller to go on with."""
     timeout_default_s: float = 30.0
     """For calls whose client set no deadline."""
     timeout_max_s: float = 120.0
@@ -125,6 +129,8 @@ class ServerSettings:
             "message_bytes_max",
             "upload_bytes_max",
             "hierarchy_bytes_max",
+            "core_bytes_max",
+            "core_upload_keep_s",
             "timeout_default_s",
             "timeout_max_s",
             "stream_idle_s",

@@ -24,6 +24,7 @@ from drillcore_proto.v1 import (
 from drillcore_server.audit.signers import SigningKeys
 from drillcore_server.commands.community_keeper import CommunityKeeper
 from drillcore_server.commands.community_runs import CommunityRuns
+from drillcore_server.commands.core_uploads import CoreUploads
 from drillcore_server.commands.envelope_library import EnvelopeLibrary
 from drillcore_server.commands.erasing import Eraser
 from drillcore_server.commands.export_core import CoreExporter
@@ -104,7 +105,8 @@ class Fabric:
             facts, indexes.words, open_models(settings.envelopes.model, settings.envelopes.models), settings.envelopes
         )
         reviews = QuarantineReviews(library, signing, self._tell_quarantine)
-        cores = CoreService(CoreExporter(engine, library, signing), CoreImporter(library, ingester))
+        self.uploads = CoreUploads(settings.server.core_bytes_max, settings.server.core_upload_keep_s)
+        cores = CoreService(CoreExporter(engine, library, signing), CoreImporter(library, ingester, self.uploads))
         quads = QuadService(library, ingester, settings.server.upload_bytes_max)
         turns = TurnGraphs(engine)
         library.keyring.on_erased.append(turns.forget)
@@ -131,6 +133,7 @@ class Fabric:
         self.housekeeper.stop()
         self._migrations.join()
         self.indexes.keeper.stop()
+        self.uploads.close()
 
     def _tell_quarantine(self, corpus: CorpusId, facts: Sequence[FactId]) -> None:
         """The operator is to review the source."""

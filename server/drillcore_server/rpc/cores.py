@@ -9,7 +9,7 @@ from drillcore_server.commands.export_core import CoreExporter
 from drillcore_server.commands.import_core import CoreImporter
 from drillcore_server.commands.unit import Call
 from drillcore_server.rpc.export_core import export_core
-from drillcore_server.rpc.import_core import import_core
+from drillcore_server.rpc.import_core import import_core_stream
 
 
 class CoreService:
@@ -25,4 +25,4 @@ class CoreService:
     def ImportCore(
         self, requests: Iterator[pb.ImportCoreRequest], call: Call, emit: Callable[[pb.ImportCoreResponse], None]
     ) -> None:
-        import_core(self._importer, requests, call, emit)
+        import_core_stream(self._importer, requests, call, emit)

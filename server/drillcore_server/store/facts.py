@@ -145,9 +145,11 @@ class FactWrites:
     def set_embeddings(self, embeddings: Embeddings) -> Write:
         return Write(self._keys.embeddings(), EMBEDDINGS.encode(embeddings))
 
-    def add(self, fact: Fact, vector: bytes) -> Iterator[Write]:
+    def add(self, fact: Fact, vector: bytes | None) -> Iterator[Write]:
+        """One that is deleted has no vector; such come only with a core."""
         yield self._record(fact)
-        yield self._vector(fact, vector)
+        if vector is not None:
+            yield self._vector(fact, vector)
         yield from self._words(None, fact)
         for key in self.index_keys(fact):
             yield Write(key, b"")

@@ -9,7 +9,7 @@ from typing import Final
 
 from drillcore_fdb.tuples import KeyRange
 from drillcore_server.domain.foreign import LibraryDocument
-from drillcore_server.domain.ids import CorpusNumber
+from drillcore_server.domain.ids import CorpusNumber, SourceId
 from drillcore_server.store import versioned
 from drillcore_server.store.corpus_keys import CorpusKeys
 from drillcore_server.store.hierarchy import CorpusView
@@ -80,17 +80,37 @@ class LibraryWrites:
         self._keyring = keyring
         self._place = LibraryPlaces.of(keyring, number)
 
-    def put(
-        self, document: LibraryDocument, pieces: Iterable[bytes], before: LibraryDocument | None
-    ) -> Iterator[Write]:
-        """`pieces` are its content, each of `PIECE_BYTES` but the last; `before` is what it takes the place of."""
-        place = self._place(document.id)
-        (key,) = self._keyring.numbers(self._number, [document.source])
-        yield Write(self._keys.library_document(place), LIBRARY_DOCUMENT.encode(document), key)
-        for number, piece in enumerate(pieces):
+    def put(self, document: LibraryDocument) -> Write:
+        key = self._keys.library_document(self._place(document.id))
+        return Write(key, LIBRARY_DOCUMENT.encode(document), self._key(document.source))
+
+    def put_content(self, document: str, source: SourceId, pieces: Iterable[bytes]) -> Iterator[Write]:
+        """`pieces` are the document's content, however it is cut."""
+        place, key = self._place(document), self._key(source)
+        for number, piece in enumerate(_even(pieces)):
             yield Write(self._keys.library_blob(place, number), piece, key)
-        for number in range(piece_count(document), 0 if before is None else piece_count(before)):
+
+    def shorten(self, document: LibraryDocument, before: LibraryDocument) -> Iterator[Write]:
+        """Removes the pieces that the document has no more, in whose place another one comes."""
+        place = self._place(document.id)
+        for number in range(piece_count(document), piece_count(before)):
             yield Write(self._keys.library_blob(place, number), None)
+
+    def _key(self, source: SourceId) -> KeyNumber:
+        (number,) = self._keyring.numbers(self._number, [source])
+        return number
+
+
+def _even(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Cut into pieces of `PIECE_BYTES`, but the last."""
+    left = bytearray()
+    for piece in pieces:
+        left += piece
+        while len(left) >= PIECE_BYTES:
+            yield bytes(left[:PIECE_BYTES])
+            del left[:PIECE_BYTES]
+    if left:
+        yield bytes(left)
 
 
 def piece_count(document: LibraryDocument) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Final, Generic, TypeVar
@@ -176,6 +176,19 @@ def portable_chunk(node: NodeId, stored: bytes) -> PortableChunk:
             return PortableChunk(node, text, span, packed.version, packed.raw_ids, raws, stored)
         page = RawPage(packed.odd.raws)
         return PortableChunk(node, page.text, None, packed.version, packed.raw_ids, len(page.raws), stored)
+
+
+def chunk_with_text(node: NodeId, stored: bytes, text: str) -> ChunkWithRaws | None:
+    """Of what `PortableChunk.encode` made, and the text of its raws. None if it was not, or the text is another's."""
+    try:
+        packed = _CHUNK.decode(stored)
+        if packed.embedded or packed.text not in {"", text} or _CHUNK.encode(packed) != stored:
+            return None
+        filled = packed if packed.odd is not None else replace(packed, text=text)
+        found = ChunkWithRaws(_chunk(node, filled), _page(filled))
+        return found if found.page.text == text else None
+    except (StoreCorruptError, IndexError, ValueError, OverflowError):
+        return None
 
 
 def decode_raws(stored: bytes) -> RawPage:

@@ -1,0 +1,275 @@
+"""The hierarchy of a full core: documents and chunks, sections and the master, each with what it refers to."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from drillcore.cores import WrongShape
+from drillcore_server.domain.documents import Span
+from drillcore_server.domain.ids import DocumentId, NodeId, SourceId
+from drillcore_server.domain.nodes import (
+    RAWS_PER_CHUNK_MAX,
+    Chunk,
+    ChunkWithRaws,
+    Citation,
+    Document,
+    Section,
+    Statistics,
+    chunk_of_raw,
+)
+from drillcore_server.domain.outlines import PASSAGES_MAX
+from drillcore_server.importing.decoding import check, check_time, decoded, fields, uuid
+from drillcore_server.importing.full_records import DocumentText, FullRecords
+from drillcore_server.ingest.summarising import MASTER_POOL
+from drillcore_server.store.hierarchy import DOCUMENT, MASTER
+from drillcore_server.store.packed import SECTION, chunk_with_text
+
+
+@dataclass(frozen=True, slots=True)
+class KnownChunk:
+    document: DocumentId
+    source: SourceId
+    span: Span
+    has_own_raws: bool
+
+
+@dataclass(slots=True)
+class _Members:
+    chunks: int = 0
+    documents: set[DocumentId] = field(default_factory=set)
+    sources: set[SourceId] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadChunk:
+    found: ChunkWithRaws
+    section: NodeId
+    vector: bytes
+
+
+def read_chunk(given: list[Any], records: FullRecords, dimensions: int) -> ReadChunk:
+    """Raises `WrongShape`. To be asked once for each chunk's record, when it has come."""
+    node, section, stored, vector = fields("chunk", given, 4)
+    chunk = NodeId(uuid(node, "a chunk"))
+    text = records.next_text(chunk)
+    check(isinstance(stored, bytes), "a chunk is not given as bytes")
+    found = chunk_with_text(chunk, stored, text)
+    check(found is not None, f"chunk {chunk} is not written as it should be, or has another text")
+    assert found is not None
+    return ReadChunk(found, NodeId(uuid(section, "a section")), checked_vector(vector, dimensions))
+
+
+def checked_vector(vector: object, dimensions: int) -> bytes:
+    if (
+        not isinstance(vector, bytes)
+        or len(vector) != 2 * dimensions
+        or not np.isfinite(np.frombuffer(vector, "<f2")).all()
+    ):
+        raise WrongShape(f"a vector is not of {dimensions} finite numbers of half precision")
+    return vector
+
+
+class HierarchyIntake:
+    def __init__(self, records: FullRecords, dimensions: int) -> None:
+        self._records = records
+        self._dimensions = dimensions
+        self._text: DocumentText | None = None
+        self._open: Document | None = None
+        """The document whose chunks come now."""
+        self._taken: list[NodeId] = []
+        self._raws = 0
+        self._end = 0
+        self._hashed = hashlib.sha256()
+        """Of what its chunks say."""
+        self._members: dict[NodeId, _Members] = {}
+        self._offered: list[tuple[float, DocumentId, int]] = []
+        self._statistics = Statistics()
+        self._last_document: DocumentId | None = None
+        self._last_section: NodeId | None = None
+        self.documents: dict[DocumentId, SourceId] = {}
+        self.chunks: dict[NodeId, KnownChunk] = {}
+        self.own_raws: dict[NodeId, NodeId] = {}
+        """The chunks of raws with ids of their own."""
+        self.sections: dict[NodeId, tuple[SourceId, ...]] = {}
+        """With their sources."""
+        self.below: dict[NodeId, set[DocumentId]] = {}
+        """The documents of each section's chunks."""
+        self.master: NodeId | None = None
+        self.master_sources: set[SourceId] = set()
+
+    def take_text(self, text: DocumentText) -> None:
+        self._end_document()
+        check(self._text is None, "a document has a text and no record")
+        self._text = text
+
+    def take_document(self, given: list[Any]) -> None:
+        self._end_document()
+        document = decoded(DOCUMENT, *fields("document", given, 1))
+        text, self._text = self._text, None
+        check(text is not None and text.document == document.id, f"the text of document {document.id} is not there")
+        check(self._last_document is None or self._last_document < document.id, "documents do not come by their ids")
+        check_time(document.created_at)
+        check(document.source != "", f"document {document.id} has no source")
+        self._open, self._last_document = document, document.id
+        self._taken, self._raws, self._end, self._hashed = [], 0, 0, hashlib.sha256()
+        self.documents[document.id] = document.source
+        assert text is not None
+        self._open_text = text
+
+    def take_chunk(self, given: list[Any]) -> None:
+        document = self._open
+        if document is None:
+            raise WrongShape("a chunk comes before its document")
+        read = read_chunk(given, self._records, self._dimensions)
+        chunk = read.found.chunk
+        _check_chunk(read.found, document, len(self._taken))
+        check(chunk.id not in self.chunks, f"chunk {chunk.id} is there twice")
+        self._taken.append(chunk.id)
+        self._check_follows(read.found, document)
+        self._raws += len(read.found.page.raws)
+        self.chunks[chunk.id] = KnownChunk(chunk.document, chunk.source, chunk.span, bool(chunk.raw_ids))
+        for raw in chunk.raw_ids:
+            check(raw not in self.own_raws, f"raw {raw} is there twice")
+            self.own_raws[raw] = chunk.id
+        members = self._members.setdefault(read.section, _Members())
+        members.chunks += 1
+        members.documents.add(chunk.document)
+        members.sources.add(chunk.source)
+
+    def _check_follows(self, found: ChunkWithRaws, document: Document) -> None:
+        """What the server cut covers a document without gaps, and says the same as its text."""
+        if not found.chunk.raw_ids:
+            check(found.chunk.span.start == self._end, f"the chunks of document {document.id} leave something out")
+        self._end = found.chunk.span.end
+        self._hashed.update(found.page.text.encode())
+
+    def take_section(self, given: list[Any]) -> None:
+        self._end_document()
+        section = decoded(SECTION, *fields("section", given, 1))
+        check(self._last_section is None or self._last_section < section.id, "sections do not come by their ids")
+        self._last_section = section.id
+        members = self._members.pop(section.id, None)  # what is left has no section
+        check(members is not None, f"section {section.id} has no chunks")
+        assert members is not None
+        _check_section(section, members, self._dimensions)
+        self._check_cited((*section.citations, *section.candidates), f"section {section.id}")
+        self.sections[section.id] = section.sources
+        self.below[section.id] = members.documents
+        for one in section.candidates[:PASSAGES_MAX]:
+            self._offered.append((-one.weight, one.document, one.span.start))
+        self._offered = heapq.nsmallest(MASTER_POOL, self._offered)
+
+    def take_master(self, given: list[Any]) -> None:
+        self._end_document()
+        check(self.master is None, "there is a second master")
+        master = decoded(MASTER, *fields("master", given, 1))
+        check_time(master.created_at)
+        check(master.version > 0, "the master has no version")
+        counted = replace(self._statistics, sections=len(self.sections))
+        check(master.statistics == counted, "the master counts other than there is")
+        cited = [*master.citations, *(one.citation for one in master.findings)]
+        self._check_cited(cited, "the master")
+        self.master = master.id
+        self.master_sources = self._sources_of(cited)
+
+    def settle(self) -> None:
+        """When all was taken."""
+        self._end_document()
+        check(self._text is None, "a document has a text and no record")
+        check(not self._members, "chunks are in a section that is not there")
+        check(
+            (self.master is None) == (not self.documents and not self.sections), "there is no master, or nothing else"
+        )
+        located = [*self.chunks, *self.own_raws, *self.sections, *([] if self.master is None else [self.master])]
+        check(len(set(located)) == len(located), "nodes of two levels have the same id")
+
+    def source_of(self, node: NodeId) -> tuple[SourceId, ...] | None:
+        """The sources that a node is made of; None if there is no such node."""
+        if node == self.master:
+            return tuple(sorted(self.master_sources))
+        if node in self.sections:
+            return self.sections[node]
+        chunk = self.chunks.get(self.own_raws.get(node, node)) or self.chunks.get(chunk_of_raw(node)[0])
+        return None if chunk is None else (chunk.source,)
+
+    @property
+    def is_made_by_client(self) -> bool:
+        return bool(self.own_raws)
+
+    def _sources_of(self, cited: Iterable[Citation]) -> set[SourceId]:
+        """All that something in a master may come from: see `ingest/summarising.py`; of a client's, everything."""
+        if self.is_made_by_client:
+            return set(self.documents.values())
+        pool = {self.documents[document] for _, document, _ in self._offered}
+        return pool | {self.documents[one.document] for one in cited}
+
+    def _check_cited(self, cited: Iterable[Citation], what: str) -> None:
+        for one in cited:
+            chunk = self.chunks.get(one.chunk)
+            check(chunk is not None and chunk.document == one.document, f"{what} cites a chunk that is not there")
+            assert chunk is not None
+            is_inside = chunk.span.start <= one.span.start and one.span.end <= chunk.span.end
+            check(is_inside and math.isfinite(one.weight), f"{what} cites what its chunk does not say")
+
+    def _end_document(self) -> None:
+        document = self._open
+        if document is None:
+            return
+        self._open = None
+        self._records.check_no_text_left()
+        check(tuple(self._taken) == document.chunks, f"document {document.id} has other chunks than it says")
+        check(self._raws == document.raws, f"document {document.id} has other raws than it says")
+        has_own = any(self.chunks[one].has_own_raws for one in self._taken)
+        said = (document.content_hash, document.characters)
+        is_whole = said == (self._open_text.sha256, self._open_text.characters) == (self._hashed.hexdigest(), self._end)
+        check(has_own or is_whole, f"document {document.id} has another text than it says")
+        self._statistics += Statistics(
+            documents=1,
+            chunks=len(document.chunks),
+            raws=document.raws,
+            characters=document.characters,
+            tokens=document.tokens,
+        )
+
+
+def _check_chunk(found: ChunkWithRaws, document: Document, ordinal: int) -> None:
+    chunk, page = found.chunk, found.page
+    what = f"chunk {chunk.id}"
+    check((chunk.document, chunk.source) == (document.id, document.source), f"{what} is of another document")
+    check(chunk.ordinal == ordinal, f"{what} is not in its place")
+    check(chunk.version > 0 and chunk.tokens >= 0 and chunk.overlap >= 0, f"{what} has a number that cannot be")
+    check_time(chunk.created_at)
+    check(bool(page.raws) and page.span == chunk.span, f"{what} has no raws, or others than it says")
+    check(len(chunk.raw_ids) in {0, len(page.raws)}, f"{what} names other raws than it has")
+    check(bool(chunk.raw_ids) or _can_name_raws(chunk, len(page.raws)), f"{what} cannot have raws of this id")
+    ordered = all(one.span.end <= following.span.start for one, following in pairwise(page.raws))
+    seamless = bool(chunk.raw_ids) or len(page.runs()) == 1
+    whole = all(len(raw.content) == len(raw.span) and raw.document == document.id for raw in page.raws)
+    check(ordered and seamless and whole, f"the raws of {what} do not make up its text")
+    excerpts = (*chunk.summary, *chunk.quotes, *chunk.candidates)
+    held = all(page.holds(one.span) and math.isfinite(one.weight) for one in excerpts)
+    check(held, f"{what} quotes what its raws do not say")
+
+
+def _can_name_raws(chunk: Chunk, raws: int) -> bool:
+    return not chunk.id.int & RAWS_PER_CHUNK_MAX and raws <= RAWS_PER_CHUNK_MAX
+
+
+def _check_section(section: Section, members: _Members, dimensions: int) -> None:
+    what = f"section {section.id}"
+    counted = (members.chunks, len(members.documents))
+    check((section.chunks, section.documents) == counted, f"{what} counts its chunks or documents wrongly")
+    check(members.sources <= set(section.sources), f"{what} does not name all of its sources")
+    check(list(section.sources) == sorted(set(section.sources)), f"{what} does not name its sources in order")
+    check(section.version > 0 and section.tokens >= 0, f"{what} has a number that cannot be")
+    check_time(section.created_at)
+    is_sum = len(section.vector_sum) == 4 * dimensions and np.isfinite(np.frombuffer(section.vector_sum, "<f4")).all()
+    check(bool(is_sum), f"{what} has no sum of its vectors")

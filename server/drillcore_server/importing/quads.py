@@ -1,0 +1,64 @@
+"""The triples of a core, checked and put in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from drillcore.cores import InvalidTerm, Listing, read_triple
+from drillcore_server.domain.ids import SourceId
+from drillcore_server.domain.iris import DERIVED_GRAPHS, OWN
+from drillcore_server.domain.quads import Iri, Quad, SourcedQuad
+from drillcore_server.exporting.sorted_file import SortedFile
+from drillcore_server.importing.report import DERIVED, INVALID_TERM, Skips
+from drillcore_server.importing.terms import quad_of
+from drillcore_server.store.quads import decode_record, encode_record
+
+_NO_SOURCE = SourceId("")
+
+
+class QuadIntake:
+    """Each quad is kept once for each source. Those of a core of another system have none until they are stored."""
+
+    def __init__(self, skips: Skips, *, is_full: bool) -> None:
+        self._skips = skips
+        self._is_full = is_full
+        self._file = SortedFile()
+        self.sources: Counter[SourceId] = Counter()
+
+    def take(self, listing: Listing) -> None:
+        """Raises `WrongShape`."""
+        source = SourceId(listing.meta.source) if self._is_full else _NO_SOURCE
+        derived = 0
+        for item in _triples(listing):
+            try:
+                quad = quad_of(read_triple(item))
+            except InvalidTerm as error:
+                self._skips.skip(listing.record, INVALID_TERM, str(error))
+                continue
+            if self._is_full and not source and is_derived(quad):
+                derived += 1
+                continue
+            self.sources[source] += 1
+            self._file.add(encode_record(quad, source))
+        if derived:
+            message = f"{derived} quads are made anew from the records of the core"
+            self._skips.skip(listing.record, DERIVED, message, times=derived)
+
+    def __iter__(self) -> Iterator[SourcedQuad]:
+        """As often as it is asked for."""
+        return map(decode_record, self._file)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def is_derived(quad: Quad) -> bool:
+    """Whether a server makes it from what a corpus has."""
+    return quad.graph in DERIVED_GRAPHS and isinstance(quad.subject, Iri) and quad.subject.value.startswith(OWN)
+
+
+def _triples(listing: Listing) -> Iterable[object]:
+    """Those about the core itself, in older files, are triples as any other."""
+    yield from listing.meta.triples
+    yield from listing.items()
