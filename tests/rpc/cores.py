@@ -9,6 +9,7 @@ import queue
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import grpc
 import msgpack
@@ -83,7 +84,11 @@ def handbook() -> bytes:
             triples(
                 triple(ann, iri(KNOWS), bob),
                 triple(ann, iri("http://example.org/name"), text("Ann", ln="en"), "urn:graph:people"),
-                triple({"t": "b", "d": "b0"}, iri("http://example.org/age"), text("44", dt="http://www.w3.org/2001/XMLSchema#integer")),
+                triple(
+                    {"t": "b", "d": "b0"},
+                    iri("http://example.org/age"),
+                    text("44", dt="http://www.w3.org/2001/XMLSchema#integer"),
+                ),
                 triple(said, iri("http://example.org/source"), text("a letter"), "urn:graph:source"),
             ),
             triples(triple(ann, iri(KNOWS), bob)),
@@ -106,10 +111,18 @@ class Answers:
         return [one.reason for one in self.done.skipped]
 
 
+@dataclass(frozen=True)
+class Exported:
+    data: bytes
+    done: pb.CoreDone
+
+
 class CoreCaller:
     """Calls raise `grpc.RpcError`; see `refused`."""
 
-    def __init__(self, address: str, token: str) -> None:
+    def __init__(self, address: str, token: str, tenant: UUID | None = None) -> None:
+        """An operator names the tenant."""
+        self._tenant = "" if tenant is None else str(tenant)
         self._channel = grpc.insecure_channel(
             address, [("grpc.enable_retries", 0), ("grpc.max_receive_message_length", 1 << 26)]
         )
@@ -139,7 +152,7 @@ class CoreCaller:
     ) -> Answers:
         """Imports a core; with `stop_at` the caller gives up when it has sent the file up to there."""
         requests: queue.SimpleQueue[pb.ImportCoreRequest | None] = queue.SimpleQueue()
-        requests.put(pb.ImportCoreRequest(target=pb.ImportCoreTarget(corpus_id=corpus, **target)))
+        requests.put(pb.ImportCoreRequest(target=pb.ImportCoreTarget(**{"tenant_id": self._tenant, "corpus_id": corpus, **target})))
         call = self.cores.ImportCore(iter(requests.get, None), **self.options(request_id))
         try:
             offset = next(call).ready.offset_bytes
@@ -155,9 +168,15 @@ class CoreCaller:
             call.cancel()
         return Answers(offset, [one.progress for one in progress], last.done)
 
+    def export(self, corpus: str, *, request_id: str | None = None, **fields: Any) -> Exported:
+        request = pb.ExportCoreRequest(tenant_id=self._tenant, corpus_id=corpus, **fields)
+        *parts, last = self.cores.ExportCore(iter([request]), **self.options(request_id))
+        data = b"".join(part.data for part in parts if part.WhichOneof("part") == "data")
+        return Exported(data, last.done)
+
     def quads_of(self, corpus: str, **fields: Any) -> list[quads_pb2.MatchedQuad]:
         """Those that were put, of all pages."""
-        request = quads_pb2.MatchQuadsRequest(corpus_id=corpus, **fields)
+        request = quads_pb2.MatchQuadsRequest(tenant_id=self._tenant, corpus_id=corpus, **fields)
         found: list[quads_pb2.MatchedQuad] = []
         while True:
             page = self.quads.MatchQuads(request, **self.options())

@@ -6,20 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from drillcore_proto.v1 import cores_pb2 as pb
-from drillcore_server.domain.foreign import VectorKind
-from drillcore_server.store import entity_vectors, library
-from drillcore_server.store.library import LibraryPlaces
-from drillcore_server.store.quads import stored_quads
-from drillcore_server.store.snapshot import Snapshot
-from tests.rpc.cores import CORE_ID, CoreCaller, handbook
-from tests.rpc.knowledge import Caller
-from tests.rpc.running import ACME, Running
+from tests.rpc.cores import CoreCaller, handbook
+from tests.rpc.running import ACME_ID, OPERATOR, Running
 
 
 @pytest.fixture(scope="session")
 def cores(shared: Running) -> Iterator[CoreCaller]:
-    caller = CoreCaller(shared.address, ACME)
+    caller = CoreCaller(shared.address, OPERATOR, ACME_ID)
     yield caller
     caller.close()
 

@@ -20,7 +20,7 @@ from drillcore_server.domain.errors import Exists, NotReady
 from drillcore_server.domain.ids import DocumentId, NodeId, Revision, SourceId
 from drillcore_server.domain.nodes import RAWS_PER_CHUNK_MAX
 from drillcore_server.domain.sources import registered
-from drillcore_server.importing.counts import CoreCounts
+from drillcore_server.importing.counts import StoredCounts
 from drillcore_server.importing.foreign_writes import ForeignWrites
 from drillcore_server.importing.full import FullIntake
 from drillcore_server.importing.full_writes import FullWrites
@@ -44,7 +44,7 @@ _NO_MODEL: Final = 0
 
 
 class CorePlan(Protocol):
-    counts: CoreCounts
+    counts: StoredCounts
     """Of what is stored, once all writes were gone through."""
     skips: Skips
 
@@ -82,7 +82,7 @@ class ForeignPlan:
     base: Revision
     core: CheckedCore
     source: SourceId
-    counts: CoreCounts = field(default_factory=CoreCounts)
+    counts: StoredCounts = field(default_factory=StoredCounts)
     sections: tuple[NodeId, ...] = ()
     documents: tuple[DocumentId, ...] = ()
     has_communities: bool = False
@@ -128,7 +128,7 @@ class FullPlan:
     base: Revision
     core: CheckedCore
     intake: FullIntake
-    counts: CoreCounts = field(default_factory=CoreCounts)
+    counts: StoredCounts = field(default_factory=StoredCounts)
     outcome_sources: Sequence[SourceId] = ()
 
     def __post_init__(self) -> None:
@@ -243,7 +243,7 @@ def foreign_writes(
     corpus: Corpus,
     base: Revision,
     core: CheckedCore,
-    counts: CoreCounts,
+    counts: StoredCounts,
     source: SourceId | None,
     document_sources: dict[str, SourceId] | None = None,
 ) -> ForeignWrites:

@@ -26,12 +26,12 @@ from drillcore_server.commands.revise import Plan, Target
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Library
 from drillcore_server.domain.audit import Trail
+from drillcore_server.domain.cores import CoreCounts, CoreKind
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import BadInput, NotReady
 from drillcore_server.domain.ids import Revision, SourceId
 from drillcore_server.domain.sources import SOURCE_CHARACTERS_MAX
 from drillcore_server.exporting.sealed_file import SealedFile
-from drillcore_server.importing.counts import CoreCounts
 from drillcore_server.importing.reading import CheckedCore, check_core
 from drillcore_server.importing.report import Skipped
 from drillcore_server.store.records import RecordKind
@@ -68,8 +68,7 @@ class ImportOrder:
 @dataclass(frozen=True, slots=True)
 class ImportedCore:
     revision: Revision
-    kind: str
-    """full, plain or document_embeddings."""
+    kind: CoreKind
     counts: CoreCounts
     skipped: tuple[Skipped, ...]
     skipped_count: int
@@ -176,27 +175,23 @@ class _Importing:
         return named
 
     def _imported(self, plan: CorePlan, revision: Revision) -> ImportedCore:
-        plan.counts.records = self.core.records
-        skips = plan.skips
-        return ImportedCore(revision, self._kind, plan.counts, tuple(skips.told), skips.count, self.signed_by)
+        skips, counts = plan.skips, plan.counts.of(self.core.records)
+        return ImportedCore(revision, self._kind, counts, tuple(skips.told), skips.count, self.signed_by)
 
     @property
-    def _kind(self) -> str:
+    def _kind(self) -> CoreKind:
         if self.core.full is not None:
-            return "full"
-        return "document_embeddings" if self.core.is_document_embeddings else "plain"
+            return CoreKind.FULL
+        return CoreKind.DOCUMENT_EMBEDDINGS if self.core.is_document_embeddings else CoreKind.PLAIN
 
     def _finish(self, plan: CorePlan) -> Callable[[Transaction, Trail, Revision], None]:
         def finish(tr: Transaction, trail: Trail, revision: Revision) -> None:
             plan.finish(tr, revision)
             trail.detail |= {
-                "kind": self._kind,
+                "kind": self._kind.value,
                 "core_sha256": self.core.file.sha256.hex(),
                 "size_bytes": self.core.file.size_bytes,
-                "records": self.core.records,
-                "quads": plan.counts.quads,
-                "entity_vectors": plan.counts.entity_vectors,
-                "library_documents": plan.counts.library_documents,
+                "counts": plan.counts.of(self.core.records).by_name(),
                 "skipped": plan.skips.count,
             }
             if self.signed_by:

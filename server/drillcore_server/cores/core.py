@@ -99,7 +99,7 @@ def _write_records(core: CoreFile, content: CoreContent, counts: Counter[str], s
     records = RecordWriter(parts, content.snapshot, signatures)
     if content.sources:
         records.write_summaries()
-    records.write_sources()
+    records.write_sources(with_documents=content.sources)
     records.write_communities(records.write_facts())
     records.write_turns()
     records.write_foreign(content.places)

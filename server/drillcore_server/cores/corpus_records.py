@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import msgspec
 
@@ -44,12 +45,13 @@ class RecordWriter:
             self._parts.add("master", MASTER.encode(master))
             self._signatures.take(TargetKind.NODE, master.id, master.version)
 
-    def write_sources(self) -> None:
-        """By id."""
+    def write_sources(self, *, with_documents: bool) -> None:
+        """By id. Without documents they lead to none."""
         entries = self._opened(self._snapshot.entries(self._snapshot.keys.sources()))
         ids = sorted(SOURCE.decode(entry.value).id for entry in entries)
         for source in self._snapshot.each_left(ids, lambda view, one: view.source(one)):
-            self._parts.add("source", SOURCE.encode(source))
+            left = source if with_documents else replace(source, document=None, content_hash="")
+            self._parts.add("source", SOURCE.encode(left))
 
     def write_facts(self) -> IdSet:
         """By id; gives the ids."""

@@ -1,14 +1,16 @@
-"""How much of a core was stored."""
+"""How much of a core was stored, while it is."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+
+from drillcore_server.domain.cores import CoreCounts
 
 
 @dataclass(slots=True)
-class CoreCounts:
-    records: int = 0
-    """Of the file."""
+class StoredCounts:
+    """Counted as writes are gone through. The names are those of `CoreCounts`."""
+
     quads: int = 0
     entity_vectors: int = 0
     library_documents: int = 0
@@ -21,3 +23,7 @@ class CoreCounts:
     signatures: int = 0
     turns: int = 0
     edges: int = 0
+
+    def of(self, records: int) -> CoreCounts:
+        """Of a file with so many records."""
+        return CoreCounts(records=records, **asdict(self))

@@ -15,7 +15,7 @@ from drillcore_proto.reasons import Reason
 from drillcore_server.domain.errors import Exists
 from drillcore_server.domain.foreign import LibraryDocument
 from drillcore_server.domain.ids import SourceId
-from drillcore_server.importing.counts import CoreCounts
+from drillcore_server.importing.counts import StoredCounts
 from drillcore_server.importing.reading import CheckedCore
 from drillcore_server.importing.report import DUPLICATE, Skips
 from drillcore_server.store import library, versioned
@@ -41,7 +41,7 @@ class ForeignWrites:
     vector_writes: EntityVectorWrites
     library_writes: LibraryWrites
     places: LibraryPlaces
-    counts: CoreCounts
+    counts: StoredCounts
     source: SourceId | None
     """Of everything; None for a full core, which says itself of which sources things are."""
     document_sources: Mapping[str, SourceId]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from drillcore.cores import CoreRoot, WrongShape
+from drillcore.cores.tags import GRAPH_EMBEDDINGS, TRIPLES
 from drillcore_server.domain.ids import SourceId
 from drillcore_server.importing.decoding import check, fields
 from drillcore_server.importing.full_facts import FactIntake
@@ -74,9 +75,8 @@ class FullIntake:
         check(used <= self.facts.sources.keys(), "something is of a source that is not there")
         assert self._end is not None
         del self.counts["end"]
-        said = {kind: count for kind, count in self._end.items() if kind in self._takers}
-        counted = {kind: self.counts[kind] for kind in said}
-        check(said == counted, "the end counts other than there is")
+        counted = {**self.counts, TRIPLES: quads.taken, GRAPH_EMBEDDINGS: self._vectors.taken}
+        check(self._end == counted, "the end counts other than there is")
 
     @property
     def sources(self) -> list[SourceId]:

@@ -109,6 +109,8 @@ class FactIntake:
             self._documents[source.document] = source.id
 
     def _check_documents(self) -> None:
+        known = self._hierarchy.documents
+        check(all(one in known for one in self._documents), "a source leads to a document that is not there")
         for document, source in self._hierarchy.documents.items():
             check(self._documents.get(document) == source, f"the source of document {document} does not lead to it")
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from drillcore_server.domain.embeddings import Embeddings
 from drillcore_server.domain.facts import FactStatus
 from drillcore_server.domain.ids import CorpusId
-from drillcore_server.importing.counts import CoreCounts
+from drillcore_server.importing.counts import StoredCounts
 from drillcore_server.importing.full import FullIntake
 from drillcore_server.importing.full_facts import read_community
 from drillcore_server.importing.full_hierarchy import read_chunk
@@ -39,7 +39,7 @@ class FullWrites:
     communities: CommunityWrites
     turns: TurnWrites
     signatures: ForeignSignatureWrites
-    counts: CoreCounts
+    counts: StoredCounts
     _vectors: Iterator[tuple[UUID, bytes]] = field(default_factory=lambda: iter(()))
     _records: FullRecords | None = None
 

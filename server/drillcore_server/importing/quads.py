@@ -25,12 +25,15 @@ class QuadIntake:
         self._is_full = is_full
         self._file = SortedFile()
         self.sources: Counter[SourceId] = Counter()
+        self.taken = 0
+        """Triples in the file."""
 
     def take(self, listing: Listing) -> None:
         """Raises `WrongShape`."""
         source = SourceId(listing.meta.source) if self._is_full else _NO_SOURCE
         derived = 0
         for item in _triples(listing):
+            self.taken += 1
             try:
                 quad = quad_of(read_triple(item))
             except InvalidTerm as error:

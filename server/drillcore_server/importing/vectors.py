@@ -34,12 +34,15 @@ class VectorIntake:
         self._file = SortedFile()
         self._of_facts = SortedFile()
         self.sources: Counter[SourceId] = Counter()
+        self.taken = 0
+        """Entities in the file."""
 
     def take_entities(self, listing: Listing) -> None:
         """Raises `WrongShape`."""
         source = _NO_SOURCE if self._fact_dimensions is None else SourceId(listing.meta.source)
         of_facts = self._fact_dimensions is not None and not source
         for item in listing.items():
+            self.taken += 1
             try:
                 entity = read_entity(item)
                 if of_facts:

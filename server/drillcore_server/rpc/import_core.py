@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Final
 
 from drillcore.audit.failures import VerificationFailed
@@ -15,10 +15,10 @@ from drillcore_server.commands.core_uploads import Upload
 from drillcore_server.commands.import_core import CoreImporter, ImportedCore, ImportOrder, import_core
 from drillcore_server.commands.revise import Target
 from drillcore_server.commands.unit import Call
+from drillcore_server.domain.cores import CoreKind
 from drillcore_server.domain.errors import BadInput, Refused, Stale, Unavailable
 from drillcore_server.domain.ids import SourceId
 from drillcore_server.domain.sources import SOURCE_CHARACTERS_MAX
-from drillcore_server.importing.counts import CoreCounts
 from drillcore_server.rpc.messages import corpus_id, optional_tenant_id
 
 Emit = Callable[[pb.ImportCoreResponse], None]
@@ -27,9 +27,9 @@ KEYS_MAX: Final = 100
 _NOTE_CHARACTERS_MAX: Final = 100_000
 _TELL_BYTES: Final = 16 << 20
 _KINDS: Final = {
-    "full": pb.CORE_KIND_FULL,
-    "plain": pb.CORE_KIND_PLAIN,
-    "document_embeddings": pb.CORE_KIND_DOCUMENT_EMBEDDINGS,
+    CoreKind.FULL: pb.CORE_KIND_FULL,
+    CoreKind.PLAIN: pb.CORE_KIND_PLAIN,
+    CoreKind.DOCUMENT_EMBEDDINGS: pb.CORE_KIND_DOCUMENT_EMBEDDINGS,
 }
 
 
@@ -139,7 +139,7 @@ def _done(done: ImportedCore) -> pb.ImportCoreDone:
     return pb.ImportCoreDone(
         revision=done.revision,
         kind=_KINDS[done.kind],
-        counts=counts_message(done.counts),
+        counts=pb.CoreCounts(**done.counts.by_name()),
         skipped=[
             pb.SkippedRecord(
                 record=one.record,
@@ -154,7 +154,3 @@ def _done(done: ImportedCore) -> pb.ImportCoreDone:
         skipped_count=done.skipped_count,
         signed_by=done.signed_by,
     )
-
-
-def counts_message(counts: CoreCounts) -> pb.CoreCounts:
-    return pb.CoreCounts(**{one.name: getattr(counts, one.name) for one in fields(counts)})
