@@ -83,7 +83,8 @@ class SkippedRecord:
     id: str
     """Of what was skipped, if it has one."""
     reason: str
-    """UNKNOWN_TAG, BLOB_WITHOUT_METADATA, DUPLICATE, OTHER_DIMENSION, DERIVED."""
+    """UNKNOWN_TAG, BLOB_WITHOUT_METADATA, DUPLICATE, OTHER_DIMENSION, INVALID_TERM; DERIVED for quads that are made
+    anew from the records of a full core."""
     message: str
 
 
@@ -97,5 +98,6 @@ class CoreImport:
     skipped: tuple[SkippedRecord, ...]
     """The first 1,000."""
     skipped_count: int
+    """Of records, vectors and quads, those that are made anew too."""
     signed_by: str
     """The name of the key, if a signature was verified."""

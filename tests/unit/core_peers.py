@@ -95,7 +95,13 @@ class CoreImporter:
             self.unsaid -= 1
             return
         skipped = pb.SkippedRecord(record=2, offset_bytes=30, tag="zz", id="i", reason="UNKNOWN_TAG", message="no")
+        derived = pb.SkippedRecord(record=3, offset_bytes=40, tag="t", reason="DERIVED", message="made anew")
         done = pb.ImportCoreDone(
-            revision=4, kind=pb.CORE_KIND_FULL, counts=COUNTS, skipped=[skipped], skipped_count=9, signed_by="key"
+            revision=4,
+            kind=pb.CORE_KIND_FULL,
+            counts=COUNTS,
+            skipped=[skipped, derived],
+            skipped_count=9,
+            signed_by="key",
         )
         yield pb.ImportCoreResponse(done=done)

@@ -115,9 +115,8 @@ def test_a_core_is_imported_with_the_signature_beside_it(run: Run, peer: Peer, t
     flags = ["--strict", "--source", "s", "--key", KEY.verifier.encode()]
     lines = run("core", "import", "rules.core", *IN, *flags).stdout.splitlines()
     assert lines[0] == "stored a full core, signed by key: revision 4, 3 records, 2 quads, 1 facts"
-    assert lines[1] == "9 records skipped:"
-    assert lines[3].split() == ["2", "30", "zz", "i", "UNKNOWN_TAG", "no"]
-    assert lines[4] == "and 8 more"
+    assert lines[1] == "skipped:"
+    assert [line.split() for line in lines[3:]] == [["2", "30", "zz", "i", "UNKNOWN_TAG", "no"]]
     target = importer.targets[0]
     assert (target.strict, target.source_id, target.signature) == (True, "s", NOTE)
     assert list(target.verification_keys) == [KEY.verifier.encode()]

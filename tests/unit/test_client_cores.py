@@ -175,8 +175,11 @@ def test_an_import_sends_the_file_and_tells_what_became_of_it(do: Do, peer: Peer
         on_event=heard.append,
         request_id="r",
     )
-    skipped = SkippedRecord(2, 30, "zz", "i", "UNKNOWN_TAG", "no")
-    assert result == CoreImport(4, CoreKind.FULL, COUNTS, (skipped,), 9, "key")
+    skipped = (
+        SkippedRecord(2, 30, "zz", "i", "UNKNOWN_TAG", "no"),
+        SkippedRecord(3, 40, "t", "", "DERIVED", "made anew"),
+    )
+    assert result == CoreImport(4, CoreKind.FULL, COUNTS, skipped, 9, "key")
     sha256 = hashlib.sha256(CONTENT).hexdigest()
     assert importer.targets == [
         pb.ImportCoreTarget(

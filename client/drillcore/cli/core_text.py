@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -14,6 +14,10 @@ from drillcore.cli.text import counted, listing, one_line, pairs, printable
 
 if TYPE_CHECKING:  # they need msgpack, which other commands do not
     from drillcore.cores import CoreSummary, VerifiedCore
+
+_DERIVED: Final = "DERIVED"
+"""Nothing is lost with these: they are made anew from the records of the core."""
+_TOLD_MAX: Final = 1_000
 
 
 def export_report(done: CoreExport) -> Iterator[RenderableType]:
@@ -25,13 +29,16 @@ def import_report(done: CoreImport) -> Iterator[RenderableType]:
     kind = f"a {done.kind.value} core" if done.kind else "a core"
     signed = f", signed by {printable(done.signed_by)}" if done.signed_by else ""
     yield f"stored {kind}{signed}: revision {done.revision}, {_counts(done.counts)}"
-    if not done.skipped_count:
-        return
-    yield Text(f"{counted(done.skipped_count, 'record')} skipped:", "yellow")
-    rows = [(one.record, one.offset_bytes, one.tag, one.id, one.reason, one.message) for one in done.skipped]
-    yield listing(["record", "at byte", "tag", "what", "reason", "message"], rows)
-    if done.skipped_count > len(done.skipped):
-        yield f"and {done.skipped_count - len(done.skipped):,} more"
+    rows = [
+        (one.record, one.offset_bytes, one.tag, one.id, one.reason, one.message)
+        for one in done.skipped
+        if one.reason != _DERIVED
+    ]
+    if rows:
+        yield Text("skipped:", "yellow")
+        yield listing(["record", "at byte", "tag", "what", "reason", "message"], rows)
+    if len(done.skipped) >= _TOLD_MAX:
+        yield "more may be skipped than the server tells of one by one"
 
 
 def _counts(counts: CoreCounts) -> str:
