@@ -1,7 +1,7 @@
 """Drillcore, the client: `Client` and `AsyncClient`, what they return and what they raise.
 
 It needs no part of the server. Names that are not listed here, but for `drillcore.settings`, `drillcore.doctor`,
-`drillcore.quads` and `drillcore.audit`, are private.
+`drillcore.quads`, `drillcore.cores`, `drillcore.slices` and `drillcore.audit`, are private.
 """
 
 from drillcore._account_results import Account, AccountKind, Grant, Login, NewToken, Role, TokenInfo

@@ -61,7 +61,7 @@ def test_a_core_is_exported_at_the_revision_it_began_with(run: Run, peer: Peer, 
     flags = ["--kind", "plain", "--no-sources", "--retrieval", "--core-id", "urn:mine", "--request-id", "r"]
     result = run("core", "export", *IN, "--output", "rules.core", *flags)
     assert result.stdout.splitlines() == [
-        "exported revision 7 to rules.core: 25,600 bytes, 3 records, 2 quads, 1 facts",
+        "exported revision 7 to rules.core: 25,600 bytes, 3 records, 2 quads, 1 fact",
         f"SHA-256 {SHA256}, signed in rules.core.sig",
     ]
     assert ((tmp_path / "rules.core").read_bytes(), (tmp_path / "rules.core.sig").read_text()) == (CONTENT, NOTE)
@@ -114,7 +114,7 @@ def test_a_core_is_imported_with_the_signature_beside_it(run: Run, peer: Peer, t
     (tmp_path / "rules.core.sig").write_text(NOTE)
     flags = ["--strict", "--source", "s", "--key", KEY.verifier.encode()]
     lines = run("core", "import", "rules.core", *IN, *flags).stdout.splitlines()
-    assert lines[0] == "stored a full core, signed by key: revision 4, 3 records, 2 quads, 1 facts"
+    assert lines[0] == "stored a full core, signed by key: revision 4, 3 records, 2 quads, 1 fact"
     assert lines[1] == "skipped:"
     assert [line.split() for line in lines[3:]] == [["2", "30", "zz", "i", "UNKNOWN_TAG", "no"]]
     target = importer.targets[0]

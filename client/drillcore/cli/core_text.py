@@ -44,7 +44,12 @@ def import_report(done: CoreImport) -> Iterator[RenderableType]:
 def _counts(counts: CoreCounts) -> str:
     """What there is any of."""
     found = {one.name: getattr(counts, one.name) for one in dataclasses.fields(counts)}
-    return ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in found.items() if number)
+    return ", ".join(_counted(number, name.replace("_", " ")) for name, number in found.items() if number)
+
+
+def _counted(number: int, nouns: str) -> str:
+    noun = nouns.removesuffix("ies") + "y" if nouns.endswith("ies") else nouns.removesuffix("s")
+    return f"{number:,} {noun if number == 1 else nouns}"
 
 
 def summary_report(found: CoreSummary) -> RenderableType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -114,7 +114,14 @@ def slice_(
     if output is not None:
         with written_whole(output) as file:
             file.write(found[0].file)
-    session.emit({"slices": found}, *(part for one in found for part in _report(one)))
+    session.emit({"slices": found}, *_reports(found))
+
+
+def _reports(found: Sequence[Slice]) -> Iterator[RenderableType]:
+    for number, one in enumerate(found):
+        if number:
+            yield ""
+        yield from _report(one)
 
 
 def _report(one: Slice) -> Iterator[RenderableType]:
@@ -126,4 +133,3 @@ def _report(one: Slice) -> Iterator[RenderableType]:
         yield listing(
             ["parent", "child", "type"], [(edge.parent, edge.child, edge.edge_type.value) for edge in one.edges]
         )
-    yield ""
