@@ -44,6 +44,7 @@ def signature(message: pb.Signature) -> Signature:
         key_hash=message.key_hash,
         signature=message.signature,
         manifestation=message.manifestation,
+        foreign=message.foreign,
     )
 
 

@@ -58,6 +58,8 @@ class Signature:
     """Ed25519 over the manifestation."""
     manifestation: str
     """Everything above but the salt, in canonical JSON."""
+    foreign: bool = False
+    """Whether it was made on another server, and came with a core: the server that shows it does not vouch for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,9 @@ from drillcore_server.fsck_communities import CommunityCheck
 from drillcore_server.fsck_envelopes import EnvelopeCheck
 from drillcore_server.fsck_erasures import ErasureCheck
 from drillcore_server.fsck_facts import FactCheck
+from drillcore_server.fsck_foreign import ForeignCheck
 from drillcore_server.fsck_graphs import GraphCheck
+from drillcore_server.fsck_quads import QuadCheck
 from drillcore_server.fsck_retention import RetentionCheck
 from drillcore_server.fsck_sharing import sharing_problems
 from drillcore_server.fsck_vectors import SavedIndexes, fact_vector_problems
@@ -207,7 +209,9 @@ class _CorpusCheck:
         yield from FactCheck(self._snapshot, self._keyspace, self._keyring, self._corpus).problems(documents, chunks)
         yield from fact_vector_problems(self._snapshot)
         yield from CommunityCheck(self._snapshot, self._corpus.id).problems()
+        yield from ForeignCheck(self._snapshot, self._keyring, self._corpus).problems()
         yield from GraphCheck(self._snapshot, self._keyspace, self._keyring, self._corpus).problems()
+        yield from QuadCheck(self._snapshot, self._keyring, self._corpus).problems()
 
     def _chunks(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
         """Every chunk has its raws, which hold what it quotes. Their text is not kept: it may be too much."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 from drillcore_fdb.errors import EngineError
@@ -12,7 +13,7 @@ from drillcore_server.derived.state_hashes import changed_facts
 from drillcore_server.domain.communities import LABEL_FACTS, Community, community_id
 from drillcore_server.domain.facts import Fact
 from drillcore_server.domain.ids import CommunityId, CorpusId, FactId, Revision
-from drillcore_server.store import trimming, versioned
+from drillcore_server.store import revisions, trimming, versioned
 from drillcore_server.store.communities import COMMUNITY, unpacked_members
 from drillcore_server.store.facts import FACT, FactsView
 from drillcore_server.store.hierarchy import CorpusView
@@ -20,6 +21,8 @@ from drillcore_server.store.keyring import KeyErased
 from drillcore_server.store.sealed import keys_of
 from drillcore_server.store.snapshot import Snapshot
 from drillcore_server.store.versioned import Entry
+
+_IMPORT: Final = "ImportCore"
 
 
 @dataclass(slots=True)
@@ -92,6 +95,10 @@ class CommunityCheck:
             if not is_searched
         )
 
+    def _came_with_a_core(self, revision: Revision) -> bool:
+        record = self.snapshot.read(lambda view: revisions.get(view.tr, view.keys, revision))
+        return record is not None and record.action == _IMPORT
+
     def _label(self, entry: Entry, community: Community) -> Iterator[str]:
         """Made of the most important members, as they were then, and sealed under the keys of all of them."""
         if list(community.drawn_from) != self._members.get(community.id, [])[:LABEL_FACTS]:
@@ -99,6 +106,8 @@ class CommunityCheck:
             return
         if entry.revision < self.snapshot.read(lambda view: trimming.floor(view.tr, view.keys)):
             return  # what the facts said then is not kept any more
+        if self._came_with_a_core(entry.revision):
+            return  # nor what they said when it was found, on another server
         then = self.snapshot.at(entry.revision)
         facts = list(then.find(community.drawn_from, _stored))
         if None in facts:

@@ -16,8 +16,22 @@ import msgpack
 from trustgraph.cli.get_de_core import write_de
 from trustgraph.cli.get_kg_core import write_ge, write_library_blob, write_library_metadata, write_triple
 
+from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import cores_pb2 as pb
 from drillcore_proto.v1 import cores_pb2_grpc, quads_pb2, quads_pb2_grpc
+from drillcore_server.commands.import_core import CoreImporter
+from drillcore_server.commands.ingester import Ingester
+from drillcore_server.domain.corpora import Corpus
+from drillcore_server.domain.foreign import EntityVector, LibraryDocument, VectorKind
+from drillcore_server.domain.quads import Iri, Quad, decoded_term
+from drillcore_server.fsck import Fsck
+from drillcore_server.rpc.quad_messages import quad_of
+from drillcore_server.store import entity_vectors, library, revisions
+from drillcore_server.store.corpora import CORPORA
+from drillcore_server.store.library import LibraryPlaces
+from drillcore_server.store.snapshot import Snapshot
+from drillcore_server.store.tenants import TENANTS
+from tests.rpc.running import Running
 
 CORE_ID = "urn:core:handbook"
 META = {"id": CORE_ID, "root": CORE_ID, "collection": "default"}
@@ -152,7 +166,11 @@ class CoreCaller:
     ) -> Answers:
         """Imports a core; with `stop_at` the caller gives up when it has sent the file up to there."""
         requests: queue.SimpleQueue[pb.ImportCoreRequest | None] = queue.SimpleQueue()
-        requests.put(pb.ImportCoreRequest(target=pb.ImportCoreTarget(**{"tenant_id": self._tenant, "corpus_id": corpus, **target})))
+        requests.put(
+            pb.ImportCoreRequest(
+                target=pb.ImportCoreTarget(**{"tenant_id": self._tenant, "corpus_id": corpus, **target})
+            )
+        )
         call = self.cores.ImportCore(iter(requests.get, None), **self.options(request_id))
         try:
             offset = next(call).ready.offset_bytes
@@ -174,16 +192,73 @@ class CoreCaller:
         data = b"".join(part.data for part in parts if part.WhichOneof("part") == "data")
         return Exported(data, last.done)
 
-    def quads_of(self, corpus: str, **fields: Any) -> list[quads_pb2.MatchedQuad]:
-        """Those that were put, of all pages."""
-        request = quads_pb2.MatchQuadsRequest(tenant_id=self._tenant, corpus_id=corpus, **fields)
-        found: list[quads_pb2.MatchedQuad] = []
+    def quads_of(self, corpus: str) -> dict[Quad, tuple[str, ...]]:
+        """What was put, of all pages, with its sources."""
+        request = quads_pb2.MatchQuadsRequest(tenant_id=self._tenant, corpus_id=corpus)
+        found: dict[Quad, tuple[str, ...]] = {}
         while True:
             page = self.quads.MatchQuads(request, **self.options())
-            found += page.quads
+            found |= {quad_of(one.quad): tuple(one.source_ids) for one in page.quads if not one.derived}
             if not page.next_page_token:
                 return found
             request.page_token = page.next_page_token
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a corpus has of other systems."""
+
+    vectors: Sequence[tuple[VectorKind, str, tuple[float, ...]]]
+    documents: Mapping[str, LibraryDocument]
+    contents: Mapping[str, bytes]
+
+
+def kept(server: Running, corpus: str) -> Kept:
+    """Read from the store itself: no call shows it."""
+    ingester = _ingester(server)
+    number = next(one.number for one in _corpora(server) if str(one.id) == corpus)
+    keys = ingester.unit.keys.of_corpus(number)
+    snapshot = Snapshot(server.engine, keys, ingester.sealed, server.engine.run(lambda tr: revisions.head(tr, keys)))
+    places = LibraryPlaces.of(ingester.keyring, number)
+    documents = {one.id: one for one in library.documents(snapshot)}
+    vectors = [
+        (kind, _entity(one), tuple(entity_vectors.unpacked(one).tolist()))
+        for kind in VectorKind
+        for one in entity_vectors.vectors(snapshot, kind)
+    ]
+    contents = {one: b"".join(library.content(snapshot, places(one))) for one in documents}
+    return Kept(sorted(vectors), documents, contents)
+
+
+def _entity(vector: EntityVector) -> str:
+    if vector.kind is VectorKind.DOCUMENT:
+        return vector.entity.decode()
+    term = decoded_term(vector.entity)
+    assert isinstance(term, Iri)
+    return term.value
+
+
+def _ingester(server: Running) -> Ingester:
+    services = {type(service).__name__: service for _, service in server.server._services}
+    importer: CoreImporter = services["CoreService"]._importer  # type: ignore[attr-defined]
+    return importer.ingester
+
+
+def _corpora(server: Running) -> list[Corpus]:
+    keys = _ingester(server).unit.keys
+    tenants = server.engine.run(lambda tr: [one.id for one, _ in TENANTS.scan(tr, keys.tenants())])
+    return [
+        one
+        for tenant in tenants
+        for one, _ in server.engine.run(lambda tr, t=tenant: list(CORPORA.scan(tr, keys.corpora(t))))  # type: ignore[misc]
+    ]
+
+
+def check_store(server: Running) -> None:
+    """fsck finds nothing."""
+    ingester = _ingester(server)
+    store = open_store(server.engine)[1].store_id
+    assert Fsck(server.engine, ingester.unit.keys, ingester.keyring, store).run().problems == ()
 
 
 def _parts(data: bytes, offset: int, piece_bytes: int) -> Iterator[pb.ImportCoreRequest]:

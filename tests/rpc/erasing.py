@@ -66,6 +66,10 @@ SEALED = {
     Space.FACTS,
     Space.FACT_VECTORS,
     Space.COMMUNITIES,
+    Space.LIBRARY,
+    Space.LIBRARY_BLOBS,
+    Space.ENTITY_VECTORS,
+    Space.FOREIGN_SIGNATURES,
 }
 """As the key layout marks them; not what the purge takes for it."""
 

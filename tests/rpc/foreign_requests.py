@@ -17,12 +17,16 @@ from drillcore_server.domain.iris import iri_of
 from tests.rpc.hierarchies import Made, requests, two_sections
 from tests.rpc.knowledge import File, parts, update_parts
 from tests.rpc.people import PASSWORD
+from tests.rpc.quads import import_parts
 from tests.rpc.two_tenants import Names, Own, listing_request
 
 Asked = dict[str, Any] | Sequence[Message]
 """The fields of a request; or of a call that streams, its requests."""
 TEXT: Final = "What is asked for has to be long enough to be taken for a fact, and so it is."
 _DRAFT: Final = {"content": TEXT, "source_id": "own"}
+_IRI: Final = {"iri": "http://example.org/own"}
+_QUAD: Final = {"subject": _IRI, "predicate": _IRI, "object": _IRI}
+_LINE: Final = b"<http://example.org/own> <http://example.org/own> <http://example.org/own> .\n"
 _PASSWORD: Final = "a long enough new password"
 _GRANT: Final = {"role": "ROLE_READER"}
 
@@ -76,6 +80,11 @@ def _audit_filters(t: Names) -> list[dict[str, Any]]:
         {"request_id": t.request},
         {"record_id": t.record},
     ]
+
+
+def _iris(t: Names) -> list[dict[str, Any]]:
+    kinds = {"chunk": t.chunk, "document": t.document, "fact": t.fact, "source": t.source, "envelope": t.envelope}
+    return [{"iri": iri_of(kind, name)} for kind, name in kinds.items()]
 
 
 def _explained(t: Names, own: Own) -> Iterator[Asked]:
@@ -267,7 +276,37 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
     "WatchEvents": lambda t, _: [{"corpus_ids": [t.corpus], "from_beginning": True}],
     "MigrateEmbeddings": _of_corpus,
     "GetMigration": _of_corpus,
+    "PutQuads": lambda t, own: [
+        {"corpus_id": t.corpus, "quads": [_QUAD]},
+        {"corpus_id": own.corpus, "quads": [_QUAD], "source_id": t.spare_source},
+    ],
+    "RemoveQuads": lambda t, own: [
+        {"corpus_id": t.corpus, "quads": [_QUAD]},
+        {"corpus_id": t.corpus, "pattern": {}},
+        {"corpus_id": own.scratch, "quads": [_QUAD], "source_id": t.source},
+        {"corpus_id": own.scratch, "pattern": {"source_id": t.source}},
+    ],
+    "MatchQuads": lambda t, own: [
+        {"corpus_id": t.corpus},
+        {"corpus_id": own.scratch, "pattern": {"source_id": t.source}},
+        *({"corpus_id": own.corpus, "pattern": {"subject": one}} for one in _iris(t)),
+        *({"corpus_id": own.corpus, "pattern": {"object": one}} for one in _iris(t)),
+    ],
+    "ImportQuads": lambda t, own: [
+        list(import_parts(t.corpus, _LINE)),
+        list(import_parts(t.corpus, _LINE, tenant_id=t.tenant)),
+        list(import_parts(own.corpus, _LINE, source_id=t.spare_source)),
+    ],
+    "ExportQuads": lambda t, own: [
+        {"corpus_id": t.corpus, "format": "QUAD_FORMAT_N_QUADS"},
+        {"corpus_id": own.scratch, "format": "QUAD_FORMAT_N_QUADS", "pattern": {"source_id": t.source}},
+        *({"corpus_id": own.scratch, "format": "QUAD_FORMAT_N_QUADS", "pattern": {"subject": one}} for one in _iris(t)),
+    ],
     "Explain": lambda t, own: list(_explained(t, own)),
+    "ExportCore": lambda t, _: [
+        {"corpus_id": t.corpus, "kind": kind, "core_id": t.source, "include_retrieval": True}
+        for kind in ("CORE_KIND_FULL", "CORE_KIND_PLAIN", "CORE_KIND_DOCUMENT_EMBEDDINGS")
+    ],
     "PutTurns": lambda t, own: [
         {"corpus_id": t.corpus, "turns": [_turn(t.spare_turn)]},
         {"corpus_id": own.corpus, "turns": [_turn(t.spare_turn, session_id=t.session)], "source_id": t.spare_source},
@@ -325,12 +364,14 @@ def continued(method: MethodDescriptor, t: Names, own: Own, token: str) -> Itera
     yield [first]
 
 
-def names_in(kind: Descriptor, path: str = "") -> Iterator[str]:
-    """The fields of a request, and of what is in it, that name a record."""
+def names_in(kind: Descriptor, path: str = "", around: tuple[Descriptor, ...] = ()) -> Iterator[str]:
+    """The fields of a request, and of what is in it, that name a record. What is within its like is not gone into."""
     for one in kind.fields:
         inside = one.message_type
+        if inside in around:
+            continue
         if inside is not None and not inside.GetOptions().map_entry and not inside.full_name.startswith("google."):
-            yield from names_in(inside, f"{path}{one.name}.")
+            yield from names_in(inside, f"{path}{one.name}.", (*around, kind))
         elif one.type in {FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES} and _is_name(one.name):
             yield f"{path}{one.name}"
 

@@ -230,12 +230,13 @@ def info_of(error: grpc.RpcError) -> error_details_pb2.ErrorInfo:
 
 
 @contextmanager
-def refused(*reasons: Reason, field: str | None = None) -> Iterator[None]:
-    """The block must be refused, for one of these reasons."""
+def refused(*reasons: Reason, field: str | None = None, saying: str = "") -> Iterator[None]:
+    """The block must be refused, for one of these reasons, in words that have `saying` among them."""
     with pytest.raises(grpc.RpcError) as caught:
         yield
     info = info_of(caught.value)
     assert info.reason in {reason.name for reason in reasons}, f"{info.reason}: {caught.value.details()}"
     assert caught.value.code() is Reason[info.reason].code
+    assert saying in (caught.value.details() or "")
     if field is not None:
         assert info.metadata["field"] == field

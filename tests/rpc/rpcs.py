@@ -43,6 +43,8 @@ FABRIC_METHODS: Final = [
         "EventService",
         "EmbeddingService",
         "EnvelopeService",
+        "CoreService",
+        "QuadService",
         "ProvenanceService",
         "GraphService",
     }
@@ -51,6 +53,14 @@ FABRIC_METHODS: Final = [
 
 def _question() -> dict[str, Any]:
     return {"query": "how long are records kept", "corpus_ids": [str(uuid4())], "budget": {"tokens": 500}}
+
+
+def _quad() -> dict[str, Any]:
+    return {
+        "subject": {"iri": "http://example.org/sop-7"},
+        "predicate": {"iri": "http://example.org/title"},
+        "object": {"literal": {"value": "How records are kept", "language": "en"}},
+    }
 
 
 def _turn() -> dict[str, Any]:
@@ -151,14 +161,25 @@ _REQUESTS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "WatchEvents": lambda: {"corpus_ids": [str(uuid4())]},
     "MigrateEmbeddings": lambda: {"corpus_id": str(uuid4())},
     "GetMigration": lambda: {"corpus_id": str(uuid4())},
-    "Explain": lambda: {"node": str(uuid4())},
     "PutTurns": lambda: {"corpus_id": str(uuid4()), "turns": [_turn()]},
     "PutEdges": lambda: {"corpus_id": str(uuid4()), "edges": [_edge()]},
     "RemoveTurns": lambda: {"corpus_id": str(uuid4()), "turn_ids": [str(uuid4())]},
     "ListTurns": lambda: {"corpus_id": str(uuid4())},
     "Slice": lambda: {"anchors": [str(uuid4())]},
+    "PutQuads": lambda: {"corpus_id": str(uuid4()), "quads": [_quad()]},
+    "RemoveQuads": lambda: {"corpus_id": str(uuid4()), "quads": [_quad()]},
+    "MatchQuads": lambda: {"corpus_id": str(uuid4())},
+    "ImportQuads": lambda: {"corpus_id": str(uuid4()), "format": "QUAD_FORMAT_N_QUADS"},
+    "ExportQuads": lambda: {"corpus_id": str(uuid4()), "format": "QUAD_FORMAT_N_QUADS"},
+    "Explain": lambda: {"node": str(uuid4())},
+    "ExportCore": lambda: {"corpus_id": str(uuid4())},
 }
-_FIRST: Final = {"AddDocuments": "target", "PutHierarchy": "target", "UpdateDocument": "target"}
+_FIRST: Final = {
+    "AddDocuments": "target",
+    "PutHierarchy": "target",
+    "UpdateDocument": "target",
+    "ImportQuads": "target",
+}
 """Where a call streams: the part of its first request that names what it is about."""
 
 

@@ -19,6 +19,7 @@ from drillcore_proto.v1 import (
     facts_pb2,
     graphs_pb2,
     nodes_pb2,
+    quads_pb2,
     sources_pb2,
     tenants_pb2,
 )
@@ -48,6 +49,12 @@ def in_corpus(kind: Callable[..., Message], **fields: Any) -> Message:
 
 def put_fact(**draft: str) -> Message:
     return in_corpus(facts_pb2.PutFactsRequest, facts=[facts_pb2.FactDraft(**draft)])
+
+
+def put_quad(subject: str, graph: str = "") -> Message:
+    named = quads_pb2.Term(iri="http://example.org/p")
+    quad = quads_pb2.Quad(subject=quads_pb2.Term(iri=subject), predicate=named, object=named, graph=graph)
+    return in_corpus(quads_pb2.PutQuadsRequest, quads=[quad])
 
 
 def put_turn(turn: graphs_pb2.Turn) -> Message:
@@ -85,6 +92,8 @@ REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
     Reason.REVISION_NOT_FOUND: lambda server: ask(
         server, in_corpus(documents_pb2.ListDocumentsRequest, as_of=nodes_pb2.AsOf(revision=99))
     ),
+    Reason.INVALID_QUAD: lambda server: ask(server, put_quad("no IRI")),
+    Reason.RESERVED_QUAD: lambda server: ask(server, put_quad("urn:drillcore:fact:1", graph="urn:graph:source")),
     Reason.CORPUS_EXISTS: lambda server: ask(server, create_corpus(name="taken")),
     Reason.VERSION_MISMATCH: lambda server: ask(
         server, tenants_pb2.UpdateTenantRequest(id=str(ACME_ID), expected_version=99)
@@ -96,6 +105,7 @@ REFUSALS: dict[Reason, Callable[[Running], RawAnswer]] = {
 }
 
 MADE_ELSEWHERE = {
+    Reason.CORE_CHANGED: "needs a core that was begun: test_core_exports",
     Reason.REASON_REQUIRED: "needs a server that asks for it: test_audit_records",
     Reason.AUDIT_UNAVAILABLE: "needs a key that is not there: test_audit_records",
     Reason.CANNOT_SIGN: "test_signatures",

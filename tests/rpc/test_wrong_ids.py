@@ -14,7 +14,7 @@ from drillcore_proto.reasons import Reason
 from tests.rpc.rpcs import METHODS, call, fields_of, path_of, request_of
 from tests.rpc.running import ACME_ID, OPERATOR, Running
 
-OF_ANY_FORM = {"source_id", "request_id", "session_id"}
+OF_ANY_FORM = {"source_id", "request_id", "session_id", "core_id"}
 """Which are the caller's own."""
 FIELDS = [
     (method, field.name)

@@ -25,31 +25,31 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#drillcore_proto/v1/signatures.proto\x12\x12\x64rillcore_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"e\n\x0fSignatureTarget\x12\x35\n\x04kind\x18\x01 \x01(\x0e\x32\'.drillcore_proto.v1.SignatureTargetKind\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x04\"\xd8\x02\n\tSignature\x12\n\n\x02id\x18\x01 \x01(\t\x12\x33\n\x06target\x18\x02 \x01(\x0b\x32#.drillcore_proto.v1.SignatureTarget\x12\x11\n\tcorpus_id\x18\x03 \x01(\t\x12\x11\n\tsigner_id\x18\x04 \x01(\t\x12\x14\n\x0csigner_login\x18\x05 \x01(\t\x12\x13\n\x0bsigner_name\x18\x06 \x01(\t\x12-\n\tsigned_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07meaning\x18\x08 \x01(\t\x12\x14\n\x0c\x63ontent_hash\x18\t \x01(\x0c\x12\x14\n\x0c\x63ontent_salt\x18\n \x01(\x0c\x12\x11\n\trecord_id\x18\x0b \x01(\x0c\x12\x10\n\x08key_hash\x18\x0c \x01(\x0c\x12\x11\n\tsignature\x18\r \x01(\x0c\x12\x15\n\rmanifestation\x18\x0e \x01(\t\"r\n\x17PrepareSignatureRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x33\n\x06target\x18\x02 \x01(\x0b\x32#.drillcore_proto.v1.SignatureTarget\x12\x0f\n\x07meaning\x18\x03 \x01(\t\"\x9e\x01\n\x18PrepareSignatureResponse\x12\x33\n\x06target\x18\x01 \x01(\x0b\x32#.drillcore_proto.v1.SignatureTarget\x12\x14\n\x0c\x63ontent_hash\x18\x02 \x01(\x0c\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12\x11\n\tchallenge\x18\x04 \x01(\x0c\x12\x13\n\x0bneeds_login\x18\x05 \x01(\x08\"\xb6\x01\n\x11SignRecordRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tchallenge\x18\x02 \x01(\x0c\x12\x33\n\x06target\x18\x03 \x01(\x0b\x32#.drillcore_proto.v1.SignatureTarget\x12\x14\n\x0c\x63ontent_hash\x18\x04 \x01(\x0c\x12\x0f\n\x07meaning\x18\x05 \x01(\t\x12\r\n\x05login\x18\x06 \x01(\t\x12\x10\n\x08password\x18\x07 \x01(\t\"F\n\x12SignRecordResponse\x12\x30\n\tsignature\x18\x01 \x01(\x0b\x32\x1d.drillcore_proto.v1.Signature\"\x86\x01\n\x15ListSignaturesRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x33\n\x06target\x18\x02 \x01(\x0b\x32#.drillcore_proto.v1.SignatureTarget\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"d\n\x16ListSignaturesResponse\x12\x31\n\nsignatures\x18\x01 \x03(\x0b\x32\x1d.drillcore_proto.v1.Signature\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\xe8\x01\n\x13SignatureTargetKind\x12%\n!SIGNATURE_TARGET_KIND_UNSPECIFIED\x10\x00\x12\x1e\n\x1aSIGNATURE_TARGET_KIND_NODE\x10\x01\x12&\n\"SIGNATURE_TARGET_KIND_AUDIT_RECORD\x10\x02\x12 \n\x1cSIGNATURE_TARGET_KIND_EXPORT\x10\x03\x12 \n\x1cSIGNATURE_TARGET_KIND_REVIEW\x10\x04\x12\x1e\n\x1aSIGNATURE_TARGET_KIND_FACT\x10\x05\x32\xc7\x02\n\x10SignatureService\x12m\n\x10PrepareSignature\x12+.drillcore_proto.v1.PrepareSignatureRequest\x1a,.drillcore_proto.v1.PrepareSignatureResponse\x12[\n\nSignRecord\x12%.drillcore_proto.v1.SignRecordRequest\x1a&.drillcore_proto.v1.SignRecordResponse\x12g\n\x0eListSignatures\x12).drillcore_proto.v1.ListSignaturesRequest\x1a*.drillcore_proto.v1.ListSignaturesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#drillcore_proto/v1/signatures.proto\x12\x12\x64rillcore_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"e\n\x0fSignatureTarget\x12\x35\n\x04kind\x18\x01 \x01(\x0e\x32\'.drillcore_proto.v1.SignatureTargetKind\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x04\"\xe9\x02\n\tSignature\x12\n\n\x02id\x18\x01 \x01(\t\x12\x33\n\x06target\x18\x02 \x01(\x0b\x32#.drillcore_proto.v1.SignatureTarget\x12\x11\n\tcorpus_id\x18\x03 \x01(\t\x12\x11\n\tsigner_id\x18\x04 \x01(\t\x12\x14\n\x0csigner_login\x18\x05 \x01(\t\x12\x13\n\x0bsigner_name\x18\x06 \x01(\t\x12-\n\tsigned_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07meaning\x18\x08 \x01(\t\x12\x14\n\x0c\x63ontent_hash\x18\t \x01(\x0c\x12\x14\n\x0c\x63ontent_salt\x18\n \x01(\x0c\x12\x11\n\trecord_id\x18\x0b \x01(\x0c\x12\x10\n\x08key_hash\x18\x0c \x01(\x0c\x12\x11\n\tsignature\x18\r \x01(\x0c\x12\x15\n\rmanifestation\x18\x0e \x01(\t\x12\x0f\n\x07\x66oreign\x18\x0f \x01(\x08\"r\n\x17PrepareSignatureRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x33\n\x06target\x18\x02 \x01(\x0b\x32#.drillcore_proto.v1.SignatureTarget\x12\x0f\n\x07meaning\x18\x03 \x01(\t\"\x9e\x01\n\x18PrepareSignatureResponse\x12\x33\n\x06target\x18\x01 \x01(\x0b\x32#.drillcore_proto.v1.SignatureTarget\x12\x14\n\x0c\x63ontent_hash\x18\x02 \x01(\x0c\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12\x11\n\tchallenge\x18\x04 \x01(\x0c\x12\x13\n\x0bneeds_login\x18\x05 \x01(\x08\"\xb6\x01\n\x11SignRecordRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tchallenge\x18\x02 \x01(\x0c\x12\x33\n\x06target\x18\x03 \x01(\x0b\x32#.drillcore_proto.v1.SignatureTarget\x12\x14\n\x0c\x63ontent_hash\x18\x04 \x01(\x0c\x12\x0f\n\x07meaning\x18\x05 \x01(\t\x12\r\n\x05login\x18\x06 \x01(\t\x12\x10\n\x08password\x18\x07 \x01(\t\"F\n\x12SignRecordResponse\x12\x30\n\tsignature\x18\x01 \x01(\x0b\x32\x1d.drillcore_proto.v1.Signature\"\x86\x01\n\x15ListSignaturesRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x33\n\x06target\x18\x02 \x01(\x0b\x32#.drillcore_proto.v1.SignatureTarget\x12\x11\n\tpage_size\x18\x03 \x01(\r\x12\x12\n\npage_token\x18\x04 \x01(\t\"d\n\x16ListSignaturesResponse\x12\x31\n\nsignatures\x18\x01 \x03(\x0b\x32\x1d.drillcore_proto.v1.Signature\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\xe8\x01\n\x13SignatureTargetKind\x12%\n!SIGNATURE_TARGET_KIND_UNSPECIFIED\x10\x00\x12\x1e\n\x1aSIGNATURE_TARGET_KIND_NODE\x10\x01\x12&\n\"SIGNATURE_TARGET_KIND_AUDIT_RECORD\x10\x02\x12 \n\x1cSIGNATURE_TARGET_KIND_EXPORT\x10\x03\x12 \n\x1cSIGNATURE_TARGET_KIND_REVIEW\x10\x04\x12\x1e\n\x1aSIGNATURE_TARGET_KIND_FACT\x10\x05\x32\xc7\x02\n\x10SignatureService\x12m\n\x10PrepareSignature\x12+.drillcore_proto.v1.PrepareSignatureRequest\x1a,.drillcore_proto.v1.PrepareSignatureResponse\x12[\n\nSignRecord\x12%.drillcore_proto.v1.SignRecordRequest\x1a&.drillcore_proto.v1.SignRecordResponse\x12g\n\x0eListSignatures\x12).drillcore_proto.v1.ListSignaturesRequest\x1a*.drillcore_proto.v1.ListSignaturesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'drillcore_proto.v1.signatures_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SIGNATURETARGETKIND']._serialized_start=1316
-  _globals['_SIGNATURETARGETKIND']._serialized_end=1548
+  _globals['_SIGNATURETARGETKIND']._serialized_start=1333
+  _globals['_SIGNATURETARGETKIND']._serialized_end=1565
   _globals['_SIGNATURETARGET']._serialized_start=92
   _globals['_SIGNATURETARGET']._serialized_end=193
   _globals['_SIGNATURE']._serialized_start=196
-  _globals['_SIGNATURE']._serialized_end=540
-  _globals['_PREPARESIGNATUREREQUEST']._serialized_start=542
-  _globals['_PREPARESIGNATUREREQUEST']._serialized_end=656
-  _globals['_PREPARESIGNATURERESPONSE']._serialized_start=659
-  _globals['_PREPARESIGNATURERESPONSE']._serialized_end=817
-  _globals['_SIGNRECORDREQUEST']._serialized_start=820
-  _globals['_SIGNRECORDREQUEST']._serialized_end=1002
-  _globals['_SIGNRECORDRESPONSE']._serialized_start=1004
-  _globals['_SIGNRECORDRESPONSE']._serialized_end=1074
-  _globals['_LISTSIGNATURESREQUEST']._serialized_start=1077
-  _globals['_LISTSIGNATURESREQUEST']._serialized_end=1211
-  _globals['_LISTSIGNATURESRESPONSE']._serialized_start=1213
-  _globals['_LISTSIGNATURESRESPONSE']._serialized_end=1313
-  _globals['_SIGNATURESERVICE']._serialized_start=1551
-  _globals['_SIGNATURESERVICE']._serialized_end=1878
+  _globals['_SIGNATURE']._serialized_end=557
+  _globals['_PREPARESIGNATUREREQUEST']._serialized_start=559
+  _globals['_PREPARESIGNATUREREQUEST']._serialized_end=673
+  _globals['_PREPARESIGNATURERESPONSE']._serialized_start=676
+  _globals['_PREPARESIGNATURERESPONSE']._serialized_end=834
+  _globals['_SIGNRECORDREQUEST']._serialized_start=837
+  _globals['_SIGNRECORDREQUEST']._serialized_end=1019
+  _globals['_SIGNRECORDRESPONSE']._serialized_start=1021
+  _globals['_SIGNRECORDRESPONSE']._serialized_end=1091
+  _globals['_LISTSIGNATURESREQUEST']._serialized_start=1094
+  _globals['_LISTSIGNATURESREQUEST']._serialized_end=1228
+  _globals['_LISTSIGNATURESRESPONSE']._serialized_start=1230
+  _globals['_LISTSIGNATURESRESPONSE']._serialized_end=1330
+  _globals['_SIGNATURESERVICE']._serialized_start=1568
+  _globals['_SIGNATURESERVICE']._serialized_end=1895
 # @@protoc_insertion_point(module_scope)

@@ -94,6 +94,7 @@ class Signature(google.protobuf.message.Message):
     KEY_HASH_FIELD_NUMBER: builtins.int
     SIGNATURE_FIELD_NUMBER: builtins.int
     MANIFESTATION_FIELD_NUMBER: builtins.int
+    FOREIGN_FIELD_NUMBER: builtins.int
     id: builtins.str
     """a UUID"""
     corpus_id: builtins.str
@@ -117,6 +118,8 @@ class Signature(google.protobuf.message.Message):
     """Ed25519 over the manifestation in canonical JSON"""
     manifestation: builtins.str
     """that JSON: everything above but the salt"""
+    foreign: builtins.bool
+    """made on another server, it came with a core: this one does not vouch for it"""
     @property
     def target(self) -> Global___SignatureTarget: ...
     @property
@@ -138,9 +141,10 @@ class Signature(google.protobuf.message.Message):
         key_hash: builtins.bytes = ...,
         signature: builtins.bytes = ...,
         manifestation: builtins.str = ...,
+        foreign: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["signed_at", b"signed_at", "target", b"target"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content_hash", b"content_hash", "content_salt", b"content_salt", "corpus_id", b"corpus_id", "id", b"id", "key_hash", b"key_hash", "manifestation", b"manifestation", "meaning", b"meaning", "record_id", b"record_id", "signature", b"signature", "signed_at", b"signed_at", "signer_id", b"signer_id", "signer_login", b"signer_login", "signer_name", b"signer_name", "target", b"target"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content_hash", b"content_hash", "content_salt", b"content_salt", "corpus_id", b"corpus_id", "foreign", b"foreign", "id", b"id", "key_hash", b"key_hash", "manifestation", b"manifestation", "meaning", b"meaning", "record_id", b"record_id", "signature", b"signature", "signed_at", b"signed_at", "signer_id", b"signer_id", "signer_login", b"signer_login", "signer_name", b"signer_name", "target", b"target"]) -> None: ...
 
 Global___Signature: typing_extensions.TypeAlias = Signature
 
@@ -259,7 +263,7 @@ Global___SignRecordResponse: typing_extensions.TypeAlias = SignRecordResponse
 
 @typing.final
 class ListSignaturesRequest(google.protobuf.message.Message):
-    """Signatures of one record, or of all that the caller may see."""
+    """Signatures of one record, those that came with a core too; or of all that were made here and the caller may see."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

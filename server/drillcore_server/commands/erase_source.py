@@ -32,7 +32,7 @@ from drillcore_server.domain.nodes import Document
 from drillcore_server.domain.retention import check_not_on_hold
 from drillcore_server.domain.sources import SOURCE_CHARACTERS_MAX
 from drillcore_server.ingest.planning import Settled
-from drillcore_server.store import corpora, erasures
+from drillcore_server.store import corpora, entity_vectors, erasures, foreign_signatures, library
 from drillcore_server.store.communities import CommunityWrites
 from drillcore_server.store.erasures import ERASURE
 from drillcore_server.store.facts import FactsView, FactWrites
@@ -137,6 +137,7 @@ class _Erasing:
                 without_source(snapshot, self._hashed),
                 communities,
                 self._turn_writes(corpus, snapshot, about.keys[0].number),
+                self._foreign_writes(snapshot, KeyNumber(about.keys[0].number)),
             ),
             sections=made.sections,
             documents_added=(),
@@ -209,6 +210,12 @@ class _Erasing:
         """Conversations without its turns: they are known by the key that they are sealed under."""
         make = TurnWrites(self._ingester.unit.keys, corpus.tenant_id, corpus.number, self._ingester.keyring)
         return make.without_source(snapshot, KeyNumber(number))
+
+    @staticmethod
+    def _foreign_writes(snapshot: Snapshot, number: KeyNumber) -> Iterator[Write]:
+        """What came with cores: library documents and vectors of the source, and signatures of what is made of it."""
+        for store in (library, entity_vectors, foreign_signatures):
+            yield from store.without_source(snapshot, number)
 
     def _source_writes(self, snapshot: Snapshot) -> Iterator[Write]:
         if snapshot.read(lambda view: view.source(self._source)) is not None:

@@ -71,7 +71,10 @@ class Matches:
         return not self.found or not (self.is_full or self.size_bytes + _size_bytes(one) > self.limit.bytes)
 
     def take(self, one: MatchedQuad) -> None:
+        """A quad of very many sources comes in pieces, one after the other."""
         self.size_bytes += _size_bytes(one)
+        if self.found and not one.derived and self.found[-1].quad == one.quad:
+            one = one._replace(sources=self.found.pop().sources + one.sources)
         self.found.append(one)
 
 
@@ -135,9 +138,9 @@ class QuadMatching:
                 one = self._matched(view, those)
                 if one is not None:
                     if not matches.fits(one):
-                        return view.start_of(self.pattern, those[0].place)
+                        return view.start_of(self.pattern, those[0])
                     matches.take(one)
-            following = following if cut is None else view.start_of(self.pattern, cut.place)
+            following = following if cut is None else view.start_of(self.pattern, cut)
         return following
 
     def _matched(self, view: QuadsView, candidates: Iterable[Candidate]) -> MatchedQuad | None:
@@ -152,7 +155,7 @@ class QuadMatching:
 def _whole(candidates: list[Candidate], *, is_last: bool) -> tuple[list[Candidate], Candidate | None]:
     """Those whose quads are there with all their sources, and the first of the one that is not, if any.
 
-    One with more sources than are read at once is told in several pieces.
+    One with more sources than are read at once comes in several pieces.
     """
     if is_last or not candidates:
         return candidates, None

@@ -22,9 +22,10 @@ from drillcore_server.domain.errors import BadInput, Missing
 from drillcore_server.domain.found import AsOf, ChunkText, Node, RawText
 from drillcore_server.domain.ids import CorpusId, CorpusNumber, DocumentId, NodeId, Revision, TenantId
 from drillcore_server.domain.nodes import Level, Master, Section, chunk_of_raw, raw_id
-from drillcore_server.domain.signatures import TargetKind
+from drillcore_server.domain.signatures import Signature, TargetKind
 from drillcore_server.ingest.embedding.embedders import Embedders
 from drillcore_server.store import revisions, trimming
+from drillcore_server.store.foreign_signatures import of_target
 from drillcore_server.store.hierarchy import CorpusView, locate
 from drillcore_server.store.keyring import KeyErased, Keyring
 from drillcore_server.store.sealed import SealedRecords
@@ -68,16 +69,25 @@ class Library:
 
     def signed(self, tr: Reader, granted: InTenant, nodes: Sequence[Node], *shelves: Shelf) -> list[Node]:
         """The nodes of these shelves with the signatures of their versions; of shared corpora those are not shown."""
-        own = {shelf.corpus.id for shelf in shelves if not granted.is_shared(shelf.corpus)}
-        keys, versions = self.unit.keys, [(node.id, node.version) for node in nodes if node.corpus in own]
-        found = signatures_of_many(tr, keys, granted.tenant, TargetKind.NODE, versions)
-        if not found:
+        own = [shelf for shelf in shelves if not granted.is_shared(shelf.corpus)]
+        found, foreign = self._made_here(tr, granted, nodes, own), _made_elsewhere(nodes, own)
+        if not found and not foreign:
             return list(nodes)
-        if sum(2 * len(one.manifestation) for those in found.values() for one in those) > self.unit.page_bytes_max:
+        shown = [one for those in (*found.values(), *foreign.values()) for one in those]
+        if sum(2 * len(one.manifestation) for one in shown) > self.unit.page_bytes_max:
             message = "these nodes have more signatures than fit into one answer; ask for smaller pages"
             raise BadInput(Reason.TOO_LARGE, message, field="page_size")
-        shown = {node: tuple(with_salt(self.keyring, one) for one in those) for node, those in found.items()}
-        return [replace(node, signatures=shown.get(node.id, ()) if node.corpus in own else ()) for node in nodes]
+        return [
+            replace(one, signatures=found.get(one.id, ()), foreign_signatures=foreign.get(one.id, ())) for one in nodes
+        ]
+
+    def _made_here(
+        self, tr: Reader, granted: InTenant, nodes: Sequence[Node], own: Sequence[Shelf]
+    ) -> dict[UUID, tuple[Signature, ...]]:
+        corpora = {shelf.corpus.id for shelf in own}
+        versions = [(node.id, node.version) for node in nodes if node.corpus in corpora]
+        found = signatures_of_many(tr, self.unit.keys, granted.tenant, TargetKind.NODE, versions)
+        return {node: tuple(with_salt(self.keyring, one) for one in those) for node, those in found.items()}
 
     def _shelf(self, tr: Reader, trail: Trail, corpus: Corpus, as_of: AsOf) -> Shelf:
         keys = self.unit.keys.of_corpus(corpus.number)
@@ -93,6 +103,17 @@ class Library:
             trimming.check_kept(tr, keys, revision)
         trail.touch_corpus(corpus.id, revision)
         return Shelf(corpus, CorpusView(tr, keys, self.sealed, revision))
+
+
+def _made_elsewhere(nodes: Sequence[Node], own: Sequence[Shelf]) -> dict[UUID, tuple[Signature, ...]]:
+    """Where no signatures came with a core it costs one read."""
+    found: dict[UUID, tuple[Signature, ...]] = {}
+    for shelf in own:
+        view = shelf.view
+        if any(True for _ in view.tr.range(*view.keys.all_foreign_signatures(), limit=1)):
+            there = (one for one in nodes if one.corpus == shelf.corpus.id)
+            found |= {one.id: tuple(of_target(view, TargetKind.NODE, one.id, one.version)) for one in there}
+    return {node: those for node, those in found.items() if those}
 
 
 def missing(node: NodeId) -> Missing:

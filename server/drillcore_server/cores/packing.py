@@ -81,7 +81,7 @@ def floats(vector: npt.NDArray[np.floating[Any]]) -> bytes:
     with np.errstate(over="ignore", under="ignore"):  # a number that does not fit shows in the comparison
         short = vector.astype(">f4")
     if not np.array_equal(short, exact):
-        return array_head(len(vector)) + b"".join(_float(*one) for one in zip(exact.tolist(), short, strict=True))
+        return array_head(len(vector)) + b"".join(map(_float, exact.tolist(), (short == exact).tolist()))
     packed = np.empty((len(vector), 5), np.uint8)
     packed[:, 0] = 0xCA
     packed[:, 1:] = short.view(np.uint8).reshape(-1, 4)
@@ -105,8 +105,8 @@ def text_head(length: int) -> bytes:
 _RECORD: Final = array_head(2)
 
 
-def _float(exact: float, short: np.floating[Any]) -> bytes:
-    return b"\xca" + short.tobytes() if float(short) == exact else b"\xcb" + struct.pack(">d", exact)
+def _float(number: float, is_short: bool) -> bytes:
+    return struct.pack(">Bf", 0xCA, number) if is_short else struct.pack(">Bd", 0xCB, number)
 
 
 @lru_cache(_KNOWN_MAX)

@@ -54,6 +54,8 @@ class Node:
     children_count: int = 0
     signatures: tuple[Signature, ...] = ()
     """Of this version, oldest first."""
+    foreign_signatures: tuple[Signature, ...] = ()
+    """Likewise, that were made on other servers and came with a core."""
 
     @property
     def size_bytes(self) -> int:

@@ -31,7 +31,10 @@ def node_message(node: Node) -> pb.Node:
         created_at=timestamp(node.created_at),
         created_by=node.created_by,
         version=node.version,
-        signatures=map(signature_message, node.signatures),
+        signatures=[
+            *map(signature_message, node.signatures),
+            *(signature_message(one, foreign=True) for one in node.foreign_signatures),
+        ],
     )
     content = node.content
     if isinstance(content, Master):

@@ -35,7 +35,7 @@ def target_message(target: Target) -> pb.SignatureTarget:
     return pb.SignatureTarget(kind=_MESSAGES[target.kind], id=str(target.id), version=target.version)
 
 
-def signature_message(signature: Signature) -> pb.Signature:
+def signature_message(signature: Signature, *, foreign: bool = False) -> pb.Signature:
     return pb.Signature(
         id=str(signature.id),
         target=target_message(signature.target),
@@ -51,4 +51,5 @@ def signature_message(signature: Signature) -> pb.Signature:
         key_hash=signature.key_hash,
         signature=signature.signature,
         manifestation=signature.manifestation,
+        foreign=foreign,
     )

@@ -48,4 +48,5 @@ class SignatureService:
         target = target_of(request.target) if request.HasField("target") else None
         tenant = optional_tenant_id(request.tenant_id)
         page = list_signatures(self._desk.library, call, Listing(tenant, target, request.page_size, request.page_token))
-        return pb.ListSignaturesResponse(signatures=map(signature_message, page.items), next_page_token=page.next_token)
+        shown = [signature_message(one.signature, foreign=one.is_foreign) for one in page.items]
+        return pb.ListSignaturesResponse(signatures=shown, next_page_token=page.next_token)

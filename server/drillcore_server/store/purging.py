@@ -49,6 +49,10 @@ SEALED: Final = frozenset(
         Space.FACT_VECTORS,
         Space.COMMUNITIES,
         Space.TURNS,
+        Space.LIBRARY,
+        Space.LIBRARY_BLOBS,
+        Space.ENTITY_VECTORS,
+        Space.FOREIGN_SIGNATURES,
     }
 )
 _OF_TWO: Final = frozenset({Space.EDGES, Space.GRAPH_INDEX})

@@ -131,10 +131,9 @@ class QuadsView:
         found = [Candidate(place_at(where.order, one.key), None if where.order else one) for one in entries]
         return found, None if following is None else following[len(base) :]
 
-    def start_of(self, pattern: QuadPattern, place: bytes) -> bytes:
-        """Where to go on to get a quad with all its sources."""
-        order = self.range_of(pattern).order
-        return _placed(order, place)[: PLACE_BYTES if order == BY_SOURCE else QUAD_BYTES]
+    def start_of(self, pattern: QuadPattern, candidate: Candidate) -> bytes:
+        """Where to go on to get a candidate again, and what follows it."""
+        return _placed(self.range_of(pattern).order, candidate.place)
 
     def read(self, candidate: Candidate) -> SourcedQuad | None:
         """What is stored at a place; None if it was erased."""
