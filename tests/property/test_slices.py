@@ -51,7 +51,7 @@ def kept(graph: PlainGraph) -> TurnGraph:
 def turn_node(graph: PlainGraph, node: bytes) -> TurnNode:
     told = graph.nodes[node]
     turn = Turn(TurnId(UUID(bytes=node)), "talk", TurnRole.USER, told.phase, told.salience, Trajectory(), AT)
-    incoming = tuple((edge.parent, edge.type) for edge in graph.all_edges if edge.child == node)
+    incoming = tuple((edge.parent, int(edge.type)) for edge in graph.all_edges if edge.child == node)
     return TurnNode(node, told.phase, told.salience, TURN.encode(turn), incoming, graph.children(node))
 
 

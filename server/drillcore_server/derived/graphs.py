@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from heapq import merge
-from itertools import islice
 from typing import Final
 
 from drillcore_fdb.engine import Engine
@@ -21,8 +19,10 @@ from drillcore_server.store.turns import TURN, TurnsView
 _PAGE: Final = 20_000
 """Entries of the feed read in one transaction."""
 _EDGE_BYTES: Final = 33
-Incoming = tuple[tuple[bytes, EdgeType], ...]
-"""The edges that lead to a turn: by parent, then type."""
+_TYPES: Final = {int(one): one for one in EdgeType}
+Incoming = tuple[tuple[bytes, int], ...]
+"""The edges that lead to a turn: by parent, then type, which is a plain number: the collector of garbage need not look
+at those."""
 
 
 class TurnNode:
@@ -64,25 +64,29 @@ class TurnGraph:
         assert found is not None, "only turns that are there are asked for"
         return found.turn()
 
-    def parents(self, node: bytes) -> Iterable[bytes]:
+    def parents(self, node: bytes) -> list[bytes]:
         found = self.node(node)
-        return () if found is None else [parent for parent, _ in found.incoming]
+        return [] if found is None else [parent for parent, _ in found.incoming]
 
     def children(self, node: bytes) -> Iterable[bytes]:
         found = self.node(node)
         return () if found is None else found.children
 
     def siblings(self, node: bytes, limit: int) -> list[bytes]:
-        ranked = [self._ranked(parent) for parent in dict.fromkeys(self.parents(node))]
-        others = (one for _, one in (ranked[0] if len(ranked) == 1 else merge(*ranked)) if one != node)
-        return list(islice(others if len(ranked) == 1 else dict.fromkeys(others), limit))
+        """Of each parent only those that can be among the first are looked at: there may be very many."""
+        parents = self.parents(node)
+        if len(parents) == 1:
+            first = self._ranked(parents[0])[: limit + 1]
+        else:
+            first = sorted({one for parent in set(parents) for one in self._ranked(parent)[: limit + 1]})
+        return [one for _, one in first if one != node][:limit]
 
     def edges(self, nodes: Collection[bytes]) -> Iterator[SliceEdge]:
         for child in nodes:
             found = self.node(child)
             for parent, edge_type in () if found is None else found.incoming:
                 if parent in nodes:
-                    yield SliceEdge(parent, child, edge_type)
+                    yield SliceEdge(parent, child, _TYPES[edge_type])
 
     def changed(self, now: Mapping[bytes, TurnNode | None]) -> TurnGraph:
         """With these turns as they are now, and None for those that are gone. Their children are found out here."""
@@ -134,12 +138,12 @@ class TurnGraphs(Follower[TurnGraph]):
 
 def load(snapshot: Snapshot) -> TurnGraph:
     """Every turn that can be read. Edges of those that were erased lead nowhere, which slices do not mind."""
-    incoming: dict[bytes, list[tuple[bytes, EdgeType]]] = {}
+    incoming: dict[bytes, list[tuple[bytes, int]]] = {}
     children: dict[bytes, dict[bytes, None]] = {}
     for entry in snapshot.entries(snapshot.keys.all_edges()):
         edge = entry.key[-_EDGE_BYTES:]
         parent, child = edge[:16], edge[16:32]
-        incoming.setdefault(child, []).append((parent, EdgeType(edge[32])))
+        incoming.setdefault(child, []).append((parent, edge[32]))
         children.setdefault(parent, {})[child] = None
     nodes: dict[bytes, TurnNode] = {}
     for entry in snapshot.entries(snapshot.keys.turns()):
@@ -176,7 +180,7 @@ def _read(view: CorpusView, turn: TurnId) -> TurnNode | None:
     found = turns.turn_left(turn)
     if found is None:
         return None
-    incoming = tuple((edge.parent.bytes, edge.type) for edge in turns.edges_to(turn))
+    incoming = tuple((edge.parent.bytes, int(edge.type)) for edge in turns.edges_to(turn))
     return TurnNode(turn.bytes, found.phase, found.salience, TURN.encode(found), incoming, ())
 
 

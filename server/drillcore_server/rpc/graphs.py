@@ -16,9 +16,9 @@ from drillcore_server.domain.turns import check_counts
 from drillcore_server.rpc.graph_messages import (
     edge_message,
     edge_of,
+    fill_slice,
     format_of,
     policy_of,
-    slice_message,
     turn_id,
     turn_message,
     turn_of,
@@ -81,7 +81,10 @@ class GraphService:
             format=format_of(request.format),
         )
         found = slice_around(self._slicer, call, optional_tenant_id(request.tenant_id), question)
-        return pb.SliceResponse(slices=map(slice_message, found))
+        response = pb.SliceResponse()
+        for one in found:
+            fill_slice(response.slices.add(), one)
+        return response
 
 
 def _target(request: pb.PutTurnsRequest | pb.PutEdgesRequest | pb.RemoveTurnsRequest) -> Target:
