@@ -39,6 +39,7 @@ class CoreExporter:
         if begin and hashlib.sha256(self.content[:begin]).digest() != request.resume_sha256:
             because(Reason.CORE_CHANGED)(context)
         yield pb.ExportCoreResponse(progress=pb.CoreProgress(stage="writing", bytes=len(self.content), records=3))
+        yield pb.ExportCoreResponse(progress=pb.CoreProgress(stage="sending", bytes=len(self.content), records=3))
         end = begin + self.losses.pop(0) if self.losses else len(self.content)
         for at in range(begin, end, PIECE):
             yield pb.ExportCoreResponse(data=self.content[at : min(at + PIECE, end)])

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
+import pty
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -173,3 +179,43 @@ def test_a_core_is_verified_with_nothing_but_the_key(run: Run, peer: Peer, tmp_p
     (tmp_path / "rules.core.sig").unlink()
     assert (run(*verify).exit_code, run("core", "verify", "rules.core").exit_code) == (2, 2)
     assert peer.seen == []
+
+
+def in_terminal(directory: Path, address: str, *arguments: str) -> tuple[str, str]:
+    """What a command prints, and what a terminal shows of its progress."""
+    terminal, side = pty.openpty()
+    shown: list[bytes] = []
+
+    def read() -> None:
+        with contextlib.suppress(OSError):  # the other side was closed
+            while piece := os.read(terminal, 4096):
+                shown.append(piece)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    environment = {**os.environ, "DRILLCORE_CLIENT_ADDRESS": address, "HOME": str(directory), "TERM": "xterm"}
+    command = [sys.executable, "-m", "drillcore", *arguments]
+    done = subprocess.run(command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=side, check=True)
+    os.close(side)
+    reader.join()
+    os.close(terminal)
+    return done.stdout.decode(), b"".join(shown).decode()
+
+
+def test_a_terminal_sees_how_far_an_export_is(peer: Peer, tmp_path: Path) -> None:
+    peer.streams["ExportCore"] = CoreExporter(CONTENT)
+    printed, shown = in_terminal(tmp_path, peer.address, "core", "export", *IN, "--output", "rules.core")
+    assert printed.startswith("exported revision 7 to rules.core")
+    assert "receiving" in shown
+    assert "25.6/25.6 kB" in shown
+    _, silent = in_terminal(tmp_path, peer.address, "core", "export", *IN, "--output", "other.core", "--json")
+    assert silent == ""
+
+
+def test_a_terminal_sees_how_far_an_import_is(peer: Peer, tmp_path: Path) -> None:
+    (tmp_path / "rules.core").write_bytes(CONTENT)
+    peer.streams["ImportCore"] = CoreImporter()
+    printed, shown = in_terminal(tmp_path, peer.address, "core", "import", "rules.core", *IN)
+    assert printed.startswith("stored a full core")
+    assert "reading" in shown
+    assert "25.6/25.6 kB" in shown

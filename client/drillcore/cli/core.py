@@ -90,7 +90,7 @@ def export(
                 include_sources=not no_sources,
                 include_retrieval=retrieval,
                 core_id=core_id,
-                on_event=bar.core,
+                on_event=bar.exporting,
                 request_id=request_id,
                 timeout_s=session.upload_timeout_s,
             )
@@ -163,7 +163,7 @@ def import_(
             source_id=source_id,
             signature=read_note(note) if note else "",
             verification_keys=[key.encode() for given in keys for key in given],
-            on_event=bar.core,
+            on_event=bar.importing,
             request_id=request_id,
             timeout_s=session.upload_timeout_s,
         )

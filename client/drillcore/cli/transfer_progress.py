@@ -20,7 +20,7 @@ from drillcore._core_results import CoreProgress
 from drillcore._quad_results import QuadImportProgress
 from drillcore.cli.session import Session
 
-_RECEIVING = "receiving"
+_RECEIVING, _SENDING = "receiving", "sending"
 
 
 class TransferProgress:
@@ -30,7 +30,7 @@ class TransferProgress:
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn() if total_bytes is not None else TextColumn(""),
+            BarColumn(),
             DownloadColumn(),
             TransferSpeedColumn(),
             TimeElapsedColumn(),
@@ -45,7 +45,13 @@ class TransferProgress:
         """So many bytes of a download have come."""
         self._show(_RECEIVING, _RECEIVING, size_bytes)
 
-    def core(self, progress: CoreProgress) -> None:
+    def exporting(self, progress: CoreProgress) -> None:
+        if progress.stage == _SENDING:  # the core is made: now it is known how large it is
+            self._progress.update(self._task, total=progress.size_bytes)
+            return
+        self.importing(progress)
+
+    def importing(self, progress: CoreProgress) -> None:
         told = f"{progress.stage}, {progress.records:,} records" if progress.records else progress.stage
         self._show(progress.stage, told, progress.size_bytes)
 
