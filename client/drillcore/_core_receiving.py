@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final, Self
@@ -26,6 +27,8 @@ from drillcore_proto.v1 import cores_pb2 as pb
 
 _PATH: Final = "/drillcore_proto.v1.CoreService/ExportCore"
 _RECEIVING: Final = "receiving"
+_KEPT_S: Final = 24 * 3600.0
+"""How long a part is worth going on with: who exports again much later wants the corpus as it is then."""
 
 
 def part_path(path: Path, revision: int | None) -> Path:
@@ -34,10 +37,15 @@ def part_path(path: Path, revision: int | None) -> Path:
 
 
 def unfinished_revision(path: Path) -> int | None:
-    """The revision that a part is there of; None if there is none."""
+    """The revision that a part is there of; None if there is none. What was left for more than a day is given up."""
     written = re.compile(re.escape(f".{path.name}.") + r"([0-9]{1,20})\.part")
-    found = (written.fullmatch(one.name) for one in path.parent.glob(".*.part"))
-    return max((int(one[1]) for one in found if one), default=None)
+    found = {one: written.fullmatch(one.name) for one in path.parent.glob(".*.part")}
+    parts = {int(name[1]): part for part, name in found.items() if name}
+    for revision, part in list(parts.items()):
+        if time.time() - part.stat().st_mtime > _KEPT_S:
+            part.unlink(missing_ok=True)
+            del parts[revision]
+    return max(parts, default=None)
 
 
 def signature_path(path: Path) -> Path:

@@ -7,9 +7,11 @@ import hashlib
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -83,7 +85,8 @@ def test_the_same_command_goes_on_though_the_corpus_has_changed(run: Run, peer: 
     assert run("core", "export", *IN, "--output", "rules.core").exit_code == 1
     assert files(tmp_path) == {".rules.core.7.part"}
     peer.answers["GetState"].states[0].state_revision = 8
-    assert run("core", "export", *IN, "--output", "rules.core").exit_code == 0
+    again = run("core", "export", *IN, "--output", "rules.core")
+    assert (again.exit_code, again.stderr) == (0, "going on with revision 7, of which a part is there\n")
     assert [(one.as_of.revision, one.resume_at_bytes) for one in exporter.requests] == [(7, 0), (7, 2000)]
     assert files(tmp_path) == {"rules.core", "rules.core.sig"}
 
@@ -102,6 +105,38 @@ def test_a_part_of_a_revision_that_was_trimmed_is_given_up(run: Run, peer: Peer,
     assert run("core", "export", *IN, "--output", "rules.core").exit_code == 0
     assert [one.as_of.revision for one in exporter.requests] == [7]
     assert files(tmp_path) == {"rules.core", "rules.core.sig"}
+
+
+def test_a_part_that_was_left_for_days_is_begun_anew(run: Run, peer: Peer, tmp_path: Path) -> None:
+    part = tmp_path / ".rules.core.3.part"
+    part.write_bytes(CONTENT[:2000])
+    os.utime(part, (time.time() - 90_000, time.time() - 90_000))
+    exporter = peer.streams["ExportCore"] = CoreExporter(CONTENT)
+    assert run("core", "export", *IN, "--output", "rules.core").exit_code == 0
+    assert [(one.as_of.revision, one.resume_at_bytes) for one in exporter.requests] == [(7, 0)]
+    assert files(tmp_path) == {"rules.core", "rules.core.sig"}
+
+
+def test_who_stops_an_export_is_told_how_to_go_on(peer: Peer, tmp_path: Path) -> None:
+    ended = threading.Event()
+
+    def endless(requests: Iterator[Any], context: Any) -> Iterator[Any]:
+        context.add_callback(ended.set)
+        yield pb.ExportCoreResponse(data=CONTENT)
+        ended.wait(30)
+
+    peer.streams["ExportCore"] = endless
+    part = tmp_path / ".rules.core.7.part"
+    environment = {**os.environ, "DRILLCORE_CLIENT_ADDRESS": peer.address, "HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "drillcore", "core", "export", *IN, "--output", "rules.core"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        while not part.exists() or not part.stat().st_size:
+            assert not ended.wait(0.01), "it ended by itself"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, said.partition(":")[0]) == (1, "ABORTED")
+    assert "the same command goes on from there" in said
+    assert part.read_bytes() == CONTENT
 
 
 def test_a_file_that_is_there_is_replaced_only_by_force(run: Run, peer: Peer, tmp_path: Path) -> None:

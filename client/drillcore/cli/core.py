@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -17,6 +18,7 @@ from drillcore.audit import VerifierKey
 from drillcore.audit.notes import ED25519
 from drillcore.cli.core_files import inspect, read_note, verify
 from drillcore.cli.core_text import export_report, import_report
+from drillcore.cli.input_files import readable
 from drillcore.cli.options import as_of_option, connection_options, corpus_option, write_options
 from drillcore.cli.output_files import OUTPUT_PATH, cannot_write, check_new, force_option
 from drillcore.cli.session import CommandError, Session, find_corpus_id, pass_session
@@ -69,8 +71,8 @@ def export(
 ) -> None:
     """Write a corpus to a knowledge core, with a signature that drillcore core verify checks.
 
-    The file is there when it is whole. What came before a lost connection, or a Ctrl-C, is kept beside it: the same
-    command goes on from there, with the revision that it began with.
+    The file is there when it is whole. What came before a lost connection, or a Ctrl-C, is kept beside it: within a day
+    the same command goes on from there, with the revision that it began with.
 
     \b
     Examples:
@@ -95,18 +97,30 @@ def export(
                 timeout_s=session.upload_timeout_s,
             )
 
-        try:
-            begun = None if as_of is not None else unfinished_revision(output)
-            result = _gone_on(made, output, begun) or made(_head(client, corpus_id) if as_of is None else as_of)
-        except OSError as error:
-            raise cannot_write(output, error) from error
+        with _said("what came is kept"):
+            try:
+                begun = None if as_of is not None else unfinished_revision(output)
+                result = _gone_on(made, output, begun) or made(_head(client, corpus_id) if as_of is None else as_of)
+            except OSError as error:
+                raise cannot_write(output, error) from error
     session.emit(result, *export_report(result))
+
+
+@contextlib.contextmanager
+def _said(kept: str) -> Iterator[None]:
+    """Says after a Ctrl-C how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        message = f"stopped at the user's wish; {kept}, and the same command goes on from there"
+        raise CommandError("ABORTED", message) from error
 
 
 def _gone_on(made: Callable[[AsOf], CoreExport], output: Path, begun: int | None) -> CoreExport | None:
     """The core that was begun at this revision; None if there is none, or it can never be finished."""
     if begun is None:
         return None
+    click.echo(f"going on with revision {begun}, of which a part is there", err=True)
     try:
         return made(begun)
     except NotFound as error:
@@ -155,7 +169,8 @@ def import_(
     note = signature or (signature_path(file) if signature_path(file).is_file() else None)
     if keys and note is None:
         raise CommandError("CORE_UNSIGNED", f"{file} has no signature beside it: name it with --signature")
-    with session.client() as client, TransferProgress(session, "sending", file.stat().st_size) as bar:
+    bar = TransferProgress(session, "sending", file.stat().st_size)
+    with session.client() as client, readable(file), _said("the server keeps what it has for a while"), bar:
         result = client.import_core(
             find_corpus_id(client, corpus),
             file,

@@ -13,6 +13,7 @@ from drillcore._core_receiving import signature_path
 from drillcore.audit import VerificationFailed, VerifierKey
 from drillcore.audit.notes import ED25519, NOTE_CHARACTERS_MAX
 from drillcore.cli.core_text import summary_report, verified_report
+from drillcore.cli.input_files import readable
 from drillcore.cli.options import common_options
 from drillcore.cli.session import CommandError, Session, pass_session
 from drillcore.cli.transfer_progress import TransferProgress
@@ -61,21 +62,20 @@ def verify(session: Session, file: Path, keys: tuple[tuple[VerifierKey, ...], ..
 
 def read_note(path: Path) -> str:
     """Raises CommandError for a file that is no text, or cannot be read."""
+    with readable(path), path.open("rb") as file:
+        content = file.read(NOTE_CHARACTERS_MAX + 1)
     try:
-        with path.open("rb") as file:
-            return file.read(NOTE_CHARACTERS_MAX + 1).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise CommandError("UNREADABLE_FILE", f"{path} cannot be read: {why}", exit_code=_MISUSED) from error
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise CommandError("UNREADABLE_FILE", f"{path} is not UTF-8", exit_code=_MISUSED) from error
 
 
 @contextlib.contextmanager
 def _read_through(session: Session, path: Path, otherwise: str) -> Iterator[BinaryIO]:
     """The file, with a bar on stderr as it is read. `otherwise` is the reason if something is wrong with it."""
     try:
-        with path.open("rb") as file, TransferProgress(session, "reading", path.stat().st_size) as bar:
+        bar = TransferProgress(session, "reading", path.stat().st_size)
+        with readable(path), path.open("rb") as file, bar:
             yield bar.watched(file)
     except VerificationFailed as error:
         raise CommandError(otherwise, f"{path}: {error}") from error
-    except OSError as error:
-        raise CommandError("UNREADABLE_FILE", f"{path}: {error.strerror}", exit_code=_MISUSED) from error

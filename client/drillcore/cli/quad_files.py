@@ -9,6 +9,7 @@ import click
 
 from drillcore._convert_nodes import AsOf
 from drillcore._quad_results import QuadFormat
+from drillcore.cli.input_files import readable
 from drillcore.cli.options import connection_options, corpus_option, write_options
 from drillcore.cli.output_files import OUTPUT_PATH, check_new, force_option, written_whole
 from drillcore.cli.quad_options import GraphText, matching_options, put_text, source_option
@@ -56,7 +57,8 @@ def import_(
       drillcore quads import dump.nq --corpus rules
     """
     kind = _format(file, format_)
-    with session.client() as client, TransferProgress(session, "sending", file.stat().st_size) as bar:
+    bar = TransferProgress(session, "sending", file.stat().st_size)
+    with session.client() as client, readable(file), bar:
         done = client.import_quads(
             find_corpus_id(client, corpus),
             file,
