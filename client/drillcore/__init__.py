@@ -1,7 +1,7 @@
 """Drillcore, the client: `Client` and `AsyncClient`, what they return and what they raise.
 
-It needs no part of the server. Names that are not listed here, but for `drillcore.settings` and `drillcore.doctor`,
-are private.
+It needs no part of the server. Names that are not listed here, but for `drillcore.settings`, `drillcore.doctor`,
+`drillcore.quads`, `drillcore.cores`, `drillcore.slices` and `drillcore.audit`, are private.
 """
 
 from drillcore._account_results import Account, AccountKind, Grant, Login, NewToken, Role, TokenInfo
@@ -19,6 +19,7 @@ from drillcore._audit_results import (
 from drillcore._client import AsyncClient, Client
 from drillcore._client_settings import TLS, ClientSettings
 from drillcore._community_results import Community, CommunityFacts, CommunityPage, CommunityRun, Recomputed
+from drillcore._core_results import CoreCounts, CoreExport, CoreImport, CoreKind, CoreProgress, SkippedRecord
 from drillcore._document_results import (
     AddResult,
     BinaryFile,
@@ -65,6 +66,23 @@ from drillcore._fact_results import (
     State,
     UpdatedFact,
 )
+from drillcore._graph_results import (
+    Edge,
+    EdgeType,
+    Phase,
+    PhaseWeights,
+    PutEdgesResult,
+    PutTurnsResult,
+    RemovedTurns,
+    Slice,
+    SliceFormat,
+    SliceNode,
+    SlicePolicy,
+    Trajectory,
+    Turn,
+    TurnPage,
+    TurnRole,
+)
 from drillcore._hierarchy import (
     HierarchyDocument,
     NewChunk,
@@ -93,6 +111,16 @@ from drillcore._node_results import (
     Span,
     Statistics,
 )
+from drillcore._provenance_results import Explained, Explanation
+from drillcore._quad_results import (
+    MatchedQuad,
+    PutQuadsResult,
+    QuadExport,
+    QuadFormat,
+    QuadImportProgress,
+    QuadPage,
+    RemovedQuads,
+)
 from drillcore._results import Corpus, LegalHold, Page, ServerInfo, Sharing, Tenant, Trimmed
 from drillcore._signature_results import PreparedSignature, Signature, SignatureTarget, SignatureTargetKind
 from drillcore._source_results import Erasure, Purged, Source, SourceStatus
@@ -112,6 +140,7 @@ from drillcore.errors import (
     Unauthenticated,
     Unavailable,
 )
+from drillcore.quads import Quad, QuadPattern
 from drillcore.settings import SettingsError
 from drillcore_proto.reasons import Reason
 
@@ -141,12 +170,19 @@ __all__ = [
     "CommunityPage",
     "CommunityRun",
     "Conflict",
+    "CoreCounts",
+    "CoreExport",
+    "CoreImport",
+    "CoreKind",
+    "CoreProgress",
     "Corpus",
     "CorpusState",
     "DeadlineExceeded",
     "Document",
     "DocumentOutcome",
     "DrillcoreError",
+    "Edge",
+    "EdgeType",
     "EmbeddingModel",
     "Entity",
     "Envelope",
@@ -155,6 +191,8 @@ __all__ = [
     "Erasure",
     "Event",
     "EventKind",
+    "Explained",
+    "Explanation",
     "ExportFormat",
     "ExportResult",
     "Fact",
@@ -179,6 +217,7 @@ __all__ = [
     "LogCheckpoint",
     "Login",
     "MasterContent",
+    "MatchedQuad",
     "Migration",
     "MigrationProgress",
     "NewChunk",
@@ -194,14 +233,25 @@ __all__ = [
     "PackedEnvelope",
     "Page",
     "PermissionDenied",
+    "Phase",
+    "PhaseWeights",
     "PreparedSignature",
     "Processing",
     "Progress",
     "Provenance",
     "Purged",
+    "PutEdgesResult",
     "PutFactsResult",
     "PutProgress",
+    "PutQuadsResult",
     "PutResult",
+    "PutTurnsResult",
+    "Quad",
+    "QuadExport",
+    "QuadFormat",
+    "QuadImportProgress",
+    "QuadPage",
+    "QuadPattern",
     "QualityTier",
     "QueryPage",
     "RawContent",
@@ -210,6 +260,8 @@ __all__ = [
     "Recomputed",
     "RecordProof",
     "RemoveResult",
+    "RemovedQuads",
+    "RemovedTurns",
     "RenderFormat",
     "Replay",
     "ResourceExhausted",
@@ -227,6 +279,11 @@ __all__ = [
     "Signature",
     "SignatureTarget",
     "SignatureTargetKind",
+    "SkippedRecord",
+    "Slice",
+    "SliceFormat",
+    "SliceNode",
+    "SlicePolicy",
     "Source",
     "SourceStatus",
     "Span",
@@ -235,7 +292,11 @@ __all__ = [
     "Tenant",
     "TierCap",
     "TokenInfo",
+    "Trajectory",
     "Trimmed",
+    "Turn",
+    "TurnPage",
+    "TurnRole",
     "Unauthenticated",
     "Unavailable",
     "UpdateResult",

@@ -21,20 +21,25 @@ from drillcore import (
     _calls,
     _channel,
     _community_calls,
+    _core_calls,
     _document_calls,
     _embedding_calls,
     _envelope_calls,
     _event_calls,
     _export_calls,
     _fact_calls,
+    _graph_calls,
     _hierarchy_calls,
     _node_calls,
+    _provenance_calls,
+    _quad_calls,
     _signature_calls,
     _source_calls,
 )
 from drillcore._call import Call, Pages
 from drillcore._client_settings import DEFAULT_ADDRESS, TLS, ClientSettings, load_client_settings
 from drillcore._follow import Follow, Follower
+from drillcore._resume import Resumable, Resumer
 from drillcore._upload import Bridge, Exchange, Upload
 from drillcore.errors import DrillcoreError, from_rpc_error
 
@@ -105,6 +110,15 @@ def _upload(build: Callable[P, Upload[T]]) -> _Method[P, T]:
 
     def method(self: Client | AsyncClient, *args: P.args, **kwargs: P.kwargs) -> object:
         return self._send(build(*args, **kwargs))
+
+    return cast(_Method[P, T], _dressed(method, build))
+
+
+def _resumed(build: Callable[P, Resumable[T]]) -> _Method[P, T]:
+    """The method that carries a file, in as many calls as it takes."""
+
+    def method(self: Client | AsyncClient, *args: P.args, **kwargs: P.kwargs) -> object:
+        return self._carry(build(*args, **kwargs))
 
     return cast(_Method[P, T], _dressed(method, build))
 
@@ -284,6 +298,21 @@ class _Api:
     sign_record = _rpc(_signature_calls.sign_record)
     list_signatures = _rpc(_signature_calls.list_signatures)
     iter_signatures = _paged(_signature_calls.iter_signatures)
+    put_quads = _rpc(_quad_calls.put_quads)
+    remove_quads = _rpc(_quad_calls.remove_quads)
+    match_quads = _rpc(_quad_calls.match_quads)
+    iter_quads = _paged(_quad_calls.iter_quads)
+    import_quads = _upload(_quad_calls.import_quads)
+    export_quads = _upload(_quad_calls.export_quads)
+    explain = _rpc(_provenance_calls.explain)
+    export_core = _resumed(_core_calls.export_core)
+    import_core = _resumed(_core_calls.import_core)
+    put_turns = _rpc(_graph_calls.put_turns)
+    put_edges = _rpc(_graph_calls.put_edges)
+    remove_turns = _rpc(_graph_calls.remove_turns)
+    list_turns = _rpc(_graph_calls.list_turns)
+    iter_turns = _paged(_graph_calls.iter_turns)
+    slice = _rpc(_graph_calls.slice)
     login = _rpc(_account_calls.login)
     logout = _rpc(_account_calls.logout)
     create_account = _rpc(_account_calls.create_account)
@@ -335,6 +364,9 @@ class Client(_Api):
         if isinstance(upload.items, AsyncIterable):
             raise TypeError("a Client cannot iterate over async documents: use an AsyncClient")
         return self._exchange(upload, Exchange(upload, upload.items, upload.on_event))
+
+    def _carry(self, resumable: Resumable[T]) -> T:
+        return Resumer(resumable, self, resumable.on_event).run()
 
     def _iterate(self, pages: Pages[T]) -> Iterator[T]:
         page = self._carry_out(pages(""))
@@ -407,6 +439,17 @@ class AsyncClient(_Api):
         finally:
             exchange.cancel()
             bridge.close()
+            threads.shutdown(wait=False)
+
+    async def _carry(self, resumable: Resumable[T]) -> T:
+        loop = asyncio.get_running_loop()
+        listener = Bridge(loop).listener(resumable.on_event) if resumable.on_event else None
+        resumer = Resumer(resumable, self, listener)
+        threads = ThreadPoolExecutor(1, "drillcore-carry")
+        try:
+            return await loop.run_in_executor(threads, resumer.run)
+        finally:
+            resumer.cancel()
             threads.shutdown(wait=False)
 
     async def _iterate(self, pages: Pages[T]) -> AsyncIterator[T]:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
+import grpc
 from google.protobuf.message import Message
 
-from drillcore._upload import Listener
+from drillcore._upload import Listener, Upload
+from drillcore.errors import Internal
+from drillcore_proto.reasons import Reason
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class WritableFile(Protocol):
@@ -34,6 +42,69 @@ class Download:
 
     def result(self, _request_id: str) -> int:
         return self._size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Whole(Generic[T_co]):
+    """What the last answer says of the file that came before it."""
+
+    size_bytes: int
+    sha256: bytes
+    result: T_co
+
+
+class CheckedDownload(Generic[T]):
+    """Writes each piece as it comes, and checks that all of them came."""
+
+    def __init__(
+        self, file: WritableFile, part: Callable[[bytes], bytes | Whole[T]], on_bytes: Listener | None
+    ) -> None:
+        self._file = file
+        self._part = part
+        self._on_bytes = on_bytes
+        self._hash = hashlib.sha256()
+        self._size_bytes = 0
+        self._whole: Whole[T] | None = None
+
+    def take(self, answer: bytes) -> None:
+        part = self._part(answer)
+        if isinstance(part, Whole):
+            self._whole = part
+            return
+        self._file.write(part)
+        self._hash.update(part)
+        self._size_bytes += len(part)
+        if self._on_bytes is not None:
+            self._on_bytes(self._size_bytes)
+
+    def result(self, request_id: str) -> T:
+        whole = self._whole
+        if whole is None or (whole.size_bytes, whole.sha256) != (self._size_bytes, self._hash.digest()):
+            raise not_whole(request_id)
+        return whole.result
+
+
+def download(
+    path: str,
+    request: Message,
+    file: WritableFile,
+    part: Callable[[bytes], bytes | Whole[T]],
+    on_bytes: Callable[[int], object] | None,
+    request_id: str | None,
+    timeout_s: float | None,
+) -> Upload[T]:
+    """The call that writes a file which the server made and recorded. `part` reads an answer."""
+
+    def receipt(listener: Listener | None) -> CheckedDownload[T]:
+        return CheckedDownload(file, part, listener)
+
+    return Upload(path, request, (), one_request, receipt, on_bytes, request_id, timeout_s)
+
+
+def not_whole(request_id: str) -> Internal:
+    message = "the file did not come whole; make the export again, with a new request id"
+    code = grpc.StatusCode.INTERNAL
+    return Internal(message, reason_name=Reason.INTERNAL.name, code=code, request_id=request_id)
 
 
 def one_request(request: Message, _items: Iterable[Any]) -> Iterator[Message]:

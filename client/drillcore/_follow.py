@@ -23,7 +23,7 @@ T_co = TypeVar("T_co", covariant=True)
 KEEP_ALIVE_S: Final = 10.0
 """Between requests that only say that the caller is there. A server waits 30 seconds for one, unless it is set up
 otherwise; one that waits for less ends the call, which then goes on like any other that was lost."""
-_LOST: Final = (Unavailable, DeadlineExceeded, Cancelled)
+LOST: Final = (Unavailable, DeadlineExceeded, Cancelled)
 """How a call ends whose server stops, dies, or has heard nothing for too long. The caller sets no deadline."""
 
 
@@ -79,7 +79,7 @@ class Follower(Generic[T]):
 
         Raises DrillcoreError, at once for what another connection would not mend.
         """
-        patience = _Patience(self._opener.settings)
+        patience = Patience(self._opener.settings)
         while not self._stopped.is_set():
             try:
                 for batch in self._connection():
@@ -98,7 +98,7 @@ class Follower(Generic[T]):
     def _is_lost(self, error: DrillcoreError) -> bool:
         """Whether another connection may go on. A server may count one that was lost for a while."""
         had_a_place = bool(self._token)
-        return isinstance(error, _LOST) or (had_a_place and error.reason is Reason.TOO_MANY_WATCHERS)
+        return isinstance(error, LOST) or (had_a_place and error.reason is Reason.TOO_MANY_WATCHERS)
 
     def cancel(self) -> None:
         """Ends the call."""
@@ -115,7 +115,7 @@ class Follower(Generic[T]):
         try:
             for answer in answers:
                 yield call.decode(answer)
-            raise _ended_early(request_id)
+            raise ended_early(request_id)
         except grpc.RpcError as error:
             raise self._opener._error(error, request_id) from error
         finally:
@@ -123,7 +123,7 @@ class Follower(Generic[T]):
             answers.cancel()  # does nothing to a call that has ended by itself
 
 
-class _Patience:
+class Patience:
     """How long to go on without any answer, and how long to wait between connections."""
 
     def __init__(self, settings: ClientSettings) -> None:
@@ -152,6 +152,7 @@ def _requests(first: Message, ended: threading.Event) -> Iterator[Message]:
         yield type(first)()
 
 
-def _ended_early(request_id: str) -> Unavailable:
+def ended_early(request_id: str) -> Unavailable:
+    """The server ended a stream without its last answer: another connection may go on."""
     code = grpc.StatusCode.UNAVAILABLE
     return Unavailable("the server ended the stream", reason_name=code.name, code=code, request_id=request_id)

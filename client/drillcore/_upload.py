@@ -167,7 +167,7 @@ def update_requests(
     yield UpdateDocumentRequest(target=target)
     yield UpdateDocumentRequest(header=header)
     for content in contents:
-        for piece in _pieces(content):
+        for piece in pieces(content):
             yield UpdateDocumentRequest(data=piece)
     yield UpdateDocumentRequest(end=documents_pb2.UpdateDocumentEnd())
 
@@ -212,11 +212,11 @@ def _parts(document: NewDocument) -> Iterator[AddDocumentsRequest]:
         metadata=document.metadata,
     )
     yield AddDocumentsRequest(header=header)
-    for piece in _pieces(document.content):
+    for piece in pieces(document.content):
         yield AddDocumentsRequest(data=piece)
 
 
-def _pieces(content: bytes | Path | BinaryFile) -> Iterator[bytes]:
+def pieces(content: bytes | Path | BinaryFile) -> Iterator[bytes]:
     if isinstance(content, bytes):
         for start in range(0, len(content), PIECE_BYTES):
             yield content[start : start + PIECE_BYTES]

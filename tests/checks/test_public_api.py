@@ -12,7 +12,16 @@ from typing import Any
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "public_api.txt"
 REGENERATE = "DRILLCORE_REGENERATE=1 .venv/bin/pytest tests/checks/test_public_api.py"
-MODULES = ["drillcore", "drillcore.settings", "drillcore.doctor", "drillcore.cli", "drillcore.audit"]
+MODULES = [
+    "drillcore",
+    "drillcore.settings",
+    "drillcore.doctor",
+    "drillcore.cli",
+    "drillcore.audit",
+    "drillcore.quads",
+    "drillcore.cores",
+    "drillcore.slices",
+]
 
 
 def public_api() -> Iterator[str]:

@@ -302,6 +302,8 @@ def test_the_caller_hears_how_far_a_long_export_is(server: Running, writer: Core
     corpus = writer.corpus()
     writer.put_quads(corpus, QUADS[0], source="trustgraph")
     plant_in_turns(server, corpus, bytes(9 << 20))
-    progress = eve.export(corpus).progress
-    assert {one.stage for one in progress} == {"writing"}
-    assert [one.bytes for one in progress] == sorted({one.bytes for one in progress})
+    exported = eve.export(corpus)
+    *writing, sending = exported.progress
+    assert {one.stage for one in writing} == {"writing"}
+    assert [one.bytes for one in writing] == sorted({one.bytes for one in writing})
+    assert (sending.stage, sending.bytes) == ("sending", exported.done.size_bytes)

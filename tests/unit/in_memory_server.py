@@ -26,6 +26,7 @@ from grpc_health.v1 import health, health_pb2_grpc
 from drillcore_proto.reasons import DOMAIN, REQUEST_ID_HEADER, SERVER_VERSION_HEADER, Reason
 from drillcore_proto.v1 import (
     communities_pb2,
+    cores_pb2,
     corpora_pb2,
     corpora_pb2_grpc,
     documents_pb2,
@@ -34,8 +35,11 @@ from drillcore_proto.v1 import (
     envelopes_pb2,
     events_pb2,
     facts_pb2,
+    graphs_pb2,
     nodes_pb2,
     nodes_pb2_grpc,
+    provenance_pb2,
+    quads_pb2,
     server_pb2,
     server_pb2_grpc,
     sources_pb2,
@@ -520,6 +524,10 @@ FABRIC = [
         (events_pb2, "EventService"),
         (embeddings_pb2, "EmbeddingService"),
         (envelopes_pb2, "EnvelopeService"),
+        (quads_pb2, "QuadService"),
+        (provenance_pb2, "ProvenanceService"),
+        (cores_pb2, "CoreService"),
+        (graphs_pb2, "GraphService"),
     )
 ]
 

@@ -54,7 +54,7 @@ def test_a_sound_set_up_passes_every_check(examine: Examine, peer: Peer) -> None
         ["python", "server packages", "settings", "encryption", "server", "token", "protocol"], "ok"
     )
     assert "operator" in checks["token"]["message"]
-    assert "server 9.8.7 (API 1.4, embedded engine)" in checks["protocol"]["message"]
+    assert "server 9.8.7 (API 1.5, embedded engine)" in checks["protocol"]["message"]
 
 
 def test_every_setting_is_listed_with_its_source_and_the_token_is_not_shown(
@@ -112,7 +112,7 @@ def test_versions_of_the_protocol_are_compared(
 def test_a_server_with_an_older_minor_version_is_a_warning(
     examine: Examine, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("drillcore.doctor.api_version", lambda: "1.5")
+    monkeypatch.setattr("drillcore.doctor.api_version", lambda: "1.6")
     code, checks = examine("--address", peer.address)
     assert (code, checks["protocol"]["status"]) == (0, "warn")
     assert "upgrade the server" in checks["protocol"]["remedy"]

@@ -63,9 +63,9 @@ def test_every_command_takes_json_and_explains_itself(command: tuple[str, ...]) 
 def test_the_version_names_client_protocol_and_python() -> None:
     version = importlib.metadata.version("drillcore")
     plain, as_json = CliRunner().invoke(main, ["version"]), CliRunner().invoke(main, ["version", "--json"])
-    assert plain.stdout.startswith(f"drillcore {version} (API 1.4, Python 3.")
+    assert plain.stdout.startswith(f"drillcore {version} (API 1.5, Python 3.")
     assert json.loads(as_json.stdout)["version"] == version
-    assert json.loads(as_json.stdout)["api_version"] == "1.4"
+    assert json.loads(as_json.stdout)["api_version"] == "1.5"
 
 
 @pytest.mark.usefixtures("plugins")

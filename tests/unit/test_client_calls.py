@@ -131,7 +131,7 @@ def test_a_tenant_is_made_found_changed_and_deleted(do: Do, peer: Peer) -> None:
 
 def test_the_server_says_who_it_is(do: Do) -> None:
     info = do(lambda client: client.server_info())
-    assert (info.version, info.api_version, info.engine, info.tenant_id) == ("9.8.7", "1.4", "embedded", None)
+    assert (info.version, info.api_version, info.engine, info.tenant_id) == ("9.8.7", "1.5", "embedded", None)
 
 
 def test_a_page_tells_how_to_go_on(do: Do) -> None:
@@ -163,7 +163,7 @@ def test_every_call_carries_token_version_and_a_request_id_of_its_own(do: Do, pe
     do(lambda client: client.server_info(), token="secret")
     first, second = (metadata for _, metadata in peer.seen)
     assert first["authorization"] == "Bearer secret"
-    assert first[API_VERSION_HEADER] == "1.4"
+    assert first[API_VERSION_HEADER] == "1.5"
     assert uuid.UUID(first[REQUEST_ID_HEADER]) != uuid.UUID(second[REQUEST_ID_HEADER])
 
 

@@ -69,10 +69,15 @@ def signatures_table(signatures: Iterable[Signature]) -> Table:
 
 def _signature_row(signature: Signature) -> tuple[object, ...]:
     target = f"{signature.target.kind.value} {signature.target.id}"
-    who = f"{signature.signer_name} ({signature.signer_login})"
+    who = f"{signature.signer_name} ({signature.signer_login}){_elsewhere(signature)}"
     return signature.id, target, signature.target.version, who, signature.signed_at, signature.meaning
 
 
 def signature_text(signature: Signature) -> str:
     """A signature in one line: name, time and meaning."""
-    return f"{signature.signer_name}, {one_line(signature.signed_at)}: {signature.meaning}"
+    return f"{signature.signer_name}{_elsewhere(signature)}, {one_line(signature.signed_at)}: {signature.meaning}"
+
+
+def _elsewhere(signature: Signature) -> str:
+    """The server that shows it does not vouch for what came with a core."""
+    return " on another server" if signature.foreign else ""

@@ -16,11 +16,13 @@ from drillcore._version import api_version, client_version
 from drillcore.cli.account import account
 from drillcore.cli.audit import audit
 from drillcore.cli.community import community
+from drillcore.cli.core import core
 from drillcore.cli.corpus import corpus
 from drillcore.cli.doctor import doctor
 from drillcore.cli.document import documents, remove, update
 from drillcore.cli.embeddings import embeddings
 from drillcore.cli.envelope import envelope
+from drillcore.cli.explain import explain
 from drillcore.cli.export import export
 from drillcore.cli.fact import fact
 from drillcore.cli.ingest import ingest
@@ -29,14 +31,17 @@ from drillcore.cli.node import drill, history, query, rollup, show
 from drillcore.cli.options import common_options, connection_options
 from drillcore.cli.pack import pack
 from drillcore.cli.put import put
+from drillcore.cli.quads import quads
 from drillcore.cli.refusal_text import details, gap_lines
 from drillcore.cli.session import CommandError, Session, pass_session
 from drillcore.cli.sign import sign, signatures
+from drillcore.cli.slice import slice_
 from drillcore.cli.source import source
 from drillcore.cli.tenant import tenant
 from drillcore.cli.text import printable
 from drillcore.cli.token import token
 from drillcore.cli.tree import tree
+from drillcore.cli.turns import turns
 from drillcore.cli.verify import verify
 from drillcore.cli.watch import watch
 from drillcore.errors import DrillcoreError
@@ -187,12 +192,14 @@ for command in (
     account,
     audit,
     community,
+    core,
     corpus,
     doctor,
     documents,
     drill,
     embeddings,
     envelope,
+    explain,
     export,
     fact,
     history,
@@ -201,16 +208,19 @@ for command in (
     logout,
     pack,
     put,
+    quads,
     query,
     remove,
     rollup,
     show,
     sign,
     signatures,
+    slice_,
     source,
     tenant,
     token,
     tree,
+    turns,
     update,
     whoami,
     verify,

@@ -116,6 +116,7 @@ class _Exporting:
             _check_resumed(file, self.order)
             export = self._recorded(begun, file, core.core_id, counts)
             _check_recorded(export, file)
+            self.progress("sending", export.size_bytes, export.counts.records)
             for piece in file.pieces_from(self.order.resume_at_bytes):
                 _check_nothing_erased(begun)
                 send(piece)

@@ -1,0 +1,79 @@
+"""A line to a server that is cut after so many bytes, as often as a test says."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+_PIECE_BYTES = 16 * 1024
+
+
+@dataclass
+class Line:
+    """Passes bytes on, both ways."""
+
+    to: tuple[str, int]
+    cuts: list[int] = field(default_factory=list)
+    """After how many bytes, either way, the next connections are cut. When none are left they stay."""
+    cut: int = 0
+    """How many were."""
+    _listening: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._listening.getsockname()[1]}"
+
+    def serve(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                near, _ = self._listening.accept()
+                _Connection(self, near, socket.create_connection(self.to))
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+class _Connection:
+    def __init__(self, line: Line, near: socket.socket, far: socket.socket) -> None:
+        self._line, self._near, self._far = line, near, far
+        self._left = line.cuts.pop(0) if line.cuts else None
+        self._lock = threading.Lock()
+        for one, other in ((near, far), (far, near)):
+            threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+
+    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the other direction has closed both
+            while piece := one.recv(_PIECE_BYTES):
+                other.sendall(piece)
+                if self._is_spent(len(piece)):
+                    break
+        for end in (one, other):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _is_spent(self, size_bytes: int) -> bool:
+        with self._lock:
+            if self._left is None:
+                return False
+            before, self._left = self._left, self._left - size_bytes
+            if before > 0 >= self._left:
+                self._line.cut += 1
+            return self._left <= 0
+
+
+@contextlib.contextmanager
+def line_to(address: str, cuts: list[int]) -> Iterator[Line]:
+    host, port = address.split(":")
+    line = Line((host, int(port)), cuts)
+    thread = threading.Thread(target=line.serve, daemon=True)
+    thread.start()
+    try:
+        yield line
+    finally:
+        line._listening.shutdown(socket.SHUT_RDWR)
+        line.close()
+        thread.join()
