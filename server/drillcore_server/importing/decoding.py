@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, TypeVar
+import math
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
+import msgspec
 from msgpack import Timestamp
 
 from drillcore.cores import WrongShape
@@ -13,7 +15,10 @@ from drillcore_fdb.errors import EngineError
 from drillcore_server.store.records import RecordKind
 
 T = TypeVar("T")
-ID_BYTES = 16
+ID_BYTES: Final = 16
+NUMBER_MAX: Final = (1 << 53) - 1
+"""Larger ones have no place in canonical JSON."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def decoded(kind: RecordKind[T], stored: object) -> T:
@@ -23,10 +28,28 @@ def decoded(kind: RecordKind[T], stored: object) -> T:
     try:
         found = kind.decode(stored)
         if kind.encode(found) == stored:
+            check_values(msgspec.msgpack.decode(stored))
             return found
+    except WrongShape:
+        raise
     except (EngineError, ValueError, OverflowError, RecursionError):
         pass
     raise WrongShape(f"a {kind.name} is not written as it should be")
+
+
+def check_values(value: object) -> None:
+    """Raises `WrongShape` for numbers and times in an encoded record that no server writes, and that some code of ours
+    would stumble over."""
+    match value:
+        case list():
+            for one in value:
+                check_values(one)
+        case float():
+            check(math.isfinite(value), "a number is not finite")
+        case int():
+            check(abs(value) <= NUMBER_MAX, "a number is too large")
+        case datetime():
+            check(value >= _EPOCH, "a time is before there were any")
 
 
 def fields(kind: str, given: list[Any], count: int) -> list[Any]:
@@ -58,7 +81,10 @@ def moment(stored: object, what: str) -> datetime:
     try:
         if isinstance(stored, Timestamp) and stored.nanoseconds % 1_000 == 0:
             found: datetime = stored.to_datetime()
+            check_values(found)
             return found
+    except WrongShape:
+        raise
     except (OverflowError, ValueError):
         pass
     raise WrongShape(f"{what} is no moment")
@@ -67,8 +93,3 @@ def moment(stored: object, what: str) -> datetime:
 def check(is_so: bool, otherwise: str) -> None:
     if not is_so:
         raise WrongShape(otherwise)
-
-
-def check_time(*times: datetime | None) -> None:
-    """Times of a core are moments, not what a clock showed somewhere."""
-    check(all(one is None or one.tzinfo is not None for one in times), "a time has no zone")

@@ -14,7 +14,7 @@ from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.facts import TOKENS_MAX, TOKENS_MIN, Fact, FactStatus, fact_hash
 from drillcore_server.domain.ids import CommunityId, CorpusId, DocumentId, FactId, SourceId
 from drillcore_server.domain.sources import SOURCE_CHARACTERS_MAX, Source
-from drillcore_server.importing.decoding import check, check_time, decoded, fields, moment, text, uuid, whole
+from drillcore_server.importing.decoding import check, decoded, fields, moment, text, uuid, whole
 from drillcore_server.importing.full_hierarchy import HierarchyIntake
 from drillcore_server.store.communities import ID_BYTES, unpacked_members
 from drillcore_server.store.facts import FACT
@@ -61,7 +61,6 @@ class FactIntake:
         check(0 < len(source.id) <= SOURCE_CHARACTERS_MAX, "a source has no id, or a too long one")
         check(self._last_source is None or self._last_source < source.id, "sources do not come by their ids")
         check(source.version >= 0 and source.fact_count >= 0, "a source has a number that cannot be")
-        check_time(source.first_seen_at, source.changed_at)
         self._last_source = source.id
         self.sources[source.id] = source.fact_count
         self._note_document(source)
@@ -102,6 +101,8 @@ class FactIntake:
         check(count == self.embedded, "there is not a vector for each fact that is not deleted")
 
     def _note_document(self, source: Source) -> None:
+        hashed = None if source.document is None else self._hierarchy.hashes.get(source.document)
+        check(source.content_hash == (hashed or ""), "a source had other content than its document has")
         if source.document is not None:
             check(source.document not in self._documents, "two sources have the same document")
             self._documents[source.document] = source.id
@@ -131,7 +132,6 @@ def _check_fact(fact: Fact) -> None:
     check(0 < len(fact.source) <= SOURCE_CHARACTERS_MAX, f"{what} has no source")
     check(fact.version > 0 and 0 <= fact.lead_characters <= len(fact.content), f"{what} has a number that cannot be")
     check(fact.passage is None or fact.passage >= 0, f"{what} stands in no passage")
-    check_time(fact.ingested_at, fact.modified_at, fact.archived_at)
     if fact.ttl:
         try:
             check_duration(fact.ttl, "ttl")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from drillcore.cores import WrongShape
@@ -26,7 +27,7 @@ from drillcore_server.domain.nodes import (
     chunk_of_raw,
 )
 from drillcore_server.domain.outlines import PASSAGES_MAX
-from drillcore_server.importing.decoding import check, check_time, decoded, fields, uuid
+from drillcore_server.importing.decoding import check, check_values, decoded, fields, uuid
 from drillcore_server.importing.full_records import DocumentText, FullRecords
 from drillcore_server.ingest.summarising import MASTER_POOL
 from drillcore_server.store.hierarchy import DOCUMENT, MASTER
@@ -62,6 +63,7 @@ def read_chunk(given: list[Any], records: FullRecords, dimensions: int) -> ReadC
     text = records.next_text(chunk)
     check(isinstance(stored, bytes), "a chunk is not given as bytes")
     found = chunk_with_text(chunk, stored, text)
+    check_values(msgspec.msgpack.decode(stored) if found is not None else None)
     check(found is not None, f"chunk {chunk} is not written as it should be, or has another text")
     assert found is not None
     return ReadChunk(found, NodeId(uuid(section, "a section")), checked_vector(vector, dimensions))
@@ -95,6 +97,8 @@ class HierarchyIntake:
         self._last_document: DocumentId | None = None
         self._last_section: NodeId | None = None
         self.documents: dict[DocumentId, SourceId] = {}
+        self.hashes: dict[DocumentId, str] = {}
+        """Of what the documents say."""
         self.chunks: dict[NodeId, KnownChunk] = {}
         self.own_raws: dict[NodeId, NodeId] = {}
         """The chunks of raws with ids of their own."""
@@ -116,11 +120,11 @@ class HierarchyIntake:
         text, self._text = self._text, None
         check(text is not None and text.document == document.id, f"the text of document {document.id} is not there")
         check(self._last_document is None or self._last_document < document.id, "documents do not come by their ids")
-        check_time(document.created_at)
         check(document.source != "", f"document {document.id} has no source")
         self._open, self._last_document = document, document.id
         self._taken, self._raws, self._end, self._hashed = [], 0, 0, hashlib.sha256()
         self.documents[document.id] = document.source
+        self.hashes[document.id] = document.content_hash
         assert text is not None
         self._open_text = text
 
@@ -171,7 +175,6 @@ class HierarchyIntake:
         self._end_document()
         check(self.master is None, "there is a second master")
         master = decoded(MASTER, *fields("master", given, 1))
-        check_time(master.created_at)
         check(master.version > 0, "the master has no version")
         counted = replace(self._statistics, sections=len(self.sections))
         check(master.statistics == counted, "the master counts other than there is")
@@ -244,7 +247,6 @@ def _check_chunk(found: ChunkWithRaws, document: Document, ordinal: int) -> None
     check((chunk.document, chunk.source) == (document.id, document.source), f"{what} is of another document")
     check(chunk.ordinal == ordinal, f"{what} is not in its place")
     check(chunk.version > 0 and chunk.tokens >= 0 and chunk.overlap >= 0, f"{what} has a number that cannot be")
-    check_time(chunk.created_at)
     check(bool(page.raws) and page.span == chunk.span, f"{what} has no raws, or others than it says")
     check(len(chunk.raw_ids) in {0, len(page.raws)}, f"{what} names other raws than it has")
     check(bool(chunk.raw_ids) or _can_name_raws(chunk, len(page.raws)), f"{what} cannot have raws of this id")
@@ -268,6 +270,5 @@ def _check_section(section: Section, members: _Members, dimensions: int) -> None
     check(members.sources <= set(section.sources), f"{what} does not name all of its sources")
     check(list(section.sources) == sorted(set(section.sources)), f"{what} does not name its sources in order")
     check(section.version > 0 and section.tokens >= 0, f"{what} has a number that cannot be")
-    check_time(section.created_at)
     is_sum = len(section.vector_sum) == 4 * dimensions and np.isfinite(np.frombuffer(section.vector_sum, "<f4")).all()
     check(bool(is_sum), f"{what} has no sum of its vectors")

@@ -10,7 +10,7 @@ from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import FactId, NodeId, SourceId, TurnId
 from drillcore_server.domain.signatures import Signature, TargetKind
 from drillcore_server.domain.turns import Edge, EdgeType, Turn, check_turns
-from drillcore_server.importing.decoding import check, check_time, decoded, fields, text, uuid
+from drillcore_server.importing.decoding import check, decoded, fields, text, uuid
 from drillcore_server.importing.full_facts import FactIntake
 from drillcore_server.importing.full_hierarchy import HierarchyIntake
 from drillcore_server.importing.library import LibraryIntake
@@ -27,7 +27,6 @@ def read_turn(given: list[Any]) -> Turn:
         check_turns([turn])
     except BadInput:
         raise WrongShape(f"turn {turn.id} has a value that cannot be") from None
-    check_time(turn.created_at)
     return turn
 
 
@@ -46,7 +45,6 @@ def read_signature(given: list[Any]) -> Signature:
     target = signature.target
     check(target.kind in {TargetKind.NODE, TargetKind.FACT}, "a signature is of something that no core has")
     check(0 < target.version < 1 << 32, "a signature is of no version")
-    check_time(signature.signed_at)
     return signature
 
 
