@@ -26,7 +26,7 @@ from drillcore import (
 )
 from drillcore_fdb.format import open_store
 from drillcore_proto.reasons import Reason
-from drillcore_proto.v1 import events_pb2
+from drillcore_proto.v1 import cores_pb2, events_pb2
 from drillcore_server.fsck import Fsck
 from tests.rpc.hierarchies import put, two_sections
 from tests.rpc.knowledge import Caller
@@ -256,6 +256,10 @@ def test_a_shared_corpus_is_neither_exported_nor_signed_by_its_readers(rules: Re
     client = rules.server.client(person.token)
     with refused(Reason.PERMISSION_DENIED):
         client.export_corpus(rules.corpus.id, io.BytesIO())
+    answer = exchange(
+        rules.server, person.token, BY_NAME["ExportCore"], [cores_pb2.ExportCoreRequest(corpus_id=str(rules.corpus.id))]
+    )
+    assert answer.info.reason == Reason.PERMISSION_DENIED.name
     for node in rules.nodes.values():
         target = SignatureTarget(SignatureTargetKind.NODE, node)
         with refused(Reason.PERMISSION_DENIED):

@@ -98,7 +98,6 @@ class _Begun:
 
     shelf: Shelf
     epoch: int
-    is_shared: bool
     known: CoreExport | None
     """What an earlier run of the same request did."""
 
@@ -133,8 +132,7 @@ class _Exporting:
             known = self.exporter.library.unit.known(tr, self.call, CORE_EXPORT)
             as_of = self.order.as_of if known is None else AsOf(revision=known.revision)
             shelf = self._find(tr, granted, self.call.trails[-1], as_of)
-            epoch = shelf.view.sealed.epoch(shelf.corpus.number)
-            return _Begun(shelf, epoch, granted.is_shared(shelf.corpus), known)
+            return _Begun(shelf, shelf.view.sealed.epoch(shelf.corpus.number), known)
 
         return self.exporter.library.unit.look(self.call, self._access, work)
 
@@ -156,13 +154,12 @@ class _Exporting:
 
     def _content(self, begun: _Begun) -> CoreContent:
         library, shelf = self.exporter.library, begun.shelf
-        book = SignatureBook(library.unit.keys, library.keyring, shelf.corpus.tenant_id)
         return CoreContent(
             Snapshot(self.exporter.engine, shelf.view.keys, library.sealed, shelf.revision),
             self.order.kind,
             self.order.sources,
             LibraryPlaces.of(library.keyring, shelf.corpus.number),
-            None if begun.is_shared else book,
+            SignatureBook(library.unit.keys, library.keyring, shelf.corpus.tenant_id),
             self._retrieval(shelf.revision) if self.order.retrieval else (),
         )
 

@@ -18,8 +18,9 @@ class BySource:
     def __init__(self) -> None:
         self._file = SortedFile()
 
-    def add(self, source: SourceId, item: bytes) -> None:
-        self._file.add(in_order(source.encode()) + item)
+    def add(self, source: bytes, item: bytes) -> None:
+        """The source's id in UTF-8."""
+        self._file.add(in_order(source) + item)
 
     def groups(self) -> Iterator[tuple[SourceId, Iterator[bytes]]]:
         """Each is to be gone through before the next."""
@@ -36,10 +37,10 @@ class BySource:
 
 def in_order(data: bytes) -> bytes:
     """Bytes that others can follow: what they begin with decides first, the shorter before the longer."""
-    return data.replace(b"\0", b"\0\xff") + _END
+    return (data.replace(b"\0", b"\0\xff") if b"\0" in data else data) + _END
 
 
 def cut(data: bytes) -> tuple[bytes, bytes]:
     """What `in_order` was given, and what follows it."""
     first, _, rest = data.partition(_END)
-    return first.replace(b"\0\xff", b"\0"), rest
+    return first.replace(b"\0\xff", b"\0") if b"\0" in first else first, rest

@@ -44,8 +44,7 @@ class CoreContent:
     sources: bool
     """With the texts of documents and chunks; in a full core with the hierarchy."""
     places: LibraryPlaces
-    book: SignatureBook | None
-    """None: signatures that were made here are not shown."""
+    book: SignatureBook
     retrieval: Iterable[Quad]
 
 

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from drillcore.cores.tags import DOCUMENT_EMBEDDINGS, GRAPH_EMBEDDINGS, TRIPLES
 from drillcore_server.cores.by_source import BySource, cut, in_order
 from drillcore_server.cores.core_file import CoreFile
-from drillcore_server.cores.packing import embedded_chunk, entity, floats, term, triple
+from drillcore_server.cores.packing import embedded_chunk, encoded_triple, entity, floats, term, triple
 from drillcore_server.domain.foreign import EntityVector, VectorKind
 from drillcore_server.domain.ids import NodeId, SourceId
 from drillcore_server.domain.iris import iri_of
-from drillcore_server.domain.quads import Iri, Quad, decoded_quad, decoded_term, encoded_quad
+from drillcore_server.domain.quads import Iri, Quad, decoded_term
 from drillcore_server.store import entity_vectors
 from drillcore_server.store.facts import fact_id
 from drillcore_server.store.hierarchy import DOCUMENT, CorpusView
 from drillcore_server.store.provenance import every_source_quad
-from drillcore_server.store.quads import stored_quads
+from drillcore_server.store.quads import parted_record
 from drillcore_server.store.snapshot import Snapshot
+
+_QUADS_MAX: Final = 500
+"""Held at once: a literal may have several megabytes, in as many keys as it takes."""
 
 
 class ForeignVector(NamedTuple):
@@ -34,10 +37,10 @@ class ForeignVector(NamedTuple):
 def write_quads(core: CoreFile, snapshot: Snapshot, retrieval: Iterable[Quad], *, hierarchy: bool) -> None:
     """Those that were put, by source; then what the records tell of where they come from; then those that are given."""
     with BySource() as quads:
-        for quad, source in stored_quads(snapshot):
-            quads.add(source, encoded_quad(quad))
+        for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.quads(), _QUADS_MAX)):
+            quads.add(*parted_record(entry.value))
         for source, some in quads.groups():
-            core.write_list(TRIPLES, (triple(decoded_quad(one)) for one in some), source)
+            core.write_list(TRIPLES, map(encoded_triple, some), source)
     core.write_list(TRIPLES, map(triple, every_source_quad(snapshot, hierarchy=hierarchy)))
     core.write_list(TRIPLES, map(triple, retrieval))
 
@@ -74,7 +77,7 @@ def foreign_embeddings(snapshot: Snapshot) -> Iterator[ForeignVector]:
 
 def _sort(vectors: BySource, snapshot: Snapshot, kind: VectorKind) -> None:
     for one in entity_vectors.vectors(snapshot, kind):
-        vectors.add(one.source, in_order(one.entity) + _numbers(one))
+        vectors.add(one.source.encode(), in_order(one.entity) + _numbers(one))
 
 
 def _numbers(vector: EntityVector) -> bytes:

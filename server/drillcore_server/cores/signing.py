@@ -42,8 +42,7 @@ class _Target(NamedTuple):
 class GatheredSignatures:
     """Take what is in the core, then go through its signatures: by target, version and id."""
 
-    def __init__(self, book: SignatureBook | None, snapshot: Snapshot) -> None:
-        """Without a book, what was signed here is not shown."""
+    def __init__(self, book: SignatureBook, snapshot: Snapshot) -> None:
         self._book = book
         self._snapshot = snapshot
         self._has_foreign = library.is_there(snapshot, snapshot.keys.all_foreign_signatures())
@@ -81,8 +80,6 @@ class GatheredSignatures:
     def _own(self, tr: Transaction, targets: list[_Target]) -> list[Signature]:
         """With their salts, without what only this store knows: the numbers of the keys that the salts are made of."""
         book = self._book
-        if book is None:
-            return []
         found: list[Signature] = []
         for kind in {one.kind for one in targets}:
             versions = [(one.id, one.version) for one in targets if one.kind == kind]

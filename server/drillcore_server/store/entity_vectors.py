@@ -24,11 +24,13 @@ from drillcore_server.store.writes import Write
 
 ENTITY_VECTOR = RecordKind(EntityVector)
 _HASH_BYTES: Final = 16
+_VECTORS_MAX: Final = 200
+"""Held at once: one may have half a megabyte."""
 
 
 def vectors(snapshot: Snapshot, kind: VectorKind) -> Iterator[EntityVector]:
     """All of a kind that were not erased, in the order of their places in keys."""
-    for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.entity_vectors(kind))):
+    for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.entity_vectors(kind), _VECTORS_MAX)):
         yield ENTITY_VECTOR.decode(entry.value)
 
 

@@ -24,7 +24,8 @@ PIECE_BYTES: Final = 64 * 1024
 """Of a document's content, in one record; only the last may be shorter."""
 _HASH_BYTES: Final = 16
 _PIECES_MAX: Final = 50
-"""Held at once."""
+_DOCUMENTS_MAX: Final = 200
+"""Held at once: a document's description may have half a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def find(view: CorpusView, place: bytes) -> LibraryDocument | None:
 
 def documents(snapshot: Snapshot) -> Iterator[LibraryDocument]:
     """All that were not erased, in the order of their places in keys."""
-    for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.library_documents())):
+    for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.library_documents(), _DOCUMENTS_MAX)):
         yield LIBRARY_DOCUMENT.decode(entry.value)
 
 

@@ -221,8 +221,14 @@ def encode_record(quad: Quad, source: SourceId) -> bytes:
 
 
 def decode_record(stored: bytes) -> SourcedQuad:
+    source, quad = parted_record(stored)
+    return SourcedQuad(decoded_quad(quad), SourceId(source.decode()))
+
+
+def parted_record(stored: bytes) -> tuple[bytes, bytes]:
+    """The source's id and the quad, both still encoded."""
     end = _SOURCE_ID_BYTES + int.from_bytes(stored[:_SOURCE_ID_BYTES], "big")
-    return SourcedQuad(decoded_quad(stored[end:]), SourceId(stored[_SOURCE_ID_BYTES:end].decode()))
+    return stored[_SOURCE_ID_BYTES:end], stored[end:]
 
 
 def stored_quads(snapshot: Snapshot) -> Iterator[SourcedQuad]:
