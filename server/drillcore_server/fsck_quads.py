@@ -16,7 +16,7 @@ from drillcore_server.domain.ids import SourceId
 from drillcore_server.store import versioned
 from drillcore_server.store.hierarchy import CorpusView
 from drillcore_server.store.keyring import Keyring
-from drillcore_server.store.quads import PLACE_BYTES, QuadHashes, decode_record, index_keys, place_at
+from drillcore_server.store.quads import PLACE_BYTES, QuadHashes, decode_record, index_keys, indexed_place
 from drillcore_server.store.snapshot import Snapshot
 from drillcore_server.store.versioned import Entry
 
@@ -58,9 +58,8 @@ class QuadCheck:
         entries = self._snapshot.keys.all_quad_entries()
         if sum(1 for _ in self._snapshot.entries(entries)) == 6 * records:
             return
-        prefix = len(self._snapshot.keys.quad_entry(0, b"")) - 1
         for entry in self._snapshot.entries(entries):
-            key = self._snapshot.keys.quad(place_at(entry.key[prefix], entry.key))
+            key = self._snapshot.keys.quad(indexed_place(self._snapshot.keys, entry.key))
             if self._snapshot.read(lambda view, k=key: versioned.get(view.tr, k, view.revision)) is None:  # type: ignore[misc]
                 yield f"the quads' index has {entry.key.hex()}, which leads nowhere"
 

@@ -70,6 +70,7 @@ SEALED = {
     Space.LIBRARY_BLOBS,
     Space.ENTITY_VECTORS,
     Space.FOREIGN_SIGNATURES,
+    Space.QUADS,
 }
 """As the key layout marks them; not what the purge takes for it."""
 

@@ -49,7 +49,9 @@ FABRIC_METHODS: Final = [
         "ProvenanceService",
         "GraphService",
     }
+    and not method.name.startswith("Export")
 ]
+"""But for exports, which need a role that tenants' own tokens do not have."""
 
 
 def _question() -> dict[str, Any]:

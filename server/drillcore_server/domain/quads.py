@@ -34,7 +34,12 @@ RDF_LANG_STRING: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
 BLANK_PREFIX: Final = "_:"
 """Before the label of a graph that is a blank node."""
 _IRI: Final = re.compile(r'[A-Za-z][A-Za-z0-9+.\-]*:[^\x00-\x20<>"{}|^`\\\x7f-\x9f\ud800-\udfff]*')
-_LABEL: Final = re.compile(r"[^\W_][\w.\-]*(?<!\.)|_[\w.\-]*(?<!\.)")
+_LETTERS: Final = (
+    "A-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f\u2c00-\u2fef"
+    "\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
+)
+_LABEL: Final = re.compile(f"[{_LETTERS}0-9](?:[{_LETTERS}0-9.\u00b7\u0300-\u036f\u203f\u2040-]*(?<!\\.))?")
+"""As N-Quads has it."""
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
 
 

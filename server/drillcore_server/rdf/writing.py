@@ -37,7 +37,7 @@ class _Writing:
     """Our terms as the library's."""
 
     def __init__(self) -> None:
-        self._iri: Callable[[str], ox.NamedNode] = lru_cache(_KNOWN_MAX)(ox.NamedNode)
+        self._iri: Callable[[str], ox.NamedNode] = lru_cache(_KNOWN_MAX)(_named)
         self._reified: list[tuple[ox.BlankNode, ox.Triple]] = []
         """Subjects of the quad at hand that have yet to be said."""
 
@@ -75,8 +75,33 @@ class _Writing:
             case Blank(label):
                 return ox.BlankNode(label)
             case Literal(value, _, language) if language:
-                return ox.Literal(value, language=language)
+                return _tagged(value, language)
             case Literal(value, datatype, _):
                 return ox.Literal(value, datatype=self._iri(datatype)) if datatype else ox.Literal(value)
             case Quoted(subject, predicate, object_):
                 return ox.Triple(self._subject(subject), self._predicate(predicate), self._object(object_))
+
+
+def _named(iri: str) -> ox.NamedNode:
+    """Of an IRI that we take: the library takes fewer, but for its parser, where that is told not to look."""
+    try:
+        return ox.NamedNode(iri)
+    except ValueError:
+        made = _parsed(f"<{iri}>")
+        assert isinstance(made, ox.NamedNode)
+        return made
+
+
+def _tagged(value: str, language: str) -> ox.Literal:
+    """Likewise."""
+    try:
+        return ox.Literal(value, language=language)
+    except ValueError:
+        made = _parsed(f"{ox.Literal(value)}@{language}")
+        assert isinstance(made, ox.Literal)
+        return made
+
+
+def _parsed(term: str) -> object:
+    (quad,) = ox.parse(f"<a:s> <a:p> {term} .", ox.RdfFormat.N_QUADS, lenient=True)
+    return quad.object

@@ -23,6 +23,7 @@ from drillcore_server.store import erasures, manifests, versioned
 from drillcore_server.store.corpus_keys import CorpusKeys
 from drillcore_server.store.facts import fact_id
 from drillcore_server.store.hierarchy import node_id
+from drillcore_server.store.quads import indexed_place
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.sealed import emptied, is_empty, keys_of
 from drillcore_server.store.spaces import Space
@@ -49,6 +50,7 @@ SEALED: Final = frozenset(
         Space.FACT_VECTORS,
         Space.COMMUNITIES,
         Space.TURNS,
+        Space.QUADS,
         Space.LIBRARY,
         Space.LIBRARY_BLOBS,
         Space.ENTITY_VECTORS,
@@ -201,6 +203,8 @@ def _owners(tr: Reader, keys: CorpusKeys, space: Space, one: Value) -> Iterator[
         yield keys.fact(fact_id(one.key))
     elif space in _OF_TWO:
         yield from map(keys.turn, turns_of(keys, one.key))
+    elif space is Space.QUAD_INDEX:
+        yield keys.quad(indexed_place(keys, one.key))
     elif space is Space.PARENTS:
         yield keys.chunk(_chunk_of(tr, keys, last, one))
     else:

@@ -264,6 +264,11 @@ def place_at(order: int, key: bytes) -> bytes:
     return b"".join(hashes[name] for name in "spog") + entry[QUAD_BYTES:]
 
 
+def indexed_place(keys: CorpusKeys, key: bytes) -> bytes:
+    """The place of the quad that an entry of the index leads to, whatever its order."""
+    return place_at(key[len(keys.quad_entry(0, b"")) - 1], key)
+
+
 def _placed(order: int, place: bytes) -> bytes:
     """The entry of a quad in an order."""
     source = place[QUAD_BYTES:]
