@@ -15,11 +15,11 @@ from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.v1 import signatures_pb2, signatures_pb2_grpc
 from drillcore_server.fsck import Fsck
 from drillcore_server.store.corpus_keys import CorpusKeys
-from tests.rpc.aged import keys_of, keyspace
+from tests.rpc.aged import age, keys_of, keyspace
 from tests.rpc.conftest import new_corpus
 from tests.rpc.core_exports import CoreCaller as Writer
 from tests.rpc.core_exports import serving
-from tests.rpc.cores import CoreCaller, check_store, handbook
+from tests.rpc.cores import CoreCaller, check_store, handbook, kept, library_document
 from tests.rpc.knowledge import File
 from tests.rpc.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, OPERATOR, Running
 from tests.rpc.signatories import person
@@ -102,4 +102,19 @@ def test_fsck_finds_what_is_lost(parties: tuple[Running, Writer], lost: object, 
     found = problems(server)
     assert found
     assert said == "is gone" or any(said in one for one in found)
+    cores.close()
+
+
+def test_a_trim_leaves_what_the_head_has_of_other_systems(parties: tuple[Running, Writer]) -> None:
+    server, _ = parties
+    client, cores = server.client(), CoreCaller(server.address, OPERATOR, ACME_ID)
+    corpus = new_corpus(server, ACME)
+    cores.send(corpus, library_document("urn:d", b"long " * 50_000), source_id="s")
+    cores.send(corpus, library_document("urn:d", b"short") + handbook(), source_id="s")
+    before = kept(server, corpus)
+    age(server, corpus, days=10)
+    client.update_corpus(UUID(corpus), retention_days=1, tenant_id=ACME_ID)
+    assert client.trim_corpus(UUID(corpus), tenant_id=ACME_ID).oldest_revision == 2
+    assert kept(server, corpus) == before
+    check_store(server)
     cores.close()
