@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import random
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from drillcore.cores import inspect, verify
 from drillcore_fdb.engine import Engine
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import cores_pb2 as pb
-from drillcore_proto.v1 import facts_pb2
+from drillcore_proto.v1 import facts_pb2, graphs_pb2
 from drillcore_server.exporting import sealed_file
 from drillcore_server.exporting.sealed_file import SealedFile
 from drillcore_server.store.turns import TURN
@@ -197,7 +198,10 @@ def mark(server: Running, writer: CoreCaller, corpus: str) -> None:
     writer.put(corpus, draft)
     quad = quads_pb2.Quad(subject=iri(f"urn:{MARKER}"), predicate=iri("urn:x:says"), object=text(MARKER))
     writer.put_quads(corpus, quad, source="marked")
-    writer.put_turns(corpus, turn(0.5), source_id="marked")
+    kept, gone = turn(0.25), turn(0.5)
+    writer.put_turns(corpus, kept)
+    reply = graphs_pb2.Edge(parent=kept.turn_id, child=gone.turn_id, edge_type=graphs_pb2.EDGE_TYPE_REPLY)
+    writer.put_turns(corpus, gone, edges=[reply], source_id="marked")
     plant(server, corpus, foreign(server, corpus, "marked"))
 
 
@@ -274,7 +278,7 @@ def test_a_core_is_not_sent_to_its_end_if_something_of_it_is_erased_meanwhile(
 def test_memory_stays_bounded_however_large_a_document_is(server: Running, writer: CoreCaller, eve: CoreCaller) -> None:
     corpus = writer.corpus()
     writer.put_quads(corpus, QUADS[0], source="trustgraph")
-    large = bytes(range(256)) * (40 << 12)
+    large = random.Random(7).randbytes(40 << 20)  # that does not get shorter where it is stored
     plant_in_turns(server, corpus, large)
     eve.export(writer.corpus("warm"))
     tracemalloc.start()

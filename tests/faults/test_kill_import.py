@@ -1,0 +1,54 @@
+"""Kill -9 in the middle of an import: nothing of the core is there, and it can be imported again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from drillcore_fdb.embedded import verify
+from drillcore_server.commands import revise
+from tests.faults.core_stager import CORE
+from tests.faults.killed import process
+from tests.faults.stager import BATCH_BYTES_MAX, LEASE_S
+from tests.rpc.cores import CoreCaller, check_store, kept
+from tests.rpc.knowledge import LEVELS, Caller
+from tests.rpc.running import ACME, ACME_ID, OPERATOR, running
+
+
+def import_and_be_killed(store: Path, kill_after: int) -> str:
+    """The corpus."""
+    corpus, stages = "", 0
+    with process("-m", "tests.faults.core_stager", str(store)) as writer:
+        assert writer.stdout is not None
+        for line in writer.stdout:
+            if line.startswith(b"corpus "):
+                corpus = line.split()[1].decode()
+            stages += line == b"stage\n"
+            if stages == kill_after:
+                writer.kill()
+    assert stages == kill_after
+    return corpus
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kill_after", [1, 4, 7])
+def test_an_import_that_was_killed_left_nothing_and_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill_after: int
+) -> None:
+    monkeypatch.setattr(revise, "SMALL_BYTES_MAX", 0)
+    monkeypatch.setattr(revise, "BATCH_BYTES_MAX", BATCH_BYTES_MAX)
+    monkeypatch.setattr(revise, "LEASE_S", LEASE_S)
+    corpus = import_and_be_killed(tmp_path, kill_after)
+    assert verify(tmp_path) == []
+    with running(tmp_path) as server:
+        reader, cores = Caller(server.address, ACME), CoreCaller(server.address, OPERATOR, ACME_ID)
+        assert reader.head(corpus) == 0
+        assert all(not reader.query(corpus, level=level) for level in LEVELS)
+        assert (reader.list_documents(corpus), cores.quads_of(corpus)) == ([], {})
+        assert kept(server, corpus).documents == {}
+        assert cores.send(corpus, CORE.read_bytes(), strict=True).done.revision == 1
+        assert cores.export(corpus).data == CORE.read_bytes()
+        check_store(server)
+        reader.close()
+        cores.close()

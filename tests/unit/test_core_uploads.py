@@ -1,0 +1,129 @@
+"""Uploads of cores that broke off are kept for a while, within bounds, for the caller who began them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from drillcore_proto.reasons import Reason
+from drillcore_server.commands.core_uploads import UPLOADS_MAX, CoreUploads, Upload
+from drillcore_server.domain.errors import Refused
+from drillcore_server.domain.ids import CorpusId, PrincipalId
+
+CORPUS = CorpusId(UUID(int=7))
+ANN = PrincipalId("ann")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def uploads(clock: Clock) -> CoreUploads:
+    return CoreUploads(bytes_max=1_000, keep_s=60.0, clock=clock)
+
+
+def begin(uploads: CoreUploads, name: str = "one") -> Upload:
+    return uploads.begin(ANN, None, CORPUS, name)
+
+
+def refusal(error: pytest.ExceptionInfo[Refused]) -> Reason:
+    return error.value.reason
+
+
+def test_one_that_broke_off_is_gone_on_with(uploads: CoreUploads) -> None:
+    first = begin(uploads)
+    first.write(b"abc")
+    first.leave()
+    second = begin(uploads)
+    second.write(b"def")
+    assert b"".join(second.file.pieces()) == b"abcdef"
+
+
+def test_it_is_forgotten_after_a_while(uploads: CoreUploads, clock: Clock) -> None:
+    first = begin(uploads)
+    first.write(b"abc")
+    first.leave()
+    clock.now += 61.0
+    assert begin(uploads).file.size_bytes == 0
+
+
+def test_who_comes_back_takes_it_from_a_call_that_does_not_know_yet_that_its_caller_is_gone(
+    uploads: CoreUploads,
+) -> None:
+    first = begin(uploads)
+    first.write(b"abc")
+    second = begin(uploads)
+    with pytest.raises(Refused) as caught:
+        first.write(b"xyz")
+    assert refusal(caught) is Reason.CANCELLED
+    first.leave()
+    first.drop()
+    second.write(b"def")
+    assert b"".join(second.file.pieces()) == b"abcdef"
+
+
+def test_one_that_is_whole_is_nobody_elses_until_it_is_left(uploads: CoreUploads) -> None:
+    first = begin(uploads)
+    first.write(b"abc")
+    first.end()
+    assert begin(uploads, "two").file.size_bytes == 0
+    other = begin(uploads)
+    assert other.file.size_bytes == 0
+    other.drop()
+    first.leave()
+    again = begin(uploads)
+    assert again.file.size_bytes == 3
+    with pytest.raises(Refused) as caught:
+        again.write(b"more")
+    assert refusal(caught) is Reason.CORE_CHANGED
+
+
+def test_one_that_is_left_gives_way_to_one_that_was_begun_meanwhile(uploads: CoreUploads) -> None:
+    first = begin(uploads)
+    first.write(b"abc")
+    first.end()
+    other = begin(uploads)
+    other.write(b"x")
+    first.leave()
+    other.write(b"y")
+    assert b"".join(other.file.pieces()) == b"xy"
+
+
+def test_a_core_has_a_largest_size(uploads: CoreUploads) -> None:
+    upload = begin(uploads)
+    upload.write(b"0" * 1_000)
+    with pytest.raises(Refused) as caught:
+        upload.write(b"1")
+    assert refusal(caught) is Reason.TOO_LARGE
+
+
+def test_those_that_wait_make_room_and_those_under_way_do_not(uploads: CoreUploads) -> None:
+    waiting = begin(uploads, "waiting")
+    waiting.write(b"0" * 1_000)
+    waiting.leave()
+    first, second = begin(uploads, "first"), begin(uploads, "second")
+    first.write(b"0" * 1_000)
+    second.write(b"0" * 1_000)
+    assert begin(uploads, "waiting").file.size_bytes == 0
+    with pytest.raises(Refused) as caught:
+        begin(uploads, "third").write(b"0")
+    assert refusal(caught) is Reason.TOO_LARGE
+
+
+def test_there_is_a_largest_number(uploads: CoreUploads) -> None:
+    for number in range(UPLOADS_MAX):
+        begin(uploads, f"{number}")
+    with pytest.raises(Refused) as caught:
+        begin(uploads, "one more")
+    assert refusal(caught) is Reason.TOO_LARGE
