@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 _PIECE_BYTES = 16 * 1024
@@ -20,6 +20,8 @@ class Line:
     """After how many bytes, either way, the next connections are cut. When none are left they stay."""
     cut: int = 0
     """How many were."""
+    before_cut: Callable[[], object] = lambda: None
+    """May wait until the server has done something with what it got: a connection that is lost takes the rest along."""
     _listening: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
 
     @property
@@ -49,6 +51,7 @@ class _Connection:
             while piece := one.recv(_PIECE_BYTES):
                 other.sendall(piece)
                 if self._is_spent(len(piece)):
+                    self._line.before_cut()
                     break
         for end in (one, other):
             with contextlib.suppress(OSError):
@@ -66,9 +69,9 @@ class _Connection:
 
 
 @contextlib.contextmanager
-def line_to(address: str, cuts: list[int]) -> Iterator[Line]:
+def line_to(address: str, cuts: list[int], before_cut: Callable[[], object] = lambda: None) -> Iterator[Line]:
     host, port = address.split(":")
-    line = Line((host, int(port)), cuts)
+    line = Line((host, int(port)), cuts, before_cut=before_cut)
     thread = threading.Thread(target=line.serve, daemon=True)
     thread.start()
     try:

@@ -193,7 +193,7 @@ def test_turns_are_put_listed_sliced_and_removed(run: Run, answer: Answer) -> No
     made = read(Path("slice.bin").read_bytes())
     assert (made.slice_id, len(made.nodes)) == (small["slice_id"], 1)
     assert small["slice_id"] != one["slice_id"]
-    assert reason(run("slice", "00000000-0000-4000-8000-00000000000f", "--json")).endswith("NOT_FOUND")
+    assert reason(run("slice", "00000000-0000-4000-8000-00000000000f", "--json")) == "ANCHOR_NOT_FOUND"
     assert answer("turns", "remove", FIRST, "--corpus", "rules", "--yes")["edges_removed"] == 2
 
 

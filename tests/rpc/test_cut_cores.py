@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from drillcore import AsyncClient, Client, CoreProgress, NewDocument
+from tests.faults.stores import wait_until
 from tests.rpc.cut_lines import line_to
 from tests.rpc.running import ACME, ACME_ID, OPERATOR, Running, create_tenants, running
 
@@ -64,6 +65,11 @@ def do(request: pytest.FixtureRequest) -> Do:
     return found
 
 
+def is_heard(server: Running) -> bool:
+    """Whether the server has taken anything of a core, which it keeps when the line is cut."""
+    return server.server.fabric.uploads._size_bytes() > 0
+
+
 def test_an_export_is_the_same_over_a_line_that_is_cut(
     server: Running, corpus: UUID, core: Path, do: Do, tmp_path: Path
 ) -> None:
@@ -83,7 +89,9 @@ def test_an_import_is_whole_over_a_line_that_is_cut(server: Running, core: Path,
     client = server.client()
     tenant = client.create_tenant(f"who has none of its ids, {do.__name__}").id
     target = client.create_corpus("moved", tenant_id=tenant).id
-    with line_to(server.address, [300_000, 5_000, 700_000]) as line:
+    with line_to(
+        server.address, [300_000, 5_000, 700_000], lambda: wait_until(lambda: is_heard(server), "an upload")
+    ) as line:
         result = do(line.address, "import_core", target, core, tenant_id=tenant, on_event=heard.append)
     assert line.cut == 3
     assert result.counts.documents == 1

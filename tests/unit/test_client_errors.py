@@ -95,6 +95,15 @@ KINDS = {
     "CHECKPOINT_NOT_FOUND": drillcore.NotFound,
     "AUDIT_UNAVAILABLE": drillcore.Unavailable,
     "EXPORT_MADE": drillcore.FailedPrecondition,
+    "INVALID_QUAD": drillcore.InvalidArgument,
+    "RESERVED_QUAD": drillcore.InvalidArgument,
+    "INVALID_CORE": drillcore.InvalidArgument,
+    "CORE_UNSIGNED": drillcore.FailedPrecondition,
+    "CORE_CHANGED": drillcore.Conflict,
+    "CORPUS_NOT_EMPTY": drillcore.FailedPrecondition,
+    "INVALID_TURN": drillcore.InvalidArgument,
+    "TURN_NOT_FOUND": drillcore.NotFound,
+    "ANCHOR_NOT_FOUND": drillcore.NotFound,
 }
 
 
