@@ -35,8 +35,7 @@ KNOWLEDGE_METHODS: Final = [
 FABRIC_METHODS: Final = [
     method
     for method in METHODS
-    if method.name != "ExportCore"  # for auditors, as ExportCorpus is
-    and method.containing_service.name
+    if method.containing_service.name
     in {
         "FactService",
         "CommunityService",
@@ -184,7 +183,6 @@ _FIRST: Final = {
     "UpdateDocument": "target",
     "ImportQuads": "target",
     "ImportCore": "target",
-    "Explain": lambda: {"node": str(uuid4())},
 }
 """Where a call streams: the part of its first request that names what it is about."""
 
