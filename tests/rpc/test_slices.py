@@ -33,6 +33,7 @@ from tests.rpc.hierarchies import put, two_sections
 from tests.rpc.knowledge import CHUNK, LEVELS, MASTER, RAW, SECTION, File, at_revision, refused
 from tests.rpc.running import ACME, Running, create_tenants, running
 from tests.rpc.texts import REGULATIONS
+from tests.rpc.trails import records
 
 KINDS = {MASTER: "master", SECTION: "section", CHUNK: "chunk", RAW: "raw"}
 
@@ -67,6 +68,31 @@ def moved(told: list[pb.Turn], links: list[pb.Edge], by: int) -> tuple[list[pb.T
 
 def a_talk(turns: int, seed: int = 0) -> tuple[list[pb.Turn], list[pb.Edge]]:
     return moved(*talk(turns, seed), by=uuid4().int >> 64 << 64)
+
+
+def test_a_slice_of_a_conversation_is_on_the_record_by_its_anchor_its_policy_and_its_id(
+    shared: Running, caller: GraphCaller, corpus: str
+) -> None:
+    """Turns have nothing that was said in them, and these three with the revision stand for exactly those it holds."""
+    told, links = a_talk(40)
+    put_at = caller.put_turns(corpus, told, links).revision
+    request = str(uuid4())
+    (found,) = caller.slices(told[0].turn_id, request_id=request, policy=pb.SlicePolicy(max_nodes=7))
+    assert len(found.nodes) == 7
+    (body,) = records(shared, request_id=request)
+    assert body["nodes"] == [told[0].turn_id]
+    assert body["corpora"] == {corpus: put_at}
+    assert body["detail"]["slices"] == [found.slice_id]
+    assert body["detail"]["policy"]["max_nodes"] == 7
+
+
+def test_a_slice_of_knowledge_is_on_the_record_with_all_that_it_holds(
+    shared: Running, caller: GraphCaller, anchors: list[str]
+) -> None:
+    request = str(uuid4())
+    (found,) = caller.slices(anchors[1], request_id=request)
+    (body,) = records(shared, request_id=request)
+    assert sorted(body["nodes"]) == [node.id for node in found.nodes]
 
 
 def test_the_golden_vectors_come_through_the_protocol(tmp_path: Path) -> None:

@@ -183,14 +183,21 @@ def _all(
             message = "these slices do not fit into one answer; ask for fewer anchors, or a smaller max_nodes"
             raise BadInput(Reason.TOO_LARGE, message, field="anchors")
         _leave_trail(trail, made)
-    trail.detail |= {"policy_id": question.policy.id, "slices": [one.made.slice.slice_id for one in slices]}
+    trail.detail |= {
+        "policy_id": question.policy.id,
+        "policy": question.policy.params(),
+        "slices": [one.made.slice.slice_id for one in slices],
+    }
     return slices
 
 
 def _leave_trail(trail: Trail, made: CorpusSlice) -> None:
-    trail.touch_node_ids(NodeId(UUID(bytes=node.id)) for node in made.slice.nodes)
+    """Names nodes and facts. Turns, of which nothing that was said is kept, are named by their anchor: with it, the
+    revision and the policy the slice's id stands for exactly these turns, and an index of each would take most of a
+    slice's time."""
     for node in made.slice.nodes:
         if node.kind != "turn":
+            trail.touch_node_ids([NodeId(UUID(bytes=node.id))])
             trail.levels.add(Level.CHUNK if node.kind == "fact" else Level[node.kind.upper()])
 
 
