@@ -60,7 +60,7 @@ def test_whoever_opens_at_the_same_time_gets_the_same_header(engine: EmbeddedEng
 def test_a_newer_format_is_refused_and_left_as_it_is(engine: EmbeddedEngine) -> None:
     write_header(engine, {"format": FORMAT_VERSION + 1, "store": str(STORE_ID), "new in that format": True})
     before, version = everything(engine), engine.space()["version"]
-    with pytest.raises(UnavailableError, match=r"format 6, this Drillcore knows up to 5; upgrade Drillcore") as refused:
+    with pytest.raises(UnavailableError, match=r"format 7, this Drillcore knows up to 6; upgrade Drillcore") as refused:
         open_store(engine)
     assert not isinstance(refused.value, StoreCorruptError)
     assert everything(engine) == before

@@ -95,8 +95,9 @@ def test_labels_of_blank_nodes_are_those_of_files(label: str) -> None:
     try:
         check_quad(Quad(Blank(label), Iri("urn:p"), Blank("b")), "")
     except BadInput:
-        with pytest.raises(ValueError):  # noqa: PT011 - UnicodeEncodeError is one, too
-            ox.BlankNode(label)
+        if ":" not in label:  # that the library takes, and Turtle does not have
+            with pytest.raises(ValueError):  # noqa: PT011 - UnicodeEncodeError is one, too
+                ox.BlankNode(label)
     else:
         assert ox.BlankNode(label).value == label
 
