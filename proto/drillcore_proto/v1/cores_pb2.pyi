@@ -411,7 +411,7 @@ class SkippedRecord(google.protobuf.message.Message):
     id: builtins.str
     """of what was skipped, if it has one"""
     reason: builtins.str
-    """UNKNOWN_TAG, BLOB_WITHOUT_METADATA, DUPLICATE, OTHER_DIMENSION, DERIVED"""
+    """UNKNOWN_TAG, BLOB_WITHOUT_METADATA, DUPLICATE, OTHER_DIMENSION, INVALID_TERM, DERIVED"""
     message: builtins.str
     def __init__(
         self,

@@ -142,7 +142,7 @@ def _progress(size_bytes: int, quads: int) -> pb.ImportQuadsResponse:
 
 
 def _put(done: PutQuads) -> pb.PutQuadsResponse:
-    return pb.PutQuadsResponse(revision=done.revision, added=done.added, known=done.known)
+    return pb.PutQuadsResponse(revision=done.revision, added=done.added, known=done.known, derived=done.derived)
 
 
 def _done(done: ExportedQuads) -> pb.ExportQuadsDone:
