@@ -61,6 +61,8 @@ def put(session: Session, file: Path, corpus: str, source_id: str, request_id: s
     """
     with _opened(file) as opened:
         lines = _read(opened)
+    if not (lines.turns or lines.edges):
+        raise CommandError("INVALID_ARGUMENT", f"{file} has no turns and no edges")
     if source_id and not lines.turns:
         raise click.UsageError("--source is of turns, and there are none")
     with session.client() as client, busy(session, "the server stores the turns"):

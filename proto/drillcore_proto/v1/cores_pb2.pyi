@@ -198,6 +198,7 @@ class CoreCounts(google.protobuf.message.Message):
     records: builtins.int
     quads: builtins.int
     entity_vectors: builtins.int
+    """of chunks in a document-embeddings core"""
     library_documents: builtins.int
     """of other systems, kept as they are"""
     documents: builtins.int

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from drillcore_server.commands.ingester import Ingester
-from drillcore_server.commands.quad_changing import PUT_QUADS, PutQuads, QuadPut, is_derived
+from drillcore_server.commands.quad_changing import PUT_QUADS, PutQuads, QuadPut
 from drillcore_server.commands.revise import Target
 from drillcore_server.commands.unit import Call
 from drillcore_server.domain.ids import SourceId
+from drillcore_server.domain.provenance_quads import is_derived
 from drillcore_server.domain.quads import Quad, check_graph
 from drillcore_server.rdf.reading import QuadFile
 

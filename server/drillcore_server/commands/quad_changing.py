@@ -17,8 +17,9 @@ from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import Revision, SourceId
-from drillcore_server.domain.iris import DERIVED_GRAPHS, OWN
-from drillcore_server.domain.quads import Iri, Quad
+from drillcore_server.domain.iris import OWN
+from drillcore_server.domain.provenance_quads import is_derived
+from drillcore_server.domain.quads import Quad
 from drillcore_server.domain.sources import SOURCE_CHARACTERS_MAX, registered
 from drillcore_server.store.hierarchy import HierarchyWrites
 from drillcore_server.store.quads import QuadWrites
@@ -146,11 +147,6 @@ def check_source(source: str) -> SourceId:
         message = f"source_id has over {SOURCE_CHARACTERS_MAX} characters"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="source_id")
     return SourceId(source)
-
-
-def is_derived(quad: Quad) -> bool:
-    """Whether only the records of a corpus can tell it."""
-    return quad.graph in DERIVED_GRAPHS and isinstance(quad.subject, Iri) and quad.subject.value.startswith(OWN)
 
 
 def check_not_derived(quad: Quad, what: str) -> None:

@@ -196,7 +196,7 @@ def test_a_core_of_the_older_trustgraph_is_read() -> None:
     entity = {"e": term, "v": [[0.5, 0.25, 1.0], [1.0, 0.0, 0.0]]}
     data = packed(["t", {"m": meta, "t": [{"s": term, "p": term, "o": term}]}], ["ge", {"m": meta, "e": [entity]}])
     found = inspect(io.BytesIO(data))
-    assert (found.core_id, found.quads, found.entities) == ("core", {"(default graph)": 1}, {3: 2})
+    assert (found.core_id, found.quads, found.entities) == ("core", {"(default graph)": 2}, {3: 2})
     record = next(read_core([data]))
     assert isinstance(record, Record)
     listing = read_listing(record)
