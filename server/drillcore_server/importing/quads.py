@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from drillcore.cores import InvalidTerm, Listing, read_triple
+from drillcore.cores.failures import InvalidTerm
+from drillcore.cores.records import Listing
+from drillcore.cores.terms import read_triple
 from drillcore_server.domain.ids import SourceId
 from drillcore_server.domain.provenance_quads import is_derived
 from drillcore_server.domain.quads import SourcedQuad

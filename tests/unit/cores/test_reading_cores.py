@@ -12,8 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore.cores import Blob, InvalidCore, Record, inspect, read_core, read_library, read_listing, read_triple
+from drillcore.cores import InvalidCore, inspect
+from drillcore.cores.blobs import Blob
+from drillcore.cores.framing import Record, read_core
 from drillcore.cores.limits import PIECE_BYTES, RECORD_BYTES_MAX
+from drillcore.cores.records import read_library, read_listing
+from drillcore.cores.terms import read_triple
 
 IRI = {"t": "i", "i": "urn:x:1"}
 META = {"i": "core", "m": "root", "c": "default"}
