@@ -72,7 +72,7 @@ def _matched(message: pb.MatchedQuad) -> MatchedQuad:
 
 
 def put_result(message: pb.PutQuadsResponse) -> PutQuadsResult:
-    return PutQuadsResult(message.revision, message.added, message.known)
+    return PutQuadsResult(message.revision, message.added, message.known, message.derived)
 
 
 def removed(message: pb.RemoveQuadsResponse) -> RemovedQuads:

@@ -39,6 +39,7 @@ class CoreCounts:
     records: int
     quads: int
     entity_vectors: int
+    """Of chunks in a document-embeddings core."""
     library_documents: int
     """Of other systems, kept as they are."""
     documents: int

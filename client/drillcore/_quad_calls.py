@@ -150,7 +150,8 @@ def import_quads(
     """Store the quads of a file as one revision, whatever their number: all or none.
 
     `graph` is that of a Turtle file, and of what has no graph in an N-Quads file; `base_iri` is of a Turtle file.
-    `rename_blank_nodes` keeps those of this file apart from those of the same labels in the corpus. Raises
+    `rename_blank_nodes` keeps those of this file apart from those of the same labels in the corpus. What another corpus
+    told from its records, as an exported file has it, is counted as `derived` and left out. Raises
     InvalidArgument for what cannot be parsed, with its line. Repeating it under the same `request_id` does it once.
     `timeout_s` is for the whole call; by default it has no limit.
     """

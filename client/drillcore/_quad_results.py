@@ -17,7 +17,7 @@ class MatchedQuad:
 
     quad: Quad
     source_ids: tuple[str, ...]
-    """That it was put of; none for what was put without one."""
+    """That it was put of; none for what was put without one. If the pattern names a source: that one only."""
     derived: bool
     """Told from the records of the corpus: nobody put it."""
 
@@ -36,7 +36,9 @@ class PutQuadsResult:
     """The head, if all were there already."""
     added: int
     known: int
-    """That were there already, of this source."""
+    """That were there already, of this source, or were given twice."""
+    derived: int = 0
+    """Of a file: told from the records of the corpus that it was exported from, and left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class ServerSettings:
     """Calls under way at once; more wait."""
     message_bytes_max: int = 16 * _MIB
     upload_bytes_max: int = 256 * _MIB
-    """The largest document that AddDocuments and UpdateDocument take."""
+    """The largest document that AddDocuments and UpdateDocument take, and the largest file of ImportQuads."""
     hierarchy_bytes_max: int = 1024 * _MIB
     """The largest hierarchy that PutHierarchy takes, as it is sent. It is held in memory until it is stored."""
     core_bytes_max: int = 16 * 1024 * _MIB

@@ -15,8 +15,11 @@ import msgpack
 
 from drillcore import Role
 from drillcore.audit.notes import VerifierKey
-from drillcore.cores import Blob, content_of, part_arrays, read_core, read_library
-from drillcore.cores.parts import PART_KIND
+from drillcore.cores.blobs import Blob
+from drillcore.cores.framing import read_core
+from drillcore.cores.inspecting import content_of
+from drillcore.cores.parts import PART_KIND, part_arrays
+from drillcore.cores.records import read_library
 from drillcore_fdb.engine import Transaction
 from drillcore_proto.v1 import cores_pb2 as pb
 from drillcore_proto.v1 import cores_pb2_grpc, facts_pb2, graphs_pb2, graphs_pb2_grpc, quads_pb2, quads_pb2_grpc

@@ -15,7 +15,9 @@ import pytest
 from trustgraph.cli import put_de_core, put_kg_core
 from trustgraph.messaging.translators.knowledge import KnowledgeRequestTranslator
 
-from drillcore.cores import Record, inspect, read_core, read_triple
+from drillcore.cores import inspect
+from drillcore.cores.framing import Record, read_core
+from drillcore.cores.terms import read_triple
 from drillcore_proto.v1 import cores_pb2 as pb
 from drillcore_proto.v1 import envelopes_pb2, envelopes_pb2_grpc, facts_pb2, nodes_pb2
 from drillcore_server.cores import documents

@@ -104,6 +104,29 @@ def test_turtle_goes_into_one_graph_and_comes_from_one(caller: QuadCaller, expor
         exporter.export_quads(corpus, EVERY, TURTLE)
 
 
+def test_a_file_of_all_quads_leaves_out_what_they_tell_of_records_elsewhere(
+    caller: QuadCaller, exporter: QuadCaller
+) -> None:
+    corpus, copy = caller.corpus(), caller.corpus("copy")
+    caller.import_quads(corpus, FILE, source_id="manual")
+    exported = exporter.export_quads(corpus)
+    derived = sum(GRAPH_SOURCE in line for line in exported.lines)
+    assert derived > 0
+    done = caller.import_quads(copy, exported.content, request_id="copy")
+    assert done == pb.PutQuadsResponse(revision=1, added=4, derived=derived)
+    assert caller.import_quads(copy, exported.content, request_id="copy") == done
+    assert caller.match(copy).keys() == set(QUADS)
+    only = b"".join(line for line in exported.content.splitlines(keepends=True) if GRAPH_SOURCE.encode() in line)
+    assert caller.import_quads(copy, only) == pb.PutQuadsResponse(revision=1, derived=derived)
+
+
+def test_a_relative_iri_is_named_as_what_is_wrong(caller: QuadCaller) -> None:
+    corpus, content = caller.corpus(), b"<http://example.org/s> <http://example.org/p> <o> ."
+    with pytest.raises(grpc.RpcError, match="an IRI is relative; give a base_iri"):
+        caller.import_quads(corpus, content, TURTLE)
+    assert caller.import_quads(corpus, content, TURTLE, base_iri="http://example.org/").added == 1
+
+
 def test_a_quoted_triple_as_a_subject_is_said_by_what_it_reifies(caller: QuadCaller, exporter: QuadCaller) -> None:
     corpus = caller.corpus()
     inner = Quoted(ex("s"), ex("p"), literal("o"))

@@ -293,9 +293,6 @@ def test_what_is_told_from_records_cannot_be_put(caller: QuadCaller) -> None:
     for graph in (GRAPH_SOURCE, GRAPH_RETRIEVAL):
         with refused(Reason.RESERVED_QUAD):
             caller.put_quads(corpus, Quad(own, ex("p"), ex("o"), graph))
-        with refused(Reason.RESERVED_QUAD):
-            line = f"<{own.value}> <http://example.org/p> <http://example.org/o> <{graph}> .\n"
-            caller.import_quads(corpus, line.encode())
     assert caller.put_quads(corpus, Quad(own, ex("p"), ex("o")), Quad(ex("s"), ex("p"), own, GRAPH_SOURCE)).added == 2
 
 

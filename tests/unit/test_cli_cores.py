@@ -164,6 +164,18 @@ def test_a_core_is_imported_with_the_signature_beside_it(run: Run, peer: Peer, t
     assert (importer.offsets, importer.kept[SHA256]) == ([0, 100], CONTENT)
 
 
+def test_a_core_with_nothing_in_it_is_told_as_that(run: Run, peer: Peer, tmp_path: Path) -> None:
+    (tmp_path / "empty.core").write_bytes(b"")
+
+    def imported(requests: Iterator[Any], context: Any) -> Iterator[Any]:
+        next(requests)
+        yield pb.ImportCoreResponse(ready=pb.ImportCoreReady())
+        yield pb.ImportCoreResponse(done=pb.ImportCoreDone(revision=3, kind=pb.CORE_KIND_PLAIN))
+
+    peer.streams["ImportCore"] = imported
+    assert run("core", "import", "empty.core", *IN).stdout == "stored a plain core: revision 3\n"
+
+
 def test_a_core_that_must_be_signed_and_is_not_is_not_sent(run: Run, peer: Peer, tmp_path: Path) -> None:
     (tmp_path / "rules.core").write_bytes(CONTENT)
     result = run("core", "import", "rules.core", *IN, "--key", KEY.verifier.encode())

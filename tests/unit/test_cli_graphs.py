@@ -79,6 +79,11 @@ def test_a_line_that_is_wrong_is_named_and_nothing_is_stored(run: Run, peer: Pee
     assert result.stderr.startswith("INVALID_LINE: line 2: ")
 
 
+def test_a_file_without_lines_is_refused_before_it_is_sent(run: Run, peer: Peer) -> None:
+    result = run("turns", "put", "-", *IN, text="\n")
+    assert (result.exit_code, result.stderr, peer.seen) == (1, "INVALID_ARGUMENT: - has no turns and no edges\n", [])
+
+
 def test_turns_are_listed_with_all_their_edges(run: Run, peer: Peer) -> None:
     def listed(request: pb.ListTurnsRequest) -> pb.ListTurnsResponse:
         turns, token = page_of(request, [TURN] * 3)
@@ -133,9 +138,11 @@ def test_the_flags_of_a_slice_are_its_policy(run: Run, peer: Peer) -> None:
 
 def test_a_slice_is_written_to_a_file(run: Run, peer: Peer, tmp_path: Path) -> None:
     peer.answers["Slice"] = pb.SliceResponse(slices=[SLICE])
-    assert run("slice", str(FACT), "--output", "slice.bin", "--format", "binary").exit_code == 0
+    shown = run("slice", str(FACT), "--output", "slice.bin", "--format", "binary").stdout
+    assert shown.endswith(f"wrote slice.bin: {len(SLICE.file)} bytes\n")
     assert (tmp_path / "slice.bin").read_bytes() == SLICE.file
     assert peer.requests[0].format == pb.SLICE_FORMAT_BINARY
     assert "FILE_EXISTS" in run("slice", str(FACT), "--output", "slice.bin").stderr
     assert run("slice", str(FACT), str(CHUNK), "--output", "other.json").exit_code == 2
     assert run("slice", str(FACT), "--phase-weights", "1,2").exit_code == 2
+    assert "name it with --output" in run("slice", str(FACT), "--format", "binary").stderr

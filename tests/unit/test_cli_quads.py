@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -240,3 +245,26 @@ def test_what_nobody_knows_is_not_explained(run: Run, peer: Peer) -> None:
     peer.failures.append(because(Reason.NODE_NOT_FOUND, "no such node"))
     result = run("explain", str(FACT))
     assert (result.exit_code, "NODE_NOT_FOUND: no such node" in result.stderr) == (1, True)
+
+
+def test_who_stops_an_import_is_told_that_it_may_be_stored(peer: Peer, tmp_path: Path) -> None:
+    heard, ended = threading.Event(), threading.Event()
+
+    def slow(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        context.add_callback(ended.set)
+        list(requests)
+        heard.set()
+        ended.wait(30)
+        yield pb.ImportQuadsResponse(done=pb.PutQuadsResponse(revision=2, added=1))
+
+    peer.streams["ImportQuads"] = slow
+    (tmp_path / "a.nq").write_text("<urn:s> <urn:p> <urn:o> .")
+    environment = {**os.environ, "DRILLCORE_CLIENT_ADDRESS": peer.address, "HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "drillcore", "quads", "import", "a.nq", *IN]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert heard.wait(30)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "ABORTED: stopped at the user's wish; what the server was asked to do may be done or not" in said
+    assert "Traceback" not in said

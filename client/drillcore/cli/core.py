@@ -27,6 +27,10 @@ from drillcore.cli.verify import Keys
 from drillcore.errors import NotFound
 from drillcore_proto.reasons import Reason
 
+_UNFINISHED: Final = (
+    "a server that has all of the file stores it, as drillcore history shows; else it keeps what it has for a while, "
+    "and the same command goes on from there"
+)
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -97,7 +101,7 @@ def export(
                 timeout_s=session.upload_timeout_s,
             )
 
-        with _said("what came is kept"):
+        with _said("what came is kept, and the same command goes on from there"):
             try:
                 begun = None if as_of is not None else unfinished_revision(output)
                 result = _gone_on(made, output, begun) or made(_head(client, corpus_id) if as_of is None else as_of)
@@ -107,13 +111,12 @@ def export(
 
 
 @contextlib.contextmanager
-def _said(kept: str) -> Iterator[None]:
+def _said(left: str) -> Iterator[None]:
     """Says after a Ctrl-C how to go on."""
     try:
         yield
     except KeyboardInterrupt as error:
-        message = f"stopped at the user's wish; {kept}, and the same command goes on from there"
-        raise CommandError("ABORTED", message) from error
+        raise CommandError("ABORTED", f"stopped at the user's wish; {left}") from error
 
 
 def _gone_on(made: Callable[[AsOf], CoreExport], output: Path, begun: int | None) -> CoreExport | None:
@@ -140,7 +143,9 @@ def _head(client: Client, corpus_id: UUID) -> int:
 @click.argument("file", type=_FILE)
 @corpus_option
 @click.option("--strict", is_flag=True, help="Refuse what would be skipped.")
-@click.option("--source", "source_id", metavar="ID", default="", help="Of another system's core.  [default: its id]")
+@click.option(
+    "--source", "source_id", metavar="ID", default="", help="Of another system's core.  [default: core: and its id]"
+)
 @click.option("--signature", type=_FILE, help="A signed note about FILE.  [default: FILE.sig, if it is there]")
 @click.option("--key", "keys", type=Keys(ED25519), multiple=True, help="Refuse a core that none of these signed.")
 @write_options
@@ -170,7 +175,7 @@ def import_(
     if keys and note is None:
         raise CommandError("CORE_UNSIGNED", f"{file} has no signature beside it: name it with --signature")
     bar = TransferProgress(session, "sending", file.stat().st_size)
-    with session.client() as client, readable(file), _said("the server keeps what it has for a while"), bar:
+    with session.client() as client, readable(file), _said(_UNFINISHED), bar:
         result = client.import_core(
             find_corpus_id(client, corpus),
             file,

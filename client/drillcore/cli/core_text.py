@@ -21,14 +21,14 @@ _TOLD_MAX: Final = 1_000
 
 
 def export_report(done: CoreExport) -> Iterator[RenderableType]:
-    yield f"exported revision {done.revision} to {done.path}: {done.size_bytes:,} bytes, {_counts(done.counts)}"
+    yield f"exported revision {done.revision} to {done.path}: {done.size_bytes:,} bytes{_counts(done.counts)}"
     yield f"SHA-256 {done.sha256}, signed in {done.signature_path}"
 
 
 def import_report(done: CoreImport) -> Iterator[RenderableType]:
     kind = f"a {done.kind.value} core" if done.kind else "a core"
     signed = f", signed by {printable(done.signed_by)}" if done.signed_by else ""
-    yield f"stored {kind}{signed}: revision {done.revision}, {_counts(done.counts)}"
+    yield f"stored {kind}{signed}: revision {done.revision}{_counts(done.counts)}"
     rows = [
         (one.record, one.offset_bytes, one.tag, one.id, one.reason, one.message)
         for one in done.skipped
@@ -42,9 +42,9 @@ def import_report(done: CoreImport) -> Iterator[RenderableType]:
 
 
 def _counts(counts: CoreCounts) -> str:
-    """What there is any of."""
-    found = {one.name: getattr(counts, one.name) for one in dataclasses.fields(counts)}
-    return ", ".join(_counted(number, name.replace("_", " ")) for name, number in found.items() if number)
+    """What there is any of, after something else."""
+    found = {one.name.removeprefix("entity_"): getattr(counts, one.name) for one in dataclasses.fields(counts)}
+    return "".join(f", {_counted(number, name.replace('_', ' '))}" for name, number in found.items() if number)
 
 
 def _counted(number: int, nouns: str) -> str:

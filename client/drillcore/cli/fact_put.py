@@ -19,6 +19,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from drillcore._fact_calls import FactPart
 from drillcore._fact_results import NewFact, PutFactsResult
+from drillcore.cli.input_files import opened, size_bytes
 from drillcore.cli.options import connection_options, corpus_option, set_option, write_options
 from drillcore.cli.session import CommandError, Session, find_corpus_id, pass_session
 from drillcore.cli.text import counted
@@ -143,16 +144,8 @@ def _facts(file: Path | None, one: NewFact, *, shown: bool) -> Iterator[Iterable
     if file is None:
         yield [one]
         return
-    with _opened(file) as lines, _Bar(_size_bytes(file), shown=shown) as bar:
+    with opened(file) as lines, _Bar(size_bytes(file), shown=shown) as bar:
         yield _drafts(lines, bar.read)
-
-
-def _opened(file: Path) -> contextlib.AbstractContextManager[BinaryIO]:
-    return contextlib.nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb")
-
-
-def _size_bytes(file: Path) -> int | None:
-    return None if str(file) == "-" else file.stat().st_size
 
 
 def _drafts(lines: BinaryIO, read: Callable[[int], object]) -> Iterator[FactDraft]:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from drillcore.cli.session import CommandError
 
 _MISUSED: Final = 2
+
+
+def opened(path: Path) -> contextlib.AbstractContextManager[BinaryIO]:
+    """The file; - stands for stdin."""
+    return contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb")
+
+
+def size_bytes(path: Path) -> int | None:
+    """None of stdin."""
+    return None if str(path) == "-" else path.stat().st_size
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from drillcore._hierarchy import PutProgress, PutResult
+from drillcore.cli.input_files import opened, size_bytes
 from drillcore.cli.options import connection_options, corpus_option, write_options
 from drillcore.cli.session import CommandError, Session, find_corpus_id, pass_session
 from drillcore.cli.text import counted
@@ -63,7 +63,7 @@ def put(
       make-hierarchy | drillcore put - --corpus rules --embedding-model mine-384
     """
     shown = not session.json and sys.stderr.isatty()
-    with session.client() as client, _opened(file) as lines, _Bar(_size_bytes(file), shown=shown) as bar:
+    with session.client() as client, opened(file) as lines, _Bar(size_bytes(file), shown=shown) as bar:
         result = client.put_hierarchy(
             find_corpus_id(client, corpus),
             _parts(lines, bar.read),
@@ -84,14 +84,6 @@ def _summary(result: PutResult) -> str:
         (result.raws, "raw"),
     ]
     return f"stored {', '.join(counted(*one) for one in counts)}: revision {result.revision}"
-
-
-def _opened(file: Path) -> contextlib.AbstractContextManager[BinaryIO]:
-    return contextlib.nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb")
-
-
-def _size_bytes(file: Path) -> int | None:
-    return None if str(file) == "-" else file.stat().st_size
 
 
 def _parts(lines: BinaryIO, read: Callable[[int], object]) -> Iterator[PutHierarchyRequest]:

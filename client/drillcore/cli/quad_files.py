@@ -51,6 +51,8 @@ def import_(
 ) -> None:
     """Store the quads of an N-Quads or Turtle FILE, as one revision: all or none.
 
+    What an exported file tells of another corpus's own records is left out.
+
     \b
     Examples:
       drillcore quads import ontology.ttl --corpus rules --source ontology -g '<urn:graph:ontology>'

@@ -86,7 +86,8 @@ def pattern_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def put_text(done: PutQuadsResult) -> str:
     known = f", {done.known:,} known already" if done.known else ""
-    return f"stored {counted(done.added, 'quad')}{known}: revision {done.revision}"
+    derived = f", {done.derived:,} told from records left out" if done.derived else ""
+    return f"stored {counted(done.added, 'quad')}{known}{derived}: revision {done.revision}"
 
 
 def matching_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -150,7 +150,14 @@ def _explain(error: Exception) -> tuple[str, str, str | None, int]:
         return "INVALID_USAGE", error.format_message(), None, MISUSED
     if isinstance(error, UnicodeEncodeError):
         return "INVALID_USAGE", f"an argument is not valid UTF-8: {error.object!r}", None, MISUSED
-    return "ABORTED", "stopped at the user's wish, nothing was done", None, FAILED
+    return "ABORTED", f"stopped at the user's wish{_left(error)}", None, FAILED
+
+
+def _left(stopped: BaseException) -> str:
+    """A question that was not answered yes stops before anything; a Ctrl-C may come while the server works."""
+    if isinstance(stopped.__cause__, KeyboardInterrupt):
+        return "; what the server was asked to do may be done or not"
+    return ", nothing was done"
 
 
 @click.group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

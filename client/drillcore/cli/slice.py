@@ -55,9 +55,7 @@ class Weights(click.ParamType[PhaseWeights]):
     "--format",
     "format_",
     type=click.Choice([one.value for one in SliceFormat]),
-    default=SliceFormat.JSON.value,
-    show_default=True,
-    help="Of that file.",
+    help="Of that file.  [default: json]",
 )
 @force_option
 @as_of_option
@@ -76,7 +74,7 @@ def slice_(
     include_siblings: bool | None,
     max_siblings: int | None,
     output: Path | None,
-    format_: str,
+    format_: str | None,
     force: bool,
     as_of: AsOf | None,
 ) -> None:
@@ -89,6 +87,8 @@ def slice_(
       drillcore slice 5f0c… --max-nodes 20
       drillcore slice 5f0c… --corpus rules --as-of 12 --output slice.json
     """
+    if output is None and format_ is not None:
+        raise click.UsageError("--format is of a file: name it with --output")
     if output is not None:
         if len(anchors) > 1:
             raise click.UsageError("--output goes with one ANCHOR")
@@ -109,12 +109,13 @@ def slice_(
             corpus_id=None if corpus is None else find_corpus_id(client, corpus),
             policy=policy,
             as_of=as_of,
-            format=None if output is None else SliceFormat(format_),
+            format=None if output is None else SliceFormat(format_ or SliceFormat.JSON),
         )
     if output is not None:
         with written_whole(output) as file:
             file.write(found[0].file)
-    session.emit({"slices": found}, *_reports(found))
+    written = [f"wrote {output}: {len(found[0].file):,} bytes"] if output is not None else []
+    session.emit({"slices": found}, *_reports(found), *written)
 
 
 def _reports(found: Sequence[Slice]) -> Iterator[RenderableType]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -17,6 +15,7 @@ from google.protobuf import json_format
 from drillcore._convert_nodes import AsOf
 from drillcore._graph_results import Edge, TurnPage
 from drillcore.cli.busy import busy
+from drillcore.cli.input_files import opened
 from drillcore.cli.options import as_of_option, connection_options, corpus_option, page_options, write_options
 from drillcore.cli.quad_options import source_option
 from drillcore.cli.session import CommandError, Session, fetch_pages, find_corpus_id, pass_session
@@ -59,8 +58,10 @@ def put(session: Session, file: Path, corpus: str, source_id: str, request_id: s
     Roles: user, assistant, system, tool. Phases: exploration, debugging, planning, consolidation, synthesis. Types of
     edges: reply, branch, reference, default. All fields: Turn and Edge in the protocol.
     """
-    with _opened(file) as opened:
-        lines = _read(opened)
+    with opened(file) as content:
+        lines = _read(content)
+    if not (lines.turns or lines.edges):
+        raise CommandError("INVALID_ARGUMENT", f"{file} has no turns and no edges")
     if source_id and not lines.turns:
         raise click.UsageError("--source is of turns, and there are none")
     with session.client() as client, busy(session, "the server stores the turns"):
@@ -128,10 +129,6 @@ def remove(session: Session, turn_ids: tuple[UUID, ...], corpus: str, yes: bool,
         done = client.remove_turns(find_corpus_id(client, corpus), turn_ids, request_id=request_id)
     removed = f"{counted(done.turns_removed, 'turn')} and {counted(done.edges_removed, 'edge')}"
     session.emit(done, f"removed {removed}: revision {done.revision}")
-
-
-def _opened(file: Path) -> contextlib.AbstractContextManager[BinaryIO]:
-    return contextlib.nullcontext(sys.stdin.buffer) if str(file) == "-" else file.open("rb")
 
 
 def _read(file: BinaryIO) -> _Lines:

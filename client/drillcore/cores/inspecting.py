@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, TypeVar
 
 from drillcore.cores.blobs import Blob
 from drillcore.cores.failures import InvalidTerm, WrongShape
@@ -18,6 +18,8 @@ from drillcore.cores.parts import END, PART_KIND, ROOT_KIND, CoreRoot, part_arra
 from drillcore.cores.records import LibraryDocument, Listing, read_chunk, read_entity, read_library, read_listing
 from drillcore.cores.tags import DOCUMENT_EMBEDDINGS, GRAPH_EMBEDDINGS, LIBRARY_METADATA, LISTS, TRIPLES
 from drillcore.cores.terms import read_triple
+
+Item = TypeVar("Item")
 
 GRAPHS_MAX: Final = 1_000
 """Counted each for itself."""
@@ -112,14 +114,18 @@ class _Inspector:
     def _listing(self, listing: Listing) -> None:
         self._core_id = self._core_id or listing.meta.core
         take = {TRIPLES: self._triple, GRAPH_EMBEDDINGS: self._entity, DOCUMENT_EMBEDDINGS: self._chunk}
-        counted = take[listing.record.tag]
-        for item in listing.items():
+        if listing.record.tag == TRIPLES:
+            self._each(listing.meta.triples, self._triple)
+        self._each(listing.items(), take[listing.record.tag])
+
+    def _each(self, items: Iterable[Item], count: Callable[[Item], None]) -> None:
+        for item in items:
             try:
-                counted(item)
+                count(item)
             except InvalidTerm:
                 self._invalid += 1
 
-    def _triple(self, item: dict[str, object]) -> None:
+    def _triple(self, item: object) -> None:
         graph = read_triple(item).graph or DEFAULT_GRAPH
         known = graph in self._quads or len(self._quads) < GRAPHS_MAX
         self._quads[graph if known else OTHER_GRAPHS] += 1

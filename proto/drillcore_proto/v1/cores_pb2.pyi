@@ -198,6 +198,7 @@ class CoreCounts(google.protobuf.message.Message):
     records: builtins.int
     quads: builtins.int
     entity_vectors: builtins.int
+    """of chunks in a document-embeddings core"""
     library_documents: builtins.int
     """of other systems, kept as they are"""
     documents: builtins.int
@@ -411,7 +412,7 @@ class SkippedRecord(google.protobuf.message.Message):
     id: builtins.str
     """of what was skipped, if it has one"""
     reason: builtins.str
-    """UNKNOWN_TAG, BLOB_WITHOUT_METADATA, DUPLICATE, OTHER_DIMENSION, DERIVED"""
+    """UNKNOWN_TAG, BLOB_WITHOUT_METADATA, DUPLICATE, OTHER_DIMENSION, INVALID_TERM, DERIVED"""
     message: builtins.str
     def __init__(
         self,

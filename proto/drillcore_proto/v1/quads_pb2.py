@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from drillcore_proto.v1 import nodes_pb2 as drillcore__proto_dot_v1_dot_nodes__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x64rillcore_proto/v1/quads.proto\x12\x12\x64rillcore_proto.v1\x1a\x1e\x64rillcore_proto/v1/nodes.proto\"\x8c\x01\n\x04Term\x12\r\n\x03iri\x18\x01 \x01(\tH\x00\x12\x0f\n\x05\x62lank\x18\x02 \x01(\tH\x00\x12.\n\x07literal\x18\x03 \x01(\x0b\x32\x1b.drillcore_proto.v1.LiteralH\x00\x12,\n\x06triple\x18\x04 \x01(\x0b\x32\x1a.drillcore_proto.v1.TripleH\x00\x42\x06\n\x04term\"<\n\x07Literal\x12\r\n\x05value\x18\x01 \x01(\t\x12\x10\n\x08\x64\x61tatype\x18\x02 \x01(\t\x12\x10\n\x08language\x18\x03 \x01(\t\"\x8a\x01\n\x06Triple\x12)\n\x07subject\x18\x01 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\x12+\n\tpredicate\x18\x02 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\x12(\n\x06object\x18\x03 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\"\x97\x01\n\x04Quad\x12)\n\x07subject\x18\x01 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\x12+\n\tpredicate\x18\x02 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\x12(\n\x06object\x18\x03 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\x12\r\n\x05graph\x18\x04 \x01(\t\"\xc0\x01\n\x0bQuadPattern\x12)\n\x07subject\x18\x01 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\x12+\n\tpredicate\x18\x02 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\x12(\n\x06object\x18\x03 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\x12\x12\n\x05graph\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x11\n\tsource_id\x18\x05 \x01(\tB\x08\n\x06_graph\"s\n\x0fPutQuadsRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tcorpus_id\x18\x02 \x01(\t\x12\'\n\x05quads\x18\x03 \x03(\x0b\x32\x18.drillcore_proto.v1.Quad\x12\x11\n\tsource_id\x18\x04 \x01(\t\"B\n\x10PutQuadsResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x02 \x01(\x04\x12\r\n\x05known\x18\x03 \x01(\x04\"\xa8\x01\n\x12RemoveQuadsRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tcorpus_id\x18\x02 \x01(\t\x12\'\n\x05quads\x18\x03 \x03(\x0b\x32\x18.drillcore_proto.v1.Quad\x12\x30\n\x07pattern\x18\x04 \x01(\x0b\x32\x1f.drillcore_proto.v1.QuadPattern\x12\x11\n\tsource_id\x18\x05 \x01(\t\"8\n\x13RemoveQuadsResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x0f\n\x07removed\x18\x02 \x01(\x04\"\xbb\x01\n\x11MatchQuadsRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tcorpus_id\x18\x02 \x01(\t\x12\x30\n\x07pattern\x18\x03 \x01(\x0b\x32\x1f.drillcore_proto.v1.QuadPattern\x12\'\n\x05\x61s_of\x18\x04 \x01(\x0b\x32\x18.drillcore_proto.v1.AsOf\x12\x11\n\tpage_size\x18\x05 \x01(\r\x12\x12\n\npage_token\x18\x06 \x01(\t\"o\n\x12MatchQuadsResponse\x12.\n\x05quads\x18\x01 \x03(\x0b\x32\x1f.drillcore_proto.v1.MatchedQuad\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x04\"Z\n\x0bMatchedQuad\x12&\n\x04quad\x18\x01 \x01(\x0b\x32\x18.drillcore_proto.v1.Quad\x12\x12\n\nsource_ids\x18\x02 \x03(\t\x12\x0f\n\x07\x64\x65rived\x18\x03 \x01(\x08\"\x98\x01\n\x12ImportQuadsRequest\x12\x37\n\x06target\x18\x01 \x01(\x0b\x32%.drillcore_proto.v1.ImportQuadsTargetH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x12\x31\n\x03\x65nd\x18\x03 \x01(\x0b\x32\".drillcore_proto.v1.ImportQuadsEndH\x00\x42\x06\n\x04part\"\xb9\x01\n\x11ImportQuadsTarget\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tcorpus_id\x18\x02 \x01(\t\x12.\n\x06\x66ormat\x18\x03 \x01(\x0e\x32\x1e.drillcore_proto.v1.QuadFormat\x12\x11\n\tsource_id\x18\x04 \x01(\t\x12\r\n\x05graph\x18\x05 \x01(\t\x12\x10\n\x08\x62\x61se_iri\x18\x06 \x01(\t\x12\x1a\n\x12rename_blank_nodes\x18\x07 \x01(\x08\"$\n\x0eImportQuadsEnd\x12\x12\n\nsize_bytes\x18\x01 \x01(\x04\"\x90\x01\n\x13ImportQuadsResponse\x12;\n\x08progress\x18\x01 \x01(\x0b\x32\'.drillcore_proto.v1.ImportQuadsProgressH\x00\x12\x34\n\x04\x64one\x18\x02 \x01(\x0b\x32$.drillcore_proto.v1.PutQuadsResponseH\x00\x42\x06\n\x04part\"A\n\x13ImportQuadsProgress\x12\x16\n\x0e\x62ytes_received\x18\x01 \x01(\x04\x12\x12\n\nquads_read\x18\x02 \x01(\x04\"\xc5\x01\n\x12\x45xportQuadsRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tcorpus_id\x18\x02 \x01(\t\x12\x30\n\x07pattern\x18\x03 \x01(\x0b\x32\x1f.drillcore_proto.v1.QuadPattern\x12\'\n\x05\x61s_of\x18\x04 \x01(\x0b\x32\x18.drillcore_proto.v1.AsOf\x12.\n\x06\x66ormat\x18\x05 \x01(\x0e\x32\x1e.drillcore_proto.v1.QuadFormat\"b\n\x13\x45xportQuadsResponse\x12\x0e\n\x04\x64\x61ta\x18\x01 \x01(\x0cH\x00\x12\x33\n\x04\x64one\x18\x02 \x01(\x0b\x32#.drillcore_proto.v1.ExportQuadsDoneH\x00\x42\x06\n\x04part\"i\n\x0f\x45xportQuadsDone\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\r\n\x05quads\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\x0c\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12\x11\n\trecord_id\x18\x05 \x01(\t*Z\n\nQuadFormat\x12\x1b\n\x17QUAD_FORMAT_UNSPECIFIED\x10\x00\x12\x17\n\x13QUAD_FORMAT_N_QUADS\x10\x01\x12\x16\n\x12QUAD_FORMAT_TURTLE\x10\x02\x32\xe9\x03\n\x0bQuadService\x12U\n\x08PutQuads\x12#.drillcore_proto.v1.PutQuadsRequest\x1a$.drillcore_proto.v1.PutQuadsResponse\x12^\n\x0bRemoveQuads\x12&.drillcore_proto.v1.RemoveQuadsRequest\x1a\'.drillcore_proto.v1.RemoveQuadsResponse\x12[\n\nMatchQuads\x12%.drillcore_proto.v1.MatchQuadsRequest\x1a&.drillcore_proto.v1.MatchQuadsResponse\x12\x62\n\x0bImportQuads\x12&.drillcore_proto.v1.ImportQuadsRequest\x1a\'.drillcore_proto.v1.ImportQuadsResponse(\x01\x30\x01\x12\x62\n\x0b\x45xportQuads\x12&.drillcore_proto.v1.ExportQuadsRequest\x1a\'.drillcore_proto.v1.ExportQuadsResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x64rillcore_proto/v1/quads.proto\x12\x12\x64rillcore_proto.v1\x1a\x1e\x64rillcore_proto/v1/nodes.proto\"\x8c\x01\n\x04Term\x12\r\n\x03iri\x18\x01 \x01(\tH\x00\x12\x0f\n\x05\x62lank\x18\x02 \x01(\tH\x00\x12.\n\x07literal\x18\x03 \x01(\x0b\x32\x1b.drillcore_proto.v1.LiteralH\x00\x12,\n\x06triple\x18\x04 \x01(\x0b\x32\x1a.drillcore_proto.v1.TripleH\x00\x42\x06\n\x04term\"<\n\x07Literal\x12\r\n\x05value\x18\x01 \x01(\t\x12\x10\n\x08\x64\x61tatype\x18\x02 \x01(\t\x12\x10\n\x08language\x18\x03 \x01(\t\"\x8a\x01\n\x06Triple\x12)\n\x07subject\x18\x01 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\x12+\n\tpredicate\x18\x02 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\x12(\n\x06object\x18\x03 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\"\x97\x01\n\x04Quad\x12)\n\x07subject\x18\x01 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\x12+\n\tpredicate\x18\x02 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\x12(\n\x06object\x18\x03 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\x12\r\n\x05graph\x18\x04 \x01(\t\"\xc0\x01\n\x0bQuadPattern\x12)\n\x07subject\x18\x01 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\x12+\n\tpredicate\x18\x02 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\x12(\n\x06object\x18\x03 \x01(\x0b\x32\x18.drillcore_proto.v1.Term\x12\x12\n\x05graph\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x11\n\tsource_id\x18\x05 \x01(\tB\x08\n\x06_graph\"s\n\x0fPutQuadsRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tcorpus_id\x18\x02 \x01(\t\x12\'\n\x05quads\x18\x03 \x03(\x0b\x32\x18.drillcore_proto.v1.Quad\x12\x11\n\tsource_id\x18\x04 \x01(\t\"S\n\x10PutQuadsResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x02 \x01(\x04\x12\r\n\x05known\x18\x03 \x01(\x04\x12\x0f\n\x07\x64\x65rived\x18\x04 \x01(\x04\"\xa8\x01\n\x12RemoveQuadsRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tcorpus_id\x18\x02 \x01(\t\x12\'\n\x05quads\x18\x03 \x03(\x0b\x32\x18.drillcore_proto.v1.Quad\x12\x30\n\x07pattern\x18\x04 \x01(\x0b\x32\x1f.drillcore_proto.v1.QuadPattern\x12\x11\n\tsource_id\x18\x05 \x01(\t\"8\n\x13RemoveQuadsResponse\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\x0f\n\x07removed\x18\x02 \x01(\x04\"\xbb\x01\n\x11MatchQuadsRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tcorpus_id\x18\x02 \x01(\t\x12\x30\n\x07pattern\x18\x03 \x01(\x0b\x32\x1f.drillcore_proto.v1.QuadPattern\x12\'\n\x05\x61s_of\x18\x04 \x01(\x0b\x32\x18.drillcore_proto.v1.AsOf\x12\x11\n\tpage_size\x18\x05 \x01(\r\x12\x12\n\npage_token\x18\x06 \x01(\t\"o\n\x12MatchQuadsResponse\x12.\n\x05quads\x18\x01 \x03(\x0b\x32\x1f.drillcore_proto.v1.MatchedQuad\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\x04\"Z\n\x0bMatchedQuad\x12&\n\x04quad\x18\x01 \x01(\x0b\x32\x18.drillcore_proto.v1.Quad\x12\x12\n\nsource_ids\x18\x02 \x03(\t\x12\x0f\n\x07\x64\x65rived\x18\x03 \x01(\x08\"\x98\x01\n\x12ImportQuadsRequest\x12\x37\n\x06target\x18\x01 \x01(\x0b\x32%.drillcore_proto.v1.ImportQuadsTargetH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x12\x31\n\x03\x65nd\x18\x03 \x01(\x0b\x32\".drillcore_proto.v1.ImportQuadsEndH\x00\x42\x06\n\x04part\"\xb9\x01\n\x11ImportQuadsTarget\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tcorpus_id\x18\x02 \x01(\t\x12.\n\x06\x66ormat\x18\x03 \x01(\x0e\x32\x1e.drillcore_proto.v1.QuadFormat\x12\x11\n\tsource_id\x18\x04 \x01(\t\x12\r\n\x05graph\x18\x05 \x01(\t\x12\x10\n\x08\x62\x61se_iri\x18\x06 \x01(\t\x12\x1a\n\x12rename_blank_nodes\x18\x07 \x01(\x08\"$\n\x0eImportQuadsEnd\x12\x12\n\nsize_bytes\x18\x01 \x01(\x04\"\x90\x01\n\x13ImportQuadsResponse\x12;\n\x08progress\x18\x01 \x01(\x0b\x32\'.drillcore_proto.v1.ImportQuadsProgressH\x00\x12\x34\n\x04\x64one\x18\x02 \x01(\x0b\x32$.drillcore_proto.v1.PutQuadsResponseH\x00\x42\x06\n\x04part\"A\n\x13ImportQuadsProgress\x12\x16\n\x0e\x62ytes_received\x18\x01 \x01(\x04\x12\x12\n\nquads_read\x18\x02 \x01(\x04\"\xc5\x01\n\x12\x45xportQuadsRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tcorpus_id\x18\x02 \x01(\t\x12\x30\n\x07pattern\x18\x03 \x01(\x0b\x32\x1f.drillcore_proto.v1.QuadPattern\x12\'\n\x05\x61s_of\x18\x04 \x01(\x0b\x32\x18.drillcore_proto.v1.AsOf\x12.\n\x06\x66ormat\x18\x05 \x01(\x0e\x32\x1e.drillcore_proto.v1.QuadFormat\"b\n\x13\x45xportQuadsResponse\x12\x0e\n\x04\x64\x61ta\x18\x01 \x01(\x0cH\x00\x12\x33\n\x04\x64one\x18\x02 \x01(\x0b\x32#.drillcore_proto.v1.ExportQuadsDoneH\x00\x42\x06\n\x04part\"i\n\x0f\x45xportQuadsDone\x12\x10\n\x08revision\x18\x01 \x01(\x04\x12\r\n\x05quads\x18\x02 \x01(\x04\x12\x0e\n\x06sha256\x18\x03 \x01(\x0c\x12\x12\n\nsize_bytes\x18\x04 \x01(\x04\x12\x11\n\trecord_id\x18\x05 \x01(\t*Z\n\nQuadFormat\x12\x1b\n\x17QUAD_FORMAT_UNSPECIFIED\x10\x00\x12\x17\n\x13QUAD_FORMAT_N_QUADS\x10\x01\x12\x16\n\x12QUAD_FORMAT_TURTLE\x10\x02\x32\xe9\x03\n\x0bQuadService\x12U\n\x08PutQuads\x12#.drillcore_proto.v1.PutQuadsRequest\x1a$.drillcore_proto.v1.PutQuadsResponse\x12^\n\x0bRemoveQuads\x12&.drillcore_proto.v1.RemoveQuadsRequest\x1a\'.drillcore_proto.v1.RemoveQuadsResponse\x12[\n\nMatchQuads\x12%.drillcore_proto.v1.MatchQuadsRequest\x1a&.drillcore_proto.v1.MatchQuadsResponse\x12\x62\n\x0bImportQuads\x12&.drillcore_proto.v1.ImportQuadsRequest\x1a\'.drillcore_proto.v1.ImportQuadsResponse(\x01\x30\x01\x12\x62\n\x0b\x45xportQuads\x12&.drillcore_proto.v1.ExportQuadsRequest\x1a\'.drillcore_proto.v1.ExportQuadsResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'drillcore_proto.v1.quads_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_QUADFORMAT']._serialized_start=2592
-  _globals['_QUADFORMAT']._serialized_end=2682
+  _globals['_QUADFORMAT']._serialized_start=2609
+  _globals['_QUADFORMAT']._serialized_end=2699
   _globals['_TERM']._serialized_start=87
   _globals['_TERM']._serialized_end=227
   _globals['_LITERAL']._serialized_start=229
@@ -47,33 +47,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PUTQUADSREQUEST']._serialized_start=781
   _globals['_PUTQUADSREQUEST']._serialized_end=896
   _globals['_PUTQUADSRESPONSE']._serialized_start=898
-  _globals['_PUTQUADSRESPONSE']._serialized_end=964
-  _globals['_REMOVEQUADSREQUEST']._serialized_start=967
-  _globals['_REMOVEQUADSREQUEST']._serialized_end=1135
-  _globals['_REMOVEQUADSRESPONSE']._serialized_start=1137
-  _globals['_REMOVEQUADSRESPONSE']._serialized_end=1193
-  _globals['_MATCHQUADSREQUEST']._serialized_start=1196
-  _globals['_MATCHQUADSREQUEST']._serialized_end=1383
-  _globals['_MATCHQUADSRESPONSE']._serialized_start=1385
-  _globals['_MATCHQUADSRESPONSE']._serialized_end=1496
-  _globals['_MATCHEDQUAD']._serialized_start=1498
-  _globals['_MATCHEDQUAD']._serialized_end=1588
-  _globals['_IMPORTQUADSREQUEST']._serialized_start=1591
-  _globals['_IMPORTQUADSREQUEST']._serialized_end=1743
-  _globals['_IMPORTQUADSTARGET']._serialized_start=1746
-  _globals['_IMPORTQUADSTARGET']._serialized_end=1931
-  _globals['_IMPORTQUADSEND']._serialized_start=1933
-  _globals['_IMPORTQUADSEND']._serialized_end=1969
-  _globals['_IMPORTQUADSRESPONSE']._serialized_start=1972
-  _globals['_IMPORTQUADSRESPONSE']._serialized_end=2116
-  _globals['_IMPORTQUADSPROGRESS']._serialized_start=2118
-  _globals['_IMPORTQUADSPROGRESS']._serialized_end=2183
-  _globals['_EXPORTQUADSREQUEST']._serialized_start=2186
-  _globals['_EXPORTQUADSREQUEST']._serialized_end=2383
-  _globals['_EXPORTQUADSRESPONSE']._serialized_start=2385
-  _globals['_EXPORTQUADSRESPONSE']._serialized_end=2483
-  _globals['_EXPORTQUADSDONE']._serialized_start=2485
-  _globals['_EXPORTQUADSDONE']._serialized_end=2590
-  _globals['_QUADSERVICE']._serialized_start=2685
-  _globals['_QUADSERVICE']._serialized_end=3174
+  _globals['_PUTQUADSRESPONSE']._serialized_end=981
+  _globals['_REMOVEQUADSREQUEST']._serialized_start=984
+  _globals['_REMOVEQUADSREQUEST']._serialized_end=1152
+  _globals['_REMOVEQUADSRESPONSE']._serialized_start=1154
+  _globals['_REMOVEQUADSRESPONSE']._serialized_end=1210
+  _globals['_MATCHQUADSREQUEST']._serialized_start=1213
+  _globals['_MATCHQUADSREQUEST']._serialized_end=1400
+  _globals['_MATCHQUADSRESPONSE']._serialized_start=1402
+  _globals['_MATCHQUADSRESPONSE']._serialized_end=1513
+  _globals['_MATCHEDQUAD']._serialized_start=1515
+  _globals['_MATCHEDQUAD']._serialized_end=1605
+  _globals['_IMPORTQUADSREQUEST']._serialized_start=1608
+  _globals['_IMPORTQUADSREQUEST']._serialized_end=1760
+  _globals['_IMPORTQUADSTARGET']._serialized_start=1763
+  _globals['_IMPORTQUADSTARGET']._serialized_end=1948
+  _globals['_IMPORTQUADSEND']._serialized_start=1950
+  _globals['_IMPORTQUADSEND']._serialized_end=1986
+  _globals['_IMPORTQUADSRESPONSE']._serialized_start=1989
+  _globals['_IMPORTQUADSRESPONSE']._serialized_end=2133
+  _globals['_IMPORTQUADSPROGRESS']._serialized_start=2135
+  _globals['_IMPORTQUADSPROGRESS']._serialized_end=2200
+  _globals['_EXPORTQUADSREQUEST']._serialized_start=2203
+  _globals['_EXPORTQUADSREQUEST']._serialized_end=2400
+  _globals['_EXPORTQUADSRESPONSE']._serialized_start=2402
+  _globals['_EXPORTQUADSRESPONSE']._serialized_end=2500
+  _globals['_EXPORTQUADSDONE']._serialized_start=2502
+  _globals['_EXPORTQUADSDONE']._serialized_end=2607
+  _globals['_QUADSERVICE']._serialized_start=2702
+  _globals['_QUADSERVICE']._serialized_end=3191
 # @@protoc_insertion_point(module_scope)

@@ -223,19 +223,23 @@ class PutQuadsResponse(google.protobuf.message.Message):
     REVISION_FIELD_NUMBER: builtins.int
     ADDED_FIELD_NUMBER: builtins.int
     KNOWN_FIELD_NUMBER: builtins.int
+    DERIVED_FIELD_NUMBER: builtins.int
     revision: builtins.int
     """the head, if all were there already"""
     added: builtins.int
     known: builtins.int
-    """that were there already, of this source"""
+    """that were there already, of this source, or were given twice"""
+    derived: builtins.int
+    """of a file: told from the records of the corpus that it came from, and left out"""
     def __init__(
         self,
         *,
         revision: builtins.int = ...,
         added: builtins.int = ...,
         known: builtins.int = ...,
+        derived: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["added", b"added", "known", b"known", "revision", b"revision"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["added", b"added", "derived", b"derived", "known", b"known", "revision", b"revision"]) -> None: ...
 
 Global___PutQuadsResponse: typing_extensions.TypeAlias = PutQuadsResponse
 
@@ -360,7 +364,7 @@ class MatchedQuad(google.protobuf.message.Message):
     def quad(self) -> Global___Quad: ...
     @property
     def source_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """that it was put of; none for what was put without one"""
+        """That it was put of; none for what was put without one. If the pattern names a source: that one only."""
 
     def __init__(
         self,

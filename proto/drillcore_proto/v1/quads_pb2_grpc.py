@@ -97,7 +97,8 @@ class QuadServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ImportQuads(self, request_iterator, context):
-        """Stores the quads of an N-Quads or Turtle file as one revision. Send the target, the file in pieces, and the end.
+        """Stores the quads of an N-Quads or Turtle file as one revision. Send the target, the file in pieces, and the end. What
+        the two graphs above tell of records, as files of ExportQuads have it, is counted and left out: the corpus tells of its own.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -173,7 +173,9 @@ class QuadServiceStub(typing.Generic[_QuadServicePutQuadsType, _QuadServiceRemov
     """
 
     ImportQuads: _QuadServiceImportQuadsType
-    """Stores the quads of an N-Quads or Turtle file as one revision. Send the target, the file in pieces, and the end."""
+    """Stores the quads of an N-Quads or Turtle file as one revision. Send the target, the file in pieces, and the end. What
+    the two graphs above tell of records, as files of ExportQuads have it, is counted and left out: the corpus tells of its own.
+    """
 
     ExportQuads: _QuadServiceExportQuadsType
     """The quads that match a pattern as a file. Send one request; the file comes in pieces."""
@@ -241,7 +243,9 @@ class QuadServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[drillcore_proto.v1.quads_pb2.ImportQuadsRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.quads_pb2.ImportQuadsResponse], collections.abc.AsyncIterator[drillcore_proto.v1.quads_pb2.ImportQuadsResponse]]:
-        """Stores the quads of an N-Quads or Turtle file as one revision. Send the target, the file in pieces, and the end."""
+        """Stores the quads of an N-Quads or Turtle file as one revision. Send the target, the file in pieces, and the end. What
+        the two graphs above tell of records, as files of ExportQuads have it, is counted and left out: the corpus tells of its own.
+        """
 
     @abc.abstractmethod
     def ExportQuads(

@@ -63,12 +63,12 @@ class _Explaining:
 
     def of(self, wanted: Named | UUID | None) -> Explanation:
         if wanted is None:
-            raise _missing()
+            raise _missing("this is no IRI of ours: they are urn:drillcore:KIND:ID, a source's id percent-encoded")
         if isinstance(wanted, UUID):
             return self._of_id(wanted)
         found = self._of_source(SourceId(wanted.id)) if wanted.kind == "source" else self._of_named(wanted)
         if found is None:
-            raise _missing()
+            raise _missing(f"there is no {wanted.kind} of this IRI")
         return found
 
     def _of_named(self, named: Named) -> Explanation | None:
@@ -96,7 +96,8 @@ class _Explaining:
             found = one()
             if found is not None:
                 return found
-        raise _missing()
+        documents = "" if self.corpus else ", and documents are found in a corpus: name it"
+        raise _missing(f"there is no node, fact, envelope or document {id_}{documents}")
 
     def _of_node(self, node: NodeId, level: Level | None = None) -> Explanation | None:
         self.trail.touch_node_ids([node])
@@ -185,5 +186,5 @@ def _explanation(steps: Steps, shelves: list[Shelf]) -> Explanation:
     return Explanation(list(steps.told.values()), steps.truncated, corpus, revision)
 
 
-def _missing() -> Missing:
-    return Missing(Reason.NODE_NOT_FOUND, "there is nothing of this id or IRI")
+def _missing(message: str) -> Missing:
+    return Missing(Reason.NODE_NOT_FOUND, message)

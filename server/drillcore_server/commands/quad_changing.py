@@ -17,8 +17,9 @@ from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import Revision, SourceId
-from drillcore_server.domain.iris import DERIVED_GRAPHS, OWN
-from drillcore_server.domain.quads import Iri, Quad
+from drillcore_server.domain.iris import OWN
+from drillcore_server.domain.provenance_quads import is_derived
+from drillcore_server.domain.quads import Quad
 from drillcore_server.domain.sources import SOURCE_CHARACTERS_MAX, registered
 from drillcore_server.store.hierarchy import HierarchyWrites
 from drillcore_server.store.quads import QuadWrites
@@ -38,6 +39,8 @@ class PutQuads:
     added: int
     known: int
     """That were there already, of this source, or were given twice."""
+    derived: int = 0
+    """Of a file: told from the records of the corpus that it came from, and left out."""
 
 
 PUT_QUADS = RecordKind(PutQuads)
@@ -57,6 +60,8 @@ class QuadPut:
     quads: Callable[[], Iterable[Quad]]
     """All of them, checked, as often as they are asked for."""
     source: SourceId
+    derived: int = 0
+    """That were left out of them."""
     plans: list[tuple[Revision, NewQuads]] = field(default_factory=list)
 
     def run(self) -> PutQuads:
@@ -70,7 +75,7 @@ class QuadPut:
         except NothingToChange:
             base, new = self.plans[-1]
             number = self.ingester.make_keys(begun.corpus, [])
-            return reviser.leave(self.call, self.target, PUT_QUADS, number, PutQuads(base, 0, new.known))
+            return reviser.leave(self.call, self.target, PUT_QUADS, number, self._put(base, 0, new.known))
 
     def _plan(self, corpus: Corpus, base: Revision) -> Plan[PutQuads]:
         sources = [self.source] if self.source else []
@@ -81,15 +86,20 @@ class QuadPut:
 
         def finish(_tr: Transaction, trail: Trail, _revision: Revision) -> None:
             trail.detail |= {"quads_added": new.added, "quads_known": new.known}
+            if self.derived:
+                trail.detail["quads_derived"] = self.derived
 
         return quads_plan(
             base,
             number,
             chain(some(new.of_source(self.quads(), self.source)), self._registered(corpus, snapshot)),
-            lambda revision: PutQuads(revision, new.added, new.known),
+            lambda revision: self._put(revision, new.added, new.known),
             sources=sources,
             finish=finish,
         )
+
+    def _put(self, revision: Revision, added: int, known: int) -> PutQuads:
+        return PutQuads(revision, added, known, self.derived)
 
     def _registered(self, corpus: Corpus, snapshot: Snapshot) -> Iterator[Write]:
         """The source, if the registry does not have it: so that an erasure finds it."""
@@ -141,6 +151,6 @@ def check_source(source: str) -> SourceId:
 
 def check_not_derived(quad: Quad, what: str) -> None:
     """What is told from the records of a corpus cannot be put."""
-    if quad.graph in DERIVED_GRAPHS and isinstance(quad.subject, Iri) and quad.subject.value.startswith(OWN):
+    if is_derived(quad):
         message = f"{what}: what {quad.graph} says of {OWN} is told from the records; put it into another graph"
         raise BadInput(Reason.RESERVED_QUAD, message, field="graph")

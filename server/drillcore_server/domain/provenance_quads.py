@@ -19,6 +19,7 @@ from drillcore_server.domain.facts import Fact
 from drillcore_server.domain.ids import FactId, NodeId
 from drillcore_server.domain.iris import (
     DC,
+    DERIVED_GRAPHS,
     GRAPH_RETRIEVAL,
     GRAPH_SOURCE,
     NS,
@@ -69,6 +70,11 @@ _TOLD_OF: Final[Mapping[str, frozenset[str]]] = {
 """Of which kinds each predicate of urn:graph:source is said."""
 
 _Said = Iterable[tuple[str, Term]]
+
+
+def is_derived(quad: Quad) -> bool:
+    """Whether only the records of a corpus can tell it."""
+    return quad.graph in DERIVED_GRAPHS and isinstance(quad.subject, Iri) and quad.subject.value.startswith(OWN)
 
 
 def kinds_telling(pattern: QuadPattern) -> frozenset[str]:

@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 from msgpack import Timestamp
 
-from drillcore.cores import WrongShape
+from drillcore.cores.failures import WrongShape
 from drillcore_fdb.errors import EngineError
 from drillcore_server.store.records import RecordKind
 

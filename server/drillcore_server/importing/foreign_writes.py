@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, TypeVar
 
-from drillcore.cores import Blob, Record, read_library
+from drillcore.cores.blobs import Blob
+from drillcore.cores.framing import Record
+from drillcore.cores.records import read_library
 from drillcore_proto.reasons import Reason
 from drillcore_server.domain.errors import Exists
 from drillcore_server.domain.foreign import LibraryDocument

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from drillcore.cores import CoreRoot, WrongShape
+from drillcore.cores.failures import WrongShape
+from drillcore.cores.parts import CoreRoot
 from drillcore.cores.tags import GRAPH_EMBEDDINGS, TRIPLES
 from drillcore_server.domain.ids import SourceId
 from drillcore_server.importing.decoding import check, fields

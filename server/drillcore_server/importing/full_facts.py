@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from drillcore.cores import WrongShape
+from drillcore.cores.failures import WrongShape
 from drillcore_server.domain.communities import LABEL_FACTS, Community, community_id
 from drillcore_server.domain.durations import check_duration
 from drillcore_server.domain.errors import BadInput

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from drillcore.cores import WrongShape
+from drillcore.cores.failures import WrongShape
 from drillcore_server.domain.documents import Span
 from drillcore_server.domain.ids import DocumentId, NodeId, SourceId
 from drillcore_server.domain.nodes import (

@@ -16,9 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from drillcore.cores import Blob, LibraryDocument, Record, WrongShape, content_of, naming, part_arrays, read_library
+from drillcore.cores.blobs import Blob
+from drillcore.cores.failures import WrongShape
+from drillcore.cores.framing import Record, naming
+from drillcore.cores.inspecting import content_of
 from drillcore.cores.limits import PART_BYTES_MAX
-from drillcore.cores.parts import PART_KIND, ROOT_KIND
+from drillcore.cores.parts import PART_KIND, ROOT_KIND, part_arrays
+from drillcore.cores.records import LibraryDocument, read_library
 from drillcore.cores.tags import LIBRARY_METADATA
 from drillcore_server.domain.ids import DocumentId, NodeId
 from drillcore_server.domain.iris import named_by

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from drillcore.cores import WrongShape
+from drillcore.cores.failures import WrongShape
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import FactId, NodeId, SourceId, TurnId
 from drillcore_server.domain.signatures import Signature, TargetKind

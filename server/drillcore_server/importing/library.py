@@ -7,7 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from drillcore.cores import Blob, InvalidCore, LibraryDocument, Record, WrongShape, read_library
+from drillcore.cores.blobs import Blob
+from drillcore.cores.failures import InvalidCore, WrongShape
+from drillcore.cores.framing import Record
+from drillcore.cores.records import LibraryDocument, read_library
 from drillcore_server.domain.foreign import (
     LIBRARY_ID_CHARACTERS_MAX,
     LIBRARY_TAGS_MAX,

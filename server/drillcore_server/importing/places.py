@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from drillcore.cores import Blob, InvalidCore, Record, read_core
+from drillcore.cores.blobs import Blob
+from drillcore.cores.failures import InvalidCore
+from drillcore.cores.framing import Record, read_core
 from drillcore_server.exporting.sealed_file import SealedFile
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from drillcore.cores import InvalidTerm, Listing, read_triple
+from drillcore.cores.failures import InvalidTerm
+from drillcore.cores.records import Listing
+from drillcore.cores.terms import read_triple
 from drillcore_server.domain.ids import SourceId
-from drillcore_server.domain.iris import DERIVED_GRAPHS, OWN
-from drillcore_server.domain.quads import Iri, Quad, SourcedQuad
+from drillcore_server.domain.provenance_quads import is_derived
+from drillcore_server.domain.quads import SourcedQuad
 from drillcore_server.exporting.sorted_file import SortedFile
 from drillcore_server.importing.report import DERIVED, INVALID_TERM, Skips
 from drillcore_server.importing.terms import quad_of
@@ -54,11 +56,6 @@ class QuadIntake:
 
     def close(self) -> None:
         self._file.close()
-
-
-def is_derived(quad: Quad) -> bool:
-    """Whether a server makes it from what a corpus has."""
-    return quad.graph in DERIVED_GRAPHS and isinstance(quad.subject, Iri) and quad.subject.value.startswith(OWN)
 
 
 def _triples(listing: Listing) -> Iterable[object]:

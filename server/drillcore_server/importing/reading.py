@@ -6,21 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from drillcore.cores import (
-    Blob,
-    CoreRoot,
-    InvalidCore,
-    LibraryDocument,
-    Record,
-    WrongShape,
-    content_of,
-    naming,
-    read_core,
-    read_library,
-    read_listing,
-)
+from drillcore.cores.blobs import Blob
+from drillcore.cores.failures import InvalidCore, WrongShape
+from drillcore.cores.framing import Record, naming, read_core
+from drillcore.cores.inspecting import content_of
 from drillcore.cores.limits import ROOT_BYTES_MAX
-from drillcore.cores.parts import ROOT_KIND
+from drillcore.cores.parts import ROOT_KIND, CoreRoot
+from drillcore.cores.records import LibraryDocument, read_library, read_listing
 from drillcore.cores.tags import DOCUMENT_EMBEDDINGS, GRAPH_EMBEDDINGS, LIBRARY_METADATA, LISTS, TRIPLES
 from drillcore_server.exporting.sealed_file import SealedFile
 from drillcore_server.importing.full import FullIntake

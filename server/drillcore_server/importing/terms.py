@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from drillcore.cores import InvalidTerm, PlainTerm, Triple
+from drillcore.cores.failures import InvalidTerm
+from drillcore.cores.terms import PlainTerm, Triple
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.quads import Blank, Iri, Quad, Quoted, Term, check_graph, check_quad, check_term, literal
 

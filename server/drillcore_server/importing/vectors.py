@@ -9,7 +9,9 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from drillcore.cores import InvalidTerm, Listing, PlainTerm, WrongShape, read_chunk, read_entity
+from drillcore.cores.failures import InvalidTerm, WrongShape
+from drillcore.cores.records import Listing, read_chunk, read_entity
+from drillcore.cores.terms import PlainTerm
 from drillcore_server.domain.foreign import LIBRARY_ID_CHARACTERS_MAX, VECTOR_DIMENSIONS_MAX, EntityVector, VectorKind
 from drillcore_server.domain.ids import SourceId
 from drillcore_server.domain.iris import named_by

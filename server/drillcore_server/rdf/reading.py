@@ -32,6 +32,8 @@ from drillcore_server.rdf.formats import RDF_FORMATS, QuadFormat
 _KNOWN_MAX: Final = 10_000
 _KNOWN_CHARACTERS_MAX: Final = 500
 """IRIs that are at hand, checked."""
+_RELATIVE: Final = "No scheme found"
+"""What the parser says of a relative IRI."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -64,14 +66,18 @@ class QuadFile:
         try:
             yield from ox.parse(content, RDF_FORMATS[self.format], base_iri=self.base_iri or None)
         except SyntaxError as error:
-            raise self._unparsable(error.lineno, error.offset) from error
+            raise self._unparsable(error) from error
         except MemoryError as error:  # how the parser says that it met no end within its buffer
             raise BadInput(Reason.UNPARSABLE, "a statement has over 16 MiB", cause="too long") from error
         except ValueError as error:
             raise BadInput(Reason.INVALID_ARGUMENT, "base_iri is not an absolute IRI", field="base_iri") from error
 
-    def _unparsable(self, line: int | None, column: int | None) -> BadInput:
+    def _unparsable(self, error: SyntaxError) -> BadInput:
+        """Says the place, not what stands there."""
+        line, column = error.lineno, error.offset
         message = f"this is no {self.format.value} from line {line}, column {column} on"
+        if _RELATIVE in error.msg:
+            message += ": an IRI is relative" + ("; give a base_iri" if self.format is QuadFormat.TURTLE else "")
         return BadInput(Reason.UNPARSABLE, message, cause="syntax", line=str(line), column=str(column))
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
-from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import embeddings_pb2 as pb
 from drillcore_server.commands.get_migration import get_migration
 from drillcore_server.commands.migrate_embeddings import migrate_embeddings
@@ -15,9 +12,9 @@ from drillcore_server.commands.revise import Target
 from drillcore_server.commands.unit import Call
 from drillcore_server.commands.viewing import Library
 from drillcore_server.domain.embeddings import EmbeddingModel
-from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import CorpusId
 from drillcore_server.rpc.messages import corpus_id, optional_tenant_id, timestamp
+from drillcore_server.rpc.one_request import one_request
 
 
 class EmbeddingService:
@@ -31,11 +28,7 @@ class EmbeddingService:
         call: Call,
         emit: Callable[[pb.MigrateEmbeddingsResponse], None],
     ) -> None:
-        request = next(requests, None)
-        if request is None:
-            raise BadInput(Reason.INVALID_ARGUMENT, "the first request must name the corpus", field="corpus_id")
-        content = request.SerializeToString(deterministic=True)
-        known = replace(call, fingerprint=hashlib.sha256(call.fingerprint + content).digest())
+        request, known = one_request(requests, call)
         corpus = corpus_id(request.corpus_id, "corpus_id")
         target = Target(optional_tenant_id(request.tenant_id), corpus)
         done = migrate_embeddings(

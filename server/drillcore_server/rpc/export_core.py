@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final
 
 from drillcore_proto.reasons import Reason
@@ -16,6 +14,7 @@ from drillcore_server.domain.cores import CoreKind, check_core_id
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.rpc.messages import corpus_id, optional_tenant_id
 from drillcore_server.rpc.nodes import as_of
+from drillcore_server.rpc.one_request import one_request
 
 _SHA256_BYTES: Final = 32
 KINDS: Final = {
@@ -32,11 +31,7 @@ def export_core(
     call: Call,
     emit: Callable[[pb.ExportCoreResponse], None],
 ) -> None:
-    request = next(requests, None)
-    if request is None:
-        raise BadInput(Reason.INVALID_ARGUMENT, "the first request must name the corpus", field="corpus_id")
-    content = request.SerializeToString(deterministic=True)
-    known = replace(call, fingerprint=hashlib.sha256(call.fingerprint + content).digest())
+    request, known = one_request(requests, call)
 
     def tell(stage: str, size_bytes: int, records: int) -> None:
         emit(pb.ExportCoreResponse(progress=pb.CoreProgress(stage=stage, bytes=size_bytes, records=records)))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import exports_pb2 as pb
@@ -14,6 +12,7 @@ from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.exports import Export, ExportFormat
 from drillcore_server.rpc.messages import corpus_id, optional_tenant_id
 from drillcore_server.rpc.nodes import as_of
+from drillcore_server.rpc.one_request import one_request
 
 _FORMATS = {
     pb.EXPORT_FORMAT_JSON: ExportFormat.JSON,
@@ -32,11 +31,7 @@ class ExportService:
         call: Call,
         emit: Callable[[pb.ExportCorpusResponse], None],
     ) -> None:
-        request = next(requests, None)
-        if request is None:
-            raise BadInput(Reason.INVALID_ARGUMENT, "the first request must name the corpus", field="corpus_id")
-        content = request.SerializeToString(deterministic=True)
-        known = replace(call, fingerprint=hashlib.sha256(call.fingerprint + content).digest())
+        request, known = one_request(requests, call)
         export = export_corpus(
             self._exporter, known, _order(request), lambda piece: emit(pb.ExportCorpusResponse(data=piece))
         )

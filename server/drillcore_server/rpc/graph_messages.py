@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from drillcore_proto.reasons import Reason
@@ -34,12 +35,16 @@ def turn_of(message: pb.Turn, source: SourceId, now: datetime) -> Turn:
     )
 
 
-def edge_of(message: pb.Edge) -> Edge:
+def edges_of(messages: Iterable[pb.Edge]) -> list[Edge]:
+    return [_edge_of(one, place) for place, one in enumerate(messages)]
+
+
+def _edge_of(message: pb.Edge, place: int) -> Edge:
     parent, child = turn_id(message.parent, "parent"), turn_id(message.child, "child")
     try:
         return Edge(parent, child, EdgeType(message.edge_type))
     except ValueError:
-        raise invalid("edge_type must be reply, branch, reference or default", "edge_type") from None
+        raise invalid(f"edges[{place}]: edge_type must be reply, branch, reference or default", "edge_type") from None
 
 
 def turn_message(turn: Turn) -> pb.Turn:

@@ -15,7 +15,7 @@ from drillcore_server.domain.ids import SourceId
 from drillcore_server.domain.turns import check_counts
 from drillcore_server.rpc.graph_messages import (
     edge_message,
-    edge_of,
+    edges_of,
     fill_slice,
     format_of,
     policy_of,
@@ -36,7 +36,7 @@ class GraphService:
         check_counts(len(request.turns), len(request.edges))
         source = SourceId(request.source_id)
         turns = [turn_of(one, source, call.at) for one in request.turns]
-        edges = [edge_of(one) for one in request.edges]
+        edges = edges_of(request.edges)
         done = put_turns(self._ingester, call, _target(request), turns, edges, source)
         return pb.PutTurnsResponse(
             revision=done.revision, added=done.added, replaced=done.replaced, edges_added=done.edges_added
@@ -44,13 +44,13 @@ class GraphService:
 
     def PutEdges(self, request: pb.PutEdgesRequest, call: Call) -> pb.PutEdgesResponse:
         check_counts(0, len(request.edges))
-        done = put_edges(self._ingester, call, _target(request), [edge_of(one) for one in request.edges])
+        done = put_edges(self._ingester, call, _target(request), edges_of(request.edges))
         return pb.PutEdgesResponse(revision=done.revision, added=done.added, known=done.known)
 
     def RemoveTurns(self, request: pb.RemoveTurnsRequest, call: Call) -> pb.RemoveTurnsResponse:
         check_counts(len(request.turn_ids), len(request.edges))
         turns = [turn_id(one, "turn_ids") for one in request.turn_ids]
-        edges = [edge_of(one) for one in request.edges]
+        edges = edges_of(request.edges)
         done = remove_turns(self._ingester, call, _target(request), turns, edges)
         return pb.RemoveTurnsResponse(revision=done.revision, turns_removed=done.turns, edges_removed=done.edges)
 

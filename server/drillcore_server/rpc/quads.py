@@ -25,6 +25,7 @@ from drillcore_server.exporting.sealed_file import SealedFile
 from drillcore_server.rdf.reading import QuadFile
 from drillcore_server.rpc.messages import corpus_id, optional_tenant_id
 from drillcore_server.rpc.nodes import as_of
+from drillcore_server.rpc.one_request import one_request
 from drillcore_server.rpc.quad_messages import format_of, matched_message, pattern_of, quad_of
 
 EmitImport = Callable[[pb.ImportQuadsResponse], None]
@@ -85,11 +86,7 @@ class QuadService:
         call: Call,
         emit: Callable[[pb.ExportQuadsResponse], None],
     ) -> None:
-        request = next(requests, None)
-        if request is None:
-            raise BadInput(Reason.INVALID_ARGUMENT, "the first request must name the corpus", field="corpus_id")
-        content = request.SerializeToString(deterministic=True)
-        known = replace(call, fingerprint=hashlib.sha256(call.fingerprint + content).digest())
+        request, known = one_request(requests, call)
         done = export_quads(
             self._library, known, _order(request), lambda piece: emit(pb.ExportQuadsResponse(data=piece))
         )
@@ -142,7 +139,7 @@ def _progress(size_bytes: int, quads: int) -> pb.ImportQuadsResponse:
 
 
 def _put(done: PutQuads) -> pb.PutQuadsResponse:
-    return pb.PutQuadsResponse(revision=done.revision, added=done.added, known=done.known)
+    return pb.PutQuadsResponse(revision=done.revision, added=done.added, known=done.known, derived=done.derived)
 
 
 def _done(done: ExportedQuads) -> pb.ExportQuadsDone:

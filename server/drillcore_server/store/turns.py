@@ -49,11 +49,6 @@ class TurnsView:
         for entry in self.view.sealed.scan(self.view.tr, *self.view.keys.turns(after), self.view.revision):
             yield TURN.decode(entry.value)
 
-    def of_session(self, session: bytes, after: TurnId | None = None) -> Iterator[TurnId]:
-        """The session as `session_hash` gives it."""
-        for entry in self._scan(self.view.keys.session_turns(session, after)):
-            yield turn_id(entry.key)
-
     def edges_from(self, parent: TurnId) -> Iterator[Edge]:
         return (edge_of(entry.key) for entry in self._scan(self.view.keys.edges(parent)))
 

@@ -133,5 +133,6 @@ def check_free(key: bytes, wanted: bytes, stored: bytes | None, block: bytes | N
         stored = bytes([Level.RAW]) + block[1:LOCATOR_BYTES]
     if stored is not None and stored[:LOCATOR_BYTES] != wanted[:LOCATOR_BYTES]:
         node = UUID(bytes=key[-16:])
-        message = f"node {node}: another corpus, or another level, has or had a node of this id; give it a new one"
+        taken = "another corpus, or another level, has or had a node of this id"
+        message = f"node {node}: {taken}; give it a new one, or use another tenant"
         raise Exists(Reason.NODE_EXISTS, message, node=str(node))

@@ -12,8 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore.cores import Blob, InvalidCore, Record, inspect, read_core, read_library, read_listing, read_triple
+from drillcore.cores import InvalidCore, inspect
+from drillcore.cores.blobs import Blob
+from drillcore.cores.framing import Record, read_core
 from drillcore.cores.limits import PIECE_BYTES, RECORD_BYTES_MAX
+from drillcore.cores.records import read_library, read_listing
+from drillcore.cores.terms import read_triple
 
 IRI = {"t": "i", "i": "urn:x:1"}
 META = {"i": "core", "m": "root", "c": "default"}
@@ -196,7 +200,7 @@ def test_a_core_of_the_older_trustgraph_is_read() -> None:
     entity = {"e": term, "v": [[0.5, 0.25, 1.0], [1.0, 0.0, 0.0]]}
     data = packed(["t", {"m": meta, "t": [{"s": term, "p": term, "o": term}]}], ["ge", {"m": meta, "e": [entity]}])
     found = inspect(io.BytesIO(data))
-    assert (found.core_id, found.quads, found.entities) == ("core", {"(default graph)": 1}, {3: 2})
+    assert (found.core_id, found.quads, found.entities) == ("core", {"(default graph)": 2}, {3: 2})
     record = next(read_core([data]))
     assert isinstance(record, Record)
     listing = read_listing(record)

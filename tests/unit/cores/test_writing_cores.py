@@ -11,8 +11,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore.cores import read_triple, write_triple
-from drillcore.cores.terms import Triple
+from drillcore.cores.terms import Triple, read_triple, write_triple
 from drillcore_server.cores.by_source import BySource, cut, in_order
 from drillcore_server.cores.id_set import IdSet
 from drillcore_server.cores.packing import array_head, blob_head, encoded_triple, floats, text_head, triple
