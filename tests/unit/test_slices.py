@@ -41,6 +41,12 @@ def test_the_golden_vectors_of_the_reference() -> None:
     assert SCHEMA_VERSION == "1.0.0"
 
 
+def test_halves_of_a_millionth_are_rounded_up_as_the_reference_does() -> None:
+    """1/128 is 7812.5 millionths. Rust rounds halves away from zero, Python to the even number."""
+    assert Policy(salience_weight=1 / 128).params()["salience_weight"] == 7_813
+    assert Policy(distance_decay=3 / 128).params()["distance_decay"] == 23_438
+
+
 def test_the_compatible_policy_gives_the_fingerprints_of_the_reference() -> None:
     found = slice_graph(GOLDEN, one(1), REFERENCE_POLICY)
     assert (found.params_hash, found.slice_id) == ("02005444cae1117d", "5d90b92e253778cf")
@@ -120,11 +126,23 @@ def test_the_radius_bounds_a_slice() -> None:
 
 def test_siblings_are_as_near_as_the_node_that_they_stand_beside() -> None:
     graph = star(10)
-    found = slice_graph(graph, one(7), Policy(max_radius=0, max_siblings_per_node=3))
-    assert {int.from_bytes(node.id, "big"): node.distance for node in found.nodes}[7] == 0
-    assert taken(slice_graph(graph, one(7), Policy(max_radius=0, include_siblings=False))) == {7}
-    assert taken(slice_graph(graph, one(7), Policy(max_radius=0, max_siblings_per_node=0))) == {7}
-    assert taken(found) >= {7, 1, 2, 3}
+    found = slice_graph(graph, one(7), Policy(max_radius=1, max_siblings_per_node=3))
+    distances = {int.from_bytes(node.id, "big"): node.distance for node in found.nodes}
+    assert distances[0] == 1, "the parent"
+    assert {distances[number] for number in (7, 1, 2, 3)} == {0}
+    for policy in (Policy(max_radius=1, include_siblings=False), Policy(max_radius=1, max_siblings_per_node=0)):
+        assert taken(slice_graph(graph, one(7), policy)) == {0, 7}
+
+
+@pytest.mark.parametrize("policy", [Policy(), REFERENCE_POLICY], ids=lambda policy: policy.id)
+def test_nothing_is_led_to_from_the_radius_not_even_siblings(policy: Policy) -> None:
+    """As the reference has it: a radius of 0 is the anchor alone."""
+    graph = star(10)
+    assert taken(slice_graph(graph, one(7), replace(policy, max_radius=0))) == {7}
+    beside = graph_of(
+        dict.fromkeys(range(5), (Phase.PLANNING, 0.5)), [(0, 1, REPLY), (1, 2, REPLY), (3, 2, REPLY), (3, 4, REPLY)]
+    )
+    assert taken(slice_graph(beside, one(1), replace(policy, max_radius=1))) == {0, 1, 2}, "4 stands beside 2"
 
 
 def test_the_most_salient_siblings_come_first() -> None:

@@ -143,9 +143,10 @@ def _expanded(graph: Graph, anchor: bytes, policy: Policy) -> dict[bytes, int]:
     while frontier and len(taken) < policy.max_nodes:
         _, distance, one = heappop(frontier)
         taken[one] = distance
-        if distance < policy.max_radius:
-            push(graph.parents(one), distance + 1)
-            push(graph.children(one), distance + 1)
+        if distance == policy.max_radius:
+            continue  # as in the reference: not to siblings either, though they would be no farther
+        push(graph.parents(one), distance + 1)
+        push(graph.children(one), distance + 1)
         if policy.include_siblings:
             push(graph.siblings(one, policy.max_siblings_per_node), distance)
     return taken
