@@ -209,6 +209,22 @@ def test_a_hundred_anchors_fit_and_more_are_refused(caller: GraphCaller, corpus:
         caller.slices(*_ids(told[:100]), policy=pb.SlicePolicy(max_nodes=1_000, max_radius=1_000))
 
 
+def test_long_session_ids_count_for_what_fits_into_an_answer(tmp_path: Path) -> None:
+    told, links = a_talk(100)
+    for one in told:
+        one.session_id = one.turn_id + "\N{OLD ITALIC LETTER A}" * 900
+    with running(tmp_path / "small", message_bytes_max=256 << 10) as server:
+        create_tenants(server.client())
+        with GraphCaller(server, ACME) as caller:
+            corpus = caller.corpus()
+            for start in range(0, 100, 25):
+                caller.put_turns(corpus, told[start : start + 25])
+            caller.put_edges(corpus, *links)
+            with refused(Reason.TOO_LARGE, field="anchors"):
+                caller.slice(told[0].turn_id)
+            assert len(caller.slice(told[0].turn_id, policy=pb.SlicePolicy(max_nodes=20)).nodes) == 20
+
+
 def test_a_missing_anchor_is_named(caller: GraphCaller, corpus: str, filled: Filled) -> None:
     told, links = a_talk(3)
     caller.put_turns(corpus, told, links)
