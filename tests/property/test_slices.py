@@ -22,12 +22,13 @@ AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NUMBERS = st.integers(1, 14)
 SALIENCES = st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0]).map(single)
 NODES = st.lists(st.tuples(st.sampled_from(Phase), SALIENCES), min_size=1, max_size=14)
-EDGES = st.lists(st.tuples(NUMBERS, NUMBERS, st.sampled_from(EdgeType)), max_size=30)
+MANY = st.lists(st.tuples(st.sampled_from(Phase), SALIENCES), min_size=8, max_size=14)
+EDGES = st.lists(st.tuples(NUMBERS, NUMBERS, st.sampled_from(EdgeType)), min_size=4, max_size=30)
 WEIGHTS = st.sampled_from([0.0, 0.3, 0.6, 1.0]).map(single)
 POLICIES_DRAWN = st.builds(
     Policy,
     id=st.sampled_from(POLICIES),
-    max_nodes=st.integers(1, 16),
+    max_nodes=st.integers(1, 10) | st.just(16),
     max_radius=st.integers(0, 5),
     phase_weights=st.builds(PhaseWeights, WEIGHTS, WEIGHTS, WEIGHTS, WEIGHTS, WEIGHTS),
     salience_weight=WEIGHTS,
@@ -40,7 +41,7 @@ POLICIES_DRAWN = st.builds(
 @st.composite
 def graphs(draw: st.DrawFn) -> PlainGraph:
     """Every edge that is drawn is between nodes that are there: they get siblings, and several parents."""
-    nodes = dict(enumerate(draw(NODES)))
+    nodes = dict(enumerate(draw(NODES | MANY)))
     drawn = {(parent % len(nodes), child % len(nodes), kind) for parent, child, kind in draw(EDGES)}
     return graph_of(nodes, {edge for edge in drawn if edge[0] != edge[1]})
 

@@ -112,8 +112,15 @@ def test_distance_decays_priority() -> None:
     nodes = dict.fromkeys(range(5), (Phase.PLANNING, 0.5))
     graph = graph_of(nodes, [(0, 4, REPLY), (4, 1, REPLY), (0, 3, REPLY)])
     assert taken(slice_graph(graph, one(0), Policy(max_nodes=3))) == {0, 3, 4}
-    flat = Policy(max_nodes=3, distance_decay=1.0)
-    assert taken(slice_graph(graph, one(0), flat)) == {0, 3, 4}, "of equals the nearer one"
+
+
+@pytest.mark.parametrize("policy", [Policy(), REFERENCE_POLICY], ids=lambda policy: policy.id)
+@pytest.mark.parametrize("farther", [1, 9])
+def test_of_equals_the_nearer_one_comes_first_whatever_their_ids(policy: Policy, farther: int) -> None:
+    nodes = dict.fromkeys([0, 3, farther], (Phase.PLANNING, 0.5)) | {5: (Phase.SYNTHESIS, 0.5)}
+    graph = graph_of(nodes, [(0, 5, REPLY), (0, 3, REPLY), (5, farther, REPLY)])
+    flat = replace(policy, max_nodes=3, distance_decay=1.0)
+    assert taken(slice_graph(graph, one(0), flat)) == {0, 3, 5}
 
 
 def test_the_radius_bounds_a_slice() -> None:
