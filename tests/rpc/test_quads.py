@@ -32,7 +32,7 @@ from drillcore_server.rpc.quad_messages import quad_message
 from tests.rpc.aged import age
 from tests.rpc.erasing import MARKED, MARKER, ErasingCaller, opened, problems, sealed_under
 from tests.rpc.knowledge import at_revision, refused
-from tests.rpc.quads import EVERY, QuadCaller, ex, quad
+from tests.rpc.quads import EVERY, QuadCaller, ex, pattern_message, quad
 from tests.rpc.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, OPERATOR, Running, create_tenants, running
 from tests.rpc.signatories import person
 from tests.rpc.trails import records
@@ -174,6 +174,21 @@ def test_another_tenant_has_none_of_them_and_a_shared_corpus_is_read_only(server
         with refused(Reason.PERMISSION_DENIED):
             other.remove_quads(corpus, pattern=pb.QuadPattern())
     assert caller.match(corpus).keys() == set(SOME)
+
+
+def test_a_pattern_to_remove_is_one_that_quads_match_and_names_its_source_itself(caller: QuadCaller) -> None:
+    corpus = caller.corpus()
+    caller.put_quads(corpus, *SOME, source="manual")
+    caller.put_quads(corpus, *SOME, source="memo")
+    asked = pattern_message(QuadPattern(predicate=ex("p")))
+    with refused(Reason.INVALID_ARGUMENT, field="source_id"):
+        caller.remove_quads(corpus, pattern=asked, source="memo")
+    with refused(Reason.INVALID_QUAD):
+        caller.remove_quads(corpus, pattern=pattern_message(QuadPattern(predicate=literal("p"))))
+    assert caller.match(corpus) == dict.fromkeys(SOME, ("manual", "memo"))
+    asked.source_id = "memo"
+    assert caller.remove_quads(corpus, pattern=asked).removed == len(SOME)
+    assert caller.match(corpus) == dict.fromkeys(SOME, ("manual",))
 
 
 @pytest.mark.parametrize("kind", ["stored", "fact", "document"])
