@@ -70,6 +70,7 @@ SEALED = {
     Space.LIBRARY,
     Space.LIBRARY_BLOBS,
     Space.ENTITY_VECTORS,
+    Space.TURNS,
     Space.FOREIGN_SIGNATURES,
 }
 """As the key layout marks them; not what the purge takes for it."""

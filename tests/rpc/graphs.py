@@ -70,9 +70,11 @@ class GraphCaller(ErasingCaller):
     def put_edges(self, corpus: str, *edges: pb.Edge) -> pb.PutEdgesResponse:
         return self.graphs.PutEdges(pb.PutEdgesRequest(corpus_id=corpus, edges=edges), **self.options())
 
-    def remove_turns(self, corpus: str, *numbers: int, edges: Sequence[pb.Edge] = ()) -> pb.RemoveTurnsResponse:
+    def remove_turns(
+        self, corpus: str, *numbers: int, edges: Sequence[pb.Edge] = (), request_id: str | None = None
+    ) -> pb.RemoveTurnsResponse:
         request = pb.RemoveTurnsRequest(corpus_id=corpus, turn_ids=map(name, numbers), edges=edges)
-        return self.graphs.RemoveTurns(request, **self.options())
+        return self.graphs.RemoveTurns(request, **self.options(request_id))
 
     def turn_pages(self, corpus: str, **fields: Any) -> Iterator[pb.ListTurnsResponse]:
         token = ""

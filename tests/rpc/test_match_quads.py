@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from drillcore_server.commands import quad_matching
 from drillcore_server.domain.ids import SourceId
 from drillcore_server.domain.iris import GRAPH_SOURCE, NS, PROV, RDF_TYPE, iri_of
 from drillcore_server.domain.quads import Blank, Iri, Quad, QuadPattern, Quoted, literal
+from drillcore_server.store import quads
 from tests.rpc.knowledge import at_revision, refused
 from tests.rpc.quads import EVERY, QuadCaller, ex, pattern_message, quad
 from tests.rpc.running import ACME, OPERATOR, create_tenants, running
@@ -105,6 +107,35 @@ def test_a_token_of_another_pattern_is_refused(caller: QuadCaller) -> None:
     token = next(caller.match_pages(corpus, EVERY, page_size=2)).next_page_token
     with refused(Reason.INVALID_PAGE_TOKEN):
         next(caller.match_pages(corpus, QuadPattern(predicate=ex("p")), page_token=token))
+
+
+def test_what_a_page_looks_at_is_bounded_by_its_size_too(caller: QuadCaller, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = caller.corpus()
+    put = [quad("a", "p", literal("x" * 2_000 + str(number))) for number in range(6)]
+    caller.put_quads(corpus, *put, source="manual")
+    monkeypatch.setattr(quad_matching, "LOOKED_AT_BYTES_MAX", 4_000)
+    pages = list(caller.match_pages(corpus, QuadPattern(predicate=ex("q"), source=SourceId("manual"))))
+    assert [len(page.quads) for page in pages] == [0, 0, 0], "two of 2 kB for each"
+    assert caller.match(corpus, QuadPattern(source=SourceId("manual"))) == dict.fromkeys(put, ("manual",))
+
+
+def test_a_pattern_removes_large_quads_a_few_at_a_time(caller: QuadCaller, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = caller.corpus()
+    put = [quad("a", "p", literal("x" * 2_000 + str(number))) for number in range(6)]
+    caller.put_quads(corpus, *put)
+    held: list[int] = []
+    match = quads.QuadsView.match
+
+    def counted(*given: Any) -> Any:
+        page = match(*given)
+        held.append(len(page[0]))
+        return page
+
+    monkeypatch.setattr(quads, "BYTES_MAX", 4_000)
+    monkeypatch.setattr(quads.QuadsView, "match", counted)
+    assert caller.remove_quads(corpus, pattern=pattern_message(QuadPattern(predicate=ex("p")))).removed == 6
+    assert held == [2, 2, 2]
+    assert caller.match(corpus) == {}
 
 
 def test_a_quad_of_more_sources_than_are_read_at_once_has_them_all(

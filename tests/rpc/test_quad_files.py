@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from drillcore import Role
+from drillcore import Grant, Level, Role
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import quads_pb2 as pb
 from drillcore_server.commands import export_quads, new_quads, revise
@@ -20,6 +20,7 @@ from drillcore_server.domain.quads import QUOTED_DEPTH_MAX, Blank, Quad, QuadPat
 from drillcore_server.rdf.writing import write_quads
 from tests.rpc.erasing import MARKER, ErasingCaller, problems
 from tests.rpc.knowledge import at_revision, info_of, refused
+from tests.rpc.people import make_person
 from tests.rpc.quads import EVERY, N_QUADS, TURTLE, QuadCaller, ex, import_parts, quad
 from tests.rpc.running import ACME, OPERATOR, Running, create_tenants, running
 from tests.rpc.signatories import person
@@ -315,5 +316,39 @@ def test_what_is_erased_while_a_file_is_made_is_not_sent(
     monkeypatch.setattr(export_quads, "write_quads", erased_meanwhile)
     with refused(Reason.CONFLICT):
         exporter.export_quads(corpus)
+    assert not any("sha256" in one.get("detail", {}) for one in records(caller.server, call="ExportQuads"))
     monkeypatch.undo()
     assert exporter.export_quads(corpus).content == b""
+
+
+def test_what_is_erased_before_a_recorded_file_is_sent_is_not_sent(
+    caller: QuadCaller, exporter: QuadCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = caller.corpus()
+    caller.put_quads(corpus, quad("s", "p", literal(MARKER)), source="marked")
+    recorded = export_quads._Exporting._recorded
+
+    def erased_since(*args: Any) -> export_quads.ExportedQuads:
+        done = recorded(*args)
+        with ErasingCaller(caller.server, ACME) as eraser:
+            eraser.erase(corpus, "marked")
+        return done
+
+    monkeypatch.setattr(export_quads._Exporting, "_recorded", erased_since)
+    with refused(Reason.CONFLICT):
+        exporter.export_quads(corpus)
+
+
+def test_a_grant_for_some_levels_is_not_enough(server: Running, caller: QuadCaller) -> None:
+    corpus = caller.corpus()
+    caller.put_quads(corpus, *QUADS)
+    some = make_person(server, *(Grant(role, levels=[Level.MASTER, Level.RAW]) for role in (Role.READER, Role.AUDITOR)))
+    with QuadCaller(server, some.token) as reader:
+        for ask in (reader.match, reader.export_quads):
+            with refused(Reason.PERMISSION_DENIED):
+                ask(corpus)
+    writer = make_person(server, Grant(Role.WRITER, levels=[Level.CHUNK]))
+    with QuadCaller(server, writer.token) as other:
+        for change in (other.put_quads, other.remove_quads):
+            with refused(Reason.PERMISSION_DENIED):
+                change(corpus, QUADS[0])

@@ -8,12 +8,12 @@ from uuid import UUID
 
 import pytest
 
-from drillcore import Client
+from drillcore import Client, Role
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import quads_pb2 as pb
 from drillcore_server.commands import new_quads, revise
 from drillcore_server.domain.ids import SourceId
-from drillcore_server.domain.iris import GRAPH_RETRIEVAL, GRAPH_SOURCE
+from drillcore_server.domain.iris import DC, GRAPH_RETRIEVAL, GRAPH_SOURCE, RDFS_LABEL
 from drillcore_server.domain.quads import (
     IRI_CHARACTERS_MAX,
     LABEL_CHARACTERS_MAX,
@@ -30,10 +30,11 @@ from drillcore_server.domain.quads import (
 )
 from drillcore_server.rpc.quad_messages import quad_message
 from tests.rpc.aged import age
-from tests.rpc.erasing import MARKER, ErasingCaller, opened, problems, sealed_under
+from tests.rpc.erasing import MARKED, MARKER, ErasingCaller, opened, problems, sealed_under
 from tests.rpc.knowledge import at_revision, refused
-from tests.rpc.quads import EVERY, QuadCaller, ex, quad
+from tests.rpc.quads import EVERY, QuadCaller, ex, pattern_message, quad
 from tests.rpc.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, OPERATOR, Running, create_tenants, running
+from tests.rpc.signatories import person
 from tests.rpc.trails import records
 
 SOME = [quad("a", "p", "b"), quad("a", "p", literal("b", language="en")), quad("b", "p", "c", "http://example.org/g")]
@@ -173,6 +174,47 @@ def test_another_tenant_has_none_of_them_and_a_shared_corpus_is_read_only(server
         with refused(Reason.PERMISSION_DENIED):
             other.remove_quads(corpus, pattern=pb.QuadPattern())
     assert caller.match(corpus).keys() == set(SOME)
+
+
+def test_a_pattern_to_remove_is_one_that_quads_match_and_names_its_source_itself(caller: QuadCaller) -> None:
+    corpus = caller.corpus()
+    caller.put_quads(corpus, *SOME, source="manual")
+    caller.put_quads(corpus, *SOME, source="memo")
+    asked = pattern_message(QuadPattern(predicate=ex("p")))
+    with refused(Reason.INVALID_ARGUMENT, field="source_id"):
+        caller.remove_quads(corpus, pattern=asked, source="memo")
+    with refused(Reason.INVALID_QUAD):
+        caller.remove_quads(corpus, pattern=pattern_message(QuadPattern(predicate=literal("p"))))
+    assert caller.match(corpus) == dict.fromkeys(SOME, ("manual", "memo"))
+    asked.source_id = "memo"
+    assert caller.remove_quads(corpus, pattern=asked).removed == len(SOME)
+    assert caller.match(corpus) == dict.fromkeys(SOME, ("manual",))
+
+
+@pytest.mark.parametrize("kind", ["stored", "fact", "document"])
+def test_what_was_asked_for_in_one_source_is_erased_with_it(
+    eraser: ErasingCaller, caller: QuadCaller, kind: str
+) -> None:
+    """A pattern may repeat what the source says: in the records of reads, and of exports."""
+    corpus, server = caller.corpus(), caller.server
+    caller.add_texts(corpus, {"marked": MARKED})
+    caller.put_quads(corpus, quad("a", "p", literal(MARKER)), source="marked")
+    fact = next(one.content for one in caller.list(corpus) if MARKER in one.content)
+    title = next(one.object for one in caller.derived(corpus) if one.predicate == Iri(f"{DC}title"))
+    asked = {
+        "stored": QuadPattern(object=literal(MARKER)),
+        "fact": QuadPattern(object=literal(fact)),
+        "document": QuadPattern(object=title, predicate=Iri(RDFS_LABEL)),
+    }[kind]
+    assert caller.match(corpus, asked) or caller.derived(corpus, asked)
+    with QuadCaller(server, str(person(server, "eve", Role.AUDITOR).log_in()._token)) as exporter:
+        assert exporter.export_quads(corpus, asked).lines
+    (of_match, *_), (of_export,) = (
+        [one for one in records(server, call=name) if repr(asked)[:1_000] == one["opened"]["query"]]
+        for name in ("MatchQuads", "ExportQuads")
+    )
+    key, _ = eraser.erase(corpus, "marked").erasure.erased_keys
+    assert (of_match["private"]["key"], of_export["private"]["key"]) == (key, key)
 
 
 def test_quads_go_with_their_source_at_every_revision(eraser: ErasingCaller, caller: QuadCaller) -> None:

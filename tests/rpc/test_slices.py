@@ -22,6 +22,7 @@ from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2
 from drillcore_proto.v1 import graphs_pb2 as pb
 from drillcore_server.derived.graphs import TurnGraph, TurnGraphs
+from drillcore_server.domain import slices as own_slices
 from drillcore_server.domain.ids import CorpusNumber, Revision
 from drillcore_server.domain.slice_policies import single
 from drillcore_server.store.hierarchy import CorpusView
@@ -233,6 +234,41 @@ def test_a_hundred_anchors_fit_and_more_are_refused(caller: GraphCaller, corpus:
         caller.slices()
     with refused(Reason.TOO_LARGE, field="anchors"):
         caller.slices(*_ids(told[:100]), policy=pb.SlicePolicy(max_nodes=1_000, max_radius=1_000))
+
+
+def test_what_slices_read_of_the_store_is_bounded(
+    caller: GraphCaller, corpus: str, filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, _ = a_talk(60)
+    star = [pb.Edge(parent=told[0].turn_id, child=one.turn_id, edge_type=pb.EDGE_TYPE_REPLY) for one in told[1:]]
+    caller.put_turns(corpus, told, star)
+    caller.put_turns(corpus, a_talk(1)[0])
+    near = pb.SlicePolicy(max_nodes=5)
+    before = caller.slice(told[0].turn_id, as_of=at_revision(1), policy=near)
+    master = caller.query(filled.corpus, level=MASTER)[0].id
+    monkeypatch.setattr(own_slices, "READ_MAX", 50)
+    with refused(Reason.TOO_LARGE, field="anchors"):
+        caller.slice(told[0].turn_id, as_of=at_revision(1), policy=near)
+    assert caller.slice(told[0].turn_id, policy=near).slice_id == before.slice_id, "the head is in memory"
+    monkeypatch.setattr(own_slices, "READ_MAX", 5)
+    with refused(Reason.TOO_LARGE, field="anchors"):
+        caller.slice(master)
+
+
+def test_long_session_ids_count_for_what_fits_into_an_answer(tmp_path: Path) -> None:
+    told, links = a_talk(100)
+    for one in told:
+        one.session_id = one.turn_id + "\N{OLD ITALIC LETTER A}" * 900
+    with running(tmp_path / "small", message_bytes_max=256 << 10) as server:
+        create_tenants(server.client())
+        with GraphCaller(server, ACME) as caller:
+            corpus = caller.corpus()
+            for start in range(0, 100, 25):
+                caller.put_turns(corpus, told[start : start + 25])
+            caller.put_edges(corpus, *links)
+            with refused(Reason.TOO_LARGE, field="anchors"):
+                caller.slice(told[0].turn_id)
+            assert len(caller.slice(told[0].turn_id, policy=pb.SlicePolicy(max_nodes=20)).nodes) == 20
 
 
 def test_a_missing_anchor_is_named(caller: GraphCaller, corpus: str, filled: Filled) -> None:

@@ -56,7 +56,9 @@ def literally_sliced(graph: PlainGraph, anchor: bytes, policy: Policy) -> dict[b
     while waiting and len(taken) < policy.max_nodes:
         best = min(waiting, key=lambda node: _place(graph, policy, node, waiting[node]))
         distance = taken[best] = waiting.pop(best)
-        near = [*graph.parents(best), *graph.children(best)] if distance < policy.max_radius else []
+        if distance == policy.max_radius:
+            continue
+        near = [*graph.parents(best), *graph.children(best)]
         beside = graph.siblings(best, policy.max_siblings_per_node) if policy.include_siblings else []
         for found, reached in [*((node, distance + 1) for node in near), *((node, distance) for node in beside)]:
             if found not in taken and found not in waiting:

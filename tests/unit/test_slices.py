@@ -41,6 +41,12 @@ def test_the_golden_vectors_of_the_reference() -> None:
     assert SCHEMA_VERSION == "1.0.0"
 
 
+def test_halves_of_a_millionth_are_rounded_up_as_the_reference_does() -> None:
+    """1/128 is 7812.5 millionths. Rust rounds halves away from zero, Python to the even number."""
+    assert Policy(salience_weight=1 / 128).params()["salience_weight"] == 7_813
+    assert Policy(distance_decay=3 / 128).params()["distance_decay"] == 23_438
+
+
 def test_the_compatible_policy_gives_the_fingerprints_of_the_reference() -> None:
     found = slice_graph(GOLDEN, one(1), REFERENCE_POLICY)
     assert (found.params_hash, found.slice_id) == ("02005444cae1117d", "5d90b92e253778cf")
@@ -106,8 +112,15 @@ def test_distance_decays_priority() -> None:
     nodes = dict.fromkeys(range(5), (Phase.PLANNING, 0.5))
     graph = graph_of(nodes, [(0, 4, REPLY), (4, 1, REPLY), (0, 3, REPLY)])
     assert taken(slice_graph(graph, one(0), Policy(max_nodes=3))) == {0, 3, 4}
-    flat = Policy(max_nodes=3, distance_decay=1.0)
-    assert taken(slice_graph(graph, one(0), flat)) == {0, 3, 4}, "of equals the nearer one"
+
+
+@pytest.mark.parametrize("policy", [Policy(), REFERENCE_POLICY], ids=lambda policy: policy.id)
+@pytest.mark.parametrize("farther", [1, 9])
+def test_of_equals_the_nearer_one_comes_first_whatever_their_ids(policy: Policy, farther: int) -> None:
+    nodes = dict.fromkeys([0, 3, farther], (Phase.PLANNING, 0.5)) | {5: (Phase.SYNTHESIS, 0.5)}
+    graph = graph_of(nodes, [(0, 5, REPLY), (0, 3, REPLY), (5, farther, REPLY)])
+    flat = replace(policy, max_nodes=3, distance_decay=1.0)
+    assert taken(slice_graph(graph, one(0), flat)) == {0, 3, 5}
 
 
 def test_the_radius_bounds_a_slice() -> None:
@@ -120,11 +133,23 @@ def test_the_radius_bounds_a_slice() -> None:
 
 def test_siblings_are_as_near_as_the_node_that_they_stand_beside() -> None:
     graph = star(10)
-    found = slice_graph(graph, one(7), Policy(max_radius=0, max_siblings_per_node=3))
-    assert {int.from_bytes(node.id, "big"): node.distance for node in found.nodes}[7] == 0
-    assert taken(slice_graph(graph, one(7), Policy(max_radius=0, include_siblings=False))) == {7}
-    assert taken(slice_graph(graph, one(7), Policy(max_radius=0, max_siblings_per_node=0))) == {7}
-    assert taken(found) >= {7, 1, 2, 3}
+    found = slice_graph(graph, one(7), Policy(max_radius=1, max_siblings_per_node=3))
+    distances = {int.from_bytes(node.id, "big"): node.distance for node in found.nodes}
+    assert distances[0] == 1, "the parent"
+    assert {distances[number] for number in (7, 1, 2, 3)} == {0}
+    for policy in (Policy(max_radius=1, include_siblings=False), Policy(max_radius=1, max_siblings_per_node=0)):
+        assert taken(slice_graph(graph, one(7), policy)) == {0, 7}
+
+
+@pytest.mark.parametrize("policy", [Policy(), REFERENCE_POLICY], ids=lambda policy: policy.id)
+def test_nothing_is_led_to_from_the_radius_not_even_siblings(policy: Policy) -> None:
+    """As the reference has it: a radius of 0 is the anchor alone."""
+    graph = star(10)
+    assert taken(slice_graph(graph, one(7), replace(policy, max_radius=0))) == {7}
+    beside = graph_of(
+        dict.fromkeys(range(5), (Phase.PLANNING, 0.5)), [(0, 1, REPLY), (1, 2, REPLY), (3, 2, REPLY), (3, 4, REPLY)]
+    )
+    assert taken(slice_graph(beside, one(1), replace(policy, max_radius=1))) == {0, 1, 2}, "4 stands beside 2"
 
 
 def test_the_most_salient_siblings_come_first() -> None:

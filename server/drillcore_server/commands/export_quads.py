@@ -16,6 +16,7 @@ from drillcore_proto.reasons import Reason
 from drillcore_server.auth import access
 from drillcore_server.auth.access import InTenant, Rule
 from drillcore_server.commands.export_corpus import check_nothing_erased
+from drillcore_server.commands.match_quads import touch_sources
 from drillcore_server.commands.quad_matching import Cursor, Part, QuadMatching
 from drillcore_server.commands.unit import Call, refusing
 from drillcore_server.commands.viewing import Library, Shelf
@@ -23,7 +24,7 @@ from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.errors import BadInput, NotReady
 from drillcore_server.domain.found import AsOf
-from drillcore_server.domain.ids import CorpusId, RecordId, Revision, TenantId
+from drillcore_server.domain.ids import CorpusId, CorpusNumber, RecordId, Revision, SourceId, TenantId
 from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.pages import PageLimit
 from drillcore_server.domain.quads import Quad, QuadPattern, check_pattern
@@ -35,6 +36,7 @@ from drillcore_server.store.records import RecordKind
 
 _PAGE: Final = PageLimit(1_000, 1 << 20)
 """Read in one transaction."""
+_SEVERAL: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class _Exporting:
         self._call = call
         self._order = order
         self._written = 0
+        self._sources: set[tuple[CorpusNumber, SourceId]] = set()
+        """Of what is written; no more than tell whether it is one alone."""
 
     def run(self, send: Callable[[bytes], object]) -> ExportedQuads:
         shelf = self._shelf()
@@ -111,6 +115,8 @@ class _Exporting:
             principal, pattern = self._call.principal.id, self._order.pattern
             matching = QuadMatching(self._library, tr, granted, principal, shelf, pattern, hashes)
             found, following = matching.page(begin, _PAGE)
+            if len(self._sources) < _SEVERAL:
+                touch_sources(self._sources, shelf, found)
             return [one.quad for one in found], following
 
         return self._library.unit.look(self._call, self._access, work)
@@ -140,6 +146,7 @@ class _Exporting:
             shelf.view.sealed.follow_erasures(tr, shelf.view.keys)  # with a conflict: none may be committed before this
             check_nothing_erased(shelf, epoch)
             trail.levels.update(Level)
+            trail.sources |= self._sources
             trail.private["query"] = repr(self._order.pattern)[:1_000]
             trail.detail |= {
                 "format": self._order.format.value,

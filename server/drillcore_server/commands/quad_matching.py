@@ -18,10 +18,12 @@ from drillcore_server.commands.viewing import Library, Shelf
 from drillcore_server.domain.ids import PrincipalId, SourceId
 from drillcore_server.domain.pages import PageLimit
 from drillcore_server.domain.quads import Quad, QuadPattern, encoded_quad
-from drillcore_server.store.quads import QUAD_BYTES, Candidate, QuadHashes, QuadsView
+from drillcore_server.store.quads import QUAD_BYTES, Candidate, QuadHashes, QuadsView, decode_record
 
 LOOKED_AT_MAX: Final = 10_000
 """Stored keys, for one page: well within five seconds."""
+LOOKED_AT_BYTES_MAX: Final = 1 << 26
+"""Of records, likewise: one may have megabytes."""
 _KEYS_MAX: Final = 256
 """Read at once: each may have 90 kB."""
 _DERIVED_MAX: Final = 3
@@ -57,6 +59,8 @@ class Matches:
     limit: PageLimit
     found: list[MatchedQuad]
     size_bytes: int = 0
+    looked_at_bytes: int = 0
+    """Of records, whether they match or not."""
 
     @property
     def is_full(self) -> bool:
@@ -135,7 +139,9 @@ class QuadMatching:
             whole, cut = _whole(candidates, is_last=following is None)
             for _, group in groupby(whole, _quad_of):
                 those = list(group)
-                one = self._matched(view, those)
+                if matches.looked_at_bytes >= LOOKED_AT_BYTES_MAX:
+                    return view.start_of(self.pattern, those[0])
+                one = self._matched(view, those, matches)
                 if one is not None:
                     if not matches.fits(one):
                         return view.start_of(self.pattern, those[0])
@@ -143,13 +149,19 @@ class QuadMatching:
             following = following if cut is None else view.start_of(self.pattern, cut)
         return following
 
-    def _matched(self, view: QuadsView, candidates: Iterable[Candidate]) -> MatchedQuad | None:
+    def _matched(self, view: QuadsView, candidates: Iterable[Candidate], matches: Matches) -> MatchedQuad | None:
         """A quad with all its sources that were not erased; None if there are none, or it does not match."""
-        read = (view.read(one) for one in candidates)
-        left = [one for one in read if one is not None and self.pattern.matches(one.quad)]
-        if not left:
-            return None
-        return MatchedQuad(left[0].quad, tuple(sorted(one.source for one in left if one.source)))
+        quad, sources = None, list[SourceId]()
+        for one in candidates:
+            stored = view.record(one)
+            if stored is None:
+                continue
+            matches.looked_at_bytes += len(stored)
+            found = decode_record(stored)
+            if self.pattern.matches(found.quad):
+                quad = found.quad
+                sources += [found.source] if found.source else []
+        return None if quad is None else MatchedQuad(quad, tuple(sorted(sources)))
 
 
 def _whole(candidates: list[Candidate], *, is_last: bool) -> tuple[list[Candidate], Candidate | None]:

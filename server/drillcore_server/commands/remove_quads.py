@@ -15,7 +15,7 @@ from drillcore_server.domain.audit import Trail
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import Revision, SourceId
-from drillcore_server.domain.quads import QUADS_MAX, Quad, QuadPattern, check_quad
+from drillcore_server.domain.quads import QUADS_MAX, Quad, QuadPattern, check_pattern, check_quad
 from drillcore_server.store.hierarchy import CorpusView
 from drillcore_server.store.quads import QuadHashes, QuadsView, matching_quads, removed_at
 from drillcore_server.store.records import RecordKind
@@ -45,8 +45,16 @@ class Unwanted:
     def check(self) -> None:
         if (self.pattern is None) == (not self.quads) or len(self.quads) > QUADS_MAX:
             raise BadInput(Reason.INVALID_ARGUMENT, f"name 1 to {QUADS_MAX} quads, or a pattern", field="quads")
+        if self.pattern is not None:
+            self._check_pattern(self.pattern)
         for place, one in enumerate(self.quads):
             check_quad(one, f"quads[{place}]")
+
+    def _check_pattern(self, pattern: QuadPattern) -> None:
+        check_pattern(pattern)
+        if self.source is not None:
+            message = "with a pattern, name the source in the pattern: else quads of every source would go"
+            raise BadInput(Reason.INVALID_ARGUMENT, message, field="source_id")
 
 
 def remove_quads(ingester: Ingester, call: Call, target: Target, unwanted: Unwanted) -> RemovedQuads:

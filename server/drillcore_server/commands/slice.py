@@ -34,7 +34,7 @@ from drillcore_server.store.turns import TurnsView
 
 _NODE_BYTES: Final = 200
 _EDGE_BYTES: Final = 90
-"""About what each takes in an answer."""
+"""About what each takes in an answer; a turn's session id comes to it."""
 
 
 class SliceFormat(enum.IntEnum):
@@ -73,7 +73,8 @@ class Sliced:
     @property
     def size_bytes(self) -> int:
         found = self.made.slice
-        return _NODE_BYTES * len(found.nodes) + _EDGE_BYTES * len(found.edges) + len(self.file)
+        sessions = sum(len(turn.session.encode()) for turn in self.made.turns.values())
+        return _NODE_BYTES * len(found.nodes) + _EDGE_BYTES * len(found.edges) + sessions + len(self.file)
 
 
 class _Anchor(NamedTuple):

@@ -18,7 +18,7 @@ from drillcore_server.derived.similar_facts import SimilarFacts
 from drillcore_server.domain.ids import FactId, NodeId
 from drillcore_server.domain.nodes import ChunkWithRaws, Level, Section, chunk_of_raw, raw_id
 from drillcore_server.domain.slice_policies import single
-from drillcore_server.domain.slices import SliceEdge
+from drillcore_server.domain.slices import SliceEdge, check_read
 from drillcore_server.domain.turns import EdgeType, Phase
 from drillcore_server.store import erasures
 from drillcore_server.store.facts import FactsView
@@ -55,6 +55,7 @@ class KnowledgeGraph:
         self._facts = FactsView(view)
         self._open_index = index
         self._similar = similar
+        self._read = 0
         self._nodes: dict[bytes, KnowledgeNode | None] = {}
         self._chunks: dict[bytes, ChunkWithRaws | None] = {}
         self._sections: dict[bytes, Section | None] = {}
@@ -196,6 +197,7 @@ class KnowledgeGraph:
         """Whether it is there, and searched."""
         one = fact.bytes
         if one not in self._nodes:
+            self._count_read()
             found = self._facts.fact_left(fact)
             self._nodes[one] = None
             if found is not None and found.is_searched:
@@ -222,13 +224,19 @@ class KnowledgeGraph:
 
     def _chunk(self, chunk: bytes) -> ChunkWithRaws | None:
         if chunk not in self._chunks:
+            self._count_read()
             self._chunks[chunk] = _left(self._view.chunk_with_raws, NodeId(UUID(bytes=chunk)))
         return self._chunks[chunk]
 
     def _section(self, section: bytes) -> Section | None:
         if section not in self._sections:
+            self._count_read()
             self._sections[section] = _left(self._view.section, NodeId(UUID(bytes=section)))
         return self._sections[section]
+
+    def _count_read(self) -> None:
+        self._read += 1
+        check_read(self._read)
 
 
 def _left(get: Callable[[NodeId], T | None], node: NodeId) -> T | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from drillcore_server.domain.ids import TurnId
-from drillcore_server.domain.slices import SliceEdge, most_salient
+from drillcore_server.domain.slices import SliceEdge, check_read, most_salient
 from drillcore_server.domain.turns import Edge, Phase, Turn
 from drillcore_server.store.turns import TurnsView
 
@@ -31,6 +31,7 @@ class StoredTurnGraph:
 
     def node(self, node: bytes) -> _Read | None:
         if node not in self._nodes:
+            check_read(len(self._nodes) + 1)
             turn = self.view.turn_left(_turn_id(node))
             self._nodes[node] = None if turn is None else _Read("turn", turn.phase, turn.salience, turn)
         return self._nodes[node]

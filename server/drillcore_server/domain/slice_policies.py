@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -152,7 +153,8 @@ def _single_power(base: float, exponent: int) -> float:
 
 
 def _millionths(value: float) -> int:
-    return round(value * _MILLION)
+    """Halves up, as the reference rounds them. Nothing is below zero, and of single precision the product is exact."""
+    return math.floor(value * _MILLION + 0.5)
 
 
 def _check_between(name: str, value: float, least: float, most: float) -> None:

@@ -14,7 +14,7 @@ from uuid import UUID
 import xxhash
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.domain.errors import Missing
+from drillcore_server.domain.errors import BadInput, Missing
 from drillcore_server.domain.ids import CorpusId, Revision
 from drillcore_server.domain.slice_policies import Policy
 from drillcore_server.domain.turns import EdgeType, Phase, Turn
@@ -22,6 +22,8 @@ from drillcore_server.domain.turns import EdgeType, Phase, Turn
 SCHEMA_VERSION: Final = "1.0.0"
 ANCHORS_MAX: Final = 100
 """Of one call."""
+READ_MAX: Final = 20_000
+"""Records that the slices of one call may need to have read of a corpus, one by one: about two seconds."""
 KINDS: Final = ("turn", "raw", "chunk", "section", "master", "fact")
 EDGE_NAMES: Final = {one: one.name.capitalize() for one in EdgeType}
 """As fingerprints have them."""
@@ -115,6 +117,13 @@ def missing_anchor(anchor: UUID) -> Missing:
     return Missing(Reason.ANCHOR_NOT_FOUND, message, anchor=str(anchor))
 
 
+def check_read(records: int) -> None:
+    """Raises `BadInput` if slices need more of the store than can be read for one call."""
+    if records > READ_MAX:
+        message = f"over {READ_MAX:,} records lie around these anchors; ask for fewer anchors, or a smaller max_nodes"
+        raise BadInput(Reason.TOO_LARGE, message, field="anchors")
+
+
 def most_salient(graph: Graph, candidates: Iterable[bytes], limit: int) -> list[bytes]:
     """Some of them: the most salient first, then by id."""
     found = [(-node.salience, one) for one in set(candidates) if (node := graph.node(one)) is not None]
@@ -143,9 +152,10 @@ def _expanded(graph: Graph, anchor: bytes, policy: Policy) -> dict[bytes, int]:
     while frontier and len(taken) < policy.max_nodes:
         _, distance, one = heappop(frontier)
         taken[one] = distance
-        if distance < policy.max_radius:
-            push(graph.parents(one), distance + 1)
-            push(graph.children(one), distance + 1)
+        if distance == policy.max_radius:
+            continue  # as in the reference: not to siblings either, though they would be no farther
+        push(graph.parents(one), distance + 1)
+        push(graph.children(one), distance + 1)
         if policy.include_siblings:
             push(graph.siblings(one, policy.max_siblings_per_node), distance)
     return taken

@@ -55,6 +55,8 @@ _KNOWN_CHARACTERS_MAX: Final = 500
 """Names whose hashes are at hand: quads that come together share most of theirs. Long ones would fill the memory."""
 _KEYS_MAX: Final = 500
 """Looked at by one transaction of a walk, with their records: well within five seconds."""
+BYTES_MAX: Final = 1 << 24
+"""Of those records, which are held: one may have megabytes."""
 
 
 class QuadHashes:
@@ -137,6 +139,11 @@ class QuadsView:
 
     def read(self, candidate: Candidate) -> SourcedQuad | None:
         """What is stored at a place; None if it was erased."""
+        stored = self.record(candidate)
+        return None if stored is None else decode_record(stored)
+
+    def record(self, candidate: Candidate) -> bytes | None:
+        """The same, as `decode_record` takes it."""
         entry = candidate.entry
         try:
             if entry is None:
@@ -146,13 +153,21 @@ class QuadsView:
                 found = self.view.sealed.opened(entry)
         except KeyErased:
             return None
-        return None if found is None else decode_record(found.value)
+        return None if found is None else found.value
 
     def match(self, pattern: QuadPattern, begin: bytes, keys_max: int) -> tuple[list[SourcedQuad], bytes | None]:
-        """What matches among the next stored keys, and where to go on; None at the end."""
+        """What matches among the next stored keys, as far as their records are not too large, and where to go on; None
+        at the end."""
         candidates, following = self.candidates(pattern, begin, keys_max)
-        read = (self.read(one) for one in candidates)
-        return [one for one in read if one is not None and _is_wanted(pattern, one)], following
+        found, size_bytes = list[SourcedQuad](), 0
+        for one in candidates:
+            if size_bytes >= BYTES_MAX:
+                return found, self.start_of(pattern, one)
+            stored = self.record(one) or b""
+            size_bytes += len(stored)
+            if stored and _is_wanted(pattern, quad := decode_record(stored)):
+                found.append(quad)
+        return found, following
 
     def range_of(self, pattern: QuadPattern) -> Range:
         """The order in which the bound terms of a pattern come first, or as many of them as can."""
