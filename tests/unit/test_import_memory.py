@@ -160,3 +160,13 @@ def test_the_ids_of_library_documents_have_a_limit_together(
             file.write(msgpack.packb(record(one)))
         with pytest.raises(InvalidCore, match="ids of its library documents"):
             check_core(file, strict=False, tell=lambda *_: None)
+
+
+def test_a_report_fits_into_an_answer_however_long_the_ids_are() -> None:
+    with SealedFile() as file:
+        for one in range(1_100):
+            file.write(msgpack.packb(["lb", {"i": f"{one:8000}", "d": ""}]))
+        with check_core(file, strict=False, tell=lambda *_: None) as core:
+            assert core.skips.count == 1_100
+            assert len(core.skips.told) == 1_000
+            assert sum(len(one.id) + len(one.message) for one in core.skips.told) < MEGABYTES

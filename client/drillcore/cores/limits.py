@@ -22,6 +22,10 @@ PART_LENGTH_MAX: Final = 100_000
 """Values in one of these."""
 ROOT_BYTES_MAX: Final = 64 << 10
 """Of the decoded content of the root of a full core."""
+DIMENSIONS_MAX: Final = 65_536
+"""Of the vectors of a full core."""
+MODEL_CHARACTERS_MAX: Final = 1_000
+"""Of the name of the model that made them."""
 TAG_BYTES_MAX: Final = 255
 ID_BYTES_MAX: Final = 64 << 10
 """Of the id of a library document."""

@@ -15,7 +15,14 @@ import msgpack
 
 from drillcore.cores.bounded import Containers
 from drillcore.cores.failures import WrongShape
-from drillcore.cores.limits import ITEM_BYTES_MAX, PART_CONTAINERS_MAX, PART_LENGTH_MAX, ROOT_BYTES_MAX
+from drillcore.cores.limits import (
+    DIMENSIONS_MAX,
+    ITEM_BYTES_MAX,
+    MODEL_CHARACTERS_MAX,
+    PART_CONTAINERS_MAX,
+    PART_LENGTH_MAX,
+    ROOT_BYTES_MAX,
+)
 from drillcore.cores.records import LibraryDocument
 
 ROOT_KIND: Final = "application/vnd.drillcore.core+json"
@@ -121,7 +128,12 @@ def _model(said: object) -> CoreModel | None:
     if said is None:
         return None
     match said:
-        case {"name": str(name), "dimensions": int(dimensions)} if not isinstance(dimensions, bool) and dimensions > 0:
+        case {"name": str(name), "dimensions": int(dimensions)} if _is_model(name, dimensions):
             return CoreModel(name, dimensions)
         case _:
             raise WrongShape("the root does not say with which model its vectors were made")
+
+
+def _is_model(name: str, dimensions: int) -> bool:
+    is_number = not isinstance(dimensions, bool) and 0 < dimensions <= DIMENSIONS_MAX
+    return is_number and 0 < len(name) <= MODEL_CHARACTERS_MAX
