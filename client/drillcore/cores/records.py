@@ -188,4 +188,3 @@ def _value(data: bytes, at: int, unpacker: msgpack.Unpacker) -> object:
     if end - begin > ITEM_BYTES_MAX:
         raise WrongShape(f"a part of it has more than {ITEM_BYTES_MAX:,} bytes")
     return decoded(memoryview(data)[begin:end])
-
