@@ -106,7 +106,8 @@ def test_turns_are_put_and_removed_once(server: Running, faults: Faults, rate: s
                 )
                 assert (put.added, put.replaced) == (len(some - there), len(some & there))
                 there |= some
-            sliced = until_answered(lambda anchor=min(there): caller.slice(anchor))  # type: ignore[misc]
+            anchor = min(there)
+            sliced = until_answered(lambda a=anchor: caller.slice(a))  # type: ignore[misc]
             assert {one.id for one in sliced.nodes} <= set(map(name, there))
         faults.rates = {}
         assert [one.turn_id for one in caller.turns(corpus)] == sorted(map(name, there))

@@ -10,16 +10,19 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillcore.cores import InvalidCore
+from drillcore.cores import CoreModel, CoreRoot, InvalidCore, WrongShape
 from drillcore.cores.parts import PART_KIND, ROOT_KIND
 from drillcore_server.domain.documents import Span
+from drillcore_server.domain.facts import fact_hash
+from drillcore_server.domain.ids import NodeId
+from drillcore_server.domain.nodes import raw_id
 from drillcore_server.exporting.sealed_file import SealedFile
 from drillcore_server.importing.reading import CheckedCore, check_core
 from drillcore_server.store.facts import FACT
@@ -107,9 +110,24 @@ def of_kind(kind: str) -> list[Entry]:
     return found
 
 
+def first_of_all(kind: str) -> Edit:
+    """Puts the records of a kind before those of the first document."""
+    moved = of_kind(kind)
+    left = [True]
+
+    def edit(arrays: list[Entry]) -> None:
+        arrays[:] = [one for one in arrays if one[0] != kind]
+        if left[0]:
+            arrays[:0] = moved
+            left[0] = False
+
+    return edit
+
+
 OTHER = uuid4()
 FACTS = [FACT.decode(one[1]) for one in of_kind("fact")]
 DOCUMENTS = [DOCUMENT.decode(one[1]) for one in of_kind("document")]
+RAW = raw_id(NodeId(UUID(bytes=of_kind("chunk")[0][1])), 7)
 LIVE = next(place for place, one in enumerate(FACTS) if one.document is not None and one.status == 1)
 
 CONTRADICTIONS: dict[str, Callable[[], bytes]] = {
@@ -198,6 +216,25 @@ CONTRADICTIONS: dict[str, Callable[[], bytes]] = {
     "a signature of no version": lambda: changed(
         "signature", lambda one: field(SIGNATURE, target=replace(SIGNATURE.decode(one[1]).target, version=0))(one)
     ),
+    "a signature of a node that is not there": lambda: changed(
+        "signature", lambda one: field(SIGNATURE, target=replace(SIGNATURE.decode(one[1]).target, id=OTHER))(one)
+    ),
+    "a signature of a raw that its chunk does not have": lambda: changed(
+        "signature", lambda one: field(SIGNATURE, target=replace(SIGNATURE.decode(one[1]).target, id=RAW))(one)
+    ),
+    "a signature that names keys": lambda: changed("signature", field(SIGNATURE, sealed_by=(1,))),
+    "facts before documents": lambda: with_parts(first_of_all("fact")),
+    "sources before documents": lambda: with_parts(first_of_all("source")),
+    "a master before its sections": lambda: with_parts(
+        lambda arrays: arrays.sort(key=lambda one: one[0] != "master") if arrays[0][0] == "section" else None
+    ),
+    "a turn with the id of a raw": lambda: with_parts(
+        lambda arrays: [field(TURN, 2, id=RAW)(one) for one in arrays if one[0] == "turn"] and None
+    ),
+    "a fact that is longer than its tokens can be": lambda: changed(
+        "fact", field(FACT, content="x" * 5_000, content_hash=fact_hash("x" * 5_000), tokens=10)
+    ),
+    "a library document of a source with too long an id": lambda: changed("library", item(2, "s" * 1_001)),
     "a signature that is none": lambda: changed("signature", item(1, b"\xc0")),
 }
 
@@ -206,6 +243,12 @@ def test_the_core_itself_is_taken() -> None:
     core = check(GOLDEN, strict=True)
     assert core.full is not None
     assert check(with_parts(lambda _: None), strict=True).full is not None, "also if it is put together again"
+
+
+@pytest.mark.parametrize("model", [("x", 0), ("x", True), ("x", 1 << 40), ("", 3), ("x" * 1_001, 3)])
+def test_a_root_with_a_model_that_cannot_be_is_refused(model: tuple[str, int]) -> None:
+    with pytest.raises(WrongShape):
+        CoreRoot.parse(CoreRoot(True, CoreModel(*model)).encode())
 
 
 @pytest.mark.parametrize("made", CONTRADICTIONS.values(), ids=CONTRADICTIONS.keys())

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from threading import Event, Thread
 from uuid import UUID
 
 import pytest
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.commands.core_uploads import UPLOADS_MAX, CoreUploads, Upload
+from drillcore_server.commands.core_uploads import PRINCIPAL_UPLOADS_MAX, UPLOADS_MAX, CoreUploads, Upload
 from drillcore_server.domain.errors import Refused
 from drillcore_server.domain.ids import CorpusId, PrincipalId
+from drillcore_server.exporting.sealed_file import SealedFile
 
 CORPUS = CorpusId(UUID(int=7))
-ANN = PrincipalId("ann")
+ANN, BOB = PrincipalId("ann"), PrincipalId("bob")
 
 
 class Clock:
@@ -33,8 +35,8 @@ def uploads(clock: Clock) -> CoreUploads:
     return CoreUploads(bytes_max=1_000, keep_s=60.0, clock=clock)
 
 
-def begin(uploads: CoreUploads, name: str = "one") -> Upload:
-    return uploads.begin(ANN, None, CORPUS, name)
+def begin(uploads: CoreUploads, name: str = "one", principal: PrincipalId = ANN) -> Upload:
+    return uploads.begin(principal, None, CORPUS, name)
 
 
 def refusal(error: pytest.ExceptionInfo[Refused]) -> Reason:
@@ -123,7 +125,41 @@ def test_those_that_wait_make_room_and_those_under_way_do_not(uploads: CoreUploa
 
 def test_there_is_a_largest_number(uploads: CoreUploads) -> None:
     for number in range(UPLOADS_MAX):
-        begin(uploads, f"{number}")
+        begin(uploads, "one", PrincipalId(f"{number}"))
     with pytest.raises(Refused) as caught:
         begin(uploads, "one more")
     assert refusal(caught) is Reason.TOO_LARGE
+
+
+def test_a_caller_with_many_uploads_is_in_nobodys_way(uploads: CoreUploads) -> None:
+    waiting = begin(uploads, "waiting", BOB)
+    waiting.write(b"x")
+    waiting.leave()
+    own = [begin(uploads, f"{number}") for number in range(PRINCIPAL_UPLOADS_MAX)]
+    with pytest.raises(Refused) as caught:
+        begin(uploads, "one more")
+    assert refusal(caught) is Reason.TOO_LARGE
+    own[3].leave()
+    begin(uploads, "one more")
+    assert begin(uploads, "waiting", BOB).file.size_bytes == 1, "the caller's own gives way"
+
+
+def test_nobody_takes_an_upload_over_in_the_middle_of_a_write(uploads: CoreUploads) -> None:
+    upload, taken = begin(uploads), Event()
+
+    def take_over() -> None:
+        begin(uploads)
+        taken.set()
+
+    thread = Thread(target=take_over)
+
+    class Watched(SealedFile):
+        def write(self, data: bytes) -> int:
+            thread.start()
+            assert not taken.wait(0.1)
+            return super().write(data)
+
+    upload.kept.file = Watched()
+    upload.write(b"x")
+    thread.join()
+    assert taken.is_set()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import base64
+import io
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgpack
 import pytest
 
 from drillcore.cores import InvalidCore
+from drillcore.cores.parts import PART_KIND
 from drillcore_server.exporting.sealed_file import SealedFile
+from drillcore_server.importing import library
 from drillcore_server.importing.reading import check_core
+from tests.unit.test_contradicting_cores import GOLDEN
 
 MEGABYTES = 1 << 20
 
@@ -77,3 +81,92 @@ def test_a_record_that_claims_to_be_larger_than_the_file_takes_no_memory() -> No
             assert tracemalloc.get_traced_memory()[1] < 4 * MEGABYTES
         finally:
             tracemalloc.stop()
+
+
+def array(length: int) -> bytes:
+    return b"\xdd" + length.to_bytes(4, "big")
+
+
+def empty_lists_in_a_triple() -> Iterator[bytes]:
+    yield b"\x92\xa1t\x81\xa1t\x91\x81\xa1s" + array(4 * MEGABYTES) + b"\x90" * (4 * MEGABYTES)
+
+
+def empty_maps_in_a_description() -> Iterator[bytes]:
+    yield b"\x92\xa1t\x81\xa1m\x81\xa1m" + array(4 * MEGABYTES) + b"\x80" * (4 * MEGABYTES)
+
+
+def keys_of_a_record() -> Iterator[bytes]:
+    yield b"\x92\xa1t\xdf" + MEGABYTES.to_bytes(4, "big")
+    yield b"".join(b"\xa5%05x\xc0" % one for one in range(MEGABYTES))
+
+
+def values_in_a_part(value: bytes, count: int) -> Iterator[bytes]:
+    """A full core whose first part has a record with so many values."""
+    found = list(msgpack.Unpacker(io.BytesIO(GOLDEN), raw=False))
+    blob = 1 + next(n for n, (tag, said) in enumerate(found) if tag == "lm" and said["k"] == PART_KIND)
+    found[blob][1]["d"] = base64.b64encode(b"\x92\xa4fact" + array(count) + value * count)
+    yield b"".join(map(msgpack.packb, found))
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        empty_lists_in_a_triple(),
+        empty_maps_in_a_description(),
+        keys_of_a_record(),
+        values_in_a_part(b"\x90", 4 * MEGABYTES),
+        values_in_a_part(b"\xc0", 16 * MEGABYTES),
+        values_in_a_part(b"\xdc\xff\xff" + b"\xc0" * 65_535, 100),
+    ],
+    ids=["a triple", "a description", "keys", "lists in a part", "nothings in a part", "long lists in a part"],
+)
+def test_values_that_take_much_more_memory_than_bytes_are_refused(pieces: Iterator[bytes]) -> None:
+    with SealedFile() as file:
+        for piece in pieces:
+            file.write(piece)
+        tracemalloc.start()
+        try:
+            with pytest.raises(InvalidCore):
+                check_core(file, strict=False, tell=lambda *_: None)
+            assert tracemalloc.get_traced_memory()[1] < 8 * file.size_bytes
+        finally:
+            tracemalloc.stop()
+
+
+def test_unknown_tags_are_not_remembered() -> None:
+    with SealedFile() as file:
+        for one in range(20_000):
+            file.write(b"\x92" + msgpack.packb(f"{one:250}") + b"\xc0")
+        tracemalloc.start()
+        try:
+            with check_core(file, strict=False, tell=lambda *_: None) as core:
+                assert core.skips.count == 20_000
+            assert tracemalloc.get_traced_memory()[1] < 3 * MEGABYTES
+        finally:
+            tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [lambda one: ["lm", {"i": f"{one:7000}", "p": f"{-one:7000}"}], lambda one: ["lb", {"i": f"{one:14000}", "d": ""}]],
+    ids=["described", "content"],
+)
+def test_the_ids_of_library_documents_have_a_limit_together(
+    record: Callable[[int], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "IDS_BYTES_MAX", MEGABYTES)
+    with SealedFile() as file:
+        for one in range(100, 200):
+            file.write(msgpack.packb(record(one)))
+        with pytest.raises(InvalidCore, match="ids of its library documents"):
+            check_core(file, strict=False, tell=lambda *_: None)
+
+
+def test_a_report_fits_into_an_answer_however_long_the_ids_are() -> None:
+    with SealedFile() as file:
+        for one in range(1_100):
+            file.write(msgpack.packb(["lb", {"i": f"{one:8000}", "d": ""}]))
+        with check_core(file, strict=False, tell=lambda *_: None) as core:
+            assert core.skips.count == 1_100
+            assert len(core.skips.told) == 1_000
+            assert sum(len(one.id) + len(one.message) for one in core.skips.told) < MEGABYTES

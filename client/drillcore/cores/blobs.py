@@ -8,13 +8,12 @@ from typing import Final
 from drillcore.cores.base64_stream import Base64Stream
 from drillcore.cores.failures import InvalidCore, WrongShape
 from drillcore.cores.heads import BYTES, MAP, TEXT
-from drillcore.cores.limits import ID_BYTES_MAX, PIECE_BYTES
+from drillcore.cores.limits import ID_BYTES_MAX, PAIRS_MAX, PIECE_BYTES
 from drillcore.cores.scout import Scout
 from drillcore.cores.tags import LIBRARY_BLOB
 from drillcore.cores.window import Window
 
 _KEY_BYTES_MAX: Final = 255
-_PAIRS_MAX: Final = 100
 
 
 class Blob:
@@ -69,7 +68,7 @@ class Blob:
 def _keys(window: Window) -> Iterator[str]:
     """Each key of the map that comes next, when its value does."""
     head = window.head()
-    if head.kind != MAP or head.length > _PAIRS_MAX:
+    if head.kind != MAP or head.length > PAIRS_MAX:
         raise WrongShape("what follows its tag is not a map")
     for _ in range(head.length):
         yield _text(window, _KEY_BYTES_MAX, "a key")

@@ -13,8 +13,16 @@ from typing import Any, Final
 
 import msgpack
 
+from drillcore.cores.bounded import Containers
 from drillcore.cores.failures import WrongShape
-from drillcore.cores.limits import ROOT_BYTES_MAX
+from drillcore.cores.limits import (
+    DIMENSIONS_MAX,
+    ITEM_BYTES_MAX,
+    MODEL_CHARACTERS_MAX,
+    PART_CONTAINERS_MAX,
+    PART_LENGTH_MAX,
+    ROOT_BYTES_MAX,
+)
 from drillcore.cores.records import LibraryDocument
 
 ROOT_KIND: Final = "application/vnd.drillcore.core+json"
@@ -24,6 +32,8 @@ PART_TYPE: Final = "drillcore-part"
 FORMAT: Final = "drillcore-core"
 VERSION: Final = 1
 END: Final = "end"
+_LARGE: Final = ("document", "community")
+"""Kinds of records that name as many others as there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +77,39 @@ def part_document(core_id: str, name: str, number: int, parent: str) -> LibraryD
 
 def part_arrays(data: bytes) -> Iterator[list[Any]]:
     """The records of a part, each with its kind first. Raises `WrongShape`."""
-    unpacker = msgpack.Unpacker(max_buffer_size=0, read_size=len(data) or 1)
-    unpacker.feed(data)
-    end = 0
-    while end < len(data):
+    containers = Containers(PART_CONTAINERS_MAX)
+    unpacker = _unpacker(data, containers)
+    begin = 0
+    while begin < len(data):
+        containers.begin()
         array = _next(unpacker)
         if not isinstance(array, list) or not array or not isinstance(array[0], str):
             raise WrongShape("a part has something that is not a record")
         end = unpacker.tell()
+        if end - begin > ITEM_BYTES_MAX and array[0] not in _LARGE:
+            raise WrongShape(f"a record of a part has more than {ITEM_BYTES_MAX:,} bytes")
+        begin = end
         yield array
+
+
+def _unpacker(data: bytes, containers: Containers) -> msgpack.Unpacker:
+    unpacker = msgpack.Unpacker(
+        max_buffer_size=0,
+        read_size=len(data) or 1,
+        list_hook=containers.count,
+        object_hook=containers.count,
+        max_array_len=PART_LENGTH_MAX,
+        max_map_len=PART_LENGTH_MAX,
+    )
+    unpacker.feed(data)
+    return unpacker
 
 
 def _next(unpacker: msgpack.Unpacker) -> object:
     try:
         return unpacker.unpack()
+    except WrongShape:
+        raise
     except (ValueError, msgpack.OutOfData):
         raise WrongShape("a part is not msgpack, or not whole") from None
 
@@ -99,7 +128,12 @@ def _model(said: object) -> CoreModel | None:
     if said is None:
         return None
     match said:
-        case {"name": str(name), "dimensions": int(dimensions)} if not isinstance(dimensions, bool) and dimensions > 0:
+        case {"name": str(name), "dimensions": int(dimensions)} if _is_model(name, dimensions):
             return CoreModel(name, dimensions)
         case _:
             raise WrongShape("the root does not say with which model its vectors were made")
+
+
+def _is_model(name: str, dimensions: int) -> bool:
+    is_number = not isinstance(dimensions, bool) and 0 < dimensions <= DIMENSIONS_MAX
+    return is_number and 0 < len(name) <= MODEL_CHARACTERS_MAX

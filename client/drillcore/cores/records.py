@@ -8,9 +8,10 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 
+from drillcore.cores.bounded import decoded
 from drillcore.cores.failures import WrongShape
 from drillcore.cores.framing import Record
-from drillcore.cores.limits import ITEM_BYTES_MAX, LIBRARY_BYTES_MAX
+from drillcore.cores.limits import ITEM_BYTES_MAX, LIBRARY_BYTES_MAX, PAIRS_MAX
 from drillcore.cores.tags import LISTS
 from drillcore.cores.terms import PlainTerm, read_term
 
@@ -110,7 +111,7 @@ def read_library(record: Record) -> LibraryDocument:
     """Of a record `lm`. Raises `WrongShape`."""
     if len(record.data) > LIBRARY_BYTES_MAX:
         raise WrongShape(f"it has more than {LIBRARY_BYTES_MAX:,} bytes")
-    item = _decoded(memoryview(record.data)[record.payload_at :])
+    item = decoded(memoryview(record.data)[record.payload_at :])
     if not isinstance(item, dict) or not isinstance(item.get("i"), str):
         raise WrongShape("it has no id")
     tags = item.get("g") or []
@@ -126,6 +127,8 @@ def _keys(unpacker: msgpack.Unpacker, data: bytes, at: int) -> Iterator[str]:
         length = unpacker.read_map_header()
     except ValueError:
         raise WrongShape("what follows its tag is not a map") from None
+    if length > PAIRS_MAX:
+        raise WrongShape(f"it has more than {PAIRS_MAX} keys")
     seen = set()
     for _ in range(length):
         key = _value(data, at, unpacker)
@@ -184,11 +187,4 @@ def _value(data: bytes, at: int, unpacker: msgpack.Unpacker) -> object:
     end = at + unpacker.tell()
     if end - begin > ITEM_BYTES_MAX:
         raise WrongShape(f"a part of it has more than {ITEM_BYTES_MAX:,} bytes")
-    return _decoded(memoryview(data)[begin:end])
-
-
-def _decoded(data: memoryview) -> object:
-    try:
-        return msgpack.unpackb(data)
-    except ValueError:
-        raise WrongShape("a text is not UTF-8, or a key is not a text") from None
+    return decoded(memoryview(data)[begin:end])

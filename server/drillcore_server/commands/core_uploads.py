@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import uuid4
@@ -16,6 +16,8 @@ from drillcore_server.exporting.sealed_file import SealedFile
 
 UPLOADS_MAX: Final = 32
 """Under way or kept, of all callers."""
+PRINCIPAL_UPLOADS_MAX: Final = 8
+"""Of one caller, so that nobody is in the way of all others."""
 UPLOAD_ID_CHARACTERS_MAX: Final = 200
 
 
@@ -57,8 +59,7 @@ class Upload:
         """Raises `Refused` if that is too much, or another call is at it."""
         if self.kept.is_whole:
             raise Stale(Reason.CORE_CHANGED, "the whole core was sent before, and there is more; nothing was stored")
-        self.uploads.check_room(self, len(data))
-        self.kept.file.write(data)
+        self.uploads.write(self, data)
 
     def end(self) -> None:
         """When it is whole: from now on it is the call's alone. Raises `Refused` if another call is at it."""
@@ -91,12 +92,14 @@ class CoreUploads:
             self._forget_old()
             kept = self._kept.get(name)
             if kept is None:
+                self._make_room_of(principal)
                 self._make_room(len(self._kept) + 1 - UPLOADS_MAX)
                 kept = self._kept[name] = _Kept()
             kept.holder = holder = object()
         return Upload(self, name, name, kept, holder)
 
-    def check_room(self, upload: Upload, size_bytes: int) -> None:
+    def write(self, upload: Upload, data: bytes) -> None:
+        size_bytes = len(data)
         if upload.file.size_bytes + size_bytes > self._bytes_max:
             message = f"the core has over {self._bytes_max} bytes (server.core_bytes_max); nothing was stored"
             raise BadInput(Reason.TOO_LARGE, message, field="data")
@@ -104,6 +107,8 @@ class CoreUploads:
             _check_held(upload)
             while self._size_bytes() + size_bytes > 2 * self._bytes_max:
                 self._make_room(1)
+            # Nobody can take it over between the check and this: two calls would write into each other.
+            upload.file.write(data)
 
     def end(self, upload: Upload) -> None:
         with self._lock:
@@ -143,11 +148,17 @@ class CoreUploads:
         before = self._clock() - self._keep_s
         self._forget([name for name, one in self._kept.items() if one.holder is None and one.since < before])
 
-    def _make_room(self, count: int) -> None:
+    def _make_room_of(self, principal: PrincipalId) -> None:
+        """For one more upload of a caller's, who gives up one of its own if it has too many."""
+        own = [name for name in self._kept if name.principal == principal]
+        self._make_room(len(own) + 1 - PRINCIPAL_UPLOADS_MAX, own)
+
+    def _make_room(self, count: int, among: Iterable[UploadName] | None = None) -> None:
         """Forgets those that have waited longest. Raises `Unavailable` if there are not so many."""
         if count <= 0:
             return
-        waiting = sorted((name for name, one in self._kept.items() if one.holder is None), key=self._since)
+        names = self._kept if among is None else among
+        waiting = sorted((name for name in names if self._kept[name].holder is None), key=self._since)
         if len(waiting) < count:
             raise Unavailable(Reason.TOO_LARGE, "too many cores are being imported; try again later")
         self._forget(waiting[:count])

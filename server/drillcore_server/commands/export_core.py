@@ -31,18 +31,23 @@ from drillcore_server.cores.signing import SignatureBook
 from drillcore_server.domain.accounts import Permission
 from drillcore_server.domain.audit import Trail, time_text
 from drillcore_server.domain.cores import CoreCounts, CoreExport, CoreKind
-from drillcore_server.domain.errors import Stale, Unavailable
+from drillcore_server.domain.errors import Missing, Stale, Unavailable
 from drillcore_server.domain.found import AsOf
 from drillcore_server.domain.ids import CorpusId, Revision, TenantId
 from drillcore_server.domain.nodes import Level
 from drillcore_server.domain.quads import Quad, QuadPattern
 from drillcore_server.exporting.sealed_file import SealedFile
 from drillcore_server.store import audit_records
+from drillcore_server.store.keyring import KeyErased
 from drillcore_server.store.library import LibraryPlaces
 from drillcore_server.store.records import RecordKind
 from drillcore_server.store.snapshot import Snapshot
 
 _QUADS_AT_ONCE: Final = 1_000
+_NOT_WHOLE: Final = (
+    "something of this revision was erased since, so its hierarchy is no longer whole; "
+    "export a later revision, or without sources, or a plain core"
+)
 CORE_EXPORT: Final = RecordKind(CoreExport)
 
 
@@ -152,6 +157,10 @@ class _Exporting:
             except StoreCorruptError:
                 self._begin()  # says so if the revision was trimmed meanwhile
                 raise
+            except KeyErased as error:
+                self._begin()  # hears of what was erased meanwhile
+                _check_nothing_erased(begun)
+                raise Missing(Reason.ERASED, _NOT_WHOLE) from error
 
     def _content(self, begun: _Begun) -> CoreContent:
         library, shelf = self.exporter.library, begun.shelf

@@ -18,7 +18,7 @@ from typing import Final
 from drillcore.cores.parts import END, CoreModel, CoreRoot, root_document
 from drillcore.cores.tags import DOCUMENT_EMBEDDINGS, GRAPH_EMBEDDINGS, TRIPLES
 from drillcore_server.cores.core_file import CoreFile
-from drillcore_server.cores.corpus_records import RecordWriter
+from drillcore_server.cores.corpus_records import RecordWriter, sections
 from drillcore_server.cores.documents import DocumentWriter
 from drillcore_server.cores.graph import write_document_vectors, write_graph_vectors, write_quads
 from drillcore_server.cores.library import write_library
@@ -56,8 +56,21 @@ def default_id(content: CoreContent) -> str:
     return DEFAULT_ID if master is None else iri_of("master", master.id)
 
 
+def check_whole(content: CoreContent) -> None:
+    """Raises `KeyErased` if the core is to have a hierarchy, and a source of it was erased since that revision.
+
+    A section is sealed under the keys of all its chunks' sources: what is left of such a hierarchy has chunks without
+    a section, and counts of what is gone, and no server could take it.
+    """
+    if content.kind is CoreKind.FULL and content.sources:
+        content.snapshot.read(lambda view: view.master())
+        for _ in sections(content.snapshot):
+            pass
+
+
 def write_core(core: CoreFile, content: CoreContent) -> CoreCounts:
-    """Writes all of it, and tells what it was."""
+    """Writes all of it, and tells what it was. Raises as `check_whole`."""
+    check_whole(content)
     embeddings = content.snapshot.read(lambda view: view.embeddings())
     model = None if embeddings is None else embeddings.current
     counts: Counter[str] = Counter()

@@ -37,10 +37,9 @@ class RecordWriter:
 
     def write_summaries(self) -> None:
         """Sections by id, then the master."""
-        ids = [node_id(entry.key[-16:]) for entry in self._snapshot.entries(self._snapshot.keys.listed_sections())]
-        for section in self._snapshot.each_left(ids, lambda view, one: view.section(one)):
+        for section in sections(self._snapshot):
             self._section(section)
-        master = self._snapshot.read(lambda view: view.master_left())
+        master = self._snapshot.read(lambda view: view.master())
         if master is not None:
             self._parts.add("master", MASTER.encode(master))
             self._signatures.take(TargetKind.NODE, master.id, master.version)
@@ -73,8 +72,8 @@ class RecordWriter:
                 community = CommunityId(node_id(one[-ID_BYTES:]))
                 members = self._members(community, facts)
                 for said in self._snapshot.each_left([community], _community):
-                    drawn = [fact.bytes for fact in said.drawn_from]
-                    self._parts.add("community", said.label, said.keywords, said.size, drawn, said.made_at, members)
+                    drawn, size = [fact.bytes for fact in said.drawn_from], len(members) // ID_BYTES
+                    self._parts.add("community", said.label, said.keywords, size, drawn, said.made_at, members)
 
     def write_turns(self) -> None:
         """Turns by id, then the edges between them, by parent."""
@@ -110,6 +109,12 @@ class RecordWriter:
 
     def _opened(self, entries: Iterator[Entry]) -> Iterator[Entry]:
         return self._snapshot.sealed.opened_all(entries)
+
+
+def sections(snapshot: Snapshot) -> Iterator[Section]:
+    """By id. Raises `KeyErased` if a source of one was erased."""
+    ids = [node_id(entry.key[-16:]) for entry in snapshot.entries(snapshot.keys.listed_sections())]
+    return snapshot.each(ids, lambda view, one: view.section(one))
 
 
 def _community(view: CorpusView, community: CommunityId) -> Community | None:

@@ -96,8 +96,9 @@ class DocumentWriter:
         self._signatures = signatures
 
     def write_all(self, *, full: bool) -> None:
-        """By id."""
-        for entry in self._snapshot.sealed.opened_all(self._snapshot.entries(self._snapshot.keys.documents())):
+        """By id. Erased ones are left out; with their records all must be there, or `KeyErased` is raised."""
+        stored, sealed = self._snapshot.entries(self._snapshot.keys.documents()), self._snapshot.sealed
+        for entry in map(sealed.opened, stored) if full else sealed.opened_all(stored):
             document = DOCUMENT.decode(entry.value)
             chunks = DocumentChunks(self._snapshot, document, self._model)
             self._write_text(document, chunks, self._core.core_id if full else "")

@@ -21,6 +21,27 @@ from drillcore_server.importing.vectors import VectorIntake
 
 _OF_SOURCES = ("document", "chunk", "section", "master")
 """Kinds that a core without sources has none of."""
+_ORDER = {
+    kind: place
+    for place, kinds in enumerate(
+        (
+            ("document", "chunk"),
+            ("section",),
+            ("master",),
+            ("source",),
+            ("fact",),
+            ("community",),
+            ("turn",),
+            ("edge",),
+            ("library",),
+            ("embedding",),
+            ("signature",),
+            ("end",),
+        )
+    )
+    for kind in kinds
+}
+"""Each is checked against those before it, which therefore have to be there."""
 
 
 class FullIntake:
@@ -34,6 +55,8 @@ class FullIntake:
         self.rest = rest = RestIntake(hierarchy, facts)
         self.counts: Counter[str] = Counter()
         self._end: Mapping[str, int] | None = None
+        self._place = 0
+        """In that order, of the record that came last."""
         self._takers: dict[str, Callable[[list[Any]], None]] = {
             "document": hierarchy.take_document,
             "chunk": hierarchy.take_chunk,
@@ -55,11 +78,14 @@ class FullIntake:
         check(self._end is None, "there is something behind the end")
         if isinstance(found, DocumentText):
             check(self._root.sources, "it is said to have no sources, and has a text")
+            check(not self._place, "there is the text of a document behind what comes after it")
             self.hierarchy.take_text(found)
             return
         taker = self._takers.get(found.kind)
         if taker is None:
             raise WrongShape(f"records of the kind {found.kind!r:.40} are not known here")
+        check(_ORDER[found.kind] >= self._place, f"there is a {found.kind} behind what comes after it")
+        self._place = _ORDER[found.kind]
         check(self._root.sources or found.kind not in _OF_SOURCES, "it is said to have no sources, and has some")
         taker(found.fields)
         self.counts[found.kind] += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from drillcore.cores.failures import WrongShape
@@ -20,6 +20,8 @@ from drillcore_server.store.communities import ID_BYTES, unpacked_members
 from drillcore_server.store.facts import FACT
 from drillcore_server.store.hierarchy import SOURCE
 
+TOKEN_CHARACTERS_MAX: Final = 256
+"""No tokenizer has longer ones. How many there are is otherwise believed: each counts in its own way."""
 _NO_ID = CommunityId(UUID(int=0))
 
 
@@ -128,6 +130,7 @@ def _check_fact(fact: Fact) -> None:
     what = f"fact {fact.id}"
     check(fact.content_hash == fact_hash(fact.content), f"{what} has another content than its hash says")
     check(TOKENS_MIN <= fact.tokens <= TOKENS_MAX, f"{what} has too few or too many tokens")
+    check(len(fact.content) <= TOKEN_CHARACTERS_MAX * fact.tokens, f"{what} is too long for its tokens")
     check(0.0 <= fact.importance <= 1.0, f"the importance of {what} is not from 0 to 1")
     check(0 < len(fact.source) <= SOURCE_CHARACTERS_MAX, f"{what} has no source")
     check(fact.version > 0 and 0 <= fact.lead_characters <= len(fact.content), f"{what} has a number that cannot be")

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import numpy as np
@@ -39,6 +40,7 @@ class KnownChunk:
     document: DocumentId
     source: SourceId
     span: Span
+    raws: int
     has_own_raws: bool
 
 
@@ -139,7 +141,9 @@ class HierarchyIntake:
         self._taken.append(chunk.id)
         self._check_follows(read.found, document)
         self._raws += len(read.found.page.raws)
-        self.chunks[chunk.id] = KnownChunk(chunk.document, chunk.source, chunk.span, bool(chunk.raw_ids))
+        self.chunks[chunk.id] = KnownChunk(
+            chunk.document, chunk.source, chunk.span, len(read.found.page.raws), bool(chunk.raw_ids)
+        )
         for raw in chunk.raw_ids:
             check(raw not in self.own_raws, f"raw {raw} is there twice")
             self.own_raws[raw] = chunk.id
@@ -191,6 +195,7 @@ class HierarchyIntake:
         check(self.master is not None or not self.documents, "there is no master")
         located = [*self.chunks, *self.own_raws, *self.sections, *([] if self.master is None else [self.master])]
         check(len(set(located)) == len(located), "nodes of two levels have the same id")
+        check(not any(map(self.may_be_raw, located)), "a node has the id of a raw of another")
 
     def source_of(self, node: NodeId) -> tuple[SourceId, ...] | None:
         """The sources that a node is made of; None if there is no such node."""
@@ -198,8 +203,19 @@ class HierarchyIntake:
             return tuple(sorted(self.master_sources))
         if node in self.sections:
             return self.sections[node]
-        chunk = self.chunks.get(self.own_raws.get(node, node)) or self.chunks.get(chunk_of_raw(node)[0])
+        chunk = self.chunks.get(self.own_raws.get(node, node)) or self._chunk_of_raw(node)
         return None if chunk is None else (chunk.source,)
+
+    def may_be_raw(self, node: UUID) -> bool:
+        """Whether an id is one of those that the raws of a chunk have, or could have: nothing else may have it."""
+        chunk, place = chunk_of_raw(NodeId(node))
+        known = self.chunks.get(chunk) if place >= 0 else None
+        return known is not None and not known.has_own_raws
+
+    def _chunk_of_raw(self, node: NodeId) -> KnownChunk | None:
+        chunk, place = chunk_of_raw(node)
+        known = self.chunks.get(chunk)
+        return known if known is not None and not known.has_own_raws and 0 <= place < known.raws else None
 
     @property
     def is_made_by_client(self) -> bool:

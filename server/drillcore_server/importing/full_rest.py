@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
 from drillcore.cores.failures import WrongShape
 from drillcore_server.domain.errors import BadInput
 from drillcore_server.domain.ids import FactId, NodeId, SourceId, TurnId
-from drillcore_server.domain.signatures import Signature, TargetKind
+from drillcore_server.domain.signatures import Signature, Target, TargetKind
+from drillcore_server.domain.sources import SOURCE_CHARACTERS_MAX
 from drillcore_server.domain.turns import Edge, EdgeType, Turn, check_turns
 from drillcore_server.importing.decoding import check, decoded, fields, text, uuid
 from drillcore_server.importing.full_facts import FactIntake
@@ -45,7 +47,14 @@ def read_signature(given: list[Any]) -> Signature:
     target = signature.target
     check(target.kind in {TargetKind.NODE, TargetKind.FACT}, "a signature is of something that no core has")
     check(0 < target.version < 1 << 32, "a signature is of no version")
+    check(signature.sealed_by == (), "a signature names keys, which are those of another server")
     return signature
+
+
+def _source(given: object) -> SourceId:
+    found = text(given, "a source")
+    check(len(found) <= SOURCE_CHARACTERS_MAX, "the id of a source is too long")
+    return SourceId(found)
 
 
 class RestIntake:
@@ -79,12 +88,12 @@ class RestIntake:
     def take_library(self, given: list[Any]) -> None:
         document, source = fields("library", given, 2)
         check(text(document, "a library document") not in self.library, "a library document has two sources")
-        self.library[document] = SourceId(text(source, "a source"))
+        self.library[document] = _source(source)
         self.sources.add(self.library[document])
 
     def take_embedding(self, given: list[Any], vectors: VectorIntake) -> None:
         document, source, floats = fields("embedding", given, 3)
-        of = SourceId(text(source, "a source"))
+        of = _source(source)
         vectors.take_document(text(document, "a piece of a document"), of, floats)
         self.sources.add(of)
 
@@ -94,6 +103,7 @@ class RestIntake:
         place = (int(target.kind), target.id, target.version, signature.id)
         check(self._last_signature is None or self._last_signature < place, "signatures do not come in order")
         self._last_signature = place
+        check(self._is_there(target), f"a signature is of {target.id}, which is not there")
         self.signatures += 1
 
     def sources_of(self, signature: Signature) -> tuple[SourceId, ...]:
@@ -104,11 +114,18 @@ class RestIntake:
             return () if source is None else (source,)
         return self._hierarchy.source_of(NodeId(target)) or ()
 
+    def _is_there(self, target: Target) -> bool:
+        if target.kind is TargetKind.FACT:
+            return FactId(target.id) in self._facts.facts
+        return self._hierarchy.source_of(NodeId(target.id)) is not None
+
     def settle(self, library: LibraryIntake) -> None:
         """When all was taken."""
         check(all(one in library for one in self.library), "a source is given of a library document that is not there")
         nodes = {*self._hierarchy.chunks, *self._hierarchy.own_raws, *self._hierarchy.sections}
         facts = self._facts.facts.keys()
+        may_be_raw = self._hierarchy.may_be_raw
+        check(not any(map(may_be_raw, chain(facts, self.turns))), "a fact or a turn has the id of a raw")
         check(facts.isdisjoint(nodes) and facts.isdisjoint(self.turns), "a fact has the id of something else")
         check(
             nodes.isdisjoint(self.turns) and self._hierarchy.master not in {*facts, *self.turns}, "an id is two things'"

@@ -23,6 +23,8 @@ from drillcore_server.importing.report import BLOB_WITHOUT_METADATA, DUPLICATE, 
 
 DOCUMENTS_MAX: Final = 1_000_000
 """In one core: what is known of each is held in memory."""
+IDS_BYTES_MAX: Final = 128 << 20
+"""Of their ids and their parents', likewise."""
 _DIGEST_BYTES: Final = 16
 
 
@@ -51,6 +53,7 @@ class LibraryIntake:
         self._contents: dict[str, Content] = {}
         self._contents_at: dict[int, str] = {}
         """By where in the file it is."""
+        self._ids_bytes = 0
 
     def __len__(self) -> int:
         return len(self._described)
@@ -65,6 +68,7 @@ class LibraryIntake:
             return
         if len(self._described) == DOCUMENTS_MAX:
             raise WrongShape(f"there are more than {DOCUMENTS_MAX:,} library documents")
+        self._hold(document.id, document.parent)
         self._described[document.id] = _Described(
             Place(record.number, record.offset, record.tag), digest, document.parent
         )
@@ -83,6 +87,7 @@ class LibraryIntake:
         elif len(self._contents) == DOCUMENTS_MAX:
             raise WrongShape(f"there is the content of more than {DOCUMENTS_MAX:,} library documents")
         else:
+            self._hold(blob.id)
             self._contents[blob.id] = content
 
     def settle(self) -> None:
@@ -133,6 +138,12 @@ class LibraryIntake:
         """Whether a document that is stored says what the core's of the same id does."""
         content = self._contents.get(document.id)
         return document.sha256 == (b"" if content is None else content.sha256)
+
+    def _hold(self, *ids: str) -> None:
+        """Raises `WrongShape` if it cannot be held in memory with the others."""
+        self._ids_bytes += sum(len(one.encode()) for one in ids)
+        if self._ids_bytes > IDS_BYTES_MAX:
+            raise WrongShape(f"the ids of its library documents have more than {IDS_BYTES_MAX:,} bytes")
 
     def _check_same(self, record: Placed, document: str, *, same: bool) -> None:
         if not same:

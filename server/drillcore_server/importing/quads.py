@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from drillcore.cores.failures import InvalidTerm
+from drillcore.cores.failures import InvalidTerm, WrongShape
 from drillcore.cores.records import Listing
 from drillcore.cores.terms import read_triple
 from drillcore_server.domain.ids import SourceId
 from drillcore_server.domain.provenance_quads import is_derived
 from drillcore_server.domain.quads import SourcedQuad
+from drillcore_server.domain.sources import SOURCE_CHARACTERS_MAX
 from drillcore_server.exporting.sorted_file import SortedFile
 from drillcore_server.importing.report import DERIVED, INVALID_TERM, Skips
 from drillcore_server.importing.terms import quad_of
@@ -32,7 +33,7 @@ class QuadIntake:
 
     def take(self, listing: Listing) -> None:
         """Raises `WrongShape`."""
-        source = SourceId(listing.meta.source) if self._is_full else _NO_SOURCE
+        source = said_source(listing) if self._is_full else _NO_SOURCE
         derived = 0
         for item in _triples(listing):
             self.taken += 1
@@ -56,6 +57,13 @@ class QuadIntake:
 
     def close(self) -> None:
         self._file.close()
+
+
+def said_source(listing: Listing) -> SourceId:
+    """Which a record of a full core is of. Raises `WrongShape`."""
+    if len(listing.meta.source) > SOURCE_CHARACTERS_MAX:
+        raise WrongShape(f"the id of its source has more than {SOURCE_CHARACTERS_MAX:,} characters")
+    return SourceId(listing.meta.source)
 
 
 def _triples(listing: Listing) -> Iterable[object]:

@@ -13,7 +13,7 @@ from drillcore.cores.inspecting import content_of
 from drillcore.cores.limits import ROOT_BYTES_MAX
 from drillcore.cores.parts import ROOT_KIND, CoreRoot
 from drillcore.cores.records import LibraryDocument, read_library, read_listing
-from drillcore.cores.tags import DOCUMENT_EMBEDDINGS, GRAPH_EMBEDDINGS, LIBRARY_METADATA, LISTS, TRIPLES
+from drillcore.cores.tags import DOCUMENT_EMBEDDINGS, GRAPH_EMBEDDINGS, KNOWN, LIBRARY_METADATA, LISTS, TRIPLES
 from drillcore_server.exporting.sealed_file import SealedFile
 from drillcore_server.importing.full import FullIntake
 from drillcore_server.importing.full_records import FullRecords
@@ -27,6 +27,8 @@ Tell = Callable[[int, int], None]
 """Hears how many bytes and records were gone through."""
 _TELL_EVERY: Final = 200
 """Records."""
+_UNKNOWN: Final = ""
+"""Stands for all tags that are not known: there may be any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def _go_through_full(core: CheckedCore, full: FullIntake, tell: Tell) -> None:
 
 
 def _take(core: CheckedCore, part: Record | Blob) -> None:
-    core.tags.add(part.tag)
+    core.tags.add(part.tag if part.tag in KNOWN else _UNKNOWN)
     if isinstance(part, Blob):
         core.library.take_content(part)
         core.core_id = core.core_id or part.id or ""

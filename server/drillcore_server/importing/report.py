@@ -9,6 +9,8 @@ from drillcore.cores import InvalidCore
 
 SKIPPED_MAX: Final = 1_000
 """That are told of one by one; the others are counted."""
+TOLD_CHARACTERS_MAX: Final = 200
+"""Of an id or a message: a thousand of them have to fit into an answer."""
 UNKNOWN_TAG: Final = "UNKNOWN_TAG"
 BLOB_WITHOUT_METADATA: Final = "BLOB_WITHOUT_METADATA"
 DUPLICATE: Final = "DUPLICATE"
@@ -36,7 +38,7 @@ class Skipped:
     offset_bytes: int
     tag: str
     id: str
-    """Of what was skipped, if it has one."""
+    """Of what was skipped, if it has one; its beginning, if that is long."""
     reason: str
     message: str
 
@@ -57,4 +59,5 @@ class Skips:
             raise InvalidCore(record.number, record.offset, f"{reason}: {message}")
         self.count += times
         if len(self.told) < SKIPPED_MAX:
-            self.told.append(Skipped(record.number, record.offset, record.tag, of, reason, message))
+            said, why = of[:TOLD_CHARACTERS_MAX], message[:TOLD_CHARACTERS_MAX]
+            self.told.append(Skipped(record.number, record.offset, record.tag, said, reason, why))

@@ -17,6 +17,7 @@ from drillcore_server.domain.ids import SourceId
 from drillcore_server.domain.iris import named_by
 from drillcore_server.domain.quads import encoded_term
 from drillcore_server.exporting.sorted_file import SortedFile
+from drillcore_server.importing.quads import said_source
 from drillcore_server.importing.report import INVALID_TERM, OTHER_DIMENSION, Placed, Skips
 from drillcore_server.importing.terms import entity_of
 from drillcore_server.store.entity_vectors import ENTITY_VECTOR, packed
@@ -41,7 +42,7 @@ class VectorIntake:
 
     def take_entities(self, listing: Listing) -> None:
         """Raises `WrongShape`."""
-        source = _NO_SOURCE if self._fact_dimensions is None else SourceId(listing.meta.source)
+        source = _NO_SOURCE if self._fact_dimensions is None else said_source(listing)
         of_facts = self._fact_dimensions is not None and not source
         for item in listing.items():
             self.taken += 1
