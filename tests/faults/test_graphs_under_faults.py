@@ -106,7 +106,7 @@ def test_turns_are_put_and_removed_once(server: Running, faults: Faults, rate: s
                 )
                 assert (put.added, put.replaced) == (len(some - there), len(some & there))
                 there |= some
-            sliced = until_answered(lambda anchor=min(there): caller.slice(anchor))  # type: ignore[misc]
+            sliced = until_answered(lambda t=there: caller.slice(min(t)))  # type: ignore[misc]
             assert {one.id for one in sliced.nodes} <= set(map(name, there))
         faults.rates = {}
         assert [one.turn_id for one in caller.turns(corpus)] == sorted(map(name, there))
