@@ -106,8 +106,7 @@ def test_turns_are_put_and_removed_once(server: Running, faults: Faults, rate: s
                 )
                 assert (put.added, put.replaced) == (len(some - there), len(some & there))
                 there |= some
-            anchor = min(there)
-            sliced = until_answered(lambda a=anchor: caller.slice(a))  # type: ignore[misc]
+            sliced = until_answered(lambda t=there: caller.slice(min(t)))  # type: ignore[misc]
             assert {one.id for one in sliced.nodes} <= set(map(name, there))
         faults.rates = {}
         assert [one.turn_id for one in caller.turns(corpus)] == sorted(map(name, there))
