@@ -1,4 +1,4 @@
-"""Values of msgpack that take no more memory than they should: of a few bytes there may be made a hundred times as many."""
+"""Values of msgpack, in bounded memory: some take sixty times as much of it as they have bytes in a file."""
 
 from __future__ import annotations
 
