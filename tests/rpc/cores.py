@@ -23,6 +23,7 @@ from drillcore_server.commands.import_core import CoreImporter
 from drillcore_server.commands.ingester import Ingester
 from drillcore_server.domain.corpora import Corpus
 from drillcore_server.domain.foreign import EntityVector, LibraryDocument, VectorKind
+from drillcore_server.domain.ids import CorpusNumber
 from drillcore_server.domain.quads import Iri, Quad, decoded_term
 from drillcore_server.fsck import Fsck
 from drillcore_server.rpc.quad_messages import quad_of
@@ -215,11 +216,8 @@ class Kept:
 
 def kept(server: Running, corpus: str) -> Kept:
     """Read from the store itself: no call shows it."""
-    ingester = _ingester(server)
-    number = next(one.number for one in _corpora(server) if str(one.id) == corpus)
-    keys = ingester.unit.keys.of_corpus(number)
-    snapshot = Snapshot(server.engine, keys, ingester.sealed, server.engine.run(lambda tr: revisions.head(tr, keys)))
-    places = LibraryPlaces.of(ingester.keyring, number)
+    snapshot = snapshot_of(server, corpus)
+    places = LibraryPlaces.of(_ingester(server).keyring, _number(server, corpus))
     documents = {one.id: one for one in library.documents(snapshot)}
     vectors = [
         (kind, _entity(one), tuple(entity_vectors.unpacked(one).tolist()))
@@ -228,6 +226,17 @@ def kept(server: Running, corpus: str) -> Kept:
     ]
     contents = {one: b"".join(library.content(snapshot, places(one))) for one in documents}
     return Kept(sorted(vectors), documents, contents)
+
+
+def snapshot_of(server: Running, corpus: str) -> Snapshot:
+    """The head of a corpus of any tenant."""
+    ingester = _ingester(server)
+    keys = ingester.unit.keys.of_corpus(_number(server, corpus))
+    return Snapshot(server.engine, keys, ingester.sealed, server.engine.run(lambda tr: revisions.head(tr, keys)))
+
+
+def _number(server: Running, corpus: str) -> CorpusNumber:
+    return next(one.number for one in _corpora(server) if str(one.id) == corpus)
 
 
 def _entity(vector: EntityVector) -> str:

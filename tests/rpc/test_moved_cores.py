@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import cores_pb2, facts_pb2
 from tests.rpc import migrations
 from tests.rpc.conftest import new_corpus
-from tests.rpc.core_exports import FACT, QUADS, CoreCaller, serving
+from tests.rpc.core_exports import FACT, QUADS, CoreCaller, serving, turn
 from tests.rpc.cores import CoreCaller as Mover
-from tests.rpc.cores import check_store, embedded_chunks, handbook
+from tests.rpc.cores import check_store, embedded_chunks, handbook, snapshot_of
 from tests.rpc.hierarchies import PARAGRAPHS, add_chunk, new_document, put, two_sections, with_vectors
-from tests.rpc.knowledge import File, files
+from tests.rpc.knowledge import RAW, File, files, refused
 from tests.rpc.migrations import NEW, OLD, MigrationCaller
 from tests.rpc.running import ACME_ID, GLOBEX, GLOBEX_ID, OPERATOR, Running
 from tests.rpc.texts import REGULATIONS
@@ -81,6 +82,17 @@ def vectors_of_a_client(writer: CoreCaller, _: Mover, corpus: str) -> None:
     put(writer, corpus, with_vectors(two_sections()), embedding_model="theirs")
 
 
+def a_document(writer: CoreCaller, _: Mover, corpus: str) -> None:
+    name, text = next(iter(REGULATIONS.items()))
+    writer.add(corpus, File(name, text))
+
+
+def citing(server: Running, corpus: str) -> set[bytes]:
+    """Document and node of each entry."""
+    snapshot = snapshot_of(server, corpus)
+    return {entry.key[-32:] for entry in snapshot.entries(snapshot.keys.all_citing())}
+
+
 KINDS: list[Callable[[CoreCaller, Mover, str], None]] = [
     quads_alone,
     a_foreign_core,
@@ -129,3 +141,33 @@ def test_after_a_change_of_the_embedding_model_it_is_the_same_file_again(tmp_pat
         check_store(server)
         own.close()
         other.close()
+
+
+def test_an_id_that_a_raw_of_the_core_has_may_not_be_taken_in_the_tenant(
+    here: tuple[Running, CoreCaller, Mover, Mover],
+) -> None:
+    server, writer, own, other = here
+    corpus, target = writer.corpus("with raws"), new_corpus(server, GLOBEX)
+    writer.add(corpus, File("a.md", "# Title\n\nRecords are kept for five years by the quality unit of the site.\n"))
+    raw = writer.query(corpus, level=RAW)[0].id
+    core = own.export(corpus).data
+    with CoreCaller(server, GLOBEX) as theirs:
+        taken = turn(0.5)
+        taken.turn_id = raw
+        theirs.put_turns(new_corpus(server, GLOBEX), taken)
+        with refused(Reason.NODE_EXISTS):
+            other.send(target, core)
+        assert theirs.head(target) == 0
+
+
+@pytest.mark.parametrize("fill", [a_hierarchy_with_gaps, a_document])
+def test_it_is_noted_which_summaries_tell_of_which_documents(
+    here: tuple[Running, CoreCaller, Mover, Mover], fill: Callable[[CoreCaller, Mover, str], None]
+) -> None:
+    server, writer, own, other = here
+    corpus, target = writer.corpus(f"{fill.__name__} noted"), new_corpus(server, GLOBEX)
+    fill(writer, own, corpus)
+    other.send(target, own.export(corpus).data, strict=True)
+    noted = citing(server, corpus)
+    assert noted
+    assert citing(server, target) == noted

@@ -23,7 +23,7 @@ from drillcore_server.domain.documents import Span
 from drillcore_server.domain.facts import fact_hash
 from drillcore_server.domain.ids import NodeId
 from drillcore_server.domain.nodes import raw_id
-from drillcore_server.exporting.sealed_file import SealedFile
+from drillcore_server.exporting.sealed_file import PIECE_BYTES, SealedFile
 from drillcore_server.importing.reading import CheckedCore, check_core
 from drillcore_server.store.facts import FACT
 from drillcore_server.store.hierarchy import DOCUMENT, MASTER, SOURCE
@@ -40,10 +40,10 @@ Edit = Callable[[list[Entry]], None]
 
 def check(data: bytes, *, strict: bool = False) -> CheckedCore:
     """Raises `InvalidCore`, or nothing."""
-    file = SealedFile()
-    file.write(data)
-    with check_core(file, strict=strict, tell=lambda *_: None) as core:
-        return core
+    with SealedFile() as file:
+        file.write(data)
+        with check_core(file, strict=strict, tell=lambda *_: None) as core:
+            return core
 
 
 def records() -> list[Entry]:
@@ -243,6 +243,16 @@ def test_the_core_itself_is_taken() -> None:
     core = check(GOLDEN, strict=True)
     assert core.full is not None
     assert check(with_parts(lambda _: None), strict=True).full is not None, "also if it is put together again"
+
+
+@pytest.mark.parametrize("cut", [1, len(ROOT_KIND) // 2, len(ROOT_KIND) - 1])
+def test_a_root_is_found_where_two_pieces_of_the_file_meet(cut: int) -> None:
+    begin = GOLDEN.index(ROOT_KIND.encode())
+    filler = ["?", b""]
+    filler[1] = bytes(PIECE_BYTES - begin - cut - len(msgpack.packb(["?", bytes(70_000)])) + 70_000)
+    data = msgpack.packb(filler) + GOLDEN
+    assert data.index(ROOT_KIND.encode()) == PIECE_BYTES - cut
+    assert check(data).full is not None
 
 
 @pytest.mark.parametrize("model", [("x", 0), ("x", True), ("x", 1 << 40), ("", 3), ("x" * 1_001, 3)])
