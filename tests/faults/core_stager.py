@@ -1,17 +1,21 @@
-"""Imports a core in many small batches, in a process that is to be killed: `python -m tests.faults.core_stager STORE`.
+"""Imports a core in many small batches, and kills itself in between: `python -m tests.faults.core_stager STORE STAGES`.
 
-To stdout go the corpus ("corpus ID"), a line before each batch is staged ("stage"), and when the core was acknowledged,
-and only then, "published".
+To stdout go the corpus ("corpus ID"), and when the core was acknowledged, and only then, "published".
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from drillcore_server.commands import revise
-from tests.faults.stager import BATCH_BYTES_MAX, LEASE_S, tell_stages
+from drillcore_server.domain.revisions import Claim
+from drillcore_server.store.corpus_keys import CorpusKeys
+from drillcore_server.store.writes import Write
+from tests.faults.stager import BATCH_BYTES_MAX, LEASE_S
 from tests.rpc.conftest import new_corpus
 from tests.rpc.cores import CoreCaller
 from tests.rpc.running import ACME_ID, OPERATOR, create_tenants, running
@@ -19,9 +23,21 @@ from tests.rpc.running import ACME_ID, OPERATOR, create_tenants, running
 CORE = Path(__file__).parent.parent / "golden" / "small.core"
 
 
-def main(path: str) -> None:
+def die_after(stages: int) -> None:
+    """As if somebody had pulled the plug when so many batches are staged."""
+    inner = revise.Reviser._stage
+
+    def stage(self: revise.Reviser, keys: CorpusKeys, claim: Claim, number: int, batch: Sequence[Write]) -> bytes:
+        if number == stages:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return inner(self, keys, claim, number, batch)
+
+    revise.Reviser._stage = stage  # type: ignore[method-assign]
+
+
+def main(path: str, stages: str) -> None:
     vars(revise).update(SMALL_BYTES_MAX=0, BATCH_BYTES_MAX=BATCH_BYTES_MAX, LEASE_S=LEASE_S)
-    tell_stages()
+    die_after(int(stages))
     with running(Path(path)) as server:
         create_tenants(server.client())
         corpus = new_corpus(server)

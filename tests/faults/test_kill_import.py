@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,17 +19,11 @@ from tests.rpc.running import ACME, ACME_ID, OPERATOR, running
 
 def import_and_be_killed(store: Path, kill_after: int) -> str:
     """The corpus."""
-    corpus, stages = "", 0
-    with process("-m", "tests.faults.core_stager", str(store)) as writer:
+    with process("-m", "tests.faults.core_stager", str(store), str(kill_after)) as writer:
         assert writer.stdout is not None
-        for line in writer.stdout:
-            if line.startswith(b"corpus "):
-                corpus = line.split()[1].decode()
-            stages += line == b"stage\n"
-            if stages == kill_after:
-                writer.kill()
-    assert stages == kill_after
-    return corpus
+        (line,) = writer.stdout
+        assert writer.wait() == -signal.SIGKILL
+    return line.removeprefix(b"corpus ").decode().strip()
 
 
 @pytest.mark.timeout(120)

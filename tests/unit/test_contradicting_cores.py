@@ -17,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillcore.cores import CoreModel, CoreRoot, InvalidCore, WrongShape
+from drillcore.cores import CoreModel, CoreRoot, InvalidCore
+from drillcore.cores.failures import WrongShape
 from drillcore.cores.parts import PART_KIND, ROOT_KIND
 from drillcore_server.domain.documents import Span
 from drillcore_server.domain.facts import fact_hash
