@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import signal
-from queue import SimpleQueue
+import socket
+from typing import Final
+
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignals:
     """From now on they no longer end the process: `wait` returns after the first of them."""
 
     def __init__(self) -> None:
-        # Not an Event: a signal that comes while `wait` has the Event's lock would wait for that lock for ever.
-        self._received: SimpleQueue[int] = SimpleQueue()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda received, _frame: self._received.put(received))
+        # Not an Event or a queue: a signal that the system hands to another thread, or that comes just before the main
+        # thread begins to wait for a lock, wakes nobody who waits for one. The wakeup socket is written to at once, in
+        # whichever thread the signal comes.
+        self._received, self._told = socket.socketpair()
+        self._told.setblocking(False)
+        signal.set_wakeup_fd(self._told.fileno())
+        for number in _STOPPING:
+            signal.signal(number, lambda _received, _frame: None)
 
     def wait(self) -> None:
-        self._received.get()
+        while self._received.recv(1)[0] not in _STOPPING:
+            pass

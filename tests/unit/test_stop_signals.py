@@ -21,6 +21,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def stop() -> Iterator[StopSignals]:
     before = {number: signal.getsignal(number) for number in SIGNALS}
     yield StopSignals()
+    signal.set_wakeup_fd(-1)
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -29,6 +30,15 @@ def stop() -> Iterator[StopSignals]:
 @pytest.mark.timeout(20)
 def test_a_signal_is_heard_by_who_waits(stop: StopSignals, number: int) -> None:
     sender = threading.Timer(0.05, lambda: os.kill(os.getpid(), number))
+    sender.start()
+    stop.wait()
+    sender.join()
+
+
+@pytest.mark.timeout(20)
+def test_a_signal_that_another_thread_got_is_heard(stop: StopSignals) -> None:
+    """The system chooses the thread, and that one wakes nobody who waits for a lock."""
+    sender = threading.Timer(0.05, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGTERM))
     sender.start()
     stop.wait()
     sender.join()
