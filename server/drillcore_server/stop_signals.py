@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import socket
 from typing import Final
 
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
@@ -14,14 +14,14 @@ class StopSignals:
 
     def __init__(self) -> None:
         # Not an Event or a queue: a signal that the system hands to another thread, or that comes just before the main
-        # thread begins to wait for a lock, wakes nobody who waits for one. The wakeup socket is written to at once, in
-        # whichever thread the signal comes.
-        self._received, self._told = socket.socketpair()
-        self._told.setblocking(False)
-        signal.set_wakeup_fd(self._told.fileno())
+        # thread begins to wait for a lock, wakes nobody who waits for one. The pipe is written to at once, in whichever
+        # thread the signal comes.
+        self._received, told = os.pipe()
+        os.set_blocking(told, False)
+        signal.set_wakeup_fd(told)
         for number in _STOPPING:
             signal.signal(number, lambda _received, _frame: None)
 
     def wait(self) -> None:
-        while self._received.recv(1)[0] not in _STOPPING:
+        while os.read(self._received, 1)[0] not in _STOPPING:
             pass
