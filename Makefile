@@ -1,48 +1,56 @@
-# Everything lives in .venv in this directory; nothing is installed elsewhere.
+# Everything is installed into .venv in this directory, and nothing elsewhere.
 PYTHON ?= python3
-VENV := .venv
-BIN := $(VENV)/bin
-SETUP := $(VENV)/.set-up
+BIN := .venv/bin
+INSTALL := PYTHON='$(PYTHON)' requirements/install.sh
+FOR_RUN := .venv/for-run
+FOR_TEST := .venv/for-test
+FOR_BENCH := .venv/for-bench
+LOCKED := pyproject.toml requirements/build.txt
 
 .PHONY: run test lint format stubs bench soak lock clean
 
-run: $(SETUP)  ## set up, start a server on the embedded engine, show a session with it
-	$(BIN)/drillcore demo
+run: $(FOR_RUN)  ## set up, start a server on the embedded engine, show a session with it
+	@$(BIN)/drillcore demo
 
 test: lint  ## set up and run everything, each file of tests in one of two processes
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-lint: $(SETUP)
+lint: $(FOR_TEST)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(SETUP)
+format: $(FOR_TEST)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-stubs: $(SETUP)  ## make the committed stubs from the .proto files
+stubs: $(FOR_TEST)  ## make the committed stubs from the .proto files
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python proto/generate.py
 
-bench: $(SETUP)  ## set up what the benchmarks need; then: .venv/bin/python -m benchmarks NAME
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[server,minilm,dev,bench]'
+bench: $(FOR_BENCH)  ## set up what the benchmarks need; then: .venv/bin/python -m benchmarks NAME
 	$(BIN)/python -m benchmarks --list
 
-soak: $(SETUP)  ## the long versions of the crash, serializability and bad-input tests
+soak: $(FOR_TEST)  ## the long versions of the crash, serializability and bad-input tests
 	DRILLCORE_SOAK=1 $(BIN)/python -m pytest tests/faults tests/conformance tests/property tests/rpc/test_bad_input.py --timeout 3600
 
-lock: $(SETUP)  ## record the versions that are installed now
-	echo '# The versions that are tested together; `make lock` writes it anew.' > constraints.txt
-	$(BIN)/pip freeze --exclude-editable >> constraints.txt
+lock: $(FOR_TEST)  ## find the newest versions that fit pyproject.toml, for every supported Python and platform
+	$(BIN)/python -m pip install -qq 'uv>=0.13,<1'
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m requirements.renew
 
-clean:
-	rm -rf $(VENV) .data
+clean:  ## remove all that these commands made
+	rm -rf .venv .data .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	find . -name __pycache__ -prune -exec rm -rf {} +
 
-$(SETUP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Drillcore needs Python 3.11 or newer; this is $$($(PYTHON) --version). Name another with: make PYTHON=..."; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' || { echo "Python's venv is missing. On Debian: apt-get install python3-venv"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25,<27'
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[server,minilm,dev]'
-	touch $@
+# Each set of packages contains the one before it, so it stands for that one too.
+$(FOR_RUN): $(LOCKED) requirements/run.txt
+	@$(INSTALL) run
+	@touch $@
+
+$(FOR_TEST): $(LOCKED) requirements/test.txt
+	@$(INSTALL) test
+	@touch $(FOR_RUN) $@
+
+$(FOR_BENCH): $(LOCKED) requirements/bench.txt
+	@$(INSTALL) bench
+	@touch $(FOR_RUN) $(FOR_TEST) $@

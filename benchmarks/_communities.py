@@ -1,4 +1,4 @@
-"""How long it takes a server to find communities, for the benchmark of facts."""
+"""Measures how long a server takes to find communities, for the benchmark of facts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ _LOOK_AGAIN_S = 1.0
 
 
 def recluster_figures(serving: Serving, tenant: str, corpus: str) -> dict[str, object]:
-    """Of the facts that the corpus has now, through the server: read, compared, grouped, labelled and written.
+    """Measures a run through the server: facts are read, compared, grouped, labelled and written.
 
-    `recluster_outside_share` is the share of the time that is spent outside the libraries: products of matrices or
-    HNSW, and Leiden.
+    `recluster_outside_share` is the share of the time outside the libraries: matrix products or HNSW, and Leiden.
     """
     with Client(serving.address, token=serving.token) as client:
         run = _run(client, UUID(tenant), UUID(corpus))
@@ -34,7 +33,7 @@ def recluster_figures(serving: Serving, tenant: str, corpus: str) -> dict[str, o
 
 
 def _run(client: Client, tenant: UUID, corpus: UUID) -> CommunityRun:
-    """The run; a large one takes longer than a call."""
+    """Runs and waits: a large run takes longer than a call."""
     before = client.list_communities(corpus, tenant_id=tenant, page_size=1).last_run
     done = client.recompute_communities(corpus, tenant_id=tenant)
     run = None if done.running else done.run
@@ -45,7 +44,7 @@ def _run(client: Client, tenant: UUID, corpus: UUID) -> CommunityRun:
 
 
 def _computed(log: Path) -> dict[str, float]:
-    """What the server said of its last run."""
+    """Returns what the server logged about its last run."""
     lines = [json.loads(line) for line in log.read_text("utf-8").splitlines() if '"communities computed"' in line]
     found: dict[str, float] = lines[-1]
     return found

@@ -1,4 +1,4 @@
-"""Core files of any size as TrustGraph writes them, made from nothing; and what bare msgpack takes for a file."""
+"""Generates core files of any size as TrustGraph writes them, and measures what bare msgpack takes for a file."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import msgpack
 DIMENSIONS = 384
 _VECTOR = f"<{DIMENSIONS}f"
 TRIPLES, ENTITIES, PAGES = 1_000, 100, 2
-"""In one round: triples and vectors that were found in some pages, and these with their text. By size about 3 parts, 5
-parts and 2 parts."""
+"""One round: pages with their text, and the triples and vectors found in them. By size about 3 parts triples, 5 parts
+vectors and 2 parts pages."""
 PAGE_BYTES = 40_000
 _WORDS = tuple(f"word{number}" for number in range(5_000))
 _META = {"i": "urn:benchmark:core", "m": "urn:benchmark:core", "c": "default"}
 
 
 def write_core(path: Path, size_bytes: int) -> int:
-    """A file of about this size; how large it is. The same for the same size."""
+    """Writes a file of about this size and returns its exact size. The same size gives the same file."""
     chance, written = random.Random(7), 0
     with path.open("wb") as file:
         number = 0
@@ -56,7 +56,7 @@ def _triple(chance: random.Random, number: int, place: int) -> dict[str, Any]:
 
 
 def _entity(chance: random.Random, number: int, place: int) -> dict[str, Any]:
-    """Its numbers are of 32 bits, as models make them, and written with 64, as TrustGraph does."""
+    """Numbers have 32 bits, as models make them, and are written with 64, as TrustGraph does."""
     numbers = [chance.uniform(-1, 1) for _ in range(DIMENSIONS)]
     return {"e": _iri(f"entity:{number}:{place}"), "v": list(struct.unpack(_VECTOR, struct.pack(_VECTOR, *numbers)))}
 
@@ -71,7 +71,7 @@ def _text(chance: random.Random, characters: int) -> str:
 
 @dataclass(frozen=True)
 class Bare:
-    """Seconds of msgpack alone, with the same records: each unpacked, and packed again."""
+    """Seconds that msgpack alone takes to unpack the same records and pack them again."""
 
     unpack_s: float
     pack_s: float

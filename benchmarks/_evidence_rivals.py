@@ -1,8 +1,8 @@
-"""What else packs contexts for questions: BM25 and plain nearest neighbours over titled paragraphs, and crprotocol.
+"""Other ways to pack contexts for questions: BM25 and nearest neighbours over titled paragraphs, and crprotocol.
 
-A paragraph is text between blank lines; one that is very long is cut between sentences. It is found by its text with
-the name of its document before it, and packed without that, one to a line with its number, best first, leaving out what
-does not fit: as envelopes are.
+A paragraph is text between blank lines; a very long one is cut between sentences. It is found by its text with the name
+of its document in front. It is packed like a fact of an envelope: without that name, one on each line with its number,
+best first, leaving out what does not fit.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks._evidence_sets import Answers, Context, EvidenceSet, Place, Question
-from drillcore_server.ingest import builtin
-from drillcore_server.ingest.embedding.ports import Embedder
+from drillcore_server.documents.ingestion import builtin
+from drillcore_server.vectors.embedding.embedders import Embedder
 
 PARAGRAPH_CHARACTERS_MAX: Final = 2_000
 FOUND: Final = 400
 """Paragraphs that are tried for a context."""
 PEER_FACTS: Final = 100
-"""That crprotocol is given to choose from: it compares vectors in Python, at a minute a question for all of them."""
+"""The facts that crprotocol may choose from. It compares vectors in Python: all of them would take a minute
+a question."""
 _BLANK_LINES: Final = re.compile(r"\n\s*\n")
 _LEAST_TOKENS: Final = 5
-"""No line has fewer, so nothing fits in what is left."""
+"""No line has fewer tokens, so nothing fits into what is left."""
 Rows = npt.NDArray[np.float32]
 
 
@@ -38,10 +39,10 @@ class Paragraphs:
     texts: tuple[str, ...]
 
     @classmethod
-    def of(cls, one: EvidenceSet) -> Paragraphs:
+    def of(cls, evidence: EvidenceSet) -> Paragraphs:
         found = [
             (Place(name, start, end), text[start:end])
-            for name, text in one.documents.items()
+            for name, text in evidence.documents.items()
             for start, end in _paragraphs(text)
         ]
         return cls(tuple(place for place, _ in found), tuple(text for _, text in found))
@@ -52,7 +53,7 @@ class Paragraphs:
 
     @cached_property
     def tokens(self) -> list[int]:
-        """With a number before each; those from 10 to 99 have as many tokens as any that occur."""
+        """Counts with a number in front of each; numbers from 10 to 99 have as many tokens as any that occur."""
         return builtin.counter().count_many([f"[10] {text}\n" for text in self.texts])
 
     def packed(self, best_first: Sequence[int], budget: int) -> Context:
@@ -67,7 +68,7 @@ class Paragraphs:
 
 
 def bm25(paragraphs: Paragraphs, questions: Sequence[Question], budgets: Sequence[int], *, stemmed: bool) -> Answers:
-    """By `bm25s` as it is set by default, with English stop words; with or without Snowball's English stems."""
+    """Uses `bm25s` with its defaults and English stop words, with or without Snowball's English stems."""
     import bm25s
     import Stemmer
 
@@ -79,13 +80,13 @@ def bm25(paragraphs: Paragraphs, questions: Sequence[Question], budgets: Sequenc
     index = bm25s.BM25()
     index.index(terms(paragraphs.titled), show_progress=False)
     found = min(FOUND, len(paragraphs.texts))
-    ranked, _ = index.retrieve(terms([one.text for one in questions]), k=found, show_progress=False)
+    ranked, _ = index.retrieve(terms([question.text for question in questions]), k=found, show_progress=False)
     return {budget: [paragraphs.packed(row.tolist(), budget) for row in ranked] for budget in budgets}
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """Paragraphs by the cosine of their vectors with a question's."""
+    """Ranks paragraphs by the cosine of their vectors with a question's."""
 
     paragraphs: Paragraphs
     embedder: Embedder
@@ -100,14 +101,14 @@ class Nearest:
         return np.argsort(-cosines, kind="stable")[:count].tolist()
 
     def answers(self, questions: Sequence[Question], budgets: Sequence[int]) -> Answers:
-        ranked = [self.best(one, FOUND) for one in questions]
+        ranked = [self.best(question, FOUND) for question in questions]
         return {budget: [self.paragraphs.packed(row, budget) for row in ranked] for budget in budgets}
 
 
 class Peer:
-    """crprotocol's `construct()`, given the nearest paragraphs as its facts and their vectors as its model's.
+    """Runs crprotocol's `construct()` with the nearest paragraphs as its facts and their vectors as its model's.
 
-    It counts tokens as the others are counted. Its cross-encoder is left out, as wherever that model is not installed.
+    It counts tokens like the others. Its cross-encoder is left out, as wherever that model is not installed.
     """
 
     def __init__(self, nearest: Nearest) -> None:
@@ -119,7 +120,7 @@ class Peer:
         decomposer._EMBED_MODEL, decomposer._ST_AVAILABLE = self, True
 
     def encode(self, texts: list[str], **_options: Any) -> Rows:
-        """Stands where it has its sentence transformer."""
+        """Replaces its sentence transformer."""
         fresh = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         if fresh:
             self._vectors |= dict(zip(fresh, self._embedder.embed(fresh), strict=True))
@@ -145,11 +146,11 @@ class Peer:
         task, state = TaskIntent(task_input=question.text), builder.EnvelopeState(facts=facts)
         result = builder.construct(task, budget, state, count_tokens=builtin.counter().count)
         assert result.decomposition.used_ml_model, "the peer did not use the vectors"
-        places = tuple(self._said(result.envelope_text, one) for one in result.packing.packed_facts)
+        places = tuple(self._said(result.envelope_text, fact) for fact in result.packing.packed_facts)
         return Context(result.envelope_tokens, places)
 
     def _said(self, envelope: str, packed: Any) -> Place:
-        """What of a paragraph is in the envelope: its beginning, where it was cut to fit."""
+        """Returns the part of a paragraph that is in the envelope: its beginning, if it was cut to fit."""
         whole = self._nearest.paragraphs.places[int(packed.fact_id)]
         line = envelope[at:] if (at := envelope.find(packed.text[:40])) >= 0 else ""
         text = packed.text.removeprefix("- ").removesuffix("..." if packed.is_compressed else "")

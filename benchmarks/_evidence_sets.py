@@ -1,7 +1,7 @@
 """Judged sets for the benchmark of evidence: documents, questions, and the characters that answer each.
 
-A set is a folder with `documents/` and files `queries*.jsonl`, each of which is asked by itself. A line of these is
-`{"id", "text", "spans": [{"document", "start", "end"}]}`, in characters of the document read as UTF-8.
+A set is a folder with `documents/` and files `queries*.jsonl`, which are asked separately. A line of these is `{"id",
+"text", "spans": [{"document", "start", "end"}]}`, in characters of the document read as UTF-8.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Place:
-    """Characters of a document, the end not among them."""
+    """Characters of a document; the end is exclusive."""
 
     document: str
     start: int
@@ -35,7 +35,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Context:
-    """What was packed for a question: where all of its text stands, and how many tokens it has."""
+    """What was packed for a question: the places of its text, and its tokens."""
 
     tokens: int
     places: tuple[Place, ...]
@@ -50,7 +50,7 @@ class EvidenceSet:
     name: str
     documents: Mapping[str, str]
     asked: Mapping[str, tuple[Question, ...]]
-    """By name of their file, as `queries.multi`."""
+    """By the name of their file, such as `queries.multi`."""
 
     @property
     def questions(self) -> list[Question]:
@@ -58,14 +58,15 @@ class EvidenceSet:
 
 
 def sets_in(data: Path, questions_max: int | None) -> list[EvidenceSet]:
-    """The set that the folder is, or else those that it holds. `questions_max` of each file, from all over it."""
-    folders = [data] if (data / "documents").is_dir() else sorted(one.parent for one in data.glob("*/documents"))
+    """Yields the set in the folder, or else those in its subfolders. Takes `questions_max` of each file, spread over
+    it."""
+    folders = [data] if (data / "documents").is_dir() else sorted(path.parent for path in data.glob("*/documents"))
     assert folders, f"{data} holds no set: a folder with documents/ and queries.jsonl"
     return [_read(folder, questions_max) for folder in folders]
 
 
 def _read(folder: Path, questions_max: int | None) -> EvidenceSet:
-    documents = {one.name: one.read_bytes().decode() for one in sorted((folder / "documents").iterdir())}
+    documents = {path.name: path.read_bytes().decode() for path in sorted((folder / "documents").iterdir())}
     asked = {
         file.name.removesuffix(".jsonl"): _spread(list(_questions(file)), questions_max)
         for file in sorted(folder.glob("queries*.jsonl"))
@@ -87,7 +88,7 @@ def _spread(questions: list[Question], most: int | None) -> tuple[Question, ...]
 
 
 class Scorer:
-    """The measure of the data itself: its own `score.py`."""
+    """Uses the data's own measure: its `score.py`."""
 
     def __init__(self, file: Path) -> None:
         spec = importlib.util.spec_from_file_location("evidence_score", file)
@@ -97,11 +98,11 @@ class Scorer:
         spec.loader.exec_module(self._module)
 
     def score(self, questions: Sequence[Question], contexts: Sequence[Context]) -> dict[str, float]:
-        """Recall, the share of complete answers, precision, and mean tokens."""
-        wanted = [{"id": one.id, "spans": [span.as_json() for span in one.spans]} for one in questions]
+        """Returns recall, the share of complete answers, precision, and mean tokens."""
+        wanted = [{"id": question.id, "spans": [span.as_json() for span in question.spans]} for question in questions]
         packed = [
-            {"id": one.id, "tokens": context.tokens, "spans": [place.as_json() for place in context.places]}
-            for one, context in zip(questions, contexts, strict=True)
+            {"id": question.id, "tokens": context.tokens, "spans": [place.as_json() for place in context.places]}
+            for question, context in zip(questions, contexts, strict=True)
         ]
         figures: dict[str, float] = self._module.score(wanted, packed)
         return {name: figures[name] for name in ("recall", "complete", "precision", "tokens")}

@@ -1,4 +1,4 @@
-"""Measuring side by side: the rivals take turns, so that a busy moment of the machine hits all of them."""
+"""Measures side by side: rivals take turns, so that a busy moment of the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def rates(rivals: Mapping[str, tuple[int, Callable[[], object]]], rounds: int) -> dict[str, list[float]]:
-    """Operations a second of each rival in each round. A rival is how many operations one call does, and the call."""
+    """Returns operations a second of each rival in each round. A rival is a call and the number of
+    operations it does."""
     measured: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(rounds):
         for name, (count, work) in rivals.items():
@@ -24,7 +25,7 @@ def rates(rivals: Mapping[str, tuple[int, Callable[[], object]]], rounds: int) -
 
 
 def ratio(measured: Mapping[str, list[float]], ours: str, theirs: str) -> float:
-    """The median over the rounds of our rate over theirs in the same round."""
+    """Returns the median over the rounds of our rate divided by theirs in the same round."""
     pairs = zip(measured[ours], measured[theirs], strict=True)
     return round(statistics.median(own / other for own, other in pairs), 3)
 

@@ -1,9 +1,9 @@
-"""crprotocol's envelope builder in a process of its own, for the benchmark of envelopes.
+"""Runs crprotocol's envelope builder in a process of its own, for the benchmark of envelopes.
 
-Measured is its `construct()` alone, with its defaults. It has the facts in memory, and every vector that it asks for is
-made beforehand by the same model as the server's: of the facts, of the query, and of the aspects that it finds in it.
-So it embeds nothing, reads nothing from a disk, answers nobody and keeps no record. Its cross-encoder is left out, as
-it is wherever that model is not installed. It counts tokens by its own estimate.
+Only its `construct()` is measured, with its defaults. It has the facts in memory, and the server's model has made every
+vector that it needs beforehand: those of the facts, the query, and the aspects it finds in the query. So it embeds
+nothing, reads nothing from disk, answers nobody and keeps no record. Its cross-encoder is left out, as wherever that
+model is not installed. It counts tokens by its own estimate.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from drillcore_server.ingest import builtin
+from drillcore_server.documents.ingestion import builtin
 
 Rows = npt.NDArray[np.float32]
 
@@ -36,7 +36,7 @@ class Peer:
     process: subprocess.Popen[str]
 
     def construct(self, query: str) -> dict[str, float]:
-        """How long the envelope of a query took, and what came out."""
+        """Returns how long the envelope of a query took, and what it contains."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(query) + "\n")
@@ -59,7 +59,7 @@ def peer_process(directory: str, facts: Sequence[str], budget_tokens: int) -> It
 
 
 class _Vectors:
-    """Stands where the peer has its sentence transformer: looks vectors up, and makes only those it does not know."""
+    """Replaces the peer's sentence transformer: looks vectors up, and makes only unknown ones."""
 
     def __init__(self, texts: list[str]) -> None:
         self._places = {text: place for place, text in enumerate(texts)}
@@ -83,7 +83,7 @@ def _serve(given: dict[str, Any]) -> None:
     facts = [Fact(id=str(place), text=text) for place, text in enumerate(given["facts"])]
     for line in sys.stdin:
         task, state = TaskIntent(task_input=json.loads(line)), builder.EnvelopeState(facts=facts)
-        decomposer.decompose_task_aspects(task)  # so that the vectors of its aspects are known
+        decomposer.decompose_task_aspects(task)  # makes the vectors of its aspects known
         started = time.perf_counter()
         result = builder.construct(task, given["budget_tokens"], state)
         took_s = time.perf_counter() - started

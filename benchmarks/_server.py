@@ -1,4 +1,4 @@
-"""A real server in a process of its own, for the benchmarks."""
+"""Runs a real server in a process of its own, for the benchmarks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _QUIET = {"DRILLCORE_COMMUNITIES_CHECK_EVERY_S": "86400"}
-"""Nothing begins by itself while something else is measured."""
+"""No background work starts during a measurement."""
 
 
 @dataclass(frozen=True)
 class Serving:
     address: str
     token: str
-    """An operator's."""
+    """An operator's token."""
     data: Path
-    """Its data directory."""
+    """The data directory of the server."""
     process_id: int
 
     @property
@@ -33,14 +33,15 @@ class Serving:
 
 @contextmanager
 def real_server(directory: str) -> Iterator[tuple[str, str, Path]]:
-    """Its address, an operator's token, and its data directory below `directory`."""
+    """Yields its address, an operator's token, and its data directory below `directory`."""
     with server_process(directory) as serving:
         yield serving.address, serving.token, serving.data
 
 
 @contextmanager
 def server_process(directory: str, **settings: str) -> Iterator[Serving]:
-    """A server that stops at the end; what it stored stays below `directory`. Settings are named as variables are."""
+    """Yields a server that stops at the end. Its store stays below `directory`. Settings are named like environment
+    variables."""
     data = Path(directory) / "data"
     flags = ["serve", "--data-dir", str(data), "--listen", "127.0.0.1:0", "--metrics-listen", "", "--json"]
     with (Path(directory) / "server.log").open("a") as log:

@@ -12,7 +12,7 @@ DATA = Path("../shared/data")
 
 
 def texts(data: Path) -> Iterator[str]:
-    """Sentences of real regulations and standards, then two together, then three: each once."""
+    """Yields sentences of real regulations and standards, then two together, then three; each once."""
     for together in (1, 2, 3, 4):
         seen: set[int] = set()
         for name in ("ecfr-sections", "rfc-600"):
@@ -26,7 +26,9 @@ def texts(data: Path) -> Iterator[str]:
 
 def _passages(text: str, together: int) -> Iterator[str]:
     sentences = [
-        one for one in re.split(r"(?<=[.;:])\s+|\n\n+", text) if 80 <= len(one) <= 600 and len(one.split()) > 12
+        sentence
+        for sentence in re.split(r"(?<=[.;:])\s+|\n\n+", text)
+        if 80 <= len(sentence) <= 600 and len(sentence.split()) > 12
     ]
     for place in range(0, len(sentences) - together + 1):
         yield " ".join(" ".join(sentences[place : place + together]).split())

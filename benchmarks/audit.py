@@ -1,4 +1,5 @@
-"""What the audit trail costs: audited calls against the same without, and against bare durable commits."""
+"""Measures what the audit trail costs: audited calls against the same without records, and against bare durable
+commits."""
 
 from __future__ import annotations
 
@@ -23,39 +24,35 @@ import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from benchmarks._measure import in_threads, percentile
-from drillcore.audit import Pins, verify_export, verify_proof
-from drillcore.audit.merkle import leaf_hash
-from drillcore.audit.proofs import make_proof
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
 from drillcore_fdb.engine import Engine, Options, Transaction
 from drillcore_fdb.format import open_store
-from drillcore_server.audit.indexes import Terms
-from drillcore_server.audit.journal import Journal
-from drillcore_server.audit.key_files import KeyFiles
+from drillcore_formats.audit import Pins, verify_export, verify_proof
+from drillcore_formats.audit.merkle import leaf_hash
+from drillcore_formats.audit.proofs import make_proof
+from drillcore_server.app.config import EngineSettings
+from drillcore_server.app.factories import open_keyring
+from drillcore_server.audit import log_store as audit_log
+from drillcore_server.audit.log_writer import LogWriter
 from drillcore_server.audit.ndjson import NdjsonExport, log_now
-from drillcore_server.audit.opening import RecordOpener
-from drillcore_server.audit.search import LogSearch
+from drillcore_server.audit.open_records import RecordOpener
+from drillcore_server.audit.search import LogSearch, Terms
 from drillcore_server.audit.sequencer import Sequencer
-from drillcore_server.audit.sequencing import LogWriter
-from drillcore_server.audit.signers import SigningKeys
+from drillcore_server.audit.signing_keys import KeyFiles
 from drillcore_server.audit.tiles import GrowingTree, Tree
-from drillcore_server.auth import access
-from drillcore_server.auth.access import Granted, Rule
-from drillcore_server.auth.principal import Principal
-from drillcore_server.commands.create_corpus import create_corpus
-from drillcore_server.commands.create_tenant import create_tenant
-from drillcore_server.commands.get_corpus import get_corpus
-from drillcore_server.commands.unit import Call, Unit
-from drillcore_server.config import EngineSettings
-from drillcore_server.domain.accounts import EVERYTHING
-from drillcore_server.domain.audit import Trail
-from drillcore_server.domain.ids import CorpusId, PrincipalId, RecordId, RequestId, TenantId
-from drillcore_server.engines import open_keyring
-from drillcore_server.store import audit_log, requests
-from drillcore_server.store.keyspace import Keyspace
-from drillcore_server.store.records import RecordKind
-from drillcore_server.store.requests import Outcome
-from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.kernel import access, requests
+from drillcore_server.kernel.access import Granted, Principal, Rule
+from drillcore_server.kernel.accounts import EVERYTHING
+from drillcore_server.kernel.journal import Journal, SigningKeys
+from drillcore_server.kernel.requests import Outcome
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.storage.ids import CorpusId, PrincipalId, RecordId, RequestId, TenantId
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.records import RecordKind
+from drillcore_server.storage.sealed import SealedRecords
+from drillcore_server.tenancy.corpora import create_corpus, get_corpus
+from drillcore_server.tenancy.tenants import create_tenant
 
 T = TypeVar("T")
 G = TypeVar("G", bound=Granted)
@@ -64,7 +61,7 @@ _numbers = itertools.count()
 
 
 class UnauditedUnit(Unit):
-    """What a write would be without its record: for comparison only."""
+    """A write without its record, for comparison only."""
 
     def write(
         self, call: Call, access: Rule[G], result: RecordKind[T], work: Callable[[Transaction, G, Trail], T]
@@ -84,12 +81,12 @@ class UnauditedUnit(Unit):
 
 def run(arguments: list[str]) -> dict[str, object]:
     parser = argparse.ArgumentParser(prog="benchmarks audit")
-    parser.add_argument("--calls", type=int, default=400, help="of each kind in each round, by a lone caller")
-    parser.add_argument("--events", type=int, default=150, help="by each of the callers at once, in each round")
+    parser.add_argument("--calls", type=int, default=400, help="calls of each kind in each round, by a single caller")
+    parser.add_argument("--events", type=int, default=150, help="calls by each of the concurrent callers in each round")
     parser.add_argument("--callers", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--probes", type=int, default=300, help="records whose way into the log is timed")
-    parser.add_argument("--records", type=int, default=1_000_000, help="in the log that the proof is of")
+    parser.add_argument("--probes", type=int, default=300, help="records that are timed until they are in the log")
+    parser.add_argument("--records", type=int, default=1_000_000, help="records in the log of the proof")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(dir=".") as directory, ExitStack() as opened:
         store = _Store.open(Path(directory), opened)
@@ -159,7 +156,7 @@ def _create(unit: Unit, tenant: TenantId) -> CorpusId:
 
 
 def _write_overhead(store: _Store, calls: int, rounds: int) -> float:
-    """How many times as long a durable write takes with its record, for a lone caller."""
+    """Returns how many times as long a durable write takes with its record, for a single caller."""
     audited, unaudited = (kind(store.engine, store.keys, store.journal) for kind in (Unit, UnauditedUnit))
     ratios = []
     for _ in range(rounds):
@@ -170,7 +167,7 @@ def _write_overhead(store: _Store, calls: int, rounds: int) -> float:
 
 
 def _events(store: _Store, each: int, callers: int, rounds: int) -> dict[str, float]:
-    """Audited reads by many callers at once, against commits of as many keys and bytes by as many threads."""
+    """Compares audited reads by many callers with commits of as many keys and bytes by as many threads."""
     unit = Unit(store.engine, store.keys, store.journal)
 
     def read(_number: int) -> None:
@@ -178,8 +175,8 @@ def _events(store: _Store, each: int, callers: int, rounds: int) -> dict[str, fl
             get_corpus(unit, _call("GetCorpus"), tenant=store.tenant, key=store.corpus)
 
     def commit(number: int) -> None:
-        for one in range(each):
-            key = b"bare/%d/%d/" % (number, one)
+        for repeat in range(each):
+            key = b"bare/%d/%d/" % (number, repeat)
             store.engine.run(lambda tr, key=key: (tr.set(key + b"a", bytes(700)), tr.set(key + b"b", bytes(95))))  # type: ignore[misc]
 
     audited, bare = [], []
@@ -195,7 +192,7 @@ def _events(store: _Store, each: int, callers: int, rounds: int) -> dict[str, fl
 
 
 def _lag(store: _Store, probes: int, callers: int) -> dict[str, float]:
-    """From the answer of a call until its record is in the log, while others call as fast as they can."""
+    """Measures from the answer of a call until its record is in the log, while others call as fast as they can."""
     with store.sequencing() as sequencer:
         while store.engine.run(lambda tr: audit_log.lease(tr, store.keys)) is None or _waiting(store):
             sequencer.wait(0.05)
@@ -215,7 +212,7 @@ def _lag(store: _Store, probes: int, callers: int) -> dict[str, float]:
 
 
 def _waiting(store: _Store) -> bool:
-    """Whether there are records that are not in their log yet."""
+    """Tells whether some records are not in their log yet."""
 
     def work(tr: Transaction) -> bool:
         lease = audit_log.lease(tr, store.keys)
@@ -235,7 +232,8 @@ def _one_lag(store: _Store, unit: Unit, sequencer: Sequencer) -> float:
 
 
 def _verify(store: _Store, rounds: int) -> dict[str, float]:
-    """Records of an export that the offline verifier checks in a second, and bare signatures for comparison."""
+    """Counts the records of an export that the offline verifier checks in a second, and bare signatures for
+    comparison."""
     at = store.engine.run(lambda tr: log_now(tr, store.keys, store.signing, store.tenant))
     export = b"".join(NdjsonExport(store.keys, store.search, at).lines(store.engine.run))
     leaf = store.engine.run(lambda tr: next(store.search.at(tr, store.tenant, 0, 1))).opened.leaf
@@ -251,14 +249,14 @@ def _verify(store: _Store, rounds: int) -> dict[str, float]:
 
 
 def _proof(store: _Store, records: int) -> dict[str, int]:
-    """How large the proof of one record is in a log of so many; the others' leaves are made up."""
+    """Measures the proof of one record in a log of so many; the other leaves are made up."""
     found = store.engine.run(lambda tr: next(store.search.at(tr, store.tenant, 0, 1)))
     tree = GrowingTree(0, [])
     index = records // 3
     for number in range(records):
         tree.append(leaf_hash(found.opened.leaf.encode()) if number == index else os.urandom(32))
     tiles = tree.tiles()
-    hashes = Tree(records, lambda which: [tiles.get(one) for one in which]).inclusion(index, records)
+    hashes = Tree(records, lambda which: [tiles.get(tile) for tile in which]).inclusion(index, records)
     note = store.signing.checkpoint(1, store.tenant, records, tree.root()).encode()
     sizes = {}
     for name, with_content in (("proof_bytes", False), ("proof_with_content_bytes", True)):

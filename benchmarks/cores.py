@@ -1,5 +1,7 @@
-"""Knowledge cores through the real server: how fast they are imported and exported, beside bare msgpack, and in how
-much memory. One core is as TrustGraph writes it, of any size; the other is a full one of a corpus of real documents."""
+"""Imports and exports knowledge cores through the real server: speed beside bare msgpack, and memory.
+
+One core is as TrustGraph writes it, of any size; the other is a full core of a corpus of real documents.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ _TIMEOUT_S = 4 * 3600.0
 
 def run(arguments: list[str]) -> dict[str, object]:
     parser = argparse.ArgumentParser(prog="benchmarks cores")
-    parser.add_argument("--size-mb", type=int, default=50, help="of the core of another system")
-    parser.add_argument("--documents", type=int, default=500, help="of the corpus that the full core is of")
+    parser.add_argument("--size-mb", type=int, default=50, help="size of the other system's core")
+    parser.add_argument("--documents", type=int, default=500, help="documents in the corpus of the full core")
     parser.add_argument("--data", type=Path, default=DATA, help="folder with scale/ecfr-sections.jsonl.gz")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(dir=".") as directory:
@@ -44,7 +46,7 @@ def run(arguments: list[str]) -> dict[str, object]:
 
 
 def _foreign(directory: Path, size_mb: int) -> dict[str, object]:
-    """Another system's core is imported, then exported again."""
+    """Imports another system's core, then exports it again."""
     directory.mkdir()
     core, again = directory / "given.core", directory / "again.core"
     write_core(core, size_mb * 1_000_000)
@@ -56,7 +58,7 @@ def _foreign(directory: Path, size_mb: int) -> dict[str, object]:
 
 
 def _full(directory: Path, documents: list[tuple[str, str]]) -> dict[str, object]:
-    """A corpus is exported, imported into another server, and exported there: the same bytes."""
+    """Exports a corpus, imports it into another server, and exports it there: the bytes must be the same."""
     core, again = directory / "first.core", directory / "second.core"
     (directory / "from").mkdir(parents=True)
     (directory / "to").mkdir()
@@ -96,7 +98,7 @@ class _Calls:
         return corpus
 
     def measured(self, name: str, core: Path, work: Callable[[], object]) -> dict[str, object]:
-        """Of an import or export: MB a second, the same as a part of what msgpack alone makes, memory above idle."""
+        """Measures an import or export: MB a second, that as a share of msgpack alone, and memory above idle."""
         idle = own_bytes(self.server.process_id)
         with peak_of(self.server.process_id) as peak:
             taken_s = seconds(work)

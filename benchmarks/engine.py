@@ -1,4 +1,4 @@
-"""The embedded engine against the bare library below it, on the same data in the same run."""
+"""Compares the embedded engine with the bare library below it, on the same data in the same run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser = argparse.ArgumentParser(prog="benchmarks engine")
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--commits", type=int, default=400, help="by the lone writer, and by each of the 32")
+    parser.add_argument("--commits", type=int, default=400, help="commits by the single writer, and by each of the 32")
     parser.add_argument("--threads", type=int, default=32)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(dir=".") as directory:
@@ -117,7 +117,7 @@ def _commits(directory: Path, commits: int, threads: int, rounds: int) -> dict[s
 
 
 def _conflict_check_us(commits_behind: int) -> float:
-    """Check and record of a transaction that read 10 keys and a range, some commits after its read, and wrote 5 keys.
+    """Times check and record of a transaction that read 10 keys and a range some commits ago and wrote 5 keys.
 
     The window holds 20,000 commits, as after five seconds of heavy writing.
     """

@@ -1,13 +1,13 @@
-"""Envelopes through the real server and gRPC, with their audit records, at growing numbers of facts.
+"""Packs envelopes through the real server and gRPC, with their audit records, at growing numbers of facts.
 
-growth              the median time of a pack at the largest number of facts over that at the smallest
-not_modified_ratio  that of a NOT_MODIFIED answer over a full pack, where it is highest
-peer_speed          that of crprotocol's construct() over a pack, of the same facts, queries and budget in one run
+growth              median time of a pack at the largest number of facts divided by that at the smallest
+not_modified_ratio  time of a NOT_MODIFIED answer divided by that of a full pack, where it is highest
+peer_speed          time of crprotocol's construct() divided by that of a pack: same facts, queries, budget and run
 
-Facts are real sentences, in communities that the server has found; they come from no documents, so there are no
-sections to drill into. Queries are other sentences of the same texts, each asked once of each corpus, and all corpora
-take turns. A pack is what a caller waits for: its time includes embedding the query, the durable audit record and the
-way over the wire. `server_p50_ms` is the server's own part of it. What the peer's time includes: see `_peer`.
+Facts are real sentences, in communities that the server has found. They come from no documents, so there are no
+sections to drill into. Queries are other sentences of the same texts; each is asked once of each corpus, and all
+corpora take turns. The time of a pack is what a caller waits: it includes embedding the query, the durable audit record
+and the network. `server_p50_ms` is the server's own part. `_peer` says what the peer's time includes.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
 from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import envelopes_pb2_grpc, facts_pb2, facts_pb2_grpc
-from drillcore_server.derived.settings import VectorSettings
-from drillcore_server.domain.ids import EnvelopeId, TenantId
-from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.storage.ids import EnvelopeId, TenantId
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.vectors.settings import VectorSettings
 
 SIZES = (1_000, 10_000, 100_000)
 PEER_FACTS = 2_000
@@ -50,9 +50,9 @@ WARM_UP = 10
 """Queries that are not counted."""
 BUDGET_TOKENS = 2_000
 MODEL = "gpt-4o"
-"""Whose tokens are counted."""
+"""The model whose tokens are counted."""
 CALL_FACTS = 1_000
-"""Put by one call."""
+"""Facts put by one call."""
 LONG_S = 24 * 3600.0
 LOOK_AGAIN_S = 0.2
 
@@ -60,9 +60,9 @@ LOOK_AGAIN_S = 0.2
 def run(arguments: list[str]) -> dict[str, object]:
     parser = argparse.ArgumentParser(prog="benchmarks envelope")
     parser.add_argument("--data", type=Path, default=DATA, help="folder with scale/*.jsonl.gz")
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="facts of a corpus")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of facts in a corpus")
     parser.add_argument("--queries", type=int, default=300)
-    parser.add_argument("--directory", type=Path, default=Path(), help="where the store is made, and removed again")
+    parser.add_argument("--directory", type=Path, default=Path(), help="folder for a temporary store")
     options = parser.parse_args(arguments)
     sizes = sorted(options.sizes)
     queries, facts = _apart(options.data, options.queries + WARM_UP + PEER_QUERIES, max(*sizes, PEER_FACTS))
@@ -77,16 +77,16 @@ def run(arguments: list[str]) -> dict[str, object]:
 
 
 def _apart(data: Path, queries: int, facts: int) -> tuple[list[str], list[str]]:
-    """So many queries, from all over the texts, and the rest."""
+    """Returns so many queries, spread over the texts, and the rest."""
     found = list(islice(texts(data), queries + facts))
     assert len(found) == queries + facts, "there are not so many texts in the data"
     step = len(found) // queries
     asked = set(range(0, step * queries, step))
-    return [found[place] for place in sorted(asked)], [one for place, one in enumerate(found) if place not in asked]
+    return [found[place] for place in sorted(asked)], [text for place, text in enumerate(found) if place not in asked]
 
 
 def _spread(facts: Sequence[str], size: int) -> list[str]:
-    """So many, from all over the texts: a corpus is smaller, not about less."""
+    """Returns so many facts, spread over the texts: a smaller corpus is not about less."""
     return list(facts[:: len(facts) // size][:size])
 
 
@@ -110,7 +110,7 @@ def _measured(directory: str, sizes: list[int], facts: list[str], queries: list[
         server_ms = _logged(directory)
         figures = {size: packer.figures(server_ms) for size, packer in turns.items()}
         _say(str(figures))
-        envelopes = [one for packer in turns.values() for one in packer.envelopes]
+        envelopes = [envelope for packer in turns.values() for envelope in packer.envelopes]
         packers[PEER_FACTS].begin()
         peer = _peer_figures(directory, packers[PEER_FACTS], _spread(facts, PEER_FACTS), first[WARM_UP:])
         _say(str(peer))
@@ -120,7 +120,7 @@ def _measured(directory: str, sizes: list[int], facts: list[str], queries: list[
     smallest, largest = figures[sizes[0]], figures[sizes[-1]]
     return {
         "growth": round(largest["p50_ms"] / smallest["p50_ms"], 2),
-        "not_modified_ratio": max(one["not_modified_ratio"] for one in figures.values()),
+        "not_modified_ratio": max(figure["not_modified_ratio"] for figure in figures.values()),
         **peer,
         "stored_bytes_per_envelope": _stored_bytes(directory, tenant, envelopes),
         "memory_mb": largest["memory_mb"],
@@ -138,7 +138,7 @@ def _tenant(serving: Serving) -> str:
 
 
 def _filled(serving: Serving, tenant: str, facts: list[str]) -> str:
-    """A corpus of these facts, in communities."""
+    """Makes a corpus of these facts, in communities."""
     with Client(serving.address, token=serving.token) as client:
         corpus = str(client.create_corpus(f"{len(facts)} facts", tenant_id=UUID(tenant)).id)
     with grpc.insecure_channel(serving.address) as channel:
@@ -159,7 +159,7 @@ def _options(serving: Serving, request_id: str) -> dict[str, Any]:
 
 @dataclass
 class Packer:
-    """An operator who asks for envelopes of one corpus, and what the calls took."""
+    """An operator who asks for envelopes of one corpus, with the times of the calls."""
 
     serving: Serving
     tenant: str
@@ -179,7 +179,7 @@ class Packer:
 
     @property
     def envelopes(self) -> list[str]:
-        return [one.envelope_id for one in self.answers]
+        return [answer.envelope_id for answer in self.answers]
 
     def pack(self, query: str) -> pb.PackEnvelopeResponse:
         answer = self._call("pack", query, "")
@@ -187,12 +187,13 @@ class Packer:
         return answer
 
     def pack_twice(self, query: str) -> None:
-        """The second time it is not modified."""
+        """Packs twice; the second answer is NOT_MODIFIED."""
         again = self._call("not_modified", query, self.pack(query).envelope.etag)
         assert again.not_modified, "an envelope was packed again though nothing has changed"
 
     def pack_in_the_end(self, query: str) -> pb.PackEnvelopeResponse:
-        """A server that reads very many facts for its first envelope may take longer than a call can."""
+        """Repeats the call: a server that reads very many facts for its first envelope may take longer than
+        a call can."""
         while True:
             try:
                 return self.pack(query)
@@ -220,16 +221,16 @@ class Packer:
         return {
             "p50_ms": _ms(statistics.median(packed)),
             "p99_ms": _ms(percentile(packed, 0.99)),
-            "server_p50_ms": round(statistics.median(server_ms[one] for one in self.requests["pack"]), 2),
+            "server_p50_ms": round(statistics.median(server_ms[request] for request in self.requests["pack"]), 2),
             "not_modified_p50_ms": _ms(statistics.median(unmodified)),
             "not_modified_ratio": round(statistics.median(unmodified) / statistics.median(packed), 3),
-            "candidates": statistics.median(one.envelope.total_facts_available for one in self.answers),
-            "facts": statistics.median(one.envelope.total_facts_included for one in self.answers),
-            "is_exact": all(one.envelope.exact for one in self.answers),
+            "candidates": statistics.median(answer.envelope.total_facts_available for answer in self.answers),
+            "facts": statistics.median(answer.envelope.total_facts_included for answer in self.answers),
+            "is_exact": all(answer.envelope.exact for answer in self.answers),
         }
 
     def first_figures(self, queries: Sequence[str]) -> dict[str, Any]:
-        """The first pack of a server that has just started, and its memory when it has packed some."""
+        """Measures the first pack of a server that has just started, and its memory after some packs."""
         first_s = seconds(lambda: self.pack_in_the_end(queries[0]))
         for query in queries[1:]:
             self.pack(query)
@@ -241,7 +242,7 @@ def _ms(value_s: float) -> float:
 
 
 def _wait_for_graphs(serving: Serving, packers: dict[int, Packer], query: str) -> None:
-    """Graphs of large corpora are begun by the first who asks, and saved when they are whole."""
+    """Waits until graphs are saved. The first query of a large corpus starts its graph; a complete graph is saved."""
     for packer in packers.values():
         packer.pack_in_the_end(query)
     awaited = sum(size > VectorSettings().exact_below for size in packers)
@@ -255,14 +256,14 @@ def _wait_for_snapshots(serving: Serving, awaited: int) -> None:
 
 
 def _logged(directory: str) -> dict[str, float]:
-    """What the server says that each call took, by its request id."""
+    """Returns what the server logged as the time of each call, by request id."""
     lines = (Path(directory) / "server.log").read_text("utf-8").splitlines()
     calls = (json.loads(line) for line in lines if '"PackEnvelope"' in line)
-    return {one["request_id"]: one["ms"] for one in calls}
+    return {call["request_id"]: call["ms"] for call in calls}
 
 
 def _peer_figures(directory: str, packer: Packer, facts: list[str], queries: list[str]) -> dict[str, Any]:
-    """Each query in turn by both, so that a busy moment hits them alike."""
+    """Asks both each query in turn, so that a busy moment affects them alike."""
     if not is_installed():
         _say("crprotocol is not installed, so nothing is compared with it: make bench")
         return {"peer_speed": None}
@@ -271,25 +272,25 @@ def _peer_figures(directory: str, packer: Packer, facts: list[str], queries: lis
         for query in queries:
             packer.pack(query)
             theirs.append(peer.construct(query))
-    ours_s, theirs_s = packer.times_s["pack"], [one["seconds"] for one in theirs]
+    ours_s, theirs_s = packer.times_s["pack"], [run["seconds"] for run in theirs]
     return {
         "peer_speed": round(statistics.median(theirs_s) / statistics.median(ours_s), 1),
         "peer_facts": len(facts),
         "peer_ms": _ms(statistics.median(theirs_s)),
         "ours_ms": _ms(statistics.median(ours_s)),
-        "peer_aspects": statistics.median(one["aspects"] for one in theirs),
-        "peer_included": statistics.median(one["facts"] for one in theirs),
-        "ours_included": statistics.median(one.envelope.total_facts_included for one in packer.answers),
+        "peer_aspects": statistics.median(run["aspects"] for run in theirs),
+        "peer_included": statistics.median(run["facts"] for run in theirs),
+        "ours_included": statistics.median(answer.envelope.total_facts_included for answer in packer.answers),
     }
 
 
 def _stored_bytes(directory: str, tenant: str, envelopes: list[str]) -> float:
-    """Of the record that the store keeps of an envelope, sealed; the median."""
+    """Returns the median size of the sealed record that the store keeps of an envelope."""
     engine = EmbeddedEngine.open(EmbeddedSettings(Path(directory) / "data", Durability.RELAXED))
     try:
         keys = Keyspace(open_store(engine)[0])
-        wanted = [keys.envelope(TenantId(UUID(tenant)), EnvelopeId(UUID(one))) for one in envelopes]
+        wanted = [keys.envelope(TenantId(UUID(tenant)), EnvelopeId(UUID(envelope))) for envelope in envelopes]
         found = engine.run(lambda tr: [codec.read(tr, key) for key in wanted])
     finally:
         engine.close()
-    return statistics.median(len(one) for one in found if one is not None)
+    return statistics.median(len(stored) for stored in found if stored is not None)

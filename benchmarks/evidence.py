@@ -1,11 +1,11 @@
-"""Evidence recall at a token budget: the share of what answers a question that is in the context packed for it.
+"""Evidence recall at a token budget: the share of the answer to a question that is in the context packed for it.
 
-Packed by Drillcore, through the real server and client; by BM25, with and without stems, over titled paragraphs; by the
-nearest titled paragraphs of the same embedder; and by crprotocol. All are scored by the characters of the documents,
-with the data's own `score.py`. Any set in the form of `_evidence_sets` will do.
+Contexts are packed by Drillcore, through the real server and client; by BM25, with and without stems, over titled
+paragraphs; by the nearest titled paragraphs of the same embedder; and by crprotocol. All are scored by the characters
+of the documents, with the data's own `score.py`. Any set in the form of `_evidence_sets` works.
 
-recall        by set, system and budget; `figures` has completeness, precision and mean tokens beside it
-least_lead    by embedder: Drillcore's recall less the best other's, where that is least
+recall        by set, system and budget; `figures` also has completeness, precision and mean tokens
+least_lead    by embedder: Drillcore's recall minus the best other's, where that is least
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 from benchmarks._evidence_drillcore import drillcore
 from benchmarks._evidence_rivals import Nearest, Paragraphs, Peer, bm25
 from benchmarks._evidence_sets import Answers, Context, EvidenceSet, Scorer, sets_in
-from drillcore_server.ingest import builtin
-from drillcore_server.ingest.embedding.minilm import load_minilm
-from drillcore_server.ingest.embedding.ports import Embedder
+from drillcore_server.documents.ingestion import builtin
+from drillcore_server.vectors.embedding.embedders import Embedder
+from drillcore_server.vectors.embedding.minilm import load_minilm
 
 DATA = Path("../shared/data/evidence")
 BUDGETS = (1_000, 2_000, 4_000)
@@ -42,14 +42,14 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--budgets", type=int, nargs="+", default=BUDGETS)
     parser.add_argument("--embedders", nargs="+", choices=EMBEDDERS, default=EMBEDDERS)
     parser.add_argument("--systems", nargs="+", choices=(OWN, *RIVALS), default=(OWN, *RIVALS))
-    parser.add_argument("--policy", default="fused-1", help="how Drillcore scores")
-    parser.add_argument("--questions", type=int, help="at most so many of each file")
-    parser.add_argument("--directory", type=Path, default=Path(), help="where stores are made, and removed again")
+    parser.add_argument("--policy", default="fused-1", help="scoring policy of Drillcore")
+    parser.add_argument("--questions", type=int, help="the most questions of each file")
+    parser.add_argument("--directory", type=Path, default=Path(), help="folder for temporary stores")
     options = parser.parse_args(arguments)
     scorer, figures = Scorer(options.scorer), Figures()
-    for one in sets_in(options.data, options.questions):
-        for system, answers in _answered(one, options):
-            for name, scored in _scored(scorer, one, answers):
+    for evidence in sets_in(options.data, options.questions):
+        for system, answers in _answered(evidence, options):
+            for name, scored in _scored(scorer, evidence, answers):
                 figures.setdefault(name, {})[system] = scored
                 _say(f"{name}, {system}: {_recalls(scored)}")
     return {
@@ -61,34 +61,36 @@ def run(arguments: list[str]) -> dict[str, object]:
     }
 
 
-def _answered(one: EvidenceSet, options: argparse.Namespace) -> Iterator[tuple[str, Answers]]:
-    """Of each system, its name and what it packed for all questions of the set."""
-    paragraphs, budgets = Paragraphs.of(one), options.budgets
-    _say(f"{one.name}: {len(one.documents)} documents, {len(paragraphs.texts)} paragraphs")
+def _answered(evidence: EvidenceSet, options: argparse.Namespace) -> Iterator[tuple[str, Answers]]:
+    """Yields for each system its name and what it packed for all questions of the set."""
+    paragraphs, budgets = Paragraphs.of(evidence), options.budgets
+    _say(f"{evidence.name}: {len(evidence.documents)} documents, {len(paragraphs.texts)} paragraphs")
     if "bm25" in options.systems:
-        yield "bm25", bm25(paragraphs, one.questions, budgets, stemmed=False)
-        yield "bm25, stems", bm25(paragraphs, one.questions, budgets, stemmed=True)
+        yield "bm25", bm25(paragraphs, evidence.questions, budgets, stemmed=False)
+        yield "bm25, stems", bm25(paragraphs, evidence.questions, budgets, stemmed=True)
     for embedder in options.embedders:
         if {"nearest", "crprotocol"} & set(options.systems):
             nearest = Nearest.by(_loaded(embedder), paragraphs)
             if "nearest" in options.systems:
-                yield f"nearest, {embedder}", nearest.answers(one.questions, budgets)
+                yield f"nearest, {embedder}", nearest.answers(evidence.questions, budgets)
             if "crprotocol" in options.systems:
-                yield f"crprotocol, {embedder}", Peer(nearest).answers(one.questions, budgets)
+                yield f"crprotocol, {embedder}", Peer(nearest).answers(evidence.questions, budgets)
         if OWN in options.systems:
-            yield f"{OWN}, {embedder}", drillcore(one, embedder, options.policy, budgets, options.directory)
+            yield f"{OWN}, {embedder}", drillcore(evidence, embedder, options.policy, budgets, options.directory)
 
 
 def _loaded(embedder: str) -> Embedder:
     return builtin.embedder() if embedder == "static" else load_minilm()
 
 
-def _scored(scorer: Scorer, one: EvidenceSet, answers: Answers) -> Iterator[tuple[str, dict[str, dict[str, float]]]]:
-    """By file of questions."""
+def _scored(
+    scorer: Scorer, evidence: EvidenceSet, answers: Answers
+) -> Iterator[tuple[str, dict[str, dict[str, float]]]]:
+    """Yields the scores for each file of questions."""
     rest: Mapping[int, Iterator[Context]] = {budget: iter(contexts) for budget, contexts in answers.items()}
-    for file, questions in one.asked.items():
+    for file, questions in evidence.asked.items():
         packed = {budget: list(islice(contexts, len(questions))) for budget, contexts in rest.items()}
-        yield f"{one.name}/{file}", {str(budget): scorer.score(questions, own) for budget, own in packed.items()}
+        yield f"{evidence.name}/{file}", {str(budget): scorer.score(questions, own) for budget, own in packed.items()}
 
 
 def _recalls(scored: Mapping[str, Mapping[str, float]]) -> list[float]:

@@ -1,4 +1,4 @@
-"""Signed exports through the real server: how fast each format is, and how much memory the server takes more for it."""
+"""Makes signed exports through the real server: the speed of each format, and the additional memory it takes."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def run(arguments: list[str]) -> dict[str, object]:
 
 
 def _export(client: Client, tenant: object, corpus: object, kind: ExportFormat, server: int) -> dict[str, object]:
-    """Seconds, bytes of content, and how much more memory the server took than before."""
+    """Returns seconds, bytes of content, and the additional memory of the server."""
     before, cpu_before_s = own_bytes(server), _cpu_s(server)
     with tempfile.TemporaryFile(dir=".") as file:
         with peak_of(server) as peak:
             taken_s = seconds(lambda: client.export_corpus(corpus, file, format=kind, tenant_id=tenant, timeout_s=3600))
         archive = zipfile.ZipFile(file)
-        contents = [one for one in archive.infolist() if one.filename.startswith("content")]
-        size_bytes = sum(one.file_size for one in contents)
+        contents = [member for member in archive.infolist() if member.filename.startswith("content")]
+        size_bytes = sum(member.file_size for member in contents)
         figures: dict[str, object] = {
             f"{kind.value}_s": round(taken_s, 1),
             f"{kind.value}_cpu_s": round(_cpu_s(server) - cpu_before_s, 1),
@@ -53,18 +53,18 @@ def _export(client: Client, tenant: object, corpus: object, kind: ExportFormat, 
             f"{kind.value}_memory_more_mib": round((peak.own - before) / 2**20),
         }
         if kind is ExportFormat.PDF:
-            pages = sum(len(pypdfium2.PdfDocument(archive.read(one))) for one in contents)
+            pages = sum(len(pypdfium2.PdfDocument(archive.read(member))) for member in contents)
             figures |= {"pdf_pages": pages, "pdf_volumes": len(contents), "pdf_pages_per_s": round(pages / taken_s, 1)}
     return figures
 
 
 def _cpu_s(pid: int) -> float:
-    """Of its own work: on a busy machine, what to go by."""
+    """Returns the processor time of its own work, which is comparable on a busy machine."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _server_pid() -> int:
-    """The only process that this one has begun."""
+    """Returns the only process that this one has started."""
     (pid,) = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
     return int(pid)

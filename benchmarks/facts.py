@@ -1,10 +1,10 @@
-"""Facts through the real server against their parts alone: hnswlib, a gRPC echo, a durable commit.
+"""Facts through the real server against their parts alone: faiss, a gRPC echo, a durable commit.
 
-search_overhead   SearchFacts over a bare query of the graph, plus a bare echo, plus a bare durable commit
-recall_at_10      of ten that exact search finds, the share that SearchFacts finds
-add_ratio         facts a second through PutFacts over bare inserts a second into a graph
-start_ratio       the first search from a snapshot over reading all facts and building the graph
-recluster_s       to find communities: facts read, compared, grouped, labelled and written
+search_overhead   SearchFacts divided by a bare query of the graph plus a bare echo plus a bare durable commit
+recall_at_10      the share of ten facts found by exact search that SearchFacts finds
+add_ratio         facts a second through PutFacts divided by bare inserts a second into a graph
+start_ratio       the first search from a snapshot divided by reading all facts and building the graph
+recluster_s       time to find communities: facts read, compared, grouped, labelled and written
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import faiss
 import grpc
-import hnswlib
 import numpy as np
 import numpy.typing as npt
 
@@ -37,15 +37,15 @@ from drillcore import Client
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
 from drillcore_proto.v1 import facts_pb2 as pb
 from drillcore_proto.v1 import facts_pb2_grpc
-from drillcore_server.derived.settings import VectorSettings
-from drillcore_server.ingest import builtin
+from drillcore_server.documents.ingestion import builtin
+from drillcore_server.vectors.settings import VectorSettings
 
 ECHO = "/benchmarks.Echo/SearchFacts"
 MODEL = "benchmark"
 CALL_FACTS = 1_000
-"""Put by one call."""
+"""Facts put by one call."""
 RECORD_BYTES = 600
-"""Of the bare commit: about what the audit record of a search has."""
+"""The size of the bare commit: about that of a search's audit record."""
 LONG_S = 24 * 3600.0
 Rows = npt.NDArray[np.float32]
 
@@ -55,8 +55,8 @@ def run(arguments: list[str]) -> dict[str, object]:
     parser.add_argument("--data", type=Path, default=DATA, help="folder with scale/*.jsonl.gz")
     parser.add_argument("--facts", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=1_000)
-    parser.add_argument("--bare", type=int, default=100_000, help="at most so many are put into the bare graph")
-    parser.add_argument("--directory", type=Path, default=Path(), help="where the store is made, and removed again")
+    parser.add_argument("--bare", type=int, default=100_000, help="the most vectors in the bare graph")
+    parser.add_argument("--directory", type=Path, default=Path(), help="folder for a temporary store")
     parser.add_argument("--echo-server", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.echo_server:
@@ -115,7 +115,7 @@ def _measured(directory: str, facts: Facts, bare_max: int) -> dict[str, object]:
         "first_search_s": round(first_s, 2),
         "memory_bytes_per_fact": round(loaded_bytes / len(ids)),
         "memory_bytes_per_fact_after_building": round(grown_bytes / len(ids)),
-        "snapshot_bytes_per_fact": round(sum(one.stat().st_size for one in _snapshots(directory)) / len(ids)),
+        "snapshot_bytes_per_fact": round(sum(snapshot.stat().st_size for snapshot in _snapshots(directory)) / len(ids)),
     }
 
 
@@ -152,7 +152,8 @@ class Caller:
         return found
 
     def search_in_the_end(self, row: Rows) -> None:
-        """A server that reads very many facts for its first search may take longer than a call can."""
+        """Repeats the call: a server that reads very many facts for its first search may take longer than a
+        call can."""
         while True:
             try:
                 self.search(row)
@@ -180,12 +181,12 @@ def _put(caller: Caller, facts: Facts) -> tuple[list[str], float]:
 
 
 def _bare_graph(rows: Rows) -> tuple[Any, float]:
-    """hnswlib alone, on one thread, and how many it takes a second."""
+    """Returns faiss alone on one thread, and how many vectors it takes a second."""
     settings = VectorSettings()
-    index = hnswlib.Index("cosine", rows.shape[1])
-    index.init_index(len(rows), M=settings.m, ef_construction=settings.ef_construction)
-    index.set_ef(settings.ef_search)
-    took_s = seconds(lambda: index.add_items(rows, num_threads=1))
+    index = faiss.IndexHNSWFlat(rows.shape[1], settings.m, faiss.METRIC_INNER_PRODUCT)
+    index.hnsw.efConstruction, index.hnsw.efSearch = settings.ef_construction, settings.ef_search
+    faiss.omp_set_num_threads(1)
+    took_s = seconds(lambda: index.add(rows))
     return index, len(rows) / took_s
 
 
@@ -199,7 +200,7 @@ def _wait_for_snapshot(serving: Serving) -> None:
 
 
 def _search_figures(caller: Caller, bare: Any, facts: Facts, directory: str) -> dict[str, object]:
-    """Each query in turn by all four, so that a busy moment hits them alike."""
+    """Asks all four each query in turn, so that a busy moment affects them alike."""
     engine = EmbeddedEngine.open(EmbeddedSettings(Path(directory) / "bare", Durability.FULL))
     record = bytes(RECORD_BYTES)
     times: dict[str, list[float]] = {"search": [], "graph": [], "echo": [], "commit": []}
@@ -208,7 +209,7 @@ def _search_figures(caller: Caller, bare: Any, facts: Facts, directory: str) -> 
             for number, row in enumerate(facts.queries):
                 request = caller.request(row)
                 times["search"].append(seconds(lambda r=row: caller.search(r)))  # type: ignore[misc]
-                times["graph"].append(seconds(lambda r=row: bare.knn_query(r, k=10, num_threads=1)))  # type: ignore[misc]
+                times["graph"].append(seconds(lambda r=row: bare.search(r[np.newaxis], 10)))  # type: ignore[misc]
                 times["echo"].append(seconds(lambda r=request: echo(r)))  # type: ignore[misc]
                 key = number.to_bytes(8, "big")
                 times["commit"].append(seconds(lambda k=key: engine.run(lambda tr: tr.set(k, record))))  # type: ignore[misc]
@@ -225,7 +226,7 @@ def _search_figures(caller: Caller, bare: Any, facts: Facts, directory: str) -> 
 
 
 def _recall(caller: Caller, ids: list[str], facts: Facts) -> float:
-    """Exact search is done here, with numpy, on the vectors as they are stored."""
+    """Does the exact search here, with numpy, on the vectors as they are stored."""
     stored = facts.rows.astype(np.float16).astype(np.float32)
     stored /= np.linalg.norm(stored, axis=1, keepdims=True)
     hits = 0

@@ -1,4 +1,5 @@
-"""Documents through the real server at two sizes of corpus: adding, removing, reading; ingestion against its parts."""
+"""Adds, removes and reads documents through the real server at two sizes of corpus; compares ingestion with
+its parts."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from pathlib import Path
 from benchmarks._measure import percentile, seconds
 from benchmarks._server import real_server
 from drillcore import Client, Level, NewDocument
-from drillcore_server.ingest import builtin
+from drillcore_server.documents.ingestion import builtin
 
 DATA = Path("../shared/data")
 
@@ -70,7 +71,7 @@ def _filled(client: Client, tenant: object, name: str, documents: Sequence[tuple
 def _changes(
     client: Client, tenant: object, small: object, large: object, fresh: Sequence[tuple[str, str]], samples: int
 ) -> dict[str, float]:
-    """One document added to and removed from each corpus in turn, so that a busy moment hits both."""
+    """Adds one document to each corpus in turn and removes it, so that a busy moment affects both."""
     times: dict[str, list[float]] = {"add small": [], "add large": [], "remove small": [], "remove large": []}
     for document in fresh[:samples]:
         for name, corpus in (("small", small), ("large", large)):
@@ -115,7 +116,7 @@ def _p99_ms(calls: Sequence[Callable[[], object]], count: int) -> float:
 
 
 def _parts_s(texts: Sequence[str]) -> float:
-    """Embedding and tokenising the same text, alone, paragraph by paragraph."""
+    """Embeds and tokenises the same text alone, paragraph by paragraph."""
     paragraphs = [part for text in texts for part in text.split("\n\n") if part.strip()]
     embedder, counter = builtin.embedder(), builtin.counter()
     embedder.embed(paragraphs[:10])

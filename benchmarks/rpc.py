@@ -1,4 +1,4 @@
-"""Calls through the real server against a bare gRPC echo of the same messages, each server in its own process."""
+"""Compares calls through the real server with a bare gRPC echo of the same messages, each server in its own process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(arguments: list[str]) -> dict[str, object]:
 
 
 class _Samples:
-    """Latencies of sequential calls and rates of concurrent ones, by kind of call, a list entry a round."""
+    """Latencies of sequential calls and rates of concurrent ones, by kind of call, with a list entry for each round."""
 
     def __init__(self, calls: int, threads: int) -> None:
         self._calls = calls
@@ -87,8 +87,8 @@ class _Samples:
     def report(self) -> dict[str, object]:
         figures: dict[str, object] = {}
         for kind, rounds in self._latencies.items():
-            figures[f"{kind}_p50_ms"] = round(statistics.median(percentile(one, 0.5) for one in rounds) * 1e3, 3)
-            figures[f"{kind}_p99_ms"] = round(statistics.median(percentile(one, 0.99) for one in rounds) * 1e3, 3)
+            figures[f"{kind}_p50_ms"] = round(statistics.median(percentile(times, 0.5) for times in rounds) * 1e3, 3)
+            figures[f"{kind}_p99_ms"] = round(statistics.median(percentile(times, 0.99) for times in rounds) * 1e3, 3)
             figures[f"{kind}_calls_per_s"] = round(statistics.median(self._rates[kind]))
         for client in ("sync", "async"):
             for call in ("read", "write"):
@@ -100,7 +100,7 @@ class _Samples:
         return figures
 
     def _ratio(self, ours: str, theirs: str) -> float:
-        """How many of our calls fit into the time of one of theirs, one after the other."""
+        """Returns how many of our sequential calls fit into the time of one of theirs."""
         pairs = zip(self._latencies[ours], self._latencies[theirs], strict=True)
         return round(statistics.median(sum(echo) / len(echo) / (sum(own) / len(own)) for own, echo in pairs), 3)
 
@@ -133,7 +133,7 @@ def _echo_round(samples: _Samples, kind: str, address: str) -> None:
 
 
 def _fresh_writer(client: Client) -> Callable[[], object]:
-    """Writes that do not contend for one record: each makes a corpus of its own."""
+    """Writes without contention for one record: each call makes a corpus of its own."""
     started = time.time_ns()
     numbers = iter(range(10**9))
     return lambda: client.create_corpus(f"corpus {started} {next(numbers)}")
@@ -155,7 +155,7 @@ async def _one_async_round(
 
 
 def _corpus(address: str, token: str) -> tuple[str, str]:
-    """Ids of a new tenant and a corpus of its."""
+    """Returns the ids of a new tenant and its corpus."""
     with Client(address, token=token) as client:
         tenant = client.create_tenant("benchmark")
         corpus = client.create_corpus("first", description="a corpus", tenant_id=tenant.id)

@@ -1,4 +1,4 @@
-"""Slices of conversations of different sizes through gRPC, beside the bare expansion of the same graphs in memory."""
+"""Makes slices of conversations of different sizes through gRPC, and compares them with bare expansion in memory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -21,16 +22,15 @@ from benchmarks._server import server_process
 from drillcore import Client
 from drillcore_proto.v1 import graphs_pb2 as pb
 from drillcore_proto.v1 import graphs_pb2_grpc
-from drillcore_server.derived.graphs import TurnGraph, TurnNode
-from drillcore_server.derived.sharded import Sharded
-from drillcore_server.domain.ids import TurnId
-from drillcore_server.domain.slice_policies import Policy, single
-from drillcore_server.domain.slices import slice_graph
-from drillcore_server.domain.turns import EdgeType, Phase, Trajectory, Turn, TurnRole
-from drillcore_server.store.turns import TURN
+from drillcore_server.graphs.conversation import TurnGraph, TurnNode
+from drillcore_server.graphs.slices import Policy, single, slice_graph
+from drillcore_server.graphs.turn_model import EdgeType, Phase, Trajectory, Turn, TurnRole
+from drillcore_server.graphs.turn_store import TURN
+from drillcore_server.storage.ids import TurnId
+from drillcore_server.vectors.corpus_follower import Sharded
 
 SESSION = 1_000
-"""Turns of one session."""
+"""Turns in one session."""
 AT_ONCE = 5_000
 """Turns in one call."""
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -71,22 +71,22 @@ class _Size:
     first_s: float = 0.0
     """The first slice, which reads the graph."""
     followed_s: float = 0.0
-    """The first after another turn was put."""
+    """The first slice after another turn was put."""
     calls: list[list[float]] = field(default_factory=list)
     bare: list[list[float]] = field(default_factory=list)
     server_cpu: list[float] = field(default_factory=list)
-    """Seconds of the processor for each call, which other work on the machine changes less than the time it takes."""
+    """Processor seconds for each call: other work on the machine changes them less than the elapsed time."""
     taken: list[int] = field(default_factory=list)
-    """Nodes of each slice."""
+    """The nodes of each slice."""
 
     def __post_init__(self) -> None:
         self.graph = _in_memory(self.nodes, self.links)
 
     def measure(self, caller: _Caller, anchors: Sequence[TurnId]) -> None:
-        self.calls.append([_timed(lambda one=one: caller.slice(one)) for one in anchors])  # type: ignore[misc]
+        self.calls.append([_timed(partial(caller.slice, anchor)) for anchor in anchors])
         policy = Policy()
-        self.bare.append([_timed(lambda one=one: slice_graph(self.graph, one.bytes, policy)) for one in anchors])  # type: ignore[misc]
-        self.taken += [len(slice_graph(self.graph, one.bytes, policy).nodes) for one in anchors[:20]]
+        self.bare.append([_timed(partial(slice_graph, self.graph, anchor.bytes, policy)) for anchor in anchors])
+        self.taken += [len(slice_graph(self.graph, anchor.bytes, policy).nodes) for anchor in anchors[:20]]
 
     def figures(self) -> dict[str, object]:
         name = f"at_{self.turns}"
@@ -115,10 +115,10 @@ class _Caller:
         with Client(self._address, token=self._token, tenant_id=self._tenant) as client:
             corpus = self._corpora[size.turns] = str(client.create_corpus(f"{size.turns} turns").id)
         for start in range(0, len(size.nodes), AT_ONCE):
-            turns = [_message(one) for one in size.nodes[start : start + AT_ONCE]]
+            turns = [_message(node) for node in size.nodes[start : start + AT_ONCE]]
             self._stub.PutTurns(pb.PutTurnsRequest(corpus_id=corpus, turns=turns, **self._own), **self._options)
         for start in range(0, len(size.links), AT_ONCE):
-            edges = [_edge(one) for one in size.links[start : start + AT_ONCE]]
+            edges = [_edge(link) for link in size.links[start : start + AT_ONCE]]
             self._stub.PutEdges(pb.PutEdgesRequest(corpus_id=corpus, edges=edges, **self._own), **self._options)
 
     def change(self, size: _Size) -> None:
@@ -143,7 +143,8 @@ class _Caller:
 
 
 def _talks(turns: int, seed: int) -> tuple[list[Turn], list[Link]]:
-    """Sessions of a thousand turns: most answer one of the last few, some refer to any earlier one of any session."""
+    """Makes sessions of a thousand turns: most answer one of the last few, some refer to any earlier turn of any
+    session."""
     chance = random.Random(seed)
     nodes = [_turn(UUID(int=chance.getrandbits(128), version=4), place, chance) for place in range(turns)]
     links: set[Link] = set()
@@ -157,10 +158,10 @@ def _talks(turns: int, seed: int) -> tuple[list[Turn], list[Link]]:
     return nodes, sorted(links)
 
 
-def _turn(one: UUID, place: int, chance: random.Random) -> Turn:
+def _turn(turn: UUID, place: int, chance: random.Random) -> Turn:
     salience, phase, role = single(chance.random()), chance.choice(list(Phase)), chance.choice(list(TurnRole))
     trajectory = Trajectory(*(single(chance.random()) for _ in range(5)))
-    return Turn(TurnId(one), f"session {place // SESSION}", role, phase, salience, trajectory, AT)
+    return Turn(TurnId(turn), f"session {place // SESSION}", role, phase, salience, trajectory, AT)
 
 
 def _message(turn: Turn) -> pb.Turn:
@@ -190,21 +191,21 @@ def _in_memory(nodes: Iterable[Turn], links: Iterable[Link]) -> TurnGraph:
         incoming.setdefault(child, []).append((parent, int(kind)))
         children.setdefault(parent, set()).add(child)
     made = {
-        one.id.bytes: TurnNode(
-            one.id.bytes,
-            one.phase,
-            one.salience,
-            TURN.encode(one),
-            tuple(sorted(incoming.get(one.id.bytes, ()))),
-            sorted(children.get(one.id.bytes, ())),
+        node.id.bytes: TurnNode(
+            node.id.bytes,
+            node.phase,
+            node.salience,
+            TURN.encode(node),
+            tuple(sorted(incoming.get(node.id.bytes, ()))),
+            sorted(children.get(node.id.bytes, ())),
         )
-        for one in nodes
+        for node in nodes
     }
     return TurnGraph(Sharded.of(made))
 
 
 def _cpu_s(process: int) -> float:
-    """What a process and its threads have taken so far."""
+    """Returns the processor time of a process and its threads so far."""
     figures = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(figures[11]) + int(figures[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -217,8 +218,8 @@ def _timed(work: object) -> float:
 
 
 def _ms(rounds: Sequence[list[float]], share: float) -> float:
-    """The median of the rounds."""
-    return round(1e3 * statistics.median(percentile(one, share) for one in rounds), 3)
+    """Returns the median of the rounds."""
+    return round(1e3 * statistics.median(percentile(times, share) for times in rounds), 3)
 
 
 def _growth(sizes: Sequence[_Size], share: float) -> float:

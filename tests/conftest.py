@@ -1,10 +1,20 @@
-"""What every run of the tests reports: a run without FoundationDB says so in its summary."""
+"""What holds for every run of the tests, however it was started, and what a run without FoundationDB reports."""
 
+import signal
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.conformance import legs
+
+# A shell ignores SIGINT for jobs it puts in the background, and every process they start would inherit that.
+# With a handler here, processes that tests start get the default again.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes says nothing on a machine that has other things to do.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,12 +7,11 @@ from pathlib import Path
 from uuid import UUID
 
 from drillcore_fdb.engine import Engine
-from drillcore_server.audit.journal import Journal
-from drillcore_server.audit.key_files import KeyFiles
-from drillcore_server.audit.signers import SigningKeys
-from drillcore_server.store.keyring import Keyring
-from drillcore_server.store.keyspace import Keyspace
-from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.audit.signing_keys import KeyFiles
+from drillcore_server.kernel.journal import Journal, SigningKeys
+from drillcore_server.storage.keyring import Keyring
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.sealed import SealedRecords
 
 STORE = UUID("57057057-0000-4000-8000-000000000000")
 

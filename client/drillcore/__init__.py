@@ -1,11 +1,11 @@
-"""Drillcore, the client: `Client` and `AsyncClient`, what they return and what they raise.
+"""The client of Drillcore: `Client` and `AsyncClient`, their results and their errors.
 
-It needs no part of the server. Names that are not listed here, but for `drillcore.settings`, `drillcore.doctor`,
-`drillcore.quads`, `drillcore.cores`, `drillcore.slices` and `drillcore.audit`, are private.
+It needs no part of the server. These modules are public too: `drillcore.settings`,
+`drillcore.doctor`, `drillcore.quads`, `drillcore.cores`, `drillcore.slices` and `drillcore.audit`.
 """
 
-from drillcore._account_results import Account, AccountKind, Grant, Login, NewToken, Role, TokenInfo
-from drillcore._audit_results import (
+from drillcore._api.accounts import Account, AccountKind, Grant, Login, NewToken, Role, TokenInfo
+from drillcore._api.audit import (
     AuditCheck,
     AuditFilter,
     AuditFormat,
@@ -16,13 +16,11 @@ from drillcore._audit_results import (
     Review,
     RotatedKey,
 )
-from drillcore._client import AsyncClient, Client
-from drillcore._client_settings import TLS, ClientSettings
-from drillcore._community_results import Community, CommunityFacts, CommunityPage, CommunityRun, Recomputed
-from drillcore._core_results import CoreCounts, CoreExport, CoreImport, CoreKind, CoreProgress, SkippedRecord
-from drillcore._document_results import (
+from drillcore._api.communities import Community, CommunityFacts, CommunityPage, CommunityRun, Recomputed
+from drillcore._api.core_data import CoreCounts, CoreExport, CoreImport, CoreKind, CoreProgress, SkippedRecord
+from drillcore._api.corpora import Corpus, LegalHold, Sharing, Trimmed
+from drillcore._api.documents import (
     AddResult,
-    BinaryFile,
     Document,
     DocumentOutcome,
     NewDocument,
@@ -31,8 +29,8 @@ from drillcore._document_results import (
     RemoveResult,
     UpdateResult,
 )
-from drillcore._embedding_results import EmbeddingModel, Migration, MigrationProgress
-from drillcore._envelope_results import (
+from drillcore._api.embeddings import EmbeddingModel, Migration, MigrationProgress
+from drillcore._api.envelope_data import (
     BudgetParts,
     Candidate,
     Envelope,
@@ -50,9 +48,9 @@ from drillcore._envelope_results import (
     ScoringWeights,
     TierCap,
 )
-from drillcore._event_results import Event, EventKind
-from drillcore._export_results import ExportFormat, ExportResult
-from drillcore._fact_results import (
+from drillcore._api.events import Event, EventKind
+from drillcore._api.exports import ExportFormat, ExportResult
+from drillcore._api.fact_data import (
     ChangedFacts,
     CorpusState,
     Fact,
@@ -66,7 +64,7 @@ from drillcore._fact_results import (
     State,
     UpdatedFact,
 )
-from drillcore._graph_results import (
+from drillcore._api.graphs import (
     Edge,
     EdgeType,
     Phase,
@@ -83,16 +81,8 @@ from drillcore._graph_results import (
     TurnPage,
     TurnRole,
 )
-from drillcore._hierarchy import (
-    HierarchyDocument,
-    NewChunk,
-    NewMaster,
-    NewRaw,
-    NewSection,
-    PutProgress,
-    PutResult,
-)
-from drillcore._node_results import (
+from drillcore._api.hierarchy import HierarchyDocument, NewChunk, NewMaster, NewRaw, NewSection, PutProgress, PutResult
+from drillcore._api.node_data import (
     ChunkContent,
     Citation,
     Entity,
@@ -111,8 +101,8 @@ from drillcore._node_results import (
     Span,
     Statistics,
 )
-from drillcore._provenance_results import Explained, Explanation
-from drillcore._quad_results import (
+from drillcore._api.provenance import Explained, Explanation
+from drillcore._api.quads import (
     MatchedQuad,
     PutQuadsResult,
     QuadExport,
@@ -121,9 +111,14 @@ from drillcore._quad_results import (
     QuadPage,
     RemovedQuads,
 )
-from drillcore._results import Corpus, LegalHold, Page, ServerInfo, Sharing, Tenant, Trimmed
-from drillcore._signature_results import PreparedSignature, Signature, SignatureTarget, SignatureTargetKind
-from drillcore._source_results import Erasure, Purged, Source, SourceStatus
+from drillcore._api.server import ServerInfo
+from drillcore._api.signatures import PreparedSignature, Signature, SignatureTarget, SignatureTargetKind
+from drillcore._api.sources import Erasure, Purged, Source, SourceStatus
+from drillcore._api.tenants import Tenant
+from drillcore._client import AsyncClient, Client
+from drillcore._transport.call import Page
+from drillcore._transport.client_settings import TLS, ClientSettings
+from drillcore._transport.upload import BinaryFile
 from drillcore.errors import (
     AlreadyExists,
     Cancelled,
@@ -140,8 +135,8 @@ from drillcore.errors import (
     Unauthenticated,
     Unavailable,
 )
-from drillcore.quads import Quad, QuadPattern
-from drillcore.settings import SettingsError
+from drillcore_formats.quads import Quad, QuadPattern
+from drillcore_formats.settings import SettingsError
 from drillcore_proto.reasons import Reason
 
 __all__ = [

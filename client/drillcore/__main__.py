@@ -1,4 +1,4 @@
-"""`python -m drillcore` is `drillcore`."""
+"""`python -m drillcore` runs the command `drillcore`."""
 
 from drillcore.cli import main
 

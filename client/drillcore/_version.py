@@ -1,4 +1,4 @@
-"""Which client this is."""
+"""The versions of this client and of its protocol."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def client_version() -> str:
 
 
 def api_version() -> str:
-    """The version of the protocol this client speaks, "major.minor"."""
+    """The version of the protocol, "major.minor"."""
     return ".".join(map(str, API_VERSION))

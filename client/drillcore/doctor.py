@@ -1,65 +1,45 @@
-"""What is wrong with a set-up, and how to mend it.
-
-Other packages add checks through entry points of the group "drillcore.doctor": callables that take the environment and
-the settings file (None if there is none) and return checks.
-"""
+"""Checks a set-up, and says how to fix what is wrong. Other packages add checks: see `drillcore_formats.plugins`."""
 
 from __future__ import annotations
 
-import enum
 import importlib.metadata
 import platform
 import re
 import ssl
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from drillcore import _calls
-from drillcore._channel import is_local
+from drillcore._api.server import ServerInfo, health
 from drillcore._client import Client
-from drillcore._client_settings import TLS, ClientSettings, load_client_settings
-from drillcore._results import ServerInfo
+from drillcore._transport.channel import is_local
+from drillcore._transport.client_settings import TLS, ClientSettings, load_client_settings
 from drillcore._version import api_version, client_version
 from drillcore.errors import DrillcoreError, Incompatible, PermissionDenied, Unauthenticated
-from drillcore.settings import Loaded, SettingsError, find_file
+from drillcore_formats.plugins import Check, Status
+from drillcore_formats.settings import Loaded, SettingsError, find_file
+
+__all__ = ["Check", "Status", "examine"]
 
 GROUP: Final = "drillcore.doctor"
 PYTHON_MIN: Final = (3, 11)
 PATIENCE_S: Final = 5.0
-"""The doctor waits no longer for any answer."""
-
-
-class Status(enum.Enum):
-    """How a check ended: OK, WARN for what works but should be looked at, FAIL for what does not work."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing looked at. `remedy` says how to mend it; `details` are lines for those who want to know more."""
-
-    name: str
-    status: Status
-    message: str
-    remedy: str = ""
-    details: tuple[str, ...] = ()
+"""The doctor waits no longer than this for an answer."""
 
 
 def examine(file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object]) -> Iterator[Check]:
-    """All checks, one after the other. `file` is the settings file if one was named."""
+    """Runs all checks. `file` is the settings file that was named, if any."""
     yield _python()
     yield _server_parts()
     try:
         found = find_file(file, environment)
         loaded = load_client_settings(found, environment, overrides)
     except SettingsError as error:
-        yield Check("settings", Status.FAIL, str(error), "correct or remove it, then run `drillcore doctor` again")
+        yield Check(
+            "settings", Status.FAIL, str(error), "correct or remove the setting, then run `drillcore doctor` again"
+        )
         return
     yield _settings(found, loaded)
     yield from _connection(loaded.settings)
@@ -74,14 +54,14 @@ def _python() -> Check:
 
 
 def _server_parts() -> Check:
-    """Whether the packages that only a server needs are installed. They are looked up, not imported."""
+    """Whether the packages that only a server needs are installed. It does not import them."""
     needed = _requirements("server")
     missing = [name for name in needed if not _is_installed(name)]
     if not missing:
         return Check("server packages", Status.OK, "installed")
     if len(missing) == len(needed):
         return Check("server packages", Status.OK, "not installed: this is a client only")
-    remedy = "pip install 'drillcore[server]' if this machine is to run a server"
+    remedy = "run `pip install 'drillcore[server]'` if a server is to run on this machine"
     return Check("server packages", Status.WARN, f"not installed: {', '.join(missing)}", remedy)
 
 
@@ -122,17 +102,19 @@ def _encryption(settings: ClientSettings) -> Check:
     if settings.tls is None or not settings.tls.enabled:
         if is_local(settings.address):
             return Check("encryption", Status.OK, "off, and not needed: the address is on this machine")
-        return Check("encryption", Status.WARN, "off: everyone on the way can read along", "set up TLS ([client.tls])")
+        return Check(
+            "encryption", Status.WARN, "off: everyone on the network can read the traffic", "set up TLS ([client.tls])"
+        )
     try:
         _read_certificates(settings.tls)
     except (OSError, ssl.SSLError) as error:
-        remedy = "ca_file and certificate_file must be PEM certificates, key_file the PEM key of that certificate"
+        remedy = "ca_file and certificate_file must be PEM certificates, and key_file the PEM key of certificate_file"
         return Check("encryption", Status.FAIL, f"TLS files cannot be used: {error}", remedy)
     return Check("encryption", Status.OK, "TLS" + (" with a client certificate" if settings.tls.key_file else ""))
 
 
 def _read_certificates(tls: TLS) -> None:
-    """Raises SSLError for files that are no certificates, or if the key does not fit the certificate."""
+    """Raises SSLError if a file is not a certificate, or if the key does not match the certificate."""
     context = ssl.create_default_context(cafile=tls.ca_file)
     if tls.certificate_file:
         context.load_cert_chain(tls.certificate_file, tls.key_file)
@@ -141,29 +123,33 @@ def _read_certificates(tls: TLS) -> None:
 def _reach(client: Client) -> Check:
     address = client.settings.address
     try:
-        serving = client._carry_out(_calls.health())
+        serving = client._carry_out(health())
     except Incompatible:
-        return Check("server", Status.WARN, f"{address} answers, but not to health checks", "is it a Drillcore server?")
-    except DrillcoreError as error:
-        remedy = (
-            "start one with `drillcore serve` or say with --address where it is; "
-            "TLS must be on at both ends or at neither"
+        return Check(
+            "server", Status.WARN, f"{address} answers, but does not know health checks", "is it a Drillcore server?"
         )
-        return Check("server", Status.FAIL, str(error), remedy)
+    except DrillcoreError as error:
+        remedy = "start a server with `drillcore serve`, or give --address; TLS must be on at both ends or at neither"
+        return Check("server", Status.FAIL, f"{error.reason_name}: {error.message}", remedy)
     if not serving:
-        return Check("server", Status.FAIL, f"{address} answers, but takes no calls now", "see the server's log")
-    return Check("server", Status.OK, f"{address} answers and takes calls")
+        return Check("server", Status.FAIL, f"{address} answers, but does not accept calls now", "see the server's log")
+    return Check("server", Status.OK, f"{address} answers and accepts calls")
 
 
 def _introduction(client: Client) -> Iterator[Check]:
-    """Whether the server knows the caller, and whether both speak the same protocol."""
+    """Whether the server knows the caller, and whether both use the same protocol."""
     try:
         info = client.server_info()
     except (Unauthenticated, PermissionDenied) as error:
-        remedy = "give --token-file, for an operator the file operator.token in the server's data directory"
-        yield Check("token", Status.FAIL, str(error), remedy)
+        remedy = "give --token-file; operators use the file operator.token in the server's data directory"
+        yield Check("token", Status.FAIL, f"{error.reason_name}: {error.message}", remedy)
     except DrillcoreError as error:
-        yield Check("protocol", Status.FAIL, str(error), "the message says what to do; else see the server's log")
+        yield Check(
+            "protocol",
+            Status.FAIL,
+            f"{error.reason_name}: {error.message}",
+            "do what the message says, or see the server's log",
+        )
     else:
         who = f"tenant {info.tenant_id}" if info.tenant_id else "no tenant: an operator"
         yield Check("token", Status.OK, f"accepted, you are {info.principal} ({who})")
@@ -177,7 +163,7 @@ def _protocol(info: ServerInfo) -> Check:
     )
     theirs, ours = _major_minor(info.api_version), _major_minor(api_version())
     if theirs[0] != ours[0]:
-        return Check("protocol", Status.FAIL, message, "upgrade the older one: their major versions differ")
+        return Check("protocol", Status.FAIL, message, "upgrade the older one: the major versions differ")
     if theirs[1] < ours[1]:
         return Check(
             "protocol", Status.WARN, message, "upgrade the server: it does not know this client's newest calls"
@@ -186,7 +172,7 @@ def _protocol(info: ServerInfo) -> Check:
 
 
 def _major_minor(version: str) -> tuple[int, int]:
-    """Of a version "major.minor"; -1 for both if it is none."""
+    """The numbers of a version "major.minor"; -1 for both if it cannot be parsed."""
     match = re.match(r"(\d+)\.(\d+)", version)
     return (int(match[1]), int(match[2])) if match else (-1, -1)
 
@@ -197,6 +183,6 @@ def _checks_of_others(environment: Mapping[str, str], file: Path | None) -> Iter
             checks: Iterable[Check] = entry.load()(environment, file)
             yield from checks
         except ModuleNotFoundError:
-            continue  # a client only, as the check of the server packages says
-        except Exception as error:  # a check that breaks must not hide the others
-            yield Check(entry.name, Status.FAIL, f"the check broke: {error!r}", "this is a defect: report it")
+            continue  # only the client is installed, as the check of the server packages says
+        except Exception as error:  # a defect in one check must not hide the others
+            yield Check(entry.name, Status.FAIL, f"the check failed with {error!r}", "this is a defect: report it")

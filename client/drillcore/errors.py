@@ -1,23 +1,23 @@
-# ruff: noqa: N818  # `except NotFound` reads as what happened; only the root, which says no more, is called an error
-"""Why a call failed, as exceptions.
+# ruff: noqa: N818  # `except NotFound` reads as what happened; only the root class is called an error
+"""The exceptions of failed calls.
 
     DrillcoreError
-    ├── InvalidArgument     the request can never be accepted as it is
-    ├── Unauthenticated     no token, or one the server does not know
+    ├── InvalidArgument     the server can never accept this request
+    ├── Unauthenticated     there is no token, or the server does not know it
     ├── PermissionDenied    the caller may not do this
-    ├── NotFound            what the request names is not there
-    ├── AlreadyExists       what the request would create is there, or was
+    ├── NotFound            what the request names does not exist
+    ├── AlreadyExists       what the request would create exists, or existed
     ├── FailedPrecondition  the state of the store forbids it, until somebody changes that state
     ├── Conflict            somebody else changed it first, nothing was written: read again, then retry
-    ├── ResourceExhausted   over a limit, or the store is full
+    ├── ResourceExhausted   the request is over a limit, or the store is full
     ├── Incompatible        client and server speak different versions of the protocol
-    ├── Unavailable         no answer for now, in spite of retries: retry with the same request id
-    ├── DeadlineExceeded    no answer in time: retry with the same request id
+    ├── Unavailable         the server did not answer, in spite of retries: retry with the same request id
+    ├── DeadlineExceeded    the server did not answer in time: retry with the same request id
     ├── Cancelled           the caller gave up
-    └── Internal            a defect of the server
+    └── Internal            the server has a defect
 
-The class says what to do; `reason` says exactly why, such as `Reason.CORPUS_NOT_FOUND` in a NotFound.
-Settings that cannot be used raise `SettingsError` before any call is made.
+The class says what to do. `reason` says exactly why, such as `Reason.CORPUS_NOT_FOUND` in a NotFound.
+Invalid settings raise `SettingsError` before any call.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import grpc
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
+from drillcore._remedies import REMEDIES
 from drillcore._version import api_version, client_version
 from drillcore_proto.reasons import DOMAIN, SERVER_VERSION_HEADER, Reason
 
@@ -36,10 +37,10 @@ _STATUS_DETAILS: Final = "grpc-status-details-bin"
 
 
 class DrillcoreError(Exception):
-    """A call failed.
+    """A call failed. Its text also names the argument or setting that helps, where there is one.
 
-    `reason` is None if the server gave a reason that this client does not know, or if no server answered;
-    `reason_name` is always there: the reason as it was sent, else the name of the gRPC code.
+    `reason` is None if this client does not know the server's reason, or if no server answered. `reason_name` is always
+    set: to the server's reason, else to the name of the gRPC code. `message` is what the server said.
     """
 
     def __init__(
@@ -51,7 +52,8 @@ class DrillcoreError(Exception):
         request_id: str,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(f"{reason_name}: {message}")
+        remedy = REMEDIES.get(reason_name)
+        super().__init__(f"{reason_name}: {message}" + (f": {remedy.python}" if remedy else ""))
         self.message = message
         self.reason_name = reason_name
         self.reason = Reason.__members__.get(reason_name)
@@ -60,16 +62,16 @@ class DrillcoreError(Exception):
         self.metadata: Mapping[str, str] = dict(metadata or {})
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Lets the error pass between processes: by default Python would call __init__ without the keywords."""
+        """Lets an error be pickled: by default Python would call __init__ without the keyword arguments."""
         return type(self).__new__, (type(self), *self.args), vars(self)
 
 
 class InvalidArgument(DrillcoreError):
-    """The request can never be accepted as it is."""
+    """The server can never accept this request."""
 
 
 class Unauthenticated(DrillcoreError):
-    """There was no token, or one the server does not know."""
+    """There is no token, or the server does not know it."""
 
 
 class PermissionDenied(DrillcoreError):
@@ -77,15 +79,15 @@ class PermissionDenied(DrillcoreError):
 
 
 class NotFound(DrillcoreError):
-    """What the request names is not there."""
+    """What the request names does not exist."""
 
 
 class AlreadyExists(DrillcoreError):
-    """What the request would create is there, or was: ids are never used again."""
+    """What the request would create exists or existed. Ids are never used again."""
 
 
 class FailedPrecondition(DrillcoreError):
-    """The state of the store forbids it, until somebody changes that state."""
+    """The state of the store forbids this, until somebody changes that state."""
 
 
 class Conflict(DrillcoreError):
@@ -101,11 +103,11 @@ class Incompatible(DrillcoreError):
 
 
 class Unavailable(DrillcoreError):
-    """No answer for now, in spite of retries. A write may have happened: retry it with the same request id."""
+    """The server did not answer, in spite of retries. A write may have happened: retry it with the same request id."""
 
 
 class DeadlineExceeded(DrillcoreError):
-    """No answer in time. A write may have happened: retry it with the same request id."""
+    """The server did not answer in time. A write may have happened: retry it with the same request id."""
 
 
 class Cancelled(DrillcoreError):
@@ -113,7 +115,7 @@ class Cancelled(DrillcoreError):
 
 
 class Internal(DrillcoreError):
-    """A defect of the server, whose log has the details under the request id."""
+    """The server has a defect. Its log has the details under the request id."""
 
 
 _BY_CODE: Final[Mapping[grpc.StatusCode, type[DrillcoreError]]] = {
@@ -144,7 +146,7 @@ _MADE_BY_GRPC: Final[Mapping[grpc.StatusCode, Reason]] = {
 
 
 def from_rpc_error(error: grpc.RpcError, *, request_id: str, address: str = "the server") -> DrillcoreError:
-    """The exception for a failed call: as the server explained it, else by what gRPC itself says."""
+    """The exception for a failed call: from the server's explanation, else from the gRPC status."""
     trailing = _text_metadata(error)
     info = _error_info(error)
     if info is None:
@@ -160,16 +162,16 @@ def from_rpc_error(error: grpc.RpcError, *, request_id: str, address: str = "the
 
 
 def _unexplained(error: grpc.RpcError, request_id: str, address: str, server_version: str | None) -> DrillcoreError:
-    """Made by gRPC (nobody listens, message too large, unknown call), or by something that is no Drillcore server."""
+    """The exception for an error that no Drillcore server explained: no server, message too large, unknown call."""
     code, details = error.code(), error.details() or "no details"
     reason = _MADE_BY_GRPC.get(code)
     message = f"{address}: {details}"
     if reason is Reason.SERVER_TOO_OLD:
         message = _too_old(address, server_version)
     elif code is grpc.StatusCode.UNAVAILABLE:
-        message = f"no answer from {address}; does the server run there? ({details})"
+        message = f"no answer from {address} ({details})"
     elif code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        message = f"no answer from {address} in time; a write may have happened, so repeat it under the same request id"
+        message = f"no answer from {address} in time; a write may have happened: repeat it under the same request id"
     name = reason.name if reason else code.name
     return _BY_CODE.get(code, Internal)(message, reason_name=name, code=code, request_id=request_id)
 
@@ -177,12 +179,12 @@ def _unexplained(error: grpc.RpcError, request_id: str, address: str, server_ver
 def _too_old(address: str, server_version: str | None) -> str:
     client = f"this client is {client_version()} (API {api_version()})"
     if server_version is None:
-        return f"{address} does not know this call and {client}: upgrade the server, if it is a Drillcore server at all"
-    return f"server {server_version} at {address} does not know this call and {client}: upgrade the server"
+        return f"{address} does not know this call, and {client}: upgrade the server, if it is a Drillcore server"
+    return f"server {server_version} at {address} does not know this call, and {client}: upgrade the server"
 
 
 def _metadata_pairs(error: grpc.RpcError) -> Iterable[tuple[str, str | bytes]]:
-    # grpc and grpc.aio have types of their own for this; both are pairs, or None if no server answered.
+    # grpc and grpc.aio have different types for this; both are pairs, or None if no server answered.
     return cast(Iterable[tuple[str, str | bytes]] | None, error.trailing_metadata()) or ()
 
 
@@ -191,7 +193,7 @@ def _text_metadata(error: grpc.RpcError) -> dict[str, str]:
 
 
 def _error_info(error: grpc.RpcError) -> error_details_pb2.ErrorInfo | None:
-    """Our ErrorInfo in the details of the status. Details that do not parse count as none."""
+    """Our ErrorInfo in the details of the status, None if there is none or it cannot be parsed."""
     packed = next((value for key, value in _metadata_pairs(error) if key == _STATUS_DETAILS), b"")
     info = error_details_pb2.ErrorInfo()
     try:

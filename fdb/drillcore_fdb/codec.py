@@ -65,7 +65,7 @@ def parts_of(key: bytes, head: bytes) -> int:
 
 
 def unframe(key: bytes, head: bytes, parts: list[bytes]) -> bytes:
-    """The value again. Raises `StoreCorruptError` if it is not what was stored at `key`."""
+    """Puts a value together from its pieces. Raises `StoreCorruptError` if it is not what was stored at `key`."""
     if head[:1] == _UNCHECKED:
         return head[1:]
     if head[:1] != b"\0":

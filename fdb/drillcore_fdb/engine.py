@@ -276,9 +276,10 @@ class Engine(ABC):
     def run(self, work: Callable[[Transaction], T], options: Options = DEFAULT_OPTIONS) -> T:
         """What `work(tr)` returned in the run that was committed.
 
-        `work` may be run more than once, so it must not keep state between runs or act on the outside world:
-        ids, times and random numbers are made before it. An error it raises ends the transaction with nothing
-        written. Raises `EngineError` when the limits in `options` do not allow another try.
+        `work` may be run more than once, so it must not keep state between runs or act on the outside world: make
+        ids, times and random numbers before it. (Nonces and salts of what it encrypts are the exception: they must be
+        new for each run.) An error it raises ends the transaction with nothing written. Raises `EngineError` when the
+        limits in `options` do not allow another try.
         """
         return self.commit(work, options).value
 

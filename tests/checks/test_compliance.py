@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
-PAGE = (TESTS.parent / "docs" / "compliance.md").read_text("utf-8")
+PAGE = (TESTS.parent / "docs" / "reference" / "compliance.md").read_text("utf-8")
 CLAUSES = [
     *(f"11.10({letter})" for letter in "abcdefghijk"),
     "11.30",

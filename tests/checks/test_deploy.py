@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from drillcore_server.config import load_settings
+from drillcore_server.app.config import load_settings
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 

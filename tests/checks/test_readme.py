@@ -1,4 +1,4 @@
-"""The README's sessions, snippets and settings are run as they stand, and its tables name what exists."""
+"""The sessions, snippets and settings of README and guides are run as they stand, and what documents name exists."""
 
 from __future__ import annotations
 
@@ -9,34 +9,60 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from drillcore._client_settings import load_client_settings
-from drillcore_server.config import load_settings
+from drillcore._transport.client_settings import load_client_settings
+from drillcore_server.app.config import load_settings
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+GUIDES = (
+    "getting-started",
+    "ingesting",
+    "querying",
+    "python-client",
+    "facts",
+    "erasure-and-retention",
+    "envelopes",
+    "quads-cores-slices",
+    "signatures-and-exports",
+    "audit",
+    "tenants",
+    "operations",
+    "command-line",
+)
+"""In the order in which they are run: each continues with the store that those before it left."""
+PAGES = [ROOT / "README.md", *(ROOT / "docs" / "guides" / f"{guide}.md" for guide in GUIDES)]
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 SERVE = "drillcore serve --data-dir ./data &"
+
+
+class Block(NamedTuple):
+    file: str
+    """The name of the file that the block shows, if a line before it says so."""
+    kind: str
+    text: str
+
+
+def blocks_of(page: Path) -> list[Block]:
+    pattern = r"(?:^`([\w.-]+)`:\n\n)?^```(\w+)\n(.*?)^```$"
+    return [Block(*found) for found in re.findall(pattern, page.read_text("utf-8"), re.MULTILINE | re.DOTALL)]
 
 
 @dataclass
 class Site:
-    """A directory with a server in it, as a reader of the README has it."""
+    """A directory with a server in it, as a reader of the pages has it."""
 
     directory: Path
     address: str
+    exported: dict[str, str] = field(default_factory=dict)
 
     def run(self, arguments: list[str]) -> str:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("DRILLCORE_")}
-        environment |= {
-            "DRILLCORE_CLIENT_ADDRESS": self.address,
-            "DRILLCORE_CLIENT_TOKEN_FILE": "data/operator.token",
-            "TZ": "UTC",
-        }
+        environment |= {"DRILLCORE_CLIENT_ADDRESS": self.address, "TZ": "UTC"} | self.exported
         return subprocess.run(
             [sys.executable, *arguments],
             cwd=self.directory,
@@ -44,7 +70,7 @@ class Site:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=60,
+            timeout=300,
         ).stdout
 
 
@@ -75,11 +101,19 @@ def normalised(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
+def commands_of(session: str) -> list[tuple[str, str]]:
+    """Each command of a session, with what it prints."""
+    return re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", session, re.MULTILINE)
+
+
 def run_session(site: Site, session: str) -> int:
     """Runs the commands and compares what they print; how many there were."""
     checked = 0
-    for command, shown in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", session, re.MULTILINE):
-        if command == SERVE or command.startswith("export "):
+    for command, shown in commands_of(session):
+        if command == SERVE:
+            continue
+        if command.startswith("export "):
+            site.exported |= dict(word.split("=", 1) for word in shlex.split(command)[1:])
             continue
         assert command.startswith("drillcore ")
         output = site.run(["-m", "drillcore", *shlex.split(command)[1:]])
@@ -88,25 +122,33 @@ def run_session(site: Site, session: str) -> int:
     return checked
 
 
-def test_the_session_and_the_snippets_print_what_the_readme_shows(site: Site) -> None:
+def run_page(site: Site, blocks: list[Block]) -> int:
     checked = 0
-    for place, (kind, text) in enumerate(BLOCKS):
-        if kind == "console" and "$ drillcore " in text:
-            checked += run_session(site, text)
-        if kind == "jsonl":
-            (site.directory / "hierarchy.jsonl").write_text(text, encoding="utf-8")
-        if kind == "python":
-            following, expected = BLOCKS[place + 1]
-            assert following == "text", "a snippet is followed by its output"
-            output = site.run(["-c", text.replace("127.0.0.1:7600", site.address)])
-            assert normalised(output) == normalised(expected), text
+    for place, block in enumerate(blocks):
+        if block.file:
+            (site.directory / block.file).write_text(block.text, encoding="utf-8")
+        if block.kind == "console" and "$ drillcore " in block.text:
+            checked += run_session(site, block.text)
+        if block.kind == "python":
+            following = blocks[place + 1]
+            assert following.kind == "text", "a snippet is followed by its output"
+            output = site.run(["-c", block.text.replace("127.0.0.1:7600", site.address)])
+            assert normalised(output) == normalised(following.text), block.text
             checked += 1
-    assert checked == 22
+    return checked
+
+
+def test_the_sessions_and_snippets_print_what_their_pages_show(site: Site) -> None:
+    assert sum(run_page(site, blocks_of(page)) for page in PAGES) == 30
+
+
+def test_every_guide_is_run() -> None:
+    assert {ROOT / "README.md", *(ROOT / "docs" / "guides").glob("*.md")} == set(PAGES)
 
 
 def test_the_settings_shown_are_accepted(tmp_path: Path) -> None:
-    documents = [text for kind, text in BLOCKS if kind == "toml"]
-    assert documents
+    documents = [block.text for page in DOCUMENTS for block in blocks_of(page) if block.kind == "toml"]
+    assert len(documents) >= 2
     for document in documents:
         file = tmp_path / "drillcore.toml"
         file.write_text(document)
@@ -115,14 +157,15 @@ def test_the_settings_shown_are_accepted(tmp_path: Path) -> None:
 
 
 def test_every_test_named_as_a_proof_exists() -> None:
-    named = re.findall(r"`(tests/[\w/.]+)`", README)
-    assert len(named) >= 8
-    assert [path for path in named if not (ROOT / path).exists()] == []
+    for page in (ROOT / "README.md", ROOT / "docs" / "reference" / "promises.md"):
+        named = re.findall(r"`(tests/[\w/.]+)`", page.read_text("utf-8"))
+        assert len(named) >= 8
+        assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def test_every_make_target_named_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    documents = README + (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    documents = "".join(page.read_text("utf-8") for page in DOCUMENTS)
     targets = set(re.findall(r"[`$ ]make ([a-z]+)(?=`| +#)", documents))
     assert {"run", "test"} <= targets
     assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []

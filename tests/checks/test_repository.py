@@ -9,7 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from drillcore_server.store.spaces import Space
+from drillcore_server.storage.spaces import Space
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -52,9 +52,9 @@ def test_every_dependency_is_listed_with_its_licence() -> None:
 
 
 def test_every_dependency_is_listed_with_its_reason() -> None:
-    architecture = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    section = architecture.split("## Dependencies")[1].split("\n## ")[0]
-    assert {name for name in dependencies() if f"`{name}`" not in section} == set()
+    page = (ROOT / "docs" / "reference" / "dependencies.md").read_text(encoding="utf-8")
+    reasons = {name for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(.+?)`", row)}
+    assert dependencies() == reasons
 
 
 def test_every_space_of_keys_is_on_the_page_of_the_key_layout() -> None:
@@ -67,3 +67,34 @@ def test_ci_runs_make_test_and_nothing_else() -> None:
     lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     assert lines[-1] == "exec make test"
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def documents() -> dict[Path, str]:
+    folders = ("benchmarks", "client", "deploy", "docs", "fdb", "proto", "server")
+    paths = [*ROOT.glob("*.md"), *(path for folder in folders for path in (ROOT / folder).rglob("*.md"))]
+    return {path: path.read_text(encoding="utf-8") for path in paths}
+
+
+def test_every_link_of_the_documents_leads_somewhere() -> None:
+    for path, text in documents().items():
+        links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith(("http", "mailto:"))]
+        for link in links:
+            file, _, heading = link.partition("#")
+            target = (path.parent / file).resolve() if file else path
+            assert target.exists(), f"{path.relative_to(ROOT)} links to {link}"
+            assert not heading or heading in headings_of(target.read_text("utf-8")), f"{path.relative_to(ROOT)}: {link}"
+
+
+def headings_of(text: str) -> set[str]:
+    """The headings of a page, as links name them."""
+    lines = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in lines}
+
+
+def test_every_path_of_the_documents_exists() -> None:
+    """A path is one in backquotes with a folder and a suffix; below the root, the server or another package."""
+    below = ("", "server/drillcore_server", "proto", "fdb", "fdb/drillcore_fdb", "tests")
+    for path, text in documents().items():
+        named = re.findall(r"`(\w[\w./-]*/[\w-]+\.(?:py|md|toml|txt|sh|proto))(?:::\w+)?`", text)
+        missing = [name for name in named if not any((ROOT / base / name).exists() for base in below)]
+        assert missing == [], f"{path.relative_to(ROOT)} names what is not there"

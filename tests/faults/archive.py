@@ -15,30 +15,32 @@ from uuid import UUID
 from drillcore_fdb.embedded import Durability
 from drillcore_fdb.engine import Engine
 from drillcore_fdb.format import open_store
-from drillcore_server.audit.journal import Journal
-from drillcore_server.auth.principal import Principal
-from drillcore_server.commands.add_documents import Added, DocumentBatch, DocumentOutcome, Upload
-from drillcore_server.commands.create_corpus import create_corpus
-from drillcore_server.commands.create_tenant import create_tenant
-from drillcore_server.commands.ingester import Ingester
-from drillcore_server.commands.remove_documents import Removed, remove_documents
-from drillcore_server.commands.revise import Reviser, Target
-from drillcore_server.commands.unit import Call, Unit
-from drillcore_server.config import EngineSettings
-from drillcore_server.derived.sections import SectionCache
-from drillcore_server.domain.accounts import EVERYTHING
-from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.ids import CorpusId, DocumentId, PrincipalId, RequestId, Revision, TenantId
-from drillcore_server.engines import open_engine, open_keyring
-from drillcore_server.fsck import Fsck, Report
-from drillcore_server.ingest import builtin
-from drillcore_server.ingest.readers import ReadersHere
-from drillcore_server.store import corpora, revisions
-from drillcore_server.store.corpus_keys import CorpusKeys
-from drillcore_server.store.hierarchy import CorpusView
-from drillcore_server.store.keyring import Keyring
-from drillcore_server.store.keyspace import Keyspace
-from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.app.config import EngineSettings
+from drillcore_server.app.factories import open_engine, open_keyring
+from drillcore_server.documents.add import Added, DocumentBatch, DocumentOutcome, Upload
+from drillcore_server.documents.change import DocumentPlanner
+from drillcore_server.documents.ingestion import builtin
+from drillcore_server.documents.ingestion.upload_readers import ReadersHere
+from drillcore_server.documents.update import Removed, remove_documents
+from drillcore_server.fsck.check_store import Fsck, Report
+from drillcore_server.hierarchy.sections import SectionCache
+from drillcore_server.hierarchy.store import HierarchyReader
+from drillcore_server.kernel import corpus_store as corpora
+from drillcore_server.kernel import revisions
+from drillcore_server.kernel.access import Principal
+from drillcore_server.kernel.accounts import EVERYTHING
+from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.kernel.journal import Journal
+from drillcore_server.kernel.revise import Reviser, Target
+from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.storage.corpus_keys import CorpusKeys
+from drillcore_server.storage.ids import CorpusId, DocumentId, PrincipalId, RequestId, Revision, TenantId
+from drillcore_server.storage.keyring import Keyring
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.sealed import SealedRecords
+from drillcore_server.tenancy.corpora import create_corpus
+from drillcore_server.tenancy.tenants import create_tenant
 from tests.journals import STORE, open_journal
 
 OPERATOR = Principal(PrincipalId("operator"), None, grants=EVERYTHING)
@@ -73,7 +75,7 @@ class Archive:
     engine: Engine
     keyring: Keyring
     corpus: Corpus
-    ingester: Ingester
+    planner: DocumentPlanner
     sealed: SealedRecords
     keyspace: Keyspace
     journal: Journal
@@ -102,13 +104,13 @@ class Archive:
         """Documents by the source they come from, as one revision."""
         call = call or self.call("AddDocuments")
         reports: list[DocumentOutcome] = []
-        with DocumentBatch(self.ingester, call, self.target, reports.append) as batch:
+        with DocumentBatch(self.planner, call, self.target, reports.append) as batch:
             for source, text in texts.items():
                 batch.take(Upload(f"{source}.md", "", source, metadata or {}, text.encode()))
             return batch.commit(call)
 
     def remove(self, documents: Sequence[DocumentId], call: Call | None = None) -> Removed:
-        return remove_documents(self.ingester, call or self.call("RemoveDocuments"), self.target, documents)
+        return remove_documents(self.planner, call or self.call("RemoveDocuments"), self.target, documents)
 
     def fsck(self) -> Report:
         return Fsck(self.engine, self.keyspace, self.keyring, STORE).run()
@@ -120,8 +122,8 @@ class Archive:
         """By source, at the head."""
 
         def work(tr: revisions.Transaction) -> dict[str, DocumentId]:
-            view = CorpusView(tr, self.keys, self.sealed, revisions.head(tr, self.keys))
-            return {document.source: document.id for document in view.documents()}
+            view = CorpusAtRevision(tr, self.corpus, self.keys, self.sealed, revisions.head(tr, self.keys))
+            return {document.source: document.id for document in HierarchyReader(view).documents()}
 
         return self.engine.run(work)
 
@@ -146,11 +148,11 @@ def opened_archive(path: Path, durability: Durability = Durability.RELAXED) -> I
 
 def _archive(engine: Engine, keyring: Keyring, keyspace: Keyspace, journal: Journal, corpus: Corpus) -> Archive:
     unit, sealed = Unit(engine, keyspace, journal), SealedRecords(keyring)
-    reviser = Reviser(engine, unit, sealed)
+    reviser = Reviser(engine, unit, sealed, keyring)
     preparer = builtin.preparer()
     readers = ReadersHere(preparer.digester)
-    ingester = Ingester(engine, unit, reviser, keyring, sealed, SectionCache(engine), preparer, readers)
-    return Archive(engine, keyring, corpus, ingester, sealed, keyspace, journal)
+    planner = DocumentPlanner(reviser, SectionCache(engine), preparer, readers)
+    return Archive(engine, keyring, corpus, planner, sealed, keyspace, journal)
 
 
 def _find_or_make(unit: Unit, engine: Engine) -> Corpus:

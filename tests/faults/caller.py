@@ -16,24 +16,19 @@ from drillcore_fdb import codec
 from drillcore_fdb.engine import Engine, Transaction
 from drillcore_fdb.tuples import KeyRange, Subspace, prefix_end
 from drillcore_proto.reasons import Reason
-from drillcore_server.auth.principal import Principal
-from drillcore_server.commands.create_corpus import create_corpus
-from drillcore_server.commands.create_tenant import create_tenant
-from drillcore_server.commands.delete_corpus import delete_corpus
-from drillcore_server.commands.delete_tenant import delete_tenant
-from drillcore_server.commands.unit import Call, Unit
-from drillcore_server.commands.update_corpus import update_corpus
-from drillcore_server.commands.update_tenant import update_tenant
-from drillcore_server.domain.accounts import EVERYTHING
-from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.errors import Refused, Unavailable
-from drillcore_server.domain.ids import CorpusId, PrincipalId, RequestId, TenantId
-from drillcore_server.domain.tenants import Tenant
-from drillcore_server.store.corpora import CORPUS
-from drillcore_server.store.keyspace import Keyspace
-from drillcore_server.store.requests import OUTCOME
-from drillcore_server.store.spaces import Space
-from drillcore_server.store.tenants import TENANT
+from drillcore_server.kernel.access import Principal
+from drillcore_server.kernel.accounts import EVERYTHING
+from drillcore_server.kernel.corpora import Corpus, Tenant
+from drillcore_server.kernel.corpus_store import CORPUS
+from drillcore_server.kernel.errors import Refused, Unavailable
+from drillcore_server.kernel.requests import OUTCOME
+from drillcore_server.kernel.tenant_store import TENANT
+from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.storage.ids import CorpusId, PrincipalId, RequestId, TenantId
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.spaces import Space
+from drillcore_server.tenancy.corpora import create_corpus, delete_corpus, update_corpus
+from drillcore_server.tenancy.tenants import create_tenant, delete_tenant, update_tenant
 
 T = TypeVar("T")
 OPERATOR = Principal(PrincipalId("operator"), None, grants=EVERYTHING)

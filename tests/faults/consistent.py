@@ -18,31 +18,23 @@ import numpy as np
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader
 from drillcore_fdb.tuples import prefix_end
-from drillcore_server.domain.documents import ParsedDocument
-from drillcore_server.domain.fact_words import words_of
-from drillcore_server.domain.facts import Fact, FactStatus
-from drillcore_server.domain.ids import DocumentId, NodeId, Revision, SourceId
-from drillcore_server.domain.nodes import Chunk, Citation, Document, Level, Master, Section, Statistics
-from drillcore_server.domain.sources import Source
-from drillcore_server.domain.words import Lexicon
-from drillcore_server.ingest import builtin, chunking
-from drillcore_server.ingest.digesting import content_hash
-from drillcore_server.ingest.facts import draw_facts
-from drillcore_server.ingest.parsing import parse
-from drillcore_server.store import revisions
-from drillcore_server.store.embeddings import EMBEDDINGS
-from drillcore_server.store.fact_words import encode_words
-from drillcore_server.store.facts import FACT
-from drillcore_server.store.hierarchy import (
-    DOCUMENT,
-    MASTER,
-    SOURCE,
-    HierarchyWrites,
-    locate,
-)
-from drillcore_server.store.packed import SECTION, decode_chunk
-from drillcore_server.store.spaces import Space
-from drillcore_server.store.versioned import Entry
+from drillcore_server.documents.ingestion import builtin, chunk_spans
+from drillcore_server.documents.ingestion.digest import content_hash
+from drillcore_server.documents.ingestion.drawn_facts import draw_facts
+from drillcore_server.documents.model import ParsedDocument
+from drillcore_server.documents.parsing import parse
+from drillcore_server.facts.model import Fact, FactStatus
+from drillcore_server.facts.store import FACT, encode_words
+from drillcore_server.facts.words import Lexicon, words_of
+from drillcore_server.hierarchy.model import Chunk, Citation, Document, Master, Section, Statistics
+from drillcore_server.hierarchy.packed import SECTION, decode_chunk
+from drillcore_server.hierarchy.source_model import Source
+from drillcore_server.hierarchy.store import DOCUMENT, MASTER, SOURCE, HierarchyWrites, locate
+from drillcore_server.kernel import revisions
+from drillcore_server.storage.ids import DocumentId, Level, NodeId, Revision, SourceId
+from drillcore_server.storage.spaces import Space
+from drillcore_server.storage.versioned import Entry
+from drillcore_server.vectors.store import EMBEDDINGS
 from tests.faults.archive import Archive
 
 _LATEST = Revision(1 << 40)
@@ -129,7 +121,7 @@ def _drawn(text: str) -> tuple[str, ...]:
     """What the facts of a document say, drawn anew."""
     (document,) = parse(text.encode(), name="text.md", media_type=None)
     assert isinstance(document, ParsedDocument)
-    chunks = chunking.chunk(document, builtin.counter())
+    chunks = chunk_spans.chunk(document, builtin.counter())
     return tuple(fact.content for facts in draw_facts(document, chunks, builtin.counter()) for fact in facts)
 
 

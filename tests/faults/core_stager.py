@@ -11,10 +11,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from drillcore_server.commands import revise
-from drillcore_server.domain.revisions import Claim
-from drillcore_server.store.corpus_keys import CorpusKeys
-from drillcore_server.store.writes import Write
+from drillcore_server.kernel import revise
+from drillcore_server.kernel.revisions import Claim
+from drillcore_server.kernel.writes import Write
+from drillcore_server.storage.corpus_keys import CorpusKeys
 from tests.faults.stager import BATCH_BYTES_MAX, LEASE_S
 from tests.rpc.conftest import new_corpus
 from tests.rpc.cores import CoreCaller

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from drillcore import Client, Entity, Hit, Level, Node
-from drillcore._document_results import Document
+from drillcore._api.documents import Document
 from tests.faults.editions import DIMENSIONS, GROUPS, MODEL, RAWS, Edition, Size, mentioned
 from tests.faults.killed import process
 

@@ -14,21 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from drillcore_fdb.embedded import Durability
-from drillcore_server.commands.erase_source import erase_source
-from drillcore_server.commands.erasing import Eraser
-from drillcore_server.commands.purging import Purged, Purger
-from drillcore_server.commands.unit import Call
-from drillcore_server.domain.erasures import Erasure
-from drillcore_server.domain.ids import SourceId
-from drillcore_server.store import purging
-from drillcore_server.store.keyring import Keyring
+from drillcore_server.erasure import purge_store as purging
+from drillcore_server.erasure.erase import erase_source
+from drillcore_server.erasure.eraser import Eraser
+from drillcore_server.erasure.purge import Purged, Purger
+from drillcore_server.kernel.erasures import Erasure
+from drillcore_server.kernel.unit import Call
+from drillcore_server.storage.ids import SourceId
+from drillcore_server.storage.keyring import Keyring
 from tests.faults.archive import Archive, opened_archive
 
 PAGE_KEYS = 20
 
 
 def eraser(archive: Archive) -> Eraser:
-    return Eraser(archive.ingester, Purger(archive.engine, archive.ingester.unit), 30)
+    return Eraser(archive.planner.reviser, archive.planner, Purger(archive.engine, archive.planner.reviser.unit), 30)
 
 
 def erase(archive: Archive, source: str, call: Call | None = None) -> Erasure:

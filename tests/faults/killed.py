@@ -8,16 +8,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.children import gone_afterwards
+
 ROOT = Path(__file__).parents[2]
 
 
 @contextlib.contextmanager
 def process(*arguments: str, stderr: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """`python ARGUMENTS` in the repository; killed with SIGKILL at the end of the block, if not before."""
-    with subprocess.Popen(
+    started = subprocess.Popen(
         [sys.executable, *arguments], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
-    ) as running:
-        try:
-            yield running
-        finally:
-            running.kill()
+    )
+    with gone_afterwards(started):
+        yield started

@@ -9,24 +9,23 @@ from uuid import UUID
 
 import numpy as np
 
-from drillcore_server.commands.embedded_texts import EmbeddedTexts
-from drillcore_server.commands.fact_changing import FactDesk
-from drillcore_server.commands.migrating import Migrator, Progress
-from drillcore_server.commands.missing_vectors import Item
-from drillcore_server.commands.put_facts import put_facts
-from drillcore_server.commands.viewing import Library
-from drillcore_server.derived.fact_index import FactIndexes
-from drillcore_server.derived.sections import SectionCache, SectionIndexes
-from drillcore_server.derived.vectors import VectorCache
-from drillcore_server.domain.embeddings import Embeddings
-from drillcore_server.domain.fact_drafts import FactDraft
-from drillcore_server.domain.facts import FactStatus
-from drillcore_server.domain.ids import FactId, NodeId, SourceId
-from drillcore_server.ingest import builtin
-from drillcore_server.ingest.embedding.ports import Embedder
-from drillcore_server.ingest.embedding.static import StaticEmbedder
-from drillcore_server.store.facts import FactsView, packed
-from drillcore_server.store.snapshot import Snapshot
+from drillcore_server.documents.ingestion import builtin
+from drillcore_server.embeddings.migration import Migrator, Progress
+from drillcore_server.embeddings.missing import EmbeddedTexts, Item
+from drillcore_server.facts.change import FactPlanner
+from drillcore_server.facts.drafts import FactDraft
+from drillcore_server.facts.index import FactIndexes
+from drillcore_server.facts.model import FactStatus
+from drillcore_server.facts.put import put_facts
+from drillcore_server.facts.store import FactReader, packed
+from drillcore_server.hierarchy.chunk_index import VectorCache
+from drillcore_server.hierarchy.store import HierarchyReader
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusReads
+from drillcore_server.storage.ids import FactId, NodeId, SourceId
+from drillcore_server.vectors.embedding.embedders import Embedder
+from drillcore_server.vectors.embedding.static import StaticEmbedder
+from drillcore_server.vectors.model import Embeddings
+from drillcore_server.vectors.store import embeddings_of
 from tests.faults.archive import Archive
 
 
@@ -41,14 +40,14 @@ def short() -> Embedder:
 def with_model(archive: Archive, embedder: Embedder, *former: Embedder) -> Archive:
     """The same corpus as a server with these models has it."""
     restarted = archive.on(archive.engine)
-    preparer = replace(restarted.ingester.preparer, embedder=embedder, former=former)
-    restarted.ingester = replace(restarted.ingester, preparer=preparer)
+    preparer = replace(restarted.planner.preparer, embedder=embedder, former=former)
+    restarted.planner = replace(restarted.planner, preparer=preparer)
     return restarted
 
 
 def migrator(archive: Archive, stopping: Callable[[], bool] = lambda: False) -> Migrator:
     indexes = (VectorCache(archive.engine), FactIndexes(archive.engine))
-    return Migrator(archive.ingester, indexes, stopping)
+    return Migrator(archive.planner.reviser, archive.planner.embedders, indexes, stopping)
 
 
 def migrate(archive: Archive, report: Callable[[Progress], None] = lambda _: None) -> Progress:
@@ -57,29 +56,28 @@ def migrate(archive: Archive, report: Callable[[Progress], None] = lambda _: Non
     return one.run(one.begin(archive.call("MigrateEmbeddings"), archive.target), report)
 
 
-def desk(archive: Archive) -> FactDesk:
-    ingester = archive.ingester
-    sections = SectionIndexes(SectionCache(archive.engine))
-    vectors = VectorCache(archive.engine)
-    library = Library(ingester.unit, archive.sealed, archive.keyring, sections, vectors, ingester.embedders)
-    return FactDesk(library, ingester)
+def fact_planner(archive: Archive) -> FactPlanner:
+    planner = archive.planner
+    reads = CorpusReads(planner.reviser.unit, archive.sealed, archive.keyring)
+    counter = planner.preparer.digester.counter
+    return FactPlanner(reads, planner.reviser, planner.embedders, counter, planner.weights)
 
 
 def put(archive: Archive, texts: Sequence[str], source: str = "handbook") -> tuple[FactId, ...]:
     drafts = [FactDraft(text, SourceId(source)) for text in texts]
-    return put_facts(desk(archive), archive.call("PutFacts"), archive.target, drafts).facts
+    return put_facts(fact_planner(archive), archive.call("PutFacts"), archive.target, drafts).facts
 
 
 def fact_text(number: int) -> str:
     return f"Rule {number} of the handbook says that every operator signs the log of machine {number} after each shift."
 
 
-def snapshot(archive: Archive) -> Snapshot:
-    return archive.ingester.snapshot(archive.corpus, archive.head())
+def snapshot(archive: Archive) -> BatchedReads:
+    return archive.planner.reviser.batched(archive.corpus, archive.head())
 
 
 def models(archive: Archive) -> Embeddings:
-    found = snapshot(archive).read(lambda view: view.embeddings())
+    found = snapshot(archive).read(embeddings_of)
     assert found is not None
     return found
 
@@ -88,7 +86,7 @@ def items(archive: Archive) -> list[Item]:
     """Every chunk, and every fact that is not deleted."""
     at = snapshot(archive)
     chunks = [Item(False, UUID(bytes=entry.key[-16:])) for entry in at.entries(at.keys.chunks())]
-    facts = at.read(lambda view: list(FactsView(view).facts()))
+    facts = at.read(lambda view: list(FactReader(view).facts()))
     return [*chunks, *(Item(True, one.id) for one in facts if one.status is not FactStatus.DELETED)]
 
 
@@ -101,9 +99,9 @@ def check_vectors(archive: Archive, embedder: Embedder) -> None:
     stored = [
         at.read(
             lambda view, one=one: (
-                FactsView(view).vector(number, FactId(one.item.id))
+                FactReader(view).vector(number, FactId(one.item.id))
                 if one.item.is_fact
-                else view.vector(number, NodeId(one.item.id))
+                else HierarchyReader(view).vector(number, NodeId(one.item.id))
             )
         )
         for one in texts

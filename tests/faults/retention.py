@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from drillcore_fdb.engine import Engine
-from drillcore_server.commands.trim_corpus import Trimmed, Trimmer
-from drillcore_server.commands.update_corpus import update_corpus
-from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.ids import Revision
-from drillcore_server.domain.retention import HoldChange, RetentionChange, TrimState
-from drillcore_server.store import revisions, trimming
-from drillcore_server.store.spaces import Space
+from drillcore_server.kernel import revisions, trimming
+from drillcore_server.kernel.corpora import Corpus, HoldChange, RetentionChange, TrimState
+from drillcore_server.storage.ids import Revision
+from drillcore_server.storage.spaces import Space
+from drillcore_server.tenancy.corpora import update_corpus
+from drillcore_server.tenancy.trim import Trimmed, Trimmer
 from tests.faults.archive import Archive
 from tests.faults.consistent import Hierarchy
 
@@ -32,7 +31,7 @@ def release(archive: Archive) -> None:
 
 def _update(archive: Archive, retention: RetentionChange | None, hold: HoldChange | None) -> Corpus:
     return update_corpus(
-        archive.ingester.unit,
+        archive.planner.reviser.unit,
         archive.call("UpdateCorpus"),
         tenant=archive.corpus.tenant_id,
         corpus_id=archive.corpus.id,

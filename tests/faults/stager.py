@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from drillcore_fdb.embedded import Durability
-from drillcore_server.commands import revise
-from drillcore_server.domain.revisions import Claim
-from drillcore_server.store.corpus_keys import CorpusKeys
-from drillcore_server.store.writes import Write
+from drillcore_server.kernel import revise
+from drillcore_server.kernel.revisions import Claim
+from drillcore_server.kernel.writes import Write
+from drillcore_server.storage.corpus_keys import CorpusKeys
 from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
 
 BATCH_BYTES_MAX = 4_000

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 
 from drillcore.cli import main
-from drillcore_server.commands import revise
-from drillcore_server.domain.revisions import Claim
-from drillcore_server.store.corpus_keys import CorpusKeys
-from drillcore_server.store.writes import Write
+from drillcore_server.kernel import revise
+from drillcore_server.kernel.revisions import Claim
+from drillcore_server.kernel.writes import Write
+from drillcore_server.storage.corpus_keys import CorpusKeys
 
 
 def tell_stages() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.tuples import prefix_end
-from drillcore_server.domain.ids import Revision
-from drillcore_server.store import versioned
-from drillcore_server.store.spaces import BY_REVISION, Space
+from drillcore_server.storage import versioned
+from drillcore_server.storage.ids import Revision
+from drillcore_server.storage.spaces import BY_REVISION, Space
 from tests.faults.archive import Archive, opened_archive, text_of
 from tests.faults.consistent import check
 

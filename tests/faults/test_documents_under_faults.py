@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.commands import revise
-from drillcore_server.commands.add_documents import DocumentBatch, OutcomeKind, Upload
-from drillcore_server.domain.errors import Unavailable
-from drillcore_server.domain.ids import RequestId, Revision
-from drillcore_server.store import revisions
+from drillcore_server.documents.add import DocumentBatch, OutcomeKind, Upload
+from drillcore_server.kernel import revise, revisions
+from drillcore_server.kernel.errors import Unavailable
+from drillcore_server.storage.ids import RequestId, Revision
 from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
 from tests.faults.caller import ask
 from tests.faults.consistent import check
@@ -160,7 +159,7 @@ class Forgetful(revise.Reviser):
     """A planted bug: what was staged is not swept when its claim is taken over."""
 
     def _sweep(self, keys: revisions.CorpusKeys, claim: revisions.Claim) -> None:  # noqa: ARG002 - forgotten
-        self._engine.run(lambda tr: revisions.clear_claim(tr, keys))
+        self.engine.run(lambda tr: revisions.clear_claim(tr, keys))
 
 
 def test_the_check_catches_a_sweep_that_leaves_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +181,7 @@ def test_a_document_left_alone_that_has_gone_meanwhile_is_a_conflict_and_nothing
     with opened_archive(tmp_path) as archive:
         archive.add({"x": text_of("fishing", 1)})
         call = archive.call("AddDocuments")
-        with DocumentBatch(archive.ingester, call, archive.target, lambda _: None) as batch:
+        with DocumentBatch(archive.planner, call, archive.target, lambda _: None) as batch:
             batch.take(Upload("x.md", "", "x", {}, text_of("fishing", 1).encode()))
             batch.take(Upload("y.md", "", "y", {}, text_of("school", 1).encode()))
             batch._line.finish()

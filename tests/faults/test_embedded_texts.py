@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from drillcore_server.commands.add_documents import DocumentBatch, Upload
-from drillcore_server.domain.ids import SourceId
-from drillcore_server.ingest import builtin
-from drillcore_server.ingest.embedding.ports import Vectors
-from drillcore_server.store.hierarchy import CorpusView
+from drillcore_server.documents.add import DocumentBatch, Upload
+from drillcore_server.documents.ingestion import builtin
+from drillcore_server.hierarchy.store import HierarchyReader
+from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.storage.ids import SourceId
+from drillcore_server.vectors.embedding.embedders import Vectors
 from tests.faults.archive import Archive, opened_archive, text_of
 from tests.faults.consistent import check
 
@@ -51,15 +52,21 @@ def counting(archive: Archive) -> tuple[Archive, Counting]:
     """The corpus as a server just started has it, and what counts the texts it embeds: nothing is kept in memory."""
     embedder = Counting()
     restarted = archive.on(archive.engine)
-    preparer = replace(restarted.ingester.preparer, embedder=embedder)
-    restarted.ingester = replace(restarted.ingester, preparer=preparer)
+    preparer = replace(restarted.planner.preparer, embedder=embedder)
+    restarted.planner = replace(restarted.planner, preparer=preparer)
     return restarted, embedder
 
 
 def vectors(archive: Archive, source: str) -> list[bytes | None]:
-    view = lambda tr: CorpusView(tr, archive.keys, archive.sealed, archive.head())  # noqa: E731
-    document = archive.documents()[source]
-    return archive.engine.run(lambda tr: [view(tr).vector(1, one) for one in view(tr).document(document).chunks])
+    head, document = archive.planner.reviser.batched(archive.corpus, archive.head()), archive.documents()[source]
+
+    def read(view: CorpusAtRevision) -> list[bytes | None]:
+        hierarchy = HierarchyReader(view)
+        found = hierarchy.document(document)
+        assert found is not None
+        return [hierarchy.vector(1, chunk) for chunk in found.chunks]
+
+    return head.read(read)
 
 
 def test_a_text_is_embedded_once_over_sources_calls_and_restarts(archive: Archive) -> None:
@@ -97,7 +104,7 @@ def test_a_vector_whose_key_is_destroyed_is_made_anew(archive: Archive) -> None:
     (number,) = archive.keyring.numbers(archive.corpus.number, [SourceId("a")])
     archive.keyring.destroy(archive.corpus.number, {number: archive.keyring.hashed(SourceId("a"))}, datetime.now(UTC))
     again, embedder = counting(archive)
-    with DocumentBatch(again.ingester, again.call("AddDocuments"), again.target, lambda _: None) as batch:
+    with DocumentBatch(again.planner, again.call("AddDocuments"), again.target, lambda _: None) as batch:
         batch.take(Upload("b.md", "", "b", {}, ONE.encode()))
         batch._line.finish()
     assert len(embedder.chunks) >= 3

@@ -14,13 +14,14 @@ import pytest
 
 from drillcore_fdb.errors import EngineError
 from drillcore_proto.reasons import Reason
-from drillcore_server.commands.erasing import finish_erasures
-from drillcore_server.commands.unit import Call
-from drillcore_server.domain.erasures import Erasure
-from drillcore_server.domain.errors import Refused
-from drillcore_server.domain.ids import Revision, SourceId
-from drillcore_server.store import erasures
-from drillcore_server.store.keyring import KeyErased, KeyNumber, Keyring
+from drillcore_server.erasure.eraser import finish_erasures
+from drillcore_server.hierarchy.store import HierarchyReader
+from drillcore_server.kernel import erasures
+from drillcore_server.kernel.erasures import Erasure
+from drillcore_server.kernel.errors import Refused
+from drillcore_server.kernel.unit import Call
+from drillcore_server.storage.ids import Revision, SourceId
+from drillcore_server.storage.keyring import KeyErased, KeyNumber, Keyring
 from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
 from tests.faults.erasing import erase, purge
 from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
@@ -49,8 +50,8 @@ def noted(archive: Archive) -> list[Erasure]:
 
 def readable(archive: Archive, revision: int) -> list[str]:
     """The sources whose documents can be read."""
-    snapshot = archive.ingester.snapshot(archive.corpus, Revision(revision))
-    return sorted(one.source for one in snapshot.read(lambda view: list(view.documents())))
+    snapshot = archive.planner.reviser.batched(archive.corpus, Revision(revision))
+    return sorted(one.source for one in snapshot.read(lambda view: list(HierarchyReader(view).documents())))
 
 
 LEFT = sorted(SENTENCES.keys() - {TOPIC})
@@ -80,12 +81,12 @@ def test_who_is_killed_before_the_keys_are_destroyed_has_erased_nonetheless(tmp_
 def test_another_server_that_has_the_key_in_memory_does_not_use_it(archive: Archive, tmp_path: Path) -> None:
     other = _other_server(archive, tmp_path)
     assert readable(other, 2) == sorted(SENTENCES)
-    titles = [one.title for one in other.ingester.reader(other.corpus, Revision(2)).outlines().by_id.values()]
+    titles = [one.title for one in other.planner.reader(other.corpus, Revision(2)).outlines().by_id.values()]
     assert any(TOPIC in title for title in titles)
     erase(archive, TOPIC)
     assert [readable(other, revision) for revision in (1, 2, 3)] == [LEFT] * 3
     for revision in (1, 2, 3):
-        outlines = other.ingester.reader(other.corpus, Revision(revision)).outlines()
+        outlines = other.planner.reader(other.corpus, Revision(revision)).outlines()
         assert not any(TOPIC in one.title for one in outlines.by_id.values())
     other.add({TOPIC: text_of(TOPIC, 9)})
     assert readable(archive, 4) == sorted(SENTENCES)
@@ -124,8 +125,10 @@ def test_a_source_that_is_added_while_it_is_erased_is_sealed_under_a_key_that_st
                 done.result()
         head = archive.head()
         for server in (archive, other):
-            reader = server.ingester.reader(server.corpus, head)
-            documents = server.ingester.snapshot(server.corpus, head).read(lambda view: list(view.documents()))
+            reader = server.planner.reader(server.corpus, head)
+            documents = server.planner.reviser.batched(server.corpus, head).read(
+                lambda view: list(HierarchyReader(view).documents())
+            )
             assert reader.chunks_with_raws([chunk for one in documents for chunk in one.chunks])
         outcomes["there"] += TOPIC in readable(archive, head)
     assert outcomes.keys() <= {"erased", "there", "SOURCE_ERASED", "SOURCE_NOT_FOUND"}

@@ -13,15 +13,15 @@ import pytest
 from drillcore_fdb.embedded import EmbeddedEngine
 from drillcore_fdb.engine import Engine, Reader
 from drillcore_proto.reasons import Reason
-from drillcore_server.auth import access
-from drillcore_server.auth.access import Granted
-from drillcore_server.commands.unit import Call, Unit
-from drillcore_server.domain.audit import Trail
-from drillcore_server.domain.errors import Missing, Refused
-from drillcore_server.domain.ids import CorpusNumber, FactId
-from drillcore_server.store import fact_accesses
-from drillcore_server.store.fact_accesses import Access
-from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.facts import counters as fact_accesses
+from drillcore_server.facts.counters import Access
+from drillcore_server.kernel import access
+from drillcore_server.kernel.access import Granted
+from drillcore_server.kernel.errors import Missing, Refused
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.kernel.unit import Call, Notes, Unit
+from drillcore_server.storage.ids import CorpusNumber, FactId
+from drillcore_server.storage.keyspace import Keyspace
 from tests.faults.caller import ask, make_call, open_root
 from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
 from tests.journals import open_journal_here
@@ -41,12 +41,12 @@ def make_unit(engine: EmbeddedEngine, path: Path, name: str, faults: Faults) -> 
 def get(unit: Unit, call: Call, facts: list[FactId], *, fails: bool = False) -> None:
     """As GetFacts does."""
 
-    def work(_tr: Reader, _granted: Granted, trail: Trail) -> None:
-        trail.accessed |= {(CORPUS, fact): None for fact in facts}
+    def work(_tr: Reader, _granted: Granted, _trail: Trail, notes: Notes) -> None:
+        fact_accesses.note_later(notes, unit.keys.of_corpus(CORPUS), facts, call.at)
         if fails:
             raise Missing(Reason.FACT_NOT_FOUND, "there is no such fact")
 
-    unit.read(call, access.operator, work)
+    unit.read_with_notes(call, access.operator, work)
 
 
 def counts(engine: Engine, keys: Keyspace) -> list[Access]:

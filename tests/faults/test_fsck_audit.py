@@ -15,9 +15,11 @@ import pytest
 
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Transaction
-from drillcore_server.domain.ids import RecordId, Revision
-from drillcore_server.store import audit_records, manifests, revisions, versioned
-from drillcore_server.store.audit_records import RECORD
+from drillcore_server.kernel import revisions
+from drillcore_server.kernel import writes as manifests
+from drillcore_server.storage import audit_records, versioned
+from drillcore_server.storage.audit_records import RECORD
+from drillcore_server.storage.ids import RecordId, Revision
 from tests.faults.archive import Archive, opened_archive, text_of
 from tests.faults.retention import keep_days, trim
 
@@ -44,7 +46,7 @@ def rewrite_a_master(tr: Transaction, archive: Archive) -> None:
     key = archive.keys.master()
     entry = archive.sealed.get(tr, key, Revision(2))
     assert entry is not None
-    number = archive.ingester.make_keys(archive.corpus, [])
+    number = archive.planner.reviser.make_keys(archive.corpus, [])
     archive.sealed.put(tr, key, Revision(2), number, entry.value.replace(b"vessel", b"rowboat"))
 
 
@@ -53,7 +55,7 @@ def seal_anew(tr: Transaction, archive: Archive) -> None:
     key = archive.keys.master()
     entry = archive.sealed.get(tr, key, Revision(1))
     assert entry is not None
-    archive.sealed.put(tr, key, Revision(1), archive.ingester.make_keys(archive.corpus, []), entry.value)
+    archive.sealed.put(tr, key, Revision(1), archive.planner.reviser.make_keys(archive.corpus, []), entry.value)
 
 
 def roll_back_a_master(tr: Transaction, archive: Archive) -> None:
@@ -154,16 +156,16 @@ EDITS = {
     seal_anew: "is not what was written",
     roll_back_a_master: "is gone, and not by trimming",
     remove_an_old_version: "is gone, and not by trimming",
-    add_a_version: "is in no manifest: nobody wrote it",
+    add_a_version: "is in no manifest: no recorded call wrote it",
     take_a_tombstone_away: "is gone, and not by trimming",
     fit_the_manifest: "revision 2: its manifest is not what its audit record committed to",
-    lose_an_audit_record: "revision 2: its audit record is not there",
-    sign_with_another_key: "revision 2: its audit record is not what was written",
-    change_a_commitment: "revision 2: its audit record is not what was written",
-    put_another_body_there: "revision 2: its audit record is not what was written",
-    name_another_audit_record: "revision 2: its audit record is not there",
-    exchange_two_revisions: "revision 2: its audit record is of something else",
-    lose_a_revision: "revision 2: there is no record of it",
+    lose_an_audit_record: "revision 2: its audit record is missing",
+    sign_with_another_key: "revision 2: its audit record was changed",
+    change_a_commitment: "revision 2: its audit record was changed",
+    put_another_body_there: "revision 2: its audit record was changed",
+    name_another_audit_record: "revision 2: its audit record is missing",
+    exchange_two_revisions: "revision 2: its audit record is about something else",
+    lose_a_revision: "revision 2: its record is missing",
 }
 
 

@@ -10,17 +10,15 @@ from typing import Any
 import pytest
 
 from drillcore_fdb.engine import Transaction
-from drillcore_server.derived.state_hashes import STATE, StateHashes, StoredState
-from drillcore_server.domain.documents import Span
-from drillcore_server.domain.fact_words import words_of
-from drillcore_server.domain.facts import Fact
-from drillcore_server.domain.ids import CorpusNumber, FactId, NodeId, Revision, SourceId, new_uuid
-from drillcore_server.domain.words import Lexicon
-from drillcore_server.store import versioned
-from drillcore_server.store.fact_words import encode_words
-from drillcore_server.store.facts import FACT, FactsView
-from drillcore_server.store.hierarchy import SOURCE, CorpusView
-from drillcore_server.store.writes import fact_locator
+from drillcore_server.facts.model import Fact
+from drillcore_server.facts.state_hash import STATE, StateHashes, StoredState
+from drillcore_server.facts.store import FACT, FactReader, encode_words
+from drillcore_server.facts.words import Lexicon, words_of
+from drillcore_server.hierarchy.store import SOURCE, HierarchyReader
+from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.kernel.writes import fact_locator
+from drillcore_server.storage import versioned
+from drillcore_server.storage.ids import CorpusNumber, FactId, NodeId, Revision, SourceId, Span, new_uuid
 from tests.faults.archive import Archive, opened_archive, text_of
 
 HEAD = Revision(1)
@@ -35,12 +33,12 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
         yield archive
 
 
-def view(archive: Archive, tr: Transaction) -> CorpusView:
-    return CorpusView(tr, archive.keys, archive.sealed, HEAD)
+def view(archive: Archive, tr: Transaction) -> CorpusAtRevision:
+    return CorpusAtRevision(tr, archive.corpus, archive.keys, archive.sealed, HEAD)
 
 
 def first_fact(archive: Archive) -> Fact:
-    return archive.engine.run(lambda tr: next(FactsView(view(archive, tr)).facts()))
+    return archive.engine.run(lambda tr: next(FactReader(view(archive, tr)).facts()))
 
 
 def rewrite(archive: Archive, tr: Transaction, key: bytes, value: bytes) -> None:
@@ -53,7 +51,7 @@ def change(archive: Archive, tr: Transaction, fact: Fact, **fields: Any) -> None
 
 
 def recount(archive: Archive, tr: Transaction, by: int) -> None:
-    source = view(archive, tr).source(SOURCE_ID)
+    source = HierarchyReader(view(archive, tr)).source(SOURCE_ID)
     assert source is not None
     key = archive.keys.source(archive.keyring.hashed(SOURCE_ID))
     rewrite(archive, tr, key, SOURCE.encode(replace(source, fact_count=source.fact_count + by)))
@@ -95,28 +93,28 @@ def keep_state(archive: Archive, tr: Transaction, state_hash: str) -> None:
 
 def test_a_state_hash_that_is_right_is_accepted(archive: Archive) -> None:
     hashes = StateHashes(archive.engine)
-    archive.engine.run(lambda tr: hashes.at(archive.corpus.number, view(archive, tr)))
+    archive.engine.run(lambda tr: hashes.at(view(archive, tr)))
     assert archive.engine.run(lambda tr: STATE.read(tr, archive.keys.state_hash())) is not None
     assert archive.fsck().problems == ()
 
 
 DAMAGES: dict[str, tuple[Callable[[Archive, Transaction, Fact], None], str]] = {
-    "another state hash": (lambda a, tr, _fact: keep_state(a, tr, "0" * 64), "state hash that is kept"),
+    "another state hash": (lambda a, tr, _fact: keep_state(a, tr, "0" * 64), "the stored state hash"),
     "a lost index entry": (unindex, "indexes lack"),
     "an entry of a chunk that leads nowhere": (tie_to_nobody, "leads nowhere"),
     "an expiry of a fact that has none": (expire, "leads nowhere"),
     "a locator to another corpus": (relocate, "locator of fact"),
-    "another content": (lambda a, tr, fact: change(a, tr, fact, content="else"), "not that of its content"),
+    "another content": (lambda a, tr, fact: change(a, tr, fact, content="else"), "does not match its content"),
     "another chunk's place": (lambda a, tr, fact: change(a, tr, fact, span=Span(10**6, 10**6 + 5)), "does not hold it"),
-    "a chunk that is not there": (lambda a, tr, fact: change(a, tr, fact, chunk=NodeId(new_uuid())), "is not there"),
+    "a chunk that is not there": (lambda a, tr, fact: change(a, tr, fact, chunk=NodeId(new_uuid())), "is missing"),
     "no words": (wordless, "has no words"),
     "words of another content": (lambda a, tr, fact: other_words(a, tr, fact, content="else"), "words of fact"),
     "words of other titles": (lambda a, tr, fact: other_words(a, tr, fact, titles=("else",)), "words of fact"),
     "words of another chunk": (lambda a, tr, fact: other_words(a, tr, fact, chunk=None), "words of fact"),
-    "words of no fact": (words_of_nobody, "there are words, but no fact"),
+    "words of no fact": (words_of_nobody, "there are words for"),
     "words of what is not searched": (
         lambda a, tr, fact: change(a, tr, fact, archived_at=fact.ingested_at),
-        "one that is not searched",
+        "missing or not searched",
     ),
     "a count that is too high": (lambda a, tr, _: recount(a, tr, 1), "there are"),
     "another source": (lambda a, tr, fact: change(a, tr, fact, source=SourceId("b")), "not registered"),

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from drillcore_fdb.engine import Transaction
-from drillcore_server.domain.ids import Revision, SourceId
-from drillcore_server.domain.quads import Iri, Quad, literal
-from drillcore_server.domain.sources import registered
-from drillcore_server.store import versioned
-from drillcore_server.store.hierarchy import HierarchyWrites
-from drillcore_server.store.quads import QuadWrites, encode_record, index_keys
+from drillcore_formats.quads import Iri
+from drillcore_server.graphs.quad_model import Quad, literal
+from drillcore_server.graphs.quad_store import QuadWrites, encode_record, index_keys
+from drillcore_server.hierarchy.source_model import registered
+from drillcore_server.hierarchy.store import HierarchyWrites
+from drillcore_server.storage import versioned
+from drillcore_server.storage.ids import Revision, SourceId
 from tests.faults.archive import Archive, opened_archive, text_of
 
 HEAD = Revision(1)
@@ -76,7 +77,7 @@ def put_of_nobody(archive: Archive, tr: Transaction) -> None:
         (lose_an_entry, "the quads' index lacks"),
         (lose_a_record, "which leads nowhere"),
         (add_an_entry, "which leads nowhere"),
-        (keep_as_another, "a quad is kept as another"),
+        (keep_as_another, "a quad is stored under the key of another"),
         (put_of_nobody, "1 sources of quads are not registered"),
     ],
 )

@@ -10,8 +10,8 @@ from typing import TypeVar
 import grpc
 import pytest
 
-from drillcore_server.commands import revise
-from drillcore_server.domain.quads import Quad
+from drillcore_server.graphs.quad_model import Quad
+from drillcore_server.kernel import revise
 from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
 from tests.rpc.erasing import problems
 from tests.rpc.graphs import GraphCaller, edge, name, turn

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drillcore_fdb.embedded import verify
-from drillcore_server.commands import revise
+from drillcore_server.kernel import revise
 from tests.faults.core_stager import CORE
 from tests.faults.killed import process
 from tests.faults.stager import BATCH_BYTES_MAX, LEASE_S

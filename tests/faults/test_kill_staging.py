@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from drillcore_fdb.embedded import verify
-from drillcore_server.commands import revise
-from drillcore_server.domain.ids import Revision
-from drillcore_server.store import revisions
+from drillcore_server.kernel import revise, revisions
+from drillcore_server.storage.ids import Revision
 from tests.faults.archive import opened_archive
 from tests.faults.consistent import check
 from tests.faults.killed import process

@@ -25,11 +25,12 @@ from drillcore import AddResult, Client, DocumentOutcome, Progress, PutProgress,
 from drillcore.cli import main
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import open_store
-from drillcore_server.config import EngineSettings
-from drillcore_server.domain.ids import CorpusId, TenantId
-from drillcore_server.engines import open_engine
-from drillcore_server.store import corpora, revisions
-from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.app.config import EngineSettings
+from drillcore_server.app.factories import open_engine
+from drillcore_server.kernel import corpus_store as corpora
+from drillcore_server.kernel import revisions
+from drillcore_server.storage.ids import CorpusId, TenantId
+from drillcore_server.storage.keyspace import Keyspace
 from tests.faults.edition_readers import Plan, Seen, read_once, reading
 from tests.faults.editions import MODEL, RAWS, Edition, Size, documents
 from tests.faults.memory import Peak, own_bytes, peak_of
@@ -133,7 +134,8 @@ def add(client: Client, corpus: Corpus, number: int) -> tuple[AddResult, Clock]:
     done = client.add_documents(corpus.id, sent, tenant_id=corpus.tenant, on_event=listen)
     clock.note("done")
     counts = (0, DOCUMENTS) if number > 1 else (DOCUMENTS, 0)
-    assert (done.revision, done.added, done.updated, done.failed) == (number, *counts, 0)
+    assert (done.added, done.updated, done.failed) == (*counts, 0)
+    assert done.revision >= number  # communities found after a start are a revision too
     return done, clock
 
 

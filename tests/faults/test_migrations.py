@@ -10,25 +10,27 @@ from typing import Any
 import pytest
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.commands import migrating, missing_vectors, revise
-from drillcore_server.commands.migrating import Migrator
-from drillcore_server.commands.seeking import SoughtText
-from drillcore_server.commands.update_fact import FactUpdate, update_fact
-from drillcore_server.derived.fact_index import FactIndexes, FactVectors
-from drillcore_server.derived.vectors import ChunkVectors, VectorCache
-from drillcore_server.domain.embeddings import Model
-from drillcore_server.domain.errors import NotReady, Unavailable
-from drillcore_server.domain.ids import FactId
-from drillcore_server.ingest import builtin
-from drillcore_server.ingest.embedding.cache import CachingEmbedder, MemoryCache
-from drillcore_server.ingest.embedding.embedders import Embedders, model_of
-from drillcore_server.ingest.embedding.errors import ProviderFailed
-from drillcore_server.store import embeddings
+from drillcore_server.documents.ingestion import builtin
+from drillcore_server.embeddings import migration as migrating
+from drillcore_server.embeddings import missing as missing_vectors
+from drillcore_server.embeddings.migration import Migrator
+from drillcore_server.facts.index import FactIndexes, FactVectors
+from drillcore_server.facts.update import FactUpdate, update_fact
+from drillcore_server.hierarchy.chunk_index import ChunkVectors, VectorCache
+from drillcore_server.hierarchy.search_text import SoughtText
+from drillcore_server.hierarchy.store import HierarchyReader
+from drillcore_server.kernel import revise
+from drillcore_server.kernel.errors import NotReady, Unavailable
+from drillcore_server.storage.ids import FactId
+from drillcore_server.vectors import store as embeddings
+from drillcore_server.vectors.embedding.cache import CachingEmbedder, MemoryCache
+from drillcore_server.vectors.embedding.embedders import Embedders, ProviderFailed, model_of
+from drillcore_server.vectors.model import Model
 from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
 from tests.faults.consistent import check
 from tests.faults.migrations import (
     check_vectors,
-    desk,
+    fact_planner,
     fact_text,
     items,
     migrate,
@@ -97,8 +99,10 @@ def test_every_chunk_and_fact_gets_the_vector_of_its_text(new: Archive) -> None:
 
 def test_chunks_are_read_with_the_end_of_the_chunk_before_them(archive: Archive) -> None:
     at = snapshot(archive)
-    found = [chunk for document in at.read(lambda view: list(view.documents())) for chunk in document.chunks]
-    overlaps = [chunk.overlap for chunk in at.each(found, lambda view, one: view.chunk(one))]
+    found = [
+        chunk for document in at.read(lambda view: list(HierarchyReader(view).documents())) for chunk in document.chunks
+    ]
+    overlaps = [chunk.overlap for chunk in at.each(found, lambda view, one: HierarchyReader(view).chunk(one))]
     assert any(overlaps), "else this proves nothing of them"
 
 
@@ -125,7 +129,7 @@ def test_a_fact_that_changes_after_its_new_vector_was_made_gets_that_of_its_new_
         (fact,) = changed
         content = "The supervisor looks at every entry of the log at the end of each month and signs it."
         update, tenant = FactUpdate(content), new.corpus.tenant_id
-        update_fact(desk(new), new.call("UpdateFact"), tenant=tenant, fact=fact, update=update)
+        update_fact(fact_planner(new), new.call("UpdateFact"), tenant=tenant, fact=fact, update=update)
 
     changed = [FactId(entry) for entry in sorted(put(new, [fact_text(500)]))]
     once(monkeypatch, "_flip", change)
@@ -275,7 +279,7 @@ def test_earlier_revisions_keep_their_model(archive: Archive, new: Archive) -> N
 def test_a_document_whose_model_changes_while_it_is_read_is_to_be_sent_again(
     archive: Archive, new: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = type(archive.ingester).plan
+    plan = type(archive.planner).plan
     done: list[bool] = []
 
     def planned(self: Any, *given: Any) -> Any:
@@ -284,7 +288,7 @@ def test_a_document_whose_model_changes_while_it_is_read_is_to_be_sent_again(
             migrate(new)
         return plan(self, *given)
 
-    monkeypatch.setattr(type(archive.ingester), "plan", planned)
+    monkeypatch.setattr(type(archive.planner), "plan", planned)
     with pytest.raises(Unavailable) as caught:
         archive.add({"late": text_of("school", 5)})
     assert caught.value.reason is Reason.CONFLICT
@@ -317,7 +321,7 @@ def test_indexes_of_the_next_model_are_in_memory_when_it_is_searched_by(
     new: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chunks, facts = VectorCache(new.engine), FactIndexes(new.engine)
-    one = Migrator(new.ingester, (chunks, facts))
+    one = Migrator(new.planner.reviser, new.planner.embedders, (chunks, facts))
     one.run(one.begin(new.call("MigrateEmbeddings"), new.target), lambda _: None)
 
     def load(*_: object) -> None:
@@ -326,7 +330,7 @@ def test_indexes_of_the_next_model_are_in_memory_when_it_is_searched_by(
     monkeypatch.setattr(ChunkVectors, "load", load)
     monkeypatch.setattr(FactVectors, "load", load)
     at = snapshot(new)
-    found = at.read(lambda view: (chunks.at(new.corpus.number, view), facts.at(new.corpus.number, view)))
+    found = at.read(lambda view: (chunks.at(view), facts.at(view)))
     assert {index.dimensions for index in found} == {short().dimensions}
     assert sum(map(len, found)) == len(items(new))
 

@@ -12,18 +12,19 @@ import pytest
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.tuples import prefix_end
 from drillcore_proto.reasons import Reason
-from drillcore_server.commands import earlier, replacing, revise
-from drillcore_server.commands.create_corpus import create_corpus
-from drillcore_server.commands.put_hierarchy import HierarchyUpload, Put, PutTarget
-from drillcore_server.commands.revise import Reviser
-from drillcore_server.commands.unit import Call, Unit
-from drillcore_server.domain.errors import BadInput, Exists, Unavailable
-from drillcore_server.domain.ids import CorpusId, NodeId, Revision, SourceId
-from drillcore_server.domain.nodes import Level
-from drillcore_server.rpc.hierarchy_messages import document_draft, node_draft
-from drillcore_server.store import corpora
-from drillcore_server.store.spaces import Space
-from drillcore_server.store.writes import FACT_MARK
+from drillcore_server.documents.put_hierarchy import replace as earlier
+from drillcore_server.documents.put_hierarchy import replace as replacing
+from drillcore_server.documents.put_hierarchy.command import HierarchyUpload, Put, PutTarget
+from drillcore_server.documents.put_hierarchy.stream import document_draft, node_draft
+from drillcore_server.kernel import corpus_store as corpora
+from drillcore_server.kernel import revise
+from drillcore_server.kernel.errors import BadInput, Exists, Unavailable
+from drillcore_server.kernel.revise import Reviser
+from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.kernel.writes import FACT_MARK
+from drillcore_server.storage.ids import CorpusId, Level, NodeId, Revision, SourceId
+from drillcore_server.storage.spaces import Space
+from drillcore_server.tenancy.corpora import create_corpus
 from tests.faults.archive import TENANT, Archive, _archive, opened_archive, text_of
 from tests.faults.faulty_engine import Fault, FaultyEngine
 from tests.faults.retention import keep_days, trim
@@ -65,7 +66,7 @@ def either(request: pytest.FixtureRequest) -> None:
 
 def put(archive: Archive, made: Made, call: Call | None = None) -> Put:
     call = call or archive.call("PutHierarchy")
-    upload = HierarchyUpload(archive.ingester, call, PutTarget(archive.target, "", None), lambda _: None)
+    upload = HierarchyUpload(archive.planner, call, PutTarget(archive.target, "", None), lambda _: None)
     for document in made.documents:
         upload.take_document(document_draft(document))
     for node in made.nodes:
@@ -189,7 +190,7 @@ def test_two_corpora_that_put_the_same_ids_at_once_do_not_both_get_them(
     inner = Reviser._write
 
     def overtaken(self: Reviser, *arguments: Any) -> Any:
-        if self is archive.ingester.reviser:
+        if self is archive.planner.reviser:
             put(other, theirs)
         return inner(self, *arguments)
 
@@ -213,7 +214,7 @@ def test_a_plan_that_was_overtaken_replaces_what_the_other_left(
     inner = Reviser._write
 
     def overtaken(self: Reviser, *arguments: Any) -> Any:
-        if self is archive.ingester.reviser and archive.head() == 1:
+        if self is archive.planner.reviser and archive.head() == 1:
             writer.add({"banking": text_of("banking", 2)})
         return inner(self, *arguments)
 
@@ -259,7 +260,7 @@ def test_fsck_finds_a_vector_of_another_length(archive: Archive) -> None:
     (number,) = archive.keyring.numbers(archive.corpus.number, [SourceId("manual.txt")])
     key = archive.keys.vector(1, chunk)
     found = damaged(archive, lambda tr: archive.sealed.put(tr, key, Revision(2), number, b"12"))
-    assert f"the vector of chunk {chunk} has another length" in found
+    assert f"the vector of chunk {chunk} has the wrong length" in found
 
 
 @pytest.mark.usefixtures("large")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from drillcore_fdb.engine import Reader
-from drillcore_server.auth.access import Granted, as_server
-from drillcore_server.commands.unit import Unit
-from drillcore_server.domain.audit import Trail
-from drillcore_server.domain.errors import Unavailable
-from drillcore_server.store import audit_records
-from drillcore_server.store.audit_records import BUCKETS
+from drillcore_server.kernel.access import Granted, as_server
+from drillcore_server.kernel.errors import Unavailable
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.kernel.unit import Unit
+from drillcore_server.storage import audit_records
+from drillcore_server.storage.audit_records import BUCKETS
 from tests.faults.faulty_engine import Fault, Faults, FaultyEngine
 from tests.unit.audited import TENANT, Audited, audited
 

@@ -18,20 +18,19 @@ import pytest
 
 from drillcore_fdb.engine import Engine
 from drillcore_proto.reasons import Reason
-from drillcore_server.commands import revise
-from drillcore_server.commands.add_documents import ADDED, OutcomeKind
-from drillcore_server.commands.revise import Claimed, Overtaken, Plan, Reviser, Staged
-from drillcore_server.derived.sections import SectionCache
-from drillcore_server.derived.vectors import VectorCache
-from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.errors import BadInput, Missing, Unavailable
-from drillcore_server.domain.ids import DocumentId, Revision
-from drillcore_server.domain.outlines import Outline, Outlines
-from drillcore_server.domain.revisions import Claim
-from drillcore_server.store import revisions, snapshot
-from drillcore_server.store.hierarchy import CorpusView
-from drillcore_server.store.keyring import CORPUS_SCOPE
-from drillcore_server.store.writes import Write
+from drillcore_server.documents.add import ADDED, OutcomeKind
+from drillcore_server.hierarchy.chunk_index import VectorCache
+from drillcore_server.hierarchy.sections import Outline, Outlines, SectionCache
+from drillcore_server.hierarchy.store import HierarchyReader
+from drillcore_server.kernel import corpus_at_revision, revise, revisions
+from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.errors import BadInput, Missing, Unavailable
+from drillcore_server.kernel.revise import Claimed, Overtaken, Plan, Reviser, Staged
+from drillcore_server.kernel.revisions import Claim
+from drillcore_server.kernel.writes import Write
+from drillcore_server.storage.ids import DocumentId, Revision
+from drillcore_server.storage.keyring import CORPUS_SCOPE
 from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
 from tests.faults.consistent import check
 from tests.faults.faulty_engine import Fault
@@ -134,7 +133,7 @@ class Readers:
 
     def in_many_transactions(self) -> Revision:
         revision = self._archive.head()
-        reader = self._archive.ingester.reader(self._archive.corpus, revision)
+        reader = self._archive.planner.reader(self._archive.corpus, revision)
         chunks = [one.id for section in reader.outlines().ids for one in reader.members(section)]
         texts = ["".join(raw.content for raw in one.page.raws) for one in reader.chunks_with_raws(chunks)]
         master = reader.master()
@@ -145,14 +144,14 @@ class Readers:
         return revision
 
     def through_caches(self) -> Revision:
-        archive, number = self._archive, self._archive.corpus.number
+        archive = self._archive
 
         def work(tr: revisions.Transaction) -> Revision:
-            view = CorpusView(tr, archive.keys, archive.sealed, revisions.head(tr, archive.keys))
-            chunks = {chunk for document in view.documents() for chunk in document.chunks}
-            assert set(self._vectors.at(number, view).ids()) == chunks
-            sections = {one: view.section(one) for one in view.section_ids()}
-            outlines = self._sections.at(number, view)
+            view = CorpusAtRevision(tr, archive.corpus, archive.keys, archive.sealed, revisions.head(tr, archive.keys))
+            chunks = {chunk for document in HierarchyReader(view).documents() for chunk in document.chunks}
+            assert set(self._vectors.at(view).ids()) == chunks
+            sections = {one: HierarchyReader(view).section(one) for one in HierarchyReader(view).section_ids()}
+            outlines = self._sections.at(view)
             assert outlines.by_id == {one: Outline.of(section) for one, section in sections.items() if section}
             assert outlines.ids == tuple(sections)
             assert np.array_equal(outlines.rows, Outlines.of(outlines.by_id.values()).rows)
@@ -190,7 +189,7 @@ def test_a_plan_that_was_overtaken_is_made_again_on_what_the_other_left(
     inner = Reviser._write
 
     def overtaken(self: Reviser, *arguments: Any) -> Any:
-        if self is archive.ingester.reviser and archive.head() == 1:
+        if self is archive.planner.reviser and archive.head() == 1:
             other.add({"consent": text_of("consent", 5), "aircraft": text_of("aircraft", 9)})
         return inner(self, *arguments)
 
@@ -210,7 +209,7 @@ def test_what_others_added_meanwhile_is_reported_as_unchanged(
     inner = Reviser._write
 
     def overtaken(self: Reviser, *arguments: Any) -> Any:
-        if self is archive.ingester.reviser and archive.head() == 1:
+        if self is archive.planner.reviser and archive.head() == 1:
             other.add(NEXT)
         return inner(self, *arguments)
 
@@ -274,7 +273,7 @@ def slow_to_plan(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> None:
     monkeypatch.setattr(revise, "time", clock)
 
     def pass_time(reviser: Reviser, _: int) -> None:
-        if reviser is archive.ingester.reviser and not ahead_s[0]:
+        if reviser is archive.planner.reviser and not ahead_s[0]:
             ahead_s[0] = 1_000.0
 
     before_each(monkeypatch, "_write", pass_time)
@@ -298,7 +297,7 @@ def test_a_writer_that_planned_for_long_and_was_overtaken_once_plans_again(
     inner = Reviser._write
 
     def overtaken(self: Reviser, *arguments: Any) -> Any:
-        if self is archive.ingester.reviser and archive.head() == 1:
+        if self is archive.planner.reviser and archive.head() == 1:
             other.add({"consent": text_of("consent", 5)})
         return inner(self, *arguments)
 
@@ -346,7 +345,7 @@ def test_an_expired_claim_is_swept_to_the_last_key(
         raise Claimed(archive.engine.run(lambda tr: revisions.get_claim(tr, archive.keys)))  # type: ignore[arg-type]
 
     with pytest.raises(Died):
-        archive.ingester.reviser.revise(archive.call("Sweep"), archive.target, ADDED, plan)
+        archive.planner.reviser.revise(archive.call("Sweep"), archive.target, ADDED, plan)
     assert planned == [1, 1]
     assert archive.dump() == before
 
@@ -373,7 +372,7 @@ def test_a_writer_that_paused_until_its_claim_was_taken_over_starts_again(
     paused: list[int] = []
 
     def pause(reviser: Reviser, number: int) -> None:
-        if reviser is archive.ingester.reviser and not paused and (method == "_publish" or number == 4):
+        if reviser is archive.planner.reviser and not paused and (method == "_publish" or number == 4):
             paused.append(number)
             if other_publishes:
                 other.add({"school": text_of("school", 5)})
@@ -390,7 +389,7 @@ def test_a_writer_that_paused_until_its_claim_was_taken_over_starts_again(
 
 @pytest.mark.usefixtures("large")
 def test_nothing_can_be_staged_or_published_under_a_claim_that_is_not_held(archive: Archive) -> None:
-    reviser: Any = archive.ingester.reviser
+    reviser: Any = archive.planner.reviser
     own = Claim(uuid4(), Revision(2), datetime.now(UTC) + timedelta(seconds=60))
     plan = Plan(**_plan_fields(archive))
     writes = [Write(b"key", b"value")]
@@ -463,7 +462,7 @@ def test_the_same_request_twice_at_once_is_done_once_and_leaves_no_claim(
     monkeypatch.setattr(revise, "LEASE_S", -1.0)
 
     def ask_again(reviser: Reviser, number: int) -> None:
-        if reviser is archive.ingester.reviser and number == 3:
+        if reviser is archive.planner.reviser and number == 3:
             answers.append(again.add(NEXT, call))
 
     before_each(monkeypatch, "_stage", ask_again)
@@ -546,18 +545,18 @@ def test_sections_are_followed_in_transactions_of_bounded_size(
 
     def outlines(cache: SectionCache) -> Outlines:
         def work(tr: revisions.Transaction) -> Outlines:
-            view = CorpusView(tr, archive.keys, archive.sealed, revisions.head(tr, archive.keys))
-            return cache.at(archive.corpus.number, view)
+            view = CorpusAtRevision(tr, archive.corpus, archive.keys, archive.sealed, revisions.head(tr, archive.keys))
+            return cache.at(view)
 
         return archive.engine.run(work)
 
     cache = SectionCache(archive.engine)
     before = outlines(cache)
     edition(archive, 2)
-    monkeypatch.setattr(snapshot, "_RECORDS_MAX", 1)
+    monkeypatch.setattr(corpus_at_revision, "_RECORDS_MAX", 1)
     reads: list[int] = []
-    read = snapshot.Snapshot.read
-    monkeypatch.setattr(snapshot.Snapshot, "read", lambda self, work: (reads.append(1), read(self, work))[1])
+    read = BatchedReads.read
+    monkeypatch.setattr(BatchedReads, "read", lambda self, work: (reads.append(1), read(self, work))[1])
     after = outlines(cache)
     changed = [one for one, outline in after.by_id.items() if outline != before.by_id.get(one)]
     assert len(reads) >= len(changed) > 1

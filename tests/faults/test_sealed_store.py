@@ -9,10 +9,11 @@ import pytest
 
 from drillcore_fdb.embedded import Durability
 from drillcore_fdb.errors import StoreCorruptError
-from drillcore_server.commands import revise
-from drillcore_server.store import versioned
-from drillcore_server.store.hierarchy import CorpusView
-from drillcore_server.store.keyring import KeyLostError
+from drillcore_server.hierarchy.store import HierarchyReader
+from drillcore_server.kernel import revise
+from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.storage import versioned
+from drillcore_server.storage.keyring import KeyLostError
 from tests.faults.archive import Archive, opened_archive, text_of
 from tests.faults.consistent import check
 
@@ -78,9 +79,9 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
 
 def read_chunks(archive: Archive) -> int:
     def work(tr: versioned.Transaction) -> int:
-        view = CorpusView(tr, archive.keys, archive.sealed, archive.head())
-        chunks = [chunk for document in view.documents() for chunk in document.chunks]
-        return sum(view.chunk(chunk) is not None for chunk in chunks)
+        view = CorpusAtRevision(tr, archive.corpus, archive.keys, archive.sealed, archive.head())
+        chunks = [chunk for document in HierarchyReader(view).documents() for chunk in document.chunks]
+        return sum(HierarchyReader(view).chunk(chunk) is not None for chunk in chunks)
 
     return archive.engine.run(work)
 

@@ -13,16 +13,17 @@ from uuid import UUID
 
 import pytest
 
-from drillcore.audit.checkpoints import Checkpoint, log_origin
-from drillcore.audit.leaves import SERVER_LOG
-from drillcore.audit.merkle import Frontier, leaf_hash
-from drillcore.audit.notes import Note
 from drillcore_fdb.engine import Options, Transaction
 from drillcore_fdb.errors import EngineError
-from drillcore_server.store import audit_log, audit_records
+from drillcore_formats.audit.checkpoints import Checkpoint, log_origin
+from drillcore_formats.audit.leaves import SERVER_LOG
+from drillcore_formats.audit.merkle import Frontier, leaf_hash
+from drillcore_formats.audit.notes import Note
+from drillcore_server.audit import log_store as audit_log
+from drillcore_server.storage import audit_records
 from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
 from tests.faults.stores import wait_until
-from tests.unit.audited import OTHER, TENANT, Audited, audited
+from tests.unit.audited import OTHER, TENANT, Audited, at_work, audited
 
 LOGS = {None: SERVER_LOG, TENANT: TENANT, OTHER: OTHER}
 
@@ -68,10 +69,8 @@ def write(store: Audited, count: int, seed: int) -> None:
 
 def test_records_of_many_writers_are_in_their_logs_in_the_order_of_their_commits(store: Audited) -> None:
     sequencer = store.sequencer()
-    sequencer.start()
-    with ThreadPoolExecutor(8) as threads:
+    with at_work(sequencer), ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda seed: write(store, 60, seed), range(8)))
-    sequencer.stop()
     assert check_logs(store) == 480
 
 
@@ -154,10 +153,9 @@ def test_an_epoch_that_is_over_is_refused_though_its_holder_thinks_it_has_time(s
 def test_a_server_that_stops_gives_its_lease_away_at_once(store: Audited) -> None:
     first, second = store.sequencer(lease_s=1000), store.on(store.engine).sequencer()
     write(store, 3, 1)
-    first.start()
-    wait_until(lambda: first.epoch == 1, "it has the lease")
-    assert second.step() is None
-    first.stop()
+    with at_work(first):
+        wait_until(lambda: first.epoch == 1, "it has the lease")
+        assert second.step() is None
     first.release()
     write(store, 3, 2)
     assert second.step() is not None
@@ -167,12 +165,8 @@ def test_a_server_that_stops_gives_its_lease_away_at_once(store: Audited) -> Non
 def test_two_servers_at_once_put_every_record_in_order_once(store: Audited) -> None:
     """Leases so short that they lose them all the time."""
     servers = [store.on(store.engine).sequencer(lease_s=0.002) for _ in range(2)]
-    for server in servers:
-        server.start()
-    with ThreadPoolExecutor(4) as threads:
+    with at_work(servers[0]), at_work(servers[1]), ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda seed: write(store, 50, seed), range(4)))
-    for server in servers:
-        server.stop()
     store.sequence()
     assert check_logs(store) == 200
     lease = store.run(lambda tr: audit_log.lease(tr, store.keys))
@@ -181,7 +175,7 @@ def test_two_servers_at_once_put_every_record_in_order_once(store: Audited) -> N
 
 
 def test_many_records_are_put_in_order_in_batches(store: Audited, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drillcore_server.audit.sequencing.RECORDS_MAX", 7)
+    monkeypatch.setattr("drillcore_server.audit.log_writer.RECORDS_MAX", 7)
     write(store, 40, 1)
     sequencer = store.sequencer()
     steps = 0
@@ -312,25 +306,23 @@ def test_the_thread_lives_on_when_the_store_fails_for_a_while(store: Audited) ->
     faulty = FaultyEngine(store.engine, Faults(5, {Fault.TIMED_OUT_NOT_APPLIED: 1.0}))
     sequencer = store.on(faulty).sequencer()
     write(store, 5, 1)
-    sequencer.start()
-    wait_until(lambda: sequencer.figures().totals["failures"] >= 2, "it fails")
-    faulty.faults.rates = {}
-    sequencer.nudge()
-    wait_until(lambda: sum(store.head(log).size for log in LOGS.values()) == 5, "it goes on")
-    sequencer.stop()
+    with at_work(sequencer):
+        wait_until(lambda: sequencer.figures().totals["failures"] >= 2, "it fails")
+        faulty.faults.rates = {}
+        sequencer.nudge()
+        wait_until(lambda: sum(store.head(log).size for log in LOGS.values()) == 5, "it goes on")
     assert check_logs(store) == 5
 
 
 def test_a_nudge_is_answered_at_once(store: Audited) -> None:
     sequencer = store.sequencer()
-    sequencer.start()
-    wait_until(lambda: sequencer.epoch is not None, "it has the lease")
     waits = []
-    for number in range(10):
-        store.record()
-        began = datetime.now(UTC)
-        sequencer.nudge()
-        wait_until(lambda number=number: store.head().size == number + 1, "it is in order")  # type: ignore[misc]
-        waits.append((datetime.now(UTC) - began).total_seconds())
-    sequencer.stop()
+    with at_work(sequencer):
+        wait_until(lambda: sequencer.epoch is not None, "it has the lease")
+        for number in range(10):
+            store.record()
+            began = datetime.now(UTC)
+            sequencer.nudge()
+            wait_until(lambda number=number: store.head().size == number + 1, "it is in order")  # type: ignore[misc]
+            waits.append((datetime.now(UTC) - began).total_seconds())
     assert sorted(waits)[5] < 0.1, "polling alone takes 0.2 s"

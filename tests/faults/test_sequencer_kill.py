@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from drillcore.audit.leaves import SERVER_LOG
-from drillcore_server.audit.checking import LogChecker
+from drillcore_formats.audit.leaves import SERVER_LOG
+from drillcore_server.audit import log_store as audit_log
+from drillcore_server.audit.check_log import LogChecker
 from drillcore_server.audit.search import LogSearch
-from drillcore_server.store import audit_log
 from tests.faults.test_kill import Creator, serving
 from tests.unit.audited import Audited, audited
 

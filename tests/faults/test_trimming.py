@@ -16,17 +16,17 @@ from drillcore_fdb.embedded import verify
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.errors import EngineError
 from drillcore_proto.reasons import Reason
-from drillcore_server.derived.follower import Follower
-from drillcore_server.derived.vectors import VectorCache
-from drillcore_server.domain.errors import Missing, NotReady
-from drillcore_server.domain.ids import NodeId, Revision
-from drillcore_server.domain.nodes import Level
-from drillcore_server.domain.retention import TrimState
-from drillcore_server.store import revisions, trimming, versioned
-from drillcore_server.store.corpus_keys import CorpusKeys
-from drillcore_server.store.hierarchy import CorpusView, Located, locate
-from drillcore_server.store.snapshot import Snapshot
-from drillcore_server.store.trimming import UnseenPage
+from drillcore_server.hierarchy.chunk_index import VectorCache
+from drillcore_server.hierarchy.store import HierarchyReader, Located, locate
+from drillcore_server.kernel import revisions, trimming
+from drillcore_server.kernel.corpora import TrimState
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.errors import Missing, NotReady
+from drillcore_server.kernel.trimming import UnseenPage
+from drillcore_server.storage import versioned
+from drillcore_server.storage.corpus_keys import CorpusKeys
+from drillcore_server.storage.ids import Level, NodeId, Revision
+from drillcore_server.vectors.corpus_follower import Follower
 from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
 from tests.faults.consistent import Hierarchy, check
 from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
@@ -92,7 +92,7 @@ def test_after_every_page_all_kept_revisions_are_as_they_were(archive: Archive, 
         assert_kept(archive, known, finished=False)
         notes += fsck(archive)
     assert pages > 10
-    assert all("before revision 4 are left" in note for note in notes)
+    assert all("before revision 4 are still stored" in note for note in notes)
     assert len(set(notes)) > 5, "what is left gets less"
     finish(archive, known)
 
@@ -253,8 +253,8 @@ def removed_chunk(archive: Archive) -> NodeId:
 
 
 def _chunks(tr: Reader, archive: Archive, revision: Revision) -> set[NodeId]:
-    documents = CorpusView(tr, archive.keys, archive.sealed, revision).documents()
-    return {chunk for document in documents for chunk in document.chunks}
+    view = CorpusAtRevision(tr, archive.corpus, archive.keys, archive.sealed, revision)
+    return {chunk for document in HierarchyReader(view).documents() for chunk in document.chunks}
 
 
 def located(archive: Archive, node: NodeId) -> Located | None:
@@ -307,8 +307,8 @@ def test_a_reader_that_began_before_the_floor_was_raised_reads_on(archive: Archi
         assert trimming.floor(tr.snapshot, archive.keys) == 0
         with ThreadPoolExecutor(1) as threads:
             assert threads.submit(trim, archive, FLOOR).result().finished
-        view = CorpusView(tr.snapshot, archive.keys, archive.sealed, Revision(1))
-        assert {document.source for document in view.documents()} == set(oldest.texts)
+        view = CorpusAtRevision(tr.snapshot, archive.corpus, archive.keys, archive.sealed, Revision(1))
+        assert {document.source for document in HierarchyReader(view).documents()} == set(oldest.texts)
 
     archive.engine.run(work)
     assert state(archive).floor == FLOOR
@@ -317,14 +317,14 @@ def test_a_reader_that_began_before_the_floor_was_raised_reads_on(archive: Archi
 def test_what_is_read_into_memory_while_its_revision_is_trimmed_is_not_used(archive: Archive, known: Known) -> None:
     """It is read in several transactions, so some of it may be gone already."""
 
-    def load(_snapshot: Snapshot) -> str:
+    def load(_snapshot: BatchedReads) -> str:
         trim(archive, FLOOR)
         return "half of it"
 
     follower = Follower(archive.engine, load, lambda kept, _since, _snapshot: kept)
 
     def read(tr: Transaction) -> str:
-        return follower.at(archive.corpus.number, CorpusView(tr, archive.keys, archive.sealed, Revision(2)))
+        return follower.at(CorpusAtRevision(tr, archive.corpus, archive.keys, archive.sealed, Revision(2)))
 
     with pytest.raises(Missing) as caught:
         archive.engine.run(read)
@@ -356,11 +356,11 @@ def test_what_follows_revisions_that_are_trimmed_meanwhile_is_read_anew(
     cache = VectorCache(archive.engine)
 
     def ask(tr: Transaction) -> set[NodeId]:
-        view = CorpusView(tr, archive.keys, archive.sealed, revisions.head(tr, archive.keys))
-        assert set(cache.at(archive.corpus.number, view).ids()) == {
-            chunk for document in view.documents() for chunk in document.chunks
+        view = CorpusAtRevision(tr, archive.corpus, archive.keys, archive.sealed, revisions.head(tr, archive.keys))
+        assert set(cache.at(view).ids()) == {
+            chunk for document in HierarchyReader(view).documents() for chunk in document.chunks
         }
-        return set(cache.at(archive.corpus.number, view).ids())
+        return set(cache.at(view).ids())
 
     before = archive.engine.run(ask)
     archive.add({"x": text_of("fishing", 2)})

@@ -13,19 +13,18 @@ import pytest
 
 from drillcore_fdb.embedded import EmbeddedEngine
 from drillcore_fdb.engine import Engine, Options, Transaction
-from drillcore_server.audit.journal import Journal
-from drillcore_server.auth.access import Granted, Rule
-from drillcore_server.commands.create_corpus import create_corpus
-from drillcore_server.commands.create_tenant import create_tenant
-from drillcore_server.commands.unit import Call, Unit
-from drillcore_server.commands.update_corpus import update_corpus
-from drillcore_server.domain.audit import Trail
-from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.errors import Refused, Unavailable
-from drillcore_server.store import requests
-from drillcore_server.store.keyspace import Keyspace
-from drillcore_server.store.records import RecordKind
-from drillcore_server.store.requests import Outcome
+from drillcore_server.kernel import requests
+from drillcore_server.kernel.access import Granted, Rule
+from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.errors import Refused, Unavailable
+from drillcore_server.kernel.journal import Journal
+from drillcore_server.kernel.requests import Outcome
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.records import RecordKind
+from drillcore_server.tenancy.corpora import create_corpus, update_corpus
+from drillcore_server.tenancy.tenants import create_tenant
 from tests.faults.caller import (
     OUTCOME_OPEN,
     Session,

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from drillcore_fdb.embedded import Durability
 from drillcore_fdb.engine import Transaction
-from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.ids import Revision
-from drillcore_server.domain.retention import TrimState
-from drillcore_server.store import trimming
-from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.kernel import trimming
+from drillcore_server.kernel.corpora import Corpus, TrimState
+from drillcore_server.storage.ids import Revision
+from drillcore_server.storage.keyspace import Keyspace
 from tests.faults.archive import opened_archive
 from tests.faults.retention import trim
 

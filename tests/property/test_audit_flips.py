@@ -7,8 +7,8 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore.audit.exported import verify_export
-from drillcore.audit.proofs import verify_proof
+from drillcore_formats.audit.exported import verify_export
+from drillcore_formats.audit.proofs import verify_proof
 from tests.unit.audit_logs import make_log, written
 
 LOG = make_log(5)

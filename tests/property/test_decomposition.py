@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillcore_server.domain.decomposition import SUB_QUERIES_MAX, decompose
+from drillcore_server.envelopes.decomposition import SUB_QUERIES_MAX, decompose
 
 LOOKED_FOR = (
     "compare contrast difference between vs versus and und et , ; ? . ( ) \" ' “ ” what how which is are must the a "

@@ -17,20 +17,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from drillcore_server.commands import revise
-from drillcore_server.commands.fact_changing import ChangedFact, FactDesk
-from drillcore_server.commands.revise import Plan
-from drillcore_server.commands.viewing import Library
-from drillcore_server.derived.lexical_follower import LexicalIndexes
-from drillcore_server.derived.lexical_index import LexicalIndex
-from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.facts import Fact, FactChange, FactStatus
-from drillcore_server.domain.ids import FactId, Revision
-from drillcore_server.store import revisions
-from drillcore_server.store.facts import FactsView
-from drillcore_server.store.hierarchy import CorpusView
-from drillcore_server.store.records import RecordKind
-from tests.faults.archive import Archive, opened_archive
+from drillcore_server.facts.change import ChangedFact
+from drillcore_server.facts.lexical.lexical_cache import LexicalIndexes
+from drillcore_server.facts.lexical.lexical_index import LexicalIndex
+from drillcore_server.facts.model import Fact, FactChange, FactStatus
+from drillcore_server.facts.store import FactReader
+from drillcore_server.kernel import revise, revisions
+from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.kernel.revise import Plan
+from drillcore_server.storage.ids import FactId, Revision
+from drillcore_server.storage.records import RecordKind
+from tests.faults.archive import opened_archive
+from tests.faults.migrations import fact_planner
 
 SOURCES = ["north", "south"]
 SENTENCES = [
@@ -103,15 +102,14 @@ class Facts(RuleBasedStateMachine):
 
     def _set_status(self, fact: FactId, status: FactStatus) -> None:
         archive = self.archive
-        ingester, call = archive.ingester, archive.call("SetFactStatus")
-        desk = FactDesk(_library(archive), ingester)
+        planner, call = fact_planner(archive), archive.call("SetFactStatus")
 
         def plan(corpus: Corpus, base: Revision) -> Plan[Nothing]:
-            (before,) = desk.facts(corpus, base, [fact])
+            (before,) = planner.facts(corpus, base, [fact])
             after = before.moved(status, "so", call.at)
-            return desk.plan(corpus, base, [ChangedFact(before, after, FactChange.STATUS)], Nothing)
+            return planner.plan(corpus, base, [ChangedFact(before, after, FactChange.STATUS)], Nothing)
 
-        ingester.reviser.revise(call, archive.target, RecordKind(Nothing), plan)
+        planner.reviser.revise(call, archive.target, RecordKind(Nothing), plan)
 
     def _check(self) -> None:
         archive = self.archive
@@ -142,7 +140,7 @@ class Facts(RuleBasedStateMachine):
         archive, head = self.archive, self.archive.head()
 
         def work(tr: revisions.Transaction) -> LexicalIndex:
-            return indexes.at(archive.corpus.number, CorpusView(tr.snapshot, archive.keys, archive.sealed, head))
+            return indexes.at(CorpusAtRevision(tr.snapshot, archive.corpus, archive.keys, archive.sealed, head))
 
         return archive.engine.run(work)
 
@@ -150,16 +148,9 @@ class Facts(RuleBasedStateMachine):
         archive = self.archive
 
         def work(tr: revisions.Transaction) -> list[Fact]:
-            return list(FactsView(CorpusView(tr, archive.keys, archive.sealed, at)).facts())
+            return list(FactReader(CorpusAtRevision(tr, archive.corpus, archive.keys, archive.sealed, at)).facts())
 
         return iter(archive.engine.run(work)) if at else iter(())
-
-
-def _library(archive: Archive) -> Library:
-    """Of which only the keys are asked for."""
-    ingester = archive.ingester
-    none: object = None
-    return Library(ingester.unit, archive.sealed, archive.keyring, none, none, ingester.embedders)  # type: ignore[arg-type]
 
 
 TestFacts = Facts.TestCase

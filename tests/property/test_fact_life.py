@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.domain import facts
-from drillcore_server.domain.durations import after, check_duration
-from drillcore_server.domain.errors import BadInput, NotReady
-from drillcore_server.domain.facts import FOUND, Fact, FactStatus, fact_hash
-from drillcore_server.domain.ids import FactId, PrincipalId, SourceId
+from drillcore_server.facts import model as facts
+from drillcore_server.facts.model import FOUND, Fact, FactStatus, after, check_duration, fact_hash
+from drillcore_server.kernel.errors import BadInput, NotReady
+from drillcore_server.storage.ids import FactId, PrincipalId, SourceId
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ARROWS = re.compile(r"^ +([A-Z]+) ──> ([A-Z]+) ", re.MULTILINE)

@@ -15,11 +15,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from drillcore_server.commands import revise
-from drillcore_server.commands.add_documents import OutcomeKind
-from drillcore_server.domain.ids import NodeId, Revision
-from drillcore_server.ingest import planning, sectioning
-from drillcore_server.store import revisions
+from drillcore_server.documents.add import OutcomeKind
+from drillcore_server.documents.ingestion import revision_plan as planning
+from drillcore_server.documents.ingestion import section_choice as sectioning
+from drillcore_server.kernel import revise, revisions
+from drillcore_server.storage.ids import NodeId, Revision
 from tests.faults.archive import SENTENCES, opened_archive, text_of
 from tests.faults.consistent import Hierarchy, check
 

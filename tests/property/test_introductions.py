@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillcore_server.domain.envelopes import Candidate, Packing, Ranked, RenderFormat
-from drillcore_server.domain.introductions import Said
-from drillcore_server.domain.pack import pack
-from drillcore_server.domain.rendering import frame, render
-from drillcore_server.tokenizing.encodings import EncodingName, token_counter
+from drillcore_server.envelopes.model import Candidate, Packing, Ranked, RenderFormat
+from drillcore_server.envelopes.packing import pack
+from drillcore_server.envelopes.rendering import Said, frame, render
+from drillcore_server.tokenizers.encodings import EncodingName, token_counter
 from tests.property.test_packing import SCORES, every_format, every_tokenizer, tokenizer
 from tests.unit.ranked_facts import NASTY, candidate, introduced
 from tests.unit.rendered_facts import as_shown, read, whole

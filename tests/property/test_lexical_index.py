@@ -14,12 +14,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from drillcore_server.derived import lexical_index
-from drillcore_server.derived.lexical_index import LexicalIndex
-from drillcore_server.domain.fact_words import FactWords
-from drillcore_server.domain.ids import FactId
-from drillcore_server.domain.words import Question, Term, pairs
-from drillcore_server.store.fact_words import encode_words
+from drillcore_server.facts.lexical import lexical_index
+from drillcore_server.facts.lexical.lexical_index import LexicalIndex
+from drillcore_server.facts.store import encode_words
+from drillcore_server.facts.words import FactWords, Question, Term, pairs
+from drillcore_server.storage.ids import FactId
 from tests.unit.lexical import WORDS, passage_of, plain_pairs, plain_scores, plain_titles, words
 
 NUMBERS = st.lists(st.integers(0, 40), max_size=12, unique=True)

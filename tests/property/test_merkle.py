@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore.audit.failures import ProofFailed
-from drillcore.audit.merkle import EMPTY_ROOT, Frontier, check_consistency, check_inclusion, leaf_hash
+from drillcore_formats.audit.findings import ProofFailed
+from drillcore_formats.audit.merkle import EMPTY_ROOT, Frontier, check_consistency, check_inclusion, leaf_hash
 from tests.unit import audit_trees
 
 VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "rfc6962_proofs.json").read_text())

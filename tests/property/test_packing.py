@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillcore_server.domain.envelopes import Packing, Ranked, RenderFormat
-from drillcore_server.domain.introductions import Said
-from drillcore_server.domain.pack import in_order, pack
-from drillcore_server.domain.rendering import frame, part
-from drillcore_server.tokenizing.encodings import EncodingName, token_counter
-from drillcore_server.tokenizing.ports import ModelTokenizer
+from drillcore_server.envelopes.model import Packing, Ranked, RenderFormat
+from drillcore_server.envelopes.packing import in_order, pack
+from drillcore_server.envelopes.rendering import Said, frame, part
+from drillcore_server.tokenizers.encodings import EncodingName, ModelTokenizer, token_counter
 from tests.unit.ranked_facts import NASTY, ranked, ranking
 from tests.unit.rendered_facts import as_shown, read, whole
 from tests.unit.tokenizer_files import SENTENCES, of_files

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from drillcore_proto.v1 import documents_pb2 as pb
 from drillcore_proto.v1 import nodes_pb2
-from drillcore_server.commands import revise
+from drillcore_server.kernel import revise
 from tests.rpc.conftest import new_corpus
 from tests.rpc.hierarchies import Made, put, span
 from tests.rpc.knowledge import CHUNK, RAW, Caller

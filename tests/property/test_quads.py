@@ -15,16 +15,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from drillcore_fdb.tuples import Subspace
-from drillcore_server.domain.ids import CorpusNumber, Revision, SourceId
-from drillcore_server.domain.quads import Blank, Iri, Quad, QuadPattern, Quoted, SourcedQuad, Term, literal
-from drillcore_server.store.hierarchy import CorpusView
-from drillcore_server.store.keyring import Keyring
-from drillcore_server.store.keyspace import Keyspace
-from drillcore_server.store.quads import QuadsView, QuadWrites, stored_quads, without_source
-from drillcore_server.store.sealed import SealedRecords
-from drillcore_server.store.snapshot import Snapshot
-from drillcore_server.store.writes import Write, apply_all
+from drillcore_formats.quads import Blank, Iri, Quoted, Term
+from drillcore_server.graphs.quad_model import Quad, QuadPattern, SourcedQuad, literal
+from drillcore_server.graphs.quad_store import QuadReader, QuadWrites, stored_quads, without_source
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.writes import Write, apply_all
+from drillcore_server.storage.ids import CorpusNumber, Revision, SourceId
+from drillcore_server.storage.keyring import Keyring
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.sealed import SealedRecords
 from tests.faults.stores import opened
+from tests.unit.test_retention import PLAIN
 
 KEYSPACE = Keyspace(Subspace(b"q"))
 NUMBER = CorpusNumber(7)
@@ -61,8 +62,8 @@ class Quads(RuleBasedStateMachine):
     def teardown(self) -> None:
         self._closing.close()
 
-    def _snapshot(self, revision: int) -> Snapshot:
-        return Snapshot(self._engine, KEYSPACE.of_corpus(NUMBER), self._sealed, Revision(revision))
+    def _snapshot(self, revision: int) -> BatchedReads:
+        return BatchedReads(self._engine, PLAIN, KEYSPACE.of_corpus(NUMBER), self._sealed, Revision(revision))
 
     def _revise(self, writes: list[Write], state: set[SourcedQuad]) -> None:
         revision = Revision(len(self._states))
@@ -100,8 +101,8 @@ class Quads(RuleBasedStateMachine):
         found: list[SourcedQuad] = []
         begin: bytes | None = b""
 
-        def page(view: CorpusView, begin: bytes) -> tuple[list[SourcedQuad], bytes | None]:
-            return QuadsView(view, self._make.hashes).match(pattern, begin, keys_max)
+        def page(view: CorpusAtRevision, begin: bytes) -> tuple[list[SourcedQuad], bytes | None]:
+            return QuadReader(view, self._make.hashes).match(pattern, begin, keys_max)
 
         while begin is not None:
             some, begin = self._snapshot(revision).read(lambda view, b=begin: page(view, b))  # type: ignore[misc]

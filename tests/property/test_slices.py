@@ -9,13 +9,12 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillcore_server.derived.graphs import TurnGraph, TurnNode
-from drillcore_server.derived.sharded import Sharded
-from drillcore_server.domain.ids import TurnId
-from drillcore_server.domain.slice_policies import POLICIES, POLICY, PhaseWeights, Policy, single
-from drillcore_server.domain.slices import Slice, SliceEdge, slice_graph
-from drillcore_server.domain.turns import EdgeType, Phase, Trajectory, Turn, TurnRole
-from drillcore_server.store.turns import TURN
+from drillcore_server.graphs.conversation import TurnGraph, TurnNode
+from drillcore_server.graphs.slices import POLICIES, POLICY, PhaseWeights, Policy, Slice, SliceEdge, single, slice_graph
+from drillcore_server.graphs.turn_model import EdgeType, Phase, Trajectory, Turn, TurnRole
+from drillcore_server.graphs.turn_store import TURN
+from drillcore_server.storage.ids import TurnId
+from drillcore_server.vectors.corpus_follower import Sharded
 from tests.unit.plain_graphs import PlainGraph, graph_of, literally_sliced, one
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

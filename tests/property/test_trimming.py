@@ -18,18 +18,11 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Engine, Transaction
 from drillcore_fdb.tuples import Subspace
-from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.ids import (
-    CorpusId,
-    CorpusNumber,
-    DocumentId,
-    NodeId,
-    PrincipalId,
-    Revision,
-    TenantId,
-)
-from drillcore_server.store import trimming, versioned
-from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.kernel import trimming
+from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.storage import versioned
+from drillcore_server.storage.ids import CorpusId, CorpusNumber, DocumentId, NodeId, PrincipalId, Revision, TenantId
+from drillcore_server.storage.keyspace import Keyspace
 from tests.faults.archive import SENTENCES, opened_archive, text_of
 from tests.faults.consistent import Hierarchy, check
 from tests.faults.retention import Pages, hold, keep_days, readable, release, state, trim

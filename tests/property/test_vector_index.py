@@ -18,14 +18,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from drillcore_fdb.tuples import Subspace
-from drillcore_server.config import LogFormat
-from drillcore_server.derived import index_upkeep
-from drillcore_server.derived.index_snapshots import IndexName, IndexSnapshots, SavedAt
-from drillcore_server.derived.settings import VectorSettings
-from drillcore_server.derived.vector_index import VectorIndex
-from drillcore_server.domain.ids import CorpusNumber, Revision
-from drillcore_server.logs import make_logger
-from drillcore_server.store.keyring import Keyring
+from drillcore_server.kernel.telemetry import LogFormat, make_logger
+from drillcore_server.storage.ids import CorpusNumber, Revision
+from drillcore_server.storage.keyring import Keyring
+from drillcore_server.vectors import index_keeper as index_upkeep
+from drillcore_server.vectors.index_snapshots import IndexName, IndexSnapshots, SavedAt
+from drillcore_server.vectors.settings import VectorSettings
+from drillcore_server.vectors.vector_index import VectorIndex
 from tests.faults.stores import opened
 from tests.unit.vectors import Items, Row, ids, index_of, never, one_id, plain_search
 

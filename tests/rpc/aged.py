@@ -8,10 +8,12 @@ from uuid import UUID
 
 from drillcore_fdb.engine import Engine, Transaction
 from drillcore_fdb.format import open_store
-from drillcore_server.domain.ids import CorpusId, Revision, TenantId
-from drillcore_server.store import corpora, revisions
-from drillcore_server.store.corpus_keys import CorpusKeys
-from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.kernel import corpus_store as corpora
+from drillcore_server.kernel import revisions
+from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.storage.corpus_keys import CorpusKeys
+from drillcore_server.storage.ids import CorpusId, Revision, TenantId
+from drillcore_server.storage.keyspace import Keyspace
 from tests.rpc.running import ACME_ID, Running
 
 
@@ -25,9 +27,12 @@ def keys_of(server: Running, corpus: str, tenant: UUID = ACME_ID) -> CorpusKeys:
 
 def keys_in(engine: Engine, corpus: str, tenant: UUID = ACME_ID) -> CorpusKeys:
     """The same of a store that no server has open."""
+    return Keyspace(open_store(engine)[0]).of_corpus(corpus_in(engine, corpus, tenant).number)
+
+
+def corpus_in(engine: Engine, corpus: str, tenant: UUID = ACME_ID) -> Corpus:
     keys = Keyspace(open_store(engine)[0])
-    found = engine.run(lambda tr: corpora.get(tr, keys, TenantId(tenant), CorpusId(UUID(corpus))))
-    return keys.of_corpus(found.number)
+    return engine.run(lambda tr: corpora.get(tr, keys, TenantId(tenant), CorpusId(UUID(corpus))))
 
 
 def age(server: Running, corpus: str, days: float, tenant: UUID = ACME_ID) -> None:

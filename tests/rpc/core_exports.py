@@ -14,23 +14,23 @@ from uuid import UUID, uuid4
 import msgpack
 
 from drillcore import Role
-from drillcore.audit.notes import VerifierKey
-from drillcore.cores.blobs import Blob
-from drillcore.cores.framing import read_core
-from drillcore.cores.inspecting import content_of
-from drillcore.cores.parts import PART_KIND, part_arrays
-from drillcore.cores.records import read_library
 from drillcore_fdb.engine import Transaction
+from drillcore_formats.audit.notes import VerifierKey
+from drillcore_formats.cores.framing import Blob, blob_content, read_core
+from drillcore_formats.cores.parts import PART_KIND, part_arrays
+from drillcore_formats.cores.records import read_library
+from drillcore_formats.quads import Iri
 from drillcore_proto.v1 import cores_pb2 as pb
 from drillcore_proto.v1 import cores_pb2_grpc, facts_pb2, graphs_pb2, graphs_pb2_grpc, quads_pb2, quads_pb2_grpc
-from drillcore_server.domain.foreign import EntityVector, LibraryDocument, VectorKind
-from drillcore_server.domain.ids import CorpusId, CorpusNumber, SourceId, TenantId
-from drillcore_server.domain.quads import Iri, encoded_term
-from drillcore_server.store import corpora, revisions
-from drillcore_server.store.entity_vectors import EntityVectorWrites, packed
-from drillcore_server.store.library import LibraryWrites
-from drillcore_server.store.sealed import SealedRecords
-from drillcore_server.store.writes import Write
+from drillcore_server.cores.entity_vectors import EntityVectorWrites, packed
+from drillcore_server.cores.library_store import LibraryWrites
+from drillcore_server.cores.model import EntityVector, LibraryDocument, VectorKind
+from drillcore_server.graphs.quad_model import encoded_term
+from drillcore_server.kernel import corpus_store as corpora
+from drillcore_server.kernel import revisions
+from drillcore_server.kernel.writes import Write
+from drillcore_server.storage.ids import CorpusId, CorpusNumber, SourceId, TenantId
+from drillcore_server.storage.sealed import SealedRecords
 from tests.rpc.aged import keys_of, keyspace
 from tests.rpc.erasing import ErasingCaller
 from tests.rpc.knowledge import File, files
@@ -204,7 +204,7 @@ def part_records(core: bytes) -> list[list[Any]]:
     own = ""
     for one in read_core([core]):
         if isinstance(one, Blob):
-            found += part_arrays(content_of(one, 1 << 30)) if one.id == own else ()
+            found += part_arrays(blob_content(one, 1 << 30)) if one.id == own else ()
         elif one.tag == "lm":
             document = read_library(one)
             own = document.id if document.kind == PART_KIND else ""

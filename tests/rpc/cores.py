@@ -17,21 +17,23 @@ from trustgraph.cli.get_de_core import write_de
 from trustgraph.cli.get_kg_core import write_ge, write_library_blob, write_library_metadata, write_triple
 
 from drillcore_fdb.format import open_store
+from drillcore_formats.quads import Iri
 from drillcore_proto.v1 import cores_pb2 as pb
 from drillcore_proto.v1 import cores_pb2_grpc, quads_pb2, quads_pb2_grpc
-from drillcore_server.commands.import_core import CoreImporter
-from drillcore_server.commands.ingester import Ingester
-from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.foreign import EntityVector, LibraryDocument, VectorKind
-from drillcore_server.domain.ids import CorpusNumber
-from drillcore_server.domain.quads import Iri, Quad, decoded_term
-from drillcore_server.fsck import Fsck
-from drillcore_server.rpc.quad_messages import quad_of
-from drillcore_server.store import entity_vectors, library, revisions
-from drillcore_server.store.corpora import CORPORA
-from drillcore_server.store.library import LibraryPlaces
-from drillcore_server.store.snapshot import Snapshot
-from drillcore_server.store.tenants import TENANTS
+from drillcore_server.cores import entity_vectors
+from drillcore_server.cores import library_store as library
+from drillcore_server.cores.imports.import_core import CoreImporter
+from drillcore_server.cores.library_store import LibraryPlaces
+from drillcore_server.cores.model import EntityVector, LibraryDocument, VectorKind
+from drillcore_server.fsck.check_store import Fsck
+from drillcore_server.graphs.quad_model import Quad, decoded_term
+from drillcore_server.graphs.quad_service import quad_of
+from drillcore_server.kernel import revisions
+from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.corpus_at_revision import BatchedReads
+from drillcore_server.kernel.corpus_store import CORPORA
+from drillcore_server.kernel.revise import Reviser
+from drillcore_server.kernel.tenant_store import TENANTS
 from tests.rpc.running import Running
 
 CORE_ID = "urn:core:handbook"
@@ -217,7 +219,7 @@ class Kept:
 def kept(server: Running, corpus: str) -> Kept:
     """Read from the store itself: no call shows it."""
     snapshot = snapshot_of(server, corpus)
-    places = LibraryPlaces.of(_ingester(server).keyring, _number(server, corpus))
+    places = LibraryPlaces.of(_reviser(server).keyring, _corpus(server, corpus).number)
     documents = {one.id: one for one in library.documents(snapshot)}
     vectors = [
         (kind, _entity(one), tuple(entity_vectors.unpacked(one).tolist()))
@@ -228,15 +230,17 @@ def kept(server: Running, corpus: str) -> Kept:
     return Kept(sorted(vectors), documents, contents)
 
 
-def snapshot_of(server: Running, corpus: str) -> Snapshot:
+def snapshot_of(server: Running, corpus: str) -> BatchedReads:
     """The head of a corpus of any tenant."""
-    ingester = _ingester(server)
-    keys = ingester.unit.keys.of_corpus(_number(server, corpus))
-    return Snapshot(server.engine, keys, ingester.sealed, server.engine.run(lambda tr: revisions.head(tr, keys)))
+    reviser = _reviser(server)
+    found = _corpus(server, corpus)
+    keys = reviser.keys.of_corpus(found.number)
+    head = server.engine.run(lambda tr: revisions.head(tr, keys))
+    return BatchedReads(server.engine, found, keys, reviser.sealed, head)
 
 
-def _number(server: Running, corpus: str) -> CorpusNumber:
-    return next(one.number for one in _corpora(server) if str(one.id) == corpus)
+def _corpus(server: Running, corpus: str) -> Corpus:
+    return next(one for one in _corpora(server) if str(one.id) == corpus)
 
 
 def _entity(vector: EntityVector) -> str:
@@ -247,14 +251,14 @@ def _entity(vector: EntityVector) -> str:
     return term.value
 
 
-def _ingester(server: Running) -> Ingester:
+def _reviser(server: Running) -> Reviser:
     services = {type(service).__name__: service for _, service in server.server._services}
     importer: CoreImporter = services["CoreService"]._importer  # type: ignore[attr-defined]
-    return importer.ingester
+    return importer.reviser
 
 
 def _corpora(server: Running) -> list[Corpus]:
-    keys = _ingester(server).unit.keys
+    keys = _reviser(server).keys
     tenants = server.engine.run(lambda tr: [one.id for one, _ in TENANTS.scan(tr, keys.tenants())])
     return [
         one
@@ -265,9 +269,9 @@ def _corpora(server: Running) -> list[Corpus]:
 
 def check_store(server: Running) -> None:
     """fsck finds nothing."""
-    ingester = _ingester(server)
+    reviser = _reviser(server)
     store = open_store(server.engine)[1].store_id
-    assert Fsck(server.engine, ingester.unit.keys, ingester.keyring, store).run().problems == ()
+    assert Fsck(server.engine, reviser.keys, reviser.keyring, store).run().problems == ()
 
 
 def import_requests(corpus: str, data: bytes, **target: Any) -> Iterator[pb.ImportCoreRequest]:

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
-from drillcore_server.domain.ids import Revision
-from drillcore_server.domain.quads import Quad, QuadPattern
-from drillcore_server.store import provenance, revisions
-from drillcore_server.store.quad_walks import DerivedPage
-from drillcore_server.store.sealed import SealedRecords
-from drillcore_server.store.snapshot import Snapshot
-from tests.rpc.aged import keys_of
+from drillcore_server.graphs import provenance
+from drillcore_server.graphs.provenance import DerivedPage
+from drillcore_server.graphs.quad_model import Quad, QuadPattern
+from drillcore_server.kernel import revisions
+from drillcore_server.kernel.corpus_at_revision import BatchedReads
+from drillcore_server.storage.ids import Revision
+from drillcore_server.storage.sealed import SealedRecords
+from tests.rpc.aged import corpus_in, keys_of
 from tests.rpc.running import Running
 
 PageOf = Callable[[QuadPattern, bytes, int], DerivedPage]
@@ -21,12 +22,12 @@ Walk = Callable[[QuadPattern, int], list[Quad]]
 """All that matches, in pages of up to so many."""
 
 
-def snapshot(server: Running, corpus: str, revision: int | None = None) -> Snapshot:
+def snapshot(server: Running, corpus: str, revision: int | None = None) -> BatchedReads:
     """A revision of a corpus of acme's; the head if none is named."""
     keys = keys_of(server, corpus)
     head = server.engine.run(lambda tr: revisions.head(tr, keys))
     at = head if revision is None else Revision(revision)
-    return Snapshot(server.engine, keys, SealedRecords(server.server.keyring), at)
+    return BatchedReads(server.engine, corpus_in(server.engine, corpus), keys, SealedRecords(server.server.keyring), at)
 
 
 def source_quads(server: Running, corpus: str, revision: int | None = None) -> list[Quad]:

@@ -25,15 +25,15 @@ from drillcore_proto.v1 import (
     sources_pb2_grpc,
 )
 from drillcore_proto.v1 import sources_pb2 as pb
-from drillcore_server.fsck import Fsck
-from drillcore_server.store import versioned
-from drillcore_server.store.corpus_keys import CorpusKeys
-from drillcore_server.store.keyring import KeyErased
-from drillcore_server.store.keyspace import Keyspace
-from drillcore_server.store.sealed import SealedRecords, is_empty
-from drillcore_server.store.sealed import keys_of as header_of
-from drillcore_server.store.spaces import Space
-from drillcore_server.store.versioned import Entry
+from drillcore_server.fsck.check_store import Fsck
+from drillcore_server.storage import versioned
+from drillcore_server.storage.corpus_keys import CorpusKeys
+from drillcore_server.storage.keyring import KeyErased
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.sealed import SealedRecords, is_empty
+from drillcore_server.storage.sealed import keys_of as header_of
+from drillcore_server.storage.spaces import Space
+from drillcore_server.storage.versioned import Entry
 from tests.rpc.aged import keys_of
 from tests.rpc.facts import FactCaller
 from tests.rpc.knowledge import LEVELS, at_revision

@@ -7,8 +7,8 @@ from typing import Any
 
 from drillcore_proto.v1 import provenance_pb2 as pb
 from drillcore_proto.v1 import provenance_pb2_grpc, quads_pb2, quads_pb2_grpc, sources_pb2, sources_pb2_grpc
-from drillcore_server.domain.quads import Quad, QuadPattern
-from drillcore_server.rpc.quad_messages import quad_of, term_message
+from drillcore_server.graphs.quad_model import Quad, QuadPattern
+from drillcore_server.graphs.quad_service import quad_of, term_message
 from tests.rpc.envelopes import EnvelopeCaller
 from tests.rpc.running import Running
 

@@ -13,7 +13,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescri
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from drillcore_server.domain.iris import iri_of
+from drillcore_server.graphs.quad_model import iri_of
 from tests.rpc.cores import handbook, import_requests
 from tests.rpc.hierarchies import Made, requests, two_sections
 from tests.rpc.knowledge import File, parts, update_parts

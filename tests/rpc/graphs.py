@@ -9,7 +9,7 @@ from uuid import UUID
 
 from drillcore_proto.v1 import graphs_pb2 as pb
 from drillcore_proto.v1 import graphs_pb2_grpc
-from drillcore_server.domain.turns import EdgeType
+from drillcore_server.graphs.turn_model import EdgeType
 from tests.rpc.erasing import ErasingCaller
 from tests.rpc.running import Running
 

@@ -13,11 +13,9 @@ from drillcore_fdb.engine import Attempts, Engine, Options
 
 
 def is_of_a_call() -> bool:
-    """Whether this thread serves a call, and is none of those that keep logs and indexes or stop the server."""
+    """Whether this thread serves a call: it is not a keeper's, and does not stop the server."""
     name = threading.current_thread().name
-    return name.startswith("drillcore-") and not name.startswith(
-        ("drillcore-sequencer", "drillcore-publisher", "drillcore-indexes", "drillcore-facts", "drillcore-migrator")
-    )
+    return name.startswith("drillcore-") and not name.startswith("drillcore-keeper-")
 
 
 @dataclass

@@ -16,14 +16,16 @@ import numpy.typing as npt
 from drillcore_fdb.engine import Transaction
 from drillcore_proto.v1 import embeddings_pb2 as pb
 from drillcore_proto.v1 import embeddings_pb2_grpc
-from drillcore_server.config import EmbedderKind, FormerSettings, IngestSettings
-from drillcore_server.domain.ids import CorpusId, TenantId
-from drillcore_server.domain.nodes import Section
-from drillcore_server.domain.outlines import sum_of_bytes
-from drillcore_server.fsck import Fsck
-from drillcore_server.store import corpora, revisions
-from drillcore_server.store.hierarchy import CorpusView
-from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.app.config import EmbedderKind, FormerSettings, IngestSettings
+from drillcore_server.fsck.check_store import Fsck
+from drillcore_server.hierarchy.model import Section
+from drillcore_server.hierarchy.sections import sum_of_bytes
+from drillcore_server.hierarchy.store import HierarchyReader
+from drillcore_server.kernel import corpus_store as corpora
+from drillcore_server.kernel import revisions
+from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.storage.ids import CorpusId, TenantId
+from drillcore_server.storage.sealed import SealedRecords
 from tests.rpc.facts import FactCaller
 from tests.rpc.knowledge import CHUNK, SECTION
 from tests.rpc.running import ACME, ACME_ID, OPERATOR, Running, create_tenants, running
@@ -112,8 +114,8 @@ def section_sums(caller: MigrationCaller, corpus: str) -> dict[str, npt.NDArray[
     keys = server._keys.of_corpus(found.number)
 
     def read(tr: Transaction) -> list[Section | None]:
-        view = CorpusView(tr, keys, SealedRecords(server.keyring), revisions.head(tr, keys))
-        return [view.section(one) for one in view.section_ids()]
+        view = CorpusAtRevision(tr, found, keys, SealedRecords(server.keyring), revisions.head(tr, keys))
+        return [HierarchyReader(view).section(one) for one in HierarchyReader(view).section_ids()]
 
     return {one.title: sum_of_bytes(one.vector_sum) for one in caller.server.engine.run(read) if one is not None}
 

@@ -12,10 +12,11 @@ import pytest
 from drillcore import Account, AccountKind, Client, DrillcoreError, Grant, Role
 from drillcore_fdb.engine import Transaction
 from drillcore_proto.reasons import Reason
-from drillcore_server.auth.tokens import digest
-from drillcore_server.domain.ids import AccountId
-from drillcore_server.store import accounts, sessions
-from drillcore_server.store.sessions import SESSION
+from drillcore_server.identity.bearer_tokens import digest
+from drillcore_server.kernel import account_store as accounts
+from drillcore_server.kernel import session_store as sessions
+from drillcore_server.kernel.session_store import SESSION
+from drillcore_server.storage.ids import AccountId
 from tests.rpc.running import ACME_ID, Running
 
 FIRST = "the very first passphrase"

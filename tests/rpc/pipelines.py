@@ -8,17 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from drillcore_fdb.format import open_store
-from drillcore_server.auth.authenticator import Authenticator
-from drillcore_server.auth.oidc import Issuers
-from drillcore_server.auth.tokens import Token, Tokens
-from drillcore_server.commands.unit import Unit
-from drillcore_server.config import LogFormat
-from drillcore_server.logs import make_logger
-from drillcore_server.metrics import Metrics
-from drillcore_server.rpc.pipeline import ORDER, TimeLimits
-from drillcore_server.rpc.recording import Record
-from drillcore_server.rpc.stages import Authenticate, Log, Measure, Stage
-from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.identity.authenticator import Authenticator, Issuers
+from drillcore_server.identity.bearer_tokens import Token, Tokens
+from drillcore_server.kernel.telemetry import LogFormat, Metrics, make_logger
+from drillcore_server.kernel.unit import Unit
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.transport.exchange import Record
+from drillcore_server.transport.pipeline import ORDER, TimeLimits
+from drillcore_server.transport.stages import Authenticate, Log, Measure, Stage
 from tests.faults.stores import opened
 from tests.journals import open_journal_here
 

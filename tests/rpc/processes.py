@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from drillcore import Client
+from tests.children import gone_afterwards
 
 COMMAND = [sys.executable, "-m", "drillcore"]
 
@@ -48,7 +49,7 @@ def drillcore(directory: Path, *arguments: str, **variables: str) -> Ended:
         env=environment(directory, **variables),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     return Ended(done.returncode, done.stdout, done.stderr)
 
@@ -79,19 +80,18 @@ def serving(directory: Path, *arguments: str, command: Sequence[str] = COMMAND) 
     flags = ["--data-dir", str(directory / "data"), "--listen", "127.0.0.1:0", "--metrics-listen", "", *arguments]
     with (
         (directory / "serve.log").open("w") as log,
-        subprocess.Popen(
-            [*command, "serve", "--json", *flags],
-            cwd=directory,
-            env=environment(directory),
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
+        gone_afterwards(
+            subprocess.Popen(
+                [*command, "serve", "--json", *flags],
+                cwd=directory,
+                env=environment(directory),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
         ) as process,
     ):
-        try:
-            yield Serving(process, _document(process))
-        finally:
-            process.kill()
+        yield Serving(process, _document(process))
 
 
 def _document(process: subprocess.Popen[str]) -> Any:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from drillcore_formats.quads import Iri, Term
 from drillcore_proto.v1 import quads_pb2 as pb
 from drillcore_proto.v1 import quads_pb2_grpc
-from drillcore_server.domain.quads import Iri, Quad, QuadPattern, Term
-from drillcore_server.rpc.quad_messages import quad_message, quad_of, term_message
+from drillcore_server.graphs.quad_model import Quad, QuadPattern
+from drillcore_server.graphs.quad_service import quad_message, quad_of, term_message
 from tests.rpc.facts import FactCaller
 from tests.rpc.running import Running
 

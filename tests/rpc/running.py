@@ -14,21 +14,20 @@ from uuid import UUID
 from drillcore import Client
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
 from drillcore_fdb.engine import Engine
-from drillcore_server.auth.settings import AuthSettings
-from drillcore_server.communities.settings import CommunitySettings
-from drillcore_server.config import (
+from drillcore_server.app.config import (
     EngineSettings,
     FactSettings,
     IngestSettings,
-    LogFormat,
     ServerSettings,
     Settings,
     TokenSettings,
 )
-from drillcore_server.derived.settings import VectorSettings
-from drillcore_server.envelope_settings import EnvelopeSettings
-from drillcore_server.logs import make_logger
-from drillcore_server.main import Server
+from drillcore_server.app.main import Server
+from drillcore_server.communities.settings import CommunitySettings
+from drillcore_server.envelopes.settings import EnvelopeSettings
+from drillcore_server.identity.settings import AuthSettings
+from drillcore_server.kernel.telemetry import LogFormat, make_logger
+from drillcore_server.vectors.settings import VectorSettings
 
 OPERATOR = "operator-token-0123456789"
 ACME_ID = UUID("aaaaaaaa-0000-4000-8000-000000000001")

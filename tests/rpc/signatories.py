@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 from drillcore import Account, Client, Grant, Role
-from drillcore_server.auth.settings import AuthSettings
+from drillcore_server.identity.settings import AuthSettings
 from tests.rpc.running import ACME_ID, Running
 
 QUICK = AuthSettings(argon2_memory_kib=64, argon2_passes=1, argon2_lanes=1, failures_max=3)

@@ -12,8 +12,8 @@ import pytest
 from drillcore_proto.reasons import REQUEST_ID_HEADER, SERVER_VERSION_HEADER, Reason
 from drillcore_proto.v1 import documents_pb2 as pb
 from drillcore_proto.v1.nodes_pb2 import Filters
-from drillcore_server.domain.named import METADATA_ENTRIES_MAX, METADATA_VALUE_CHARACTERS_MAX
-from drillcore_server.version import VERSION
+from drillcore_server import VERSION
+from drillcore_server.kernel.named import METADATA_ENTRIES_MAX, METADATA_VALUE_CHARACTERS_MAX
 from tests.rpc.conftest import new_corpus
 from tests.rpc.knowledge import (
     ADDED,

@@ -28,11 +28,11 @@ from drillcore import (
     SignatureTarget,
     SignatureTargetKind,
 )
-from drillcore.audit.exported import verify_export
-from drillcore.audit.keys import KeyChain
-from drillcore.audit.notes import Note
-from drillcore.audit.pins import Pins
-from drillcore.audit.reports import Report
+from drillcore_formats.audit.exported import verify_export
+from drillcore_formats.audit.findings import Report
+from drillcore_formats.audit.keys import KeyChain
+from drillcore_formats.audit.notes import Note
+from drillcore_formats.audit.pins import Pins
 from drillcore_proto.v1 import audit_pb2 as pb
 from drillcore_proto.v1.audit_pb2_grpc import AuditServiceStub
 from tests.rpc.knowledge import refused

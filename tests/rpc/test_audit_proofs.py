@@ -12,33 +12,36 @@ from uuid import UUID, uuid4
 import orjson
 import pytest
 
-from drillcore.audit.checkpoints import Checkpoint
-from drillcore.audit.keys import KeyChain, trust
-from drillcore.audit.leaves import SERVER_LOG
-from drillcore.audit.merkle import check_consistency
-from drillcore.audit.notes import Note, VerifierKey
-from drillcore.audit.pins import Pins
-from drillcore.audit.proofs import Proof, verify_proof
-from drillcore.audit.reports import Report
 from drillcore_fdb.engine import Transaction
+from drillcore_formats.audit.checkpoints import Checkpoint
+from drillcore_formats.audit.findings import Report
+from drillcore_formats.audit.keys import KeyChain, trust
+from drillcore_formats.audit.leaves import SERVER_LOG
+from drillcore_formats.audit.merkle import check_consistency
+from drillcore_formats.audit.notes import Note, VerifierKey
+from drillcore_formats.audit.pins import Pins
+from drillcore_formats.audit.proofs import Proof, verify_proof
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import audit_pb2 as pb
-from drillcore_server.audit.checking import LogChecker
+from drillcore_server.audit import log_store as audit_log
+from drillcore_server.audit.check_log import LogChecker
+from drillcore_server.audit.query import AuditLogs
+from drillcore_server.audit.reviews import Reviews
 from drillcore_server.audit.search import LogSearch
-from drillcore_server.auth.principal import NOBODY, Principal
-from drillcore_server.commands.audit_logs import AuditLogs
-from drillcore_server.commands.create_tenant import create_tenant
-from drillcore_server.commands.list_corpora import list_corpora
-from drillcore_server.commands.unit import Call
-from drillcore_server.domain.accounts import Grant, Role
-from drillcore_server.domain.audit import ACTIONS, Action, Trail
-from drillcore_server.domain.errors import BadInput, Denied, Missing, Refused, Unavailable
-from drillcore_server.domain.ids import CorpusId, PrincipalId, RecordId
-from drillcore_server.rpc.audit import AuditService
-from drillcore_server.store import audit_keys, audit_log, audit_records
-from drillcore_server.store.audit_records import RECORD
+from drillcore_server.audit.service import AuditService
+from drillcore_server.kernel.access import NOBODY, Principal
+from drillcore_server.kernel.accounts import Grant, Role
+from drillcore_server.kernel.errors import BadInput, Denied, Missing, Refused, Unavailable
+from drillcore_server.kernel.trail import ACTIONS, Action, Trail
+from drillcore_server.kernel.unit import Call
+from drillcore_server.storage import audit_keys, audit_records
+from drillcore_server.storage.audit_records import RECORD
+from drillcore_server.storage.ids import CorpusId, PrincipalId, RecordId
+from drillcore_server.storage.sealed import SealedRecords
+from drillcore_server.tenancy.corpora import list_corpora
+from drillcore_server.tenancy.tenants import create_tenant
 from tests.faults.stores import wait_until
-from tests.unit.audited import OTHER, TENANT, Audited, audited
+from tests.unit.audited import OTHER, TENANT, Audited, at_work, audited
 
 OPERATOR = Principal(PrincipalId("operator"), None, grants=(Grant(Role.OPERATOR, None),))
 AUDITOR = Principal(PrincipalId("auditor"), TENANT, grants=(Grant(Role.AUDITOR, TENANT),))
@@ -55,9 +58,8 @@ class Logs:
         search = LogSearch(store.keys, store.opener, store.terms)
         checker = LogChecker(store.keys, store.opener, search, store.signing.trusted)
         self.sequencer = store.sequencer(alone=True)
-        self.service = AuditService(
-            store.unit, AuditLogs(store.signing, store.opener, search, checker, self.sequencer.wait)
-        )
+        logs = AuditLogs(store.signing, store.opener, search, checker, self.sequencer.wait)
+        self.service = AuditService(store.unit, logs, Reviews(store.unit, store.keyring, SealedRecords(store.keyring)))
         for tenant, name in ((TENANT, "one"), (OTHER, "two")):
             create_tenant(
                 store.unit, store.call("CreateTenant", principal=OPERATOR), name=name, metadata={}, tenant_id=tenant
@@ -91,9 +93,8 @@ class Logs:
 def logs(tmp_path: Path) -> Iterator[Logs]:
     with audited(tmp_path / "store") as store:
         made = Logs(store)
-        made.sequencer.start()
-        yield made
-        made.sequencer.stop()
+        with at_work(made.sequencer):
+            yield made
 
 
 @pytest.fixture
@@ -254,7 +255,7 @@ def test_a_rotation_that_came_to_nothing_leaves_all_as_it_was(still: Logs, monke
 
     call = still.call("RotateAuditKey", OPERATOR)
     with monkeypatch.context() as patched:
-        patched.setattr("drillcore_server.store.requests.remember", fail)
+        patched.setattr("drillcore_server.kernel.requests.remember", fail)
         refused(Reason.CONFLICT, lambda: still.service.RotateAuditKey(pb.RotateAuditKeyRequest(), call))
     store.unit.record_refusal(call, Unavailable(Reason.CONFLICT, "as if the commit failed"))
     assert store.run(lambda tr: audit_records.state(tr, store.keys)).key_number == 1
@@ -325,11 +326,11 @@ def flip(key: bytes, place: int = -1) -> Callable[[Transaction], None]:
 
 EDITS: dict[str, tuple[Callable[[Audited], Callable[[Transaction], None]], str]] = {
     "a body": (lambda s: change(s, 5, body=stored_at(s, 6).body), "is not what was written there"),
-    "a signature": (lambda s: change(s, 5, signature=stored_at(s, 6).signature), "not the record that the tree"),
-    "a commitment": (lambda s: change(s, 5, commitment=bytes(32)), "not the record that the tree"),
+    "a signature": (lambda s: change(s, 5, signature=stored_at(s, 6).signature), "does not match its leaf in the tree"),
+    "a commitment": (lambda s: change(s, 5, commitment=bytes(32)), "does not match its leaf in the tree"),
     "a private part that is gone": (lambda s: change(s, 5, private=None), "missing without an erasure"),
     "a private part of another": (lambda s: change(s, 5, private=stored_at(s, 6).private), "is not what was written"),
-    "a record that is gone": (lambda s: lambda tr: tr.clear(key_of(s, 5)), "the store not the record"),
+    "a record that is gone": (lambda s: lambda tr: tr.clear(key_of(s, 5)), "the store does not have the record"),
     "a record that is cut": (lambda s: lambda tr: tr.set(key_of(s, 5), b"\x97"), "cannot be read"),
     "a record in another's place": (
         lambda s: lambda tr: tr.set(key_of(s, 5), RECORD.encode(stored_at(s, 6))),
@@ -337,16 +338,16 @@ EDITS: dict[str, tuple[Callable[[Audited], Callable[[Transaction], None]], str]]
     ),
     "an entry that is gone": (lambda s: lambda tr: tr.clear(s.keys.audit_entry(TENANT, 5)), "no entry here"),
     "an entry that is cut": (lambda s: lambda tr: tr.set(s.keys.audit_entry(TENANT, 5), b"x"), "cannot be read"),
-    "entries that are swapped": (lambda s: swap(s, 5, 6), "not the record that the tree"),
+    "entries that are swapped": (lambda s: swap(s, 5, 6), "does not match its leaf in the tree"),
     "a place": (lambda s: lambda tr: tr.clear(s.keys.audit_place(RecordId(stored_at(s, 5).id))), "elsewhere"),
-    "a tile": (lambda s: flip(s.keys.audit_tile(TENANT, 0, 0), 5 * 32), "not the record that the tree"),
+    "a tile": (lambda s: flip(s.keys.audit_tile(TENANT, 0, 0), 5 * 32), "does not match its leaf in the tree"),
     "a full tile": (lambda s: flip(s.keys.audit_tile(TENANT, 0, 0), 32 * 200), "the tree above it"),
     "the last tile": (lambda s: flip(s.keys.audit_tile(TENANT, 0, 1), 3), "does not lead to the root"),
     "a tile above": (lambda s: flip(s.keys.audit_tile(TENANT, 1, 0), 3), "does not lead to the root"),
     "a tile that is gone": (lambda s: lambda tr: tr.clear(s.keys.audit_tile(TENANT, 0, 0)), "lacks hashes"),
     "the head's root": (
         lambda s: lambda tr: audit_log.set_head(tr, s.keys, TENANT, replace(s.head(TENANT), root=bytes(32))),
-        "not of this log as it is",
+        "not of this log at this size",
     ),
     "the head's checkpoint": (
         lambda s: lambda tr: audit_log.set_head(tr, s.keys, TENANT, replace(s.head(TENANT), checkpoint="x\n\ny\n")),

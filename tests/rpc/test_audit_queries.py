@@ -22,7 +22,7 @@ from drillcore import (
     Reason,
     Role,
 )
-from drillcore.audit.leaves import Leaf, commit_to
+from drillcore_formats.audit.leaves import Leaf, commit_to
 from drillcore_proto.v1 import audit_pb2 as pb
 from drillcore_proto.v1.audit_pb2_grpc import AuditServiceStub
 from tests.rpc.knowledge import refused

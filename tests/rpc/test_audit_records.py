@@ -14,14 +14,14 @@ from google.protobuf.descriptor import MethodDescriptor
 from drillcore import Client, InvalidArgument, Level, NewDocument, NotFound, Reason, Unavailable
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import open_store
-from drillcore_server.config import EngineSettings
-from drillcore_server.domain.audit import ACTIONS
-from drillcore_server.engines import open_keyring
-from drillcore_server.fsck import Fsck
-from drillcore_server.rpc.stages import OPEN_TO_NOBODY
-from drillcore_server.store import audit_records
-from drillcore_server.store.audit_records import AuditState
-from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.app.config import EngineSettings
+from drillcore_server.app.factories import open_keyring
+from drillcore_server.fsck.check_store import Fsck
+from drillcore_server.kernel.trail import ACTIONS
+from drillcore_server.storage import audit_records
+from drillcore_server.storage.audit_records import AuditState
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.transport.stages import OPEN_TO_NOBODY
 from tests.faults.stores import opened
 from tests.rpc.concurrently import concurrently
 from tests.rpc.rpcs import METHODS, call, name_of, path_of, request_of

@@ -13,8 +13,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from drillcore import Unauthenticated
 from drillcore_proto.reasons import Reason
-from drillcore_server.config import TokenSettings
-from drillcore_server.rpc.stages import OPEN_TO_NOBODY
+from drillcore_server.app.config import TokenSettings
+from drillcore_server.transport.stages import OPEN_TO_NOBODY
 from tests.rpc.rpcs import METHODS, SERVICES, call, name_of, path_of, request_of
 from tests.rpc.running import OPERATOR, Running, running
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from drillcore.cli import main
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import documents_pb2 as pb
-from drillcore_server.commands import add_documents
+from drillcore_server.documents import add as add_documents
 from tests.rpc.conftest import new_corpus
 from tests.rpc.encrypted_pdf import encrypted_pdf
 from tests.rpc.knowledge import ADDED, FAILED, RAW, Added, Caller, File, files, parts, refused

@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.children import gone_afterwards
 from tests.rpc.conftest import new_corpus
 from tests.rpc.knowledge import Caller, File
 from tests.rpc.running import ACME, ACME_ID, create_tenants, running
@@ -31,8 +33,9 @@ class Terminal:
     corpus: str
     environment: Mapping[str, str]
 
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+    @contextmanager
+    def started(self, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+        process = subprocess.Popen(
             [sys.executable, "-m", "drillcore", *arguments, "--corpus", self.corpus],
             cwd=self.directory,
             env={**self.environment, **environment},
@@ -40,11 +43,13 @@ class Terminal:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+        with gone_afterwards(process):
+            yield process
 
     def run(self, *arguments: str, stdin: str = "", **environment: str) -> tuple[int, str, str]:
         """The exit code, stdout and stderr."""
-        process = self.start(*arguments, **environment)
-        out, err = process.communicate(stdin.encode(), timeout=120)
+        with self.started(*arguments, **environment) as process:
+            out, err = process.communicate(stdin.encode(), timeout=300)
         return process.returncode, out.decode(environment.get("PYTHONIOENCODING", "utf-8")), err.decode()
 
 
@@ -79,10 +84,10 @@ def test_an_ingestion_that_was_stopped_goes_on_where_it_was(terminal: Terminal, 
     for number in range(DOCUMENTS):
         (folder / f"{number:02}.txt").write_text(notice(number))
     command = ["ingest", "notices", "--batch-mb", "0.002"]
-    stopped = terminal.start(*command)
-    assert eventually(lambda: terminal.caller.head(terminal.corpus) >= 2)
-    stopped.send_signal(how)
-    _, err = stopped.communicate(timeout=60)
+    with terminal.started(*command) as stopped:
+        assert eventually(lambda: terminal.caller.head(terminal.corpus) >= 2)
+        stopped.send_signal(how)
+        _, err = stopped.communicate(timeout=60)
     before = len(terminal.caller.list_documents(terminal.corpus))
     assert 0 < before < DOCUMENTS
     assert stopped.returncode == (1 if how is signal.SIGINT else -signal.SIGKILL)
@@ -105,16 +110,13 @@ def test_a_terminal_without_a_character_shows_its_number(terminal: Terminal, enc
 
 def test_a_reader_who_closes_the_pipe_sees_no_error(terminal: Terminal) -> None:
     terminal.caller.add(terminal.corpus, *(File(f"{number}.txt", notice(number)) for number in range(30)))
-    process = terminal.start("documents", "--all")
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.stdout.close()
-    assert process.stderr is not None
-    assert process.stderr.read() == b""
-    process.wait(timeout=60)
-    for stream in (process.stdin, process.stderr):
-        assert stream is not None
-        stream.close()
+    with terminal.started("documents", "--all") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        process.wait(timeout=60)
 
 
 def test_a_list_without_entries_says_so(terminal: Terminal) -> None:

@@ -17,15 +17,13 @@ from cryptography.x509.oid import NameOID
 
 from drillcore import TLS, Client, Grant, Role
 from drillcore_proto.reasons import Reason
-from drillcore_server.auth.certificates import read_certificate
-from drillcore_server.config import TlsSettings
-from drillcore_server.domain.errors import Denied
-from tests.rpc.certificates import OPENSSL, Authority, Certificate
+from drillcore_server.app.config import TlsSettings
+from drillcore_server.identity.authenticator import read_certificate
+from drillcore_server.kernel.errors import Denied
+from tests.certificates import Authority, Certificate
 from tests.rpc.people import refused
 from tests.rpc.running import ACME_ID, GLOBEX_ID, OPERATOR, Running, create_tenants, running
 from tests.rpc.trails import records
-
-pytestmark = pytest.mark.skipif(OPENSSL is None, reason="no openssl command to make certificates with: TLS not tested")
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,14 @@ import pytest
 
 from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import facts_pb2
-from drillcore_server.domain.communities import Community
-from drillcore_server.domain.ids import CommunityId, Revision
-from drillcore_server.fsck import Fsck
-from drillcore_server.store import revisions, versioned
-from drillcore_server.store.communities import COMMUNITY
-from drillcore_server.store.keyring import KeyNumber
-from drillcore_server.store.sealed import SealedRecords, keys_of
+from drillcore_server.communities.model import Community
+from drillcore_server.communities.store import COMMUNITY
+from drillcore_server.fsck.check_store import Fsck
+from drillcore_server.kernel import revisions
+from drillcore_server.storage import versioned
+from drillcore_server.storage.ids import CommunityId, Revision
+from drillcore_server.storage.keyring import KeyNumber
+from drillcore_server.storage.sealed import SealedRecords, keys_of
 from tests.rpc.aged import keys_of as keys_in
 from tests.rpc.aged import keyspace
 from tests.rpc.communities import CommunityCaller, draft, fact_of, of_topics
@@ -97,27 +98,30 @@ def test_sound_communities_have_no_problems_whatever_became_of_their_facts(
 @pytest.mark.parametrize(
     ("said", "damage"),
     [
-        ("counts 8 facts and has 9", lambda damage, one, _: damage.record(one, lambda it: replace(it, size=8))),
-        ("is not named by its first", lambda damage, one, _: damage.members(one, lambda it: it[16:])),
-        ("counts 9 facts and has 10", lambda damage, one, _: damage.members(one, lambda it: it + bytes([7] * 16))),
-        ("is no fact that can be", lambda damage, one, _: damage.members(one, lambda it: it[:-16] + bytes([9] * 16))),
+        ("counts 8 facts but has 9", lambda damage, one, _: damage.record(one, lambda it: replace(it, size=8))),
+        ("is not named after its first", lambda damage, one, _: damage.members(one, lambda it: it[16:])),
+        ("counts 9 facts but has 10", lambda damage, one, _: damage.members(one, lambda it: it + bytes([7] * 16))),
+        (
+            "is not a fact that is searched",
+            lambda damage, one, _: damage.members(one, lambda it: it[:-16] + bytes([9] * 16)),
+        ),
         (
             "and in",
             lambda damage, one, other: damage.members(one, lambda it: it[:-16] + _first(damage, other)),
         ),
         (
-            "not made of its most important",
+            "not made from its most important",
             lambda damage, one, _: damage.record(one, lambda it: replace(it, drawn_from=it.drawn_from[1:])),
         ),
         (
-            "not made of what its facts say",
+            "not made from the content of its facts",
             lambda damage, one, _: damage.record(one, lambda it: replace(it, label="other words")),
         ),
         (
-            "not made of what its facts say",
+            "not made from the content of its facts",
             lambda damage, one, _: damage.record(one, lambda it: replace(it, keywords=("other", "words"))),
         ),
-        ("that is not there", lambda damage, one, _: damage.remove(damage.keys.community(CommunityId(UUID(one))))),
+        ("the missing community", lambda damage, one, _: damage.remove(damage.keys.community(CommunityId(UUID(one))))),
     ],
     ids=["size", "name", "more", "stranger", "two", "drawn", "label", "keywords", "gone"],
 )

@@ -19,11 +19,11 @@ import pytest
 from drillcore_fdb.engine import Attempts, Engine, Options
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2
+from drillcore_server.communities import store as communities
+from drillcore_server.communities.model import CommunityRun, RunLease, Trigger
 from drillcore_server.communities.settings import CommunitySettings
-from drillcore_server.domain.communities import CommunityRun, RunLease, Trigger
-from drillcore_server.domain.ids import Revision
-from drillcore_server.store import communities
-from drillcore_server.store.communities import LEASE
+from drillcore_server.communities.store import LEASE
+from drillcore_server.storage.ids import Revision
 from tests.faults.stores import wait_until
 from tests.rpc.aged import keys_of
 from tests.rpc.communities import CommunityCaller, fact_of, ids_of, of_topics, planted
@@ -66,7 +66,7 @@ def beside() -> Iterator[ThreadPoolExecutor]:
 
 def workers() -> list[int]:
     """The processes that find communities for servers in this process."""
-    return [pid for pid in processes_of(os.getpid()) if b"communities.worker" in _command(pid)]
+    return [pid for pid in processes_of(os.getpid()) if b"communities.find.worker" in _command(pid)]
 
 
 def _command(pid: int) -> bytes:
@@ -197,7 +197,7 @@ def test_a_server_that_stops_tells_who_waits_and_ends_the_process(tmp_path: Path
         with held_runs(server.engine) as hold:
             waiting = beside.submit(caller.recompute, corpus)
             assert hold.begun.wait(30)
-            stopping = beside.submit(server.server.fabric.communities.stop)
+            stopping = beside.submit(server.server.communities.stop)
             with refused(Reason.SHUTTING_DOWN):
                 waiting.result(30)
             hold.release.set()
@@ -239,7 +239,7 @@ def test_an_older_run_does_not_replace_a_newer_one(
 
 
 def due(server: Running, now: datetime = NOW) -> int:
-    return server.server.fabric.communities.run_due(now)
+    return server.server.communities.run_due(now)
 
 
 def test_fifty_new_facts_are_enough_and_forty_nine_are_not(server: Running, caller: CommunityCaller) -> None:
@@ -297,16 +297,15 @@ def test_fewer_changes_are_enough_after_a_week_but_some_there_must_be(
     assert due(server, datetime.now(UTC) + 16 * DAY) == 1
 
 
-def test_what_is_due_is_still_due_after_a_restart(tmp_path: Path) -> None:
+def test_what_is_due_is_done_right_after_a_restart(tmp_path: Path) -> None:
     with running(tmp_path) as server:
         create_tenants(server.client(OPERATOR))
         with CommunityCaller(server, ACME) as caller:
             corpus = caller.corpus()
             caller.plant(corpus, *of_topics(salmon=30, turbine=30))
-    with running(tmp_path) as server:
-        assert due(server) == 1
-        with CommunityCaller(server, ACME) as caller:
-            assert len(caller.all_communities(corpus)) == 2
+    with running(tmp_path) as server, CommunityCaller(server, ACME) as caller:
+        wait_until(lambda: caller.page(corpus).HasField("last_run"), "the server finds communities by itself")
+        assert len(caller.all_communities(corpus)) == 2
 
 
 def test_the_thread_itself_finds_what_is_due(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from drillcore import Client, NewDocument, NewFact
 from drillcore.cli import main
-from drillcore.slices import read
+from drillcore_formats.slices import read
 from tests.rpc.running import ACME, ACME_ID, OPERATOR, Running, create_tenants, running
 
 Run = Callable[..., Result]

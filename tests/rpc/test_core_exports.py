@@ -14,15 +14,15 @@ from uuid import UUID, uuid4
 import pytest
 
 from drillcore import Grant, Level, Role
-from drillcore.audit.failures import Mismatch, Untrusted
-from drillcore.cores import inspect, verify
 from drillcore_fdb.engine import Engine
+from drillcore_formats.audit.findings import Mismatch, Untrusted
+from drillcore_formats.cores import inspect, verify
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import cores_pb2 as pb
 from drillcore_proto.v1 import facts_pb2, graphs_pb2
-from drillcore_server.exporting import sealed_file
-from drillcore_server.exporting.sealed_file import SealedFile
-from drillcore_server.store.turns import TURN
+from drillcore_server.graphs.turn_store import TURN
+from drillcore_server.storage import sealed_file
+from drillcore_server.storage.sealed_file import SealedFile
 from tests.rpc.core_exports import (
     QUADS,
     CoreCaller,

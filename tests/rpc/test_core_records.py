@@ -10,10 +10,10 @@ from uuid import UUID
 import pytest
 
 from drillcore import Role, SignatureTarget, SignatureTargetKind
-from drillcore.audit.notes import check_signature
+from drillcore_formats.audit.notes import check_signature
+from drillcore_formats.audit.signatures import signed_manifestation
 from drillcore_proto.v1 import facts_pb2
-from drillcore_server.domain.signatures import SIGNED
-from drillcore_server.store.signatures import SIGNATURE
+from drillcore_server.signatures.store import SIGNATURE
 from tests.rpc.communities import CommunityCaller, of_topics
 from tests.rpc.core_exports import QUADS, CoreCaller, auditor, foreign, part_records, plant, serving, turn, verifier
 from tests.rpc.cores import CoreCaller as Importing
@@ -57,7 +57,7 @@ def test_signatures_of_what_is_in_a_core_are_in_it_with_their_salts(
     for kind, *values in part_records(exported.data):
         if kind == "signature":
             signature = SIGNATURE.decode(values[0])
-            message = SIGNED + signature.manifestation.encode()
+            message = signed_manifestation(signature.manifestation.encode())
             check_signature(verifier(server).public_key, signature.signature, message, "the manifestation")
             assert signature.sealed_by == ()
     assert [one[0] for one in signatures_in(eve.export(corpus, include_sources=False).data)] == [fact]

@@ -67,7 +67,7 @@ def do(request: pytest.FixtureRequest) -> Do:
 
 def is_heard(server: Running) -> bool:
     """Whether the server has taken anything of a core, which it keeps when the line is cut."""
-    return server.server.fabric.uploads._size_bytes() > 0
+    return server.server.uploads._size_bytes() > 0
 
 
 def test_an_export_is_the_same_over_a_line_that_is_cut(

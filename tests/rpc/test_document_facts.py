@@ -11,8 +11,8 @@ import pytest
 from drillcore_fdb.format import open_store
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2, nodes_pb2, sources_pb2, sources_pb2_grpc
-from drillcore_server.fsck import Fsck
-from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.fsck.check_store import Fsck
+from drillcore_server.storage.keyspace import Keyspace
 from tests.rpc.facts import FactCaller
 from tests.rpc.hierarchies import put, two_sections
 from tests.rpc.knowledge import FAILED, File, at_revision, refused, update_parts

@@ -11,7 +11,7 @@ import pytest
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1.nodes_pb2 import Node
-from drillcore_server.commands import viewing
+from drillcore_server.hierarchy import reader as viewing
 from tests.rpc.conftest import Filled, new_corpus
 from tests.rpc.knowledge import CHUNK, LEVELS, MASTER, RAW, SECTION, Caller, File, refused
 from tests.rpc.running import Running

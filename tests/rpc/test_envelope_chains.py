@@ -12,7 +12,7 @@ from drillcore import Role
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
-from drillcore_server.config import FactSettings
+from drillcore_server.app.config import FactSettings
 from tests.rpc.envelopes import EnvelopeCaller, ids, refusal
 from tests.rpc.running import ACME, GLOBEX, OPERATOR, create_tenants, running
 from tests.rpc.signatories import person

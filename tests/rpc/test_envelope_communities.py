@@ -9,8 +9,8 @@ import pytest
 
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
-from drillcore_server.commands import envelope_select
-from drillcore_server.store import envelopes
+from drillcore_server.envelopes import select as envelope_select
+from drillcore_server.envelopes import store as envelopes
 from tests.rpc.communities import TOPICS
 from tests.rpc.envelopes import EnvelopeCaller, filled
 from tests.rpc.running import ACME, OPERATOR, create_tenants, running

@@ -11,7 +11,7 @@ import pytest
 from drillcore import Role
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
-from drillcore_server.commands import seeking
+from drillcore_server.hierarchy import search_text as seeking
 from tests.rpc.envelopes import TEXTS, EnvelopeCaller, filled, ids
 from tests.rpc.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, OPERATOR, create_tenants, running
 from tests.rpc.signatories import person

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -9,10 +10,10 @@ import pytest
 
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
-from drillcore_server.config import EngineSettings, LogFormat, Settings
-from drillcore_server.derived.settings import VectorSettings
-from drillcore_server.logs import make_logger
-from drillcore_server.main import Server
+from drillcore_server.app.config import EngineSettings, Settings
+from drillcore_server.app.main import Server
+from drillcore_server.kernel.telemetry import LogFormat, make_logger
+from drillcore_server.vectors.settings import VectorSettings
 from tests.rpc.envelopes import EnvelopeCaller
 from tests.rpc.running import ACME, OPERATOR, SETTINGS, Running, create_tenants, running
 from tests.rpc.test_fact_index import tend
@@ -21,6 +22,8 @@ QUERY = "how long does the site keep records of deviations, and who signs them?"
 SITES = 60
 GRAPH = VectorSettings(exact_below=20)
 """So that there is a graph to search."""
+GOLDEN = Path(__file__).parents[1] / "golden" / "envelopes.json"
+"""For each policy, the facts of an envelope in order, each with its relevance and composite score."""
 
 
 def texts() -> list[str]:
@@ -58,6 +61,24 @@ def test_a_restart_changes_no_byte(tmp_path: Path, policy: str, vectors: VectorS
             before = packed(caller, corpus, **asked)
     with running(tmp_path, vectors=vectors) as server, EnvelopeCaller(server, ACME) as caller:
         assert packed(caller, corpus, **asked) == before
+
+
+@pytest.mark.parametrize("policy", ["fused-1", "cosine-1"])
+@pytest.mark.parametrize("vectors", [None, GRAPH], ids=["compared", "graph"])
+def test_an_envelope_does_not_depend_on_how_candidates_were_found(
+    tmp_path: Path, policy: str, vectors: VectorSettings | None
+) -> None:
+    """On any Python and processor, and with any library for the graph: candidates are scored again exactly."""
+    with running(tmp_path, vectors=vectors) as server:
+        create_tenants(server.client(OPERATOR))
+        with EnvelopeCaller(server, ACME) as caller:
+            corpus = fill(caller)
+            caller.pack(QUERY, corpus)
+            tend(caller)
+            envelope = caller.pack(QUERY, corpus, scoring=pb.ScoringOptions(policy=policy)).envelope
+    assert envelope.exact == (vectors is None)
+    found = [[fact.fact_id, round(fact.relevance_score, 6), round(fact.composite_score, 6)] for fact in envelope.facts]
+    assert found == json.loads(GOLDEN.read_text(encoding="utf-8"))[policy]
 
 
 def _beside(folder: Path) -> Path:

@@ -16,12 +16,13 @@ from drillcore_fdb.engine import Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
-from drillcore_server.commands.forget_envelopes import forget_envelopes
-from drillcore_server.domain.ids import FactId
-from drillcore_server.store import revisions, versioned
-from drillcore_server.store.facts import FACT
-from drillcore_server.store.sealed import SealedRecords
-from drillcore_server.store.sealed import keys_of as sealed_by
+from drillcore_server.envelopes.read import forget_envelopes
+from drillcore_server.facts.store import FACT
+from drillcore_server.kernel import revisions
+from drillcore_server.storage import versioned
+from drillcore_server.storage.ids import FactId
+from drillcore_server.storage.sealed import SealedRecords
+from drillcore_server.storage.sealed import keys_of as sealed_by
 from tests.rpc.aged import age, keys_of, keyspace
 from tests.rpc.envelopes import TEXTS, EnvelopeCaller, filled, ids, refusal
 from tests.rpc.running import ACME, GLOBEX, OPERATOR, create_tenants, running

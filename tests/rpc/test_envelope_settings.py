@@ -9,9 +9,9 @@ import pytest
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
-from drillcore_server.config import FactSettings
-from drillcore_server.domain.scoring import ScoringSettings
-from drillcore_server.envelope_settings import EnvelopeSettings
+from drillcore_server.app.config import FactSettings
+from drillcore_server.envelopes.scoring import ScoringSettings
+from drillcore_server.envelopes.settings import EnvelopeSettings
 from tests.rpc.envelopes import EnvelopeCaller, filled, refusal
 from tests.rpc.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, OPERATOR, create_tenants, running
 

@@ -14,9 +14,9 @@ import pytest
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
-from drillcore_server.commands.fact_narrowing import Narrowing
-from drillcore_server.domain.envelopes import RenderFormat
-from drillcore_server.tokenizing.encodings import EncodingName, token_counter
+from drillcore_server.envelopes.model import RenderFormat
+from drillcore_server.facts.filters import Narrowing
+from drillcore_server.tokenizers.encodings import EncodingName, token_counter
 from tests.rpc.envelopes import BUDGET, TEXTS, EnvelopeCaller, filled, ids, refusal
 from tests.rpc.running import ACME, OPERATOR, create_tenants, running
 from tests.rpc.trails import records
@@ -306,7 +306,7 @@ def test_a_pack_that_tries_many_facts_in_vain_finds_those_that_are_allowed(
     gathered = []
     gather = Narrowing._gathered
     monkeypatch.setattr(Narrowing, "_gathered", lambda own, at: gathered.append(at) or gather(own, at))
-    monkeypatch.setattr("drillcore_server.commands.fact_narrowing.TRIED_MAX", 2)
+    monkeypatch.setattr("drillcore_server.facts.filters.TRIED_MAX", 2)
     impatient = caller.pack(QUERY, corpus, **asked)
     assert ids(patient) == ids(impatient) == rare
     assert len(gathered) == 1, "what is allowed was found out once"

@@ -9,8 +9,8 @@ import pytest
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import cores_pb2
-from drillcore_server.exporting.sealed_file import SealedFile
-from drillcore_server.importing.reading import CheckedCore, check_core
+from drillcore_server.cores.imports.check import CheckedCore, check_core
+from drillcore_server.storage.sealed_file import SealedFile
 from tests.rpc.communities import CommunityCaller, of_topics
 from tests.rpc.core_exports import CoreCaller, auditor, serving
 from tests.rpc.knowledge import File, at_revision, refused

@@ -14,12 +14,12 @@ from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2
-from drillcore_server.domain.ids import Revision
-from drillcore_server.store.keyring import KeyErased
-from drillcore_server.store.requests import OUTCOME
-from drillcore_server.store.sealed import SealedRecords
-from drillcore_server.store.spaces import Space
-from drillcore_server.store.versioned import Entry
+from drillcore_server.kernel.requests import OUTCOME
+from drillcore_server.storage.ids import Revision
+from drillcore_server.storage.keyring import KeyErased
+from drillcore_server.storage.sealed import SealedRecords
+from drillcore_server.storage.spaces import Space
+from drillcore_server.storage.versioned import Entry
 from tests.rpc.aged import keyspace
 from tests.rpc.erasing import MARKED, MARKER, OTHER, ErasingCaller, opened
 from tests.rpc.knowledge import File, refused

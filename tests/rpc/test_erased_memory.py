@@ -13,19 +13,18 @@ from uuid import UUID
 
 import pytest
 
-from drillcore_server.config import EmbedderKind, FormerSettings, IngestSettings
-from drillcore_server.derived.graphs import TurnGraphs
-from drillcore_server.derived.index_snapshots import IndexName
-from drillcore_server.derived.sections import SectionCache, SectionIndexes
-from drillcore_server.derived.settings import VectorSettings
-from drillcore_server.derived.state_hashes import STATE, StateHashes
-from drillcore_server.domain.ids import CorpusId, CorpusNumber, TenantId
-from drillcore_server.ingest import builtin
-from drillcore_server.ingest.embedding.cache import CachingEmbedder
-from drillcore_server.ingest.processing import extractive, summaries
-from drillcore_server.ingest.worker import work_on
-from drillcore_server.ingest.worker_wire import TASK, Said, Task
-from drillcore_server.store import corpora
+from drillcore_server.app.config import EmbedderKind, FormerSettings, IngestSettings
+from drillcore_server.documents.ingestion import builtin
+from drillcore_server.documents.ingestion.reader_process import TASK, Said, Task, work_on
+from drillcore_server.documents.processing import extractive, summaries
+from drillcore_server.facts.state_hash import STATE, StateHashes
+from drillcore_server.graphs.conversation import TurnGraphs
+from drillcore_server.hierarchy.sections import SectionCache, SectionIndexes
+from drillcore_server.kernel import corpus_store as corpora
+from drillcore_server.storage.ids import CorpusId, CorpusNumber, TenantId
+from drillcore_server.vectors.embedding.cache import CachingEmbedder
+from drillcore_server.vectors.index_snapshots import IndexName
+from drillcore_server.vectors.settings import VectorSettings
 from tests.rpc.aged import keys_of, keyspace
 from tests.rpc.erasing import MARKED, OTHER, ErasingCaller
 from tests.rpc.graphs import GraphCaller, turn
@@ -141,7 +140,7 @@ def test_saved_indexes_of_its_corpus_are_removed_and_no_others(tmp_path: Path) -
             caller.search("register of birds", one)
         numbers = [number_of(server, one) for one in made]
         for number in numbers:
-            server.server.fabric.indexes.facts.tend(IndexName(number, "facts", 1), lambda: False)
+            server.server.indexes.facts.tend(IndexName(number, "facts", 1), lambda: False)
         assert saved(data) == set(numbers)
         caller.erase(made[0], "marked")
         assert saved(data) == {numbers[1]}

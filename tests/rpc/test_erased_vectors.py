@@ -11,12 +11,12 @@ import pytest
 
 from drillcore_proto.v1 import facts_pb2 as pb
 from drillcore_proto.v1 import sources_pb2
-from drillcore_server.derived.fact_index import FactIndexes
-from drillcore_server.derived.index_keeper import IndexKeeper
-from drillcore_server.derived.index_snapshots import IndexName, IndexSnapshots
-from drillcore_server.derived.vector_index import VectorIndex
-from drillcore_server.derived.vector_log import VectorLog
-from drillcore_server.store.keyring import KeyNumber
+from drillcore_server.facts.index import FactIndexes
+from drillcore_server.storage.keyring import KeyNumber
+from drillcore_server.vectors.index_keeper import IndexKeeper
+from drillcore_server.vectors.index_snapshots import IndexName, IndexSnapshots
+from drillcore_server.vectors.vector_index import VectorIndex
+from drillcore_server.vectors.vector_log import VectorLog
 from tests.rpc.communities import CommunityCaller, fact_of, of_topics, planted
 from tests.rpc.knowledge import CHUNK, File, at_revision
 from tests.rpc.running import ACME, OPERATOR, Running, create_tenants, running
@@ -44,7 +44,7 @@ def erase(caller: CommunityCaller, corpus: str, source: str) -> None:
 def everything(log: VectorLog) -> list[np.ndarray]:
     """All vectors of a log, and all of its graph."""
     assert log.graph is not None
-    in_graph = np.array(log.graph._index.get_items(range(log.graph.count)), np.float32)
+    in_graph = log.graph._vectors()
     return [log.units(np.arange(log.size)), in_graph]
 
 
@@ -78,7 +78,7 @@ def test_former_vectors_of_an_erased_source_are_in_no_later_snapshot(caller: Com
     found(caller, corpus, rows[0])
     erase(caller, corpus, "leaflet")
     found(caller, corpus, rows[0])
-    caller.server.server.fabric.indexes.facts.save_all()
+    caller.server.server.indexes.facts.save_all()
     assert_without(saved_log(caller, tmp_path, "facts"), rows[300:] + fresh)
 
 
@@ -149,8 +149,8 @@ def test_states_from_before_a_rebuild_do_not_keep_what_is_erased(caller: Communi
     tend(caller)
     erase(caller, corpus, "leaflet")
     found(caller, corpus, rows[0])
-    (lineage,) = caller.server.server.fabric.indexes.facts._lineages.values()
-    logs = {id(state.log): state.log for state in lineage._states.values()}
+    (history,) = caller.server.server.indexes.facts._histories.values()
+    logs = {id(state.log): state.log for state in history._states.values()}
     for log in logs.values():
         assert (log.units(np.arange(log.size)) @ np.array(rows[1_200:], np.float32).T).max() < 0.999
     assert set(found(caller, corpus, rows[0], limit=1_000, as_of=at_revision(2))) <= set(ids)
@@ -167,7 +167,7 @@ def test_vectors_of_documents_that_were_removed_before_are_in_no_later_snapshot(
     chunk = next(one for one in caller.query(corpus, level=CHUNK) if one.chunk.source_id == "leaflet")
     row = list(caller.node(chunk.id, with_embedding=True).chunk.embedding)
     caller.query(corpus, level=CHUNK, text="boat")
-    chunks = caller.server.server.fabric.indexes.chunks
+    chunks = caller.server.server.indexes.chunks
     chunks.tend(IndexName(number_of(caller), "chunks", 1), lambda: False)
     caller.remove(corpus, document)
     caller.query(corpus, level=CHUNK, text="boat")
@@ -194,7 +194,7 @@ def test_indexes_of_earlier_revisions_from_before_an_erasure_are_let_go(caller: 
     first = put(caller, corpus, rows[:10])
     erased = put(caller, corpus, rows[10:20], "leaflet")
     put(caller, corpus, rows[20:])
-    indexes = caller.server.server.fabric.indexes.facts
+    indexes = caller.server.server.indexes.facts
     assert set(found(caller, corpus, rows[0], limit=30, as_of=at_revision(2))) == {*first, *erased}
     (before,) = indexes._occasions.values()
     erase(caller, corpus, "leaflet")

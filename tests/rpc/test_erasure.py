@@ -14,16 +14,16 @@ import pytest
 
 import drillcore
 from drillcore import Client, ExportFormat, Role, SignatureTarget, SignatureTargetKind
-from drillcore.audit.bundle import verify_bundle
-from drillcore.audit.exported import verify_export
-from drillcore.audit.notes import VerifierKey
-from drillcore.audit.pins import Pins
 from drillcore_fdb.engine import Engine
+from drillcore_formats.audit.bundle import verify_bundle
+from drillcore_formats.audit.exported import verify_export
+from drillcore_formats.audit.notes import VerifierKey
+from drillcore_formats.audit.pins import Pins
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2, nodes_pb2
 from drillcore_proto.v1 import sources_pb2 as pb
-from drillcore_server.exporting import sealed_file
-from drillcore_server.exporting.sealed_file import SealedFile
+from drillcore_server.storage import sealed_file
+from drillcore_server.storage.sealed_file import SealedFile
 from tests.rpc.aged import keys_of
 from tests.rpc.erasing import MARKED, MARKER, OTHER, ErasingCaller, auditor, bundle, members, problems
 from tests.rpc.hooked import HookedEngine

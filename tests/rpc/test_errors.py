@@ -23,8 +23,8 @@ from drillcore_proto.v1 import (
     sources_pb2,
     tenants_pb2,
 )
-from drillcore_server.rpc.stages import REQUEST_ID_CHARACTERS_MAX
-from drillcore_server.version import VERSION
+from drillcore_server import VERSION
+from drillcore_server.transport.stages import REQUEST_ID_CHARACTERS_MAX
 from tests.rpc.rpcs import METHODS, RawAnswer, call, name_of, path_of, request_of
 from tests.rpc.running import ACME, ACME_ID, OPERATOR, Running
 

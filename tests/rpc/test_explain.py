@@ -12,7 +12,7 @@ from drillcore import Grant, Level, Role
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2, nodes_pb2
 from drillcore_proto.v1 import provenance_pb2 as pb
-from drillcore_server.domain.iris import iri_of
+from drillcore_server.graphs.quad_model import iri_of
 from tests.rpc.envelopes import TEXTS, filled, ids, refusal
 from tests.rpc.explaining import ExplainingCaller, assert_chained, kinds, of_kind
 from tests.rpc.hierarchies import PARAGRAPHS, Made, add_chunk, new_document, put, two_sections, whole_text

@@ -35,16 +35,17 @@ from drillcore import (
     SignatureTarget,
     SignatureTargetKind,
 )
-from drillcore.audit.bundle import verify_bundle
-from drillcore.audit.notes import VerifierKey
-from drillcore.audit.pins import Pins
-from drillcore.audit.reports import Report
 from drillcore.cli import main
+from drillcore_formats.audit.bundle import verify_bundle
+from drillcore_formats.audit.findings import Report
+from drillcore_formats.audit.notes import VerifierKey
+from drillcore_formats.audit.pins import Pins
 from drillcore_proto.v1 import exports_pb2 as pb
 from drillcore_proto.v1.exports_pb2_grpc import ExportServiceStub
-from drillcore_server.domain.ids import TenantId
-from drillcore_server.store import exports, trimming
-from drillcore_server.store.revisions import Revision
+from drillcore_server.exports import store as exports
+from drillcore_server.kernel import trimming
+from drillcore_server.kernel.revisions import Revision
+from drillcore_server.storage.ids import TenantId
 from tests.rpc.aged import keys_of, keyspace
 from tests.rpc.knowledge import refused
 from tests.rpc.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, OPERATOR, Running, create_tenants, running
@@ -256,7 +257,7 @@ def test_a_revision_trimmed_while_it_is_exported_is_refused(
     """Between the bundle and its record: what was read may have had gaps, so nothing is sent."""
     writer.add_documents(corpus, [NewDocument("food.txt", REGULATIONS["food.txt"].encode())])
     keys = keys_of(server, str(corpus))
-    from drillcore_server.exporting.bundle import Binder
+    from drillcore_server.exports.bundle import Binder
 
     bind = Binder.bind
 
@@ -305,7 +306,7 @@ def test_a_bundle_is_made_once_for_a_request(server: Running, auditor: Client, c
 def test_of_two_runs_of_a_request_at_once_one_sends_its_bundle(
     server: Running, ann: Person, auditor: Client, corpus: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from drillcore_server.exporting.bundle import Binder
+    from drillcore_server.exports.bundle import Binder
 
     bind, faster = Binder.bind, []
 

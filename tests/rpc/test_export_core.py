@@ -15,17 +15,17 @@ import pytest
 from trustgraph.cli import put_de_core, put_kg_core
 from trustgraph.messaging.translators.knowledge import KnowledgeRequestTranslator
 
-from drillcore.cores import inspect
-from drillcore.cores.framing import Record, read_core
-from drillcore.cores.terms import read_triple
+from drillcore_formats.cores import inspect
+from drillcore_formats.cores.framing import Record, read_core
+from drillcore_formats.cores.terms import read_triple
 from drillcore_proto.v1 import cores_pb2 as pb
 from drillcore_proto.v1 import envelopes_pb2, envelopes_pb2_grpc, facts_pb2, nodes_pb2
-from drillcore_server.cores import documents
-from drillcore_server.cores.packing import triple
-from drillcore_server.exporting import sorted_file
-from drillcore_server.store.facts import FACT
-from drillcore_server.store.packed import decode_raws
-from drillcore_server.store.quads import stored_quads
+from drillcore_server.cores.writer import documents
+from drillcore_server.cores.writer.core_records import triple
+from drillcore_server.facts.store import FACT
+from drillcore_server.graphs.quad_store import stored_quads
+from drillcore_server.hierarchy.packed import decode_raws
+from drillcore_server.storage import sealed_file as sorted_file
 from tests.rpc.core_exports import QUADS, CoreCaller, auditor, fill, foreign, part_records, plant, records_of, serving
 from tests.rpc.derived import snapshot, source_quads
 from tests.rpc.hierarchies import PARAGRAPHS, Made, add_chunk, new_document, put

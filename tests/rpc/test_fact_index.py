@@ -14,23 +14,24 @@ import pytest
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import facts_pb2 as pb
-from drillcore_server.derived import fact_feed
-from drillcore_server.derived.fact_index import FactIndex, FactIndexes, FactVectors
-from drillcore_server.derived.index_keeper import IndexKeeper
-from drillcore_server.derived.index_snapshots import IndexName, IndexSnapshots, SavedAt
-from drillcore_server.derived.settings import VectorSettings
-from drillcore_server.derived.vector_log import Row
-from drillcore_server.domain.ids import CorpusNumber, FactId, RecordId, Revision, SourceId, TenantId
-from drillcore_server.fsck import Fsck
-from drillcore_server.fsck_vectors import SavedIndexes
-from drillcore_server.store import revisions, versioned
-from drillcore_server.store.corpora import CORPORA
-from drillcore_server.store.corpus_keys import CorpusKeys
-from drillcore_server.store.hierarchy import CorpusView
-from drillcore_server.store.keyring import KeyErased
-from drillcore_server.store.keyspace import Keyspace
-from drillcore_server.store.sealed import SealedRecords
-from drillcore_server.store.snapshot import Snapshot
+from drillcore_server.facts import index as fact_feed
+from drillcore_server.facts.index import FactIndex, FactIndexes, FactVectors
+from drillcore_server.facts.vector_checks import SavedIndexes
+from drillcore_server.fsck.check_store import Fsck
+from drillcore_server.kernel import revisions
+from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.corpus_store import CORPORA
+from drillcore_server.storage import versioned
+from drillcore_server.storage.corpus_keys import CorpusKeys
+from drillcore_server.storage.ids import CorpusNumber, FactId, RecordId, Revision, SourceId, TenantId
+from drillcore_server.storage.keyring import KeyErased
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.sealed import SealedRecords
+from drillcore_server.vectors.index_keeper import IndexKeeper
+from drillcore_server.vectors.index_snapshots import IndexName, IndexSnapshots, SavedAt
+from drillcore_server.vectors.settings import VectorSettings
+from drillcore_server.vectors.vector_log import Row
 from tests.rpc.facts import FactCaller
 from tests.rpc.knowledge import at_revision
 from tests.rpc.running import ACME, ACME_ID, OPERATOR, create_tenants, running
@@ -81,14 +82,18 @@ def is_exact(caller: FactCaller, corpus: str, **fields: object) -> bool:
 
 def tend(caller: FactCaller) -> None:
     """What the server does in the background, to its end."""
-    caller.server.server.fabric.indexes.facts.tend(IndexName(number_of(caller), "facts", 1), lambda: False)
+    caller.server.server.indexes.facts.tend(IndexName(number_of(caller), "facts", 1), lambda: False)
 
 
 def number_of(caller: FactCaller) -> CorpusNumber:
+    return corpus_of(caller).number
+
+
+def corpus_of(caller: FactCaller) -> Corpus:
     """Of the only corpus."""
     keys = Keyspace(open_store(caller.server.engine)[0])
     ((corpus, _),) = caller.server.engine.run(lambda tr: list(CORPORA.scan(tr, keys.corpora(TenantId(ACME_ID)))))
-    return corpus.number
+    return corpus
 
 
 def keys_of(caller: FactCaller) -> CorpusKeys:
@@ -97,11 +102,11 @@ def keys_of(caller: FactCaller) -> CorpusKeys:
 
 def index(caller: FactCaller, indexes: FactIndexes | None = None) -> FactIndex:
     """At the head, by the server's own indexes or by others."""
-    server, keys, number = caller.server.server, keys_of(caller), number_of(caller)
+    server, keys, corpus = caller.server.server, keys_of(caller), corpus_of(caller)
 
     def work(tr: Transaction) -> FactIndex:
-        view = CorpusView(tr.snapshot, keys, SealedRecords(server.keyring), revisions.head(tr, keys))
-        return (indexes or server.fabric.indexes.facts).at(number, view)
+        view = CorpusAtRevision(tr.snapshot, corpus, keys, SealedRecords(server.keyring), revisions.head(tr, keys))
+        return (indexes or server.indexes.facts).at(view)
 
     return caller.server.engine.run(work)
 
@@ -165,10 +170,10 @@ def test_what_an_index_is_wrong_about_is_not_found(caller: FactCaller) -> None:
     caller.set_status(ids[1], pb.FACT_STATUS_QUARANTINED, reason="it is wrong")
     caller.archive(ids[2])
     right = index(caller)
-    (lineage,) = caller.server.server.fabric.indexes.facts._lineages.values()
+    (history,) = caller.server.server.indexes.facts._histories.values()
     strange = {FactId(UUID(int=7)): rows[3]} | {FactId(UUID(ids[place])): rows[place] for place in range(3)}
     wrong = right.changed({one: np.array(row, np.float16) for one, row in strange.items()})
-    lineage.keep(Revision(caller.head(corpus)), wrong)
+    history.keep(Revision(caller.head(corpus)), wrong)
     assert len(index(caller)) == 21
     assert set(found(caller, corpus, rows[0], limit=30)) == set(ids[3:])
 
@@ -207,7 +212,7 @@ def test_an_earlier_moment_of_many_corpora_is_read_once_for_each(
         put(caller, corpus, rows[4:])
     load = FactVectors.load
 
-    def counted(self: FactVectors, snapshot: Snapshot, model: int) -> Iterator[tuple[FactId, Row]]:
+    def counted(self: FactVectors, snapshot: BatchedReads, model: int) -> Iterator[tuple[FactId, Row]]:
         read.append(snapshot.keys)
         return load(self, snapshot, model)
 
@@ -280,16 +285,16 @@ def test_a_snapshot_of_a_later_revision_than_a_reader_s_is_left_alone(caller: Fa
     """Servers may save to one folder: a reader's transaction may have begun before the revision that was saved."""
     corpus, rows = caller.corpus(), vectors(300)
     put(caller, corpus, rows[:150])
-    server, keys, number = caller.server.server, keys_of(caller), number_of(caller)
+    server, keys, own = caller.server.server, keys_of(caller), corpus_of(caller)
     snapshots = IndexSnapshots(tmp_path / "indexes", server.keyring, SMALL, server.log)
 
     def read_late(tr: Transaction) -> FactIndex:
-        view = CorpusView(tr.snapshot, keys, SealedRecords(server.keyring), revisions.head(tr, keys))
+        view = CorpusAtRevision(tr.snapshot, own, keys, SealedRecords(server.keyring), revisions.head(tr, keys))
         if not saved(tmp_path):
             put(caller, corpus, rows[150:])
             found(caller, corpus, rows[0])
             tend(caller)
-        return FactIndexes(caller.server.engine, SMALL, snapshots=snapshots).at(number, view)
+        return FactIndexes(caller.server.engine, SMALL, snapshots=snapshots).at(view)
 
     assert len(caller.server.engine.run(read_late)) == 150
     assert saved(tmp_path)
@@ -389,9 +394,9 @@ def test_fsck_proves_that_facts_and_vectors_are_the_same_set(
     told = problems(caller, tmp_path)
     for expected in (
         f"fact {lost} has no vector",
-        f"there is a vector, but no fact {deleted}, or one that is deleted",
-        f"the vector of fact {short} has another length",
-        f"a vector of fact {other} is of model 9, which is not the corpus's",
+        f"there is a vector for {deleted}, which is missing or deleted",
+        f"the vector of fact {short} has the wrong length",
+        f"a vector of fact {other} is of model 9, which the corpus does not have",
     ):
         assert any(expected in one for one in told), expected
 
@@ -408,7 +413,7 @@ def test_fsck_compares_saved_indexes_with_the_store(caller: FactCaller, filled: 
     put(caller, caller.get(filled[0]).corpus_id, vectors(3, seed=4))
     told = problems(caller, tmp_path)
     assert len(told) == 3
-    for expected in (f"lacks {lost}", f"has another vector of {moved}", f"has {strange}, which is not there"):
+    for expected in (f"lacks {lost}", f"has another vector for {moved}", f"has {strange}, which the store lacks"):
         assert any(expected in one for one in told), expected
 
 
@@ -438,7 +443,7 @@ def test_an_erasure_ends_the_snapshot_and_the_next_one_has_nothing_of_it(tmp_pat
         log = loaded[1].log
         assert set(map(str, loaded[1].ids())) == set(kept)
         assert log.graph is not None
-        in_graph = np.array(log.graph._index.get_items(range(log.graph.count)), np.float32)
+        in_graph = log.graph._vectors()
         for row in np.array(rows[300:], np.float32):
             for stored in (log.units(np.arange(log.size)), in_graph):
                 assert (stored @ row).max() < 0.999, "a vector of what was erased"

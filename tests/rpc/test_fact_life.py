@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,11 +12,10 @@ import pytest
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2 as pb
-from drillcore_server.auth.principal import SERVER
-from drillcore_server.commands.fact_keeper import FactKeeper
-from drillcore_server.commands.sweep_facts import REASON
-from drillcore_server.config import FactSettings
-from drillcore_server.fact_housekeeper import FactHousekeeper
+from drillcore_server.app.config import FactSettings
+from drillcore_server.app.keepers import FactHousekeeper
+from drillcore_server.facts.keeper import REASON, FactKeeper
+from drillcore_server.kernel.access import SERVER
 from tests.rpc.concurrently import concurrently
 from tests.rpc.erasing import problems
 from tests.rpc.facts import FactCaller
@@ -44,13 +44,13 @@ def put(caller: FactCaller, corpus: str, count: int = 1, **fields: Any) -> list[
 
 def keep(server: Running, after: timedelta = timedelta()) -> None:
     """What the server's own thread does, as if it were so much later."""
-    server.server.fabric.housekeeper.keep(datetime.now(UTC) + after)
+    server.server.fact_housekeeper.keep(datetime.now(UTC) + after)
 
 
 def another_housekeeper(server: Running, **settings: Any) -> FactHousekeeper:
     """As a second server on the same store has one."""
-    keeper: FactKeeper = server.server.fabric.housekeeper._keeper
-    return FactHousekeeper(keeper, FactSettings(**settings), server.server.log)
+    keeper: FactKeeper = server.server.fact_housekeeper._keeper
+    return FactHousekeeper(keeper, FactSettings(**settings), server.server.log, threading.Event())
 
 
 def head(caller: FactCaller, corpus: str) -> int:
@@ -91,7 +91,7 @@ def test_the_sweep_is_on_the_record_as_the_servers_own(caller: FactCaller) -> No
 
 
 def test_a_sweep_is_done_in_revisions_of_bounded_size(caller: FactCaller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drillcore_server.commands.fact_keeper.BATCH_MAX", 4)
+    monkeypatch.setattr("drillcore_server.facts.keeper.BATCH_MAX", 4)
     corpus = caller.corpus()
     put(caller, corpus, 10, ttl="PT1H")
     keep(caller.server, 2 * HOUR)
@@ -234,7 +234,7 @@ def test_a_restored_fact_counts_from_its_restoration(caller: FactCaller) -> None
     caller.restore(one)
     restored = caller.get(one)
     assert (restored.archived, restored.version, restored.access_count) == (False, 3, 1)
-    caller.server.server.fabric.housekeeper.keep(restored.last_accessed_at.ToDatetime(UTC) + 180 * DAY)
+    caller.server.server.fact_housekeeper.keep(restored.last_accessed_at.ToDatetime(UTC) + 180 * DAY)
     assert not caller.get(one).archived
 
 
@@ -249,7 +249,7 @@ def test_a_changed_fact_counts_from_its_change(caller: FactCaller) -> None:
 
 
 def test_archiving_goes_on_where_it_was_stopped(caller: FactCaller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drillcore_server.commands.archive_unread._KEYS_MAX", 4)
+    monkeypatch.setattr("drillcore_server.facts.archive._KEYS_MAX", 4)
     corpus = caller.corpus()
     put(caller, corpus, 10)
     later = datetime.now(UTC) + 181 * DAY

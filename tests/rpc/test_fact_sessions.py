@@ -19,11 +19,11 @@ from drillcore_fdb.engine import Transaction
 from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2 as pb
-from drillcore_server.config import FactSettings
-from drillcore_server.store import fact_sessions
-from drillcore_server.store.fact_sessions import SESSION
-from drillcore_server.store.keyring import KeyErased, KeyNumber
-from drillcore_server.store.spaces import Space
+from drillcore_server.app.config import FactSettings
+from drillcore_server.facts import session_store as fact_sessions
+from drillcore_server.facts.session_store import SESSION
+from drillcore_server.storage.keyring import KeyErased, KeyNumber
+from drillcore_server.storage.spaces import Space
 from tests.rpc.facts import FactCaller
 from tests.rpc.knowledge import info_of, refused
 from tests.rpc.people import make_service
@@ -73,7 +73,7 @@ class Desk:
         return self.server.engine.run(work)
 
     def sweep(self, *, after: timedelta) -> int:
-        return self.server.server.fabric.sessions.sweep(datetime.now(UTC) + after)
+        return self.server.server.sessions.sweep(datetime.now(UTC) + after)
 
 
 @pytest.fixture

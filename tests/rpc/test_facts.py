@@ -11,8 +11,8 @@ import pytest
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2 as pb
-from drillcore_server.commands.fact_narrowing import Narrowing
-from drillcore_server.store.snapshot import Snapshot
+from drillcore_server.facts.filters import Narrowing
+from drillcore_server.kernel.corpus_at_revision import BatchedReads
 from tests.rpc.facts import FactCaller
 from tests.rpc.knowledge import at_revision, refused
 from tests.rpc.running import ACME, GLOBEX, OPERATOR, create_tenants, running
@@ -204,7 +204,7 @@ def put_rare(caller: FactCaller, corpus: str) -> set[str]:
 def test_a_listing_that_looks_at_many_facts_goes_on_in_short_pages(
     caller: FactCaller, monkeypatch: pytest.MonkeyPatch, looked_at: int
 ) -> None:
-    monkeypatch.setattr("drillcore_server.commands.fact_selecting.LOOKED_AT_MAX", looked_at)
+    monkeypatch.setattr("drillcore_server.facts.filters.LOOKED_AT_MAX", looked_at)
     corpus = caller.corpus()
     rare = put_rare(caller, corpus)
     for size in (1, 2, 3):
@@ -220,7 +220,7 @@ def test_a_search_that_tries_many_facts_in_vain_finds_those_that_are_allowed(
     corpus, other = caller.corpus(), caller.corpus("other")
     rare = put_rare(caller, corpus) | put_rare(caller, other)
     patient = caller.search("records", filters=RARE)
-    monkeypatch.setattr("drillcore_server.commands.fact_narrowing.TRIED_MAX", 1)
+    monkeypatch.setattr("drillcore_server.facts.filters.TRIED_MAX", 1)
     impatient = caller.search("records", filters=RARE)
     assert {hit.fact.fact_id for hit in impatient.hits} == rare
     assert [hit.fact.fact_id for hit in impatient.hits] == [hit.fact.fact_id for hit in patient.hits]
@@ -233,13 +233,13 @@ def test_a_search_that_tries_many_facts_in_vain_finds_those_that_are_allowed(
 def test_a_search_that_begins_anew_sees_what_has_changed_meanwhile(
     caller: FactCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("drillcore_server.commands.fact_narrowing.TRIED_MAX", 1)
+    monkeypatch.setattr("drillcore_server.facts.filters.TRIED_MAX", 1)
     corpus = caller.corpus()
     gone, kept = sorted(put_rare(caller, corpus))
     new: list[str] = []
     gather = Narrowing._gathered
 
-    def gather_then_change(narrowing: Narrowing, snapshot: Snapshot) -> object:
+    def gather_then_change(narrowing: Narrowing, snapshot: BatchedReads) -> object:
         found = gather(narrowing, snapshot)
         caller.set_status(gone, pb.FACT_STATUS_DELETED)
         draft = pb.FactDraft(content=TEXTS[1], source_id="s", metadata={"rare": "yes"})

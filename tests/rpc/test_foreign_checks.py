@@ -13,8 +13,8 @@ from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import open_store
 from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.v1 import signatures_pb2, signatures_pb2_grpc
-from drillcore_server.fsck import Fsck
-from drillcore_server.store.corpus_keys import CorpusKeys
+from drillcore_server.fsck.check_store import Fsck
+from drillcore_server.storage.corpus_keys import CorpusKeys
 from tests.rpc.aged import age, keys_of, keyspace
 from tests.rpc.conftest import new_corpus
 from tests.rpc.core_exports import CoreCaller as Writer
@@ -87,8 +87,8 @@ def _clear_first(server: Running, found: KeyRange) -> None:
 @pytest.mark.parametrize(
     ("lost", "said"),
     [
-        (CorpusKeys.all_library_blobs, "the content of a library document is not what it says"),
-        (CorpusKeys.library_documents, "a piece of a library document is of none"),
+        (CorpusKeys.all_library_blobs, "the content of a library document does not match"),
+        (CorpusKeys.library_documents, "a piece belongs to no library document"),
         (CorpusKeys.all_entity_vectors, "is gone"),
     ],
     ids=["content", "description", "vector"],

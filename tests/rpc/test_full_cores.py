@@ -185,7 +185,7 @@ def test_facts_have_their_statuses_vectors_and_communities(moved: Moved) -> None
 
 
 def test_no_communities_are_due(moved: Moved) -> None:
-    assert moved.target.server.server.fabric.communities.run_due(datetime.now(UTC)) == 0
+    assert moved.target.server.server.communities.run_due(datetime.now(UTC)) == 0
 
 
 def test_searches_and_envelopes_answer_the_same(moved: Moved) -> None:

@@ -13,7 +13,7 @@ from google.protobuf.descriptor import MethodDescriptor
 
 from drillcore import Client, Grant, Level, NewDocument, Role
 from drillcore_proto.reasons import Reason
-from drillcore_server.rpc.stages import OPEN_TO_NOBODY
+from drillcore_server.transport.stages import OPEN_TO_NOBODY
 from tests.rpc.hooked import HookedEngine
 from tests.rpc.people import make_person, make_service, refused
 from tests.rpc.rpcs import METHODS, call, name_of, path_of, request_of

@@ -8,8 +8,8 @@ import pytest
 
 from drillcore import AlreadyExists, Client, Conflict, InvalidArgument, NotFound, Reason
 from drillcore_fdb.format import open_store
-from drillcore_server.commands.forget_requests import forget_requests
-from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.kernel.requests import forget_requests
+from drillcore_server.storage.keyspace import Keyspace
 from tests.rpc.concurrently import concurrently
 from tests.rpc.running import ACME_ID, GLOBEX_ID, Running
 from tests.rpc.trails import knowledge_keys
@@ -171,7 +171,7 @@ def test_forgetting_goes_on_until_nothing_old_is_left(
     server: Running, acme: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More than one transaction takes."""
-    monkeypatch.setattr("drillcore_server.commands.forget_requests._BATCH", 3)
+    monkeypatch.setattr("drillcore_server.kernel.requests._BATCH", 3)
     for number in range(5):
         acme.create_corpus(f"corpus {number}")
     assert forget(server, datetime.now(UTC) + timedelta(seconds=2)) == 7

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from drillcore_formats.quads import Blank, Iri, Literal, Quoted
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import cores_pb2 as pb
-from drillcore_server.domain.foreign import VectorKind
-from drillcore_server.domain.quads import Blank, Iri, Literal, Quad, Quoted
+from drillcore_server.cores.model import VectorKind
+from drillcore_server.graphs.quad_model import Quad
 from tests.rpc.conftest import new_corpus
 from tests.rpc.cores import (
     CORE_ID,

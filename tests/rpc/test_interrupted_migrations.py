@@ -11,9 +11,9 @@ import pytest
 
 import drillcore
 from drillcore import Client, NewFact
-from drillcore_server.commands import migrating
-from drillcore_server.config import EmbedderKind, FormerSettings, IngestSettings
-from drillcore_server.ingest.embedding.openai import OpenAISettings
+from drillcore_server.app.config import EmbedderKind, FormerSettings, IngestSettings
+from drillcore_server.embeddings import migration as migrating
+from drillcore_server.vectors.embedding.openai_embedder import OpenAISettings
 from tests.rpc.knowledge import refused
 from tests.rpc.migrations import OLD, STATIC, finished, problems, serving
 from tests.rpc.model_servers import ModelServer

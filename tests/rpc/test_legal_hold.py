@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from drillcore import Client, Conflict, FailedPrecondition, InvalidArgument, LegalHold, Reason, ResourceExhausted
-from drillcore_server.domain.retention import REASON_CHARACTERS_MAX
+from drillcore_server.kernel.corpora import REASON_CHARACTERS_MAX
 from tests.rpc.aged import age
 from tests.rpc.concurrently import concurrently
 from tests.rpc.knowledge import Caller, at_revision, files

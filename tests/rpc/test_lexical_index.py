@@ -10,22 +10,22 @@ import pytest
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import facts_pb2 as pb
-from drillcore_server.derived.lexical_follower import LexicalIndexes
-from drillcore_server.derived.lexical_index import LexicalIndex
-from drillcore_server.domain.errors import Missing
-from drillcore_server.domain.ids import Revision
-from drillcore_server.domain.words import question
-from drillcore_server.store import revisions
-from drillcore_server.store.hierarchy import CorpusView
-from drillcore_server.store.keyspace import Keyspace
-from drillcore_server.store.sealed import SealedRecords
+from drillcore_server.facts.lexical.lexical_cache import LexicalIndexes
+from drillcore_server.facts.lexical.lexical_index import LexicalIndex
+from drillcore_server.facts.words import question
+from drillcore_server.kernel import revisions
+from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.kernel.errors import Missing
+from drillcore_server.storage.ids import Revision
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.sealed import SealedRecords
 from tests.rpc.aged import age
 from tests.rpc.erasing import MARKED, MARKER, OTHER, ErasingCaller, problems
 from tests.rpc.hierarchies import put as put_hierarchy
 from tests.rpc.hierarchies import two_sections
 from tests.rpc.knowledge import files
 from tests.rpc.running import ACME, OPERATOR, create_tenants, running
-from tests.rpc.test_fact_index import number_of
+from tests.rpc.test_fact_index import corpus_of
 
 HERONS = "Every keeper of herons reports the number of his herons to the authority in spring."
 OTTERS = "A licence for otters is given for one year, and only to those who have a pond."
@@ -42,14 +42,14 @@ def index(
     caller: ErasingCaller, indexes: LexicalIndexes | None = None, revision: Revision | None = None
 ) -> LexicalIndex:
     """At the head or another revision, by the server's own indexes or by others."""
-    server, engine, number = caller.server.server, caller.server.engine, number_of(caller)
-    keys = Keyspace(open_store(engine)[0]).of_corpus(number)
+    server, engine, corpus = caller.server.server, caller.server.engine, corpus_of(caller)
+    keys = Keyspace(open_store(engine)[0]).of_corpus(corpus.number)
 
     def work(tr: Transaction) -> LexicalIndex:
         sealed = SealedRecords(server.keyring)
         sealed.follow_erasures(tr.snapshot, keys)
         at = revisions.head(tr, keys) if revision is None else revision
-        return (indexes or server.fabric.indexes.words).at(number, CorpusView(tr.snapshot, keys, sealed, at))
+        return (indexes or server.indexes.words).at(CorpusAtRevision(tr.snapshot, corpus, keys, sealed, at))
 
     return engine.run(work)
 
@@ -155,7 +155,7 @@ def test_nothing_of_an_erased_source_is_found_at_any_revision_or_kept_in_memory(
     facts = len(index(caller))
     assert found(caller, MARKER)
     assert found(caller, MARKER, 1)
-    kept = caller.server.server.fabric.indexes.words
+    kept = caller.server.server.indexes.words
     caller.erase(corpus, "marked")
     assert not kept._states
     assert not kept._occasions

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from drillcore import AsyncClient, Client, DrillcoreError, Grant, Role, SettingsError
-from drillcore.audit.leaves import SERVER_LOG
 from drillcore_fdb.engine import Engine, Transaction
+from drillcore_formats.audit.leaves import SERVER_LOG
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import accounts_pb2
-from drillcore_server.audit.journal import log_key
-from drillcore_server.auth.tokens import Mint
-from drillcore_server.domain.ids import AccountId
-from drillcore_server.store import accounts
+from drillcore_server.identity.bearer_tokens import Mint
+from drillcore_server.kernel import account_store as accounts
+from drillcore_server.kernel.journal import log_key
+from drillcore_server.storage.ids import AccountId
 from tests.rpc.concurrently import concurrently
 from tests.rpc.conftest import TenantFactory
 from tests.rpc.hooked import HookedEngine

@@ -15,12 +15,12 @@ from google.protobuf.message import Message
 from drillcore import Client, DrillcoreError, Unavailable
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import tenants_pb2
-from drillcore_server.auth.principal import Principal
-from drillcore_server.auth.tokens import Token, digest
-from drillcore_server.commands.unit import Call
-from drillcore_server.domain.ids import PrincipalId
-from drillcore_server.metrics import Metrics
-from drillcore_server.rpc.pipeline import Pipeline
+from drillcore_server.identity.bearer_tokens import Token, digest
+from drillcore_server.kernel.access import Principal
+from drillcore_server.kernel.telemetry import Metrics
+from drillcore_server.kernel.unit import Call
+from drillcore_server.storage.ids import PrincipalId
+from drillcore_server.transport.pipeline import Pipeline
 from tests.rpc.concurrently import concurrently
 from tests.rpc.pipelines import LIMITS, a_unit, stages
 from tests.rpc.rpcs import METHODS, RawAnswer, call, name_of, path_of, request_of

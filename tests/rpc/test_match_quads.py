@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from drillcore_formats.quads import Blank, Iri, Quoted
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import quads_pb2 as pb
-from drillcore_server.commands import quad_matching
-from drillcore_server.domain.ids import SourceId
-from drillcore_server.domain.iris import GRAPH_SOURCE, NS, PROV, RDF_TYPE, iri_of
-from drillcore_server.domain.quads import Blank, Iri, Quad, QuadPattern, Quoted, literal
-from drillcore_server.store import quads
+from drillcore_server.graphs import match_quads as quad_matching
+from drillcore_server.graphs import quad_store as quads
+from drillcore_server.graphs.quad_model import GRAPH_SOURCE, NS, PROV, RDF_TYPE, Quad, QuadPattern, iri_of, literal
+from drillcore_server.storage.ids import SourceId
 from tests.rpc.knowledge import at_revision, refused
 from tests.rpc.quads import EVERY, QuadCaller, ex, pattern_message, quad
 from tests.rpc.running import ACME, OPERATOR, create_tenants, running
@@ -124,7 +124,7 @@ def test_a_pattern_removes_large_quads_a_few_at_a_time(caller: QuadCaller, monke
     put = [quad("a", "p", literal("x" * 2_000 + str(number))) for number in range(6)]
     caller.put_quads(corpus, *put)
     held: list[int] = []
-    match = quads.QuadsView.match
+    match = quads.QuadReader.match
 
     def counted(*given: Any) -> Any:
         page = match(*given)
@@ -132,7 +132,7 @@ def test_a_pattern_removes_large_quads_a_few_at_a_time(caller: QuadCaller, monke
         return page
 
     monkeypatch.setattr(quads, "BYTES_MAX", 4_000)
-    monkeypatch.setattr(quads.QuadsView, "match", counted)
+    monkeypatch.setattr(quads.QuadReader, "match", counted)
     assert caller.remove_quads(corpus, pattern=pattern_message(QuadPattern(predicate=ex("p")))).removed == 6
     assert held == [2, 2, 2]
     assert caller.match(corpus) == {}

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from drillcore import AsyncClient, Client, MigrationProgress, NewFact
 from drillcore.cli import main
-from drillcore_server.commands import migrating
+from drillcore_server.embeddings import migration as migrating
 from tests.rpc.conftest import new_corpus
 from tests.rpc.migrations import MINILM, NEW, OLD, STATIC
 from tests.rpc.running import ACME, Running, create_tenants, running

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from drillcore import Role, SignatureTarget, SignatureTargetKind
-from drillcore.audit.bundle import verify_bundle
-from drillcore.audit.notes import VerifierKey
-from drillcore.audit.pins import Pins
+from drillcore_formats.audit.bundle import verify_bundle
+from drillcore_formats.audit.notes import VerifierKey
+from drillcore_formats.audit.pins import Pins
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2 as pb
-from drillcore_server.commands import migrating
-from drillcore_server.commands.migrating import Migrator
+from drillcore_server.embeddings import migration as migrating
+from drillcore_server.embeddings.migration import Migrator
 from tests.rpc.concurrently import concurrently
 from tests.rpc.hierarchies import put, two_sections, with_vectors
 from tests.rpc.knowledge import CHUNK, File, at_revision, files, refused
@@ -244,7 +244,7 @@ def test_a_call_has_one_record_and_every_revision_its_own(path: Path, corpus: st
 def test_communities_are_found_anew_after_a_week_though_no_fact_has_changed(path: Path, corpus: str) -> None:
     """Their vectors have."""
     with serving(path, NEW) as caller:
-        keeper, now = caller.server.server.fabric.communities, datetime.now(UTC)
+        keeper, now = caller.server.server.communities, datetime.now(UTC)
         assert keeper.run_due(now + timedelta(days=8)) == 1
         assert keeper.run_due(now + timedelta(days=16)) == 0
         caller.migrate(corpus)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import drillcore
-from drillcore_server.config import EmbedderKind, IngestSettings, ProcessorKind, load_settings
-from drillcore_server.ingest.embedding.openai import OpenAISettings
-from drillcore_server.ingest.processing.chat import ChatSettings
+from drillcore_server.app.config import EmbedderKind, IngestSettings, ProcessorKind, load_settings
+from drillcore_server.documents.processing.chat import ChatSettings
+from drillcore_server.vectors.embedding.openai_embedder import OpenAISettings
 from tests.rpc.running import ACME, OPERATOR, create_tenants, running
 
 RULE = (

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from drillcore import AlreadyExists, Client, DrillcoreError, InvalidArgument, Reason
-from drillcore_server.domain.named import (
+from drillcore_server.kernel.named import (
     DESCRIPTION_CHARACTERS_MAX,
     METADATA_ENTRIES_MAX,
     METADATA_KEY_CHARACTERS_MAX,

@@ -20,7 +20,7 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from drillcore import Account, DrillcoreError, Grant, Role, SettingsError
 from drillcore_proto.reasons import Reason
-from drillcore_server.auth.settings import OidcSettings
+from drillcore_server.identity.settings import OidcSettings
 from tests.rpc.people import refused
 from tests.rpc.running import ACME_ID, AUTH, GLOBEX_ID, Running, create_tenants, running
 from tests.rpc.trails import records

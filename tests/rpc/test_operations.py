@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
 
 from drillcore import SettingsError, Unauthenticated
-from drillcore_server.config import ServerSettings
+from drillcore_server.app.config import ServerSettings
 from tests.rpc.running import ACME, ACME_ID, Running, create_tenants, running
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -53,13 +53,16 @@ def test_metrics_count_calls_by_method_and_outcome(tmp_path: Path) -> None:
 
 
 def test_metrics_show_the_engines_figures(tmp_path: Path) -> None:
+    """The server commits by itself too, now and then: what is shown lies between two counts of the engine's own."""
     port = free_port()
     with running(tmp_path, metrics_listen=f"127.0.0.1:{port}") as server:
         before = samples(scrape(port))
         server.client().create_tenant("acme")
+        counted = [server.engine.figures().totals["commits"]]
         after = samples(scrape(port))
+        counted.append(server.engine.figures().totals["commits"])
     commits = ("drillcore_engine_commits_total", frozenset[tuple[str, str]]())
-    assert after[commits] == before[commits] + 1
+    assert before[commits] + 1 <= counted[0] <= after[commits] <= counted[1]
     assert after["drillcore_engine_keys", frozenset()] > before["drillcore_engine_keys", frozenset()]
     assert after["drillcore_engine_file_bytes", frozenset()] > 0
 

@@ -11,11 +11,11 @@ import pytest
 from drillcore import Client, InvalidArgument, Page, Reason
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import open_store
-from drillcore_server.domain.ids import CorpusId, TenantId
-from drillcore_server.domain.pages import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
-from drillcore_server.store import corpora as stored_corpora
-from drillcore_server.store.corpora import CORPORA
-from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.kernel import corpus_store as stored_corpora
+from drillcore_server.kernel.corpus_store import CORPORA
+from drillcore_server.kernel.pages import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
+from drillcore_server.storage.ids import CorpusId, TenantId
+from drillcore_server.storage.keyspace import Keyspace
 from tests.rpc.running import ACME_ID, Running
 
 

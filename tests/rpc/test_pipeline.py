@@ -10,10 +10,10 @@ import grpc
 import pytest
 from google.protobuf.descriptor import MethodDescriptor
 
-from drillcore_server.commands.unit import Unit
-from drillcore_server.rpc.pipeline import ORDER, Pipeline
-from drillcore_server.rpc.recording import Record
-from drillcore_server.rpc.stages import Authenticate, Log, Measure, RequestIds
+from drillcore_server.kernel.unit import Unit
+from drillcore_server.transport.exchange import Record
+from drillcore_server.transport.pipeline import ORDER, Pipeline
+from drillcore_server.transport.stages import Authenticate, Log, Measure, RequestIds
 from tests.rpc.pipelines import LIMITS, a_unit, stages
 from tests.rpc.rpcs import METHODS, SERVICES, call, name_of, path_of, request_of
 from tests.rpc.running import OPERATOR, Running

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from drillcore import NewDocument
 from drillcore_fdb.format import FORMAT_VERSION
-from tests.rpc.processes import drillcore, serving
+from tests.children import IGNORING_CTRL_C
+from tests.faults.stores import wait_until
+from tests.rpc.processes import COMMAND, drillcore, is_running, processes_of, serving
 from tests.rpc.running import create_tenants, running
+from tests.rpc.texts import notice
 
 
 def test_a_server_says_where_it_is_answers_and_stops(tmp_path: Path) -> None:
@@ -30,6 +34,21 @@ def test_a_server_says_where_it_is_answers_and_stops(tmp_path: Path) -> None:
 def test_ctrl_c_stops_a_server_as_well(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         assert server.stop(signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_started_in_the_background_stops_at_either_signal(tmp_path: Path, how: signal.Signals) -> None:
+    """It starts with SIGINT ignored, and so do the processes that it starts itself."""
+    with serving(tmp_path, command=[*IGNORING_CTRL_C, *COMMAND]) as server:
+        with server.client() as client:
+            tenant = client.create_tenant("acme").id
+            corpus = client.create_corpus("rules", tenant_id=tenant).id
+            document = NewDocument("a.txt", notice(1).encode())
+            assert client.add_documents(corpus, [document], tenant_id=tenant).added == 1
+        started = processes_of(server.process.pid)
+        assert started, "processes that read documents"
+        assert server.stop(how) == 0
+    wait_until(lambda: not any(is_running(pid) for pid in started), "its processes end with it")
 
 
 def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -15,15 +15,17 @@ from drillcore_fdb.embedded import compact
 from drillcore_fdb.errors import UnavailableError
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import nodes_pb2
-from drillcore_server.commands.erasing import finish_erasures
-from drillcore_server.commands.purging import purge_due
-from drillcore_server.config import EngineSettings
-from drillcore_server.engines import open_keyring
-from drillcore_server.store import purging, versioned
-from drillcore_server.store.keyring import KeyErased, KeyNumber, Keyring
-from drillcore_server.store.sealed import SealedRecords
-from drillcore_server.store.sealed import keys_of as header_of
-from drillcore_server.store.versioned import Entry
+from drillcore_server.app.config import EngineSettings
+from drillcore_server.app.factories import open_keyring
+from drillcore_server.erasure import purge_store as purging
+from drillcore_server.erasure.eraser import finish_erasures
+from drillcore_server.erasure.purge import purge_due
+from drillcore_server.storage import versioned
+from drillcore_server.storage.keyring import KeyErased, KeyNumber, Keyring
+from drillcore_server.storage.sealed import SealedRecords
+from drillcore_server.storage.sealed import keys_of as header_of
+from drillcore_server.storage.versioned import Entry
+from tests.faults.stores import wait_until
 from tests.rpc.aged import age, keys_in, keys_of
 from tests.rpc.erasing import (
     MARKED,
@@ -60,9 +62,9 @@ def corpus(caller: ErasingCaller) -> str:
     return filled(caller)
 
 
-def filled(caller: ErasingCaller) -> str:
+def filled(caller: ErasingCaller, name: str = "plan") -> str:
     """Three revisions, of which the second and the third changed what the first made."""
-    made = caller.corpus()
+    made = caller.corpus(name)
     caller.add(made, File("other.md", OTHER, "other"))
     caller.add(made, File("marked.md", MARKED, "marked"))
     caller.add(made, File("marked.md", MARKED + f"\nA second {MARKER} edition says that keepers must pay.\n", "marked"))
@@ -262,12 +264,13 @@ def test_a_keyring_that_is_restored_from_an_older_copy_loses_the_erased_keys_aga
     shutil.rmtree(data / "keyring")
     shutil.copytree(copied, data / "keyring")
     with running(data) as server, ErasingCaller(server, ACME) as caller:
+        wait_until(lambda: "erased keys destroyed" in server.log.getvalue(), "the server destroys the key by itself")
         assert server.server.keyring.left_of([KeyNumber(key)]) == (set(), {key})
         assert not any("again" in one for one in problems(server))
         unit, now = server.server._unit, datetime.now(UTC)
         assert finish_erasures(server.engine, unit.keys, server.server.keyring, now) == 0, "it is done once"
         caller.add(corpus, File("marked.md", MARKED, "marked"))
-        server.server._housekeeper.finish_erasures()
+        server.server._housekeeper.destroy_keys(now)
         assert marked(opened(server, corpus)) > 0, "a source that came again keeps its new key"
 
 
@@ -294,10 +297,11 @@ def test_the_housekeeper_destroys_keys_that_were_left_and_purges_when_it_is_time
     key, housekeeper, keyring = erasure.erased_keys[0], server.server._housekeeper, server.server.keyring
     assert keyring.left_of([KeyNumber(key)]) == ({key}, set())
     assert marked(opened(server, corpus)) == 0, "nobody uses it"
-    housekeeper._keep(datetime.now(UTC))
+    housekeeper.destroy_keys(datetime.now(UTC))
+    housekeeper.purge(datetime.now(UTC))
     assert keyring.left_of([KeyNumber(key)]) == (set(), {key})
     assert sealed_under(server, corpus, key) > 0
-    housekeeper._keep(datetime.now(UTC) + timedelta(days=31))
+    housekeeper.purge(datetime.now(UTC) + timedelta(days=31))
     assert sealed_under(server, corpus, key) == 0
 
 

@@ -11,7 +11,7 @@ from drillcore_fdb.format import open_store
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import documents_pb2 as pb
 from drillcore_proto.v1 import nodes_pb2
-from drillcore_server.fsck import Fsck
+from drillcore_server.fsck.check_store import Fsck
 from tests.rpc.conftest import new_corpus
 from tests.rpc.hierarchies import (
     PARAGRAPHS,
@@ -34,8 +34,8 @@ from tests.rpc.trees import assert_whole, walk
 
 def assert_agrees(server: Running) -> None:
     """fsck finds nothing."""
-    library = server.server._services[3][1]._library
-    report = Fsck(server.engine, library.unit.keys, library.keyring, open_store(server.engine)[1].store_id).run()
+    own = server.server
+    report = Fsck(server.engine, own._keys, own.keyring, open_store(server.engine)[1].store_id).run()
     assert report.problems == ()
 
 

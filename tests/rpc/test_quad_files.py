@@ -11,13 +11,15 @@ import grpc
 import pytest
 
 from drillcore import Grant, Level, Role
+from drillcore_formats.quads import Blank, Quoted
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import quads_pb2 as pb
-from drillcore_server.commands import export_quads, new_quads, revise
-from drillcore_server.domain.ids import SourceId
-from drillcore_server.domain.iris import GRAPH_SOURCE
-from drillcore_server.domain.quads import QUOTED_DEPTH_MAX, Blank, Quad, QuadPattern, Quoted, literal
-from drillcore_server.rdf.writing import write_quads
+from drillcore_server.graphs import change_quads as new_quads
+from drillcore_server.graphs import export_quads
+from drillcore_server.graphs.quad_model import GRAPH_SOURCE, QUOTED_DEPTH_MAX, Quad, QuadPattern, literal
+from drillcore_server.graphs.rdf import write_quads
+from drillcore_server.kernel import revise
+from drillcore_server.storage.ids import SourceId
 from tests.rpc.erasing import MARKER, ErasingCaller, problems
 from tests.rpc.knowledge import at_revision, info_of, refused
 from tests.rpc.people import make_person

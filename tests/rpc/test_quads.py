@@ -9,26 +9,27 @@ from uuid import UUID
 import pytest
 
 from drillcore import Client, Role
+from drillcore_formats.quads import Blank, Iri, Literal, Quoted, Term
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import quads_pb2 as pb
-from drillcore_server.commands import new_quads, revise
-from drillcore_server.domain.ids import SourceId
-from drillcore_server.domain.iris import DC, GRAPH_RETRIEVAL, GRAPH_SOURCE, RDFS_LABEL
-from drillcore_server.domain.quads import (
+from drillcore_server.graphs import change_quads as new_quads
+from drillcore_server.graphs.quad_model import (
+    DC,
+    GRAPH_RETRIEVAL,
+    GRAPH_SOURCE,
     IRI_CHARACTERS_MAX,
     LABEL_CHARACTERS_MAX,
     QUOTED_DEPTH_MAX,
+    RDFS_LABEL,
     TERM_CHARACTERS_MAX,
-    Blank,
-    Iri,
-    Literal,
     Quad,
     QuadPattern,
-    Quoted,
-    Term,
     literal,
+    pattern_text,
 )
-from drillcore_server.rpc.quad_messages import quad_message
+from drillcore_server.graphs.quad_service import quad_message
+from drillcore_server.kernel import revise
+from drillcore_server.storage.ids import SourceId
 from tests.rpc.aged import age
 from tests.rpc.erasing import MARKED, MARKER, ErasingCaller, opened, problems, sealed_under
 from tests.rpc.knowledge import at_revision, refused
@@ -210,11 +211,17 @@ def test_what_was_asked_for_in_one_source_is_erased_with_it(
     with QuadCaller(server, str(person(server, "eve", Role.AUDITOR).log_in()._token)) as exporter:
         assert exporter.export_quads(corpus, asked).lines
     (of_match, *_), (of_export,) = (
-        [one for one in records(server, call=name) if repr(asked)[:1_000] == one["opened"]["query"]]
+        [one for one in records(server, call=name) if pattern_text(asked)[:1_000] == one["opened"]["query"]]
         for name in ("MatchQuads", "ExportQuads")
     )
     key, _ = eraser.erase(corpus, "marked").erasure.erased_keys
     assert (of_match["private"]["key"], of_export["private"]["key"]) == (key, key)
+
+
+def test_a_pattern_is_told_to_auditors_in_the_words_of_n_quads() -> None:
+    asked = QuadPattern(predicate=Iri("https://example.com/p"), object=literal("a"), graph="")
+    assert pattern_text(asked) == 'predicate <https://example.com/p>, object "a", graph default'
+    assert pattern_text(QuadPattern()) == "any quad"
 
 
 def test_quads_go_with_their_source_at_every_revision(eraser: ErasingCaller, caller: QuadCaller) -> None:

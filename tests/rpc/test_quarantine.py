@@ -15,8 +15,8 @@ from drillcore import Client, Role, Signature, SignatureTarget, SignatureTargetK
 from drillcore_fdb.engine import Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2 as pb
-from drillcore_server.domain.ids import CorpusNumber, SourceId
-from drillcore_server.store.signatures import SIGNATURE
+from drillcore_server.signatures.store import SIGNATURE
+from drillcore_server.storage.ids import CorpusNumber, SourceId
 from tests.rpc.aged import keyspace
 from tests.rpc.facts import FactCaller
 from tests.rpc.knowledge import info_of, refused

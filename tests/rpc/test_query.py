@@ -264,7 +264,7 @@ def test_all_corpora_means_all_of_the_tenant(many: Running, alone: Caller) -> No
 
 def test_all_corpora_are_not_cut_off_in_silence(many: Running, alone: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a query searches: the caller must know that some would be left out."""
-    monkeypatch.setattr("drillcore_server.commands.query.CORPORA_MAX", 2)
+    monkeypatch.setattr("drillcore_server.hierarchy.query.CORPORA_MAX", 2)
     for number in range(3):
         alone.add_texts(new_corpus(many), {"a.txt": notice(number)})
     with refused(Reason.INVALID_ARGUMENT, field="corpus_ids"):

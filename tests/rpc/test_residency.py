@@ -12,8 +12,8 @@ import pytest
 
 from drillcore import Client, Corpus, Level, NewDocument, PermissionDenied
 from drillcore_proto.reasons import RESIDENCY_HEADER, Reason
-from drillcore_server.commands.trim_corpora import trim_corpora
-from drillcore_server.domain.regions import Residency
+from drillcore_server.kernel.access import Residency
+from drillcore_server.tenancy.trim import trim_corpora
 from tests.rpc.people import refused
 from tests.rpc.rpcs import call
 from tests.rpc.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, Running, create_tenants, running

@@ -15,11 +15,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from drillcore import AsyncClient, Client, InvalidArgument, NotFound, Reason
 from drillcore_proto.v1.nodes_pb2 import AsOf
-from drillcore_server import housekeeper
-from drillcore_server.commands.trim_corpus import Trimmer
-from drillcore_server.domain.ids import CorpusId, TenantId
-from drillcore_server.domain.retention import RETENTION_DAYS_MAX
-from drillcore_server.store import trimming
+from drillcore_server.app import keepers as housekeeper
+from drillcore_server.kernel import trimming
+from drillcore_server.kernel.corpora import RETENTION_DAYS_MAX
+from drillcore_server.storage.ids import CorpusId, TenantId
+from drillcore_server.tenancy.trim import Trimmer
 from tests.faults.stores import wait_until
 from tests.rpc.aged import age, keys_of, keyspace
 from tests.rpc.knowledge import CHUNK, RAW, SECTION, Caller, File, at_revision, files, info_of, refused

@@ -11,13 +11,23 @@ from uuid import UUID
 import pytest
 
 from drillcore import Grant, Role
+from drillcore_formats.quads import Iri, Literal
 from drillcore_proto.v1 import envelopes_pb2, facts_pb2
-from drillcore_server.commands import derived_quads
-from drillcore_server.commands.forget_envelopes import forget_envelopes
-from drillcore_server.domain.ids import EnvelopeId, FactId
-from drillcore_server.domain.iris import GRAPH_RETRIEVAL, NS, PROV, RDF_TYPE, XSD, agent_iri, iri_of
-from drillcore_server.domain.quads import Iri, Literal, Quad, QuadPattern
-from drillcore_server.store import envelopes
+from drillcore_server.envelopes import store as envelopes
+from drillcore_server.envelopes.read import forget_envelopes
+from drillcore_server.graphs import derived_quads
+from drillcore_server.graphs.quad_model import (
+    GRAPH_RETRIEVAL,
+    NS,
+    PROV,
+    RDF_TYPE,
+    XSD,
+    Quad,
+    QuadPattern,
+    agent_iri,
+    iri_of,
+)
+from drillcore_server.storage.ids import EnvelopeId, FactId
 from tests.rpc.aged import keys_of, keyspace
 from tests.rpc.derived import assert_every_pattern_agrees
 from tests.rpc.envelopes import TEXTS, filled, ids

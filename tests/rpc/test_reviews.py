@@ -19,9 +19,9 @@ from drillcore import (
     SignatureTarget,
     SignatureTargetKind,
 )
-from drillcore.audit.checkpoints import Checkpoint
-from drillcore.audit.merkle import check_consistency
-from drillcore.audit.notes import Note
+from drillcore_formats.audit.checkpoints import Checkpoint
+from drillcore_formats.audit.merkle import check_consistency
+from drillcore_formats.audit.notes import Note
 from tests.rpc.running import ACME, GLOBEX_ID, Running, create_tenants, running
 from tests.rpc.signatories import QUICK, Person, person
 
@@ -110,7 +110,8 @@ def test_what_cannot_be_reviewed_is_refused(
 
 
 def test_the_last_record_of_the_log_can_be_reviewed_and_none_behind_it(server: Running, auditor: Client) -> None:
-    server.server._keeper.sequencer.stop()
+    server.server._log_background.stop()
+    server.server._keeper.sequencer.drain()
     size = Checkpoint.parse(Note.parse(auditor.get_checkpoint().checkpoint).text).size
     with pytest.raises(DrillcoreError) as error:
         auditor.review_audit(0, size)

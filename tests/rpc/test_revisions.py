@@ -18,7 +18,7 @@ from drillcore import NotFound
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import documents_pb2 as pb
 from drillcore_proto.v1.nodes_pb2 import AsOf
-from drillcore_server.commands import revise
+from drillcore_server.kernel import revise
 from tests.rpc.concurrently import concurrently
 from tests.rpc.conftest import new_corpus
 from tests.rpc.knowledge import (

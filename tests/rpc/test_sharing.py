@@ -27,7 +27,7 @@ from drillcore import (
 from drillcore_fdb.format import open_store
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import cores_pb2, events_pb2
-from drillcore_server.fsck import Fsck
+from drillcore_server.fsck.check_store import Fsck
 from tests.rpc.hierarchies import put, two_sections
 from tests.rpc.knowledge import Caller
 from tests.rpc.people import administrator, make_person, make_service, refused

@@ -39,17 +39,17 @@ from drillcore_fdb.engine import Transaction
 from drillcore_proto.reasons import REQUEST_ID_HEADER
 from drillcore_proto.v1 import signatures_pb2 as pb
 from drillcore_proto.v1.signatures_pb2_grpc import SignatureServiceStub
-from drillcore_server.auth.principal import Principal, PrincipalKind, Proof
-from drillcore_server.commands.credentials import Credentials
-from drillcore_server.commands.forget_challenges import forget_challenges
-from drillcore_server.commands.signing import check_can_sign
-from drillcore_server.commands.unit import Call
-from drillcore_server.domain.accounts import Account as ServerAccount
-from drillcore_server.domain.accounts import Credential
-from drillcore_server.domain.errors import Denied
-from drillcore_server.domain.ids import AccountId, PrincipalId, TenantId
-from drillcore_server.rpc.signatures import SignatureService
-from drillcore_server.store import audit_keys, signatures
+from drillcore_server.identity.credentials import Credentials
+from drillcore_server.kernel.access import Principal, PrincipalKind, Proof
+from drillcore_server.kernel.accounts import Account as ServerAccount
+from drillcore_server.kernel.accounts import Credential
+from drillcore_server.kernel.errors import Denied
+from drillcore_server.kernel.unit import Call
+from drillcore_server.signatures import store as signatures
+from drillcore_server.signatures.prepare import check_can_sign, forget_challenges
+from drillcore_server.signatures.service import SignatureService
+from drillcore_server.storage import audit_keys
+from drillcore_server.storage.ids import AccountId, PrincipalId, TenantId
 from tests.rpc.aged import keyspace
 from tests.rpc.knowledge import refused
 from tests.rpc.people import age_password
@@ -369,8 +369,8 @@ class Meanwhile:
 
 def meanwhile(server: Running, deed: Callable[[], object]) -> None:
     (service,) = [one for _, one in server.server._services if isinstance(one, SignatureService)]
-    held = Meanwhile(service._desk.credentials, deed)
-    service._desk = replace(service._desk, credentials=held)  # type: ignore[arg-type]  # as far as signing goes
+    held = Meanwhile(service._signer.credentials, deed)
+    service._signer = replace(service._signer, credentials=held)  # type: ignore[arg-type]  # as far as signing goes
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,11 @@ from uuid import UUID
 import pytest
 
 from drillcore import ExportFormat, NewFact, Role, Signature, SignatureTarget, SignatureTargetKind
-from drillcore.audit.bundle import verify_bundle
-from drillcore.audit.bundle_signatures import BundleSignatures
-from drillcore.audit.notes import VerifierKey
-from drillcore.audit.pins import Pins
-from drillcore.audit.reports import Evidence, Findings
-from drillcore.audit.signatures import FACT, NODE
+from drillcore_formats.audit.bundle import verify_bundle
+from drillcore_formats.audit.findings import Evidence, Findings
+from drillcore_formats.audit.notes import VerifierKey
+from drillcore_formats.audit.pins import Pins
+from drillcore_formats.audit.signatures import FACT, NODE, BundleSignatures
 from tests.rpc.running import ACME, Running, create_tenants, running
 from tests.rpc.signatories import QUICK, Person, person
 

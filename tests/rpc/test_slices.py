@@ -21,13 +21,13 @@ from drillcore_fdb.engine import Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2
 from drillcore_proto.v1 import graphs_pb2 as pb
-from drillcore_server.derived.graphs import TurnGraph, TurnGraphs
-from drillcore_server.domain import slices as own_slices
-from drillcore_server.domain.ids import CorpusNumber, Revision
-from drillcore_server.domain.slice_policies import single
-from drillcore_server.store.hierarchy import CorpusView
-from drillcore_server.store.sealed import SealedRecords
-from tests.rpc.aged import keys_of
+from drillcore_server.graphs import slices as own_slices
+from drillcore_server.graphs.conversation import TurnGraph, TurnGraphs
+from drillcore_server.graphs.slices import single
+from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.storage.ids import Revision
+from drillcore_server.storage.sealed import SealedRecords
+from tests.rpc.aged import corpus_in, keys_of
 from tests.rpc.conftest import Filled
 from tests.rpc.graphs import GOLDEN_EDGES, REFERENCE, GraphCaller, edge, edges, name, talk, turn
 from tests.rpc.hierarchies import put, two_sections
@@ -193,12 +193,12 @@ def test_a_reader_who_began_before_the_last_change_does_not_read_everything_anew
     told, links = a_talk(20)
     caller.put_turns(corpus, told[:10])
     caller.put_turns(corpus, told[10:], links)
-    graphs, keys = TurnGraphs(shared.engine), keys_of(shared, corpus)
+    graphs, own, keys = TurnGraphs(shared.engine), corpus_in(shared.engine, corpus), keys_of(shared, corpus)
     sealed = SealedRecords(shared.server.keyring)
 
     def newest(revision: int) -> TurnGraph | None:
         def look(tr: Transaction) -> TurnGraph | None:
-            return graphs.newest(CorpusNumber(1), CorpusView(tr.snapshot, keys, sealed, Revision(revision)))
+            return graphs.newest(CorpusAtRevision(tr.snapshot, own, keys, sealed, Revision(revision)))
 
         return shared.engine.run(look)
 

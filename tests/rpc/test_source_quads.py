@@ -9,10 +9,22 @@ from uuid import uuid4
 
 import pytest
 
+from drillcore_formats.quads import Blank, Iri, Literal
 from drillcore_proto.v1 import facts_pb2
-from drillcore_server.domain.ids import SourceId
-from drillcore_server.domain.iris import DC, GRAPH_SOURCE, NS, PROV, RDF_TYPE, TG, iri_of, named_by
-from drillcore_server.domain.quads import Blank, Iri, Literal, Quad, QuadPattern, check_quad
+from drillcore_server.graphs.quad_model import (
+    DC,
+    GRAPH_SOURCE,
+    NS,
+    PROV,
+    RDF_TYPE,
+    TG,
+    Quad,
+    QuadPattern,
+    check_quad,
+    iri_of,
+    named_by,
+)
+from drillcore_server.storage.ids import SourceId
 from tests.rpc.aged import age
 from tests.rpc.derived import assert_every_pattern_agrees, source_pages, source_quads, walked
 from tests.rpc.erasing import ErasingCaller

@@ -16,9 +16,9 @@ from google.protobuf.message import Message
 
 from drillcore import Grant
 from drillcore_fdb.tuples import KeyRange
-from drillcore_server.domain.ids import TenantId
-from drillcore_server.store.corpora import CORPORA
-from drillcore_server.store.spaces import Space
+from drillcore_server.kernel.corpus_store import CORPORA
+from drillcore_server.storage.ids import TenantId
+from drillcore_server.storage.spaces import Space
 from tests.rpc.foreign_requests import CASES, CONTENT, NO_NAME, asked, continued, names_in, set_in
 from tests.rpc.people import make_person
 from tests.rpc.rpcs import METHODS, RawAnswer, name_of

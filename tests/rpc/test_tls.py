@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from drillcore import TLS, Client, SettingsError, Unauthenticated, Unavailable
-from drillcore_server.config import TlsSettings
-from tests.rpc.certificates import OPENSSL, Authority
+from drillcore_server.app.config import TlsSettings
+from tests.certificates import Authority
 from tests.rpc.running import OPERATOR, Running, running
-
-pytestmark = pytest.mark.skipif(OPENSSL is None, reason="no openssl command to make certificates with: TLS not tested")
 
 
 @pytest.fixture(scope="module")

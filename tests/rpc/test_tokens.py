@@ -11,9 +11,9 @@ import pytest
 
 from drillcore import Client, Grant, Role, SettingsError
 from drillcore_proto.reasons import Reason
-from drillcore_server.commands.forget_sessions import forget_sessions
-from drillcore_server.config import ServerSettings, TokenSettings
-from drillcore_server.store import sessions
+from drillcore_server.app.config import ServerSettings, TokenSettings
+from drillcore_server.identity.sessions import forget_sessions
+from drillcore_server.kernel import session_store as sessions
 from tests.rpc.conftest import TenantFactory
 from tests.rpc.people import age_session, make_person, make_service, refused
 from tests.rpc.running import ACME_ID, AUTH, GLOBEX_ID, OPERATOR, SETTINGS, Running, running

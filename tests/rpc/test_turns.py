@@ -298,7 +298,7 @@ def test_fsck_finds_an_edge_that_leads_nowhere(server: Running, caller: GraphCal
     turns = server.engine.run(lambda tr: list(tr.range(*keys.turns())))
     server.engine.run(lambda tr: tr.clear(turns[1][0]))
     found = problems(server)
-    assert any("which is not there" in one for one in found)
+    assert any("needs the missing turn" in one for one in found)
     assert any("leads nowhere" in one for one in found)
 
 

@@ -14,7 +14,7 @@ import pytest
 from drillcore import NewDocument, OutcomeKind
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import documents_pb2 as pb
-from drillcore_server.domain.named import METADATA_VALUE_CHARACTERS_MAX
+from drillcore_server.kernel.named import METADATA_VALUE_CHARACTERS_MAX
 from tests.rpc.concurrently import concurrently
 from tests.rpc.conftest import new_corpus
 from tests.rpc.knowledge import UNCHANGED, UPDATED, Caller, File, at_revision, files, info_of, refused, update_parts

@@ -9,12 +9,12 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from drillcore import Client, Incompatible
-from drillcore._calls import Call
+from drillcore._transport.call import Call
 from drillcore_proto.reasons import API_VERSION, Reason
 from drillcore_proto.v1 import corpora_pb2, tenants_pb2
-from drillcore_server.domain.errors import BadInput
-from drillcore_server.rpc.messages import check_known_fields
-from drillcore_server.version import VERSION
+from drillcore_server import VERSION
+from drillcore_server.kernel.errors import BadInput
+from drillcore_server.kernel.messages import check_known_fields
 from tests.rpc.rpcs import METHODS, RawAnswer, call, name_of, path_of, request_of
 from tests.rpc.running import OPERATOR, Running
 

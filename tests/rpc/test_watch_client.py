@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from drillcore import AsyncClient, Cancelled, Client, Event, EventKind, NewFact, Unavailable
+from tests.children import gone_afterwards
 from tests.rpc.conftest import new_corpus
 from tests.rpc.processes import environment, serving
 from tests.rpc.running import ACME, Running, create_tenants, running
@@ -122,29 +123,33 @@ def test_no_event_is_lost_or_doubled_when_the_server_is_killed(tmp_path: Path) -
     assert heard_of == added
 
 
-def command(directory: Path, server: Running, *arguments: str) -> subprocess.Popen[str]:
+@contextmanager
+def command(directory: Path, server: Running, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """`drillcore watch` for added facts, from the beginning on."""
     flags = ["--from-beginning", "--kind", "fact-added", "--address", server.address, "--token", ACME]
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "drillcore", "watch", *flags, *arguments],
         env=environment(directory),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+    with gone_afterwards(process):
+        yield process
 
 
 def test_the_command_shows_events_of_before_and_after_a_restart(tmp_path: Path) -> None:
-    with running(tmp_path) as server:
-        create_tenants(server.client())
-        corpus = new_corpus(server)
-        first = put(server.client(ACME), corpus, 1)
-        watch = command(tmp_path, server, "--count", "2", "--timeout", "60")
-        assert watch.stdout is not None
-        assert str(first) in watch.stdout.readline()
-    with running(tmp_path, listen=server.address) as server:
-        second = put(server.client(ACME), corpus, 2)
-        out, err = watch.communicate(timeout=60)
+    with ExitStack() as processes:
+        with running(tmp_path) as server:
+            create_tenants(server.client())
+            corpus = new_corpus(server)
+            first = put(server.client(ACME), corpus, 1)
+            watch = processes.enter_context(command(tmp_path, server, "--count", "2", "--timeout", "60"))
+            assert watch.stdout is not None
+            assert str(first) in watch.stdout.readline()
+        with running(tmp_path, listen=server.address) as server:
+            second = put(server.client(ACME), corpus, 2)
+            out, err = watch.communicate(timeout=60)
     assert (watch.returncode, err) == (0, "")
     assert str(second) in out
     assert str(first) not in out
@@ -152,9 +157,9 @@ def test_the_command_shows_events_of_before_and_after_a_restart(tmp_path: Path) 
 
 def test_ctrl_c_ends_the_command_without_a_complaint(tmp_path: Path, shared: Running) -> None:
     put(shared.client(ACME), new_corpus(shared), 1)
-    watch = command(tmp_path, shared)
-    assert watch.stdout is not None
-    watch.stdout.readline()
-    watch.send_signal(signal.SIGINT)
-    _, err = watch.communicate(timeout=60)
+    with command(tmp_path, shared) as watch:
+        assert watch.stdout is not None
+        watch.stdout.readline()
+        watch.send_signal(signal.SIGINT)
+        _, err = watch.communicate(timeout=60)
     assert (watch.returncode, err) == (0, "")

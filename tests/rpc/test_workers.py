@@ -14,7 +14,7 @@ import pytest
 
 from drillcore import NewDocument, OutcomeKind
 from drillcore_proto.v1 import documents_pb2 as pb
-from drillcore_server.config import WORKER_MEMORY_BYTES_MIN, IngestSettings
+from drillcore_server.app.config import WORKER_MEMORY_BYTES_MIN, IngestSettings
 from tests.rpc.conftest import new_corpus
 from tests.rpc.knowledge import ADDED, FAILED, Added, Caller, File, parts
 from tests.rpc.processes import Serving, cpu_ticks, is_running, processes_of, serving, workers_of

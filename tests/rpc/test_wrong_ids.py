@@ -6,7 +6,7 @@ import re
 from uuid import uuid4
 
 import pytest
-from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
+from google.protobuf.descriptor import MethodDescriptor
 from google.rpc.error_details_pb2 import ErrorInfo
 
 from drillcore import AlreadyExists, Client, InvalidArgument
@@ -50,7 +50,7 @@ every_field = pytest.mark.parametrize(
 def ask(server: Running, method: MethodDescriptor, field: str, wrong: str) -> ErrorInfo:
     fields = fields_of(method)
     given = {"tenant_id": str(ACME_ID)} if "tenant_id" in fields else {}
-    repeated = fields[field].label == FieldDescriptor.LABEL_REPEATED
+    repeated = fields[field].is_repeated
     request = request_of(method, **{**given, field: [str(uuid4()), wrong] if repeated else wrong})
     return call(server.address, path_of(method), request.SerializeToString(), token=OPERATOR).info
 

@@ -9,11 +9,11 @@ import orjson
 
 from drillcore_fdb.format import open_store
 from drillcore_fdb.tuples import prefix_end
-from drillcore_server.audit.opening import RecordOpener
-from drillcore_server.store.audit_records import BUCKETS, RECORD, Position
-from drillcore_server.store.keyspace import Keyspace
-from drillcore_server.store.sealed import SealedRecords
-from drillcore_server.store.spaces import Space
+from drillcore_server.audit.open_records import RecordOpener
+from drillcore_server.storage.audit_records import BUCKETS, RECORD, Position
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.sealed import SealedRecords
+from drillcore_server.storage.spaces import Space
 from tests.rpc.running import Running
 
 

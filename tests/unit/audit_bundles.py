@@ -9,7 +9,7 @@ import zipfile
 from dataclasses import dataclass, field
 from typing import Any
 
-from drillcore.audit.notes import make_note
+from drillcore_formats.audit.notes import make_note
 from tests.unit.audit_logs import NOW, Key, Line, Log, base64_text, canonical, make_log, written
 
 EXPORT = uuid.UUID("e7904700-0000-4000-8000-000000000001")

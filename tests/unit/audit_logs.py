@@ -13,13 +13,13 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from drillcore.audit.checkpoints import Checkpoint, key_name, log_origin, make_checkpoint
-from drillcore.audit.keys import ChainedKey, KeyChain, vouch
-from drillcore.audit.leaves import Leaf, commit_to, signed_message
-from drillcore.audit.notes import ED25519, VerifierKey
-from drillcore.audit.pairs import make_pair
-from drillcore.audit.pins import Pins
-from drillcore.audit.proofs import make_proof
+from drillcore_formats.audit.checkpoints import Checkpoint, key_name, log_origin, make_checkpoint
+from drillcore_formats.audit.keys import ChainedKey, KeyChain, vouch
+from drillcore_formats.audit.leaves import Leaf, commit_to, signed_message
+from drillcore_formats.audit.notes import ED25519, VerifierKey
+from drillcore_formats.audit.pairs import make_pair
+from drillcore_formats.audit.pins import Pins
+from drillcore_formats.audit.proofs import make_proof
 from tests.unit import audit_trees
 
 STORE = uuid.UUID("5707e000-0000-4000-8000-000000000001")

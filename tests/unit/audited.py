@@ -14,31 +14,31 @@ from uuid import UUID
 
 import structlog
 
-from drillcore.audit.leaves import SERVER_LOG
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
 from drillcore_fdb.engine import Engine, Transaction
 from drillcore_fdb.format import StoreHeader, open_store
-from drillcore_server.audit.indexes import Terms
-from drillcore_server.audit.journal import Journal
-from drillcore_server.audit.key_files import KeyFiles
-from drillcore_server.audit.opening import RecordOpener
-from drillcore_server.audit.sequencer import Sequencer
-from drillcore_server.audit.sequencing import LogWriter
-from drillcore_server.audit.signers import KeyKeeper, SigningKeys
-from drillcore_server.auth.access import as_server
-from drillcore_server.auth.principal import Principal, PrincipalKind
-from drillcore_server.commands.unit import Call, Unit
-from drillcore_server.config import EngineSettings
-from drillcore_server.domain.audit import Trail
-from drillcore_server.domain.ids import PrincipalId, RecordId, RequestId, TenantId
-from drillcore_server.engines import open_keyring
-from drillcore_server.store import audit_log
-from drillcore_server.store.audit_log import Head
-from drillcore_server.store.audit_records import RECORD, StoredRecord
-from drillcore_server.store.keyring import Keyring
-from drillcore_server.store.keyspace import Keyspace
-from drillcore_server.store.records import RecordKind
-from drillcore_server.store.sealed import SealedRecords
+from drillcore_formats.audit.leaves import SERVER_LOG
+from drillcore_server.app.background import Background
+from drillcore_server.app.config import EngineSettings
+from drillcore_server.app.factories import open_keyring
+from drillcore_server.audit import log_store as audit_log
+from drillcore_server.audit.log_store import Head
+from drillcore_server.audit.log_writer import LogWriter
+from drillcore_server.audit.open_records import RecordOpener
+from drillcore_server.audit.publisher import Publisher
+from drillcore_server.audit.search import Terms
+from drillcore_server.audit.sequencer import GATHER_S, POLL_S, Sequencer
+from drillcore_server.audit.signing_keys import KeyFiles
+from drillcore_server.kernel.access import Principal, PrincipalKind, as_server
+from drillcore_server.kernel.journal import Journal, KeyKeeper, SigningKeys
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.storage.audit_records import RECORD, StoredRecord
+from drillcore_server.storage.ids import PrincipalId, RecordId, RequestId, TenantId
+from drillcore_server.storage.keyring import Keyring
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.records import RecordKind
+from drillcore_server.storage.sealed import SealedRecords
 
 T = TypeVar("T")
 TENANT: Final = TenantId(UUID(int=1))
@@ -157,3 +157,20 @@ def audited(
         keeper = keeper or KeyFiles(path / "audit" / "keys")
         signing = SigningKeys.open(engine, keys, header.store_id, keeper, datetime.now(UTC))
         yield Audited(engine, keys, header, keyring, keeper, signing)
+
+
+@contextlib.contextmanager
+def at_work(sequencer: Sequencer, *publishers: Publisher) -> Iterator[None]:
+    """A sequencer that works in the background, as in a server; in the end it puts in order what is left."""
+    background = Background(LOGGER)
+    background.add(
+        "sequencer", lambda _now: sequencer.keep(background.stopping.is_set), POLL_S, sequencer.wake, GATHER_S
+    )
+    for publisher in publishers:
+        background.add("publisher", lambda _now, found=publisher: found.publish(), publisher.every_s)  # type: ignore[misc]
+    background.start()
+    try:
+        yield
+    finally:
+        background.stop()
+        sequencer.drain()

@@ -10,8 +10,8 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from drillcore_server.domain.envelopes import Candidate, Packed, Packing, Ranked
-from drillcore_server.domain.ids import CommunityId, CorpusId, FactId, SourceId
+from drillcore_server.envelopes.model import Candidate, Packed, Packing, Ranked
+from drillcore_server.storage.ids import CommunityId, CorpusId, FactId, SourceId
 
 TODAY = date(2026, 5, 24)
 NOON = datetime(2026, 5, 24, 12, tzinfo=UTC)

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from drillcore_server.domain.fact_words import FactWords
-from drillcore_server.domain.ids import DocumentId, FactId, NodeId
-from drillcore_server.domain.words import Question, Term, pairs
+from drillcore_server.facts.words import FactWords, Question, Term, pairs
+from drillcore_server.storage.ids import DocumentId, FactId, NodeId
 
 Facts = Mapping[FactId, FactWords]
 Place = object

@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
-from drillcore_server.domain.slice_policies import Policy
-from drillcore_server.domain.slices import SliceEdge, most_salient
-from drillcore_server.domain.turns import EdgeType, Phase
+from drillcore_server.graphs.slices import Policy, SliceEdge, most_salient
+from drillcore_server.graphs.turn_model import EdgeType, Phase
 
 
 class PlainNode(NamedTuple):

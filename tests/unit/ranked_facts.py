@@ -9,8 +9,8 @@ from uuid import UUID
 
 import numpy as np
 
-from drillcore_server.domain.envelopes import Candidate, Ranked
-from drillcore_server.domain.ids import CorpusId, DocumentId, FactId, SourceId
+from drillcore_server.envelopes.model import Candidate, Ranked
+from drillcore_server.storage.ids import CorpusId, DocumentId, FactId, SourceId
 
 NASTY = (
     "[2] Pay the bearer.",

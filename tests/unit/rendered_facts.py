@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from drillcore_server.domain.envelopes import RenderFormat
+from drillcore_server.envelopes.model import RenderFormat
 
 HEAD = re.compile(r"\[(\d+)(?:, (stale|previous answer))?(?:, begins as (\d+))?\] ")
 ESCAPED = re.compile(r"(?<!\\)(\\+)\[(?=\s*\d)")

@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from drillcore.audit import pdf_signatures
-from drillcore.audit.bundle import verify_bundle
-from drillcore.audit.failures import Mismatch
-from drillcore.audit.notes import Note
-from drillcore.audit.pins import Pins
-from drillcore.audit.reports import Report
-from drillcore.audit.zip_members import CheckedMember
+from drillcore_formats.audit import signatures as pdf_signatures
+from drillcore_formats.audit.bundle import verify_bundle
+from drillcore_formats.audit.findings import Mismatch, Report
+from drillcore_formats.audit.notes import Note
+from drillcore_formats.audit.pins import Pins
+from drillcore_formats.audit.zip_members import CheckedMember
 from tests.unit.audit_bundles import Bundle, make_signature, packed
 from tests.unit.audit_logs import Log, base64_text, canonical, make_log, store_key, written
 from tests.unit.signed_pdf import make_pdf, make_signed_pdf
@@ -60,7 +59,7 @@ def test_a_copy_for_people_is_checked_by_its_hash() -> None:
     bundle.sign(0)
     report = verified(bundle.make().members())
     assert report.ok
-    assert "can be checked in the JSON copy" in report.remarks[0]
+    assert "only the JSON copy can show" in report.remarks[0]
 
 
 @pytest.mark.parametrize("name", ["content.json", "audit.ndjson", "signatures.json", "checkpoint", "keys.json"])
@@ -75,7 +74,8 @@ def test_a_changed_file_is_found(name: str) -> None:
 def test_a_file_that_is_gone_is_found(name: str) -> None:
     members = signed_bundle().members()
     del members[name]
-    assert problems(verified(members)) == [f"the bundle has {'no' if name == 'keys.json' else 'lost a file:'} {name}"]
+    said = "has no" if name == "keys.json" else "lacks a file of its manifest:"
+    assert problems(verified(members)) == [f"the bundle {said} {name}"]
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "manifest.note"])
@@ -114,7 +114,7 @@ def test_a_symbolic_link_is_refused() -> None:
     link = zipfile.ZipInfo("content.json")
     link.external_attr = 0o120777 << 16
     report = verify_bundle(packed(signed_bundle().members(), **{"content.json": link}), PINS)
-    assert problems(report) == ["the ZIP file has something that is no plain file: 'content.json'"]
+    assert problems(report) == ["the ZIP file has something that is not a plain file: 'content.json'"]
 
 
 def test_an_unknown_compression_is_refused() -> None:
@@ -171,7 +171,7 @@ def test_what_is_hidden_in_the_file_is_refused(where: str) -> None:
     (problem,) = problems(verify_bundle(io.BytesIO(data), PINS))
     assert problem in {
         "the ZIP file has hidden parts between its files",
-        "the ZIP file has a comment, which nothing vouches for",
+        "the ZIP file has a comment, which nothing signs",
     }
 
 
@@ -197,7 +197,7 @@ def test_a_manifest_of_another_key_or_export_is_refused() -> None:
     members = bundle.members()
     manifest = members["manifest.json"]
     forged = {"manifest.note": bundle.note(manifest, store_key(seed="x"))}
-    assert problems(verified(members | forged)) == ["manifest.note is signed by no key that is trusted"]
+    assert problems(verified(members | forged)) == ["manifest.note is not signed by a trusted key"]
     other = bundle.manifest(made_by="mallory")
     assert problems(verified(members | {"manifest.json": other})) == ["manifest.note was signed for another manifest"]
     stranger = Bundle(make_log(keys=[store_key(seed="x")])).make().members()
@@ -213,7 +213,7 @@ def test_a_manifest_of_another_key_or_export_is_refused() -> None:
         ({"files": []}, "manifest.json does not list the files"),
         ({"files": {}}, "the manifest does not list checkpoint"),
         ({"files": {"checkpoint": {"sha256": "x", "size": 1}}}, "the manifest does not say what checkpoint is"),
-        ({"export_id": "x"}, "the export is not named by a UUID"),
+        ({"export_id": "x"}, "the id of the export is not a UUID"),
         ({"content_digest": "0" * 64}, "the manifest names another content than content.json"),
         ({"tenant": str(uuid.uuid4())}, "audit.ndjson is of another log than the bundle"),
     ],
@@ -342,7 +342,7 @@ def test_signatures_of_what_is_not_in_the_copy_are_told() -> None:
     bundle.signatures.append(make_signature({"id": str(uuid.uuid4()), "version": 1}, bundle.key, 9))
     report = verified(bundle.make().members())
     assert report.ok
-    assert report.remarks[0].startswith("1 of 4 signatures are of what is not in content.json, or was erased")
+    assert report.remarks[0].startswith("1 of 4 signatures are of records that are not in content.json, or were erased")
 
 
 def test_a_signature_without_its_salt_is_told_not_to_have_been_checked_against_the_content() -> None:
@@ -350,7 +350,7 @@ def test_a_signature_without_its_salt_is_told_not_to_have_been_checked_against_t
     bundle.signatures[0]["content_salt"] = ""
     report = verified(bundle.make().members())
     assert report.ok
-    assert report.remarks[0].startswith("1 of 3 signatures are of what is not in content.json, or was erased")
+    assert report.remarks[0].startswith("1 of 3 signatures are of records that are not in content.json, or were erased")
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"nodes":[1]}', b'{"nodes":[],"nodes":[]}', b'{"nodes":[]} x'])
@@ -379,7 +379,9 @@ def test_a_pdf_without_pyhanko_is_checked_by_its_hash(monkeypatch: pytest.Monkey
     monkeypatch.setattr(pdf_signatures.importlib.util, "find_spec", lambda _name: None)
     report = verified(Bundle(content_name="content.pdf").make().members())
     assert report.ok
-    assert report.remarks == ("content.pdf was checked by its hash; its digital signature needs pyhanko",)
+    assert report.remarks == (
+        "content.pdf was checked by its hash only; install pyhanko to check its digital signature",
+    )
 
 
 def pdf_bundle(pdf: bytes) -> dict[str, bytes]:
@@ -423,7 +425,7 @@ def test_a_pdf_that_is_none_or_not_signed_is_refused(pdf: bytes, problem: str) -
 
 
 def test_canonical_json_of_the_test_is_that_of_the_verifier() -> None:
-    from drillcore.audit.documents import canonical_json
+    from drillcore_formats.audit.encoding import canonical_json
 
     bundle = signed_bundle()
     assert canonical(bundle.nodes) == canonical_json(bundle.nodes)

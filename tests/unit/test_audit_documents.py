@@ -13,9 +13,17 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore.audit.base64_text import from_base64, to_base64
-from drillcore.audit.documents import canonical_json, canonical_record, parse_count, parse_id, parse_json, parse_object
-from drillcore.audit.failures import Malformed
+from drillcore_formats.audit.encoding import (
+    canonical_json,
+    canonical_record,
+    from_base64,
+    parse_count,
+    parse_id,
+    parse_json,
+    parse_object,
+    to_base64,
+)
+from drillcore_formats.audit.findings import Malformed
 
 VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "rfc8785.json").read_text())["files"]
 
@@ -128,7 +136,7 @@ def test_what_is_no_object_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("value", [None, 5, "", "x", "5707E000-0000-4000-8000-000000000001", "5707e0"])
 def test_what_is_no_id_is_refused(value: object) -> None:
-    with pytest.raises(Malformed, match="the store is not named by a UUID"):
+    with pytest.raises(Malformed, match="the id of the store is not a UUID"):
         parse_id(value, "the store")
 
 

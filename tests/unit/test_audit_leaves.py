@@ -8,8 +8,8 @@ import uuid
 
 import pytest
 
-from drillcore.audit.failures import Malformed
-from drillcore.audit.leaves import Leaf, commit_to, signed_message
+from drillcore_formats.audit.findings import Malformed
+from drillcore_formats.audit.leaves import Leaf, commit_to, signed_message
 
 STORE, LOG, RECORD = (uuid.UUID(int=number) for number in (1, 2, 3))
 LEAF = Leaf(STORE, LOG, 7, bytes(range(10)), RECORD, b"c" * 32, b"hash", b"s" * 64)

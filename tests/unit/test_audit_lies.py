@@ -14,15 +14,15 @@ from collections.abc import Callable
 
 import pytest
 
-from drillcore.audit.checkpoints import Checkpoint, log_origin, make_checkpoint
-from drillcore.audit.exported import verify_export
-from drillcore.audit.keys import KeyChain
-from drillcore.audit.leaves import SERVER_LOG, Leaf
-from drillcore.audit.notes import Note
-from drillcore.audit.pairs import make_pair, verify_checkpoints
-from drillcore.audit.pins import Pins
-from drillcore.audit.proofs import Proof, verify_proof
-from drillcore.audit.reports import Outcome, RecordOutcome, Report
+from drillcore_formats.audit.checkpoints import Checkpoint, log_origin, make_checkpoint
+from drillcore_formats.audit.exported import verify_export
+from drillcore_formats.audit.findings import Outcome, RecordOutcome, Report
+from drillcore_formats.audit.keys import KeyChain
+from drillcore_formats.audit.leaves import SERVER_LOG, Leaf
+from drillcore_formats.audit.notes import Note
+from drillcore_formats.audit.pairs import make_pair, verify_checkpoints
+from drillcore_formats.audit.pins import Pins
+from drillcore_formats.audit.proofs import Proof, verify_proof
 from tests.unit import audit_trees
 from tests.unit.audit_logs import STORE, Line, Log, base64_text, make_log, store_key, written
 
@@ -111,7 +111,7 @@ def test_a_changed_field_of_a_leaf_is_found(name: str, value: object, problem: s
         (lambda line: line.update(private_salt=base64_text(bytes(16))), "its private part is not the one"),
         (lambda line: line.update(private={}), "its private part is not the one that was signed"),
         (lambda line: line.pop("body"), "it is shown without its body"),
-        (lambda line: line.pop("leaf"), "its leaf is not there"),
+        (lambda line: line.pop("leaf"), "its leaf is missing"),
         (lambda line: line.pop("index"), "its index is not a whole number"),
         (lambda line: line.update(index=True), "its index is not a whole number"),
         (lambda line: line.update(approved="yes"), "it is shown with something that nothing vouches for: approved"),
@@ -156,7 +156,7 @@ def test_a_dropped_record_is_found_though_a_checkpoint_of_fewer_is_signed_by_a_s
     shorter = make_log(6)
     lines = shorter.export()
     lines[0]["checkpoint"] = shorter.checkpoint(key=thief)
-    assert told(verified(lines, log.pins)) == {None: "the checkpoint is signed by no key that is trusted"}
+    assert told(verified(lines, log.pins)) == {None: "the checkpoint is not signed by a trusted key"}
 
 
 def test_an_inserted_record_is_found() -> None:
@@ -310,7 +310,7 @@ def test_a_pinned_checkpoint_of_another_log_does_not_pass_for_one_of_this() -> N
 def test_a_forged_pinned_checkpoint_is_refused() -> None:
     log = make_log()
     pins = Pins(log.pins.keys, (Note.parse(log.checkpoint(key=store_key(seed="stranger"))),))
-    assert told(verified(log.export(), pins)) == {None: "the pinned checkpoint is signed by no key that is trusted"}
+    assert told(verified(log.export(), pins)) == {None: "the pinned checkpoint is not signed by a trusted key"}
 
 
 def test_checkpoints_of_a_fork_or_of_a_rolled_back_log_are_no_pair() -> None:
@@ -330,15 +330,13 @@ def test_a_pair_whose_first_checkpoint_a_stranger_signed_is_refused() -> None:
     log = make_log()
     proof = audit_trees.consistency(5, log.leaves)
     data = make_pair(log.checkpoint(5, key=store_key(seed="stranger")), log.checkpoint(), proof)
-    assert told(verify_checkpoints(data, log.pins)) == {
-        None: "the first checkpoint is signed by no key that is trusted"
-    }
+    assert told(verify_checkpoints(data, log.pins)) == {None: "the first checkpoint is not signed by a trusted key"}
 
 
 def test_a_replaced_key_is_found() -> None:
     log, other = make_log(), make_log(keys=[store_key(seed="other")])
     assert told(verified(other.export(), log.pins)) == {None: "the pinned key is not in the chain of keys"}
-    assert told(verify_proof(other.proof(2), log.pins)) == {2: "the checkpoint is signed by no key that is trusted"}
+    assert told(verify_proof(other.proof(2), log.pins)) == {2: "the checkpoint is not signed by a trusted key"}
 
 
 def test_a_replaced_key_is_found_though_it_is_put_in_the_chain() -> None:
@@ -421,7 +419,9 @@ def test_records_of_another_store_or_log_cannot_be_replayed() -> None:
 def test_an_export_of_another_store_or_log_cannot_be_passed_off() -> None:
     log = make_log()
     other = make_log(store=uuid.uuid4())
-    assert told(verified(other.export(), log.pins)) == {None: f"no key of store {other.store} is pinned"}
+    assert told(verified(other.export(), log.pins)) == {
+        None: f"no key of store {other.store} is pinned; give a verifier key of this store"
+    }
     lines = make_log(log=SERVER_LOG).export()
     lines[0]["log"] = str(log.log)
     assert told(verified(lines, log.pins))[None].startswith("the checkpoint is of")
@@ -500,14 +500,14 @@ def test_an_explaining_erasure_that_is_not_in_the_log_is_refused() -> None:
     lines = log.selection([2])
     lines.insert(2, explaining)
     problems = told(verified(lines, log.pins))
-    assert problems[4] == "a tree of 4 leaves has none at 4"
+    assert problems[4] == "a tree of 4 leaves has no leaf at index 4"
     assert problems[2] == "its private part is missing without an erasure"
 
 
 def test_a_record_that_is_no_erasure_does_not_explain() -> None:
     log = erased_log(erasure=True)
     assert told(verified(log.selection([1], explaining=[0]), log.pins)) == {
-        0: "it is said to be an erasure, but is not of one"
+        0: "it is said to be about an erasure, but is not"
     }
 
 
@@ -531,17 +531,17 @@ def test_an_export_from_the_middle_on_has_all_records_with_their_proofs() -> Non
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"drillcore_audit": 2}, "it is no audit export of format 1"),
-        ({"store": "x"}, "the store of the export is not named by a UUID"),
-        ({"log": str(uuid.uuid4()).upper()}, "the log of the export is not named by a UUID"),
+        ({"drillcore_audit": 2}, "it is not an audit export of format 1"),
+        ({"store": "x"}, "the id of the store of the export is not a UUID"),
+        ({"log": str(uuid.uuid4()).upper()}, "the id of the log of the export is not a UUID"),
         ({"size": 6}, "the export is said to be of 6 records, its checkpoint of 7"),
         ({"size": "7"}, "the size of the export's tree is not a whole number"),
         ({"first": 8}, "the export begins at 8, the log ends at 7"),
         ({"first": -1}, "the first index of the export is not a whole number"),
-        ({"complete": "yes"}, "the first line of the export does not have"),
-        ({"checkpoint": None}, "the first line of the export does not have"),
+        ({"complete": "yes"}, "the first line of the export lacks"),
+        ({"checkpoint": None}, "the first line of the export lacks"),
         ({"checkpoint": "hello"}, "the note is not a text"),
-        ({"keys": None}, "the chain of keys is not there"),
+        ({"keys": None}, "the chain of keys is missing"),
         ({"keys": {"store": str(STORE), "keys": []}}, "a chain has 1 to"),
     ],
 )
@@ -611,10 +611,10 @@ def test_a_proof_of_another_place_record_or_checkpoint_is_refused() -> None:
     record = Proof.parse(log.proof(3)).record
     lies = {
         proof_with(log, 2): "the inclusion proof does not lead to the root",
-        proof_with(log, 7): "a tree of 7 leaves has none at 7",
+        proof_with(log, 7): "a tree of 7 leaves has no leaf at index 7",
         proof_with(log, 3, hashes=()): "the inclusion proof is too short",
         proof_with(log, 3, checkpoint=other.checkpoint()): "the inclusion proof does not lead to the root",
-        proof_with(log, 3, checkpoint=log.checkpoint(key=store_key(seed="x"))): "the checkpoint is signed by no key",
+        proof_with(log, 3, checkpoint=log.checkpoint(key=store_key(seed="x"))): "the checkpoint is not signed by",
         proof_with(log, 3, checkpoint=make_log(log=SERVER_LOG).checkpoint()): "the checkpoint is of",
         proof_with(log, 3, record={**record, "body": {}}): "its body is not the one that was signed",
         proof_with(log, 3, record={**record, "private": {}}): "its private part is not the one that was signed",
@@ -649,7 +649,7 @@ def test_a_proof_of_a_new_keys_record_under_a_checkpoint_of_the_old_key_is_refus
     [
         (lambda data: data.replace(b":", b": ", 1), "the record of the proof is not in canonical JSON"),
         (lambda data: data[:-1] + b',"z":1}', "the record of the proof has something that nothing vouches for: z"),
-        (lambda _: b"[]", "the record of the proof is no JSON object"),
+        (lambda _: b"[]", "the record of the proof is not a JSON object"),
     ],
 )
 def test_a_proof_with_another_form_of_its_record_is_refused(change: Callable[[bytes], bytes], problem: str) -> None:

@@ -10,17 +10,25 @@ from pathlib import Path
 import httpx
 import pytest
 
-from drillcore.audit.checkpoints import Checkpoint, check_cosignatures
-from drillcore.audit.leaves import SERVER_LOG
-from drillcore.audit.notes import Note
-from drillcore.settings import SettingsError
-from drillcore_server.audit.publisher import SINK_FAILED, WITNESS_AHEAD, Publisher
+from drillcore_formats.audit.checkpoints import Checkpoint, check_cosignatures
+from drillcore_formats.audit.leaves import SERVER_LOG
+from drillcore_formats.audit.notes import Note
+from drillcore_formats.settings import SettingsError
+from drillcore_server.audit import log_store as audit_log
+from drillcore_server.audit.log_keeper import LogKeeper
+from drillcore_server.audit.publisher import (
+    SINK_FAILED,
+    WITNESS_AHEAD,
+    DirectorySink,
+    FileSink,
+    Publisher,
+    Sink,
+    Witness,
+    open_sink,
+)
 from drillcore_server.audit.sequencer import Sequencer
-from drillcore_server.audit.sinks import DirectorySink, FileSink, Sink, open_sink
-from drillcore_server.audit.witness import Witness
-from drillcore_server.store import audit_log
 from tests.faults.stores import wait_until
-from tests.unit.audited import LOGGER, TENANT, Audited, audited
+from tests.unit.audited import LOGGER, TENANT, Audited, at_work, audited
 from tests.unit.witness_server import WitnessServer, witness_server
 
 
@@ -176,25 +184,20 @@ def test_only_the_server_that_puts_records_in_order_publishes(store: Audited, tm
 def test_a_checkpoint_is_published_when_the_server_stops(store: Audited, tmp_path: Path) -> None:
     path = tmp_path / "checkpoints.jsonl"
     sequencer, publisher = publishing(store, open_sink(path))
-    sequencer.start()
-    publisher.start()
-    store.record()
-    sequencer.stop()
-    publisher.stop()
+    with at_work(sequencer):
+        store.record()
+    LogKeeper(sequencer, publisher, LOGGER).finish()
     assert in_file(path) == [1]
 
 
 def test_checkpoints_are_published_every_so_often(store: Audited, tmp_path: Path) -> None:
     path = tmp_path / "checkpoints.jsonl"
     sequencer, publisher = publishing(store, open_sink(path), every_s=0.05)
-    sequencer.start()
-    publisher.start()
-    for number in range(1, 4):
-        store.record()
-        sequencer.nudge()
-        wait_until(lambda number=number: in_file(path)[-1:] == [number], "it is published")  # type: ignore[misc]
-    sequencer.stop()
-    publisher.stop()
+    with at_work(sequencer, publisher):
+        for number in range(1, 4):
+            store.record()
+            sequencer.nudge()
+            wait_until(lambda number=number: in_file(path)[-1:] == [number], "it is published")  # type: ignore[misc]
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from uuid import UUID
 import orjson
 import pytest
 
-from drillcore.audit.leaves import SERVER_LOG
+from drillcore_formats.audit.leaves import SERVER_LOG
+from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.search import AuditFilter, FoundRecord, LogSearch
-from drillcore_server.auth.principal import Principal, PrincipalKind
-from drillcore_server.domain.audit import Trail
-from drillcore_server.domain.ids import CorpusId, DocumentId, NodeId, PrincipalId, RecordId
-from drillcore_server.store import audit_log
+from drillcore_server.kernel.access import Principal, PrincipalKind
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.storage.ids import CorpusId, DocumentId, NodeId, PrincipalId, RecordId
 from tests.unit.audited import OTHER, TENANT, Audited, audited
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -14,15 +14,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from drillcore.audit.leaves import SERVER_LOG
-from drillcore.audit.notes import VerifierKey
 from drillcore_fdb.engine import Options
+from drillcore_formats.audit.leaves import SERVER_LOG
+from drillcore_formats.audit.notes import VerifierKey
 from drillcore_proto.reasons import Reason
-from drillcore_server.audit.key_files import KeyFiles, read_key
-from drillcore_server.audit.signer_program import SignerProgram
-from drillcore_server.audit.signers import KeyKeeper, SignerUnavailableError, SigningKeys
-from drillcore_server.domain.errors import Unavailable
-from drillcore_server.store import audit_keys, audit_records
+from drillcore_server.audit.signing_keys import KeyFiles, SignerProgram, read_key
+from drillcore_server.kernel.errors import Unavailable
+from drillcore_server.kernel.journal import KeyKeeper, SignerUnavailableError, SigningKeys
+from drillcore_server.storage import audit_keys, audit_records
 from tests.unit.audited import Audited, audited
 
 PROGRAM = """
@@ -106,7 +105,7 @@ def test_a_key_that_is_gone_another_or_open_to_others_is_refused(store: Audited,
 )
 def test_a_file_that_is_no_key_is_refused(store: Audited, content: bytes) -> None:
     key_file(store).write_bytes(content)
-    with pytest.raises(SignerUnavailableError, match="is no audit key"):
+    with pytest.raises(SignerUnavailableError, match="is not an audit key"):
         reopen(store, store.keeper)
 
 

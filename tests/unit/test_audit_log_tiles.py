@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from drillcore.audit.merkle import EMPTY_ROOT, Frontier, check_consistency, check_inclusion
 from drillcore_fdb.errors import StoreCorruptError
+from drillcore_formats.audit.merkle import EMPTY_ROOT, Frontier, check_consistency, check_inclusion
 from drillcore_server.audit.tiles import Coordinates, GrowingTree, Tree, edge, full_tiles
 
 SIZE = 600

@@ -12,13 +12,13 @@ from uuid import UUID
 
 import pytest
 
-from drillcore.audit import Pins, Report, verify_export
 from drillcore_fdb.engine import Reader
+from drillcore_formats.audit import Pins, Report, verify_export
 from drillcore_server.audit.ndjson import EVERYTHING, NdjsonExport, log_now
 from drillcore_server.audit.search import AuditFilter, LogSearch
-from drillcore_server.domain.audit import Trail
-from drillcore_server.domain.ids import CorpusId, CorpusNumber, SourceId
-from drillcore_server.store.keyring import KeyNumber
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.storage.ids import CorpusId, CorpusNumber, SourceId
+from drillcore_server.storage.keyring import KeyNumber
 from tests.unit.audited import TENANT, Audited, audited
 
 T = TypeVar("T")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from drillcore.audit.checkpoints import Checkpoint, check_cosignatures, cosign, make_checkpoint
-from drillcore.audit.failures import Malformed, Untrusted, WrongSignature
-from drillcore.audit.notes import COSIGNATURE_V1, Note, VerifierKey, make_note
+from drillcore_formats.audit.checkpoints import Checkpoint, check_cosignatures, cosign, make_checkpoint
+from drillcore_formats.audit.findings import Malformed, Untrusted, WrongSignature
+from drillcore_formats.audit.notes import COSIGNATURE_V1, Note, VerifierKey, make_note
 from tests.unit.audit_logs import Key
 
 # Of Go's package golang.org/x/mod/sumdb/note, whose format C2SP took over.

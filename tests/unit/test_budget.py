@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.domain.budget import BudgetRequest, token_budget
-from drillcore_server.domain.envelopes import Budget, GroundingMode
-from drillcore_server.domain.errors import BadInput
-from drillcore_server.domain.rendering import GROUNDING_INSTRUCTIONS
-from drillcore_server.tokenizing.encodings import token_counter
+from drillcore_server.envelopes.model import Budget, GroundingMode
+from drillcore_server.envelopes.packing import BudgetRequest, token_budget
+from drillcore_server.envelopes.rendering import GROUNDING_INSTRUCTIONS
+from drillcore_server.kernel.errors import BadInput
+from drillcore_server.tokenizers.encodings import token_counter
 
 STRICT = GROUNDING_INSTRUCTIONS[GroundingMode.CONTEXT_STRICT]
 QUERY = "Which records are kept, and for how long?"

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.domain.cache_directives import AGE_S_MAX, CacheDirectives, parse_directives
-from drillcore_server.domain.errors import BadInput, Missing
+from drillcore_server.facts.cache_directives import AGE_S_MAX, CacheDirectives, parse_directives
+from drillcore_server.kernel.errors import BadInput, Missing
 
 ALL = CacheDirectives(reuse_ckf=True, no_store=True, no_cache=True, only_if_ckf=True, max_age=timedelta(seconds=60))
 TAKEN = {

@@ -51,6 +51,12 @@ def answer(run: Run) -> Callable[..., Any]:
     return answer
 
 
+def test_an_error_names_the_flag_that_helps(run: Callable[..., Any]) -> None:
+    refused = run("corpus", "create", "trials")
+    assert refused.exit_code == 1
+    assert "TENANT_REQUIRED: name a tenant: name it with --tenant, or set tenant_id" in refused.stderr
+
+
 def test_a_tenants_life_in_json(answer: Callable[..., Any]) -> None:
     created = answer("tenant", "create", "acme", "--set", "region=eu", "--set", "note=a=b", "--id", TENANT)
     assert created == {
@@ -167,7 +173,7 @@ def test_a_failed_call_in_json_is_one_document_with_reason_and_request_id(run: R
 def test_an_update_of_nothing_is_refused(run: Run, group: str) -> None:
     result = run(group, "update", str(uuid.uuid4()))
     assert result.exit_code == 2
-    assert "say what to change" in result.stderr
+    assert "give at least one thing to change" in result.stderr
 
 
 @pytest.mark.parametrize(

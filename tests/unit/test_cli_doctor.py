@@ -88,7 +88,7 @@ def test_a_server_that_takes_no_calls_fails(examine: Examine, peer: Peer) -> Non
     peer.health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
     code, checks = examine("--address", peer.address)
     assert (code, checks["server"]["status"]) == (1, "fail")
-    assert "takes no calls now" in checks["server"]["message"]
+    assert "does not accept calls now" in checks["server"]["message"]
 
 
 def test_a_token_that_is_not_accepted_fails_with_a_remedy(examine: Examine, peer: Peer) -> None:
@@ -167,4 +167,4 @@ def test_people_see_a_line_for_each_check_and_the_remedy(tmp_path: Path, monkeyp
     assert result.exit_code == 1
     assert "ok   python: Python 3." in result.stdout
     assert "fail server: UNAVAILABLE: no answer from 127.0.0.1:1" in result.stdout
-    assert "     -> start one with `drillcore serve`" in result.stdout
+    assert "     -> start a server with `drillcore serve`" in result.stdout

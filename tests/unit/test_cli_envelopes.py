@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from drillcore import _convert_envelopes as convert
+from drillcore._api.envelope_messages import to_packed
 from drillcore.cli import main
-from drillcore.cli.envelope_text import candidates_table, pack_report
+from drillcore.cli.commands.envelope_text import candidates_table, pack_report
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2, nodes_pb2
@@ -100,7 +100,7 @@ def test_the_report_is_as_it_is_written_down(run: Run) -> None:
 
 
 def test_the_report_fits_a_narrow_terminal(run: Run, peer: Peer) -> None:
-    found = convert.packed(peer.answers["PackEnvelope"])
+    found = to_packed(peer.answers["PackEnvelope"])
     shown = in_terminal(*pack_report(found), "", candidates_table(found.candidates), width=60)
     assert max(map(len, shown.splitlines())) <= 60
     assert_golden("pack_report_narrow.txt", shown)
@@ -108,14 +108,14 @@ def test_the_report_fits_a_narrow_terminal(run: Run, peer: Peer) -> None:
 
 @pytest.mark.parametrize("width", [40, 50, 79, 80, 120])
 def test_nothing_is_wider_than_the_terminal(peer: Peer, width: int) -> None:
-    found = convert.packed(peer.answers["PackEnvelope"])
+    found = to_packed(peer.answers["PackEnvelope"])
     shown = in_terminal(*pack_report(found), candidates_table(found.candidates), width=width)
     assert max(map(len, shown.splitlines())) <= width
     assert str(FACT)[:12] in shown, "ids are folded, not cut"
 
 
 def test_the_bar_is_of_ascii_where_there_is_nothing_else(peer: Peer) -> None:
-    found = convert.packed(peer.answers["PackEnvelope"])
+    found = to_packed(peer.answers["PackEnvelope"])
     assert "#####################--- 0.884, well packed" in in_terminal(*pack_report(found), width=80, encoding="ascii")
 
 
@@ -294,7 +294,7 @@ def test_a_chain_goes_on_with_the_answer_from_a_file_or_a_pipe(run: Run, peer: P
 def test_an_envelope_that_is_not_modified_is_not_shown(run: Run, peer: Peer) -> None:
     peer.answers["PackEnvelope"] = messages.not_modified()
     shown = run("pack", "who keeps it", "--if-match", ETAG)
-    assert shown.stdout == f"not modified: the envelope {ENVELOPE} that you have is still what would be packed\n"
+    assert shown.stdout == f"not modified: your envelope {ENVELOPE} is still current\n"
     text = run("pack", "who keeps it", "--if-match", ETAG, "--text")
     assert (text.exit_code, text.stdout, text.stderr) == (0, "", f"not modified: {ENVELOPE}\n")
     document = of(run("pack", "who keeps it", "--if-match", ETAG, "--json"))
@@ -306,17 +306,17 @@ def test_an_envelope_that_is_not_modified_is_not_shown(run: Run, peer: Peer) -> 
     [
         ([], "either a QUERY or --continue"),
         (["x", "--continue", "c-1"], "either a QUERY or --continue"),
-        (["--continue", "c-1", "--budget", "9", "--corpus", "c"], "--continue goes without --budget, --corpus"),
-        (["--continue", "c-1", "--preview"], "--continue goes without --preview"),
-        (["x", "--answer-file", "-"], "--answer-file goes with --continue"),
-        (["x", "--preview", "--explain"], "--preview goes without --explain"),
-        (["x", "--preview", "--if-match", "e"], "--preview goes without --if-match"),
-        (["x", "--text", "--headers"], "--text goes without --headers"),
-        (["x", "--text", "--json"], "--text goes without --json"),
+        (["--continue", "c-1", "--budget", "9", "--corpus", "c"], "--continue excludes --budget, --corpus"),
+        (["--continue", "c-1", "--preview"], "--continue excludes --preview"),
+        (["x", "--answer-file", "-"], "--answer-file needs --continue"),
+        (["x", "--preview", "--explain"], "--preview excludes --explain"),
+        (["x", "--preview", "--if-match", "e"], "--preview excludes --if-match"),
+        (["x", "--text", "--headers"], "--text excludes --headers"),
+        (["x", "--text", "--json"], "--text and --json exclude each other"),
         (["x", "--budget", "0"], "0 is not in the range"),
         (["x", "--budget", "-5"], "-5 is not in the range"),
         (["x", "--grounding", "loose"], "'loose' is not one of"),
-        (["x", "--accept", "S,X"], "'S,X' has something that is no tier"),
+        (["x", "--accept", "S,X"], "'S,X' is not a list of tiers"),
         (["x", "--weight", "beauty=1"], "'beauty=1' is not of the form"),
         (["x", "--weight", "relevance=-1"], "'relevance=-1' is not of the form"),
         (["x", "--weight", "relevance=nan"], "'relevance=nan' is not of the form"),
@@ -387,10 +387,10 @@ def test_an_issued_envelope_is_shown_with_how_it_compares(run: Run, peer: Peer) 
     ("replay", "code", "said"),
     [
         ("SAME", 0, "SAME: built again, it is what was issued, byte by byte"),
-        ("FACTS_SAME", 0, "FACTS SAME: every fact is as it was"),
+        ("FACTS_SAME", 0, "FACTS SAME: every fact is unchanged"),
         ("ERASED", 0, "ERASED: some of its facts were erased since"),
-        ("SESSION_OVER", 0, "SESSION OVER: facts or an answer of a session had a part in it"),
-        ("DIFFERENT", 1, "DIFFERENT: the store does not say what it said then"),
+        ("SESSION_OVER", 0, "SESSION OVER: it used facts or an answer of a session that is over"),
+        ("DIFFERENT", 1, "DIFFERENT: the store has other content than it had then"),
         ("TRIMMED", 0, "TRIMMED: its revisions are no longer kept"),
     ],
 )

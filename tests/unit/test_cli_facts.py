@@ -91,7 +91,7 @@ def test_a_fact_is_put_by_flags(run: Run, peer: Peer) -> None:
     ids = ["--id", str(FACT), "--chunk", str(RECORD), "--session", "s", "--request-id", "r"]
     result = run("fact", "put", *IN, "--content", "Keep it.", *flags, *ids)
     assert result.stdout.splitlines()[0] == f"fact {FACT}"
-    assert result.stdout.splitlines()[1].startswith("kept 1 fact in session s, not in the corpus;")
+    assert result.stdout.splitlines()[1].startswith("kept 1 fact only in session s;")
     (request,) = peer.requests
     assert list(request.facts) == [
         facts_pb2.FactDraft(
@@ -135,7 +135,7 @@ def test_a_put_that_stops_half_way_says_what_is_stored_and_how_to_go_on(run: Run
     (tmp_path / "facts.jsonl").write_text('{"content": "x"}\n' * 2_500)
     result = run("fact", "put", "facts.jsonl", *IN, "--request-id", "r")
     assert result.exit_code == 1
-    assert "STORE_FULL: no room (stored before it: 1,000 facts, up to revision 1000; to go on" in result.stderr
+    assert "STORE_FULL: no room (stored before it: 1,000 facts, up to revision 1000; to continue" in result.stderr
     assert "--request-id r" in result.stderr
     assert peer.request_ids() == ["r.0", "r.1"]
 

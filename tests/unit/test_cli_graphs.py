@@ -81,7 +81,7 @@ def test_a_line_that_is_wrong_is_named_and_nothing_is_stored(run: Run, peer: Pee
 
 def test_a_file_without_lines_is_refused_before_it_is_sent(run: Run, peer: Peer) -> None:
     result = run("turns", "put", "-", *IN, text="\n")
-    assert (result.exit_code, result.stderr, peer.seen) == (1, "INVALID_ARGUMENT: - has no turns and no edges\n", [])
+    assert (result.exit_code, result.stderr, peer.seen) == (1, "INVALID_ARGUMENT: - has neither turns nor edges\n", [])
 
 
 def test_turns_are_listed_with_all_their_edges(run: Run, peer: Peer) -> None:
@@ -145,4 +145,4 @@ def test_a_slice_is_written_to_a_file(run: Run, peer: Peer, tmp_path: Path) -> N
     assert "FILE_EXISTS" in run("slice", str(FACT), "--output", "slice.bin").stderr
     assert run("slice", str(FACT), str(CHUNK), "--output", "other.json").exit_code == 2
     assert run("slice", str(FACT), "--phase-weights", "1,2").exit_code == 2
-    assert "name it with --output" in run("slice", str(FACT), "--format", "binary").stderr
+    assert "--format needs --output" in run("slice", str(FACT), "--format", "binary").stderr

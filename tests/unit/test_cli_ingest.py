@@ -17,10 +17,10 @@ from click.testing import CliRunner, Result
 
 from drillcore import DocumentOutcome, OutcomeKind, Progress
 from drillcore.cli import main
-from drillcore.cli.ingest_batches import DOCUMENTS_MAX, Given, Item, batches, request_id
-from drillcore.cli.ingest_files import InputFile
-from drillcore.cli.ingest_progress import IngestProgress
+from drillcore.cli.commands.ingest import IngestProgress
+from drillcore.cli.commands.ingest_files import DOCUMENTS_MAX, Given, InputFile, Item, batches, request_id
 from drillcore_proto.reasons import Reason
+from tests.children import gone_afterwards
 from tests.unit.in_memory_server import Hierarchy, Peer, because, running
 
 TENANT = "11111111-1111-1111-1111-111111111111"
@@ -126,10 +126,10 @@ def test_media_type_and_metadata_are_sent(ingest: Ingest, peer: Peer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["missing.txt"], "no file, folder or match of 'missing.txt'"),
-        (["*.nothing"], "no file, folder or match of '*.nothing'"),
+        (["missing.txt"], "no file or folder matches 'missing.txt'"),
+        (["*.nothing"], "no file or folder matches '*.nothing'"),
         (["-"], "--name"),
-        (["a.txt", "--name", "x"], "--name is for what comes from stdin"),
+        (["a.txt", "--name", "x"], "--name is for the document from stdin"),
         (["a.txt", "--batch-mb", "0"], "--batch-mb"),
     ],
 )
@@ -246,7 +246,9 @@ def test_a_failure_tells_what_is_stored_and_how_to_go_on(run: Run, peer: Peer) -
     peer.on_part = lambda part, context: full(context) if part.header.name == "docs/c.txt" else None
     result = run("docs", "--batch-mb", "0.001")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("STORE_FULL: no room (batches stored before it: 2, up to revision 2; to go on run ")
+    assert result.stderr.startswith(
+        "STORE_FULL: no room (batches stored before it: 2, up to revision 2; to continue, run "
+    )
     assert uploads(peer)[-1] in result.stderr
     peer.on_part = lambda _part, _context: None
     assert "1 added, 0 updated, 2 unchanged" in run("docs", "--batch-mb", "0.001").stdout
@@ -290,17 +292,18 @@ def test_an_interruption_leaves_a_clear_message_and_no_traceback(environment: di
     write("docs/a.txt", "docs/b.txt", text="x" * 800)
     program = Path(sys.executable).with_name("drillcore")
     command = [program, "ingest", "docs", "--corpus", CORPUS, "--batch-mb", "0.001"]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    started = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def interrupt(part: Any, _context: object) -> None:
         if part.header.name == "docs/b.txt":
-            process.send_signal(signal.SIGINT)
-            process.wait(30)
+            started.send_signal(signal.SIGINT)
+            started.wait(30)
 
     peer.on_part = interrupt
-    stdout, stderr = process.communicate(timeout=60)
+    with gone_afterwards(started) as process:
+        stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout) == (1, "")
-    assert stderr.startswith("ABORTED: stopped at the user's wish; the batch under way may be stored or not")
+    assert stderr.startswith("ABORTED: you stopped it; the batch that was being sent may be stored or not")
     assert "batches stored before it: 1," in stderr
     assert "run the same command again" in stderr
     assert "Traceback" not in stderr

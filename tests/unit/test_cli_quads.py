@@ -21,6 +21,7 @@ from drillcore.cli import main
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import nodes_pb2, provenance_pb2
 from drillcore_proto.v1 import quads_pb2 as pb
+from tests.children import gone_afterwards
 from tests.unit.fabric_messages import CHUNK, CORPUS, FACT, RECORD
 from tests.unit.in_memory_server import Peer, because, page_of, running
 
@@ -53,7 +54,7 @@ def test_quads_are_put_as_n_quads_writes_them(run: Run, peer: Peer) -> None:
     peer.answers["PutQuads"] = pb.PutQuadsResponse(revision=3, added=2, known=1)
     lines = ['<urn:s> <urn:p> "o"', "<<( _:b <urn:p> <urn:o> )>> <urn:p> <urn:o> <urn:g> ."]
     result = run("quads", "put", *lines, *IN, "--source", "sop-7", "--request-id", "r")
-    assert result.stdout == "stored 2 quads, 1 known already: revision 3\n"
+    assert result.stdout == "stored 2 quads, 1 stored already: revision 3\n"
     (request,) = peer.requests
     assert (request.quads[0], request.source_id, peer.request_ids()) == (TRIPLE, "sop-7", ["r"])
     assert (request.quads[1].subject.triple.subject.blank, request.quads[1].graph) == ("b", "urn:g")
@@ -65,10 +66,10 @@ def test_quads_are_put_as_n_quads_writes_them(run: Run, peer: Peer) -> None:
         (["put", "urn:s <urn:p> <urn:o>"], "at character 1: a term is written as"),
         (["put", "<urn:s> <urn:p>"], "at character 16"),
         (["put"], "Missing argument"),
-        (["match", "-s", '"open'], "at character 1: a text ends with"),
-        (["match", "-g", '"text"'], "a graph is named by"),
+        (["match", "-s", '"open'], "at character 1: a text must end with"),
+        (["match", "-g", '"text"'], "a graph must be named by"),
         (["match", "-g", "<urn:g>", "--default-graph"], "either --graph or --default-graph"),
-        (["remove"], "say what to remove"),
+        (["remove"], "give the QUADs to remove"),
         (["remove", "<urn:s> <urn:p> <urn:o>", "-g", "<urn:g>"], "give either QUADs or flags"),
     ],
 )
@@ -261,10 +262,11 @@ def test_who_stops_an_import_is_told_that_it_may_be_stored(peer: Peer, tmp_path:
     (tmp_path / "a.nq").write_text("<urn:s> <urn:p> <urn:o> .")
     environment = {**os.environ, "DRILLCORE_CLIENT_ADDRESS": peer.address, "HOME": str(tmp_path)}
     command = [sys.executable, "-m", "drillcore", "quads", "import", "a.nq", *IN]
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    started = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+    with gone_afterwards(started) as process:
         assert heard.wait(30)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert "ABORTED: stopped at the user's wish; what the server was asked to do may be done or not" in said
+    assert "ABORTED: you stopped it; the server may have done it or not" in said
     assert "Traceback" not in said

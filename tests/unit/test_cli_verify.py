@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from drillcore.audit.checkpoints import cosign
-from drillcore.audit.notes import COSIGNATURE_V1, Note
 from drillcore.cli import main
+from drillcore_formats.audit.checkpoints import cosign
+from drillcore_formats.audit.notes import COSIGNATURE_V1, Note
 from tests.unit.audit_bundles import Bundle, packed
 from tests.unit.audit_logs import Key, Log, make_log, store_key, written
 

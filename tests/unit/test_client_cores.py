@@ -115,7 +115,7 @@ def test_an_export_of_a_corpus_that_has_changed_is_begun_anew(do: Do, peer: Peer
 
 def test_a_core_that_is_not_what_was_recorded_is_thrown_away(do: Do, peer: Peer, tmp_path: Path) -> None:
     peer.streams["ExportCore"] = CoreExporter(CONTENT, said_sha256=b"other")
-    with pytest.raises(drillcore.Internal, match="did not come whole"):
+    with pytest.raises(drillcore.Internal, match="the file is incomplete"):
         do("export_core", CORPUS, tmp_path / "rules.core")
     assert names(tmp_path) == set()
 

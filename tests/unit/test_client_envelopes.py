@@ -29,7 +29,7 @@ from drillcore import (
     Span,
     TierCap,
 )
-from drillcore import _convert_envelopes as convert
+from drillcore._api.envelope_messages import to_issued, to_packed, to_preview
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2, nodes_pb2
 from tests.unit import envelope_messages as messages
@@ -125,9 +125,9 @@ ASKED = pb.EnvelopeQuestion(
     memory_tier_max=0,
 )
 FULL_ANSWERS: dict[str, tuple[Message, Callable[[Any], object]]] = {
-    "packed": (messages.packed(not_modified=True, candidates=[messages.full_candidate()]), convert.packed),
-    "preview": (messages.preview(), convert.preview),
-    "issued": (messages.issued(), convert.issued),
+    "packed": (messages.packed(not_modified=True, candidates=[messages.full_candidate()]), to_packed),
+    "preview": (messages.preview(), to_preview),
+    "issued": (messages.issued(), to_issued),
 }
 
 

@@ -161,7 +161,7 @@ def test_both_a_token_and_the_beginning_are_refused_before_any_call(take: Take, 
 
 
 def test_signs_of_life_are_sent_while_nothing_happens(take: Take, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drillcore._follow.KEEP_ALIVE_S", 0.01)
+    monkeypatch.setattr("drillcore._transport.follow.KEEP_ALIVE_S", 0.01)
 
     def after_three(requests: Iterator[Any], _context: grpc.ServicerContext) -> Iterator[Any]:
         assert next(requests).resume_token == "t"

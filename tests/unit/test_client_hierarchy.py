@@ -190,7 +190,7 @@ def test_history_tells_each_revision_of_a_corpus_or_a_node(do: Do, peer: Peer) -
 
 def test_history_of_nothing_or_of_both_is_refused_before_any_call(do: Do, peer: Peer) -> None:
     for arguments in ({}, {"corpus_id": CORPUS, "node_id": CORPUS}):
-        with pytest.raises(TypeError, match="either a corpus or a node"):
+        with pytest.raises(TypeError, match="either corpus_id or node_id="):
             do("history", **arguments)
     assert peer.seen == []
 

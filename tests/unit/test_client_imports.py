@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-CLIENT = {"drillcore", "drillcore_proto", "google"}
+CLIENT = {"drillcore", "drillcore_formats", "drillcore_proto", "google"}
 COMMAND_LINE = {"click", "rich", "markdown_it", "mdurl", "pygments", "typing_extensions"}
 
 # grpc is loaded first, for it loads its sister packages itself wherever they are installed.

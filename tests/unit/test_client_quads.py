@@ -26,7 +26,7 @@ from drillcore import (
     RemovedQuads,
     Span,
 )
-from drillcore.quads import Blank, Iri, Literal, Quoted
+from drillcore_formats.quads import Blank, Iri, Literal, Quoted
 from drillcore_proto.v1 import nodes_pb2, provenance_pb2
 from drillcore_proto.v1 import quads_pb2 as pb
 from tests.unit.both_clients import asynchronous, sync
@@ -194,7 +194,7 @@ def test_an_export_is_checked_against_what_the_server_recorded(do: Do, peer: Pee
     assert result == QuadExport(7, 1, len(content), digest.hexdigest(), RECORD)
     assert (file.getvalue(), heard) == (content, [5, len(content)])
     peer.streams["ExportQuads"] = exported(content, b"other")
-    with pytest.raises(drillcore.Internal, match="did not come whole"):
+    with pytest.raises(drillcore.Internal, match="the file is incomplete"):
         do("export_quads", CORPUS, io.BytesIO(), QuadPattern(graph="urn:g"))
 
 

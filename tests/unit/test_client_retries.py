@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
@@ -59,6 +62,34 @@ def test_one_attempt_means_no_retry(peer: Peer) -> None:
     with pytest.raises(Unavailable):
         create_tenant("Client", peer.address, attempts=1)
     assert len(peer.seen) == 1
+
+
+@both_clients
+def test_a_connection_that_takes_a_second_to_make_is_waited_for(kind: str, peer: Peer) -> None:
+    """As to a server far away, or on a machine with much to do. Nothing is tried again."""
+    with socket.create_server(("127.0.0.1", 0)) as slow, ThreadPoolExecutor(3) as pool:
+
+        def relay() -> None:
+            near, _ = slow.accept()
+            threading.Event().wait(1.0)
+            host, port = peer.address.split(":")
+            with near, socket.create_connection((host, int(port))) as far:
+                there = pool.submit(copy, near, far)
+                copy(far, near)
+                there.result(30)
+
+        relayed = pool.submit(relay)
+        create_tenant(kind, f"127.0.0.1:{slow.getsockname()[1]}", attempts=1)
+        relayed.result(30)
+    assert len(peer.seen) == 1
+
+
+def copy(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_RDWR)
 
 
 @both_clients

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import grpc
 import pytest
+from cryptography import x509
 
 from drillcore import TLS, AsyncClient, Client, ClientSettings, SettingsError, Unavailable
+from tests.certificates import Authority
 from tests.unit.in_memory_server import Peer, running
 
 
@@ -16,17 +17,9 @@ from tests.unit.in_memory_server import Peer, running
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with an authority (ca) and certificates of it for a server (drillcore.test) and a client."""
     directory = tmp_path_factory.mktemp("certificates")
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
-
-    new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    openssl("req", "-x509", *new_key, "-subj", "/CN=test authority", "-keyout", "ca.key", "-out", "ca.pem")
+    authority = Authority.make(directory, "ca")
     for name in ("server", "client"):
-        openssl("req", *new_key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
-        (directory / "names").write_text("subjectAltName=DNS:drillcore.test")
-        signed_by = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names")
-        openssl("x509", "-req", "-in", f"{name}.csr", *signed_by, "-out", f"{name}.pem")
+        authority.sign(name, x509.DNSName("drillcore.test"))
     return directory
 
 
@@ -125,7 +118,7 @@ def test_a_client_certificate_is_shown_to_a_server_that_wants_one(certificates: 
 
 
 def test_a_certificate_without_its_key_is_refused() -> None:
-    with pytest.raises(ValueError, match="go together"):
+    with pytest.raises(ValueError, match="set both certificate_file and key_file"):
         TLS(certificate_file=Path("client.pem"))
 
 

@@ -17,21 +17,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillcore.cores import CoreModel, CoreRoot, InvalidCore
-from drillcore.cores.failures import WrongShape
-from drillcore.cores.parts import PART_KIND, ROOT_KIND
-from drillcore_server.domain.documents import Span
-from drillcore_server.domain.facts import fact_hash
-from drillcore_server.domain.ids import NodeId
-from drillcore_server.domain.nodes import raw_id
-from drillcore_server.exporting.sealed_file import PIECE_BYTES, SealedFile
-from drillcore_server.importing.reading import CheckedCore, check_core
-from drillcore_server.store.facts import FACT
-from drillcore_server.store.hierarchy import DOCUMENT, MASTER, SOURCE
-from drillcore_server.store.packed import _CHUNK, SECTION
-from drillcore_server.store.records import RecordKind
-from drillcore_server.store.signatures import SIGNATURE
-from drillcore_server.store.turns import TURN
+from drillcore_formats.cores import CoreModel, CoreRoot, InvalidCore
+from drillcore_formats.cores.format import WrongShape
+from drillcore_formats.cores.parts import PART_KIND, ROOT_KIND
+from drillcore_server.cores.imports.check import CheckedCore, check_core
+from drillcore_server.facts.model import fact_hash
+from drillcore_server.facts.store import FACT
+from drillcore_server.graphs.turn_store import TURN
+from drillcore_server.hierarchy.model import raw_id
+from drillcore_server.hierarchy.packed import _CHUNK, SECTION
+from drillcore_server.hierarchy.store import DOCUMENT, MASTER, SOURCE
+from drillcore_server.signatures.store import SIGNATURE
+from drillcore_server.storage.ids import NodeId, Span
+from drillcore_server.storage.records import RecordKind
+from drillcore_server.storage.sealed_file import PIECE_BYTES, SealedFile
 
 GOLDEN = (Path(__file__).parent.parent / "golden" / "small.core").read_bytes()
 """A full core with some of everything but communities."""

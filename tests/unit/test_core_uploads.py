@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.commands.core_uploads import PRINCIPAL_UPLOADS_MAX, UPLOADS_MAX, CoreUploads, Upload
-from drillcore_server.domain.errors import Refused
-from drillcore_server.domain.ids import CorpusId, PrincipalId
-from drillcore_server.exporting.sealed_file import SealedFile
+from drillcore_server.cores.uploads import PRINCIPAL_UPLOADS_MAX, UPLOADS_MAX, CoreUploads, Upload
+from drillcore_server.kernel.errors import Refused
+from drillcore_server.storage.ids import CorpusId, PrincipalId
+from drillcore_server.storage.sealed_file import SealedFile
 
 CORPUS = CorpusId(UUID(int=7))
 ANN, BOB = PrincipalId("ann"), PrincipalId("bob")

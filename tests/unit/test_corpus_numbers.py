@@ -11,10 +11,10 @@ import pytest
 from drillcore_fdb.embedded import EmbeddedEngine
 from drillcore_fdb.tuples import Subspace
 from drillcore_proto.reasons import Reason
-from drillcore_server.domain.errors import Unavailable
-from drillcore_server.domain.ids import CorpusId, CorpusNumber
-from drillcore_server.store.corpora import new_numbers, take_number
-from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.kernel.corpus_store import new_numbers, take_number
+from drillcore_server.kernel.errors import Unavailable
+from drillcore_server.storage.ids import CorpusId, CorpusNumber
+from drillcore_server.storage.keyspace import Keyspace
 from tests.faults.stores import opened
 
 KEYS = Keyspace(Subspace(b"store"))

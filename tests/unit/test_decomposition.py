@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from drillcore_server.domain.decomposition import CHARACTERS_MAX, SUB_QUERIES_MAX, decompose
+from drillcore_server.envelopes.decomposition import CHARACTERS_MAX, SUB_QUERIES_MAX, decompose
 
 COMPARED = {
     "Compare the EU AI Act and GDPR approaches to automated decision-making": (

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.domain.durations import after, check_duration
-from drillcore_server.domain.errors import BadInput
+from drillcore_server.facts.model import after, check_duration
+from drillcore_server.kernel.errors import BadInput
 
 START = datetime(2024, 1, 31, 12, 30, 15, 250_000, tzinfo=UTC)
 LAST = datetime.max.replace(tzinfo=UTC)

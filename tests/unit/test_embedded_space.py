@@ -31,7 +31,7 @@ def test_a_transaction_left_open_keeps_old_pages_only_until_it_is_too_old(
         overwrite(engine, 20)
         grown = engine.space()["file_bytes"]
         assert grown > before + 15 * 90_000, "an open snapshot pins the pages it shows"
-        wait_until(lambda: not engine._snapshots, "the reaper ends the snapshot")
+        wait_until(lambda: not len(engine.snapshots), "the reaper ends the snapshot")
         overwrite(engine, 40)
         assert engine.space()["file_bytes"] <= grown + 3 * 90_000
         with pytest.raises(TransactionTooOldError):

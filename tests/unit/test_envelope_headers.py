@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_server.domain.envelope_headers import (
+from drillcore_server.envelopes.headers import (
     SLUG_CHARACTERS_MAX,
     Miss,
     cache_status,
@@ -18,7 +18,7 @@ from drillcore_server.domain.envelope_headers import (
     saturation_text,
     slug,
 )
-from drillcore_server.domain.envelopes import (
+from drillcore_server.envelopes.model import (
     Budget,
     Candidate,
     Envelope,

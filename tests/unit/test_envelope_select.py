@@ -7,13 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from drillcore_server.commands.envelope_select import is_stale
-from drillcore_server.domain.envelope_plans import EnvelopePlan
-from drillcore_server.domain.envelopes import Budget, GroundingMode, RenderFormat, Weights
-from drillcore_server.domain.facts import Fact, FactStatus, fact_hash
-from drillcore_server.domain.found import AsOf
-from drillcore_server.domain.found_facts import FactFilters
-from drillcore_server.domain.ids import FactId, PrincipalId, SourceId
+from drillcore_server.envelopes.envelope_plan import EnvelopePlan
+from drillcore_server.envelopes.model import Budget, GroundingMode, RenderFormat, Weights
+from drillcore_server.envelopes.select import is_stale
+from drillcore_server.facts.model import Fact, FactFilters, FactStatus, fact_hash
+from drillcore_server.kernel.corpus_at_revision import AsOf
+from drillcore_server.storage.ids import FactId, PrincipalId, SourceId
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 TEXT = "The firm keeps its records for seven years."

@@ -8,8 +8,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_server.domain.etags import etag
-from drillcore_server.domain.ids import FactId
+from drillcore_server.envelopes.headers import etag
+from drillcore_server.storage.ids import FactId
 
 IDS = [FactId(UUID(int=number)) for number in (3, 1, 2)]
 ANY_IDS = st.lists(st.uuids().map(FactId), unique=True, max_size=20)

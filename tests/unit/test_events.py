@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import events_pb2 as pb
-from drillcore_server.domain.errors import BadInput
-from drillcore_server.domain.events import Cursor, EventKind, Stage, kind_of, read_cursor
-from drillcore_server.domain.facts import FactChange, FactStatus
-from drillcore_server.domain.ids import TenantId
-from drillcore_server.domain.pages import make_token
+from drillcore_server.events.model import Cursor, EventKind, Stage, kind_of, read_cursor
+from drillcore_server.facts.model import FactChange, FactStatus
+from drillcore_server.kernel.errors import BadInput
+from drillcore_server.kernel.pages import make_token
+from drillcore_server.storage.ids import TenantId
 
 OWN, OTHER = TenantId(UUID(int=1)), TenantId(UUID(int=2))
 CURSORS = st.builds(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from drillcore_server.derived.fused_relevance import fused_relevance
-from drillcore_server.derived.lexical_index import LexicalIndex
-from drillcore_server.derived.settings import VectorSettings
-from drillcore_server.derived.vector_index import VectorIndex
-from drillcore_server.domain.fused import Cosines, WordShares, by_words, fused
-from drillcore_server.domain.ids import FactId, NodeId
-from drillcore_server.domain.words import Question
-from drillcore_server.store.fact_words import encode_words
+from drillcore_server.envelopes.fused_relevance import fused_relevance
+from drillcore_server.facts.lexical.lexical_index import LexicalIndex
+from drillcore_server.facts.lexical.relevance import Cosines, WordShares, by_words, fused
+from drillcore_server.facts.store import encode_words
+from drillcore_server.facts.words import Question
+from drillcore_server.storage.ids import FactId, NodeId
+from drillcore_server.vectors.settings import VectorSettings
+from drillcore_server.vectors.vector_index import VectorIndex
 from tests.property.test_lexical_index import made, one_id
 from tests.unit.lexical import WORDS
 

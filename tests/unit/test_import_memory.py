@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 import msgpack
 import pytest
 
-from drillcore.cores import InvalidCore
-from drillcore.cores.parts import PART_KIND
-from drillcore_server.exporting.sealed_file import SealedFile
-from drillcore_server.importing import library
-from drillcore_server.importing.reading import check_core
+from drillcore_formats.cores import InvalidCore
+from drillcore_formats.cores.parts import PART_KIND
+from drillcore_server.cores.imports import library_documents as library
+from drillcore_server.cores.imports.check import check_core
+from drillcore_server.storage.sealed_file import SealedFile
 from tests.unit.test_contradicting_cores import GOLDEN
 
 MEGABYTES = 1 << 20

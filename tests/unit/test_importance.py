@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from drillcore.settings import SettingsError
+from drillcore_formats.settings import SettingsError
 from drillcore_proto.reasons import Reason
-from drillcore_server.config import load_settings
-from drillcore_server.domain.errors import BadInput
-from drillcore_server.domain.ids import SourceId
-from drillcore_server.domain.importance import (
-    ClassificationWeights,
-    Described,
-    ImportanceSettings,
-    SourceType,
-    describe,
-    importance,
-)
+from drillcore_server.app.config import load_settings
+from drillcore_server.facts.importance import ClassificationWeights, ImportanceSettings, importance
+from drillcore_server.hierarchy.source_model import Described, SourceType, describe
+from drillcore_server.kernel.errors import BadInput
+from drillcore_server.storage.ids import SourceId
 
 TABLE = [
     ("regulatory", {}, "The firm must keep records.", (), 0.90),

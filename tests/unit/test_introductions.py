@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from drillcore_server.domain.facts import Fact, fact_hash
-from drillcore_server.domain.ids import DocumentId, FactId, PrincipalId, SourceId
-from drillcore_server.domain.introductions import lead_of
+from drillcore_server.envelopes.rendering import lead_of
+from drillcore_server.facts.model import Fact, fact_hash
+from drillcore_server.storage.ids import DocumentId, FactId, PrincipalId, SourceId
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
 LEAD = "The firm must:"

@@ -15,10 +15,10 @@ import pytest
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
 from drillcore_fdb.errors import UnavailableError
 from drillcore_fdb.tuples import Subspace
-from drillcore_server.config import EngineSettings
-from drillcore_server.domain.ids import CorpusNumber, SourceId
-from drillcore_server.engines import open_engine, open_keyring
-from drillcore_server.store.keyring import (
+from drillcore_server.app.config import EngineSettings
+from drillcore_server.app.factories import open_engine, open_keyring
+from drillcore_server.storage.ids import CorpusNumber, SourceId
+from drillcore_server.storage.keyring import (
     CORPUS_SCOPE,
     KeyErased,
     KeyLostError,

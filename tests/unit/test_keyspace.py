@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillcore_fdb.tuples import KeyRange, Subspace, pack, prefix_end
-from drillcore_server.domain.ids import (
+from drillcore_server.storage.corpus_keys import CorpusKeys
+from drillcore_server.storage.ids import (
     AccountId,
     CommunityId,
     CorpusId,
@@ -21,6 +22,7 @@ from drillcore_server.domain.ids import (
     DocumentId,
     EnvelopeId,
     FactId,
+    Membership,
     NodeId,
     PrincipalId,
     RecordId,
@@ -29,10 +31,8 @@ from drillcore_server.domain.ids import (
     TenantId,
     TurnId,
 )
-from drillcore_server.domain.nodes import Membership
-from drillcore_server.store.corpus_keys import CorpusKeys
-from drillcore_server.store.keyspace import Keyspace
-from drillcore_server.store.spaces import Space
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.spaces import Space
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "keys.json").read_text("utf-8"))
 KEYS = Keyspace(Subspace(pack((7,))))

@@ -7,10 +7,10 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from drillcore_server.derived.communities import ID, Memberships
-from drillcore_server.derived.settings import VectorSettings
-from drillcore_server.derived.vector_index import VectorIndex
-from drillcore_server.domain.ids import CommunityId, FactId
+from drillcore_server.communities.memberships import ID, Memberships
+from drillcore_server.storage.ids import CommunityId, FactId
+from drillcore_server.vectors.settings import VectorSettings
+from drillcore_server.vectors.vector_index import VectorIndex
 
 FACTS = [FactId(UUID(int=number << 8)) for number in (3, 1, 4, 15, 9, 2, 6)]
 """The last byte is zero, which numpy does not show."""

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_server.domain.ids import NodeId
-from drillcore_server.domain.outlines import Outline, Outlines
+from drillcore_server.hierarchy.sections import Outline, Outlines
+from drillcore_server.storage.ids import NodeId
 
 IDS = st.integers(1, 12).map(lambda number: NodeId(UUID(int=number)))
 SUMS = st.lists(st.integers(-9, 9), min_size=3, max_size=3).map(lambda one: np.array(one, "<f4").tobytes())

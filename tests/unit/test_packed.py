@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillcore_fdb.errors import StoreCorruptError
-from drillcore_server.domain.digests import Entity, MadeBy
-from drillcore_server.domain.documents import Span
-from drillcore_server.domain.ids import DocumentId, NodeId, PrincipalId, SourceId
-from drillcore_server.domain.nodes import Chunk, Citation, Excerpt, Raw, RawPage, Section
-from drillcore_server.store.packed import SECTION, ChunkWithRaws, _PackedSection, decode_chunk, encode_chunk
+from drillcore_server.hierarchy.digests import Entity, MadeBy
+from drillcore_server.hierarchy.model import Chunk, Citation, Excerpt, Raw, RawPage, Section
+from drillcore_server.hierarchy.packed import SECTION, ChunkWithRaws, _PackedSection, decode_chunk, encode_chunk
+from drillcore_server.storage.ids import DocumentId, NodeId, PrincipalId, SourceId, Span
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
 SPANS = st.builds(lambda start, length: Span(start, start + length), st.integers(0, 9_999), st.integers(0, 9_999))

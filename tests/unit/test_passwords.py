@@ -10,9 +10,9 @@ import pytest
 
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_proto.reasons import Reason
-from drillcore_server.auth.passwords import Passwords
-from drillcore_server.auth.settings import AuthSettings
-from drillcore_server.domain.errors import BadInput
+from drillcore_server.identity.credentials import Passwords
+from drillcore_server.identity.settings import AuthSettings
+from drillcore_server.kernel.errors import BadInput
 
 FAST = AuthSettings(argon2_memory_kib=64, argon2_passes=1, argon2_lanes=1)
 GOOD = "a passphrase of some length"

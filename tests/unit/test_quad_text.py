@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore.quads import (
+from drillcore_formats.quads import (
     Blank,
     Iri,
     Literal,
@@ -114,7 +114,7 @@ def test_what_is_no_quad_is_refused(text: str) -> None:
 
 def test_a_graph_is_an_iri_or_a_blank_node() -> None:
     assert (parse_graph("<urn:g>"), parse_graph("_:g")) == ("urn:g", "_:g")
-    with pytest.raises(ValueError, match="a graph is named by"):
+    with pytest.raises(ValueError, match="a graph must be named by"):
         parse_graph('"g"')
 
 

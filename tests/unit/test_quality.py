@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_server.domain.envelopes import Candidate, GroundingMode, Quality, QualityTier, TierCap
-from drillcore_server.domain.quality import (
+from drillcore_server.envelopes.model import Candidate, GroundingMode, Quality, QualityTier, TierCap
+from drillcore_server.envelopes.quality import (
     Assessed,
     assess,
     gap,

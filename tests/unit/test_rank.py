@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import numpy as np
 import pytest
 
-from drillcore_server.domain.envelopes import Candidate, Ranking, Weights
-from drillcore_server.domain.rank import age_days, diversity, freshness, rank
+from drillcore_server.envelopes.model import Candidate, Ranking, Weights
+from drillcore_server.envelopes.rank import age_days, diversity, freshness, rank
 from tests.unit.envelope_candidates import TODAY, at_angle, axis, candidate, community, fact_id
 
 DEFAULT = Weights(0.50, 0.25, 0.15, 0.10, 365)

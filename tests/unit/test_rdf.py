@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillcore_server.domain.errors import BadInput
-from drillcore_server.domain.quads import QUOTED_DEPTH_MAX, Blank, Iri, Literal, Quad, Quoted, check_quad, literal
-from drillcore_server.rdf.depth import count_openings, is_too_deep
-from drillcore_server.rdf.formats import QuadFormat
-from drillcore_server.rdf.reading import QuadFile
-from drillcore_server.rdf.writing import write_quads
+from drillcore_formats.quads import Blank, Iri, Literal, Quoted
+from drillcore_server.graphs.quad_model import QUOTED_DEPTH_MAX, Quad, check_quad, literal
+from drillcore_server.graphs.rdf import QuadFile, QuadFormat, count_openings, is_too_deep, write_quads
+from drillcore_server.kernel.errors import BadInput
 
 characters = st.characters(exclude_categories=["Cs"])
 iris = st.from_regex(r"\Aurn:[a-zA-Z0-9é/?:@-]{0,9}(#[a-z]*)?\Z").map(Iri)

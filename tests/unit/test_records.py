@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillcore_fdb.errors import StoreCorruptError
-from drillcore_server.domain.ids import PrincipalId, TenantId
-from drillcore_server.store.records import RecordKind
+from drillcore_server.storage.ids import PrincipalId, TenantId
+from drillcore_server.storage.records import RecordKind
 from tests.faults.stores import opened
 
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_server.domain.envelopes import Candidate, GroundingMode, RenderFormat
-from drillcore_server.domain.introductions import Said
-from drillcore_server.domain.rendering import GROUNDING_INSTRUCTIONS, render
+from drillcore_server.envelopes.model import Candidate, GroundingMode, RenderFormat
+from drillcore_server.envelopes.rendering import GROUNDING_INSTRUCTIONS, Said, render
 from tests.unit.ranked_facts import NASTY, candidate, introduced
 from tests.unit.rendered_facts import Read, as_shown, read
 

@@ -10,18 +10,18 @@ import msgspec
 import pytest
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.domain.corpora import Corpus
-from drillcore_server.domain.errors import BadInput, NotReady
-from drillcore_server.domain.ids import CorpusId, CorpusNumber, PrincipalId, TenantId
-from drillcore_server.domain.retention import (
+from drillcore_server.kernel.corpora import (
     RETENTION_DAYS_MAX,
+    Corpus,
     HoldChange,
     LegalHold,
     RetentionChange,
     check_not_on_hold,
     kept_since,
 )
-from drillcore_server.store.corpora import CORPUS
+from drillcore_server.kernel.corpus_store import CORPUS
+from drillcore_server.kernel.errors import BadInput, NotReady
+from drillcore_server.storage.ids import CorpusId, CorpusNumber, PrincipalId, TenantId
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ME = PrincipalId("me")

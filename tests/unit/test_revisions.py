@@ -11,8 +11,10 @@ import pytest
 
 from drillcore_fdb.embedded import EmbeddedEngine
 from drillcore_fdb.tuples import Subspace
-from drillcore_server.commands import revise
-from drillcore_server.domain.ids import (
+from drillcore_server.kernel import revise, revisions
+from drillcore_server.kernel.revisions import Claim, RevisionRecord
+from drillcore_server.kernel.writes import Write
+from drillcore_server.storage.ids import (
     CorpusNumber,
     DocumentId,
     NodeId,
@@ -22,12 +24,9 @@ from drillcore_server.domain.ids import (
     Revision,
     SourceId,
 )
-from drillcore_server.domain.revisions import Claim, RevisionRecord
-from drillcore_server.store import revisions
-from drillcore_server.store.keyring import Keyring
-from drillcore_server.store.keyspace import Keyspace
-from drillcore_server.store.sealed import SealedRecords
-from drillcore_server.store.writes import Write
+from drillcore_server.storage.keyring import Keyring
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.sealed import SealedRecords
 from tests.faults.stores import opened
 
 KEYS = Keyspace(Subspace(b"r")).of_corpus(CorpusNumber(7))

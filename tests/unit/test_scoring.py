@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.domain.envelopes import GroundingMode, Weights
-from drillcore_server.domain.errors import BadInput
-from drillcore_server.domain.scoring import (
+from drillcore_server.envelopes.model import GroundingMode, Weights
+from drillcore_server.envelopes.scoring import (
     CANDIDATES_PER_QUERY_MAX,
     COSINE,
     FUSED,
@@ -24,6 +23,7 @@ from drillcore_server.domain.scoring import (
     scoring,
     weights,
 )
+from drillcore_server.kernel.errors import BadInput
 
 STRICT, PREFERRED, OPEN = GroundingMode.CONTEXT_STRICT, GroundingMode.CONTEXT_PREFERRED, GroundingMode.OPEN
 NOTHING = ScoringAsked()

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from drillcore_fdb.embedded import EmbeddedEngine
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_fdb.tuples import Subspace, prefix_end
-from drillcore_server.domain.ids import CorpusNumber, Revision, SourceId
-from drillcore_server.store import versioned
-from drillcore_server.store.keyring import KeyErased, KeyLostError, KeyNumber, Keyring
-from drillcore_server.store.sealed import SealedRecords, keys_of, sealed_by
-from drillcore_server.store.versioned import Entry
+from drillcore_server.storage import versioned
+from drillcore_server.storage.ids import CorpusNumber, Revision, SourceId
+from drillcore_server.storage.keyring import KeyErased, KeyLostError, KeyNumber, Keyring
+from drillcore_server.storage.sealed import SealedRecords, keys_of, sealed_by
+from drillcore_server.storage.versioned import Entry
 from tests.faults.stores import opened
 
 KEY, OTHER_KEY = b"place/one", b"place/two"

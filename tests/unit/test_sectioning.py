@@ -13,17 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillcore_server.domain.digests import GroupDigest
-from drillcore_server.domain.ids import NodeId, PrincipalId, SourceId
-from drillcore_server.domain.outlines import Outline, Outlines
-from drillcore_server.ingest import builtin, planning, sectioning
-from drillcore_server.ingest.embedding.ports import Vector, Vectors
-from drillcore_server.ingest.parsing import parse
-from drillcore_server.ingest.planning import HierarchyChange, Planner, Settled
-from drillcore_server.ingest.prepare import Origin, PreparedDocument
-from drillcore_server.ingest.processing.extractive import ExtractiveProcessor
-from drillcore_server.ingest.processing.ports import Member, TokenRange
-from drillcore_server.ingest.sectioning import Topics, groups_of, near_enough, partitions
+from drillcore_server.documents.ingestion import builtin
+from drillcore_server.documents.ingestion import revision_plan as planning
+from drillcore_server.documents.ingestion import section_choice as sectioning
+from drillcore_server.documents.ingestion.prepared_documents import Origin, PreparedDocument
+from drillcore_server.documents.ingestion.revision_plan import HierarchyChange, Planner, Settled
+from drillcore_server.documents.ingestion.section_choice import Topics, groups_of, near_enough, partitions
+from drillcore_server.documents.parsing import parse
+from drillcore_server.documents.processing.extractive import ExtractiveProcessor
+from drillcore_server.documents.processing.processor import Member, TokenRange
+from drillcore_server.hierarchy.digests import GroupDigest
+from drillcore_server.hierarchy.sections import Outline, Outlines
+from drillcore_server.storage.ids import NodeId, PrincipalId, SourceId
+from drillcore_server.vectors.embedding.embedders import Vector, Vectors
 from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
 from tests.faults.consistent import Hierarchy, check
 
@@ -147,7 +149,7 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
 
 def sections_by_topic(hierarchy: Hierarchy, archive: Archive) -> dict[str, set[NodeId]]:
     found: dict[str, set[NodeId]] = {}
-    reader = archive.ingester.reader(archive.corpus, hierarchy.revision)
+    reader = archive.planner.reader(archive.corpus, hierarchy.revision)
     for section, members in hierarchy.sections.items():
         for chunk in reader.chunks(members):
             found.setdefault(chunk.source.partition("-")[0], set()).add(section)
@@ -241,7 +243,7 @@ def test_the_same_plan_twice_is_the_same(archive: Archive, monkeypatch: pytest.M
     for module in (planning, sectioning):
         monkeypatch.setattr(module, "SECTION_CHUNKS_MAX", 5)
     archive.add({topic: text_of(topic, 1, 3) for topic in SENTENCES})
-    reader = archive.ingester.reader(archive.corpus, archive.head())
+    reader = archive.planner.reader(archive.corpus, archive.head())
     added = [prepared(text_of(topic, 2, 4)) for topic in ("banking", "school")]
     removed = [one for one in reader.documents([archive.documents()["school"]]) if one is not None]
     first, second = (Planner(reader, builtin.processor(), AT, BY).plan(added, removed) for _ in range(2))
@@ -265,7 +267,7 @@ def test_a_plan_that_was_overtaken_makes_only_the_sections_again_that_have_moved
     processor, settled = CountingProcessor(builtin.counter()), Settled()
 
     def plan() -> HierarchyChange:
-        reader = archive.ingester.reader(archive.corpus, archive.head())
+        reader = archive.planner.reader(archive.corpus, archive.head())
         return Planner(reader, processor, AT, BY, settled).plan(added, [])
 
     first = plan()
@@ -287,7 +289,7 @@ def test_what_an_author_keeps_apart_stays_apart_but_for_small_pieces(archive: Ar
     chapters = [f"## Chapter {number}\n\n{text_of('banking', number, 4).partition('#')[2]}" for number in (1, 2)]
     archive.add({"act": "# The act\n\n## Preface\n\nThe bank holds capital.\n\n" + "\n\n".join(chapters)})
     hierarchy = check(archive)
-    reader = archive.ingester.reader(archive.corpus, hierarchy.revision)
+    reader = archive.planner.reader(archive.corpus, hierarchy.revision)
     titles = [section.title for section in reader.sections(list(hierarchy.sections))]
     assert sorted(titles) == ["Chapter 1", "Chapter 2"]
 

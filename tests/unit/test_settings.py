@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from drillcore import TLS, ClientSettings
-from drillcore._client_settings import load_client_settings
-from drillcore.settings import Origin, SettingsError, find_file, load, load_with_sources, secret
+from drillcore._transport.client_settings import load_client_settings
+from drillcore_formats.settings import Origin, SettingsError, find_file, load, load_with_sources, secret
 
 
 class Level(enum.Enum):
@@ -346,12 +346,12 @@ def test_of_token_and_token_file_the_stronger_source_wins(tmp_path: Path) -> Non
 
 
 def test_token_and_token_file_from_one_source_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"both a token .* keep one"):
+    with pytest.raises(SettingsError, match=r"both token .* keep one"):
         client_settings(tmp_path, '[client]\ntoken = "a"\ntoken_file = "b"')
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"), [("", "is empty"), ("two words", "more in it"), (None, "cannot be read")]
+    ("content", "expected"), [("", "is empty"), ("two words", "only the token"), (None, "cannot be read")]
 )
 def test_a_token_file_without_a_token_is_refused(tmp_path: Path, content: str | None, expected: str) -> None:
     if content is not None:

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.domain.errors import BadInput, Missing
-from drillcore_server.domain.slice_policies import PhaseWeights, Policy, single
-from drillcore_server.domain.slices import SCHEMA_VERSION, Slice, slice_graph
-from drillcore_server.domain.turns import EdgeType, Phase
+from drillcore_server.graphs.slices import SCHEMA_VERSION, PhaseWeights, Policy, Slice, single, slice_graph
+from drillcore_server.graphs.turn_model import EdgeType, Phase
+from drillcore_server.kernel.errors import BadInput, Missing
 from tests.unit.plain_graphs import PlainGraph, graph_of, one
 
 REPLY, BRANCH, REFERENCE, DEFAULT = EdgeType

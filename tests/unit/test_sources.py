@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from drillcore_server.domain.facts import Fact, FactStatus, fact_hash
-from drillcore_server.domain.ids import DocumentId, FactId, PrincipalId, SourceId
-from drillcore_server.domain.importance import SourceType
-from drillcore_server.domain.nodes import Document
-from drillcore_server.domain.sources import SourceStatus, counted, described_as, registered, succeeding
-from drillcore_server.store.hierarchy import SOURCE
-from drillcore_server.store.records import RecordKind
+from drillcore_server.facts.counters import counted
+from drillcore_server.facts.model import Fact, FactStatus, fact_hash
+from drillcore_server.hierarchy.model import Document
+from drillcore_server.hierarchy.source_model import SourceStatus, SourceType, described_as, registered, succeeding
+from drillcore_server.hierarchy.store import SOURCE
+from drillcore_server.storage.ids import DocumentId, FactId, PrincipalId, SourceId
+from drillcore_server.storage.records import RecordKind
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = AT + timedelta(days=1)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillcore_fdb.errors import StoreCorruptError
-from drillcore_server.store.squeezing import dense, dictionary, squeezed, unsqueezed
+from drillcore_server.storage.records import dense, dictionary, squeezed, unsqueezed
 
 SENTENCE = b"The competent authority shall provide information in accordance with the requirements of this Regulation."
 

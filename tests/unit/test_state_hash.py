@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillcore_server.domain import state_hash
-from drillcore_server.domain.facts import Fact, FactStatus, fact_hash
-from drillcore_server.domain.ids import FactId, PrincipalId, SourceId
-from drillcore_server.domain.state_hash import StateHash, combined_hash
+from drillcore_server.facts import state_hash
+from drillcore_server.facts.model import Fact, FactStatus, fact_hash
+from drillcore_server.facts.state_hash import StateHash, combined_hash
+from drillcore_server.storage.ids import FactId, PrincipalId, SourceId
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 IDS = st.integers(0, 40).map(lambda number: FactId(UUID(int=number << 100)))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from drillcore_server.stop_signals import StopSignals
+from drillcore_server.app.stop_signals import StopSignals
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_server.domain.time_sensitivity import is_time_sensitive
+from drillcore_server.envelopes.scoring import is_time_sensitive
 
 TODAY = date(2026, 5, 24)
 

@@ -1,4 +1,4 @@
-"""Turns: readers together, writers alone, and nobody waits for ever."""
+"""The read-write lock: readers share it, a writer has it alone, and nobody waits for ever."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from drillcore_server.derived.turns import Turns
+from drillcore_server.vectors.hnsw_graph import ReadWriteLock
 
 
 def test_nobody_reads_while_somebody_writes() -> None:
-    turns, state = Turns(), [0, 0]
+    lock, state = ReadWriteLock(), [0, 0]
 
     def read() -> None:
         for _ in range(1_000):
-            with turns.reading():
+            with lock.reading():
                 assert state[0] == state[1]
 
     def write() -> None:
         for _ in range(1_000):
-            with turns.writing():
+            with lock.writing():
                 state[0] += 1
                 time.sleep(0)  # lets others run
                 state[1] += 1
@@ -32,10 +32,10 @@ def test_nobody_reads_while_somebody_writes() -> None:
 
 
 def test_readers_are_let_in_together() -> None:
-    turns, both = Turns(), threading.Barrier(2)
+    lock, both = ReadWriteLock(), threading.Barrier(2)
 
     def read() -> None:
-        with turns.reading():
+        with lock.reading():
             both.wait(timeout=30)
 
     with ThreadPoolExecutor(2) as threads:
@@ -44,16 +44,16 @@ def test_readers_are_let_in_together() -> None:
 
 
 def test_a_writer_gets_its_turn_among_readers_that_never_pause() -> None:
-    turns, written = Turns(), threading.Event()
+    lock, written = ReadWriteLock(), threading.Event()
 
     def read() -> None:
         while not written.is_set():
-            with turns.reading():
+            with lock.reading():
                 pass
 
     def write() -> None:
         for _ in range(200):
-            with turns.writing():
+            with lock.writing():
                 pass
         written.set()
 
@@ -65,17 +65,17 @@ def test_a_writer_gets_its_turn_among_readers_that_never_pause() -> None:
 
 
 def test_a_reader_waits_for_one_turn_of_a_writer_that_never_pauses() -> None:
-    turns, stop, turns_taken = Turns(), threading.Event(), [0]
+    lock, stop, turns_taken = ReadWriteLock(), threading.Event(), [0]
 
     def write() -> None:
         while not stop.is_set():
-            with turns.writing():
+            with lock.writing():
                 turns_taken[0] += 1
                 time.sleep(0.001)  # so that who reads finds it writing
 
     def waited() -> int:
         before = turns_taken[0]
-        with turns.reading():
+        with lock.reading():
             return turns_taken[0] - before
 
     with ThreadPoolExecutor(1) as threads:

@@ -11,8 +11,8 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from drillcore_server.derived import index_upkeep
-from drillcore_server.derived.vector_index import VectorIndex
+from drillcore_server.vectors import index_keeper as index_upkeep
+from drillcore_server.vectors.vector_index import VectorIndex
 from tests.unit.vectors import DIMENSIONS, SMALL, Items, ids, index_of, items, never, one_id, plain_search, rows
 
 QUERIES = rows(20, seed=99)
@@ -271,7 +271,7 @@ def test_of_an_erased_vector_nothing_is_left() -> None:
     assert not index.log.rows(np.array([3])).any()
     graph = index.log.graph
     assert graph is not None
-    assert not np.any(graph._index.get_items([3]))
+    assert not np.any(graph._vectors()[3])
     assert one_id(3) not in ids(changed.search(query, 100))
     assert index.search(query, 500, exact=True)[-1][1] < 1 - 1e-3
     rest = {one: row for one, row in vectors.items() if one != one_id(3)}
@@ -291,7 +291,7 @@ def test_of_an_erased_vector_no_earlier_one_is_left_either() -> None:
     index_upkeep.blank_erased(log)
     assert log.graph is not None
     assert not log.rows(np.array([3, 4, 5, 6, 500])).any()
-    assert not np.any(log.graph._index.get_items([3, 4, 5, 6]))
+    assert not np.any(log.graph._vectors()[3:7])
     assert changed.search(again, 1) == [(one_id(5), 1.0)]
 
 

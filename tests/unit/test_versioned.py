@@ -16,10 +16,10 @@ from drillcore_fdb import codec
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_fdb.tuples import Subspace, prefix_end
-from drillcore_server.domain.ids import CorpusNumber, NodeId, Revision
-from drillcore_server.store import versioned
-from drillcore_server.store.keyspace import Keyspace
-from drillcore_server.store.versioned import Entry
+from drillcore_server.storage import versioned
+from drillcore_server.storage.ids import CorpusNumber, NodeId, Revision
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.versioned import Entry
 from tests.faults.stores import opened
 
 _ROOT = Subspace(b"versioned")

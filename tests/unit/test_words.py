@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_server.domain.fact_words import TITLES_CHARACTERS_MAX, titles_above
-from drillcore_server.domain.words import QUESTION_TERMS_MAX, Lexicon, pairs, question, readable_name
+from drillcore_server.facts.words import (
+    QUESTION_TERMS_MAX,
+    TITLES_CHARACTERS_MAX,
+    Lexicon,
+    pairs,
+    question,
+    readable_name,
+    titles_above,
+)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,7 @@ from importlib import resources
 from sentencepiece import SentencePieceTrainer
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from drillcore_server.tokenizing.hugging_face import HuggingFaceTokenizer
-from drillcore_server.tokenizing.ports import ModelTokenizer
-from drillcore_server.tokenizing.sentence_piece import SentencePieceTokenizer
+from drillcore_server.tokenizers.encodings import HuggingFaceTokenizer, ModelTokenizer, SentencePieceTokenizer
 
 SENTENCES = [
     f"The record {number} shall be kept by the firm for {number % 7} years, and signed by the person in charge."

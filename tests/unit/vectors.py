@@ -8,8 +8,8 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from drillcore_server.derived.settings import VectorSettings
-from drillcore_server.derived.vector_index import VectorIndex
+from drillcore_server.vectors.settings import VectorSettings
+from drillcore_server.vectors.vector_index import VectorIndex
 
 DIMENSIONS = 16
 Row = npt.NDArray[np.float16]

@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from drillcore.audit.checkpoints import Checkpoint, cosign
-from drillcore.audit.failures import VerificationFailed
-from drillcore.audit.merkle import EMPTY_ROOT, check_consistency
-from drillcore.audit.notes import COSIGNATURE_V1, Note, VerifierKey
+from drillcore_formats.audit.checkpoints import Checkpoint, cosign
+from drillcore_formats.audit.findings import VerificationFailed
+from drillcore_formats.audit.merkle import EMPTY_ROOT, check_consistency
+from drillcore_formats.audit.notes import COSIGNATURE_V1, Note, VerifierKey
 
 
 class WitnessServer:

@@ -1,4 +1,4 @@
-"""What flags and arguments may be, beyond what click knows."""
+"""Types of flags and arguments beyond those of click."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from drillcore._convert_nodes import AsOf
-from drillcore._envelope_results import QualityTier
-from drillcore._node_results import Entity, Level
+from drillcore._api.envelope_data import QualityTier
+from drillcore._api.messages import AsOf
+from drillcore._api.node_data import Entity, Level
 
 
 class KeyValue(click.ParamType[tuple[str, str]]):
@@ -26,7 +26,7 @@ class KeyValue(click.ParamType[tuple[str, str]]):
 
 
 class TextFile(click.ParamType[str]):
-    """A file of UTF-8, - for stdin: the command gets its text."""
+    """A UTF-8 file, - for stdin. The command gets its text."""
 
     name = "file"
 
@@ -41,7 +41,7 @@ class TextFile(click.ParamType[str]):
 
 
 class Tiers(click.ParamType[tuple[QualityTier, ...]]):
-    """Quality tiers, with commas between."""
+    """Quality tiers with commas between them."""
 
     name = "tiers"
 
@@ -50,12 +50,12 @@ class Tiers(click.ParamType[tuple[QualityTier, ...]]):
             return value
         names = [name.strip().upper() for name in str(value).split(",")]
         if not {*names} <= {*QualityTier.__members__}:
-            self.fail(f"{value!r} has something that is no tier: write S, A, B, C or D, as in S,A", param, ctx)
+            self.fail(f"{value!r} is not a list of tiers: write S, A, B, C or D, as in S,A", param, ctx)
         return tuple(QualityTier[name] for name in names)
 
 
 class Weight(click.ParamType[tuple[str, float]]):
-    """A part of the composite score, and its weight."""
+    """A part of the composite score and its weight."""
 
     name = "part=number"
     parts = ("relevance", "importance", "freshness", "diversity")
@@ -83,12 +83,12 @@ class LevelName(click.ParamType[Level]):
             return value
         named = {name: level for level in Level for name in (level.name.lower(), str(level.value))}
         if str(value).lower() not in named:
-            self.fail(f"{value!r} is no level: master (3), section (2), chunk (1) or raw (0)", param, ctx)
+            self.fail(f"{value!r} is not a level: write master (3), section (2), chunk (1) or raw (0)", param, ctx)
         return named[str(value).lower()]
 
 
 class EntityFilter(click.ParamType[Entity]):
-    """An entity by type and value, or any of a type."""
+    """An entity by type and value, or any entity of a type."""
 
     name = "type[=value]"
 
@@ -102,7 +102,7 @@ class EntityFilter(click.ParamType[Entity]):
 
 
 class Time(click.ParamType[datetime]):
-    """A time in ISO 8601; without a zone it is local, as the times that commands show."""
+    """A time in ISO 8601. Without a zone it is local time, like the times that commands show."""
 
     name = "time"
 
@@ -110,12 +110,12 @@ class Time(click.ParamType[datetime]):
         try:
             time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
         except ValueError:
-            self.fail(f"{value!r} is no time: write it as 2026-01-31 or 2026-01-31T12:00:00Z", param, ctx)
+            self.fail(f"{value!r} is not a time: write it as 2026-01-31 or 2026-01-31T12:00:00Z", param, ctx)
         return time if time.tzinfo else time.astimezone()
 
 
 class Moment(click.ParamType[AsOf]):
-    """A revision, or a time."""
+    """A revision or a time."""
 
     name = "revision|time"
 

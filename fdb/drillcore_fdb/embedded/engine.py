@@ -9,15 +9,14 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import lmdb
 
 from drillcore_fdb import directory
 from drillcore_fdb.embedded.committer import Committer
 from drillcore_fdb.embedded.ordered import OrderedStore
+from drillcore_fdb.embedded.snapshots import Snapshots
 from drillcore_fdb.embedded.storage import (
-    SNAPSHOTS_MAX,
     VERSION_KEY,
     DirectoryLock,
     as_engine_error,
@@ -30,10 +29,8 @@ from drillcore_fdb.embedded.storage import (
 from drillcore_fdb.embedded.transaction import EmbeddedTransaction
 from drillcore_fdb.embedded.watches import Watches
 from drillcore_fdb.engine import Attempts, Engine, Figures, Options
-from drillcore_fdb.errors import RetryableError, UnavailableError
+from drillcore_fdb.errors import UnavailableError
 from drillcore_fdb.tuples import Subspace
-
-_REAP_EVERY_S = 1.0
 
 
 class Durability(enum.Enum):
@@ -63,11 +60,8 @@ class EmbeddedEngine(Engine):
         with environment.begin() as txn:
             version = unpack_version(txn.get(VERSION_KEY, db=self.store.meta))
         self.committer = Committer(environment, self.store, self.watches, version)
-        self._snapshots: set[EmbeddedTransaction] = set()
-        self._snapshots_lock = threading.Lock()
+        self.snapshots = Snapshots(environment, self.store)
         self._closing = threading.Event()
-        self._reaper = threading.Thread(target=self._reap, name="drillcore-snapshot-reaper", daemon=True)
-        self._reaper.start()
 
     @classmethod
     def open(cls, settings: EmbeddedSettings) -> EmbeddedEngine:
@@ -85,7 +79,8 @@ class EmbeddedEngine(Engine):
                 raise as_engine_error(error) from error
 
     def begin(self, options: Options) -> Attempts:
-        return EmbeddedTransaction(self, options)
+        timeout_s = self.default_timeout_s if options.timeout_s is None else options.timeout_s
+        return EmbeddedTransaction(self.store, self.snapshots, self.committer, self.watches, options, timeout_s)
 
     def directory(self, *path: str) -> Subspace:
         return self.run(lambda tr: directory.create_or_open(tr, path))
@@ -133,51 +128,21 @@ class EmbeddedEngine(Engine):
         if self._closing.is_set():
             return
         self._closing.set()
+        self.snapshots.refuse()
         self.committer.close()
         self.watches.cancel_all()
-        self._reaper.join()
-        with self._snapshots_lock:
-            open_snapshots = list(self._snapshots)
-        for transaction in open_snapshots:
-            transaction.close()
+        self.snapshots.close()
         self._environment.close()
         self._lock.release()
-
-    def open_snapshot(self, transaction: EmbeddedTransaction) -> tuple[Any, int]:
-        """An LMDB read transaction and the version it shows; pinned until `close_snapshot`."""
-        with self._snapshots_lock:
-            if self._closing.is_set():
-                raise UnavailableError("the store is closed")
-            if len(self._snapshots) >= SNAPSHOTS_MAX:
-                raise RetryableError(1037, "too many transactions at once")
-            self._snapshots.add(transaction)
-        try:
-            txn = self._environment.begin()
-        except lmdb.Error as error:
-            self._snapshots.discard(transaction)
-            raise as_engine_error(error) from error
-        return txn, unpack_version(txn.get(VERSION_KEY, None, self.store.meta))
-
-    def close_snapshot(self, transaction: EmbeddedTransaction, txn: Any) -> None:
-        self._snapshots.discard(transaction)
-        txn.abort()
 
     def _read_committed(self, key: bytes) -> bytes | None:
         with self._environment.begin() as txn:
             return self.store.get(txn, key)
 
-    def _reap(self) -> None:
-        """Ends snapshots that are past their age: an idle one would keep LMDB from reusing any page."""
-        while not self._closing.wait(_REAP_EVERY_S):
-            with self._snapshots_lock:
-                snapshots = list(self._snapshots)
-            for transaction in snapshots:
-                transaction.expire()
-
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[DirectoryLock]:
-    """The directory, made and locked; the lock is let go again if what follows fails."""
+    """Makes and locks the directory. Releases the lock if the block fails."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = DirectoryLock(path)
@@ -194,7 +159,7 @@ def _locked(path: Path) -> Iterator[DirectoryLock]:
 
 
 def verify(path: Path) -> list[str]:
-    """What is wrong with the file of a store that nobody has open; nothing if it is sound."""
+    """Lists what is wrong with the file of a store that nobody has open. Empty if it is sound."""
     with _locked(path) as lock:
         problems = verify_file(path / "kv" / "data.mdb")
         lock.release()
@@ -202,9 +167,9 @@ def verify(path: Path) -> list[str]:
 
 
 def compact(path: Path) -> tuple[int, int]:
-    """Rewrites a store that nobody has open without free pages, each page full; bytes of the file before and after.
+    """Rewrites the file of a store that nobody has open, with full pages only. Returns its bytes before and after.
 
-    The old file is replaced in one step once the new one is on disk, so a crash leaves one or the other.
+    The new file replaces the old one in one step once it is on disk, so a crash leaves one or the other.
     """
     with _locked(path) as lock:
         data, fresh = path / "kv" / "data.mdb", path / "compacting"

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class RewritableEngine(Engine):
-    """For small stores with short transactions: while it is rewritten, everybody waits."""
+    """An engine for small stores with short transactions: everybody waits while it is rewritten."""
 
     def __init__(self, settings: EmbeddedSettings) -> None:
         self._settings = settings
@@ -26,7 +26,10 @@ class RewritableEngine(Engine):
         self._gate = _Gate()
 
     def rewrite(self) -> None:
-        """When it returns, the file has what the store has and nothing else. A crash leaves the old file or the new."""
+        """Rewrites the file, so that it contains what the store has and nothing else.
+
+        A crash leaves the old file or the new.
+        """
         with self._gate.alone():
             self._engine.close()
             try:
@@ -67,7 +70,7 @@ class RewritableEngine(Engine):
 
 
 class _Gate:
-    """Lets in many at once, or one alone."""
+    """Admits many users at once, or one alone."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

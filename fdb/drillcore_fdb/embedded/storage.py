@@ -39,7 +39,7 @@ _SHORT_WRITE = "MDB_SHORT_WRITE"
 """LMDB's name for a write that the disk took only in part. It has no class of its own in the binding."""
 SNAPSHOTS_MAX: Final = 1024
 _COPY_BYTES: Final = 16_000_000
-"""In one transaction of a copy: large enough that the pages each of them copies anew do not count."""
+"""Bytes copied in one transaction: large enough that the pages which each transaction copies anew do not matter."""
 _READERS_SPARE = 256
 """Readers beyond the transactions' snapshots: watches and figures read too, and must not be refused."""
 
@@ -53,7 +53,7 @@ def unpack_version(value: bytes | None) -> int:
 
 
 def as_engine_error(error: lmdb.Error) -> EngineError:
-    """LMDB's failure as one of ours."""
+    """Converts an error of LMDB to one of this package."""
     code = getattr(error, "code", 0)
     if isinstance(error, lmdb.MapFullError):
         return DiskFullError("the store has reached its configured size (engine.map_size_bytes); raise it and restart")
@@ -69,7 +69,7 @@ def _is_full(error: lmdb.Error) -> bool:
 
 
 class DirectoryLock:
-    """Holds a data directory for this process. The operating system lets go of it however the process ends."""
+    """Locks a data directory for this process. The operating system releases the lock however the process ends."""
 
     def __init__(self, path: Path) -> None:
         self._file: IO[str] = (path / "LOCK").open("a+", encoding="utf-8")

@@ -7,14 +7,16 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lmdb
 
 from drillcore_fdb import limits
-from drillcore_fdb.embedded.committer import Request
+from drillcore_fdb.embedded.committer import Committer, Request
+from drillcore_fdb.embedded.ordered import OrderedStore
+from drillcore_fdb.embedded.snapshots import Snapshots
 from drillcore_fdb.embedded.storage import as_engine_error
-from drillcore_fdb.embedded.watches import EmbeddedWatch
+from drillcore_fdb.embedded.watches import EmbeddedWatch, Watches
 from drillcore_fdb.embedded.writes import UNTOUCHED, Unwritten, WriteBuffer
 from drillcore_fdb.engine import (
     KEY_BYTES_MAX,
@@ -42,9 +44,6 @@ from drillcore_fdb.errors import (
     UnknownResultError,
 )
 
-if TYPE_CHECKING:
-    from drillcore_fdb.embedded.engine import EmbeddedEngine
-
 _BATCH_FIRST = {Streaming.SMALL: 16, Streaming.ITERATOR: 128, Streaming.WANT_ALL: 4096}
 _BATCH_MAX = 4096
 _BACKOFF_FIRST_S = 0.001
@@ -54,11 +53,20 @@ _BACKOFF_MAX_S = 0.25
 class EmbeddedTransaction(Attempts):
     """One `run` on the embedded engine. Used by one thread; the reaper may end its snapshot from another."""
 
-    def __init__(self, engine: EmbeddedEngine, options: Options) -> None:
-        self._engine = engine
-        self._store = engine.store
+    def __init__(
+        self,
+        store: OrderedStore,
+        snapshots: Snapshots,
+        committer: Committer,
+        watches: Watches,
+        options: Options,
+        timeout_s: float,
+    ) -> None:
+        self._store = store
+        self._snapshots = snapshots
+        self._committer = committer
+        self._store_watches = watches
         self._options = options
-        timeout_s = options.timeout_s if options.timeout_s is not None else engine.default_timeout_s
         self._deadline_s = time.monotonic() + timeout_s
         self._retries = 0
         self._backoff_s = _BACKOFF_FIRST_S
@@ -215,7 +223,7 @@ class EmbeddedTransaction(Attempts):
         """Starts the snapshot on the first read; afterwards checks that it may still be used. Needs the lock."""
         if self._txn is None:
             self._check_usable()
-            self._txn, self._version = self._engine.open_snapshot(self)
+            self._txn, self._version = self._snapshots.open(self)
             self._expires_s = min(self._deadline_s, time.monotonic() + TRANSACTION_AGE_S_MAX)
         elif time.monotonic() > self._expires_s:
             self._check_usable()
@@ -282,7 +290,7 @@ class EmbeddedTransaction(Attempts):
 
     def watch(self, key: bytes) -> Watch:
         limits.check_watch(key)
-        watch = EmbeddedWatch(self._engine.watches, key, self.read(key, True))
+        watch = EmbeddedWatch(self._store_watches, key, self.read(key, True))
         self._watches.append(watch)
         return watch
 
@@ -323,7 +331,7 @@ class EmbeddedTransaction(Attempts):
             self._version, self._read_keys, self._read_ranges, writes.mutations, writes.keys, writes.ranges, size_bytes
         )
         self._let_go()
-        return self._engine.committer.commit(request)
+        return self._committer.commit(request)
 
     def recover(self, error: EngineError) -> None:
         self._let_go()
@@ -363,7 +371,7 @@ class EmbeddedTransaction(Attempts):
 
     def _release_snapshot(self) -> None:
         if self._txn is not None:
-            self._engine.close_snapshot(self, self._txn)
+            self._snapshots.give_back(self, self._txn)
             self._txn = None
 
 

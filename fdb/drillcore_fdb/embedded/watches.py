@@ -1,4 +1,4 @@
-"""Watches of the embedded engine: who waits for which key, and what value they have seen."""
+"""Watches of the embedded engine: which keys are watched, and the values that their watchers have seen."""
 
 from __future__ import annotations
 

@@ -95,14 +95,14 @@ class _SliceFormatEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     SLICE_FORMAT_UNSPECIFIED: _SliceFormat.ValueType  # 0
     SLICE_FORMAT_JSON: _SliceFormat.ValueType  # 1
     SLICE_FORMAT_BINARY: _SliceFormat.ValueType  # 2
-    """compact: see docs/slices.md"""
+    """compact: see docs/reference/slices.md"""
 
 class SliceFormat(_SliceFormat, metaclass=_SliceFormatEnumTypeWrapper): ...
 
 SLICE_FORMAT_UNSPECIFIED: SliceFormat.ValueType  # 0
 SLICE_FORMAT_JSON: SliceFormat.ValueType  # 1
 SLICE_FORMAT_BINARY: SliceFormat.ValueType  # 2
-"""compact: see docs/slices.md"""
+"""compact: see docs/reference/slices.md"""
 Global___SliceFormat: typing_extensions.TypeAlias = SliceFormat
 
 @typing.final

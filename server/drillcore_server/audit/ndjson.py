@@ -2,11 +2,11 @@
 
     {"drillcore_audit": 1, "store", "log", "first", "size", "complete", "checkpoint", "keys", "filter"}
     {"index", "leaf", "salt", "body", "private_salt"?, "private"?, "erased"?: true, "proof"?}     for each record
-    {... "of": "erasure"}                         a record that explains why the private part of another is not there
+    {... "of": "erasure"}                         a record that explains why the private part of another is missing
     {"end": number of records}
 
-All records of a log are shown by the root that they lead to; a selection has a proof for each.
-`drillcore.audit.exported` verifies them.
+A complete export is verified by the root that its records lead to; in a selection, each record has its own proof.
+`drillcore_formats.audit.exported` verifies them.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from uuid import UUID
 
 import orjson
 
-from drillcore.audit.base64_text import to_base64
-from drillcore.audit.keys import KeyChain
 from drillcore_fdb.engine import Reader
+from drillcore_formats.audit.encoding import to_base64
+from drillcore_formats.audit.keys import KeyChain
 from drillcore_server.audit.proofs import LogCheckpoint, newest_checkpoint, tree_of
 from drillcore_server.audit.search import AuditFilter, FoundRecord, LogSearch
-from drillcore_server.audit.signers import SigningKeys
-from drillcore_server.domain.audit import Action, time_text
-from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.kernel.journal import SigningKeys
+from drillcore_server.kernel.trail import Action, time_text
+from drillcore_server.storage.keyspace import Keyspace
 
 FORMAT: Final = 1
 EVERYTHING: Final = AuditFilter()
 _PAGE_RECORDS: Final = 200
 _PAGE_BYTES: Final = 1 << 20
-"""Read in one transaction, and held at a time."""
+"""Bytes read in one transaction and held in memory at a time."""
 T = TypeVar("T")
 
 
 class Run(Protocol):
-    """Carries out a read in a transaction of its own."""
+    """Runs a read in a transaction of its own."""
 
     def __call__(self, work: Callable[[Reader], T]) -> T: ...
 
 
 @dataclass(frozen=True, slots=True)
 class LogAt:
-    """A log at one of its checkpoints: what is exported, however it grows meanwhile."""
+    """A log at one of its checkpoints. An export shows this state, although the log keeps growing."""
 
     log: UUID
     checkpoint: LogCheckpoint
@@ -56,12 +56,12 @@ class LogAt:
 
 
 def log_now(tr: Reader, keys: Keyspace, signing: SigningKeys, log: UUID) -> LogAt:
-    """Raises `Missing` if the log has no record yet."""
+    """The log at its newest checkpoint. Raises `Missing` if it has no record yet."""
     return LogAt(log, newest_checkpoint(tr, keys, log), signing.chain(tr))
 
 
 def filter_document(wanted: AuditFilter) -> dict[str, str]:
-    """What a filter asks for."""
+    """A filter as JSON."""
     said = {
         "corpus_id": wanted.corpus,
         "node_id": wanted.node,
@@ -80,7 +80,7 @@ def _text(value: UUID | str | datetime) -> str:
 
 
 class LogPages:
-    """The records of a log up to a size, oldest first, in as many transactions as it takes."""
+    """Reads the records of a log up to a size, oldest first, in as many transactions as needed."""
 
     def __init__(self, keys: Keyspace, search: LogSearch, at: LogAt, wanted: AuditFilter) -> None:
         self.keys = keys
@@ -89,7 +89,7 @@ class LogPages:
         self.wanted = wanted
 
     def each(self, run: Run, show: Callable[[Reader, FoundRecord], T]) -> Iterator[T]:
-        """What is made of each record, in the transaction that reads it."""
+        """The result of `show` for each record, called in the transaction that reads the record."""
         cursor: bytes | None = None
         while True:
             page, cursor = run(lambda tr, after=cursor: self._page(tr, after, show))  # type: ignore[misc]  # bound now
@@ -100,7 +100,7 @@ class LogPages:
     def _page(
         self, tr: Reader, after: bytes | None, show: Callable[[Reader, FoundRecord], T]
     ) -> tuple[list[T], bytes | None]:
-        """Some records, and where to go on; None at the end."""
+        """Some records, and the cursor to continue from; None at the end."""
         shown: list[T] = []
         size_bytes = 0
         for found in self.search.find(tr, self.at.log, self.wanted, oldest_first=True, after=after):
@@ -122,9 +122,9 @@ class NdjsonExport:
     at: LogAt
     wanted: AuditFilter = EVERYTHING
     count: int = 0
-    """Of records so far."""
+    """Number of records so far."""
     _unexplained: set[int] = field(default_factory=set)
-    """Keys of private parts that are not there, for which no erasure was shown."""
+    """Keys of missing private parts, without an erasure that explains them so far."""
     _explained: set[int] = field(default_factory=set)
 
     @property
@@ -172,7 +172,7 @@ class NdjsonExport:
             self._unexplained.add(body["private"]["key"])
 
     def _explanations(self, run: Run) -> Iterator[dict[str, Any]]:
-        """The erasures, not among the records shown, that say why some private parts are gone."""
+        """Erasures that are not part of the export, but explain why private parts are missing."""
         pages = LogPages(self.keys, self.search, self.at, AuditFilter(action=Action.ERASE.value))
         for shown in pages.each(run, self._with_proof):
             erased = _erased_keys(shown["body"])
@@ -182,7 +182,7 @@ class NdjsonExport:
 
 
 def record_document(found: FoundRecord) -> dict[str, Any]:
-    """A record that is in the log, as its line has it."""
+    """The line of a record that is in the log."""
     erased = {"erased": True} if found.opened.erased else {}
     return {"index": found.index, **found.opened.document(), **erased}
 

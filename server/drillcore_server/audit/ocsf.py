@@ -1,9 +1,9 @@
-"""Audit records as events of the Open Cybersecurity Schema Framework, for tools that know nothing of Drillcore.
+"""Audit records as events of the Open Cybersecurity Schema Framework, for tools that do not know Drillcore.
 
     logins and logouts     Authentication (3002)
     everything else        API Activity (6003)
 
-What a record says beyond what the schema has a place for is in `unmapped`. Private parts are not in events.
+Fields that the schema has no place for are in `unmapped`. Private parts are left out.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, Final
 import orjson
 
 from drillcore_server.audit.search import FoundRecord
-from drillcore_server.domain.audit import OK, Action
-from drillcore_server.domain.times import to_microseconds
+from drillcore_server.kernel.trail import OK, Action
+from drillcore_server.storage.ids import to_microseconds
 
 SCHEMA_VERSION: Final = "1.3.0"
 AUTHENTICATION: Final = 3002
@@ -45,14 +45,14 @@ _SEVERITIES: Final = {_INFORMATIONAL: "Informational", _LOW: "Low", _MEDIUM: "Me
 _OF_ACCESS: Final = frozenset(
     {"PERMISSION_DENIED", "UNAUTHENTICATED", "LOGIN_FAILED", "ACCOUNT_LOCKED", "ACCOUNT_DISABLED", "CANNOT_SIGN"}
 )
-"""Outcomes that say that somebody tried what they may not."""
+"""Outcomes of attempts to do something without permission."""
 _USER_TYPES: Final = {"person": (1, "User"), "server": (3, "System"), "service": (99, "Service")}
 _UNMAPPED: Final = ("levels", "before", "after", "detail", "nodes_count", "documents_count", "client_version", "proof")
 _PEER: Final = re.compile(r"(?:ipv4:|ipv6:)?(?P<ip>\[[^\]]*\]|[^:\[\]]+|%5B.*?%5D):(?P<port>[0-9]+)", re.ASCII)
 
 
 def event(found: FoundRecord, product_version: str) -> dict[str, Any]:
-    """The event of a record."""
+    """The event for a record."""
     body = orjson.loads(found.opened.body)
     action = Action(body["action"])
     said = _authentication(body, action) if action in {Action.LOGIN, Action.LOGOUT} else _api_activity(body, action)
@@ -133,14 +133,14 @@ def _severity(action: Action, outcome: str) -> int:
 
 
 def _user(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Who called; of somebody who did not say, that it is not known."""
+    """The caller, or "unknown" if the caller was not authenticated."""
     type_id, type_name = _USER_TYPES.get(body["operator_kind"], (0, "Unknown"))
     operator = body.get("operator", "unknown")
     return {"uid": operator, "name": body.get("operator_login", operator), "type_id": type_id, "type": type_name}
 
 
 def _endpoint(peer: str) -> dict[str, Any]:
-    """Where the call came from; the server's own come from nowhere else."""
+    """The caller's address. Calls of the server itself have none."""
     match = _PEER.fullmatch(peer)
     if match is None:
         return {"name": peer or "server"}
@@ -150,4 +150,4 @@ def _endpoint(peer: str) -> dict[str, Any]:
 
 def _resources(body: Mapping[str, Any]) -> list[dict[str, str]]:
     kinds = {"corpora": "corpus", "nodes": "node", "documents": "document"}
-    return [{"uid": one, "type": kind} for name, kind in kinds.items() for one in body.get(name, ())]
+    return [{"uid": uid, "type": kind} for name, kind in kinds.items() for uid in body.get(name, ())]

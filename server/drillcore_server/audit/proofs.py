@@ -1,4 +1,4 @@
-"""Proofs of what a log has, from its tiles: for its own head, or for a checkpoint that was kept."""
+"""Makes inclusion and consistency proofs of a log from its tiles."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from uuid import UUID
 
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
+from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.tiles import Tree
-from drillcore_server.domain.errors import Missing
-from drillcore_server.store import audit_log
-from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.kernel.errors import Missing
+from drillcore_server.storage.keyspace import Keyspace
 
 
 @dataclass(frozen=True, slots=True)
 class LogCheckpoint:
-    """A log at one size, as it was signed."""
+    """The signed state of a log at one size."""
 
     size: int
     note: str
@@ -24,7 +24,7 @@ class LogCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Inclusion:
-    """That a record is at an index of the tree that a checkpoint is of."""
+    """The proof that a record is at an index of a checkpoint's tree."""
 
     index: int
     hashes: list[bytes]
@@ -36,7 +36,7 @@ def tree_of(tr: Reader, keys: Keyspace, log: UUID, size: int) -> Tree:
 
 
 def newest_checkpoint(tr: Reader, keys: Keyspace, log: UUID) -> LogCheckpoint:
-    """Of the head. Raises `Missing` if the log has no record yet."""
+    """The checkpoint of the head. Raises `Missing` if the log has no record yet."""
     head = audit_log.head(tr, keys, log)
     if head.size == 0:
         raise Missing(Reason.CHECKPOINT_NOT_FOUND, "the log has no record yet")
@@ -44,7 +44,7 @@ def newest_checkpoint(tr: Reader, keys: Keyspace, log: UUID) -> LogCheckpoint:
 
 
 def checkpoint_of(tr: Reader, keys: Keyspace, log: UUID, size: int) -> LogCheckpoint:
-    """Of a size that was kept, or is the newest. Raises `Missing` for another."""
+    """The checkpoint of a size. Raises `Missing` unless it was kept or is the newest."""
     kept = audit_log.checkpoint(tr, keys, log, size)
     if kept is not None:
         return LogCheckpoint(size, kept)
@@ -55,7 +55,7 @@ def checkpoint_of(tr: Reader, keys: Keyspace, log: UUID, size: int) -> LogCheckp
 
 
 def checkpoint_with(tr: Reader, keys: Keyspace, log: UUID, index: int) -> LogCheckpoint:
-    """One whose tree has this index: the newest that was kept, which others have seen, or else the head's."""
+    """A checkpoint whose tree has this index: preferably the newest published one, else the head's."""
     kept = audit_log.last_checkpoint(tr, keys, log)
     if kept is not None and kept[0] > index:
         return LogCheckpoint(*kept)
@@ -68,14 +68,14 @@ def inclusion(tr: Reader, keys: Keyspace, log: UUID, index: int) -> Inclusion:
 
 
 def consistency(tr: Reader, keys: Keyspace, log: UUID, first: int, second: int) -> list[bytes]:
-    """Raises `Missing` unless the log is at least as large as both."""
+    """The consistency proof. Raises `Missing` unless first <= second <= size of the log."""
     size = audit_log.head(tr, keys, log).size
     if not first <= second <= size:
-        message = f"first_size {first} and second_size {second} must grow, up to the log's size {size}"
+        message = f"first_size {first} must not exceed second_size {second}, nor that the log's size {size}"
         raise Missing(Reason.CHECKPOINT_NOT_FOUND, message)
     return tree_of(tr, keys, log, size).consistency(first, second)
 
 
 def _best(tr: Reader, keys: Keyspace, log: UUID, size: int, own: str) -> str:
-    """The checkpoint as it was kept, with the signatures of witnesses, if it was."""
+    """The checkpoint of this size with the witnesses' signatures if it was kept, else `own`."""
     return audit_log.checkpoint(tr, keys, log, size) or own

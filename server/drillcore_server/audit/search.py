@@ -1,51 +1,172 @@
-"""Finds records of a log by what they say, also those that are committed and not yet in its tree.
+"""Finds records of a log by their content, also those that are committed but not yet in the log's tree.
 
-The records that a filter asks for are taken from the index that has the fewest, checked against the others without
-opening them, and opened only if they are to be shown. What the sequencer has not seen is read from where it is, at the
-same version of the store, so a query never lacks a record of a call that was answered before it.
+The sequencer writes these index entries with each record:
+
+    kind       value                                   leads to
+    corpus     the corpus's id                         every record that touched it
+    node       a node's or document's id               every record that touched it
+    operator   keyed hash of the caller (16 bytes)     all calls of that caller
+    action     keyed hash of the action                all records with that action
+    request    keyed hash of the request's id          its record, and those of its refusals
+    hour       hours since 1970 (8 bytes)              the first and last index of records of that hour
+
+Hashes are keyed with a secret derived from the log's own key, so the keys of the store do not reveal who did what.
+A record may be committed hours after its call began, so times do not always grow with the index. The hours only bound
+where to look.
+
+A search reads the index with the fewest entries, checks the others without opening records, and opens only records that
+it returns. Records that the sequencer has not seen are read where they are stored, at the same version of the store. So
+a query finds every record committed before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import enum
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import orjson
 
-from drillcore_fdb.engine import VERSIONSTAMP_BYTES, Reader
+from drillcore_fdb.engine import VERSIONSTAMP_BYTES, Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
-from drillcore_server.audit import indexes
-from drillcore_server.audit.indexes import Kind, Term, Terms
-from drillcore_server.audit.opening import OpenedRecord, RecordOpener
-from drillcore_server.domain.ids import RecordId
-from drillcore_server.domain.times import to_microseconds
-from drillcore_server.store import audit_log, audit_records
-from drillcore_server.store.audit_log import Head, LogEntry, Place
-from drillcore_server.store.audit_records import RECORD, Position, StoredRecord
-from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.audit import log_store as audit_log
+from drillcore_server.audit.log_store import Head, LogEntry, Place
+from drillcore_server.audit.open_records import OpenedRecord, RecordOpener
+from drillcore_server.kernel.journal import log_key
+from drillcore_server.storage import audit_records
+from drillcore_server.storage.audit_records import RECORD, Position, StoredRecord
+from drillcore_server.storage.ids import RecordId, to_microseconds
+from drillcore_server.storage.keyring import Keyring
+from drillcore_server.storage.keyspace import Keyspace
+
+HASH_BYTES: Final = 16
+_HOUR_US: Final = 3_600_000_000
+_PURPOSE: Final = b"audit indexes"
+
+
+class Kind(enum.IntEnum):
+    """The numbers are part of keys."""
+
+    CORPUS = 1
+    NODE = 2
+    OPERATOR = 3
+    ACTION = 4
+    REQUEST = 5
+    HOUR = 6
+
+
+Term = tuple[Kind, bytes]
+"""A kind of index and a value in it."""
+
+
+class Terms:
+    """Makes the terms of records."""
+
+    def __init__(self, keyring: Keyring) -> None:
+        self._keyring = keyring
+        self._secrets: dict[UUID, bytes] = {}
+
+    def of_body(self, log: UUID, body: Mapping[str, Any]) -> list[Term]:
+        ids = [(Kind.CORPUS, body.get("corpora", ())), (Kind.NODE, body.get("nodes", ()))]
+        ids.append((Kind.NODE, body.get("documents", ())))
+        found = dict.fromkeys((kind, bytes.fromhex(text.replace("-", ""))) for kind, texts in ids for text in texts)
+        for kind, name in ((Kind.OPERATOR, "operator"), (Kind.ACTION, "action"), (Kind.REQUEST, "request_id")):
+            if name in body:
+                found[self.of_text(log, kind, body[name])] = None
+        return list(found)
+
+    def of_text(self, log: UUID, kind: Kind, text: str) -> Term:
+        secret = self._secrets.get(log)
+        if secret is None:
+            secret = self._secrets[log] = self._keyring.derived(log_key(self._keyring, log), _PURPOSE)
+        return kind, hashlib.blake2b(text.encode(), key=secret, digest_size=HASH_BYTES).digest()
+
+
+def at_of(body: Mapping[str, Any]) -> int:
+    """The time of the call, in microseconds."""
+    return to_microseconds(datetime.fromisoformat(body["at"]))
+
+
+@dataclass(slots=True)
+class Hours:
+    """The first and last index of the records of each hour, for some records of one log."""
+
+    spans: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def note(self, at: int, index: int) -> None:
+        first, last = self.spans.get(at // _HOUR_US, (index, index))
+        self.spans[at // _HOUR_US] = min(first, index), max(last, index)
+
+    def write(self, tr: Transaction, keys: Keyspace, log: UUID) -> None:
+        """Widens the stored spans by these."""
+        places = {_hour_key(keys, log, hour): span for hour, span in self.spans.items()}
+        stored = tr.get_many(list(places))
+        for (key, (first, last)), old in zip(places.items(), stored, strict=True):
+            before = (first, last) if old is None else _span(old)
+            tr.set(key, min(first, before[0]).to_bytes(8, "big") + max(last, before[1]).to_bytes(8, "big"))
+
+
+def put(tr: Transaction, keys: Keyspace, log: UUID, index: int, terms: Iterable[Term]) -> None:
+    for key in keys.audit_index_of(log, terms, index):
+        tr.set(key, b"")
+
+
+def indexed(tr: Reader, keys: Keyspace, log: UUID, term: Term, begin: int, end: int, *, reverse: bool) -> Iterator[int]:
+    """The indexes from `begin` up to `end` of the records with a term."""
+    kind, value = term
+    span = keys.audit_index(log, kind, value, begin), keys.audit_index(log, kind, value, end)
+    for key, _ in tr.range(*span, reverse=reverse):
+        yield int.from_bytes(key[-8:], "big")
+
+
+def have(tr: Reader, keys: Keyspace, log: UUID, terms: Iterable[Term], indexes: list[int]) -> list[int]:
+    """The indexes whose records have all of the terms."""
+    for kind, value in terms:
+        there = tr.get_many([keys.audit_index(log, kind, value, index) for index in indexes])
+        indexes = [index for index, found in zip(indexes, there, strict=True) if found is not None]
+    return indexes
+
+
+def bounds(tr: Reader, keys: Keyspace, log: UUID, since: datetime | None, until: datetime | None) -> tuple[int, int]:
+    """Where records of a time can be in the log: from the first index up to, not including, the second."""
+    whole = keys.audit_indexed(log, Kind.HOUR, b"")
+    begin = whole.begin if since is None else _hour_key(keys, log, to_microseconds(since) // _HOUR_US)
+    end = whole.end if until is None else _hour_key(keys, log, (to_microseconds(until) - 1) // _HOUR_US) + b"\0"
+    spans = [_span(value) for _, value in tr.range(begin, end)] if begin < end else []
+    return min((first for first, _ in spans), default=0), max((last + 1 for _, last in spans), default=0)
+
+
+def _hour_key(keys: Keyspace, log: UUID, hour: int) -> bytes:
+    return keys.audit_indexed(log, Kind.HOUR, max(hour, 0).to_bytes(8, "big")).begin
+
+
+def _span(stored: bytes) -> tuple[int, int]:
+    return int.from_bytes(stored[:8], "big"), int.from_bytes(stored[8:], "big")
+
 
 _COMPARED: Final = 1_000
-"""Entries of each index that are counted to find the one with the fewest."""
+"""How many entries of each index are counted to find the one with the fewest."""
 _BATCH: Final = 200
 _END: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """All that are given must match."""
+    """A record must match every field that is set."""
 
     corpus: UUID | None = None
     node: UUID | None = None
-    """A node, or a document."""
+    """The id of a node or a document."""
     operator: str = ""
     action: str = ""
     since: datetime | None = None
     until: datetime | None = None
-    """Not included."""
+    """Records at this time are not included."""
     request_id: str = ""
     record: UUID | None = None
 
@@ -53,13 +174,13 @@ class AuditFilter:
 @dataclass(frozen=True, slots=True)
 class FoundRecord:
     index: int | None
-    """In the log; None until the log has it."""
+    """The index in the log. None until the log has the record."""
     position: Position
     opened: OpenedRecord
 
     @property
     def cursor(self) -> bytes:
-        """Where to go on after this record, now and when it is in the log."""
+        """Where to continue after this record, also once it is in the log."""
         return audit_log.encode_position(self.position) + self.opened.leaf.record.bytes
 
 
@@ -72,9 +193,9 @@ class LogSearch:
     def find(
         self, tr: Reader, log: UUID, wanted: AuditFilter, *, oldest_first: bool = False, after: bytes | None = None
     ) -> Iterator[FoundRecord]:
-        """The records that a filter asks for, in the order of the log; read as they are consumed.
+        """The matching records in the order of the log, read as they are consumed.
 
-        `after` is the cursor of the last one that was seen. Raises `StoreCorruptError` where one cannot be read.
+        `after` is the cursor of the last record seen. Raises `StoreCorruptError` for a record that cannot be read.
         """
         head = audit_log.head(tr, self._keys, log)
         start = None if after is None else self._start(tr, after)
@@ -84,16 +205,16 @@ class LogSearch:
             yield from part
 
     def get(self, tr: Reader, log: UUID, record: RecordId) -> FoundRecord | None:
-        """A record of a log by its id; one that is not in the log yet only if it is near its end."""
+        """A record of a log by its id, also if it is committed but not yet in the log."""
         return next(self.find(tr, log, AuditFilter(record=record)), None)
 
     def at(self, tr: Reader, log: UUID, begin: int, end: int) -> Iterator[FoundRecord]:
-        """The records of a log from an index up to another, opened."""
+        """The opened records of a log from index `begin` up to, not including, `end`."""
         for index, entry in audit_log.entries(tr, self._keys, log, begin, end):
             yield self._open(tr, index, entry)
 
     def _start(self, tr: Reader, cursor: bytes) -> tuple[int | None, Place]:
-        """The index, if it has one by now, and the place of the record that a cursor is of."""
+        """The index, if there is one by now, and the place of the record of a cursor."""
         position = audit_log.decode_position(cursor[: 5 + VERSIONSTAMP_BYTES])
         placed = audit_log.place_of(tr, self._keys, RecordId(UUID(bytes=cursor[-16:])))
         return None if placed is None else placed.index, (position.incarnation, position.versionstamp)
@@ -109,7 +230,7 @@ class LogSearch:
     ) -> Iterator[FoundRecord]:
         begin, end = 0, head.size
         if wanted.since is not None or wanted.until is not None:
-            begin, end = indexes.bounds(tr, self._keys, log, wanted.since, wanted.until)
+            begin, end = bounds(tr, self._keys, log, wanted.since, wanted.until)
         if start is not None and start[0] is not None:
             begin, end = (max(begin, start[0] + 1), end) if oldest_first else (begin, min(end, start[0]))
         elif start is not None and oldest_first:
@@ -122,7 +243,7 @@ class LogSearch:
     def _indexes(
         self, tr: Reader, log: UUID, wanted: AuditFilter, begin: int, end: int, reverse: bool
     ) -> Iterator[int]:
-        """Of the records that all but the time of a filter matches."""
+        """The indexes of records that match everything of a filter except its times."""
         if wanted.record is not None:
             placed = audit_log.place_of(tr, self._keys, RecordId(wanted.record))
             mine = placed is not None and placed.log == log and begin <= placed.index < end
@@ -132,9 +253,9 @@ class LogSearch:
             first, rest = self._fewest(tr, log, self._wanted_terms(log, wanted), begin, end, reverse)
             found = iter(range(begin, end)[:: -1 if reverse else 1])
         if first is not None:
-            found = indexes.indexed(tr, self._keys, log, first, begin, end, reverse=reverse)
+            found = indexed(tr, self._keys, log, first, begin, end, reverse=reverse)
         while batch := list(islice(found, _BATCH)):
-            yield from indexes.have(tr, self._keys, log, rest, batch)
+            yield from have(tr, self._keys, log, rest, batch)
 
     def _fewest(
         self, tr: Reader, log: UUID, terms: list[Term], begin: int, end: int, reverse: bool
@@ -144,7 +265,7 @@ class LogSearch:
             return (terms[0], []) if terms and begin < end else (None, terms)
 
         def count(term: Term) -> int:
-            there = indexes.indexed(tr, self._keys, log, term, begin, end, reverse=reverse)
+            there = indexed(tr, self._keys, log, term, begin, end, reverse=reverse)
             return sum(1 for _ in islice(there, _COMPARED))
 
         first = min(terms, key=count)
@@ -153,7 +274,7 @@ class LogSearch:
     def _wanted_terms(self, log: UUID, wanted: AuditFilter) -> list[Term]:
         ids = [(Kind.CORPUS, wanted.corpus), (Kind.NODE, wanted.node)]
         texts = [(Kind.REQUEST, wanted.request_id), (Kind.OPERATOR, wanted.operator), (Kind.ACTION, wanted.action)]
-        found: list[Term] = [(kind, one.bytes) for kind, one in ids if one is not None]
+        found: list[Term] = [(kind, wanted_id.bytes) for kind, wanted_id in ids if wanted_id is not None]
         return found + [self._terms.of_text(log, kind, text) for kind, text in texts if text]
 
     def _tail(
@@ -165,7 +286,7 @@ class LogSearch:
         start: tuple[int | None, Place] | None,
         oldest_first: bool,
     ) -> Iterator[FoundRecord]:
-        """What is committed and not in the log yet."""
+        """Matching records that are committed but not in the log yet."""
         if start is not None and start[0] is not None and not oldest_first:
             return
         state = audit_records.state(tr, self._keys)
@@ -176,12 +297,12 @@ class LogSearch:
             place = position.incarnation, position.versionstamp
             if bound is not None and (place <= bound if oldest_first else place >= bound):
                 continue
-            stored = _of_log(value, log)
+            stored = _record_of_log(value, log)
             if stored is not None and self._matches(log, stored, wanted):
                 yield FoundRecord(None, position, self._opener.open(stored, position))
 
     def _seen(self, tr: Reader, head: Head) -> Place:
-        """Up to where the log has everything: that of the sequencer, or of the log itself if it stopped."""
+        """The place up to which the log has every record: the sequencer's, or the log's own if it has stopped."""
         lease = audit_log.lease(tr, self._keys)
         return head.place if head.problem or lease is None else lease.place
 
@@ -190,17 +311,19 @@ class LogSearch:
             return False
         body = orjson.loads(self._opener.body(stored)[1])
         terms = set(self._terms.of_body(log, body))
-        return terms.issuperset(self._wanted_terms(log, wanted)) and _is_within(indexes.at_of(body), wanted)
+        return terms.issuperset(self._wanted_terms(log, wanted)) and _is_within(at_of(body), wanted)
 
     def _open(self, tr: Reader, index: int, entry: LogEntry) -> FoundRecord:
         stored = audit_records.get(tr, self._keys, entry.position)
         if stored is None:
-            raise StoreCorruptError(f"the audit record {entry.record} is gone; VerifyAudit finds what else is")
+            raise StoreCorruptError(
+                f"the audit record {entry.record} is missing; run VerifyAudit to find out what else is"
+            )
         return FoundRecord(index, entry.position, self._opener.open(stored, entry.position))
 
 
-def _of_log(value: bytes, log: UUID) -> StoredRecord | None:
-    """The record, if it is of this log. One that is damaged is nobody's: the sequencer tells of it."""
+def _record_of_log(value: bytes, log: UUID) -> StoredRecord | None:
+    """The record, if it belongs to this log. None for a damaged record, which the sequencer reports."""
     try:
         stored = RECORD.decode(value)
     except StoreCorruptError:

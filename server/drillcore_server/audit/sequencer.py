@@ -1,8 +1,8 @@
-"""The sequencer: one of the servers puts records in order, whichever has the lease.
+"""The sequencer: the server that holds the lease puts audit records in order.
 
-Every transaction reads the lease and writes it: a server that was paused, or cut off, for longer than its lease finds
-another's epoch there, or conflicts with it, and stops. A commit whose result is unknown is run again from where the
-lease then is. So no leaf is lost, doubled or put elsewhere, whatever happens.
+Every transaction reads and writes the lease. A server that was paused or cut off for longer than its lease finds the
+epoch of another server, or conflicts with it, and stops. A commit with an unknown result is re-run from the place of
+the lease. So no leaf is lost, doubled or misplaced.
 """
 
 from __future__ import annotations
@@ -18,20 +18,19 @@ from uuid import UUID, uuid4
 import structlog
 
 from drillcore_fdb.engine import Engine, Figures, Options, Transaction
-from drillcore_fdb.errors import EngineError
-from drillcore_server.audit.sequencing import Appended, LogWriter
-from drillcore_server.store import audit_log
-from drillcore_server.store.audit_log import Lease
-from drillcore_server.store.keyspace import Keyspace
+from drillcore_server.audit import log_store as audit_log
+from drillcore_server.audit.log_store import Lease
+from drillcore_server.audit.log_writer import Appended, LogWriter
+from drillcore_server.storage.keyspace import Keyspace
 
 Alert = Callable[[str, dict[str, Any]], None]
-"""Tells somebody what is wrong: its kind, and details. Called from threads of the log, never inside a transaction."""
+"""Reports what is wrong: its kind, and details. Called from the log's threads, never inside a transaction."""
 
 POLL_S: Final = 0.2
 GATHER_S: Final = 0.02
-"""From a nudge to the transaction: records that come together are put in order together."""
+"""Time from a nudge to the transaction, so that records that come together are put in order together."""
 MEND_EVERY_S: Final = 60.0
-"""How often logs that stopped are tried again."""
+"""How often stopped logs are tried again."""
 LOG_STOPPED: Final = "audit log stopped"
 
 
@@ -47,7 +46,7 @@ class Sequencer:
         *,
         alone: bool = False,
     ) -> None:
-        """`alone`: no other server can have the store open, so whoever has the lease is no more."""
+        """`alone` means that no other server can have the store open, so another owner of the lease is gone."""
         self._engine = engine
         self._keys = keys
         self._writer = writer
@@ -57,47 +56,37 @@ class Sequencer:
         self._alone = alone
         self.owner = uuid4()
         self.epoch: int | None = None
-        """Of the lease that this server has; None if it has none."""
+        """The epoch of this server's lease; None without a lease."""
         self._grown: set[UUID] = set()
         self._alerted: set[UUID | None] = set()
         self._mended_at_s = 0.0
-        self._stopping = threading.Event()
-        self._nudged = threading.Event()
+        self.wake = threading.Event()
         self._progress = threading.Condition()
         self._totals = {"records": 0.0, "batches": 0.0, "failures": 0.0}
-        self._thread = threading.Thread(target=self._run, name="drillcore-sequencer", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Puts in order what is there, and returns. `release` gives the lease away."""
-        self._stopping.set()
-        self._nudged.set()
-        self._thread.join()
-        self._guarded(self._drain)
 
     def release(self) -> None:
-        """Lets another server begin at once."""
-        self._guarded(lambda: self._engine.run(self._give_away, Options(idempotent=True)))
+        """Lets another server begin at once. Raises `EngineError`."""
+        now = datetime.now(UTC)
+        self._engine.run(lambda tr: self._give_away(tr, now), Options(idempotent=True))
 
     def nudge(self) -> None:
         """There is a new record. Costs next to nothing; may be called by any thread."""
-        self._nudged.set()
+        if self.epoch is not None:  # else it is put in order by another server, or by the next poll
+            self.wake.set()
 
     def wait(self, timeout_s: float) -> None:
-        """Until this server has put something in order, or the time is over."""
+        """Waits until this server has put something in order, or the time is over."""
         with self._progress:
             self._progress.wait(timeout_s)
 
     def take_grown(self) -> set[UUID]:
-        """The logs that grew since this was last asked."""
+        """The logs that grew since the last call."""
         with self._progress:
             grown, self._grown = self._grown, set()
         return grown
 
     def step(self) -> Appended | None:
-        """Puts the next batch in order; None if another server has the lease. Raises `EngineError`."""
+        """Puts the next batch in order. None if another server has the lease. Raises `EngineError`."""
         now = datetime.now(UTC)
         done = self._engine.run(lambda tr: self._step(tr, now), Options(idempotent=True))
         if done is None:
@@ -107,7 +96,24 @@ class Sequencer:
         self._note(appended)
         return appended
 
-    def mend(self) -> None:
+    def keep(self, is_stopping: Callable[[], bool] = lambda: False) -> None:
+        """Puts in order what is there, and tries logs that stopped again from time to time. Raises `EngineError`."""
+        try:
+            appended = self.drain(is_stopping)
+            if appended is not None and time.monotonic() - self._mended_at_s > MEND_EVERY_S:
+                self._mended_at_s = time.monotonic()
+                self.mend(is_stopping)
+        except Exception:
+            self._totals["failures"] += 1
+            raise
+
+    def drain(self, is_stopping: Callable[[], bool] = lambda: False) -> Appended | None:
+        """Puts in order what is there; None if another server has the lease. Raises `EngineError`."""
+        while (appended := self.step()) is not None and appended.more and not is_stopping():
+            continue
+        return appended
+
+    def mend(self, is_stopping: Callable[[], bool] = lambda: False) -> None:
         """Tries logs that stopped again. Raises `EngineError`."""
         stopped = self._engine.run(
             lambda tr: {log: head.problem for log, head in audit_log.heads(tr.snapshot, self._keys) if head.problem}
@@ -115,7 +121,7 @@ class Sequencer:
         self._alerted -= {log for log in self._alerted if log is not None and log not in stopped}
         for log, problem in stopped.items():
             self._alert({log: problem})
-            while self._mend_step(log).more and not self._stopping.is_set():
+            while self._mend_step(log).more and not is_stopping():
                 continue
 
     def figures(self) -> Figures:
@@ -147,7 +153,7 @@ class Sequencer:
         return done
 
     def _mine(self, held: Lease | None, now: datetime) -> Lease | None:
-        """The lease, if this server has it or may take it."""
+        """The lease, if this server has it or may take it. None otherwise."""
         if held is None:
             return Lease(1, self.owner, now + self._lease)
         if held.owner == self.owner:
@@ -156,48 +162,10 @@ class Sequencer:
             return None
         return replace(held, epoch=held.epoch + 1, owner=self.owner, until=now + self._lease)
 
-    def _give_away(self, tr: Transaction) -> None:
+    def _give_away(self, tr: Transaction, now: datetime) -> None:
         held = audit_log.lease(tr, self._keys)
         if held is not None and held.owner == self.owner:
-            audit_log.set_lease(tr, self._keys, replace(held, until=datetime.now(UTC)))
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            appended = self._guarded(self._step_and_mend)
-            if appended is None or not appended.more:
-                self._await_work()
-
-    def _await_work(self) -> None:
-        if self._nudged.wait(POLL_S) and self.epoch is not None:
-            self._stopping.wait(GATHER_S)
-        elif self.epoch is None:
-            self._stopping.wait(POLL_S)
-        self._nudged.clear()
-
-    def _step_and_mend(self) -> Appended | None:
-        appended = self.step()
-        if appended is not None and time.monotonic() - self._mended_at_s > MEND_EVERY_S:
-            self._mended_at_s = time.monotonic()
-            self.mend()
-        return appended
-
-    def _drain(self) -> Appended | None:
-        while (appended := self.step()) is not None and appended.more:
-            continue
-        return appended
-
-    def _guarded(self, work: Callable[[], Appended | None]) -> Appended | None:
-        """A failure is told and counted; the thread goes on, for the next try may do better."""
-        try:
-            return work()
-        except EngineError as error:
-            self._totals["failures"] += 1
-            self._log.warning("records not put in order, will try again", error=error.message, code=error.code)
-        except Exception as error:
-            self._totals["failures"] += 1
-            self._log.exception("records not put in order, a defect", error=type(error).__name__)
-        self._stopping.wait(POLL_S)
-        return None
+            audit_log.set_lease(tr, self._keys, replace(held, until=now))
 
     def _note(self, done: Appended) -> None:
         self._alert(done.problems)

@@ -2,8 +2,8 @@
 
     tile (level, index) has the hashes of the complete subtrees of 256^level leaves, from number 256 * index on
 
-The last tile of a level may have fewer hashes; it is written anew as it grows. Everything else follows from tiles: the
-root of any size up to the present, and the proofs.
+The last tile of a level may have fewer hashes and is rewritten as it grows. The root of any size up to the present, and
+all proofs, are worked out from tiles.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from drillcore.audit.merkle import EMPTY_ROOT, HASH_BYTES, node_hash
 from drillcore_fdb.errors import StoreCorruptError
+from drillcore_formats.audit.merkle import EMPTY_ROOT, HASH_BYTES, node_hash
 
 TILE_HEIGHT: Final = 8
 TILE_HASHES: Final = 1 << TILE_HEIGHT
@@ -22,14 +22,14 @@ Coordinates = tuple[int, int]
 Load = Callable[[Sequence[Coordinates]], list[bytes | None]]
 """Reads tiles, in one round trip."""
 Range = tuple[int, int]
-"""Of leaves: the first, and the one behind the last."""
+"""A range of leaves: the first, and the one behind the last."""
 
 
 class GrowingTree:
-    """The end of a tree, to append to. Needs only the last tile of each level: `edge` says which."""
+    """The end of a tree, for appending. It needs only the last tile of each level, which `edge` names."""
 
     def __init__(self, size: int, tiles: Sequence[bytes | None]) -> None:
-        """Raises `StoreCorruptError` if these are not the tiles of `edge(size)`."""
+        """`tiles` are those of `edge(size)`. Raises `StoreCorruptError` if one is too short."""
         self.size = size
         self._hashes: list[list[bytes]] = [[] for _ in range(_levels(size))]
         self._written: dict[Coordinates, bytes] = {}
@@ -58,13 +58,13 @@ class GrowingTree:
         return fold(subtrees)
 
     def tiles(self) -> dict[Coordinates, bytes]:
-        """What is to be written: the tiles that became full, and the last of each level that has grown."""
-        last = [one for one in edge(self.size) if one[0] in self._changed]
+        """The tiles to write: those that became full, and the last tile of each level that has grown."""
+        last = [(level, index) for level, index in edge(self.size) if level in self._changed]
         return self._written | {(level, index): b"".join(self._hashes[level]) for level, index in last}
 
 
 class Tree:
-    """A tree of `size` leaves, to read. Raises `StoreCorruptError` where a tile lacks what it should have."""
+    """A tree of `size` leaves, for reading. Raises `StoreCorruptError` if a tile lacks hashes."""
 
     def __init__(self, size: int, load: Load) -> None:
         self.size = size
@@ -76,24 +76,24 @@ class Tree:
         return self._roots([(0, self.size if size is None else size)])[0]
 
     def inclusion(self, index: int, size: int) -> list[bytes]:
-        """RFC 6962, 2.1.1: that the leaf at `index` is in the tree of `size`."""
+        """The proof of RFC 6962, 2.1.1 that the leaf at `index` is in the tree of `size`."""
         assert 0 <= index < size <= self.size
         return self._roots(_inclusion_ranges(index, 0, size))
 
     def consistency(self, first: int, second: int) -> list[bytes]:
-        """RFC 6962, 2.1.2: that the tree of size `second` continues that of size `first`."""
+        """The proof of RFC 6962, 2.1.2 that the tree of size `second` continues the tree of size `first`."""
         assert 0 <= first <= second <= self.size
         if first in {0, second}:
             return []
         return self._roots(_consistency_ranges(first, 0, second, whole=True))
 
     def leaves(self, begin: int, end: int) -> list[bytes]:
-        """The hashes of leaves."""
+        """The hashes of the leaves from `begin` up to, not including, `end`."""
         self._fetch((0, index) for index in range(begin >> TILE_HEIGHT, (end - 1 >> TILE_HEIGHT) + 1))
         return [self._hash(0, place) for place in range(begin, end)]
 
     def check_tiles(self, coordinates: Iterable[Coordinates]) -> list[Coordinates]:
-        """Those of these full tiles whose root the tile above them does not have."""
+        """The full tiles among these whose root is not in the tile above."""
         full = list(coordinates)
         self._fetch([*full, *((level + 1, index >> TILE_HEIGHT) for level, index in full)])
         return [
@@ -104,11 +104,11 @@ class Tree:
 
     def _roots(self, ranges: Sequence[Range]) -> list[bytes]:
         nodes = [list(_complete(begin, end)) for begin, end in ranges]
-        self._fetch(_tile_of(*node)[0] for one in nodes for node in one)
-        return [fold([self._node(*node) for node in one]) for one in nodes]
+        self._fetch(_tile_of(*node)[0] for subtrees in nodes for node in subtrees)
+        return [fold([self._node(*node) for node in subtrees]) for subtrees in nodes]
 
     def _node(self, level: int, index: int) -> bytes:
-        """The root of the complete subtree of 2^level leaves, the index-th of its kind."""
+        """The root of the complete subtree with 2^level leaves and this index among its level."""
         (tile_level, tile), first, count = _tile_of(level, index)
         return subtree_root([self._hash(tile_level, (tile << TILE_HEIGHT) + first + place) for place in range(count)])
 
@@ -121,14 +121,14 @@ class Tree:
 
     def _fetch(self, coordinates: Iterable[Coordinates]) -> None:
         wanted = sorted(set(coordinates) - self._tiles.keys())
-        for one, tile in zip(wanted, self._load(wanted), strict=True):
+        for place, tile in zip(wanted, self._load(wanted), strict=True):
             if tile is None:
-                raise _damaged(*one)
-            self._tiles[one] = tile
+                raise _damaged(*place)
+            self._tiles[place] = tile
 
 
 def edge(size: int) -> list[Coordinates]:
-    """The tiles at the end of a tree of this size that are not full; of a level that ends with a full one, none."""
+    """The tiles at the end of a tree that are not full, at most one for each level."""
     counts = ((level, _count(size, level)) for level in range(_levels(size)))
     return [(level, count >> TILE_HEIGHT) for level, count in counts if count % TILE_HASHES]
 
@@ -141,12 +141,12 @@ def full_tiles(size: int, level: int) -> int:
 def split(tile: bytes | None, count: int) -> list[bytes]:
     """The first `count` hashes of a tile."""
     if tile is None or len(tile) < count * HASH_BYTES:
-        raise StoreCorruptError("a tile of an audit log lacks hashes that it should have")
+        raise StoreCorruptError("a tile of an audit log lacks hashes; run VerifyAudit, and restore it from a backup")
     return [tile[start : start + HASH_BYTES] for start in range(0, count * HASH_BYTES, HASH_BYTES)]
 
 
 def subtree_root(hashes: Sequence[bytes]) -> bytes:
-    """Of a complete subtree: as many hashes as a power of two."""
+    """The root of a complete subtree. The number of hashes must be a power of two."""
     while len(hashes) > 1:
         hashes = [node_hash(left, right) for left, right in zip(hashes[::2], hashes[1::2], strict=True)]
     return hashes[0]
@@ -171,12 +171,12 @@ def _count(size: int, level: int) -> int:
 
 
 def _subtree_roots(hashes: Sequence[bytes]) -> list[bytes]:
-    """Of the complete subtrees that some hashes of one level make up, largest first."""
+    """The roots of the complete subtrees that these hashes of one level form, largest first."""
     return [subtree_root(hashes[index << level : index + 1 << level]) for level, index in _complete(0, len(hashes))]
 
 
 def _complete(begin: int, end: int) -> Iterable[tuple[int, int]]:
-    """The complete subtrees, by level and index, that the leaves of a range of a tree make up, left to right."""
+    """The complete subtrees, as level and index, that a range of leaves forms, from left to right."""
     while begin < end:
         level = (end - begin).bit_length() - 1
         yield level, begin >> level
@@ -184,13 +184,13 @@ def _complete(begin: int, end: int) -> Iterable[tuple[int, int]]:
 
 
 def _tile_of(level: int, index: int) -> tuple[Coordinates, int, int]:
-    """The tile that a subtree's hashes are in, the place of the first, and how many they are."""
+    """The tile with a subtree's hashes, the place of the first hash, and how many there are."""
     first = index << level % TILE_HEIGHT
     return (level // TILE_HEIGHT, first >> TILE_HEIGHT), first % TILE_HASHES, 1 << level % TILE_HEIGHT
 
 
 def _half(begin: int, end: int) -> int:
-    """Where RFC 6962 parts a range: behind the largest power of two that is smaller than it."""
+    """Where RFC 6962 splits a range: after the largest power of two that is smaller than its length."""
     return begin + (1 << (end - begin - 1).bit_length() - 1)
 
 
@@ -204,7 +204,7 @@ def _inclusion_ranges(index: int, begin: int, end: int) -> list[Range]:
 
 
 def _consistency_ranges(first: int, begin: int, end: int, *, whole: bool) -> list[Range]:
-    """`whole`: the part up to `first` is the old tree itself, whose root the verifier has."""
+    """`whole` means that the part up to `first` is the old tree itself, whose root the verifier has."""
     if first == end:
         return [] if whole else [(begin, end)]
     half = _half(begin, end)
@@ -214,4 +214,6 @@ def _consistency_ranges(first: int, begin: int, end: int, *, whole: bool) -> lis
 
 
 def _damaged(level: int, index: int) -> StoreCorruptError:
-    return StoreCorruptError(f"the tile {index} of level {level} of an audit log lacks hashes that it should have")
+    return StoreCorruptError(
+        f"the tile {index} of level {level} of an audit log lacks hashes; restore it from a backup"
+    )

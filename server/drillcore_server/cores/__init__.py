@@ -1,1 +1,0 @@
-"""Core files as the server writes them. How they are read is `drillcore.cores`, in the client."""

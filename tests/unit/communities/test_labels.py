@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drillcore_server.communities.labels import keywords_of, labels, opening_of
+from drillcore_server.communities.community_writes import keywords_of, labels, opening_of
 
 FISH = ["The salmon fishery opens in spring.", "A salmon fishery pays a licence fee.", "Licence fees fund the weir."]
 

@@ -6,12 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from drillcore_server.communities.figures import Figures
-from drillcore_server.communities.graph import similarity_graph
-from drillcore_server.communities.grouping import groups
-from drillcore_server.communities.leiden import NONE, numbered, partition
+from drillcore_server.communities.find.neighbour_graph import NONE, groups, numbered, partition, similarity_graph
+from drillcore_server.communities.find.process import Figures
+from drillcore_server.communities.find.worker import find_communities
 from drillcore_server.communities.settings import CommunitySettings, Parameters
-from drillcore_server.communities.worker import find_communities
 
 Rows = npt.NDArray[np.float32]
 

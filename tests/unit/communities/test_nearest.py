@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from drillcore_server.communities import nearest
-from drillcore_server.communities.figures import Figures
-from drillcore_server.communities.nearest import NOBODY, ONE, Neighbours, approximate_neighbours, exact_neighbours
+from drillcore_server.communities.find import nearest
+from drillcore_server.communities.find.nearest import NOBODY, ONE, Neighbours, approximate_neighbours, exact_neighbours
+from drillcore_server.communities.find.process import Figures
 
 Rows = npt.NDArray[np.float32]
 Find = Callable[[Rows, int, float, Figures], Neighbours]

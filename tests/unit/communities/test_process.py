@@ -9,18 +9,19 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import Pipe
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from drillcore_server.communities.leiden import NONE
-from drillcore_server.communities.process import FailedError, Processes
+from drillcore_server.communities.find.neighbour_graph import NONE
+from drillcore_server.communities.find.process import TASK, FailedError, Processes, Task
 from drillcore_server.communities.settings import Parameters
-from drillcore_server.communities.wire import Task, message
+from tests.children import gone_afterwards
 from tests.faults.stores import wait_until
 
-COMMAND = [sys.executable, "-m", "drillcore_server.communities.worker"]
+COMMAND = [sys.executable, "-m", "drillcore_server.communities.find.worker"]
 LONG = np.random.default_rng(1).standard_normal((60_000, 64)).astype("<f2")
 """Takes it many seconds."""
 
@@ -75,7 +76,7 @@ def test_a_killed_process_is_said_to_be_killed(processes: Processes) -> None:
 
 
 def test_a_defect_is_told_by_its_place_and_without_content(processes: Processes) -> None:
-    with pytest.raises(FailedError, match=r"failed: \w+Error in \w+, line \d+$"):
+    with pytest.raises(FailedError, match=r"failed: \w+Error at \w+\.py:\d+$"):
         processes.find(Task(4, 2, Parameters(iterations=-1)), rows_of(*[[1.0, 0.5]] * 4))
 
 
@@ -99,14 +100,14 @@ def test_close_ends_what_is_under_way_and_lets_nothing_begin(processes: Processe
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_it_ends_with_the_server_before_and_after_it_has_all_rows(share: float) -> None:
     """Its input is closed by the kernel when the server dies."""
-    process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with process.stdout:
-        process.stdin.write(message(Task(len(LONG), 64, Parameters())))
-        process.stdin.write(LONG.tobytes()[: int(share * LONG.nbytes)])
-        process.stdin.flush()
-        process.stdin.close()
+    stdin, ours = Pipe(duplex=False)
+    with stdin:
+        started = subprocess.Popen(COMMAND, stdin=stdin.fileno(), stdout=subprocess.PIPE)
+    with gone_afterwards(started) as process:
+        assert process.stdout is not None
+        with ours:
+            ours.send_bytes(TASK.encode(Task(len(LONG), 64, Parameters())))
+            ours.send_bytes(LONG[: int(share * len(LONG))].tobytes())
         assert process.wait(timeout=30) != 0
         assert process.stdout.read() == b""
 

@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore.cores import InvalidCore, inspect
-from drillcore.cores.blobs import Blob
-from drillcore.cores.framing import Record, read_core
-from drillcore.cores.limits import PIECE_BYTES, RECORD_BYTES_MAX
-from drillcore.cores.records import read_library, read_listing
-from drillcore.cores.terms import read_triple
+from drillcore_formats.cores import InvalidCore, inspect
+from drillcore_formats.cores.format import PIECE_BYTES, RECORD_BYTES_MAX
+from drillcore_formats.cores.framing import Blob, Record, read_core
+from drillcore_formats.cores.records import read_library, read_listing
+from drillcore_formats.cores.terms import read_triple
 
 IRI = {"t": "i", "i": "urn:x:1"}
 META = {"i": "core", "m": "root", "c": "default"}
@@ -151,7 +150,7 @@ def test_a_record_that_says_it_is_huge_is_refused_before_it_is_read() -> None:
 
 
 WRONG_INSIDE = {
-    "a list that is a map": (["t", {"m": META, "t": {}}], "its list is not one"),
+    "a list that is a map": (["t", {"m": META, "t": {}}], "its list is not an array"),
     "an item that is a number": (["t", {"m": META, "t": [1]}], "not a map"),
     "a payload that is a list": (["t", []], "not a map"),
     "a description that is a list": (["t", {"m": [], "t": []}], "description"),
@@ -184,7 +183,7 @@ def test_quoted_triples_nest_to_a_limit() -> None:
         return io.BytesIO(packed(["t", {"m": META, "t": [{"s": nested(depth), "p": IRI, "o": IRI}]}]))
 
     assert inspect(core(8)).quads == {"(default graph)": 1}
-    with pytest.raises(InvalidCore, match="in each other"):
+    with pytest.raises(InvalidCore, match="nested more than"):
         inspect(core(9))
 
 

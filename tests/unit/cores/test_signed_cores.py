@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from drillcore.audit.failures import Malformed, Mismatch, Untrusted, WrongSignature
-from drillcore.audit.notes import make_note
-from drillcore.cores import CoreStatement, verify
+from drillcore_formats.audit.findings import Malformed, Mismatch, Untrusted, WrongSignature
+from drillcore_formats.audit.notes import make_note
+from drillcore_formats.cores import CoreStatement, verify
 from tests.unit.audit_logs import store_key
 
 FILE = b"the bytes of a core" * 50_000

@@ -11,11 +11,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore.cores.terms import Triple, read_triple, write_triple
-from drillcore_server.cores.by_source import BySource, cut, in_order
-from drillcore_server.cores.id_set import IdSet
-from drillcore_server.cores.packing import array_head, blob_head, encoded_triple, floats, text_head, triple
-from drillcore_server.domain.quads import Blank, Iri, Literal, Quad, Quoted, Term, encoded_quad
+from drillcore_formats.cores.terms import Triple, read_triple, write_triple
+from drillcore_formats.quads import Blank, Iri, Literal, Quoted, Term
+from drillcore_server.cores.writer.core_records import array_head, blob_head, encoded_triple, floats, text_head, triple
+from drillcore_server.cores.writer.quads import BySource, IdSet, cut, in_order
+from drillcore_server.graphs.quad_model import Quad, encoded_quad
 
 ATOMS: st.SearchStrategy[Term] = st.one_of(
     st.builds(Iri, st.text()),

@@ -11,29 +11,28 @@ from uuid import UUID
 
 import structlog
 
-from drillcore.audit.documents import canonical_json
-from drillcore.audit.notes import VerifierKey
-from drillcore.audit.pins import Pins
-from drillcore_server.audit.indexes import Terms
-from drillcore_server.audit.key_files import KeyFiles
-from drillcore_server.audit.opening import RecordOpener
-from drillcore_server.audit.search import LogSearch
+from drillcore_formats.audit.encoding import canonical_json
+from drillcore_formats.audit.notes import VerifierKey
+from drillcore_formats.audit.pins import Pins
+from drillcore_formats.audit.signatures import content_hash, signed_manifestation
+from drillcore_server.audit.log_writer import LogWriter
+from drillcore_server.audit.open_records import RecordOpener
+from drillcore_server.audit.search import LogSearch, Terms
 from drillcore_server.audit.sequencer import Sequencer
-from drillcore_server.audit.sequencing import LogWriter
-from drillcore_server.audit.signers import SigningKeys
-from drillcore_server.domain.ids import AccountId, RecordId, Revision, new_uuid
-from drillcore_server.domain.signatures import SIGNED, Signature, Target, TargetKind
-from drillcore_server.exporting.bundle import Binder
-from drillcore_server.exporting.content import Content, content_hash
-from drillcore_server.exporting.copies import About
-from drillcore_server.exporting.pdf.signing import PdfSigner
-from drillcore_server.exporting.press import Press
-from drillcore_server.exporting.signatures import ContentSignatures
-from drillcore_server.exporting.trails import CorpusTrail, Trails
-from drillcore_server.exporting.walk import CorpusWalk, Part
-from drillcore_server.store import signatures
-from drillcore_server.store.keyring import CORPUS_SCOPE
-from drillcore_server.store.snapshot import Snapshot
+from drillcore_server.audit.signing_keys import KeyFiles
+from drillcore_server.exports.bundle import Binder, CorpusTrail, Trails
+from drillcore_server.exports.content import ContentSignatures
+from drillcore_server.exports.copies import About
+from drillcore_server.exports.pdf.pdf_signature import PdfSigner
+from drillcore_server.exports.press import Press
+from drillcore_server.exports.walk import CorpusWalk, Part
+from drillcore_server.hierarchy.signable import Content
+from drillcore_server.kernel.corpus_at_revision import BatchedReads
+from drillcore_server.kernel.journal import SigningKeys
+from drillcore_server.signatures import store as signatures
+from drillcore_server.signatures.model import Signature, Target, TargetKind
+from drillcore_server.storage.ids import AccountId, RecordId, Revision, new_uuid
+from drillcore_server.storage.keyring import CORPUS_SCOPE
 from tests.faults.archive import Archive, opened_archive, text_of
 from tests.journals import STORE
 
@@ -95,7 +94,7 @@ class Desk:
     def walk(self, revision: Revision | None = None) -> CorpusWalk:
         archive = self.archive
         at = archive.head() if revision is None else revision
-        snapshot = Snapshot(archive.engine, archive.keys, archive.sealed, at)
+        snapshot = BatchedReads(archive.engine, archive.corpus, archive.keys, archive.sealed, at)
         signed = ContentSignatures(archive.engine, archive.keyspace, archive.keyring)
         return CorpusWalk(snapshot, archive.corpus, signed)
 
@@ -140,7 +139,7 @@ class Desk:
             sealed_by,
         )  # fmt: skip
         said = canonical_json(manifestation(unsigned))
-        return replace(unsigned, manifestation=said.decode(), signature=key.sign(SIGNED + said))
+        return replace(unsigned, manifestation=said.decode(), signature=key.sign(signed_manifestation(said)))
 
 
 def manifestation(signature: Signature) -> Mapping[str, object]:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from drillcore.audit.bundle import verify_bundle
-from drillcore.audit.reports import Report
-from drillcore_server.domain.exports import ExportFormat
-from drillcore_server.exporting.bundle import Bundle, Wanted
-from drillcore_server.exporting.sealed_file import PIECE_BYTES, SealedFile
+from drillcore_formats.audit.bundle import verify_bundle
+from drillcore_formats.audit.findings import Report
+from drillcore_server.exports.bundle import Bundle, Wanted
+from drillcore_server.exports.store import ExportFormat
+from drillcore_server.storage.sealed_file import PIECE_BYTES, SealedFile
 from tests.unit.exporting.corpora import ABOUT, TEXTS, Desk
 
 RECORD = {"log": "x", "request_id": "y"}

@@ -19,10 +19,10 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from drillcore_server.exporting.copies import HumanCopy, MarkdownFile, Member, copy_for_people, copy_json
-from drillcore_server.exporting.pdf import scripts
-from drillcore_server.exporting.pdf.files import PdfFiles
-from drillcore_server.exporting.pdf.pages import BOTTOM, LEFT, RIGHT, TOP
+from drillcore_server.exports.copies import HumanCopy, MarkdownFile, Member, copy_for_people, copy_json
+from drillcore_server.exports.pdf import fonts as scripts
+from drillcore_server.exports.pdf.typeset import BOTTOM, LEFT, RIGHT, TOP
+from drillcore_server.exports.pdf.volumes import PdfFiles
 from tests.unit.exporting.corpora import ABOUT, MEANING, SIGNED_AT, SIGNER, TEXTS, Desk
 
 FORMATS = ["markdown", "pdf"]

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillcore_fdb.engine import Reader
-from drillcore_server.commands.viewing import Shelf
-from drillcore_server.domain.ids import NodeId, Revision
-from drillcore_server.domain.nodes import Level
-from drillcore_server.exporting.canonical import canonical
-from drillcore_server.exporting.content import content_hash, node_content
-from drillcore_server.exporting.copies import copy_json
-from drillcore_server.exporting.walk import CorpusWalk, Part
-from drillcore_server.store.hierarchy import CorpusView
+from drillcore_formats.audit.signatures import content_hash
+from drillcore_server.exports.copies import copy_json
+from drillcore_server.exports.walk import CorpusWalk, Part
+from drillcore_server.hierarchy.reader import NodeReader
+from drillcore_server.hierarchy.signable import node_content
+from drillcore_server.kernel.canonical_json import canonical
+from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.storage.ids import Level, NodeId, Revision
 from tests.unit.exporting.corpora import ARABIC, FAKES, HEBREW, TEXTS, Desk
 
 JSON = st.recursive(
@@ -105,10 +105,11 @@ def test_a_node_is_told_as_callers_see_it(desk: Desk) -> None:
 
     def check(tr: Reader) -> None:
         archive = desk.archive
-        shelf = Shelf(archive.corpus, CorpusView(tr, archive.keys, archive.sealed, archive.head()))
+        view = CorpusAtRevision(tr, archive.corpus, archive.keys, archive.sealed, archive.head())
+        nodes = NodeReader(view)
         for node, item in shown.items():
             level = Level[item.content["level"].upper()]
-            seen = shelf.node(NodeId(UUID(node)), level, with_embedding=True)
+            seen = nodes.node(NodeId(UUID(node)), level, with_embedding=True)
             assert node_content(seen) | {"signatures": item.content["signatures"]} == item.content
             assert seen.parent == item.parent
 

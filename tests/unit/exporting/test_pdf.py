@@ -19,14 +19,13 @@ from pyhanko.sign.validation import validate_pdf_signature
 from pyhanko.sign.validation.status import PdfSignatureStatus
 from pyhanko_certvalidator import ValidationContext
 
-from drillcore_server.exporting.blocks import Facts, Heading, Prose, Table
-from drillcore_server.exporting.copies import copy_for_people
-from drillcore_server.exporting.pdf import scripts
-from drillcore_server.exporting.pdf.files import PdfFiles
-from drillcore_server.exporting.pdf.fonts import FontError, Fonts, Style
-from drillcore_server.exporting.pdf.setting import Setter
-from drillcore_server.exporting.pdf.signing import PdfKeyError, PdfSigner
-from drillcore_server.exporting.pdf.volumes import Front, PdfCopy
+from drillcore_server.exports.blocks import Facts, Heading, Prose, Table
+from drillcore_server.exports.copies import copy_for_people
+from drillcore_server.exports.pdf import fonts as scripts
+from drillcore_server.exports.pdf.fonts import FontError, Fonts, Style
+from drillcore_server.exports.pdf.line_breaks import Setter
+from drillcore_server.exports.pdf.pdf_signature import PdfKeyError, PdfSigner
+from drillcore_server.exports.pdf.volumes import Front, PdfCopy, PdfFiles
 from tests.journals import STORE
 from tests.unit.exporting.corpora import ABOUT, Desk
 

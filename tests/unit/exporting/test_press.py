@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from drillcore.settings import SettingsError
+from drillcore_formats.settings import SettingsError
+from drillcore_server.app.config import load_settings
 from drillcore_server.audit.settings import AuditSettings
-from drillcore_server.config import load_settings
-from drillcore_server.exporting.pdf.signing import PdfSigner
-from drillcore_server.exporting.press import open_press
+from drillcore_server.exports.pdf.pdf_signature import PdfSigner
+from drillcore_server.exports.press import open_press
 from tests.journals import STORE
 
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillcore_server.exporting.sealed_file import PIECE_BYTES, SealedFile
-from drillcore_server.exporting.sorted_file import SortedFile
+from drillcore_server.storage.sealed_file import PIECE_BYTES, SealedFile, SortedFile
 
 
 @settings(deadline=None)

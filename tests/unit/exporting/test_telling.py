@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from drillcore_server.exporting.blocks import Block, Facts, Heading, Manifestation, Prose, Quote, Table, Verbatim
-from drillcore_server.exporting.markdown_copy import MarkdownCopy
-from drillcore_server.exporting.telling import Teller, audit_record
+from drillcore_server.exports.blocks import Block, Facts, Heading, Manifestation, Prose, Quote, Table, Verbatim
+from drillcore_server.exports.markdown_copy import MarkdownCopy
+from drillcore_server.exports.prose import Teller, audit_record
 from tests.unit.exporting.corpora import Desk
 from tests.unit.exporting.test_equal_content import markdown_text, squeezed, texts_in
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from drillcore_server.domain.documents import BlockKind, ChunkSpan, ParsedDocument
-from drillcore_server.ingest.chunking import ChunkSettings, chunk
-from drillcore_server.ingest.parsing import parse
-from drillcore_server.tokenizing.encodings import token_counter
+from drillcore_server.documents.ingestion.chunk_spans import ChunkSettings, chunk
+from drillcore_server.documents.model import BlockKind, ChunkSpan, ParsedDocument
+from drillcore_server.documents.parsing import parse
+from drillcore_server.tokenizers.encodings import token_counter
 
 COUNTER = token_counter()
 SMALL = ChunkSettings(tokens_max=32, tokens_target=16, tokens_min=4, raw_tokens_min=6)

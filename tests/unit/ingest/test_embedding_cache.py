@@ -9,16 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from drillcore_server.ingest.embedding.cache import (
+from drillcore_server.vectors.embedding.cache import (
     ENTRY_OVERHEAD_BYTES,
     CacheCounts,
     CachingEmbedder,
     MemoryCache,
     embedding_key,
 )
-from drillcore_server.ingest.embedding.errors import ProviderFailed, TextRefused
-from drillcore_server.ingest.embedding.ports import Vectors
-from drillcore_server.ingest.embedding.static import StaticEmbedder, load_static
+from drillcore_server.vectors.embedding.embedders import ProviderFailed, TextRefused, Vectors
+from drillcore_server.vectors.embedding.static import StaticEmbedder, load_static
 
 MIB = 1 << 20
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drillcore_server.ingest.embedding import minilm
-from drillcore_server.ingest.embedding.errors import ModelUnusable, TextRefused
-from drillcore_server.ingest.embedding.minilm import OnnxEmbedder, load_minilm, load_onnx_folder
-from drillcore_server.ingest.embedding.model_files import package_folder
+from drillcore_server.vectors.embedding import minilm
+from drillcore_server.vectors.embedding.embedders import ModelUnusable, TextRefused
+from drillcore_server.vectors.embedding.minilm import OnnxEmbedder, load_minilm, load_onnx_folder
+from drillcore_server.vectors.embedding.static import package_folder
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "embeddings.json").read_text(encoding="utf-8"))
 PACKAGES = ("onnxruntime", minilm.WEIGHTS_PACKAGE, minilm.TOKENIZER_PACKAGE)

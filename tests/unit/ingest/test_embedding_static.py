@@ -13,11 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drillcore_server.ingest.embedding import static
-from drillcore_server.ingest.embedding.errors import ModelUnusable, TextRefused
-from drillcore_server.ingest.embedding.model_files import package_folder
-from drillcore_server.ingest.embedding.static import StaticEmbedder, load_static
-from drillcore_server.ingest.embedding.vectors import checked_vectors
+from drillcore_server.vectors.embedding import static
+from drillcore_server.vectors.embedding.embedders import ModelUnusable, TextRefused
+from drillcore_server.vectors.embedding.static import StaticEmbedder, load_static, package_folder
+from drillcore_server.vectors.embedding.unit_vectors import checked_vectors
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "embeddings.json").read_text(encoding="utf-8"))
 SIGNATURE = "Each electronic signature shall be unique to one individual."
@@ -118,7 +117,7 @@ def test_a_missing_package_is_told_with_the_remedy() -> None:
 ALONE = """
 import os, sys
 threads = lambda: len(os.listdir("/proc/self/task"))
-from drillcore_server.ingest.embedding.static import load_static
+from drillcore_server.vectors.embedding.static import load_static
 before = threads()
 embedder = load_static()
 vectors = embedder.embed(["one text", "another text"] * 200)

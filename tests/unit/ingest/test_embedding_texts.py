@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from drillcore_server.ingest.embedding.errors import TextProblem, TextRefused
-from drillcore_server.ingest.embedding.texts import TEXT_CHARACTERS_MAX, check_texts, portions
+from drillcore_server.vectors.embedding.embedders import (
+    TEXT_CHARACTERS_MAX,
+    TextProblem,
+    TextRefused,
+    check_texts,
+    portions,
+)
 
 
 @pytest.mark.parametrize(

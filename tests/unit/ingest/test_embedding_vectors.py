@@ -1,29 +1,21 @@
-"""Vectors from clients, in storage, and in comparison."""
+"""Vectors from clients and models, and vectors in the cache."""
 
 from __future__ import annotations
 
-import itertools
 import math
-import random
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_server.ingest.embedding.errors import ModelUnusable, VectorProblem, VectorRefused
-from drillcore_server.ingest.embedding.ports import Vectors
-from drillcore_server.ingest.embedding.vectors import (
-    Hit,
-    Precision,
+from drillcore_server.vectors.embedding.embedders import ModelUnusable, VectorProblem, VectorRefused, Vectors
+from drillcore_server.vectors.embedding.unit_vectors import (
     checked_vector,
     checked_vectors,
     pack,
-    top_k,
     unit_rows,
-    unpack,
     unpack_many,
 )
 
@@ -90,67 +82,12 @@ def test_full_precision_is_packed_little_endian_and_comes_back_bit_for_bit() -> 
     assert unpack_many([pack(row) for row in rows], 256).tobytes() == rows.tobytes()
 
 
-def test_half_precision_halves_the_bytes_and_moves_no_cosine_by_a_thousandth() -> None:
-    rows = unit_vectors(300)
-    packed = [pack(row, Precision.FLOAT16) for row in rows]
-    halves = unpack_many(packed, 256, Precision.FLOAT16)
-    assert {len(data) for data in packed} == {512}
-    np.testing.assert_allclose(np.linalg.norm(halves, axis=1), 1, atol=1e-6)
-    error = np.abs(rows @ rows.T - halves @ halves.T).max()
-    assert 0 < error < 3e-4  # measured 1e-4
-
-
 @pytest.mark.parametrize("data", [b"", b"\0" * 1023, b"\0" * 1028, b"\0" * 512])
 def test_a_packed_vector_of_the_wrong_size_is_damage(data: bytes) -> None:
     with pytest.raises(ValueError, match="bytes, not 1024"):
-        unpack(data, 256)
+        unpack_many([data], 256)
 
 
 def test_nothing_packed_is_no_rows() -> None:
     assert unpack_many([], 256).shape == (0, 256)
     assert checked_vectors([], 256).shape == (0, 256)
-
-
-def test_top_k_is_what_sorting_all_scores_in_double_precision_gives() -> None:
-    rows, query = unit_vectors(2_000, 64), unit_vectors(1, 64, seed=2)[0]
-    scores = (rows.astype(np.float64) * query).sum(axis=1)
-    steps = [round(score * 1e6) for score in scores.tolist()]
-    expected = [Hit(row, steps[row] / 1e6) for row in sorted(range(2_000), key=lambda row: (-steps[row], row))]
-    for k in (1, 10, 1_999, 2_000, 5_000):
-        assert top_k(query, range(2_000), rows, k) == expected[:k]
-
-
-def test_equal_vectors_are_ranked_by_id_whatever_their_order() -> None:
-    """A fast matrix product rounds by a row's place, so equal rows could differ in their last bits."""
-    query, distinct = unit_vectors(1)[0], unit_vectors(30, seed=3)
-    ids = [UUID(int=number) for number in range(300)]
-    rows = np.concatenate([distinct] * 10)
-    expected = top_k(query, ids, rows, 45)
-    order = list(range(300))
-    random.Random(4).shuffle(order)
-    assert top_k(query, [ids[row] for row in order], rows[order], 45) == expected
-    assert all(a.score > b.score or a.id < b.id for a, b in itertools.pairwise(expected))
-
-
-def test_scores_closer_than_a_millionth_are_a_tie() -> None:
-    query = checked_vector([1.0, 0.0], 2)
-    rows = checked_vectors([[1.0, 0.0008], [1.0, 0.0], [1.0, 0.01]], 2)
-    assert rows[0] @ query < rows[1] @ query
-    assert top_k(query, ["a", "b", "c"], rows, 3) == [Hit("a", 1.0), Hit("b", 1.0), Hit("c", 0.99995)]
-    assert top_k(query, ["a", "b", "c"], rows, 1) == [Hit("a", 1.0)]
-
-
-def test_opposites_score_minus_one() -> None:
-    query = checked_vector([0.0, 2.0], 2)
-    assert top_k(query, [1], -query[np.newaxis], 1) == [Hit(1, -1.0)]
-
-
-def test_nothing_wanted_or_nothing_there_is_no_hits() -> None:
-    rows = unit_vectors(3)
-    assert top_k(rows[0], [1, 2, 3], rows, 0) == []
-    assert top_k(rows[0], [], rows[:0], 5) == []
-
-
-def test_ids_and_vectors_must_be_as_many() -> None:
-    with pytest.raises(ValueError, match="2 ids for 3 vectors"):
-        top_k(unit_vectors(1)[0], [1, 2], unit_vectors(3), 1)

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_server.domain.documents import ParsedDocument
-from drillcore_server.domain.facts import TOKENS_MAX, TOKENS_MIN
-from drillcore_server.ingest import builtin
-from drillcore_server.ingest.chunking import ChunkSettings, chunk
-from drillcore_server.ingest.facts import DrawnFact, draw_facts
-from drillcore_server.ingest.parsing import parse
+from drillcore_server.documents.ingestion import builtin
+from drillcore_server.documents.ingestion.chunk_spans import ChunkSettings, chunk
+from drillcore_server.documents.ingestion.drawn_facts import DrawnFact, draw_facts
+from drillcore_server.documents.model import ParsedDocument
+from drillcore_server.documents.parsing import parse
+from drillcore_server.facts.model import TOKENS_MAX, TOKENS_MIN
 
 RECORDS = """\
 § 11.10 Controls for closed systems.

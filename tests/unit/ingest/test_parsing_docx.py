@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from drillcore_server.domain.documents import BlockKind, ParsedDocument
-from drillcore_server.ingest.parsing import ParseLimits, Unparsable, UnparsableReason, parse
+from drillcore_server.documents.model import BlockKind, ParsedDocument
+from drillcore_server.documents.parsing import ParseLimits, Unparsable, UnparsableReason, parse
 
 NAMESPACE = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 RELATIONSHIPS = (

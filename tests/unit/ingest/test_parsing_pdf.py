@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from drillcore_server.domain.documents import BlockKind, ParsedDocument
-from drillcore_server.ingest.parsing import ParseLimits, Unparsable, UnparsableReason, parse
+from drillcore_server.documents.model import BlockKind, ParsedDocument
+from drillcore_server.documents.parsing import ParseLimits, Unparsable, UnparsableReason, parse
 
 TextLine = tuple[int, int, str]
 """Size of the type, distance from the foot of the page, words."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_server.ingest.processing.entities import ENTITIES_MAX, ENTITY_TYPES, entities_of, mentions
+from drillcore_server.documents.processing.entities import ENTITIES_MAX, ENTITY_TYPES, entities_of, mentions
 
 
 def found(type_: str, text: str) -> list[str]:
@@ -166,15 +166,20 @@ def test_any_text_has_entities_of_known_types_only(text: str) -> None:
      "Aa B. ", "21 CFR ", "§", "12 March ", "1999 ", "of the A ", "A, Inc ", "\u200e", "Regulation (EU) "],
 )  # fmt: skip
 def test_time_grows_no_faster_than_the_text(piece: str) -> None:
-    """Eight times the text may take up to sixteen times as long on a busy machine; a quadratic pattern takes 64."""
-    small, large = (seconds_for(piece * (size // len(piece))) for size in (8_000, 64_000))
-    assert large < 16 * max(small, 0.002)
+    """Eight times the text may take up to sixteen times as long; a quadratic pattern takes 64, however often.
+
+    A busy machine slows down now the one and now the other: the best of some rounds counts.
+    """
+    small, large = (piece * (size // len(piece)) for size in (8_000, 64_000))
+    best_small_s = best_large_s = float("inf")
+    for _ in range(10):
+        best_small_s, best_large_s = min(best_small_s, seconds_for(small)), min(best_large_s, seconds_for(large))
+        if best_large_s < 16 * max(best_small_s, 0.002):
+            return
+    pytest.fail(f"{best_small_s} s for {len(small)} characters, {best_large_s} s for {len(large)}")
 
 
 def seconds_for(text: str) -> float:
-    def once() -> float:
-        begun = time.process_time()
-        mentions(text)
-        return time.process_time() - begun
-
-    return min(once() for _ in range(3))
+    begun = time.thread_time()
+    mentions(text)
+    return time.thread_time() - begun

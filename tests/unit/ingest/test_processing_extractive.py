@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillcore_server.domain.digests import ChunkDigest, FindingKind, Passage, Summary
-from drillcore_server.domain.documents import Span
-from drillcore_server.ingest.processing import (
+from drillcore_server.documents.processing import (
     MASTER_TOKENS,
     SECTION_TOKENS,
     ChunkInput,
@@ -24,6 +22,8 @@ from drillcore_server.ingest.processing import (
     SectionMember,
     TokenRange,
 )
+from drillcore_server.hierarchy.digests import ChunkDigest, FindingKind, Passage, Summary
+from drillcore_server.storage.ids import Span
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 RETENTION = """4.5 Record keeping
@@ -61,7 +61,7 @@ def processor() -> Processor:
 
 @pytest.fixture(scope="module")
 def digest(processor: Processor) -> ChunkDigest:
-    return processor.process_chunk(RETENTION, 0, "aml", ("Record keeping",))
+    return processor.process_chunks([ChunkInput(RETENTION, 0, "aml", ("Record keeping",))])[0]
 
 
 def passages_of(digest: ChunkDigest) -> list[Passage]:
@@ -79,7 +79,7 @@ def test_a_digest_says_who_made_it(digest: ChunkDigest) -> None:
 def test_spans_count_in_the_document(processor: Processor) -> None:
     document = "A preamble of another chunk.\n\n" + RETENTION
     start = document.index("4.5 Record")
-    made = processor.process_chunk(document[start:], start, "aml", ())
+    made = processor.process_chunks([ChunkInput(document[start:], start, "aml", ())])[0]
     assert made.quotes
     assert all(passage.span.of(document) == passage.text and passage.document == "aml" for passage in passages_of(made))
 
@@ -104,21 +104,21 @@ def test_a_chunk_summary_is_at_most_a_quarter_and_in_reading_order(digest: Chunk
 
 
 def test_a_chunk_of_one_sentence_is_its_own_summary(processor: Processor) -> None:
-    made = processor.process_chunk("The operator shall report every incident.", 7, "d", ())
+    made = processor.process_chunks([ChunkInput("The operator shall report every incident.", 7, "d", ())])[0]
     assert made.summary.text == "The operator shall report every incident."
     assert made.summary.passages[0].span == Span(7, 48)
 
 
 @pytest.mark.parametrize("text", ["", "  \n\t ", "\u200b"])
 def test_a_chunk_without_words_gives_a_digest_without_words(processor: Processor, text: str) -> None:
-    made = processor.process_chunk(text, 0, "d", ())
+    made = processor.process_chunks([ChunkInput(text, 0, "d", ())])[0]
     assert (made.keywords, made.entities, made.quotes) == ((), (), ())
 
 
 def test_headings_and_table_rows_stay_out_of_summaries(processor: Processor) -> None:
     row = "Banks must not file\tlater than 30 days\tRule 5 means RFC 6962."
     text = f"5.1 Scope\n\n{row}\n\nEvery bank must hold capital of at least EUR 5 million."
-    made = processor.process_chunk(text, 0, "d", ())
+    made = processor.process_chunks([ChunkInput(text, 0, "d", ())])[0]
     assert made.summary.text == "Every bank must hold capital of at least EUR 5 million."
 
 
@@ -146,14 +146,14 @@ def test_keywords_of_german_text_are_no_german_stopwords(processor: Processor) -
     text = (
         "Der Verantwortliche muss die Verarbeitung melden. Die Verarbeitung ist nur dann zulässig, wenn sie nötig ist."
     )
-    made = processor.process_chunk(text, 0, "d", ())
+    made = processor.process_chunks([ChunkInput(text, 0, "d", ())])[0]
     assert "verarbeitung" in made.keywords[0]
     assert not {"der", "die", "wenn", "nur", "dann"} & set(made.keywords)
 
 
 def test_many_chunks_at_once_give_what_each_gives_alone(processor: Processor) -> None:
     chunks = [ChunkInput(RETENTION[start:], start, "d", ("Record keeping",)) for start in (0, 60, 200)]
-    alone = [processor.process_chunk(c.text, c.span_start, c.document, c.headings) for c in chunks]
+    alone = [processor.process_chunks([ChunkInput(c.text, c.span_start, c.document, c.headings)])[0] for c in chunks]
     assert processor.process_chunks(chunks) == alone
 
 
@@ -240,8 +240,8 @@ def test_a_passage_in_the_overlap_of_two_chunks_is_cited_once(processor: Process
 
 
 def test_keywords_and_entities_of_a_group_are_those_most_members_name(processor: Processor) -> None:
-    one = processor.process_chunk("The FDA must inspect each laboratory under RFC 6962.", 0, "a", ())
-    two = processor.process_chunk("The FDA may inspect a laboratory at any time.", 0, "b", ())
+    one = processor.process_chunks([ChunkInput("The FDA must inspect each laboratory under RFC 6962.", 0, "a", ())])[0]
+    two = processor.process_chunks([ChunkInput("The FDA may inspect a laboratory at any time.", 0, "b", ())])[0]
     made = processor.summarise_section("Inspection", [Member.of(one), Member.of(two)], SECTION_TOKENS)
     assert [entity.value for entity in made.entities] == ["FDA", "RFC 6962"]
     assert "laboratory" in made.keywords[:2]
@@ -316,7 +316,7 @@ ANY_TEXT = st.text(max_size=400) | st.lists(
 
 @given(ANY_TEXT, st.integers(0, 1 << 40))
 def test_any_chunk_gives_passages_that_are_its_own_characters(text: str, span_start: int) -> None:
-    made = ExtractiveProcessor(Words()).process_chunk(text, span_start, "d", ("Any text",))
+    made = ExtractiveProcessor(Words()).process_chunks([ChunkInput(text, span_start, "d", ("Any text",))])[0]
     for one in passages_of(made):
         assert text[one.span.start - span_start : one.span.end - span_start] == one.text
         assert span_start <= one.span.start < one.span.end <= span_start + len(text)
@@ -338,9 +338,9 @@ def test_any_group_gives_a_summary_within_its_range_made_of_its_members(texts: l
 
 SAME_EVERYWHERE = """
 import sys
-from drillcore_server.domain.documents import Span
+from drillcore_server.documents.model import Span
 from tests.unit.ingest.test_processing_extractive import RETENTION, Words, many_members
-from drillcore_server.ingest.processing import *
+from drillcore_server.documents.processing import *
 processor = ExtractiveProcessor(Words())
 chunks = [ChunkInput(RETENTION[start:], start, str(start), ("Record keeping",)) for start in range(0, 900, 90)]
 digests = processor.process_chunks(chunks)

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from drillcore_server.domain.digests import Entity, MadeBy, Passage
-from drillcore_server.domain.documents import Span
-from drillcore_server.ingest.processing import ChunkInput, ExtractiveProcessor, Member, SectionMember, TokenRange
-from drillcore_server.ingest.processing.chat import ANSWER_BYTES_MAX, ChatSettings
-from drillcore_server.ingest.processing.openai import OpenAIProcessor
+from drillcore_server.documents.processing import ChunkInput, ExtractiveProcessor, Member, SectionMember, TokenRange
+from drillcore_server.documents.processing.chat import ANSWER_BYTES_MAX, ChatSettings
+from drillcore_server.documents.processing.openai_processor import OpenAIProcessor
+from drillcore_server.hierarchy.digests import Entity, MadeBy, Passage
+from drillcore_server.storage.ids import Span
 
 TEXT = (
     "The operator shall report every serious incident within 72 hours. The report is sent to the Data Protection Board."
@@ -136,7 +136,7 @@ BUILT_IN = ExtractiveProcessor(Words())
 
 def test_a_good_answer_becomes_the_digest() -> None:
     with serving(lambda _: completion(ANSWER)) as model, processor(model.url) as asked:
-        made = asked.process_chunk(TEXT, 1000, "d", ("Incidents",))
+        made = asked.process_chunks([ChunkInput(TEXT, 1000, "d", ("Incidents",))])[0]
     assert made.summary.text == ANSWER["summary"]
     assert made.summary.tokens == Words().count(made.summary.text)
     assert [passage.text for passage in made.summary.passages] == ANSWER["citations"]
@@ -147,7 +147,7 @@ def test_a_good_answer_becomes_the_digest() -> None:
 
 def test_the_request_asks_for_json_and_carries_the_key() -> None:
     with serving(lambda _: completion(ANSWER)) as model, processor(model.url) as asked:
-        asked.process_chunk(TEXT, 0, "d", ("Incidents",))
+        asked.process_chunks([ChunkInput(TEXT, 0, "d", ("Incidents",))])[0]
     (request,) = model.requests
     assert request["model"] == "tiny"
     assert request["temperature"] == 0
@@ -165,7 +165,7 @@ def test_the_key_is_never_printed() -> None:
 def test_a_busy_server_is_asked_again(status: int) -> None:
     replies = in_turn(Reply(status=status, headers={"Retry-After": "0"}), completion(ANSWER))
     with serving(replies) as model, processor(model.url) as asked:
-        made = asked.process_chunk(TEXT, 0, "d", ())
+        made = asked.process_chunks([ChunkInput(TEXT, 0, "d", ())])[0]
     assert made.made_by.processor == "openai:tiny"
     assert len(model.requests) == 2
 
@@ -177,15 +177,15 @@ def assert_fell_back(made_by: MadeBy, why: str) -> None:
 
 def test_a_server_that_stays_busy_is_given_up_and_the_built_in_processor_stands_in() -> None:
     with serving(lambda _: Reply(status=429)) as model, processor(model.url, attempts=3) as asked:
-        made = asked.process_chunk(TEXT, 0, "d", ())
+        made = asked.process_chunks([ChunkInput(TEXT, 0, "d", ())])[0]
     assert len(model.requests) == 3
     assert_fell_back(made.made_by, "answered with status 429")
-    assert made.summary == BUILT_IN.process_chunk(TEXT, 0, "d", ()).summary
+    assert made.summary == BUILT_IN.process_chunks([ChunkInput(TEXT, 0, "d", ())])[0].summary
 
 
 def test_a_refused_key_is_not_tried_again() -> None:
     with serving(lambda _: Reply(status=401)) as model, processor(model.url) as asked:
-        made = asked.process_chunk(TEXT, 0, "d", ())
+        made = asked.process_chunks([ChunkInput(TEXT, 0, "d", ())])[0]
     assert len(model.requests) == 1
     assert_fell_back(made.made_by, "answered with status 401")
 
@@ -194,7 +194,7 @@ def test_a_server_that_does_not_answer_times_out() -> None:
     never = threading.Event()
     with serving(lambda _: Reply(wait_for=never)) as model:
         with processor(model.url, timeout_s=0.1, attempts=2) as asked:
-            made = asked.process_chunk(TEXT, 0, "d", ())
+            made = asked.process_chunks([ChunkInput(TEXT, 0, "d", ())])[0]
         never.set()
     assert len(model.requests) == 2
     assert_fell_back(made.made_by, "timed out")
@@ -205,7 +205,7 @@ def test_a_server_that_trickles_times_out_as_a_whole() -> None:
     slow.trickle_s = 0.02
     with serving(lambda _: slow) as model, processor(model.url, timeout_s=0.2, attempts=1) as asked:
         begun = time.monotonic()
-        made = asked.process_chunk(TEXT, 0, "d", ())
+        made = asked.process_chunks([ChunkInput(TEXT, 0, "d", ())])[0]
         took_s = time.monotonic() - begun
     assert_fell_back(made.made_by, "timed out")
     assert took_s < len(slow.body) * slow.trickle_s / 2
@@ -241,7 +241,7 @@ def test_a_server_that_is_down_costs_only_the_first_questions() -> None:
 )
 def test_a_malformed_answer_is_not_used(reply: Reply, why: str) -> None:
     with serving(lambda _: reply) as model, processor(model.url) as asked:
-        made = asked.process_chunk(TEXT, 0, "d", ())
+        made = asked.process_chunks([ChunkInput(TEXT, 0, "d", ())])[0]
     assert_fell_back(made.made_by, why)
     assert len(model.requests) == 1
 
@@ -260,7 +260,7 @@ def test_quotes_that_are_not_in_the_text_are_dropped() -> None:
         ],
     }
     with serving(lambda _: completion(answer)) as model, processor(model.url) as asked:
-        made = asked.process_chunk(TEXT, 0, "d", ())
+        made = asked.process_chunks([ChunkInput(TEXT, 0, "d", ())])[0]
     assert [passage.text for passage in made.summary.passages] == [QUOTE]
     assert [passage.text for passage in made.quotes] == [QUOTE]
     assert made.entities == ()
@@ -270,8 +270,8 @@ def test_quotes_that_are_not_in_the_text_are_dropped() -> None:
 def test_a_summary_without_any_true_citation_is_not_used() -> None:
     answer = {**ANSWER, "citations": ["It is all fine."]}
     with serving(lambda _: completion(answer)) as model, processor(model.url) as asked:
-        made = asked.process_chunk(TEXT, 0, "d", ())
-    assert_fell_back(made.made_by, "no citation stands in the text")
+        made = asked.process_chunks([ChunkInput(TEXT, 0, "d", ())])[0]
+    assert_fell_back(made.made_by, "no citation is in the text")
 
 
 def test_chunks_are_asked_about_together_but_no_more_than_allowed() -> None:
@@ -317,7 +317,7 @@ def test_one_failed_chunk_does_not_affect_the_others() -> None:
 
 def test_an_empty_chunk_is_not_asked_about() -> None:
     with serving(lambda _: completion(ANSWER)) as model, processor(model.url) as asked:
-        made = asked.process_chunk(" \n", 0, "d", ())
+        made = asked.process_chunks([ChunkInput(" \n", 0, "d", ())])[0]
     assert model.requests == []
     assert made.made_by == MadeBy("extractive", BUILT_IN.version)
 

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_server.domain.documents import Span
-from drillcore_server.ingest.processing.claims import Claim, ClaimSplitter
-from drillcore_server.ingest.processing.sentences import WINDOW_CHARACTERS, sentences
-from drillcore_server.ingest.processing.units import UNIT_CHARACTERS_MAX, units
-from drillcore_server.ingest.processing.words import guess_language, lower
+from drillcore_server.documents.processing.claims import Claim, ClaimSplitter
+from drillcore_server.documents.processing.keywords import guess_language, lower
+from drillcore_server.documents.processing.sentences import UNIT_CHARACTERS_MAX, WINDOW_CHARACTERS, sentences, units
+from drillcore_server.storage.ids import Span
 
 LEGAL_PIECES = st.sampled_from(
     [

@@ -10,14 +10,13 @@ from unittest import mock
 
 import pytest
 
-from drillcore_server.domain.errors import Unavailable
-from drillcore_server.ingest import builtin, workers
-from drillcore_server.ingest.digesting import Asked, Content, DigestedDocument, content_hash
-from drillcore_server.ingest.outbox import Outbox
-from drillcore_server.ingest.parsing import Unparsable
-from drillcore_server.ingest.readers import ReadersHere
-from drillcore_server.ingest.worker import WorkerSettings
-from drillcore_server.ingest.workers import Workers
+from drillcore_server.documents.ingestion import builtin, reader_pool
+from drillcore_server.documents.ingestion.digest import Asked, Content, DigestedDocument, content_hash
+from drillcore_server.documents.ingestion.reader_pool import ResultQueue, Workers
+from drillcore_server.documents.ingestion.reader_process import WorkerSettings
+from drillcore_server.documents.ingestion.upload_readers import ReadersHere
+from drillcore_server.documents.parsing import Unparsable
+from drillcore_server.kernel.errors import Unavailable
 
 RULE = "# Records\n\nThe operator shall keep records of Regulation (EU) 2016/679 for 5 years.\n\nNo EUR 500 is paid."
 LINES = [{"id": f"{number}", "text": f"Rule {number}. {RULE}"} for number in range(200)]
@@ -68,7 +67,7 @@ def test_documents_that_have_not_changed_are_not_digested(pool: Workers) -> None
 
 
 def test_results_beyond_the_bound_wait_in_the_worker(pool: Workers) -> None:
-    with mock.patch.object(workers, "UNREAD_BYTES_MAX", 10_000):
+    with mock.patch.object(reader_pool, "UNREAD_BYTES_MAX", 10_000):
         reading = pool.begin(Content(JSON_LINES.encode(), "rules.jsonl", ""), nothing_known)
     results = reading.results()
     first = next(results)
@@ -79,7 +78,7 @@ def test_results_beyond_the_bound_wait_in_the_worker(pool: Workers) -> None:
 
 def test_uploads_that_wait_for_each_others_workers_all_end() -> None:
     """Two calls of many uploads each, more than there are workers, none of whose results fit the bound."""
-    with mock.patch.object(workers, "UNREAD_BYTES_MAX", 1_000):
+    with mock.patch.object(reader_pool, "UNREAD_BYTES_MAX", 1_000):
         pool = Workers(2, 60.0, WorkerSettings(None, 2 << 30))
         content = Content("\n".join(map(json.dumps, LINES[:20])).encode(), "rules.jsonl", "")
 
@@ -114,26 +113,26 @@ def test_a_failure_to_say_what_is_known_reaches_who_waits(pool: Workers) -> None
 
 
 def test_an_outbox_holds_no_more_than_its_bound() -> None:
-    outbox = Outbox(10)
-    assert outbox.put(b"a" * 11)
-    last = threading.Thread(target=outbox.put, args=(b"b",))
+    queue = ResultQueue(10)
+    assert queue.put(b"a" * 11)
+    last = threading.Thread(target=queue.put, args=(b"b",))
     last.start()
     last.join(timeout=0.1)
     assert last.is_alive(), "it waits"
-    messages = iter(outbox)
+    messages = iter(queue)
     assert next(messages) == b"a" * 11
     last.join(timeout=10)
-    outbox.end()
+    queue.end()
     assert list(messages) == [b"b"]
 
 
 def test_an_outbox_that_has_ended_takes_nothing_and_raises_its_error_last() -> None:
-    outbox = Outbox(10)
-    assert outbox.put(b"a")
-    outbox.end(ValueError("first"))
-    outbox.end(ValueError("second"))
-    assert not outbox.put(b"b")
-    messages = iter(outbox)
+    queue = ResultQueue(10)
+    assert queue.put(b"a")
+    queue.end(ValueError("first"))
+    queue.end(ValueError("second"))
+    assert not queue.put(b"b")
+    messages = iter(queue)
     assert next(messages) == b"a"
     with pytest.raises(ValueError, match="first"):
         next(messages)

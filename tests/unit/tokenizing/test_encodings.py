@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiktoken_ext import openai_public
 
-from drillcore_server.tokenizing import encodings
-from drillcore_server.tokenizing.encodings import EncodingCounter, EncodingName, VocabularyError, token_counter
+from drillcore_server.tokenizers import encodings
+from drillcore_server.tokenizers.encodings import EncodingCounter, EncodingName, VocabularyError, token_counter
 
 TEXTS = st.text(st.sampled_from(list("aB1 9\n\r\t./'-§é中\u0301\x1c\u2028x(")), max_size=30)
 ENCODINGS = pytest.mark.parametrize("name", list(EncodingName))

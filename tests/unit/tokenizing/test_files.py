@@ -9,9 +9,8 @@ import pytest
 from sentencepiece import SentencePieceProcessor
 from tokenizers import Tokenizer
 
-from drillcore_server.tokenizing import hugging_face
-from drillcore_server.tokenizing.hugging_face import HuggingFaceTokenizer
-from drillcore_server.tokenizing.sentence_piece import SentencePieceTokenizer
+from drillcore_server.tokenizers import encodings as hugging_face
+from drillcore_server.tokenizers.encodings import HuggingFaceTokenizer, SentencePieceTokenizer
 from tests.unit.ranked_facts import NASTY
 from tests.unit.tokenizer_files import SENTENCES, byte_level_json, llama_json, of_files, sentence_piece_model
 

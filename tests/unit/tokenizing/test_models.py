@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from tiktoken import model as tiktoken_model
 
-from drillcore.settings import SettingsError, load
+from drillcore_formats.settings import SettingsError, load
 from drillcore_proto.reasons import Reason
-from drillcore_server.domain.errors import BadInput
-from drillcore_server.tokenizing.encodings import EncodingName, token_counter
-from drillcore_server.tokenizing.models import Models, open_models
-from drillcore_server.tokenizing.settings import DEFAULT_MODEL, ModelSettings
+from drillcore_server.kernel.errors import BadInput
+from drillcore_server.tokenizers.encodings import EncodingName, token_counter
+from drillcore_server.tokenizers.models import Models, open_models
+from drillcore_server.tokenizers.settings import DEFAULT_MODEL, ModelSettings
 from tests.unit.tokenizer_files import byte_level_json, of_files, sentence_piece_model
 
 BUILT_IN = open_models(DEFAULT_MODEL)

@@ -1,0 +1,1 @@
+"""How calls reach a server: settings, channels, and calls that stream, continue or transfer files."""

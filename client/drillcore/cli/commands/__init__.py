@@ -1,0 +1,1 @@
+"""The commands of `drillcore`, one module for each command or group of commands."""

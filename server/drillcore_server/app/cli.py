@@ -1,0 +1,240 @@
+"""Commands that need the server's packages: `drillcore serve`, `engine`, `fsck`, `demo`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.table import Table
+
+from drillcore_fdb import embedded
+from drillcore_fdb.errors import ClusterUnreachableError, DiskFullError, EngineError, StoreCorruptError, StoreInUseError
+from drillcore_fdb.format import open_store
+from drillcore_formats.plugins import CommandError, Session
+from drillcore_formats.settings import SettingsError
+from drillcore_server.app.config import EngineKind, Settings, load_settings
+from drillcore_server.app.demo import run_demo
+from drillcore_server.app.factories import open_engine, open_keyring
+from drillcore_server.app.main import Server
+from drillcore_server.app.stop_signals import StopSignals
+from drillcore_server.facts.vector_checks import SavedIndexes
+from drillcore_server.fsck.check_store import Fsck
+from drillcore_server.identity.bearer_tokens import FILE_NAME
+from drillcore_server.kernel.telemetry import LogFormat, make_logger
+from drillcore_server.storage.keyspace import Keyspace
+
+F = TypeVar("F", bound=Callable[..., Any])
+_REASONS = {
+    StoreInUseError: "STORE_IN_USE",
+    StoreCorruptError: "STORE_CORRUPT",
+    ClusterUnreachableError: "CLUSTER_UNREACHABLE",
+    DiskFullError: "STORE_FULL",
+}
+_DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+
+def engine_options(command: F) -> F:
+    """Options that say which store to use."""
+    for option in (
+        click.option("--cluster-file", type=click.Path(dir_okay=False, path_type=Path), help="FoundationDB's file."),
+        click.option("--data-dir", type=_DIRECTORY, help="Directory of the embedded store.  [default: drillcore-data]"),
+        click.option("--engine", "kind", type=click.Choice([kind.value for kind in EngineKind]), help="Which engine."),
+    ):
+        command = option(command)
+    return command
+
+
+def _settings(
+    session: Session, kind: str | None, data_dir: Path | None, cluster_file: Path | None, **more: Any
+) -> Settings:
+    overrides = {
+        "engine.kind": kind,
+        "engine.data_dir": data_dir,
+        "engine.cluster.cluster_file": cluster_file,
+        **{name.replace("__", "."): value for name, value in more.items()},
+    }
+    return load_settings(session.named_file, session.environment, overrides)
+
+
+@click.command()
+@engine_options
+@click.option("--listen", help="HOST:PORT to answer on.  [default: 127.0.0.1:7600]")
+@click.option("--metrics-listen", help="HOST:PORT for Prometheus, empty for none.  [default: 127.0.0.1:7601]")
+@click.option("--log-format", type=click.Choice([form.value for form in LogFormat]), help="[default: json]")
+@click.pass_obj
+def serve(
+    session: Session,
+    kind: str | None,
+    data_dir: Path | None,
+    cluster_file: Path | None,
+    listen: str | None,
+    metrics_listen: str | None,
+    log_format: str | None,
+) -> None:
+    """Run a server until Ctrl-C or SIGTERM. It finishes the calls under way first.
+
+    \b
+    Examples:
+      drillcore serve --data-dir ./data
+      drillcore serve --engine cluster --cluster-file /etc/foundationdb/fdb.cluster
+
+    On its first start, if the settings name no callers, it makes an operator's token in DATA-DIR/operator.token.
+    With --json it prints one document when it is ready: {"serving": {"port", "token_file"}}.
+    """
+    settings = _settings(
+        session,
+        kind,
+        data_dir,
+        cluster_file,
+        server__listen=listen,
+        server__metrics_listen=metrics_listen,
+        server__log_format=log_format,
+    )
+    stop = StopSignals()
+    with _store_errors():
+        engine = open_engine(settings.engine)
+        try:
+            server = Server(settings, engine, make_logger(settings.server.log_format))
+            try:
+                port = server.start()
+            except SettingsError:
+                server.close()
+                raise
+            token_file = settings.engine.data_dir / FILE_NAME
+            is_used = not settings.server.tokens and token_file.exists()
+            session.emit({"serving": {"port": port, "token_file": token_file if is_used else None}})
+            stop.wait()
+            server.stop()
+        finally:
+            engine.close()
+
+
+@click.group()
+def engine() -> None:
+    """Inspect and maintain the store itself."""
+
+
+@engine.command()
+@engine_options
+@click.pass_obj
+def info(session: Session, kind: str | None, data_dir: Path | None, cluster_file: Path | None) -> None:
+    """Show the engine of the store, its format and its size.
+
+    An embedded store must not be in use: ask a running server with `drillcore doctor`.
+    """
+    settings = _settings(session, kind, data_dir, cluster_file)
+    _must_exist(settings)
+    with _store_errors():
+        opened = open_engine(settings.engine)
+        try:
+            _, header = open_store(opened)
+            facts = {**opened.describe(), "format_version": header.format_version, "store_id": str(header.store_id)}
+        finally:
+            opened.close()
+    session.emit(facts, _facts(facts))
+
+
+@engine.command()
+@click.option("--data-dir", type=_DIRECTORY, help="Directory of the embedded store.  [default: drillcore-data]")
+@click.pass_obj
+def compact(session: Session, data_dir: Path | None) -> None:
+    """Return unused space of an embedded store to the disk. Stop the server first."""
+    settings = _settings(session, EngineKind.EMBEDDED.value, data_dir, None)
+    _must_exist(settings)
+    with _store_errors():
+        before, after = embedded.compact(settings.engine.data_dir)
+    session.emit({"before_bytes": before, "after_bytes": after}, f"{before:,} bytes before, {after:,} after")
+
+
+@engine.command()
+@click.option("--data-dir", type=_DIRECTORY, help="Directory of the embedded store.  [default: drillcore-data]")
+@click.pass_obj
+@click.pass_context
+def check(context: click.Context, session: Session, data_dir: Path | None) -> None:
+    """Check every page of an embedded store's file. Stop the server first. Exit code 1 if anything is wrong.
+
+    The file is read byte by byte and not opened as a store, so this is safe for damaged files too.
+    """
+    settings = _settings(session, EngineKind.EMBEDDED.value, data_dir, None)
+    _must_exist(settings)
+    with _store_errors():
+        problems = embedded.verify(settings.engine.data_dir)
+    verdict = f"{len(problems)} problems: restore the store from a backup" if problems else "the file is sound"
+    session.emit({"ok": not problems, "problems": problems}, verdict, *problems)
+    context.exit(1 if problems else 0)
+
+
+@click.command()
+@engine_options
+@click.pass_obj
+@click.pass_context
+def fsck(
+    context: click.Context, session: Session, kind: str | None, data_dir: Path | None, cluster_file: Path | None
+) -> None:
+    """Check that the nodes and indexes of every corpus agree. Exit code 1 if they do not.
+
+    An embedded store must not be in use. On a cluster, fsck runs beside the servers. It changes nothing.
+    """
+    settings = _settings(session, kind, data_dir, cluster_file)
+    _must_exist(settings)
+    with _store_errors():
+        opened = open_engine(settings.engine)
+        try:
+            root, header = open_store(opened)
+            with open_keyring(settings.engine, opened) as keyring:
+                saved = SavedIndexes(settings.vectors.folder(settings.engine.data_dir), settings.vectors)
+                report = Fsck(opened, Keyspace(root), keyring, header.store_id, saved).run()
+        finally:
+            opened.close()
+    verdict = f"{report.corpora} corpora, {report.nodes:,} nodes, {len(report.problems)} problems"
+    session.emit(
+        {
+            "ok": not report.problems,
+            "corpora": report.corpora,
+            "nodes": report.nodes,
+            "problems": report.problems,
+            "notes": report.notes,
+        },
+        verdict,
+        *report.problems,
+        *report.notes,
+    )
+    context.exit(1 if report.problems else 0)
+
+
+@click.command()
+@click.option("--data-dir", type=_DIRECTORY, default=Path(".data/demo"), show_default=True, help="Where to keep it.")
+@click.option("--stay/--no-stay", default=None, help="Keep serving afterwards.  [default: only in a terminal]")
+@click.pass_obj
+def demo(session: Session, data_dir: Path, stay: bool | None) -> None:
+    """Start a server, load a small sample and show a session with it."""
+    with _store_errors():
+        facts = run_demo(data_dir, stay=sys.stdout.isatty() if stay is None else stay, quiet=session.json)
+    session.emit(facts)
+
+
+@contextlib.contextmanager
+def _store_errors() -> Iterator[None]:
+    """Turns a failure of the engine into a message for people."""
+    try:
+        yield
+    except EngineError as error:
+        raise CommandError(_REASONS.get(type(error), "STORE_UNAVAILABLE"), error.message) from error
+
+
+def _facts(facts: dict[str, Any]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in facts.items():
+        table.add_row(name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value))
+    return table
+
+
+def _must_exist(settings: Settings) -> None:
+    """Raises `CommandError` if there is no store: looking at one must not make it."""
+    path = settings.engine.data_dir
+    if settings.engine.kind is EngineKind.EMBEDDED and not (path / "engine.json").exists():
+        raise CommandError("STORE_NOT_FOUND", f"there is no store in {path}; --data-dir says where it is", exit_code=2)

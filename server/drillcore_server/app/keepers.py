@@ -1,0 +1,170 @@
+"""The keepers that look after a server's own store. Each method that takes a time is one round of a keeper.
+
+`Housekeeper` forgets what is no longer needed, trims revisions, destroys erased keys and purges erased bytes.
+`FactHousekeeper` marks expired facts STALE and archives facts that nobody reads. `MigrationKeeper` goes on with changes
+of embedding models that were interrupted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+
+from drillcore_fdb.engine import Engine
+from drillcore_server.app.background import Background
+from drillcore_server.app.config import FactSettings
+from drillcore_server.embeddings.migration import Migrator, resume_migrations
+from drillcore_server.envelopes.read import forget_envelopes
+from drillcore_server.erasure.eraser import finish_erasures
+from drillcore_server.erasure.purge import purge_due
+from drillcore_server.facts.archive import Archiver
+from drillcore_server.facts.keeper import ExpirySweep, FactKeeper
+from drillcore_server.identity.sessions import forget_sessions
+from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.errors import Missing
+from drillcore_server.kernel.requests import forget_requests
+from drillcore_server.kernel.rounds import Round
+from drillcore_server.kernel.unit import Unit
+from drillcore_server.signatures.prepare import forget_challenges
+from drillcore_server.storage.keyring import Keyring
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.tenancy.trim import each_corpus, record_trim, trim_corpora
+from drillcore_server.vectors.model import Model
+
+_EVERY_S = 3_600.0
+_MIGRATIONS_EVERY_S: Final = 60.0
+
+
+class Housekeeper:
+    def __init__(
+        self,
+        engine: Engine,
+        unit: Unit,
+        keyring: Keyring,
+        request_retention: timedelta,
+        sweep_sessions: Callable[[datetime], object],
+        log: structlog.stdlib.BoundLogger,
+        stopping: threading.Event,
+    ) -> None:
+        self._engine = engine
+        self._unit = unit
+        self._keyring = keyring
+        self._retention = request_retention
+        self._sweep_sessions = sweep_sessions
+        self._log = log
+        self._stopping = stopping
+
+    def join(self, background: Background) -> None:
+        """Four keepers, so that one that fails does not hold up the others."""
+        background.add("forgetting", self.forget, _EVERY_S)
+        background.add("trimming", self.trim, _EVERY_S)
+        background.add("key-destruction", self.destroy_keys, _EVERY_S)
+        background.add("purging", self.purge, _EVERY_S)
+
+    def forget(self, now: datetime) -> None:
+        """Removes requests, sessions, challenges and envelopes whose time is over."""
+        keys = self._unit.keys
+        requests = forget_requests(self._engine, keys, now - self._retention)
+        sessions = forget_sessions(self._engine, keys, now - self._retention)
+        forget_challenges(self._engine, keys, now)
+        self._sweep_sessions(now)
+        envelopes = forget_envelopes(self._engine, keys, now)
+        counts = {"requests_forgotten": requests, "sessions_forgotten": sessions, "envelopes_forgotten": envelopes}
+        if any(counts.values()):
+            self._log.info("housekeeping", **counts)
+
+    def trim(self, now: datetime) -> None:
+        """Removes the revisions that no retention policy keeps, with an audit record for each corpus."""
+        unit = self._unit
+        with Round(self._log, "trimming failed, will try again") as trims:
+            for corpus, done in trim_corpora(self._engine, unit.keys, now, self._stopping.is_set, unit.residency):
+                with trims.part(corpus_id=str(corpus.id)):
+                    if isinstance(done, Exception):
+                        raise done
+                    if done.removed:
+                        record_trim(unit, corpus, done, now)
+                        counts = {"oldest_revision": done.oldest, "records_removed": done.removed}
+                        self._log.info("trimmed", tenant_id=str(corpus.tenant_id), corpus_id=str(corpus.id), **counts)
+
+    def destroy_keys(self, now: datetime) -> None:
+        """Destroys erased keys that a server which died has left. Nobody uses them: the store notes their erasure."""
+        finished = finish_erasures(self._engine, self._unit.keys, self._keyring, now)
+        if finished:
+            self._log.info("erased keys destroyed", erasures=finished)
+
+    def purge(self, now: datetime) -> None:
+        """Removes the bytes that erased sources left, once the days until their purge are over."""
+        with Round(self._log, "purging failed, will try again") as purges:
+            for corpus, done in purge_due(self._engine, self._unit, now, self._stopping.is_set):
+                with purges.part(corpus_id=str(corpus)):
+                    if isinstance(done, Exception):
+                        raise done
+                    counts = {"erasures": done.erasures, "records_removed": done.records}
+                    self._log.info("purged", corpus_id=str(corpus), **counts)
+
+
+class FactHousekeeper:
+    def __init__(
+        self,
+        keeper: FactKeeper,
+        settings: FactSettings,
+        log: structlog.stdlib.BoundLogger,
+        stopping: threading.Event,
+    ) -> None:
+        self._keeper = keeper
+        self._every_s = settings.sweep_every_s
+        self._log = log
+        self._stopping = stopping
+        self._sweep = ExpirySweep(keeper)
+        self._archiver = Archiver(keeper, timedelta(days=settings.archive_after_days))
+
+    def join(self, background: Background) -> None:
+        background.add("facts", self.keep, self._every_s)
+
+    def keep(self, now: datetime) -> None:
+        """Looks at every corpus once."""
+        unit, stopping = self._keeper.planner.reviser.unit, self._stopping.is_set
+        with Round(self._log, "facts not kept, will try again") as kept:
+            for corpus in each_corpus(self._keeper.engine, unit.keys, unit.residency):
+                if stopping():
+                    return
+                with kept.part(corpus_id=str(corpus.id)):
+                    self._tell("facts made stale", corpus, lambda found: self._sweep.sweep(found, now, stopping))
+                with kept.part(corpus_id=str(corpus.id)):
+                    self._tell("facts archived", corpus, lambda found: self._archiver.archive(found, now, stopping))
+
+    def _tell(self, event: str, corpus: Corpus, work: Callable[[Corpus], int]) -> None:
+        try:
+            count = work(corpus)
+        except Missing:  # the corpus was deleted meanwhile
+            return
+        if count:
+            self._log.info(event, tenant_id=str(corpus.tenant_id), corpus_id=str(corpus.id), facts=count)
+
+
+class MigrationKeeper:
+    def __init__(
+        self, engine: Engine, keys: Keyspace, migrator: Migrator, own: Model, log: structlog.stdlib.BoundLogger
+    ) -> None:
+        self._engine = engine
+        self._keys = keys
+        self._migrator = migrator
+        self._own = own
+        self._log = log
+
+    def join(self, background: Background) -> None:
+        background.add("migrations", self.resume, _MIGRATIONS_EVERY_S)
+
+    def resume(self, _now: datetime) -> None:
+        """Goes on with every migration that is not finished."""
+        with Round(self._log, "migration interrupted, will try again") as migrations:
+            for corpus, done in resume_migrations(self._engine, self._keys, self._migrator, self._own):
+                about = {"tenant_id": str(corpus.tenant_id), "corpus_id": str(corpus.id)}
+                with migrations.part(**about):
+                    if isinstance(done, Exception):
+                        raise done
+                    self._log.info("migration finished", revision=done.revision, **about)

@@ -1,0 +1,148 @@
+"""GetCheckpoint, GetConsistencyProof and WaitProof."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from drillcore_fdb.engine import Reader
+from drillcore_fdb.errors import StoreCorruptError
+from drillcore_formats.audit.proofs import make_proof
+from drillcore_proto.reasons import Reason
+from drillcore_server.audit import log_store as audit_log
+from drillcore_server.audit import proofs
+from drillcore_server.audit.query import AuditLogs, WhichLog, auditing, taking_part
+from drillcore_server.kernel.access import Granted
+from drillcore_server.kernel.errors import Missing, Unavailable
+from drillcore_server.kernel.journal import chain_text, log_of
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.storage import audit_records
+from drillcore_server.storage.ids import RecordId, RequestId
+
+_FIRST_RECORD_S: Final = 1.0
+"""How long to wait for the first checkpoint of a log, whose first record may just have been made."""
+_LOOK_EVERY_S: Final = 0.05
+"""How often to look for a record that another server puts in order. That server cannot notify this one."""
+_LEFT_S: Final = 0.5
+"""Part of the call's time limit that is kept for making the proof."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFound:
+    note: str
+    keys: str
+    """The chain of signing keys, as JSON."""
+
+
+def get_checkpoint(unit: Unit, logs: AuditLogs, call: Call, *, which: WhichLog, size: int | None) -> CheckpointFound:
+    """The newest checkpoint of a log, or the checkpoint of a size, if that was kept."""
+    if size is None:
+        _wait_for_first(unit, logs, call, which)
+
+    def work(tr: Reader, granted: Granted, trail: Trail) -> CheckpointFound:
+        log = log_of(granted.tenant)
+        if size is None:
+            found = proofs.newest_checkpoint(tr, unit.keys, log)
+        else:
+            trail.detail["size"] = size
+            found = proofs.checkpoint_of(tr, unit.keys, log, size)
+        return CheckpointFound(found.note, chain_text(logs.signing.chain(tr)))
+
+    return unit.read(call, auditing(which), work)
+
+
+def _wait_for_first(unit: Unit, logs: AuditLogs, call: Call, which: WhichLog) -> None:
+    def is_empty(tr: Reader, granted: Granted) -> bool:
+        return audit_log.head(tr, unit.keys, log_of(granted.tenant)).size == 0
+
+    deadline_s = time.monotonic() + min(_FIRST_RECORD_S, call.timeout_s / 2)
+    while unit.look(call, auditing(which), is_empty) and time.monotonic() < deadline_s:
+        logs.wait(_LOOK_EVERY_S)
+
+
+def get_consistency_proof(unit: Unit, call: Call, *, which: WhichLog, first: int, second: int) -> list[bytes]:
+    """The hashes that prove that the log at the second size continues the log at the first size."""
+
+    def work(tr: Reader, granted: Granted, trail: Trail) -> list[bytes]:
+        trail.detail |= {"first_size": first, "second_size": second}
+        return proofs.consistency(tr, unit.keys, log_of(granted.tenant), first, second)
+
+    return unit.read(call, auditing(which), work)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitedFor:
+    proof: str
+    index: int
+    tree_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Located:
+    log: UUID
+    record: RecordId
+    index: int | None
+
+
+def wait_proof(
+    unit: Unit, logs: AuditLogs, call: Call, *, which: WhichLog, wanted: RecordId | RequestId, without_content: bool
+) -> WaitedFor:
+    """Waits until a record is in the log, and returns the proof.
+
+    An auditor may ask for any record, others for the record of their own request. Raises `Unavailable` if the log does
+    not have the record in time.
+    """
+    rule = auditing(which) if isinstance(wanted, UUID) else taking_part(which)
+
+    def locate(tr: Reader, granted: Granted) -> _Located:
+        return _locate(tr, unit, logs, call, log_of(granted.tenant), wanted)
+
+    deadline_s = time.monotonic() + call.timeout_s - min(_LEFT_S, call.timeout_s / 2)
+    while unit.look(call, rule, locate).index is None:
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise Unavailable(Reason.DEADLINE_EXCEEDED, "the log does not have the record yet; ask again")
+        logs.wait(min(_LOOK_EVERY_S, left_s))
+
+    def work(tr: Reader, granted: Granted, trail: Trail) -> WaitedFor:
+        found = locate(tr, granted)
+        assert found.index is not None
+        trail.detail |= {"record_id": str(found.record), "index": found.index}
+        return _prove(tr, unit, logs, found.log, found.index, without_content)
+
+    return unit.read(call, rule, work)
+
+
+def _locate(tr: Reader, unit: Unit, logs: AuditLogs, call: Call, log: UUID, wanted: RecordId | RequestId) -> _Located:
+    record = wanted if isinstance(wanted, UUID) else _of_request(tr, unit, call, log, wanted)
+    placed = audit_log.place_of(tr, unit.keys, record)
+    if placed is not None and placed.log == log:
+        return _Located(log, record, placed.index)
+    if audit_log.head(tr, unit.keys, log).problem:
+        message = "the log has stopped; nothing is lost, and its operator finds out why with VerifyAudit"
+        raise Unavailable(Reason.STORE_UNAVAILABLE, message)
+    if isinstance(wanted, UUID) and (placed is not None or logs.search.get(tr, log, record) is None):
+        raise Missing(Reason.AUDIT_RECORD_NOT_FOUND, f"the log has no record {record}")
+    return _Located(log, record, None)
+
+
+def _of_request(tr: Reader, unit: Unit, call: Call, log: UUID, request: RequestId) -> RecordId:
+    """The record of one of the caller's own requests."""
+    found = audit_records.find_request(tr, unit.keys, call.principal.id, request)
+    if found is None or found.log != log:
+        message = f"this log has no record of a request {request} of yours"
+        raise Missing(Reason.AUDIT_RECORD_NOT_FOUND, message)
+    return found.id
+
+
+def _prove(tr: Reader, unit: Unit, logs: AuditLogs, log: UUID, index: int, without_content: bool) -> WaitedFor:
+    shown = next(logs.search.at(tr, log, index, index + 1), None)
+    if shown is None:
+        raise StoreCorruptError(f"the entry {index} of an audit log is missing; run VerifyAudit to see what else is")
+    proved = proofs.inclusion(tr, unit.keys, log, index)
+    document = shown.opened.document(with_content=not without_content)
+    proof = make_proof(index, proved.hashes, proved.checkpoint.note, document, logs.signing.chain(tr))
+    return WaitedFor(proof, index, proved.checkpoint.size)

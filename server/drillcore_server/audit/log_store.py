@@ -1,0 +1,244 @@
+"""Audit logs in the store: the sequencer's lease, entries, tiles, heads and published checkpoints.
+
+A log has the records of one tenant, or the server's own, ordered by (incarnation, versionstamp). Only the sequencer
+(`audit/sequencer.py`) writes here, in transactions that read its lease.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from drillcore_fdb import codec
+from drillcore_fdb.engine import VERSIONSTAMP_BYTES, Reader, Transaction
+from drillcore_fdb.errors import StoreCorruptError
+from drillcore_formats.audit.merkle import EMPTY_ROOT
+from drillcore_server.storage import audit_records
+from drillcore_server.storage.audit_records import BUCKETS, AuditState, Position
+from drillcore_server.storage.ids import RecordId
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.records import RecordKind
+
+_ENTRY_BYTES: Final = 4 + 1 + VERSIONSTAMP_BYTES + 16 + 8
+_POSITION_BYTES: Final = 4 + 1 + VERSIONSTAMP_BYTES
+
+Place = tuple[int, bytes]
+"""Incarnation and versionstamp: the place of a record in the order of all commits."""
+BEGINNING: Final[Place] = (0, bytes(VERSIONSTAMP_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Which server puts records in order, until when, and how far it has come. `epoch` grows with every new owner."""
+
+    epoch: int
+    owner: UUID
+    until: datetime
+    incarnation: int = BEGINNING[0]
+    versionstamp: bytes = BEGINNING[1]
+    problem: str = ""
+    """Why all logs have stopped; empty while all is well."""
+
+    @property
+    def place(self) -> Place:
+        return self.incarnation, self.versionstamp
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The end of a log."""
+
+    size: int = 0
+    root: bytes = EMPTY_ROOT
+    incarnation: int = BEGINNING[0]
+    """With `versionstamp`, the place of the last record that was considered for this log."""
+    versionstamp: bytes = BEGINNING[1]
+    checkpoint: str = ""
+    """The signed note for this size and root."""
+    problem: str = ""
+    """Why the log has stopped; empty while all is well."""
+
+    @property
+    def place(self) -> Place:
+        return self.incarnation, self.versionstamp
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """What a log has at an index: a record, its position in the store, and the time of its call in microseconds."""
+
+    position: Position
+    record: RecordId
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPlace:
+    """Where a record is in its log."""
+
+    log: UUID
+    index: int
+
+
+LEASE: Final = RecordKind(Lease)
+HEAD: Final = RecordKind(Head)
+
+
+def lease(tr: Reader, keys: Keyspace) -> Lease | None:
+    return LEASE.read(tr, keys.audit_sequencer())
+
+
+def set_lease(tr: Transaction, keys: Keyspace, new: Lease) -> None:
+    LEASE.write(tr, keys.audit_sequencer(), new)
+
+
+def head(tr: Reader, keys: Keyspace, log: UUID) -> Head:
+    """The head of a log. It is empty if the log has no record yet."""
+    return HEAD.read(tr, keys.audit_head(log)) or Head()
+
+
+def heads_of(tr: Reader, keys: Keyspace, logs: Sequence[UUID]) -> dict[UUID, Head]:
+    """Heads of several logs, in one round trip."""
+    places = [keys.audit_head(log) for log in logs]
+    stored = zip(logs, places, tr.get_many(places), strict=True)
+    return {log: Head() if value is None else HEAD.decode(codec.unframe(key, value, [])) for log, key, value in stored}
+
+
+def set_head(tr: Transaction, keys: Keyspace, log: UUID, new: Head) -> None:
+    HEAD.write(tr, keys.audit_head(log), new)
+
+
+def heads(tr: Reader, keys: Keyspace) -> Iterator[tuple[UUID, Head]]:
+    """All logs that have a head, with their heads."""
+    for key, stored in codec.scan(tr, *keys.audit_heads()):
+        yield UUID(bytes=key[-16:]), HEAD.decode(stored)
+
+
+def put_entry(tr: Transaction, keys: Keyspace, log: UUID, index: int, entry: LogEntry) -> None:
+    """Stores which record a log has at an index, and at which index the record is."""
+    value = encode_position(entry.position) + entry.record.bytes + entry.at.to_bytes(8, "big", signed=True)
+    tr.set(keys.audit_entry(log, index), value)
+    tr.set(keys.audit_place(entry.record), log.bytes + index.to_bytes(8, "big"))
+
+
+def entries(
+    tr: Reader, keys: Keyspace, log: UUID, begin: int, end: int, *, reverse: bool = False
+) -> Iterator[tuple[int, LogEntry]]:
+    """The entries from index `begin` up to, not including, `end`. Missing ones are left out."""
+    for key, value in tr.range(*keys.audit_entries(log, begin, end), reverse=reverse):
+        yield int.from_bytes(key[-8:], "big"), decode_entry(value)
+
+
+def entry(tr: Reader, keys: Keyspace, log: UUID, index: int) -> LogEntry | None:
+    stored = tr.get(keys.audit_entry(log, index))
+    return None if stored is None else decode_entry(stored)
+
+
+def decode_entry(stored: bytes) -> LogEntry:
+    if len(stored) != _ENTRY_BYTES:
+        raise StoreCorruptError("an entry of an audit log cannot be read")
+    rest = stored[_POSITION_BYTES:]
+    record = RecordId(UUID(bytes=rest[:16]))
+    return LogEntry(decode_position(stored[:_POSITION_BYTES]), record, int.from_bytes(rest[16:], "big", signed=True))
+
+
+def encode_position(position: Position) -> bytes:
+    return position.incarnation.to_bytes(4, "big") + bytes([position.bucket]) + position.versionstamp
+
+
+def decode_position(stored: bytes) -> Position:
+    return Position(int.from_bytes(stored[:4], "big"), stored[4], stored[5:])
+
+
+def place_of(tr: Reader, keys: Keyspace, record: RecordId) -> RecordPlace | None:
+    """Where a record is in its log. None until the log has it."""
+    stored = tr.get(keys.audit_place(record))
+    if stored is None:
+        return None
+    return RecordPlace(UUID(bytes=stored[:16]), int.from_bytes(stored[16:], "big"))
+
+
+def put_checkpoint(tr: Transaction, keys: Keyspace, log: UUID, size: int, note: str) -> None:
+    codec.write(tr, keys.audit_checkpoint(log, size), note.encode())
+
+
+def checkpoint(tr: Reader, keys: Keyspace, log: UUID, size: int) -> str | None:
+    """The published checkpoint of a size, if it was kept."""
+    stored = codec.read(tr, keys.audit_checkpoint(log, size))
+    return None if stored is None else stored.decode()
+
+
+def last_checkpoint(tr: Reader, keys: Keyspace, log: UUID) -> tuple[int, str] | None:
+    """The newest kept checkpoint, with its size."""
+    begin, end = keys.audit_checkpoints(log)
+    for key, stored in tr.range(begin, end, limit=1, reverse=True):
+        return int.from_bytes(key[-8:], "big"), codec.unframe(key, stored, []).decode()
+    return None
+
+
+def checkpoints_after(tr: Reader, keys: Keyspace, log: UUID, size: int, limit: int) -> list[tuple[int, str]]:
+    """The kept checkpoints of larger sizes, in order."""
+    _, end = keys.audit_checkpoints(log)
+    found = codec.scan(tr, keys.audit_checkpoint(log, size + 1), end, limit=limit)
+    return [(int.from_bytes(key[-8:], "big"), stored.decode()) for key, stored in found]
+
+
+def published_size(tr: Reader, keys: Keyspace, log: UUID) -> int:
+    """The size of the last checkpoint that was written to the sink."""
+    return int.from_bytes(tr.get(keys.audit_published(log)) or b"", "big")
+
+
+def set_published_size(tr: Transaction, keys: Keyspace, log: UUID, size: int) -> None:
+    tr.set(keys.audit_published(log), size.to_bytes(8, "big"))
+
+
+def tiles(tr: Reader, keys: Keyspace, log: UUID, which: Sequence[tuple[int, int]]) -> list[bytes | None]:
+    """Tiles by level and index, in one round trip."""
+    return tr.get_many([keys.audit_tile(log, level, index) for level, index in which])
+
+
+def records_after(
+    tr: Reader, keys: Keyspace, after: Place, incarnation: int, *, reverse: bool = False
+) -> Iterator[tuple[Position, bytes]]:
+    """The stored records of all logs after a place, in the order of their commits, up to the present incarnation.
+
+    A transaction that sees a record also sees every record with a lower versionstamp, so none can appear in between
+    later.
+    """
+    incarnations = range(after[0], incarnation + 1)
+    for number in reversed(incarnations) if reverse else incarnations:
+        stamp = after[1] if number == after[0] else None
+        buckets = [_bucket(tr, keys, number, bucket, stamp, reverse) for bucket in range(BUCKETS)]
+        yield from heapq.merge(*buckets, key=lambda found: found[0].versionstamp, reverse=reverse)
+
+
+def _bucket(
+    tr: Reader, keys: Keyspace, incarnation: int, bucket: int, after: bytes | None, reverse: bool
+) -> Iterator[tuple[Position, bytes]]:
+    begin, end = keys.audit_records(incarnation, bucket, after)
+    for key, value in tr.range(begin, end, reverse=reverse):
+        yield Position(incarnation, bucket, key[-VERSIONSTAMP_BYTES:]), value
+
+
+def begin_incarnation(tr: Transaction, keys: Keyspace) -> AuditState:
+    """Begins a new incarnation of a restored store, so that new records come after all that it has."""
+    old = audit_records.state(tr, keys)
+    new = AuditState(old.incarnation + 1, old.key_number)
+    audit_records.set_state(tr, keys, new)
+    return new
+
+
+def is_restored(tr: Reader, keys: Keyspace) -> bool:
+    """Whether the log has records with a later version than the store's own: then its versions have started again."""
+    version = tr.read_version()
+    held = lease(tr, keys)
+    now = audit_records.state(tr, keys).incarnation
+    stamps = [held.versionstamp] if held is not None and held.incarnation == now else []
+    for bucket in range(BUCKETS):
+        begin, end = keys.audit_records(now, bucket)
+        stamps += [key[-VERSIONSTAMP_BYTES:] for key, _ in tr.range(begin, end, limit=1, reverse=True)]
+    return any(int.from_bytes(stamp[:8], "big") > version for stamp in stamps)

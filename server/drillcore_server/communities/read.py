@@ -1,0 +1,164 @@
+"""GetCommunity.
+
+ListCommunities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from drillcore_fdb.engine import Reader
+from drillcore_proto.reasons import Reason
+from drillcore_server.communities import store as communities
+from drillcore_server.communities.memberships import CommunityCache
+from drillcore_server.communities.model import Community, CommunityRun
+from drillcore_server.communities.store import CommunityReader
+from drillcore_server.facts.model import Fact, FoundFact
+from drillcore_server.facts.reader import FactReads
+from drillcore_server.facts.store import FactReader
+from drillcore_server.kernel import access
+from drillcore_server.kernel.access import InTenant
+from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision
+from drillcore_server.kernel.errors import Missing
+from drillcore_server.kernel.pages import PageLimit, fill_page, make_token, page_size, read_token
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.kernel.unit import Call
+from drillcore_server.storage.ids import CommunityId, CorpusId, Revision, TenantId
+from drillcore_server.storage.keyring import KeyErased
+
+
+@dataclass(frozen=True, slots=True)
+class CommunityWithFacts:
+    community: Community
+    facts: list[FoundFact]
+    next_token: str
+    revision: Revision
+
+
+def get_community(
+    reads: FactReads,
+    call: Call,
+    *,
+    tenant: TenantId | None,
+    corpus: CorpusId,
+    community: CommunityId,
+    as_of: AsOf,
+    size: int,
+    token: str,
+) -> CommunityWithFacts:
+    """A community and its facts that can be searched, in the order of importance that they had when it was found.
+
+    Later pages are of the first one's revision. Raises `Missing`.
+    """
+    limit = PageLimit(page_size(size), reads.unit.page_bytes_max)
+    listing = f"community {community} of {corpus}"
+    cursor = read_token(listing, token)
+    start = 0
+    if cursor is not None:
+        as_of, start = AsOf(Revision(int.from_bytes(cursor[:6], "big"))), int.from_bytes(cursor[6:], "big")
+
+    def work(tr: Reader, granted: InTenant, trail: Trail) -> CommunityWithFacts:
+        view = reads.at(tr, granted, trail, corpus, as_of)
+        found = _community(view, community)
+        count = len(reads.communities.at(view).members(community))
+        items, more = fill_page(_sized(view, community, start), limit)
+        facts = [fact for _, fact in items]
+        trail.touch_facts(facts, view.corpus.number)
+        trail.detail["community"] = str(community)
+        place = view.revision.to_bytes(6, "big") + (items[-1][0] + 1).to_bytes(4, "big") if more else b""
+        told = reads.told(view, facts)
+        token = make_token(listing, place) if more else ""
+        return CommunityWithFacts(replace(found, size=count), told, token, view.revision)
+
+    return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
+
+
+def _community(view: CorpusAtRevision, community: CommunityId) -> Community:
+    try:
+        found = CommunityReader(view).community(community)
+    except KeyErased as error:
+        message = "a source that the label of this community was made of was erased"
+        raise Missing(Reason.ERASED, message) from error
+    if found is None:
+        raise Missing(Reason.COMMUNITY_NOT_FOUND, f"there is no community {community}")
+    return found
+
+
+def _sized(view: CorpusAtRevision, community: CommunityId, start: int) -> Iterator[tuple[tuple[int, Fact], int]]:
+    facts = FactReader(view)
+    for place, one in CommunityReader(view).members(community, start):
+        try:
+            fact = facts.fact(one)
+        except KeyErased:
+            continue
+        if fact is not None and fact.is_searched:
+            yield (place, fact), FoundFact(fact, view.corpus.id).size_bytes
+
+
+_OVERHEAD_BYTES: Final = 200
+"""Of ids and times: a generous guess."""
+_CURSOR_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Communities:
+    communities: list[Community]
+    next_token: str
+    revision: Revision
+    last_run: CommunityRun | None
+    """None for a revision before it."""
+
+
+def list_communities(
+    reads: FactReads,
+    cache: CommunityCache,
+    call: Call,
+    *,
+    tenant: TenantId | None,
+    corpus: CorpusId,
+    as_of: AsOf,
+    size: int,
+    token: str,
+) -> Communities:
+    """Communities and how many facts they have, the largest first. Later pages are of the first one's revision."""
+    limit = PageLimit(page_size(size), reads.unit.page_bytes_max)
+    listing = f"communities of {corpus}"
+    cursor = read_token(listing, token)
+    start = 0
+    if cursor is not None:
+        as_of, start = AsOf(Revision(int.from_bytes(cursor[:6], "big"))), int.from_bytes(cursor[6:], "big")
+
+    def work(tr: Reader, granted: InTenant, trail: Trail) -> Communities:
+        view = reads.at(tr, granted, trail, corpus, as_of)
+        items, more = fill_page(_sized_list(cache, view, start), limit)
+        trail.detail["communities"] = len(items)
+        place = (items[-1][0] + 1).to_bytes(_CURSOR_BYTES, "big") if more else b""
+        token = make_token(listing, view.revision.to_bytes(6, "big") + place) if more else ""
+        run = communities.last_run(tr, view.keys)
+        known = run if run is not None and run.revision <= view.revision else None
+        return Communities([one for _, one in items], token, view.revision, known)
+
+    return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
+
+
+def _sized_list(
+    cache: CommunityCache, view: CorpusAtRevision, start: int
+) -> Iterator[tuple[tuple[int, Community], int]]:
+    """From a place in the list on, each with its place; those whose words were erased are left out."""
+    communities = CommunityReader(view)
+    listed = cache.at(view).by_size()
+    for place, (community, size) in enumerate(listed[start:], start):
+        try:
+            found = communities.community(community)
+        except KeyErased:
+            continue
+        if found is not None:
+            yield (place, replace(found, size=size)), size_bytes(found)
+
+
+def size_bytes(community: Community) -> int:
+    """About what it takes in an answer."""
+    return _OVERHEAD_BYTES + 4 * sum(map(len, (community.label, *community.keywords)))

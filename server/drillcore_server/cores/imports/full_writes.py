@@ -1,0 +1,132 @@
+"""Makes the writes that turn a corpus into what a full core says, with the core's ids, versions and times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from drillcore_server.communities.store import CommunityWrites, packed_pages
+from drillcore_server.cores.imports.check import CheckedCore
+from drillcore_server.cores.imports.full import FullIntake
+from drillcore_server.cores.imports.full_facts import read_community, read_edge, read_signature, read_turn
+from drillcore_server.cores.imports.full_hierarchy import read_chunk
+from drillcore_server.cores.imports.full_records import DocumentText, FullRecords
+from drillcore_server.cores.imports.report import StoredCounts
+from drillcore_server.facts.model import FactStatus
+from drillcore_server.facts.store import FACT, FactWrites
+from drillcore_server.graphs.turn_store import TurnWrites
+from drillcore_server.hierarchy.packed import SECTION
+from drillcore_server.hierarchy.store import DOCUMENT, MASTER, SOURCE, HierarchyWrites
+from drillcore_server.kernel.writes import Write
+from drillcore_server.signatures.store import ForeignSignatureWrites
+from drillcore_server.storage.ids import CorpusId
+from drillcore_server.vectors.model import Embeddings
+
+
+@dataclass(slots=True)
+class FullWrites:
+    """Made for one plan. It counts what it stores while its writes are read."""
+
+    core: CheckedCore
+    intake: FullIntake
+    corpus: CorpusId
+    models: Embeddings | None
+    hierarchy: HierarchyWrites
+    facts: FactWrites
+    communities: CommunityWrites
+    turns: TurnWrites
+    signatures: ForeignSignatureWrites
+    counts: StoredCounts
+    _vectors: Iterator[tuple[UUID, bytes]] = field(default_factory=lambda: iter(()))
+    _records: FullRecords | None = None
+
+    def writes(self) -> Iterator[Write]:
+        assert self.core.root is not None
+        if self.models is not None:
+            yield self.hierarchy.set_embeddings(self.models)
+        self._vectors = self.core.vectors.of_facts()
+        self._records = FullRecords(self.core.file, self.core.root.place)
+        for _, found in self._records.walk():
+            if not isinstance(found, DocumentText):
+                yield from self._makers[found.kind](self, found.fields)
+
+    def _document(self, given: list[Any]) -> Iterator[Write]:
+        self.counts.documents += 1
+        return self.hierarchy.put_document(DOCUMENT.decode(given[0]))
+
+    def _chunk(self, given: list[Any]) -> Iterator[Write]:
+        assert self._records is not None
+        assert self.models is not None
+        self.counts.chunks += 1
+        read = read_chunk(given, self._records, self.models.current.dimensions)
+        yield from self.hierarchy.put_chunk(read.found.chunk, read.found.page, read.vector)
+        yield from self.hierarchy.join(read.section, read.found.chunk)
+
+    def _section(self, given: list[Any]) -> Iterator[Write]:
+        self.counts.sections += 1
+        section = SECTION.decode(given[0])
+        yield from self.hierarchy.put_section(section, None)
+        # A client's summary may mention anything below it.
+        cited = {citation.document for citation in section.citations}
+        yield from self.hierarchy.cite_documents(section.id, cited | self.intake.hierarchy.below[section.id])
+
+    def _master(self, given: list[Any]) -> Iterator[Write]:
+        known, master = self.intake.hierarchy, MASTER.decode(given[0])
+        yield from self.hierarchy.put_master(master, None, known.master_sources)
+        cited = {citation.document for citation in master.citations}
+        yield from self.hierarchy.cite_documents(master.id, known.documents if known.is_made_by_client else cited)
+
+    def _source(self, given: list[Any]) -> Iterator[Write]:
+        self.counts.sources += 1
+        return self.hierarchy.put_source(SOURCE.decode(given[0]))
+
+    def _fact(self, given: list[Any]) -> Iterator[Write]:
+        self.counts.facts += 1
+        fact = FACT.decode(given[0])
+        # Facts and vectors both come by id, and each fact that is not deleted has a vector: that was checked.
+        vector = None if fact.status is FactStatus.DELETED else next(self._vectors)[1]
+        return self.facts.add(fact, vector)
+
+    def _community(self, given: list[Any]) -> Iterator[Write]:
+        self.counts.communities += 1
+        community, members = read_community(given, self.corpus)
+        yield self.communities.put(community, {self.intake.facts.facts[fact] for fact in community.drawn_from})
+        for number, page in enumerate(packed_pages(members)):
+            yield self.communities.put_page(community.id, number, page)
+
+    def _turn(self, given: list[Any]) -> Iterator[Write]:
+        self.counts.turns += 1
+        return self.turns.put(read_turn(given))
+
+    def _edge(self, given: list[Any]) -> Iterator[Write]:
+        self.counts.edges += 1
+        return self.turns.add_edge(read_edge(given))
+
+    def _signature(self, given: list[Any]) -> Iterator[Write]:
+        self.counts.signatures += 1
+        signature = read_signature(given)
+        yield self.signatures.put(signature, self.intake.rest.sources_of(signature))
+
+    def _elsewhere(self, _given: list[Any]) -> Iterator[Write]:
+        """Another record of the same thing writes it."""
+        return iter(())
+
+    _makers: dict[str, Callable[[FullWrites, list[Any]], Iterator[Write]]] = field(
+        default_factory=lambda: {
+            "document": FullWrites._document,
+            "chunk": FullWrites._chunk,
+            "section": FullWrites._section,
+            "master": FullWrites._master,
+            "source": FullWrites._source,
+            "fact": FullWrites._fact,
+            "community": FullWrites._community,
+            "turn": FullWrites._turn,
+            "edge": FullWrites._edge,
+            "signature": FullWrites._signature,
+            "library": FullWrites._elsewhere,
+            "embedding": FullWrites._elsewhere,
+            "end": FullWrites._elsewhere,
+        }
+    )

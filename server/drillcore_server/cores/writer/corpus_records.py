@@ -1,0 +1,126 @@
+"""Writes the other records of a full core: sections and master, sources, facts, communities, turns, foreign
+documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+
+from drillcore_server.communities.model import Community
+from drillcore_server.communities.store import COMMUNITY, ID_BYTES
+from drillcore_server.cores.library_store import LibraryPlaces
+from drillcore_server.cores.writer.core_file import PartWriter
+from drillcore_server.cores.writer.documents import GatheredSignatures, foreign_documents
+from drillcore_server.cores.writer.quads import IdSet, foreign_embeddings
+from drillcore_server.facts.store import FACT
+from drillcore_server.graphs.turn_store import TURN, edge_of
+from drillcore_server.hierarchy.model import Section
+from drillcore_server.hierarchy.packed import SECTION
+from drillcore_server.hierarchy.store import MASTER, SOURCE, HierarchyReader
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.signatures.model import TargetKind
+from drillcore_server.storage.ids import CommunityId, node_id
+from drillcore_server.storage.sealed_file import SortedFile
+from drillcore_server.storage.versioned import Entry
+
+
+class RecordWriter:
+    """Writes the records into parts. Call the methods in their order."""
+
+    def __init__(self, parts: PartWriter, snapshot: BatchedReads, signatures: GatheredSignatures) -> None:
+        self._parts = parts
+        self._snapshot = snapshot
+        self._signatures = signatures
+
+    def write_summaries(self) -> None:
+        """Writes sections by id, then the master."""
+        for section in sections(self._snapshot):
+            self._section(section)
+        master = self._snapshot.read(lambda view: HierarchyReader(view).master())
+        if master is not None:
+            self._parts.add("master", MASTER.encode(master))
+            self._signatures.take(TargetKind.NODE, master.id, master.version)
+
+    def write_sources(self, *, with_documents: bool) -> None:
+        """Writes sources by id. Without documents they refer to none."""
+        entries = self._opened(self._snapshot.entries(self._snapshot.keys.sources()))
+        ids = sorted(SOURCE.decode(entry.value).id for entry in entries)
+        for source in self._snapshot.each_left(ids, lambda view, source: HierarchyReader(view).source(source)):
+            left = source if with_documents else replace(source, document=None, content_hash="")
+            self._parts.add("source", SOURCE.encode(left))
+
+    def write_facts(self) -> IdSet:
+        """Writes facts by id and returns the ids."""
+        ids = IdSet()
+        for entry in self._opened(self._snapshot.entries(self._snapshot.keys.facts())):
+            fact = FACT.decode(entry.value)
+            self._parts.add("fact", FACT.as_written_now(entry.value))
+            self._signatures.take(TargetKind.FACT, fact.id, fact.version)
+            ids.add(fact.id)
+        return ids
+
+    def write_communities(self, facts: IdSet) -> None:
+        """Writes communities by their first member. Leaves out members that are not among the facts: they
+        were erased."""
+        with SortedFile() as order:
+            for entry in self._opened(self._snapshot.entries(self._snapshot.keys.communities())):
+                community = COMMUNITY.decode(entry.value).id
+                order.add(_first(self._members(community, facts)) + community.bytes)
+            for placed in order:
+                community = CommunityId(node_id(placed[-ID_BYTES:]))
+                members = self._members(community, facts)
+                for said in self._snapshot.each_left([community], _community):
+                    drawn, size = [fact.bytes for fact in said.drawn_from], len(members) // ID_BYTES
+                    self._parts.add("community", said.label, said.keywords, size, drawn, said.made_at, members)
+
+    def write_turns(self) -> None:
+        """Writes turns by id, then the edges between them, by parent."""
+        ids = IdSet()
+        for entry in self._opened(self._snapshot.entries(self._snapshot.keys.turns())):
+            turn = TURN.decode(entry.value)
+            self._parts.add("turn", turn.source, TURN.as_written_now(entry.value))
+            ids.add(turn.id)
+        for entry in self._snapshot.entries(self._snapshot.keys.all_edges()):
+            parent, child, type_ = edge_of(entry.key)
+            if parent in ids and child in ids:
+                self._parts.add("edge", parent, child, int(type_))
+
+    def write_foreign(self, places: LibraryPlaces) -> None:
+        """Writes the sources of other systems' documents, and the vectors of their pieces."""
+        for document in foreign_documents(self._snapshot, places):
+            if document.source:
+                self._parts.add("library", document.id, document.source)
+        for vector in foreign_embeddings(self._snapshot):
+            self._parts.add("embedding", vector.entity.decode(), vector.source, msgspec.Raw(vector.numbers))
+
+    def write_signatures(self) -> None:
+        for signature in self._signatures.encoded():
+            self._parts.add("signature", signature)
+
+    def _section(self, section: Section) -> None:
+        self._parts.add("section", SECTION.encode(section))
+        self._signatures.take(TargetKind.NODE, section.id, section.version)
+
+    def _members(self, community: CommunityId, facts: IdSet) -> bytes:
+        pages = self._opened(self._snapshot.entries(self._snapshot.keys.community_pages(community)))
+        return facts.among(b"".join(entry.value for entry in pages))
+
+    def _opened(self, entries: Iterator[Entry]) -> Iterator[Entry]:
+        return self._snapshot.sealed.opened_all(entries)
+
+
+def sections(snapshot: BatchedReads) -> Iterator[Section]:
+    """Yields sections by id. Raises `KeyErased` if a source of one was erased."""
+    ids = [node_id(entry.key[-16:]) for entry in snapshot.entries(snapshot.keys.listed_sections())]
+    return snapshot.each(ids, lambda view, section: HierarchyReader(view).section(section))
+
+
+def _community(view: CorpusAtRevision, community: CommunityId) -> Community | None:
+    entry = view.sealed.get(view.tr, view.keys.community(community), view.revision)
+    return None if entry is None else COMMUNITY.decode(entry.value)
+
+
+def _first(members: bytes) -> bytes:
+    return min(members[at : at + ID_BYTES] for at in range(0, len(members), ID_BYTES))

@@ -1,0 +1,81 @@
+"""What planning reads: one revision of the corpus, and the documents that are to be added to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from drillcore_server.documents.ingestion.prepared_documents import PreparedChunk, PreparedDocument
+from drillcore_server.hierarchy.chunk_index import unpacked
+from drillcore_server.hierarchy.model import Chunk, ChunkWithRaws, Document, Master, Section
+from drillcore_server.hierarchy.sections import Outlines, SectionCache
+from drillcore_server.hierarchy.source_model import Source
+from drillcore_server.hierarchy.store import HierarchyReader
+from drillcore_server.kernel.corpus_at_revision import BatchedReads
+from drillcore_server.storage.ids import DocumentId, Membership, NodeId, SourceId
+from drillcore_server.vectors.embedding.embedders import Vector
+from drillcore_server.vectors.store import embeddings_of
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReader:
+    """Reads what a plan needs of the revision it is made on, in as many transactions as it takes."""
+
+    batched: BatchedReads
+    cache: SectionCache
+
+    def outlines(self) -> Outlines:
+        return self.batched.read(self.cache.at)
+
+    def master(self) -> Master | None:
+        return self.batched.read(lambda view: HierarchyReader(view).master())
+
+    def sections(self, ids: Sequence[NodeId]) -> list[Section]:
+        return list(self.batched.each(ids, lambda view, section: HierarchyReader(view).section(section)))
+
+    def members(self, section: NodeId) -> list[Membership]:
+        return self.batched.read(lambda view: list(HierarchyReader(view).members(section)))
+
+    def chunks(self, ids: Sequence[NodeId]) -> list[Chunk]:
+        return list(self.batched.each(ids, lambda view, chunk: HierarchyReader(view).chunk(chunk)))
+
+    def chunks_with_raws(self, ids: Sequence[NodeId]) -> list[ChunkWithRaws]:
+        return list(self.batched.each(ids, lambda view, chunk: HierarchyReader(view).chunk_with_raws(chunk)))
+
+    def vectors(self, ids: Sequence[NodeId]) -> list[Vector]:
+        """The chunks' vectors of the current model."""
+        now = self.batched.read(embeddings_of) if ids else None
+        model = now.current.number if now is not None else 0
+        stored = self.batched.each(ids, lambda view, chunk: HierarchyReader(view).vector(model, chunk))
+        return [unpacked(vector) for vector in stored]
+
+    def parents(self, ids: Sequence[NodeId]) -> list[NodeId]:
+        return list(self.batched.each(ids, lambda view, node: HierarchyReader(view).parent(node)))
+
+    def documents(self, ids: Sequence[DocumentId]) -> list[Document | None]:
+        return list(self.batched.find(ids, lambda view, document: HierarchyReader(view).document(document)))
+
+    def sources(self, ids: Sequence[SourceId]) -> list[Source | None]:
+        return list(self.batched.find(ids, lambda view, source: HierarchyReader(view).source_left(source)))
+
+
+class FreshChunks:
+    """The chunks of the documents that a plan adds, by id."""
+
+    def __init__(self, added: Sequence[PreparedDocument]) -> None:
+        self._added = added
+        self._places: dict[NodeId, tuple[int, int]] = {}
+
+    def note(self, number: int, prepared: PreparedDocument) -> None:
+        self._places |= {one: (number, place) for place, one in enumerate(prepared.document.chunks)}
+
+    def __contains__(self, chunk: NodeId) -> bool:
+        return chunk in self._places
+
+    def __getitem__(self, chunk: NodeId) -> PreparedChunk:
+        number, place = self._places[chunk]
+        return self._added[number].chunks[place]
+
+    def document(self, chunk: NodeId) -> Document:
+        """That a chunk is of."""
+        return self._added[self._places[chunk][0]].document

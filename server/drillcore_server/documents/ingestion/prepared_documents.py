@@ -1,0 +1,176 @@
+"""Completes digested documents with everything that the store keeps: ids, records, vectors. Uses no transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Protocol
+
+from drillcore_server.documents.ingestion.digest import DigestedChunk, DigestedDocument, Digester
+from drillcore_server.documents.ingestion.drawn_facts import DrawnFact
+from drillcore_server.documents.model import ParsedDocument
+from drillcore_server.documents.processing.processor import Processor
+from drillcore_server.embeddings.corpus_embeddings import EmbeddedText
+from drillcore_server.hierarchy.model import Chunk, Document, Raw, RawPage, embedded_text, new_chunk_id
+from drillcore_server.storage.ids import DocumentId, FactId, PrincipalId, SourceId, Span, new_uuid
+from drillcore_server.vectors.embedding.embedders import Embedder, Embedders, Vector
+from drillcore_server.vectors.embedding.unit_vectors import as_stored, packed_in_portions
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a document comes from, who adds it, and when."""
+
+    source: SourceId
+    source_version: int
+    at: datetime
+    by: PrincipalId
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedFact:
+    id: FactId
+    """The id it gets unless its source has the fact already."""
+    content: str
+    span: Span
+    tokens: int
+    vector: bytes
+    """Packed as it is stored, since there are many."""
+    headings: tuple[str, ...] = ()
+    """The headings below those of its chunk."""
+    page: int | None = None
+    leads: tuple[Span, ...] = ()
+    """See `DrawnFact`."""
+    lead_characters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedChunk:
+    chunk: Chunk
+    page: RawPage
+    vector: Vector
+    next_vector: Vector | None = None
+    """The vector by the model that the corpus is migrating to, if there is one and it could be asked."""
+    facts: tuple[PreparedFact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDocument:
+    document: Document
+    chunks: Sequence[PreparedChunk]
+
+
+class Embeddings(Protocol):
+    def embed(self, texts: Sequence[str]) -> list[EmbeddedText]: ...
+
+    def embed_facts(self, source: SourceId, texts: Sequence[str]) -> list[bytes]:
+        """Returns the vectors of facts of a source, packed as they are stored."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlainEmbeddings:
+    """Embeds every text, whether it was embedded before or not."""
+
+    embedder: Embedder
+
+    def embed(self, texts: Sequence[str]) -> list[EmbeddedText]:
+        return [EmbeddedText(vector, b"") for vector in as_stored(self.embedder.embed(texts))]
+
+    def embed_facts(self, _source: SourceId, texts: Sequence[str]) -> list[bytes]:
+        return list(packed_in_portions(self.embedder.embed, texts))
+
+
+@dataclass(frozen=True, slots=True)
+class Preparer:
+    digester: Digester
+    embedder: Embedder
+    former: tuple[Embedder, ...] = ()
+    """Embedders of models that the server's own has replaced."""
+
+    @property
+    def embedders(self) -> Embedders:
+        return Embedders(self.embedder, self.former)
+
+    @property
+    def processor(self) -> Processor:
+        return self.digester.processor
+
+    def prepare(self, parsed: ParsedDocument, origin: Origin) -> PreparedDocument:
+        """Digests a document in this process, then completes it."""
+        return self.complete(self.digester.digest(parsed), origin, PlainEmbeddings(self.embedder))
+
+    def complete(self, digested: DigestedDocument, origin: Origin, embeddings: Embeddings) -> PreparedDocument:
+        """Returns the document with new ids for itself and its chunks, and with their vectors."""
+        document = DocumentId(new_uuid())
+        title, text = digested.title, digested.text
+        embedded = embeddings.embed(
+            [embedded_text(title, chunk.headings, chunk.span.of(text)) for chunk in digested.chunks]
+        )
+        drawn = [fact for chunk in digested.chunks for fact in chunk.facts]
+        vectors = embeddings.embed_facts(origin.source, [fact.content for fact in drawn])
+        facts = map(_fact, drawn, vectors)
+        chunks = tuple(
+            PreparedChunk(
+                self._chunk(document, place, chunk, origin, key),
+                RawPage(tuple(Raw(document, raw, raw.of(digested.text)) for raw in chunk.raws)),
+                vector,
+                next_vector,
+                tuple(islice(facts, len(chunk.facts))),
+            )
+            for place, (chunk, (vector, key, next_vector)) in enumerate(zip(digested.chunks, embedded, strict=True))
+        )
+        return PreparedDocument(_document(document, digested, chunks, origin), chunks)
+
+    def _chunk(
+        self, document: DocumentId, place: int, digested: DigestedChunk, origin: Origin, embedded: bytes
+    ) -> Chunk:
+        return Chunk(
+            id=new_chunk_id(),
+            document=document,
+            source=origin.source,
+            ordinal=place,
+            span=digested.own,
+            headings=digested.headings,
+            page=digested.page,
+            tokens=digested.tokens,
+            summary=digested.summary,
+            summary_text=digested.summary_text,
+            quotes=digested.quotes,
+            candidates=digested.candidates,
+            entities=digested.entities,
+            keywords=digested.keywords,
+            made_by=digested.made_by,
+            created_at=origin.at,
+            created_by=origin.by,
+            embedded=embedded,
+            overlap=digested.own.start - digested.span.start,
+        )
+
+
+def _fact(drawn: DrawnFact, vector: bytes) -> PreparedFact:
+    where = drawn.headings, drawn.page, drawn.leads, drawn.lead_characters
+    return PreparedFact(FactId(new_uuid()), drawn.content, drawn.span, drawn.tokens, vector, *where)
+
+
+def _document(
+    document: DocumentId, digested: DigestedDocument, chunks: Sequence[PreparedChunk], origin: Origin
+) -> Document:
+    return Document(
+        id=document,
+        source=origin.source,
+        source_version=origin.source_version,
+        title=digested.title,
+        media_type=digested.media_type,
+        content_hash=digested.content_hash,
+        preprocessing=digested.preprocessing,
+        metadata=digested.metadata,
+        chunks=tuple(chunk.chunk.id for chunk in chunks),
+        raws=sum(len(chunk.raws) for chunk in digested.chunks),
+        characters=len(digested.text),
+        tokens=sum(chunk.tokens for chunk in digested.chunks),
+        created_at=origin.at,
+        created_by=origin.by,
+    )

@@ -1,0 +1,162 @@
+"""Cuts text that is too long for a chunk: between sentences, else clauses, else words, else characters.
+
+Every function is linear in the text, whatever the text is.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import sentencex
+
+from drillcore_server.tokenizers.encodings import TokenCounter
+
+WINDOW_CHARS = 65_536
+"""Sentences are searched in this much text at a time, so that memory does not grow with the paragraph."""
+_LANGUAGE = "en"
+_CHARS_PER_TOKEN = 6
+"""More than text in any language has, so that a first try contains as many tokens as are allowed."""
+_CLAUSE_END = re.compile(r"[,;:)\]\u2013\u2014\u060c\u061b](?=\s)")
+_GRAPHEME_CHARS_MAX = 64
+_ZERO_WIDTH_JOINER = "\u200d"
+
+
+class Piece(NamedTuple):
+    start: int
+    end: int
+    tokens: int
+
+
+def boundary(text: str, left_end: int, right_start: int) -> int:
+    """Returns where to cut the white space between two words: after its last line end, else before it.
+
+    Tokens hardly ever cross that place: line ends go with what precedes them, spaces with the word after them.
+    """
+    line_end = max(text.rfind("\n", left_end, right_start), text.rfind("\r", left_end, right_start))
+    return left_end if line_end < 0 else line_end + 1
+
+
+def split(
+    text: str, start: int, end: int, tokens_max: int, counter: TokenCounter, *, by_lines: bool
+) -> Iterator[Piece]:
+    """Yields the sentences, or lines, of this part of the text, without gaps. Those above `tokens_max` come
+    in pieces."""
+    for sentence_end in _line_ends(text, start, end) if by_lines else sentence_ends(text, start, end):
+        if sentence_end - start <= tokens_max * _CHARS_PER_TOKEN:
+            tokens = counter.count(text[start:sentence_end])
+            if tokens <= tokens_max:
+                yield Piece(start, sentence_end, tokens)
+                start = sentence_end
+                continue
+        yield from _cuts(text, start, sentence_end, tokens_max, counter)
+        start = sentence_end
+
+
+def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
+    """Yields the end of each sentence of this part. The last one is `end`."""
+    while end - start > WINDOW_CHARS:
+        ends = _ends_within(text, start, start + WINDOW_CHARS)
+        # The window may have cut the last sentence. It is searched again with what follows, unless it is the only one.
+        yield from ends[:-1] or ends
+        start = ends[-2] if len(ends) > 1 else ends[-1]
+    yield from _ends_within(text, start, end)
+
+
+def tail(text: str, start: int, end: int, tokens_max: int, counter: TokenCounter) -> tuple[int, int]:
+    """Returns where the last words of this part begin that have at most `tokens_max` tokens, and their tokens; `end`
+    and 0 if there are none."""
+    chars = min(tokens_max * _CHARS_PER_TOKEN, end - start)
+    while chars > 0:
+        first = _word_start(text, end - chars, end)
+        tokens = counter.count(text[first:end])
+        if tokens <= tokens_max:
+            return first, tokens
+        chars = min(chars - 1, chars * tokens_max // tokens)
+    return end, 0
+
+
+def _line_ends(text: str, start: int, end: int) -> Iterator[int]:
+    while 0 <= (found := text.find("\n", start, end)) < end - 1:
+        start = found + 1
+        yield start
+    yield end
+
+
+def _ends_within(text: str, start: int, end: int) -> list[int]:
+    ends: list[int] = []
+    at = start
+    for sentence in sentencex.segment(_LANGUAGE, text[start:end]):
+        words = sentence.strip()
+        first = at + len(sentence) - len(sentence.lstrip())
+        if words and ends and first < end:
+            ends[-1] = boundary(text, ends[-1], first)
+        if words:
+            ends.append(first + len(words))
+        at += len(sentence)
+    return [*ends[:-1], end]
+
+
+def _cuts(text: str, start: int, end: int, tokens_max: int, counter: TokenCounter) -> Iterator[Piece]:
+    chars = tokens_max * _CHARS_PER_TOKEN
+    while start < end:
+        piece = _cut(text, start, end, chars, tokens_max, counter)
+        yield piece
+        start = piece.end
+        # Tries the next piece at the length that this one suggests, so that most pieces are counted once.
+        chars = max(tokens_max, (piece.end - piece.start) * tokens_max * 49 // (max(piece.tokens, 1) * 50))
+
+
+def _cut(text: str, start: int, end: int, chars: int, tokens_max: int, counter: TokenCounter) -> Piece:
+    """Returns a piece from `start` that fits, has at most `chars` characters, and ends where a reader would pause."""
+    chars = min(chars, tokens_max * _CHARS_PER_TOKEN, end - start)
+    while True:
+        cut = end if start + chars == end else _pause(text, start, start + chars)
+        tokens = counter.count(text[start:cut])
+        if tokens <= tokens_max or cut == start + 1:
+            return Piece(start, cut, tokens)
+        # Takes a little less than the proportion says: texts are uneven, and another try costs a count.
+        chars = max(1, min(cut - start - 1, (cut - start) * tokens_max * 19 // (tokens * 20)))
+
+
+def _pause(text: str, start: int, end: int) -> int:
+    """Returns the last place to cut before `end`: after a clause, a word, or a whole character."""
+    half = start + (end - start) // 2
+    clauses = [found.end() for found in _CLAUSE_END.finditer(text, half, end)]
+    if clauses:
+        return clauses[-1]
+    for at in range(end, half, -1):
+        if at < len(text) and text[at].isspace() and not text[at - 1].isspace():
+            return at
+    return grapheme_start(text, end, start)
+
+
+def grapheme_start(text: str, at: int, above: int) -> int:
+    """Returns the nearest place at or before `at`, and above `above`, that is not inside a visible character."""
+    for place in range(at, max(above, at - _GRAPHEME_CHARS_MAX), -1):
+        if not _continues(text, place):
+            return place
+    return at
+
+
+def _continues(text: str, at: int) -> bool:
+    if at >= len(text):
+        return False
+    character = text[at]
+    if character < "\u0300":
+        return character == "\n" and text[at - 1] == "\r"
+    return (
+        unicodedata.category(character) in ("Mn", "Mc", "Me")
+        or _ZERO_WIDTH_JOINER in (character, text[at - 1])
+        or "\U0001f3fb" <= character <= "\U0001f3ff"
+    )
+
+
+def _word_start(text: str, at: int, end: int) -> int:
+    """Returns the first word that begins at or after `at`; if there is none, the character there."""
+    for place in range(at, end):
+        if not text[place].isspace() and (place == 0 or text[place - 1].isspace()):
+            return place
+    return grapheme_start(text, at, max(0, at - _GRAPHEME_CHARS_MAX))

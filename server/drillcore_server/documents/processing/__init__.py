@@ -1,0 +1,29 @@
+"""Makes summaries, quotes, entities, keywords, findings and claims of text, with exchangeable processors."""
+
+from __future__ import annotations
+
+from drillcore_server.documents.processing.claims import Claim, ClaimSplitter
+from drillcore_server.documents.processing.extractive import ExtractiveProcessor, forget_passages
+from drillcore_server.documents.processing.processor import (
+    MASTER_TOKENS,
+    SECTION_TOKENS,
+    ChunkInput,
+    Member,
+    Processor,
+    SectionMember,
+    TokenRange,
+)
+
+__all__ = [
+    "MASTER_TOKENS",
+    "SECTION_TOKENS",
+    "ChunkInput",
+    "Claim",
+    "ClaimSplitter",
+    "ExtractiveProcessor",
+    "Member",
+    "Processor",
+    "SectionMember",
+    "TokenRange",
+    "forget_passages",
+]

@@ -1,0 +1,171 @@
+"""PutHierarchy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from drillcore_proto.reasons import Reason
+from drillcore_server.documents.change import DocumentPlanner
+from drillcore_server.documents.put_hierarchy.client_records import ClientRecords, MadeChunk, model_of
+from drillcore_server.documents.put_hierarchy.gathered import ClientHierarchy
+from drillcore_server.documents.put_hierarchy.hierarchy_drafts import DocumentDraft, NodeDraft
+from drillcore_server.documents.put_hierarchy.replace import Earlier, Records, ReplacedFacts, Replacement, StoredChunk
+from drillcore_server.hierarchy.model import Document, Statistics
+from drillcore_server.hierarchy.packed import SECTION, decode_chunk, encode_chunk
+from drillcore_server.hierarchy.store import HierarchyWrites
+from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.errors import Stale
+from drillcore_server.kernel.revise import Plan, Target
+from drillcore_server.kernel.unit import Call
+from drillcore_server.storage.ids import DocumentId, NodeId, Revision, SourceId
+from drillcore_server.storage.records import RecordKind
+from drillcore_server.vectors.embedding.embedders import Embedder
+from drillcore_server.vectors.model import Embeddings
+
+_PAGES_KEPT: Final = 64
+"""Of chunks that were cited last: who cites a chunk often does so in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutTarget:
+    """The corpus, as the caller named it, and what the caller knows of it."""
+
+    corpus: Target
+    embedding_model: str
+    expected_revision: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    documents: int
+    nodes: int
+    chunks_prepared: int
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """What the call stored."""
+
+    revision: Revision
+    documents: int
+    sections: int
+    chunks: int
+    raws: int
+
+
+PUT = RecordKind(Put)
+
+
+class HierarchyUpload:
+    """One PutHierarchy: parts are taken one by one, then stored as one revision, which consists of exactly these.
+
+    Refused as a whole if any of it is wrong. `report` hears how far it is.
+    """
+
+    def __init__(
+        self, planner: DocumentPlanner, call: Call, target: PutTarget, report: Callable[[Progress], None]
+    ) -> None:
+        self._planner = planner
+        self._call = call
+        self._target = target
+        self._report = report
+        self._hierarchy = ClientHierarchy()
+        self._made: Records | None = None
+        planner.reviser.find(call, target.corpus)
+
+    @property
+    def documents(self) -> int:
+        return len(self._hierarchy.documents)
+
+    @property
+    def nodes(self) -> int:
+        return len(self._hierarchy.levels)
+
+    def take_document(self, draft: DocumentDraft) -> None:
+        self._hierarchy.take_document(draft)
+
+    def take_node(self, draft: NodeDraft) -> None:
+        self._hierarchy.take_node(draft)
+
+    def tell(self, chunks_prepared: int = 0) -> None:
+        self._report(Progress(self.documents, self.nodes, chunks_prepared))
+
+    def commit(self, call: Call) -> Put:
+        """Stores what was taken. `call` has the fingerprint of all that was sent."""
+        self._hierarchy.check()
+        return self._planner.reviser.revise(call, self._target.corpus, PUT, self._plan)
+
+    def _plan(self, corpus: Corpus, base: Revision) -> Plan[Put]:
+        expected = self._target.expected_revision
+        if expected is not None and base != expected:
+            message = f"the corpus is at revision {base}, not {expected}; read it again"
+            raise Stale(Reason.VERSION_MISMATCH, message, version=str(base))
+        planner, keys = self._planner, self._planner.reviser.keys
+        earlier = Earlier(planner.reviser.batched(corpus, base), keys, corpus)
+        known = earlier.known(self._hierarchy.levels)
+        records = self._records(corpus, base)
+        models = planner.models(corpus, base)
+        after = models.after_replacing(records.model)
+        before = {document.id: document.source for document in earlier.documents()}
+        sources = {*before.values(), *(one.source for one in records.documents.values())}
+        make = HierarchyWrites(keys, corpus.tenant_id, corpus.number, planner.reviser.keyring, after)
+        facts = self._facts(corpus, earlier, records, set(before.values()), models.now() or after)
+        replacement = Replacement(
+            self._call, earlier, known, self._hierarchy.levels.keys(), records, make, models.now(), after, facts
+        )
+        return Plan(
+            base=base,
+            number=planner.reviser.make_keys(corpus, sources),
+            writes=replacement.writes(before),
+            sections=tuple(dict.fromkeys([*records.sections, *sorted(earlier.section_ids())])),
+            documents_added=tuple(records.documents),
+            documents_removed=tuple(before),
+            sources=sources,
+            result=lambda revision: _put(revision, records.master.statistics),
+            facts_count=lambda: facts.changed,
+        )
+
+    def _facts(
+        self, corpus: Corpus, earlier: Earlier, records: Records, sources: set[SourceId], models: Embeddings
+    ) -> ReplacedFacts:
+        """`sources` are those of the documents that the corpus has."""
+        documents = {document.source: document for document in records.documents.values()}
+        chunk_of = lru_cache(_PAGES_KEPT)(records.chunk)
+        make = self._planner.fact_writes(corpus, models)
+        return ReplacedFacts(earlier, documents, chunk_of, sources - documents.keys(), make, self._call.at)
+
+    def _records(self, corpus: Corpus, base: Revision) -> Records:
+        """Made once, however often the plan is: embedding takes long."""
+        if self._made is None:
+            planner, hierarchy = self._planner, self._hierarchy
+            embedder = self._embedder(corpus, base)
+            model = model_of(hierarchy, self._target.embedding_model, embedder)
+            embeddings = planner.embeddings_with(embedder, corpus, base)
+            counter = planner.preparer.digester.counter
+            made = ClientRecords(hierarchy, counter, embeddings, self._call.at, self._call.principal.id)
+            documents: dict[DocumentId, Document] = {}
+            chunks: dict[NodeId, StoredChunk] = {}
+            for document, own in made.documents(self.tell):
+                documents[document.id] = document
+                chunks.update({one.chunk.id: _stored(one) for one in own})
+            page_of = lru_cache(_PAGES_KEPT)(lambda chunk: decode_chunk(chunk, chunks[chunk].chunk).page)
+            sections = {section.id: SECTION.encode(section) for section in made.sections(page_of)}
+            self._made = Records(documents, chunks, sections, made.master(page_of), model)
+        return self._made
+
+    def _embedder(self, corpus: Corpus, base: Revision) -> Embedder:
+        """For chunks that come without vectors."""
+        if self._hierarchy.vector_bytes:
+            return self._planner.embedders.own
+        return self._planner.models(corpus, base).replacing_embedder()
+
+
+def _stored(made: MadeChunk) -> StoredChunk:
+    return StoredChunk(encode_chunk(made.chunk, made.page), made.vector, made.section)
+
+
+def _put(revision: Revision, statistics: Statistics) -> Put:
+    return Put(revision, statistics.documents, statistics.sections, statistics.chunks, statistics.raws)

@@ -1,0 +1,302 @@
+"""Documents and nodes that a client made, from messages.
+
+PutHierarchy: the stream that brings a whole hierarchy, part by part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Final
+
+from google.protobuf.message import Message
+
+from drillcore_proto.reasons import Reason
+from drillcore_proto.v1 import documents_pb2 as pb
+from drillcore_proto.v1 import nodes_pb2
+from drillcore_server.documents.change import DocumentPlanner
+from drillcore_server.documents.put_hierarchy.client_records import stored_vector
+from drillcore_server.documents.put_hierarchy.command import HierarchyUpload, Progress, Put, PutTarget
+from drillcore_server.documents.put_hierarchy.hierarchy_drafts import (
+    CHARACTERS_MAX,
+    DOCUMENT_CHARACTERS_MAX,
+    EMBEDDING_MODEL_CHARACTERS_MAX,
+    ENTRIES_MAX,
+    NODE_BYTES_MAX,
+    ChunkDraft,
+    CitationDraft,
+    DocumentDraft,
+    FindingDraft,
+    MasterDraft,
+    NodeDraft,
+    RawDraft,
+    SectionDraft,
+    invalid,
+)
+from drillcore_server.hierarchy.digests import Entity, FindingKind, MadeBy
+from drillcore_server.hierarchy.source_model import describe
+from drillcore_server.kernel.errors import BadInput, Unavailable
+from drillcore_server.kernel.messages import corpus_id, document_id, node_id, optional_tenant_id
+from drillcore_server.kernel.named import checked_metadata
+from drillcore_server.kernel.revise import Target
+from drillcore_server.kernel.unit import Call
+from drillcore_server.storage.ids import NodeId, SourceId, Span, new_uuid
+from drillcore_server.vectors.embedding.unit_vectors import client_vector
+
+_MADE_HERE: Final = {
+    "master": {"statistics"},
+    "section": {"document_count", "chunk_count"},
+    "chunk": {"source_id", "span", "tokens", "embedding_model"},
+    "raw": {"preprocessing"},
+}
+"""Fields that the server makes, by the kind of content."""
+_HASH: Final = re.compile("[0-9a-f]{64}")
+
+
+def document_draft(message: pb.HierarchyDocument) -> DocumentDraft:
+    one = document_id(message.id, "document.id")
+    what = f"document {one}"
+    _check_id(one.int, what)
+    _check_texts(message, what)
+    if not message.source_id:
+        raise invalid(what, "has no source_id")
+    if message.content_hash and not _HASH.fullmatch(message.content_hash):
+        raise invalid(what, "has a content_hash that is not a SHA-256 in lower-case hex")
+    if message.characters > DOCUMENT_CHARACTERS_MAX:
+        raise invalid(what, "has more characters than any document")
+    try:
+        metadata = checked_metadata(message.metadata)
+        describe(SourceId(message.source_id), message.title, metadata)
+    except BadInput as refused:
+        raise BadInput(refused.reason, f"{what}: {refused.message}", node=str(one)) from refused
+    return DocumentDraft(
+        one,
+        SourceId(message.source_id),
+        message.title,
+        message.media_type,
+        tuple(message.preprocessing),
+        metadata,
+        message.characters,
+        message.content_hash,
+    )
+
+
+def node_draft(message: pb.HierarchyNode) -> NodeDraft:
+    kind = message.WhichOneof("content")
+    if kind is None:
+        raise invalid(f"node {message.id[:64]}", "has no content")
+    one = NodeId(new_uuid()) if kind == "raw" and not message.id else node_id(message.id, "node.id")
+    what = f"{kind} {one}"
+    _check_id(one.int, what)
+    content: Message = getattr(message, kind)
+    made = [field.name for field, _ in content.ListFields() if field.name in _MADE_HERE[kind]]
+    if made:
+        raise invalid(what, f"has a {made[0]}, which the server makes itself: leave it out")
+    if content.ByteSize() > NODE_BYTES_MAX:
+        raise BadInput(Reason.TOO_LARGE, f"{what} has over {NODE_BYTES_MAX} bytes")
+    _check_texts(content, what)
+    if kind == "master":
+        if message.parent_id:
+            raise invalid(what, "has a parent: nothing is above a master")
+        return _master(one, what, message.master)
+    if not message.parent_id:
+        raise invalid(what, "has no parent")
+    return _BELOW[kind](one, node_id(message.parent_id, "node.parent_id"), what, getattr(message, kind))
+
+
+def _master(one: NodeId, what: str, content: nodes_pb2.MasterContent) -> MasterDraft:
+    return MasterDraft(
+        one,
+        content.summary,
+        tuple(_citation(cited, what) for cited in content.citations),
+        tuple(_finding(finding, what) for finding in content.findings),
+        tuple(content.keywords),
+        _made_by(content.processing),
+    )
+
+
+def _section(one: NodeId, parent: NodeId, what: str, content: nodes_pb2.SectionContent) -> SectionDraft:
+    return SectionDraft(
+        one,
+        parent,
+        content.title,
+        content.category,
+        content.summary,
+        tuple(_citation(cited, what) for cited in content.citations),
+        _entities(content.entities, what),
+        tuple(content.keywords),
+        _made_by(content.processing),
+    )
+
+
+def _chunk(one: NodeId, parent: NodeId, what: str, content: nodes_pb2.ChunkContent) -> ChunkDraft:
+    vector = b""
+    if content.embedding:
+        vector = stored_vector(client_vector(content.embedding, f"the embedding of {what}"))
+    return ChunkDraft(
+        one,
+        parent,
+        document_id(content.document_id, f"document_id of {what}"),
+        tuple(content.headings),
+        content.page if content.HasField("page") else None,
+        content.summary,
+        tuple(_citation(quote, what, one) for quote in content.quotes),
+        _entities(content.entities, what),
+        tuple(content.keywords),
+        _made_by(content.processing),
+        vector,
+    )
+
+
+def _raw(one: NodeId, parent: NodeId, what: str, content: nodes_pb2.RawContent) -> RawDraft:
+    span = _span(content.span, what)
+    if not content.content or len(content.content) != len(span):
+        message = f"has {len(content.content)} characters for the span {span.start} to {span.end}"
+        raise invalid(what, message)
+    return RawDraft(one, parent, document_id(content.document_id, f"document_id of {what}"), span, content.content)
+
+
+_BELOW: Final[dict[str, Callable[..., NodeDraft]]] = {"section": _section, "chunk": _chunk, "raw": _raw}
+
+
+def _citation(message: nodes_pb2.Citation, what: str, own: NodeId | None = None) -> CitationDraft:
+    """`own` is the chunk that quotes itself: its quotes need not name it."""
+    weight = message.weight
+    if not (math.isfinite(weight) and 0 <= weight <= 1):
+        raise invalid(what, "has a citation whose weight is not 0 to 1")
+    named = own if own is not None and not message.chunk_id else node_id(message.chunk_id, f"chunk_id cited by {what}")
+    document = document_id(message.document_id, f"document_id cited by {what}") if message.document_id else None
+    return CitationDraft(named, document, _span(message.span, what), message.text, weight)
+
+
+def _finding(message: nodes_pb2.Finding, what: str) -> FindingDraft:
+    if message.kind not in set(FindingKind):
+        raise invalid(what, f"has a finding that is none of {', '.join(FindingKind)}")
+    return FindingDraft(FindingKind(message.kind), message.text, _citation(message.citation, what))
+
+
+def _entities(messages: Iterable[nodes_pb2.Entity], what: str) -> tuple[Entity, ...]:
+    entities = tuple(Entity(one.type, one.value) for one in messages)
+    if not all(one.type and one.value for one in entities):
+        raise invalid(what, "has an entity without a type or a value")
+    return entities
+
+
+def _made_by(message: nodes_pb2.Processing) -> MadeBy:
+    return MadeBy(message.processor, message.version, message.fallback_reason or None)
+
+
+def _span(message: nodes_pb2.Span, what: str) -> Span:
+    if message.start > message.end or message.end > DOCUMENT_CHARACTERS_MAX:
+        raise invalid(what, f"has the span {message.start} to {message.end}, which is none")
+    return Span(message.start, message.end)
+
+
+def _check_id(number: int, what: str) -> None:
+    if not number:
+        raise BadInput(Reason.INVALID_ID, f"{what}: the nil UUID is no id", field="id")
+
+
+def _check_texts(message: Message, what: str) -> None:
+    """No text has a zero character or is too long, and no list has too many."""
+    for field, value in message.ListFields():
+        if isinstance(value, str):
+            _check_text(field.name, value, what)
+        elif isinstance(value, Message):
+            _check_texts(value, what)
+        elif field.name in ENTRIES_MAX:
+            if len(value) > ENTRIES_MAX[field.name]:
+                raise BadInput(Reason.TOO_LARGE, f"{what} has over {ENTRIES_MAX[field.name]} {field.name}")
+            for one in value:
+                if isinstance(one, str):
+                    _check_text(field.name, one, what)
+                else:
+                    _check_texts(one, what)
+
+
+def _check_text(name: str, text: str, what: str) -> None:
+    if "\0" in text:
+        raise invalid(what, f"has a zero character in its {name}")
+    if name in CHARACTERS_MAX and len(text) > CHARACTERS_MAX[name]:
+        raise BadInput(Reason.TOO_LARGE, f"{what} has a {name} of over {CHARACTERS_MAX[name]} characters")
+
+
+Emit = Callable[[pb.PutHierarchyResponse], None]
+_PROGRESS_EVERY: Final = 1_000
+"""Nodes."""
+
+
+def put_hierarchy(
+    planner: DocumentPlanner, requests: Iterator[pb.PutHierarchyRequest], call: Call, emit: Emit, bytes_max: int
+) -> None:
+    first = next(requests, None)
+    if first is None or first.WhichOneof("part") != "target":
+        raise BadInput(Reason.INVALID_ARGUMENT, "the first request must name the corpus", field="target")
+    digest = hashlib.sha256(_fingerprint(first))
+    upload = HierarchyUpload(planner, call, _target(first.target), lambda progress: emit(_progress(progress)))
+    size_bytes = 0
+    for request in requests:
+        size_bytes += request.ByteSize()
+        if size_bytes > bytes_max:
+            message = f"the hierarchy has over {bytes_max} bytes (server.hierarchy_bytes_max); nothing was stored"
+            raise BadInput(Reason.TOO_LARGE, message, field="node")
+        digest.update(_fingerprint(request))
+        if _take(upload, request):
+            done = upload.commit(replace(call, fingerprint=digest.digest()))
+            emit(pb.PutHierarchyResponse(done=_done(done)))
+            return
+    raise Unavailable(Reason.CANCELLED, "the hierarchy stopped before its end; nothing was stored")
+
+
+def _take(upload: HierarchyUpload, request: pb.PutHierarchyRequest) -> bool:
+    """Whether this was the end."""
+    part = request.WhichOneof("part")
+    if part == "document" and not upload.nodes:
+        upload.take_document(document_draft(request.document))
+    elif part == "node":
+        upload.take_node(node_draft(request.node))
+        if upload.nodes % _PROGRESS_EVERY == 0:
+            upload.tell()
+    elif part == "end":
+        if (request.end.documents, request.end.nodes) != (upload.documents, upload.nodes):
+            counted = f"{upload.documents} documents and {upload.nodes} nodes"
+            raise BadInput(Reason.INVALID_ARGUMENT, f"there were {counted}, the end says otherwise", field="end")
+        upload.tell()
+        return True
+    else:
+        raise BadInput(Reason.INVALID_ARGUMENT, "a hierarchy is documents, then nodes, then the end", field="part")
+    return False
+
+
+def _target(message: pb.PutHierarchyTarget) -> PutTarget:
+    if len(message.embedding_model) > EMBEDDING_MODEL_CHARACTERS_MAX or "\0" in message.embedding_model:
+        text = f"embedding_model has over {EMBEDDING_MODEL_CHARACTERS_MAX} characters, or a zero character"
+        raise BadInput(Reason.INVALID_ARGUMENT, text, field="embedding_model")
+    return PutTarget(
+        Target(optional_tenant_id(message.tenant_id), corpus_id(message.corpus_id, "corpus_id")),
+        message.embedding_model,
+        message.expected_revision if message.HasField("expected_revision") else None,
+    )
+
+
+def _fingerprint(request: pb.PutHierarchyRequest) -> bytes:
+    return hashlib.sha256(request.SerializeToString(deterministic=True)).digest()
+
+
+def _progress(progress: Progress) -> pb.PutHierarchyResponse:
+    return pb.PutHierarchyResponse(
+        progress=pb.PutHierarchyProgress(
+            documents_received=progress.documents,
+            nodes_received=progress.nodes,
+            chunks_prepared=progress.chunks_prepared,
+        )
+    )
+
+
+def _done(put: Put) -> pb.PutHierarchyDone:
+    return pb.PutHierarchyDone(
+        revision=put.revision, documents=put.documents, sections=put.sections, chunks=put.chunks, raws=put.raws
+    )

@@ -1,0 +1,110 @@
+"""GetDocument.
+
+ListDocuments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from drillcore_fdb.engine import Reader
+from drillcore_proto.reasons import Reason
+from drillcore_server.hierarchy.model import Document, assembled
+from drillcore_server.hierarchy.reader import check_documents
+from drillcore_server.hierarchy.store import HierarchyReader
+from drillcore_server.kernel import access
+from drillcore_server.kernel.access import InTenant
+from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads
+from drillcore_server.kernel.errors import BadInput, Missing, NotReady
+from drillcore_server.kernel.pages import Page, PageLimit, fill_page, make_token, page_size, read_token
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.kernel.unit import Call, erased
+from drillcore_server.storage.ids import CorpusId, DocumentId, Level, Revision, TenantId
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFound:
+    document: Document
+    text: str
+    revision: Revision
+
+
+def get_document(
+    reads: CorpusReads,
+    call: Call,
+    *,
+    tenant: TenantId | None,
+    corpus: CorpusId,
+    document: DocumentId,
+    as_of: AsOf,
+    with_text: bool,
+) -> DocumentFound:
+    """The document, with its original characters if asked for."""
+
+    def work(tr: Reader, granted: InTenant, trail: Trail) -> DocumentFound:
+        trail.touch_documents([document])
+        view = reads.at(tr, granted, trail, corpus, as_of)
+        check_documents(granted, corpus)
+        if with_text:
+            granted.check_level(corpus, Level.RAW)
+        found = HierarchyReader(view).document(document)
+        if found is None:
+            if view.was_erased(view.keys.document(document)):
+                raise erased()
+            raise Missing(Reason.DOCUMENT_NOT_FOUND, f"there is no document {document}")
+        trail.sources.add((view.corpus.number, found.source))
+        text = ""
+        if with_text:
+            trail.levels.add(Level.RAW)
+            text = _text(view, found, reads.unit.page_bytes_max)
+        return DocumentFound(found, text, view.revision)
+
+    return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
+
+
+def _text(view: CorpusAtRevision, document: Document, bytes_max: int) -> str:
+    if document.characters <= bytes_max:
+        pages = [HierarchyReader(view).raws(chunk) for chunk in document.chunks]
+        text = assembled([raw for page in pages if page is not None for raw in page.raws])
+        if text is None or len(text) != document.characters:
+            message = "its raws do not make up its whole text: query them to read what there is"
+            raise NotReady(Reason.TEXT_INCOMPLETE, message, field="with_text")
+        if len(text.encode()) <= bytes_max:
+            return text
+    message = "the text is too large for one answer: query the document's raws, which come in pages"
+    raise BadInput(Reason.TOO_LARGE, message, field="with_text")
+
+
+_OVERHEAD_BYTES: Final = 1_000
+"""Of ids, times, hashes and numbers: a generous guess."""
+
+
+def list_documents(
+    reads: CorpusReads, call: Call, *, tenant: TenantId | None, corpus: CorpusId, as_of: AsOf, size: int, token: str
+) -> tuple[Page[Document], Revision]:
+    """Documents by id, and the revision they are of. Later pages are of the first one's revision."""
+    limit = PageLimit(page_size(size), reads.unit.page_bytes_max)
+    listing = f"documents of {corpus}"
+    cursor = read_token(listing, token)
+    after = None
+    if cursor is not None:
+        as_of, after = AsOf(Revision(int.from_bytes(cursor[:6], "big"))), DocumentId(UUID(bytes=cursor[6:]))
+
+    def work(tr: Reader, granted: InTenant, trail: Trail) -> tuple[Page[Document], Revision]:
+        view = reads.at(tr, granted, trail, corpus, as_of)
+        check_documents(granted, corpus)
+        items, more = fill_page(((one, _size_bytes(one)) for one in HierarchyReader(view).documents(after)), limit)
+        trail.touch_documents(one.id for one in items)
+        token = make_token(listing, view.revision.to_bytes(6, "big") + items[-1].id.bytes) if more else ""
+        return Page(items, token), view.revision
+
+    return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
+
+
+def _size_bytes(document: Document) -> int:
+    """About what it takes in an answer."""
+    texts = [document.source, document.title, *document.preprocessing, *document.metadata, *document.metadata.values()]
+    return _OVERHEAD_BYTES + 4 * sum(map(len, texts))

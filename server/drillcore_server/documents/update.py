@@ -1,0 +1,224 @@
+"""UpdateDocument.
+
+RemoveDocuments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from drillcore_proto.reasons import Reason
+from drillcore_server.documents.add import OutcomeKind
+from drillcore_server.documents.change import Change, DocumentPlanner
+from drillcore_server.documents.ingestion.digest import Content, DigestedDocument
+from drillcore_server.documents.ingestion.plan_reader import PlanReader
+from drillcore_server.documents.ingestion.prepared_documents import Origin, PreparedDocument
+from drillcore_server.documents.ingestion.revision_plan import Settled
+from drillcore_server.documents.ingestion.upload_readers import Readers
+from drillcore_server.documents.parsing import Unparsable
+from drillcore_server.hierarchy.model import Document
+from drillcore_server.hierarchy.source_model import Source, succeeding
+from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.errors import BadInput, Missing, Stale
+from drillcore_server.kernel.named import checked_metadata
+from drillcore_server.kernel.revise import NothingToChange, Plan, Target
+from drillcore_server.kernel.unit import Call, refusing
+from drillcore_server.storage.ids import DocumentId, Revision, SourceId
+from drillcore_server.storage.records import RecordKind
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The document to update, by its own id or its source's, and the version its source must have, if any."""
+
+    document: DocumentId | SourceId
+    expected_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewContent:
+    """What the document is to hold. What is not given is as it was."""
+
+    name: str
+    media_type: str
+    metadata: Mapping[str, str] | None
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """What the call did, and the head it left."""
+
+    revision: Revision
+    kind: OutcomeKind
+    document: DocumentId
+    source_version: int
+    sections_changed: int
+
+
+UPDATED = RecordKind(Updated)
+
+
+def update_document(
+    planner: DocumentPlanner,
+    call: Call,
+    target: Target,
+    wanted: Wanted,
+    content: NewContent,
+    prepared: Callable[[int], None],
+) -> Updated:
+    """Replaces a document by its next version, as one revision; earlier revisions keep the old one.
+
+    `prepared` is told the number of characters once the content is ready to be written. If the document has this
+    content and metadata already there is no new revision.
+    """
+    begun = planner.reviser.begin(call, target, UPDATED)
+    if begun.known is not None:
+        return begun.known
+    update = _Update(planner, call, wanted, content)
+    with refusing():
+        ready = update.prepare(begun.corpus, begun.head)
+        if not isinstance(ready, NothingToChange):
+            prepared(ready)
+    if isinstance(ready, NothingToChange):
+        return planner.reviser.leave(call, target, UPDATED, ready)
+    return planner.reviser.revise(call, target, UPDATED, update.plan)
+
+
+class _Update:
+    def __init__(self, planner: DocumentPlanner, call: Call, wanted: Wanted, content: NewContent) -> None:
+        self._planner = planner
+        self._call = call
+        self._wanted = wanted
+        self._content = content
+        self._settled = Settled()
+
+    def prepare(self, corpus: Corpus, head: Revision) -> int | NothingToChange[Updated]:
+        """Parses and prepares the content; its characters."""
+        source, document = _find(self._planner.reader(corpus, head), self._wanted)
+        digested = _read(self._planner.readers, self._content, document)
+        self._own_metadata = digested.metadata
+        if self._metadata(document, digested.content_hash) is None:
+            return self._unchanged(corpus, head, source, document)
+        origin = Origin(source.id, source.version + 1, self._call.at, self._call.principal.id)
+        embeddings = self._planner.embeddings(corpus, head)
+        self._made_with = embeddings.model
+        self._prepared: PreparedDocument = self._planner.preparer.complete(digested, origin, embeddings)
+        return len(digested.text)
+
+    def plan(self, corpus: Corpus, base: Revision) -> Plan[Updated] | NothingToChange[Updated]:
+        """On the corpus as it is at `base`: the document may have changed since the content was prepared."""
+        source, document = _find(self._planner.reader(corpus, base), self._wanted)
+        metadata = self._metadata(document, self._prepared.document.content_hash)
+        if metadata is None:
+            return self._unchanged(corpus, base, source, document)
+        described = replace(self._prepared.document, metadata=metadata)
+        following = succeeding(source, described, self._call.at)
+        record = replace(described, source_version=following.version)
+        added = replace(self._prepared, document=record)
+        return self._planner.plan(
+            self._call,
+            corpus,
+            base,
+            Change([added], [document], [following], self._made_with),
+            self._settled,
+            lambda revision, sections: Updated(revision, OutcomeKind.UPDATED, record.id, following.version, sections),
+        )
+
+    def _metadata(self, document: Document, new_hash: str) -> dict[str, str] | None:
+        """The document's metadata from now on; None if that and the content are as they were."""
+        given, own = self._content.metadata, self._own_metadata
+        metadata = checked_metadata({**document.metadata, **own} if given is None else {**own, **given})
+        if new_hash == document.content_hash and metadata == document.metadata:
+            return None
+        return metadata
+
+    def _unchanged(self, corpus: Corpus, at: Revision, source: Source, document: Document) -> NothingToChange[Updated]:
+        found = Updated(at, OutcomeKind.UNCHANGED, document.id, source.version, 0)
+        return NothingToChange(found, self._planner.reviser.make_keys(corpus, []))
+
+
+def _find(reader: PlanReader, wanted: Wanted) -> tuple[Source, Document]:
+    """The document and its source. Raises `Refused` if they are not there, or not at the version expected."""
+    document: Document | None = None
+    if isinstance(wanted.document, str):
+        (source,) = reader.sources([wanted.document])
+        if source is not None and source.document is not None:
+            (document,) = reader.documents([source.document])
+    else:
+        (document,) = reader.documents([wanted.document])
+        (source,) = reader.sources([document.source]) if document is not None else [None]
+    if source is None or document is None:
+        name = "of this source" if isinstance(wanted.document, str) else str(wanted.document)
+        raise Missing(Reason.DOCUMENT_NOT_FOUND, f"there is no document {name}")
+    if wanted.expected_version not in (None, source.version):
+        message = f"the source is at version {source.version}, not {wanted.expected_version}; read it again"
+        raise Stale(Reason.VERSION_MISMATCH, message, version=str(source.version))
+    return source, document
+
+
+def _read(readers: Readers, content: NewContent, document: Document) -> DigestedDocument:
+    """The one document that the content holds. Raises `Refused` if there is none, or another one too."""
+    media_type = content.media_type or ("" if content.name else document.media_type)
+    upload = Content(content.content, content.name or document.source, media_type)
+    reading = readers.begin(upload, lambda asked: [None] * len(asked))
+    try:
+        first, second = (*islice(reading.results(), 2), None, None)[:2]
+    finally:
+        reading.drop()
+    for one in (first, second):
+        if isinstance(one, Unparsable):
+            raise BadInput(Reason.UNPARSABLE, f"the content {one.said}", cause=one.reason.name)
+    if second is not None:
+        message = "the content holds several documents; an update is one, add the others with AddDocuments"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field="data")
+    assert isinstance(first, DigestedDocument), "there is always an answer to what was read"
+    return first
+
+
+DOCUMENTS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    revision: Revision
+    documents: int
+
+
+REMOVED = RecordKind(Removed)
+
+
+def remove_documents(planner: DocumentPlanner, call: Call, target: Target, documents: Sequence[DocumentId]) -> Removed:
+    """Removes documents from every level as one revision. All must be there; earlier revisions still have them."""
+    wanted = sorted(set(documents))
+    if not 0 < len(wanted) <= DOCUMENTS_MAX:
+        message = f"name 1 to {DOCUMENTS_MAX} documents to remove"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field="document_ids")
+
+    settled = Settled()
+
+    def plan(corpus: Corpus, base: Revision) -> Plan[Removed]:
+        reader = planner.reader(corpus, base)
+        found = reader.documents(wanted)
+        there = [document for document in found if document is not None]
+        if len(there) < len(wanted):
+            missing = next(one for one, document in zip(wanted, found, strict=True) if document is None)
+            raise Missing(Reason.DOCUMENT_NOT_FOUND, f"there is no document {missing}")
+        sources = reader.sources([document.source for document in there])
+        left = [
+            source.left(call.at)
+            for source, document in zip(sources, there, strict=True)
+            if source is not None and source.document == document.id
+        ]
+        return planner.plan(
+            call,
+            corpus,
+            base,
+            Change([], there, left),
+            settled,
+            lambda revision, _sections: Removed(revision, len(there)),
+        )
+
+    return planner.reviser.revise(call, target, REMOVED, plan)

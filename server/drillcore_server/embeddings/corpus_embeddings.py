@@ -1,0 +1,119 @@
+"""Vectors for the texts of one corpus: a text that the corpus has a vector of is not embedded again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from drillcore_server.facts.model import fact_hash
+from drillcore_server.facts.store import FactReader, fact_id
+from drillcore_server.hierarchy.chunk_index import unpacked
+from drillcore_server.hierarchy.store import HierarchyReader
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.storage.ids import FactId, SourceId
+from drillcore_server.storage.keyring import KeyErased
+from drillcore_server.vectors.embedding.cache import embedding_key
+from drillcore_server.vectors.embedding.embedders import (
+    Embedder,
+    ProviderFailed,
+    Vector,
+    check_texts,
+    embed_or_refuse,
+    model_of,
+)
+from drillcore_server.vectors.embedding.unit_vectors import as_stored, packed_in_portions
+from drillcore_server.vectors.model import Model
+from drillcore_server.vectors.store import embeddings_of
+
+_KEY_BYTES: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusEmbeddings:
+    """Finds vectors through the index of embedded texts, which goes with the chunks and is erased with their sources.
+
+    Texts are hashed with a secret of the corpus: who sees the index cannot find out by trial what was embedded.
+    """
+
+    embedder: Embedder
+    snapshot: BatchedReads
+    secret: bytes
+    next: Embedder | None = None
+    """Of the model that the corpus is being changed to."""
+
+    @property
+    def model(self) -> Model:
+        return model_of(self.embedder)
+
+    def embed(self, texts: Sequence[str]) -> list[EmbeddedText]:
+        check_texts(texts)
+        keys = [embedding_key(self.embedder.model, text, self.secret)[:_KEY_BYTES] for text in texts]
+        known = dict(zip(keys, self._kept(keys), strict=True))
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if known[key] is None}
+        made = dict(zip(missing, self._made(list(missing.values())), strict=True))
+        stored = {key: unpacked(vector) for key, vector in known.items() if vector is not None}
+        vectors = [made[key] if key in made else stored[key] for key in keys]
+        return [EmbeddedText(*one) for one in zip(vectors, keys, self._next(texts), strict=True)]
+
+    def _next(self, texts: Sequence[str]) -> Iterable[Vector | None]:
+        """A model that fails is no reason to refuse a text: whoever changes the corpus embeds what is missing."""
+        if self.next is None:
+            return [None] * len(texts)
+        try:
+            return as_stored(self.next.embed(texts))
+        except ProviderFailed:
+            return [None] * len(texts)
+
+    def _kept(self, keys: Sequence[bytes]) -> Iterable[bytes | None]:
+        number = self._number()
+        if number is None:
+            return [None] * len(keys)
+        return self.snapshot.find(keys, lambda view, key: _kept(view, number, key))
+
+    def embed_facts(self, source: SourceId, texts: Sequence[str]) -> list[bytes]:
+        """Those that the source has facts of are not embedded again; among all facts of the corpus nobody looks."""
+        known = self._fact_vectors(source)
+        missing = [text for text in texts if fact_hash(text) not in known]
+        made = dict(zip(missing, packed_in_portions(partial(embed_or_refuse, self.embedder), missing), strict=True))
+        return [made[text] if text in made else known[fact_hash(text)] for text in texts]
+
+    def _fact_vectors(self, source: SourceId) -> dict[str, bytes]:
+        """By the hash of what they say."""
+        number, record = self._number(), self.snapshot.read(lambda view: HierarchyReader(view).source_left(source))
+        if number is None or record is None or not record.fact_count:
+            return {}
+        keys = self.snapshot.keys.source_facts(self.snapshot.sealed.hashed(source))
+        ids = [fact_id(entry.key) for entry in self.snapshot.entries(keys)]
+        found = self.snapshot.find(ids, lambda view, one: _hash_and_vector(FactReader(view), number, one))
+        return {hashed: vector for hashed, vector in found if vector is not None}
+
+    def _number(self) -> int | None:
+        """Of the embedder's model, if it is the corpus's."""
+        now = self.snapshot.read(embeddings_of)
+        return None if now is None or now.current.model != self.model else now.current.number
+
+    def _made(self, texts: Sequence[str]) -> Iterable[Vector]:
+        return as_stored(embed_or_refuse(self.embedder, texts)) if texts else ()
+
+
+def _hash_and_vector(facts: FactReader, model: int, fact: FactId) -> tuple[str, bytes | None]:
+    record = facts.fact_left(fact)
+    return ("", None) if record is None else (record.content_hash, facts.vector(model, fact))
+
+
+def _kept(view: CorpusAtRevision, model: int, key: bytes) -> bytes | None:
+    try:
+        return HierarchyReader(view).vector_of_text(model, key)
+    except KeyErased:
+        return None
+
+
+class EmbeddedText(NamedTuple):
+    vector: Vector
+    """Rounded as it is stored, so that a new vector and a stored one are equal."""
+    key: bytes
+    """The key by which the vector is found when the same text comes again; empty if it is not to be found."""
+    next_vector: Vector | None = None
+    """See `PreparedChunk`."""

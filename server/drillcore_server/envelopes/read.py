@@ -1,0 +1,155 @@
+"""GetEnvelope.
+
+Forgets envelopes that were kept long enough, and sessions of envelopes that are over.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from drillcore_fdb.engine import Engine, Options, Reader
+from drillcore_proto.reasons import Reason
+from drillcore_server.envelopes import store as envelopes
+from drillcore_server.envelopes.build import Built, EnvelopeBuilder, Window
+from drillcore_server.envelopes.envelope_plan import HASH_BYTES, IssuedEnvelope, SeenFact
+from drillcore_server.envelopes.issue import Digest, count_accesses, touch
+from drillcore_server.envelopes.model import Envelope
+from drillcore_server.envelopes.request import EnvelopeReads
+from drillcore_server.envelopes.select import SessionMemory, SoughtFacts
+from drillcore_server.facts.model import Fact
+from drillcore_server.facts.store import FactReader
+from drillcore_server.kernel import access
+from drillcore_server.kernel.access import InTenant
+from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision
+from drillcore_server.kernel.errors import Missing
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.kernel.unit import Call, Notes
+from drillcore_server.storage.ids import EnvelopeId, FactId, TenantId
+from drillcore_server.storage.keyring import KeyErased
+from drillcore_server.storage.keyspace import Keyspace
+
+
+class Replay(enum.IntEnum):
+    """Numbers are those of the protocol."""
+
+    SAME = 1
+    FACTS_SAME = 2
+    ERASED = 3
+    SESSION_OVER = 4
+    DIFFERENT = 5
+    TRIMMED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    issued: IssuedEnvelope
+    replay: Replay
+    envelope: Envelope | None
+    """As it is built now, at the revisions of then."""
+    missing: Sequence[FactId] = ()
+    """Facts that it held and that cannot be read any more."""
+
+
+def get_envelope(
+    reads: EnvelopeReads, call: Call, *, tenant: TenantId | None, wanted: EnvelopeId, digest: Digest
+) -> Replayed:
+    """An envelope that was issued: to the caller, or, for auditors, to anybody in the tenant. It is built again at its
+    revisions and compared with what was issued."""
+    rule = access.in_tenant(tenant, Permission.READ, Permission.AUDIT)
+    issued = reads.unit.look(call, rule, lambda tr, granted: _issued(reads, call, tr, granted, wanted))
+    sought = SoughtFacts(reads, issued.plan)
+
+    def work(tr: Reader, granted: InTenant, trail: Trail, notes: Notes) -> Replayed:
+        trail.private["query"] = issued.plan.query
+        trail.detail["envelope"] = str(issued.id)
+        try:
+            views = [reads.facts.at(tr, granted, trail, one.corpus, AsOf(one.revision)) for one in issued.corpora]
+        except Missing as missing:
+            if missing.reason is not Reason.REVISION_TRIMMED:
+                raise
+            return Replayed(issued, Replay.TRIMMED, None)
+        parent = None if issued.parent is None else reads.store(granted.tenant).find(tr, issued.parent)
+        built = _rebuilt(reads, issued, parent, sought, views)
+        touch(trail, views, built)
+        count_accesses(notes, views, built, call.at)
+        return _compared(issued, built, views, digest)
+
+    return sought.run(lambda: reads.unit.read_with_notes(call, rule, work))
+
+
+def _issued(reads: EnvelopeReads, call: Call, tr: Reader, granted: InTenant, wanted: EnvelopeId) -> IssuedEnvelope:
+    found = reads.store(granted.tenant).find(tr, wanted)
+    audits = any(one.allows(Permission.AUDIT, granted.tenant) and one.corpus is None for one in granted.grants)
+    if found is None or (found.principal != call.principal.id and not audits):
+        raise Missing(Reason.ENVELOPE_NOT_FOUND, f"there is no envelope {wanted}, or it is no longer kept")
+    return found
+
+
+def _rebuilt(
+    reads: EnvelopeReads,
+    issued: IssuedEnvelope,
+    parent: IssuedEnvelope | None,
+    sought: SoughtFacts,
+    views: Sequence[CorpusAtRevision],
+) -> Built:
+    memory = SessionMemory((), frozenset(issued.warm), frozenset(() if parent is None else parent.deferred))
+    window = Window(issued.window, issued.seen, None, b"", issued.tiers)
+    builder = EnvelopeBuilder(reads, views, issued.plan, sought, memory, window, issued.at)
+    built = builder.replayed(issued.strategy)
+    if issued.is_salted:  # the salt is the session's: the facts are compared as they are
+        built = replace(built, envelope=replace(built.envelope, etag=issued.etag))
+    return built
+
+
+def _compared(issued: IssuedEnvelope, built: Built, views: Sequence[CorpusAtRevision], digest: Digest) -> Replayed:
+    if digest(built.envelope) == issued.digest:
+        return Replayed(issued, Replay.SAME, built.envelope)
+    found = {one.id: _read(views, one.id) for one in issued.facts}
+    missing = [one for one, fact in found.items() if not isinstance(fact, Fact)]
+    return Replayed(issued, _why_not_same(issued, found), built.envelope, missing)
+
+
+def _why_not_same(issued: IssuedEnvelope, found: Mapping[FactId, Fact | str | None]) -> Replay:
+    """What the store says otherwise comes first: that a session is over, or something erased, must not hide it."""
+    if not all(_says(fact, one) for one in issued.facts if isinstance(fact := found[one.id], Fact)):
+        return Replay.DIFFERENT
+    if _ERASED in found.values():
+        return Replay.ERASED
+    if issued.with_session_facts or issued.with_answer:
+        return Replay.SESSION_OVER
+    return Replay.DIFFERENT if None in found.values() else Replay.FACTS_SAME
+
+
+_ERASED: Final = "erased"
+
+
+def _read(views: Sequence[CorpusAtRevision], wanted: FactId) -> Fact | str | None:
+    """The fact as it was then, or that it was erased."""
+    for view in views:
+        try:
+            fact = FactReader(view).fact(wanted)
+        except KeyErased:
+            return _ERASED
+        if fact is not None:
+            return fact
+    return None
+
+
+def _says(fact: Fact, seen: SeenFact) -> bool:
+    return bytes.fromhex(fact.content_hash)[:HASH_BYTES] == seen.hashed
+
+
+_BATCH: Final = 500
+
+
+def forget_envelopes(engine: Engine, keys: Keyspace, now: datetime) -> int:
+    """How many there were. In as many transactions as it takes."""
+    forgotten = 0
+    while done := engine.run(lambda tr: envelopes.forget(tr, keys, now, _BATCH), Options(idempotent=True)):
+        forgotten += done
+    return forgotten

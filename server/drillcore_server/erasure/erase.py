@@ -1,0 +1,278 @@
+"""EraseSource and ListErasures.
+
+EraseSource makes everything that came from a source unreadable for ever, at every revision and in every backup:
+
+    commit: one revision without the source, noted and recorded -> destroy its keys -> the call returns
+
+From the commit on nobody uses the keys, although they may exist for another moment. If a server dies before it has
+destroyed them, the next start does so (`eraser.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import chain, islice
+from typing import Final
+
+from drillcore_fdb.engine import Reader, Transaction
+from drillcore_proto.reasons import Reason
+from drillcore_server.communities.community_writes import plan_without
+from drillcore_server.communities.store import CommunityWrites
+from drillcore_server.cores import entity_vectors
+from drillcore_server.cores import library_store as library
+from drillcore_server.documents.change import Change
+from drillcore_server.documents.ingestion.revision_plan import Settled
+from drillcore_server.erasure.eraser import Eraser
+from drillcore_server.facts.model import Fact
+from drillcore_server.facts.state_hash import forget_state
+from drillcore_server.facts.store import FactReader, FactWrites
+from drillcore_server.graphs.quad_store import without_source
+from drillcore_server.graphs.turn_store import TurnWrites
+from drillcore_server.hierarchy.model import Document
+from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader
+from drillcore_server.kernel import access, erasures
+from drillcore_server.kernel import corpus_store as corpora
+from drillcore_server.kernel.access import InTenant
+from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.corpora import Corpus, check_not_on_hold
+from drillcore_server.kernel.corpus_at_revision import AsOf, BatchedReads, CorpusAtRevision, CorpusReads
+from drillcore_server.kernel.erasures import ERASURE, ErasedKey, Erasure
+from drillcore_server.kernel.errors import BadInput, Missing, NotReady
+from drillcore_server.kernel.pages import Page, make_token, page_size, read_token
+from drillcore_server.kernel.revise import Plan, Target
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.kernel.unit import Call, refusing
+from drillcore_server.kernel.writes import Write
+from drillcore_server.storage.ids import SOURCE_CHARACTERS_MAX, CorpusId, FactId, Revision, SourceId, TenantId, new_uuid
+from drillcore_server.storage.keyring import SNAPSHOT_SCOPE, KeyNumber
+from drillcore_server.storage.sealed import keys_of
+
+REASON_CHARACTERS_MAX: Final = 1_000
+_FACTS_AT_ONCE: Final = 500
+
+
+def erase_source(
+    eraser: Eraser, call: Call, target: Target, source: SourceId, *, reason: str = "", purge_now: bool = False
+) -> Erasure:
+    """Returns the erasure once nobody can read the source any more. With `purge_now`, its bytes are gone too.
+
+    Raises `Refused`: SOURCE_NOT_FOUND, SOURCE_ERASED, CORPUS_ON_HOLD.
+    """
+    _check(source, reason)
+    planner = _ErasurePlanner(eraser, call, source, reason)
+    done = eraser.reviser.revise(call, target, ERASURE, planner.plan)
+    corpus, _ = eraser.reviser.find(call, target)
+    with refusing():
+        eraser.destroy_keys(corpus, datetime.now(call.at.tzinfo))
+        if purge_now:
+            eraser.purger.purge_by_itself(corpus.tenant_id, corpus.id, call.at, lambda: False)
+        return eraser.as_stored(corpus, done)
+
+
+def _check(source: SourceId, reason: str) -> None:
+    if not 0 < len(source) <= SOURCE_CHARACTERS_MAX:
+        message = f"source_id must have 1 to {SOURCE_CHARACTERS_MAX} characters"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field="source_id")
+    if len(reason) > REASON_CHARACTERS_MAX:
+        raise BadInput(Reason.TOO_LARGE, f"reason must have at most {REASON_CHARACTERS_MAX} characters", field="reason")
+
+
+class _ErasurePlanner:
+    """Plans one call's erasure, again whenever another change is committed first."""
+
+    def __init__(self, eraser: Eraser, call: Call, source: SourceId, reason: str) -> None:
+        self._eraser = eraser
+        self._reviser = eraser.reviser
+        self._planner = eraser.documents
+        self._call = call
+        self._source = source
+        self._hashed = eraser.reviser.keyring.hashed(source)
+        self._reason = reason
+        self._id = new_uuid()
+        self._settled = Settled()
+
+    def plan(self, corpus: Corpus, base: Revision) -> Plan[Erasure]:
+        check_not_on_hold(corpus.legal_hold)
+        snapshot = self._reviser.batched(corpus, base)
+        self._check_there(snapshot)
+        keys = self._keys(corpus)
+        documents = list(self._documents(snapshot, keys[0].number))
+        facts = list(self._fact_ids(snapshot))
+        about = Erasure(
+            id=self._id,
+            number=0,
+            source=self._hashed,
+            keys=keys,
+            at=self._call.at,
+            by=self._call.principal.id,
+            revision=Revision(base + 1),
+            record=self._call.trails[-1].record,
+            documents=len(documents),
+            chunks=sum(len(document.chunks) for document in documents),
+            facts=len(facts),
+            sections=0,
+            purge_due=self._call.at + timedelta(days=self._eraser.purge_days),
+        )
+        return self._planned(corpus, base, snapshot, documents, facts, about)
+
+    def _planned(
+        self,
+        corpus: Corpus,
+        base: Revision,
+        snapshot: BatchedReads,
+        documents: Sequence[Document],
+        facts: Sequence[FactId],
+        about: Erasure,
+    ) -> Plan[Erasure]:
+        made = self._plan_documents(corpus, base, documents)
+        outcome = _Outcome(replace(about, sections=len(made.sections)))
+        communities = self._community_writes(corpus, snapshot, facts)
+
+        def finish(tr: Transaction, trail: Trail, _revision: Revision) -> None:
+            self._finish(tr, trail, corpus, outcome)
+
+        return Plan(
+            base=base,
+            number=made.number,
+            writes=chain(
+                made.writes,
+                self._fact_writes(corpus, snapshot, facts),
+                self._source_writes(snapshot),
+                without_source(snapshot, self._hashed),
+                communities,
+                self._turn_writes(corpus, snapshot, about.keys[0].number),
+                self._foreign_writes(snapshot, KeyNumber(about.keys[0].number)),
+            ),
+            sections=made.sections,
+            documents_added=(),
+            documents_removed=made.documents_removed,
+            sources=(),  # the reason must stay readable, so it is not sealed under the source's key
+            result=lambda _revision: outcome.erasure,
+            facts_count=lambda: len(facts),
+            communities=bool(communities),
+            finish=finish,
+        )
+
+    def _plan_documents(self, corpus: Corpus, base: Revision, documents: Sequence[Document]) -> Plan[None]:
+        """The plan that removes the documents of the source from the hierarchy."""
+        if not documents:
+            number = self._reviser.make_keys(corpus, [])
+            return Plan(base, number, (), (), (), (), (), lambda _revision: None)
+        change = Change([], documents, [])
+        return self._planner.plan(self._call, corpus, base, change, self._settled, lambda _revision, _sections: None)
+
+    def _check_there(self, snapshot: BatchedReads) -> None:
+        """Raises `Refused` unless the corpus has the source, or facts from it."""
+        known = snapshot.read(lambda view: HierarchyReader(view).source(self._source))
+        if known is not None or any(True for _ in self._fact_ids(snapshot)):
+            return
+        before = snapshot.read(lambda view: list(erasures.of_corpus(view.tr, view.keys)))
+        if any(erasure.source == self._hashed for erasure in before):
+            raise NotReady(Reason.SOURCE_ERASED, "this source was already erased; ListErasures shows when and by whom")
+        raise Missing(Reason.SOURCE_NOT_FOUND, "the corpus has no such source; ListSources shows those it has")
+
+    def _keys(self, corpus: Corpus) -> tuple[ErasedKey, ...]:
+        """The source's own key, then the key of saved indexes. Makes missing ones, so that nobody else can."""
+        scopes = [self._source, SNAPSHOT_SCOPE]
+        numbers = self._reviser.keyring.numbers(corpus.number, scopes)
+        hashes = list(map(self._reviser.keyring.hashed, scopes))
+        return tuple(ErasedKey(number, scope) for number, scope in zip(numbers, hashes, strict=True))
+
+    def _documents(self, snapshot: BatchedReads, number: int) -> Iterator[Document]:
+        """The documents that are sealed under the key of the source. There may be several."""
+        for entry in snapshot.entries(snapshot.keys.documents()):
+            if number in keys_of(entry.value):
+                yield DOCUMENT.decode(snapshot.sealed.opened(entry).value)
+
+    def _fact_ids(self, snapshot: BatchedReads) -> Iterator[FactId]:
+        """The facts of the source, whatever their status."""
+        after: FactId | None = None
+        while True:
+            page = snapshot.read(partial(_facts_page, source=self._source, after=after))
+            yield from page
+            if len(page) < _FACTS_AT_ONCE:
+                return
+            after = page[-1]
+
+    def _fact_writes(self, corpus: Corpus, snapshot: BatchedReads, facts: Sequence[FactId]) -> Iterator[Write]:
+        if not facts:
+            return
+        embeddings = snapshot.read(lambda view: FactReader(view).embeddings())
+        assert embeddings is not None, "a corpus with facts has a model"
+        unit, keyring = self._reviser.unit, self._reviser.keyring
+        model, others = embeddings.current.number, embeddings.others
+        make = FactWrites(unit.keys, corpus.tenant_id, corpus.number, keyring, model, others)
+        for fact in snapshot.each(facts, _fact):
+            yield from make.erase(fact)
+
+    def _community_writes(self, corpus: Corpus, snapshot: BatchedReads, facts: Sequence[FactId]) -> list[Write]:
+        """Removes the facts of the source from communities, and its words from their labels."""
+        make = CommunityWrites(snapshot.keys, corpus.number, self._reviser.keyring)
+        return plan_without(corpus.id, facts, snapshot, make, self._call.at)
+
+    def _turn_writes(self, corpus: Corpus, snapshot: BatchedReads, number: int) -> Iterator[Write]:
+        """Removes the turns that are sealed under the key of the source."""
+        make = TurnWrites(self._reviser.keys, corpus.tenant_id, corpus.number, self._reviser.keyring)
+        return make.without_source(snapshot, KeyNumber(number))
+
+    @staticmethod
+    def _foreign_writes(snapshot: BatchedReads, number: KeyNumber) -> Iterator[Write]:
+        """Removes what came with cores: library documents, vectors and signatures that the key of the source seals."""
+        for store in (library, entity_vectors):
+            yield from store.without_source(snapshot, number)
+        yield from library.removals(snapshot, snapshot.keys.all_foreign_signatures(), number)
+
+    def _source_writes(self, snapshot: BatchedReads) -> Iterator[Write]:
+        if snapshot.read(lambda view: HierarchyReader(view).source(self._source)) is not None:
+            yield Write(snapshot.keys.source(self._hashed), None)
+
+    def _finish(self, tr: Transaction, trail: Trail, corpus: Corpus, outcome: _Outcome) -> None:
+        keyspace = self._reviser.keys
+        check_not_on_hold(corpora.get(tr, keyspace, corpus.tenant_id, corpus.id).legal_hold)
+        outcome.erasure = erasures.add(tr, keyspace, corpus, replace(outcome.erasure, record=trail.record))
+        forget_state(tr, keyspace.of_corpus(corpus.number))
+        erasure = outcome.erasure
+        trail.detail |= {
+            "erasure_id": str(erasure.id),
+            "erased_keys": list(erasure.key_numbers),
+            "source": erasure.source.hex(),
+            "chunks_removed": erasure.chunks,
+        }
+        if self._reason:
+            trail.private["erasure_reason"] = self._reason
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """The erasure as the last run of the commit made it."""
+
+    erasure: Erasure
+
+
+def _facts_page(view: CorpusAtRevision, source: SourceId, after: FactId | None) -> list[FactId]:
+    return list(islice(FactReader(view).of_source(source, after), _FACTS_AT_ONCE))
+
+
+def _fact(view: CorpusAtRevision, fact: FactId) -> Fact | None:
+    return FactReader(view).fact(fact)
+
+
+def list_erasures(
+    reads: CorpusReads, call: Call, *, tenant: TenantId | None, corpus: CorpusId, size: int, token: str
+) -> Page[Erasure]:
+    """The erasures of a corpus, oldest first. They show who erased something and when, never what."""
+    wanted, listing = page_size(size), f"erasures of {corpus}"
+    cursor = read_token(listing, token)
+    after = int.from_bytes(cursor, "big") if cursor else 0
+
+    def work(tr: Reader, granted: InTenant, trail: Trail) -> Page[Erasure]:
+        view = reads.at(tr, granted, trail, corpus, AsOf())
+        found = list(islice(erasures.of_corpus(tr, view.keys, after), wanted + 1))
+        trail.detail["erasures"] = [str(erasure.id) for erasure in found[:wanted]]
+        more = make_token(listing, found[wanted - 1].number.to_bytes(4, "big")) if len(found) > wanted else ""
+        return Page(found[:wanted], more)
+
+    return reads.unit.read(call, access.in_tenant(tenant, Permission.READ, Permission.AUDIT), work)

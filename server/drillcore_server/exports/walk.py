@@ -1,0 +1,185 @@
+"""One revision of a corpus, item by item, in the one order that every copy uses.
+
+    corpus, documents by id, facts by id, revisions, then nodes in reading order: master; each section, its chunks and
+    their raws
+
+What came from a source that was erased since is left out, and the corpus says that there were erasures.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from itertools import islice
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from drillcore_fdb.errors import StoreCorruptError
+from drillcore_server.exports.content import (
+    SIGNATURES,
+    ContentSignatures,
+    corpus_content,
+    document_content,
+    embedding_content,
+    revision_content,
+)
+from drillcore_server.facts.model import Fact
+from drillcore_server.facts.signable import fact_content
+from drillcore_server.facts.store import FACT, FactReader
+from drillcore_server.hierarchy.found import ChunkText, Node, RawText
+from drillcore_server.hierarchy.model import ChunkWithRaws, Master, Section, raw_id
+from drillcore_server.hierarchy.signable import Content, node_content
+from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader
+from drillcore_server.kernel import erasures, revisions
+from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.revisions import RevisionRecord
+from drillcore_server.storage.ids import DocumentId, Level, NodeId, Revision, node_id
+from drillcore_server.vectors.model import EmbeddingModel
+from drillcore_server.vectors.store import embeddings_of
+
+_REVISIONS_AT_ONCE: Final = 500
+_FACTS_AT_ONCE: Final = 500
+_CHUNKS_AT_ONCE: Final = 100
+"""Chunks that are read in one transaction and held in memory with their raws."""
+_DOCUMENTS_AT_HAND: Final = 10_000
+"""Documents whose preprocessing is cached. Neighbouring chunks mostly belong to the same few documents."""
+
+
+class Part(enum.Enum):
+    CORPUS = "corpus"
+    DOCUMENT = "document"
+    FACT = "fact"
+    REVISION = "revision"
+    NODE = "node"
+
+
+class Item(NamedTuple):
+    part: Part
+    content: Content
+    parent: NodeId | None = None
+    """Only for nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FullChunk:
+    found: ChunkWithRaws
+    vector: bytes | None
+
+
+class CorpusWalk:
+    """May be repeated. Each walk reads the same, except for signatures made meanwhile.
+
+    Raises `StoreCorruptError` if something is missing: it is damaged, or the revision was trimmed meanwhile.
+    """
+
+    def __init__(self, snapshot: BatchedReads, corpus: Corpus, signatures: ContentSignatures) -> None:
+        self._snapshot = snapshot
+        self._signatures = signatures
+        self.corpus = corpus
+        self._preprocessing = lru_cache(_DOCUMENTS_AT_HAND)(self._read_preprocessing)
+
+    @property
+    def revision(self) -> Revision:
+        return self._snapshot.revision
+
+    def items(self) -> Iterator[Item]:
+        erased = self._snapshot.read(lambda view: list(erasures.of_corpus(view.tr, view.keys)))
+        yield Item(Part.CORPUS, corpus_content(self.corpus, erased))
+        for entry in self._snapshot.sealed.opened_all(self._snapshot.entries(self._snapshot.keys.documents())):
+            yield Item(Part.DOCUMENT, document_content(DOCUMENT.decode(entry.value)))
+        yield from self._facts()
+        yield from self._history()
+        yield from self._signed(self._nodes())
+
+    def _facts(self) -> Iterator[Item]:
+        """All facts, also deleted ones, which have no vector any more."""
+        entries = self._snapshot.sealed.opened_all(self._snapshot.entries(self._snapshot.keys.facts()))
+        while some := list(islice(entries, _FACTS_AT_ONCE)):
+            facts = [FACT.decode(entry.value) for entry in some]
+            vectors = self._snapshot.find(facts, self._fact_vector)
+            signatures = self._signatures.of_facts(self.corpus.tenant_id, [(fact.id, fact.version) for fact in facts])
+            for fact, vector in zip(facts, vectors, strict=True):
+                embedding = embedding_content(self._model.name, vector)
+                said = {"embedding": embedding, SIGNATURES: list(signatures.get(fact.id, ()))}
+                yield Item(Part.FACT, fact_content(fact, self.corpus.id) | said)
+
+    def _fact_vector(self, view: CorpusAtRevision, fact: Fact) -> bytes | None:
+        return FactReader(view).vector(self._model.number, fact.id)
+
+    def _history(self) -> Iterator[Item]:
+        """The revisions up to this one."""
+        for after in range(0, self.revision, _REVISIONS_AT_ONCE):
+            begin, end = Revision(after), Revision(min(after + _REVISIONS_AT_ONCE, self.revision))
+            for record in self._snapshot.read(partial(_records, begin=begin, end=end)):
+                yield Item(Part.REVISION, revision_content(record))
+
+    def _signed(self, nodes: Iterator[list[Node]]) -> Iterator[Item]:
+        for together in nodes:
+            versions = [(node.id, node.version) for node in together]
+            signatures = self._signatures.of_nodes(self.corpus.tenant_id, versions)
+            for node in together:
+                content = node_content(node) | {SIGNATURES: list(signatures.get(node.id, ()))}
+                yield Item(Part.NODE, content, node.parent)
+
+    def _nodes(self) -> Iterator[list[Node]]:
+        """A few at a time."""
+        master = self._snapshot.read(lambda view: HierarchyReader(view).master_left())
+        if master is not None:
+            yield [self._upper(master, Level.MASTER, None)]
+        keys = self._snapshot.keys
+        for entry in self._snapshot.entries(keys.listed_sections()):
+            found = list(
+                self._snapshot.each_left(
+                    [node_id(entry.key[-16:])], lambda view, one: HierarchyReader(view).section(one)
+                )
+            )
+            if found:
+                yield [self._upper(found[0], Level.SECTION, None if master is None else master.id)]
+            yield from self._below(node_id(entry.key[-16:]))
+
+    def _below(self, section: NodeId) -> Iterator[list[Node]]:
+        keys = self._snapshot.keys
+        chunks = [keys.parse_member(entry.key).id for entry in self._snapshot.entries(keys.members(section))]
+        for start in range(0, len(chunks), _CHUNKS_AT_ONCE):
+            some = self._snapshot.each_left(chunks[start : start + _CHUNKS_AT_ONCE], self._full_chunk)
+            yield [node for full in some for node in self._chunk_and_raws(section, full)]
+
+    def _chunk_and_raws(self, section: NodeId, full: _FullChunk) -> Iterator[Node]:
+        chunk, page = full.found.chunk, full.found.page
+        embedding = () if full.vector is None else tuple(np.frombuffer(full.vector, "<f2").astype(np.float32).tolist())
+        about = chunk.created_at, chunk.created_by, chunk.version
+        text = ChunkText(chunk, page, self._model.name, embedding)
+        yield Node(chunk.id, self.corpus.id, Level.CHUNK, section, text, *about)
+        preprocessing = self._preprocessing(chunk.document)
+        for place, raw in enumerate(page.raws):
+            node = chunk.raw_ids[place] if chunk.raw_ids else raw_id(chunk.id, place)
+            yield Node(node, self.corpus.id, Level.RAW, chunk.id, RawText(raw, chunk, preprocessing), *about)
+
+    def _full_chunk(self, view: CorpusAtRevision, chunk: NodeId) -> _FullChunk | None:
+        found = HierarchyReader(view).chunk_with_raws(chunk)
+        return None if found is None else _FullChunk(found, HierarchyReader(view).vector(self._model.number, chunk))
+
+    @cached_property
+    def _model(self) -> EmbeddingModel:
+        found = self._snapshot.read(embeddings_of)
+        if found is None:
+            raise StoreCorruptError(f"revision {self.revision} has chunks, but no record of the model of their vectors")
+        return found.current
+
+    def _read_preprocessing(self, document: DocumentId) -> tuple[str, ...]:
+        found = self._snapshot.read(lambda view: HierarchyReader(view).document(document))
+        if found is None:
+            raise StoreCorruptError(f"document {document} is named at revision {self.revision} but is missing")
+        return found.preprocessing
+
+    def _upper(self, content: Master | Section, level: Level, parent: NodeId | None) -> Node:
+        about = content.created_at, content.created_by, content.version
+        return Node(content.id, self.corpus.id, level, parent, content, *about)
+
+
+def _records(view: CorpusAtRevision, begin: Revision, end: Revision) -> list[RevisionRecord]:
+    return list(revisions.between(view.tr, view.keys, begin, end))

@@ -1,0 +1,80 @@
+"""What a caller says of the fabric's memory: the directives of CRP-Context-Cache.
+
+reuse-ckf     read what is stored, and do not ingest sources again for it
+no-store      keep the facts of this session out of the store; reading is allowed
+no-cache      no answer that was kept: search the store
+only-if-ckf   fail if the store has no fact that is relevant enough
+max-age=N     facts that were ingested over N seconds ago count as stale
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from drillcore_proto.reasons import Reason
+from drillcore_server.kernel.errors import BadInput, Missing
+
+RELEVANT: Final = 0.50
+"""The fabric's own notion of relevant: a cosine."""
+TEXT_CHARACTERS_MAX: Final = 200
+AGE_S_MAX: Final = 100 * 366 * 86_400
+FIELD: Final = "cache_control"
+_MAX_AGE: Final = "max-age"
+_FLAGS: Final = ("reuse-ckf", "no-store", "no-cache", "only-if-ckf")
+
+
+@dataclass(frozen=True, slots=True)
+class CacheDirectives:
+    reuse_ckf: bool = False
+    no_store: bool = False
+    no_cache: bool = False
+    only_if_ckf: bool = False
+    max_age: timedelta | None = None
+
+    def is_too_old(self, age: timedelta) -> bool:
+        return self.max_age is not None and age > self.max_age
+
+    def check_relevant(self, best: float | None) -> None:
+        """Raises `Missing` if there must be a relevant fact and the best one is not; None stands for no fact at all."""
+        if self.only_if_ckf and (best is None or best < RELEVANT):
+            message = f"only-if-ckf: no stored fact has a relevance of {RELEVANT:.2f} or more for this query"
+            raise Missing(Reason.NO_CKF_FACTS, message, **NO_FACTS_HEADERS)
+
+
+NO_FACTS_HEADERS: Final = {
+    "CRP-Status": "424",
+    "CRP-Context-Cache-Status": "MISS; reason=no-ckf-facts",
+    "CRP-Memory-CKF-Hits": "0",
+}
+"""Of the answer that the Context Relay Protocol wants when only-if-ckf fails."""
+
+
+def parse_directives(text: str) -> CacheDirectives:
+    """Directives between commas, in any case. Raises `BadInput` for one that is not known, or that is given twice."""
+    if len(text) > TEXT_CHARACTERS_MAX:
+        raise BadInput(Reason.TOO_LARGE, f"{FIELD} has over {TEXT_CHARACTERS_MAX} characters", field=FIELD)
+    given: set[str] = set()
+    max_age: timedelta | None = None
+    for part in text.split(",") if text.strip() else ():
+        name, separator, value = part.strip(" \t").lower().partition("=")
+        if name in given:
+            raise _wrong(f"has {name} twice")
+        given.add(name)
+        if name == _MAX_AGE:
+            max_age = _age(value)
+        elif name not in _FLAGS or separator:
+            raise _wrong(f"has {part.strip()!r}, which is none of {', '.join(_FLAGS)} and {_MAX_AGE}=SECONDS")
+    reuse_ckf, no_store, no_cache, only_if_ckf = (flag in given for flag in _FLAGS)
+    return CacheDirectives(reuse_ckf, no_store, no_cache, only_if_ckf, max_age)
+
+
+def _age(value: str) -> timedelta:
+    if not (value.isascii() and value.isdigit()) or len(value) > len(str(AGE_S_MAX)) or int(value) > AGE_S_MAX:
+        raise _wrong(f"needs a whole number of seconds up to {AGE_S_MAX} for {_MAX_AGE}")
+    return timedelta(seconds=int(value))
+
+
+def _wrong(what: str) -> BadInput:
+    return BadInput(Reason.INVALID_ARGUMENT, f"{FIELD} {what}", field=FIELD)

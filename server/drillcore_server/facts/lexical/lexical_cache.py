@@ -1,0 +1,130 @@
+"""Keeps the lexical indexes of corpora at the revisions last asked for, and updates them by what has changed since."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from drillcore_fdb.engine import Engine
+from drillcore_server.facts.index import Touched, touched
+from drillcore_server.facts.lexical.lexical_index import LexicalIndex
+from drillcore_server.facts.model import FOUND, FactChange
+from drillcore_server.facts.store import FactReader, fact_id
+from drillcore_server.kernel import revisions, trimming
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.storage.ids import CorpusNumber, FactId, Revision
+from drillcore_server.vectors.corpus_follower import RevisionStates
+
+_CORPORA_MAX: Final = 64
+_OCCASIONS_MAX: Final = 2
+"""Earlier revisions that are kept for callers who ask several times."""
+_MOVED: Final = FactChange.ADDED | FactChange.CONTENT | FactChange.DETAILS | FactChange.ARCHIVED | FactChange.RESTORED
+"""Changes after which a fact's words must be read again, or are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    epoch: int
+    """The epoch of erasures: what is of an earlier epoch may contain data that must not be used any more."""
+    index: LexicalIndex
+
+
+class LexicalIndexes:
+    """Safe to use from many threads.
+
+    Reading has transactions of its own, so it may take longer than one transaction can. If the caller's transaction has
+    grown too old meanwhile, it runs again and finds everything here.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._states: OrderedDict[CorpusNumber, RevisionStates[_State]] = OrderedDict()
+        self._occasions: OrderedDict[tuple[CorpusNumber, Revision], _State] = OrderedDict()
+
+    def at(self, view: CorpusAtRevision) -> LexicalIndex:
+        """Returns the index at the view's revision."""
+        number = view.corpus.number
+        epoch, states = view.sealed.epoch(number), self._states_of(number)
+        found = states.at(view.revision)
+        if found is not None and found.epoch == epoch:
+            return found.index
+        if _is_behind(states, view):
+            return self._for_the_occasion(number, view, epoch)
+        with states.following:
+            found = states.at(view.revision)
+            if found is None or found.epoch != epoch:
+                found = self._followed(states, view, epoch)
+        return found.index
+
+    def _states_of(self, number: CorpusNumber) -> RevisionStates[_State]:
+        with self._lock:
+            states = self._states.setdefault(number, RevisionStates())
+            self._states.move_to_end(number)
+            while len(self._states) > _CORPORA_MAX:
+                self._states.popitem(last=False)
+            return states
+
+    def forget(self, corpora: Collection[CorpusNumber]) -> None:
+        """Drops what is kept of corpora from which something was erased, since it may contain that."""
+        with self._lock:
+            for number in corpora:
+                self._states.pop(number, None)
+            self._occasions = OrderedDict(
+                (key, state) for key, state in self._occasions.items() if key[0] not in corpora
+            )
+
+    def _followed(self, states: RevisionStates[_State], view: CorpusAtRevision, epoch: int) -> _State:
+        snapshot = BatchedReads.of(self._engine, view)
+        states.drop(lambda state: state.epoch != epoch)
+        before = states.up_to(view.revision)
+        index = _loaded(snapshot) if before is None else _changed(before[1].index, before[0], snapshot)
+        self._check_kept(view)
+        fresh = _State(epoch, index)
+        states.keep(view.revision, fresh)
+        return fresh
+
+    def _for_the_occasion(self, number: CorpusNumber, view: CorpusAtRevision, epoch: int) -> LexicalIndex:
+        with self._lock:
+            for key in [key for key, state in self._occasions.items() if key[0] == number and state.epoch != epoch]:
+                del self._occasions[key]
+            known = self._occasions.get((number, view.revision))
+        if known is None:
+            known = _State(epoch, _loaded(BatchedReads.of(self._engine, view)))
+            self._check_kept(view)
+        with self._lock:
+            self._occasions[number, view.revision] = known
+            while len(self._occasions) > _OCCASIONS_MAX:
+                self._occasions.popitem(last=False)
+        return known.index
+
+    def _check_kept(self, view: CorpusAtRevision) -> None:
+        """Checks that no trim has meanwhile removed some of it before it was read."""
+        self._engine.run(lambda tr: trimming.check_kept(tr, view.keys, view.revision))
+
+
+def _is_behind(states: RevisionStates[_State], view: CorpusAtRevision) -> bool:
+    """Tells whether the view is of a revision before those that are kept."""
+    if states.newest() is None:
+        return view.revision < revisions.head(view.tr, view.keys)
+    return states.up_to(view.revision) is None
+
+
+def _loaded(snapshot: BatchedReads) -> LexicalIndex:
+    entries = snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.all_fact_words()))
+    return LexicalIndex.of((fact_id(entry.key), entry.value) for entry in entries)
+
+
+def _changed(index: LexicalIndex, after: Revision, snapshot: BatchedReads) -> LexicalIndex:
+    told = touched(snapshot, after)
+    read = [fact for fact, what in told.items() if what.status in FOUND and _is_moved(index, fact, what)]
+    words: dict[FactId, bytes | None] = {fact: None for fact, what in told.items() if what.status not in FOUND}
+    words |= zip(read, snapshot.find(read, lambda view, fact: FactReader(view).words_left(fact)), strict=True)
+    return index.changed(words) if words else index
+
+
+def _is_moved(index: LexicalIndex, fact: FactId, what: Touched) -> bool:
+    return bool(what.change & _MOVED) or fact not in index

@@ -1,0 +1,291 @@
+"""UpdateFact.
+
+Quarantines of facts: the signed review that lifts one, and the word to the operator when one begins.
+
+SetFactStatus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from drillcore_fdb.engine import Reader, Transaction
+from drillcore_formats.audit.findings import VerificationFailed
+from drillcore_formats.audit.signatures import FACT, check_signature_of_person
+from drillcore_proto.reasons import Reason
+from drillcore_server.facts.change import ChangedFact, Embedded, FactPlanner
+from drillcore_server.facts.drafts import check_importance, check_location, check_tokens
+from drillcore_server.facts.model import (
+    FACTS_MAX,
+    REASON_CHARACTERS_MAX,
+    Fact,
+    FactChange,
+    FactStatus,
+    check_duration,
+    fact_hash,
+)
+from drillcore_server.facts.reader import check_facts
+from drillcore_server.facts.signable import fact_content
+from drillcore_server.facts.store import packed
+from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.corpus_at_revision import CorpusReads
+from drillcore_server.kernel.errors import BadInput, NotReady, Stale
+from drillcore_server.kernel.journal import SigningKeys
+from drillcore_server.kernel.named import changed_metadata
+from drillcore_server.kernel.revise import NothingToChange, Plan
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.kernel.unit import Call
+from drillcore_server.signatures import store as signatures
+from drillcore_server.signatures.messages import signature_content
+from drillcore_server.storage.ids import CorpusId, FactId, Revision, TenantId
+from drillcore_server.storage.records import RecordKind
+from drillcore_server.vectors.embedding.unit_vectors import client_vector
+from drillcore_server.vectors.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class FactUpdate:
+    """What a fact is to be. What is None stays."""
+
+    content: str | None = None
+    source_location: str | None = None
+    importance: float | None = None
+    ttl: str | None = None
+    """Empty: none from now on."""
+    set_metadata: Mapping[str, str] = field(default_factory=dict)
+    remove_metadata: Sequence[str] = ()
+    expected_version: int | None = None
+    embedding: tuple[float, ...] = ()
+    embedding_model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatedFact:
+    version: int
+    revision: Revision
+
+
+UPDATED_FACT = RecordKind(UpdatedFact)
+
+
+def update_fact(
+    planner: FactPlanner, call: Call, *, tenant: TenantId | None, fact: FactId, update: FactUpdate
+) -> UpdatedFact:
+    """Changes a fact as one revision; earlier revisions keep it as it was. Without a change there is no revision."""
+    _check(update)
+    target = planner.target(call, tenant, [fact])
+    begun = planner.reviser.begin(call, target, UPDATED_FACT)
+    if begun.known is not None:
+        return begun.known
+    made = _Update(planner, call, fact, update)
+    return planner.reviser.revise(call, target, UPDATED_FACT, made.plan)
+
+
+def _check(update: FactUpdate) -> None:
+    check_importance(update.importance, "the fact")
+    check_location(update.source_location or "", "the fact")
+    if update.ttl:
+        check_duration(update.ttl, "ttl")
+    if bool(update.embedding) != bool(update.embedding_model) or (update.embedding and update.content is None):
+        message = "an embedding comes with new content and with the name of the model that made it"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field="embedding")
+
+
+class _Update:
+    """Tokens are counted once, however often the plan is."""
+
+    def __init__(self, planner: FactPlanner, call: Call, fact: FactId, update: FactUpdate) -> None:
+        self._planner = planner
+        self._call = call
+        self._fact = fact
+        self._update = update
+        self._tokens = 0
+        if update.content is not None:
+            self._tokens = planner.counter.count(update.content)
+            check_tokens(self._tokens, "the fact")
+
+    def plan(self, corpus: Corpus, base: Revision) -> Plan[UpdatedFact] | NothingToChange[UpdatedFact]:
+        (before,) = self._planner.facts(corpus, base, [self._fact])
+        _check_changeable(before, self._update.expected_version)
+        after, what = self._changed(before)
+        if not what:
+            number = self._planner.reviser.make_keys(corpus, [])
+            return NothingToChange(UpdatedFact(before.version, base), number)
+        model: Model | None = None
+        vector: bytes | None = None
+        if what & FactChange.CONTENT:
+            model, (vector,) = self._embedded(corpus, base, after.content)
+            after = replace(after, embedding_model=model.name)
+        change = ChangedFact(before, after, what, vector)
+        return self._planner.plan(
+            corpus, base, [change], lambda revision: UpdatedFact(after.version, revision), model=model
+        )
+
+    def _changed(self, before: Fact) -> tuple[Fact, FactChange]:
+        update = self._update
+        content = before.content if update.content is None else update.content
+        changed = replace(
+            before,
+            content=content,
+            content_hash=fact_hash(content),
+            tokens=before.tokens if update.content is None else self._tokens,
+            source_location=before.source_location if update.source_location is None else update.source_location,
+            importance=before.importance if update.importance is None else update.importance,
+            ttl=before.ttl if update.ttl is None else update.ttl,
+            metadata=changed_metadata(before.metadata, update.set_metadata, update.remove_metadata),
+        )
+        if content != before.content:  # in the words of whoever says it now
+            changed = replace(changed, leads=(), lead_characters=0)
+        what = FactChange.CONTENT if changed.content_hash != before.content_hash else FactChange(0)
+        if replace(changed, **_said(before)) != before:
+            what |= FactChange.DETAILS
+        return replace(changed, modified_at=self._call.at, version=before.version + 1), what
+
+    def _embedded(self, corpus: Corpus, base: Revision, content: str) -> Embedded:
+        if not self._update.embedding:
+            return self._planner.embedded(corpus, base, [content])
+        vector = client_vector(self._update.embedding, "embedding")
+        return Embedded(Model(self._update.embedding_model, len(vector)), [packed(vector)])
+
+
+def _said(fact: Fact) -> dict[str, Any]:
+    """What it says, and what goes with that."""
+    names = ("content", "content_hash", "tokens", "leads", "lead_characters")
+    return {name: getattr(fact, name) for name in names}
+
+
+def _check_changeable(fact: Fact, expected_version: int | None) -> None:
+    if fact.status is FactStatus.DELETED:
+        raise NotReady(Reason.ILLEGAL_TRANSITION, "a deleted fact is not changed any more")
+    check_fact_version(fact, expected_version)
+
+
+def check_fact_version(fact: Fact, expected: int | None) -> None:
+    if expected is not None and fact.version != expected:
+        message = f"the fact is at version {fact.version}, not {expected}; read it again"
+        raise Stale(Reason.VERSION_MISMATCH, message, version=str(fact.version))
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineReviews:
+    reads: CorpusReads
+    signing: SigningKeys
+    tell: Callable[[CorpusId, Sequence[FactId]], None]
+    """Tells the operator of facts that were quarantined."""
+
+    def check(self, tr: Reader, corpus: Corpus, fact: Fact, signature: UUID) -> None:
+        """Raises REVIEW_REQUIRED unless somebody signed this very fact as it is now.
+
+        Its version is the quarantine's own, or a later one: what was signed before the quarantine is of an earlier one.
+        """
+        found = signatures.find(tr, self.reads.unit.keys, corpus.tenant_id, signature)
+        if found is None:
+            raise _required("there is no such signature")
+        shown = signature_content(signatures.with_salt(self.reads.keyring, found))
+        try:
+            checked = check_signature_of_person(shown, self.signing.trusted(tr))
+            if (checked.id, checked.kind, checked.target) != (str(signature), FACT, str(fact.id)):
+                raise _required("the signature is not of this fact")
+            if checked.version != fact.version:
+                raise _required(f"the signature is of version {checked.version}, the fact is at {fact.version}")
+            if not checked.check_content(fact_content(fact, corpus.id)):
+                raise _required("what the signature is of can no longer be checked")
+        except VerificationFailed as failure:
+            raise _required("the signature does not verify") from failure
+
+
+def _required(why: str) -> NotReady:
+    message = f"{why}; a quarantine is lifted with a signature of the fact as it is now: sign a review of it"
+    return NotReady(Reason.REVIEW_REQUIRED, message)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    status: FactStatus
+    reason: str
+    signature: UUID | None = None
+    """Of a review, to lift a quarantine."""
+    expected_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSet:
+    changed: int
+    revision: Revision
+
+
+STATUS_SET = RecordKind(StatusSet)
+
+
+def set_fact_status(
+    planner: FactPlanner,
+    reviews: QuarantineReviews,
+    call: Call,
+    *,
+    tenant: TenantId | None,
+    facts: Sequence[FactId],
+    change: StatusChange,
+) -> StatusSet:
+    """Moves facts of one corpus to another status, as one revision: all or none."""
+    ids = check_facts(facts, FACTS_MAX)
+    _check_of_set_fact_status(change, len(ids))
+    target = planner.target(call, tenant, ids)
+
+    planned: list[Revision] = []
+
+    def plan(corpus: Corpus, base: Revision) -> Plan[StatusSet]:
+        planned.append(base)
+        found = planner.facts(corpus, base, ids)
+        for fact in found:
+            check_fact_version(fact, change.expected_version)
+        changes = [
+            ChangedFact(fact, fact.moved(change.status, change.reason, call.at), FactChange.STATUS) for fact in found
+        ]
+        _check_lifted(planner, reviews, corpus, found, change)
+        made = planner.plan(corpus, base, changes, lambda revision: StatusSet(len(changes), revision))
+        return replace(made, finish=finish)
+
+    def finish(_tr: Transaction, trail: Trail, _revision: Revision) -> None:
+        trail.detail["status"] = change.status.name
+        if change.reason:
+            trail.private["status_reason"] = change.reason
+        if change.signature is not None:
+            trail.detail["signature_id"] = str(change.signature)
+
+    done = planner.reviser.revise(call, target, STATUS_SET, plan)
+    if change.status is FactStatus.QUARANTINED and planned:  # a retry plans nothing: the operator knows
+        reviews.tell(target.corpus, ids)
+    return done
+
+
+def _check_of_set_fact_status(change: StatusChange, count: int) -> None:
+    if len(change.reason) > REASON_CHARACTERS_MAX:
+        message = f"reason has over {REASON_CHARACTERS_MAX} characters"
+        raise BadInput(Reason.TOO_LARGE, message, field="reason")
+    if change.status is FactStatus.QUARANTINED and not change.reason.strip():
+        raise BadInput(Reason.INVALID_ARGUMENT, "say why the facts are quarantined", field="reason")
+    if (change.signature is not None or change.expected_version is not None) and count > 1:
+        message = "a signature and a version are those of one fact"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field="fact_ids")
+
+
+def _check_lifted(
+    planner: FactPlanner, reviews: QuarantineReviews, corpus: Corpus, facts: Sequence[Fact], change: StatusChange
+) -> None:
+    """A quarantine is lifted only by a signed review, one for each fact; nothing else takes a signature.
+
+    A signature never changes, and the fact is at its version when this is committed: so it may be looked at before.
+    """
+    lifted = [fact for fact in facts if fact.status is FactStatus.QUARANTINED]
+    if change.signature is None and lifted:
+        message = "the fact is quarantined: sign a review of it, and name the signature"
+        raise NotReady(Reason.REVIEW_REQUIRED, message)
+    if change.signature is None:
+        return
+    if not lifted:
+        raise BadInput(Reason.INVALID_ARGUMENT, "the fact is not quarantined", field="signature_id")
+    (fact,), signature = lifted, change.signature
+    planner.reviser.engine.run(lambda tr: reviews.check(tr.snapshot, corpus, fact, signature))

@@ -1,0 +1,183 @@
+"""The conversation graph of a corpus as a reader at one revision sees it, and the writes that change it."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from drillcore_fdb.engine import Reader
+from drillcore_fdb.tuples import KeyRange
+from drillcore_server.graphs.turn_model import Edge, EdgeType, Turn
+from drillcore_server.hierarchy.model import chunk_of_raw
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.writes import LOCATOR_BYTES, TURN_MARK, Write, turn_locator
+from drillcore_server.storage import versioned
+from drillcore_server.storage.corpus_keys import CorpusKeys
+from drillcore_server.storage.ids import CorpusNumber, NodeId, SourceId, TenantId, TurnId
+from drillcore_server.storage.keyring import CORPUS_SCOPE, KeyErased, KeyNumber, Keyring
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.records import RecordKind
+from drillcore_server.storage.sealed import keys_of
+from drillcore_server.storage.versioned import Entry
+
+TURN = RecordKind(Turn)
+_SESSION_HASH_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TurnReader:
+    """Reads of the turns and edges of one corpus at one revision. Everything comes in order, by id."""
+
+    view: CorpusAtRevision
+
+    def turn(self, turn: TurnId) -> Turn | None:
+        entry = self.view.sealed.get(self.view.tr, self.view.keys.turn(turn), self.view.revision)
+        return None if entry is None else TURN.decode(entry.value)
+
+    def turn_left(self, turn: TurnId) -> Turn | None:
+        """The same, but one that was erased is not there."""
+        try:
+            return self.turn(turn)
+        except KeyErased:
+            return None
+
+    def turns(self, after: TurnId | None = None) -> Iterator[Turn]:
+        for entry in self.view.sealed.scan(self.view.tr, *self.view.keys.turns(after), self.view.revision):
+            yield TURN.decode(entry.value)
+
+    def edges_from(self, parent: TurnId) -> Iterator[Edge]:
+        return (edge_of(entry.key) for entry in self._scan(self.view.keys.edges(parent)))
+
+    def edges_to(self, child: TurnId) -> Iterator[Edge]:
+        return (edge_to_of(entry.key) for entry in self._scan(self.view.keys.edges_to(child)))
+
+    def edges(self) -> Iterator[Edge]:
+        """All of them, by parent, child and type."""
+        return (edge_of(entry.key) for entry in self._scan(self.view.keys.all_edges()))
+
+    def has_edge(self, edge: Edge) -> bool:
+        return versioned.get(self.view.tr, self.view.keys.edge(*edge), self.view.revision) is not None
+
+    def _scan(self, keys: KeyRange) -> Iterator[Entry]:
+        return versioned.scan(self.view.tr, *keys, self.view.revision)
+
+
+def turn_id(key: bytes) -> TurnId:
+    """That a key ends with."""
+    return TurnId(UUID(bytes=key[-16:]))
+
+
+def edge_of(key: bytes) -> Edge:
+    """Of a key that ends with parent, child and type."""
+    parent, child = key[-33:-17], key[-17:-1]
+    return Edge(TurnId(UUID(bytes=parent)), TurnId(UUID(bytes=child)), EdgeType(key[-1]))
+
+
+def edge_to_of(key: bytes) -> Edge:
+    """Of a key that ends with child, parent and type."""
+    child, parent = key[-33:-17], key[-17:-1]
+    return Edge(TurnId(UUID(bytes=parent)), TurnId(UUID(bytes=child)), EdgeType(key[-1]))
+
+
+def turns_of(keys: CorpusKeys, key: bytes) -> list[TurnId]:
+    """The turns that an edge, or an entry of the graph's index, is of."""
+    sessions = keys.session_turns(b"")
+    if sessions.begin <= key < sessions.end:
+        return [turn_id(key)]
+    edge = edge_of(key)
+    return [edge.parent, edge.child]
+
+
+def session_hash(keyring: Keyring, corpus: CorpusNumber, session: str) -> bytes:
+    """What stands for a session in keys: nobody can find out by trial which there are."""
+    (number,) = keyring.numbers(corpus, [CORPUS_SCOPE])
+    return hmac.digest(keyring.derived(number, b"sessions"), session.encode(), "sha256")[:_SESSION_HASH_BYTES]
+
+
+def locate(tr: Reader, keys: Keyspace, tenant: TenantId, turn: TurnId) -> CorpusNumber | None:
+    """The corpus that has, or had, a turn of the tenant."""
+    stored = tr.get(keys.locator(tenant, NodeId(turn)))
+    if stored is None or stored[:1] != TURN_MARK:
+        return None
+    return CorpusNumber(int.from_bytes(stored[1:LOCATOR_BYTES], "big"))
+
+
+def edges_touching(turns: TurnReader, turn: TurnId) -> list[Edge]:
+    """All edges of a turn, in both directions, each once."""
+    return [*turns.edges_from(turn), *turns.edges_to(turn)]
+
+
+class TurnWrites:
+    """Makes the writes of turns and edges and of what leads to them, each with its entry in the feed of changes.
+
+    An edge is told of by its child alone: whoever follows reads the edges that lead to that anew.
+    """
+
+    def __init__(self, keys: Keyspace, tenant: TenantId, number: CorpusNumber, keyring: Keyring) -> None:
+        self._keyspace = keys
+        self._keys = keys.of_corpus(number)
+        self._tenant = tenant
+        self._number = number
+        self._keyring = keyring
+
+    def put(self, turn: Turn, before: Turn | None = None) -> Iterator[Write]:
+        """`before` is the turn of the same id that it replaces."""
+        yield Write(self._keys.turn(turn.id), TURN.encode(turn), self._source_key(turn.source))
+        if before is not None and before.session != turn.session:
+            yield Write(self._of_session(before), None)
+        if before is None or before.session != turn.session:
+            yield Write(self._of_session(turn), b"")
+        if before is None:
+            yield self._locator(turn.id)
+        yield self._told(turn.id)
+
+    def remove(self, turn: Turn, edges: Iterable[Edge]) -> Iterator[Write]:
+        """`edges` are all that it has."""
+        yield Write(self._keys.turn(turn.id), None)
+        yield Write(self._of_session(turn), None)
+        yield self._told(turn.id)
+        for edge in edges:
+            yield from self.remove_edge(edge)
+
+    def add_edge(self, edge: Edge) -> Iterator[Write]:
+        return self._edge(edge, b"")
+
+    def remove_edge(self, edge: Edge) -> Iterator[Write]:
+        return self._edge(edge, None)
+
+    def without_source(self, snapshot: BatchedReads, number: KeyNumber) -> Iterator[Write]:
+        """Removes the turns that are sealed under a source's key, with all their edges."""
+        for entry in snapshot.entries(snapshot.keys.turns()):
+            if number in keys_of(entry.value):
+                turn = TURN.decode(snapshot.sealed.opened(entry).value)
+                edges = snapshot.read(lambda view, one=turn.id: edges_touching(TurnReader(view), one))  # type: ignore[misc]
+                yield from self.remove(turn, edges)
+
+    def session_key(self, session: str, turn: TurnId) -> bytes:
+        """The entry of a turn in the index of sessions."""
+        return self._keys.session_turn(session_hash(self._keyring, self._number, session), turn)
+
+    def _edge(self, edge: Edge, value: bytes | None) -> Iterator[Write]:
+        yield Write(self._keys.edge(edge.parent, edge.child, edge.type), value)
+        yield Write(self._keys.edge_to(edge.child, edge.parent, edge.type), value)
+        yield self._told(edge.child)
+
+    def _of_session(self, turn: Turn) -> bytes:
+        return self.session_key(turn.session, turn.id)
+
+    def _told(self, turn: TurnId) -> Write:
+        return Write(self._keys.graph_changes(), b"", feed=turn.bytes)
+
+    def _locator(self, turn: TurnId) -> Write:
+        """An id that a caller gives may be that of a raw, which has no locator of its own to be in the way."""
+        owner, place = chunk_of_raw(NodeId(turn))
+        block = self._keyspace.locator(self._tenant, owner) if place >= 0 else None
+        key = self._keyspace.locator(self._tenant, NodeId(turn))
+        return Write(key, turn_locator(self._number), versioned=False, block=block)
+
+    def _source_key(self, source: SourceId) -> KeyNumber:
+        (number,) = self._keyring.numbers(self._number, [source])
+        return number

@@ -1,0 +1,374 @@
+"""Chunks and sections as they are kept: what follows from the rest is left out, what repeats is kept once.
+
+A chunk and its raws are one record: they are nearly always read together, and its keywords, entities and headings stand
+in its text, which comes first so that compression finds them there. Passages are kept once, from the chunk's start;
+summary and quotes name them by their number. A section keeps the documents and chunks that it cites in tables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from typing import Final, Generic, TypeVar
+
+from drillcore_fdb.errors import StoreCorruptError
+from drillcore_server.hierarchy.digests import Entity, MadeBy
+from drillcore_server.hierarchy.model import Chunk, ChunkWithRaws, Citation, Excerpt, Raw, RawPage, Section
+from drillcore_server.storage.ids import DocumentId, NodeId, PrincipalId, SourceId, Span
+from drillcore_server.storage.records import RecordKind
+
+T = TypeVar("T")
+P = TypeVar("P")
+H = TypeVar("H", bound=Hashable)
+_FOUR_DIGITS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    start: int
+    """From the chunk's start."""
+    length: int
+    weight: int | float
+
+
+@dataclass(frozen=True, slots=True)
+class _OddRaws:
+    """Raws that do not follow each other through their chunk, letter by letter, as they do in documents we cut."""
+
+    chunk_length: int
+    raws: tuple[Raw, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _PackedChunk:
+    text: str
+    """Of all raws."""
+    raw_lengths: tuple[int, ...]
+    document: DocumentId
+    source: SourceId
+    ordinal: int
+    start: int
+    headings: tuple[str, ...]
+    page: int | None
+    tokens: int
+    passages: tuple[_Passage, ...]
+    candidates: int
+    """That many of the passages, from the first on."""
+    summary: tuple[int, ...]
+    summary_text: str
+    quotes: tuple[int, ...]
+    entities: tuple[Entity, ...]
+    keywords: tuple[str, ...]
+    made_by: MadeBy
+    created_at: datetime
+    created_by: PrincipalId
+    version: int
+    raw_ids: tuple[NodeId, ...] = ()
+    """Only if they are not made from the chunk's."""
+    odd: _OddRaws | None = None
+    embedded: bytes = b""
+    overlap: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _CitedChunk:
+    document: int
+    chunk: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class _CitedPassage:
+    chunk: int
+    start: int
+    length: int
+    weight: int | float
+
+
+@dataclass(frozen=True, slots=True)
+class _PackedSection:
+    id: NodeId
+    title: str
+    category: str
+    summary: str
+    keywords: tuple[str, ...]
+    entities: tuple[Entity, ...]
+    cited_documents: tuple[DocumentId, ...]
+    cited_chunks: tuple[_CitedChunk, ...]
+    passages: tuple[_CitedPassage, ...]
+    candidates: int
+    """That many of the passages, from the first on."""
+    citations: tuple[int, ...]
+    tokens: int
+    made_by: MadeBy
+    documents: int
+    chunks: int
+    vector_sum: bytes
+    created_at: datetime
+    created_by: PrincipalId
+    version: int
+    sources: tuple[SourceId, ...]
+
+
+class PackedKind(RecordKind[T], Generic[T, P]):
+    """A kind of record that is kept in another form."""
+
+    def __init__(self, name: str, packed_type: type[P], pack: Callable[[T], P], unpack: Callable[[P], T]) -> None:
+        self.name = name
+        self._packed = RecordKind(packed_type)
+        self._pack = pack
+        self._unpack = unpack
+
+    def encode(self, value: T) -> bytes:
+        return self._packed.encode(self._pack(value))
+
+    def decode(self, stored: bytes) -> T:
+        with _saying_what_is_damaged(self.name):
+            return self._unpack(self._packed.decode(stored))
+
+    def as_written_now(self, stored: bytes, **changed: object) -> bytes:
+        return self._packed.as_written_now(stored, **changed)
+
+
+_CHUNK = RecordKind(_PackedChunk)
+
+
+def encode_chunk(chunk: Chunk, page: RawPage) -> bytes:
+    """Without its id, which is in its key."""
+    return _CHUNK.encode(_packed_chunk(chunk, page))
+
+
+def decode_chunk(node: NodeId, stored: bytes) -> ChunkWithRaws:
+    with _saying_what_is_damaged("chunk"):
+        packed = _CHUNK.decode(stored)
+        return ChunkWithRaws(_chunk(node, packed), _page(packed))
+
+
+@dataclass(frozen=True, slots=True)
+class PortableChunk:
+    """A chunk as it is taken elsewhere: without what only its own corpus can make use of."""
+
+    id: NodeId
+    text: str
+    """What its raws say."""
+    span: Span | None
+    """None if its raws are not that very stretch of the document."""
+    version: int
+    raw_ids: tuple[NodeId, ...]
+    """Empty where they are made from the chunk's."""
+    raws: int
+    stored: bytes
+
+    def encode(self, *, with_text: bool) -> bytes:
+        """As `encode_chunk` does. Without its text it must be put together again from its document's, by its span."""
+        left_out: dict[str, object] = {} if with_text else {"text": ""}
+        return _CHUNK.as_written_now(self.stored, embedded=b"", **left_out)
+
+
+def portable_chunk(node: NodeId, stored: bytes) -> PortableChunk:
+    with _saying_what_is_damaged("chunk"):
+        packed = _CHUNK.decode(stored)
+        if packed.odd is None:
+            span, text, raws = _span(packed.start, len(packed.text)), packed.text, len(packed.raw_lengths)
+            return PortableChunk(node, text, span, packed.version, packed.raw_ids, raws, stored)
+        page = RawPage(packed.odd.raws)
+        return PortableChunk(node, page.text, None, packed.version, packed.raw_ids, len(page.raws), stored)
+
+
+def chunk_with_text(node: NodeId, stored: bytes, text: str) -> ChunkWithRaws | None:
+    """Of what `PortableChunk.encode` made, and the text of its raws. None if it was not, or the text is another's."""
+    try:
+        packed = _CHUNK.decode(stored)
+        if packed.embedded or packed.text not in {"", text} or _CHUNK.encode(packed) != stored:
+            return None
+        filled = packed if packed.odd is not None else replace(packed, text=text)
+        found = ChunkWithRaws(_chunk(node, filled), _page(filled))
+        return found if found.page.text == text else None
+    except (StoreCorruptError, IndexError, ValueError, OverflowError):
+        return None
+
+
+def decode_raws(stored: bytes) -> RawPage:
+    """The raws alone, for those who want nothing else."""
+    with _saying_what_is_damaged("chunk"):
+        return _page(_CHUNK.decode(stored))
+
+
+@contextlib.contextmanager
+def _saying_what_is_damaged(name: str) -> Iterator[None]:
+    """For numbers that lead nowhere."""
+    try:
+        yield
+    except (IndexError, ValueError) as error:
+        raise StoreCorruptError(f"a stored {name} cannot be read: {error!r}") from error
+
+
+def _packed_chunk(chunk: Chunk, page: RawPage) -> _PackedChunk:
+    pool = _with_others(chunk.candidates, (*chunk.summary, *chunk.quotes))
+    odd = None if _is_even(chunk, page) else _OddRaws(len(chunk.span), page.raws)
+    raws = page.raws if odd is None else ()
+    return _PackedChunk(
+        text="".join(raw.content for raw in raws),
+        raw_lengths=tuple(len(raw.span) for raw in raws),
+        document=chunk.document,
+        source=chunk.source,
+        ordinal=chunk.ordinal,
+        start=chunk.span.start,
+        headings=chunk.headings,
+        page=chunk.page,
+        tokens=chunk.tokens,
+        passages=tuple(_Passage(one.span.start - chunk.span.start, len(one.span), _short(one.weight)) for one in pool),
+        candidates=len(chunk.candidates),
+        summary=_numbers(chunk.summary, pool),
+        summary_text=chunk.summary_text,
+        quotes=_numbers(chunk.quotes, pool),
+        entities=chunk.entities,
+        keywords=chunk.keywords,
+        made_by=chunk.made_by,
+        created_at=chunk.created_at,
+        created_by=chunk.created_by,
+        version=chunk.version,
+        raw_ids=chunk.raw_ids,
+        odd=odd,
+        embedded=chunk.embedded,
+        overlap=chunk.overlap,
+    )
+
+
+def _is_even(chunk: Chunk, page: RawPage) -> bool:
+    spans = [raw.span for raw in page.raws]
+    return (
+        bool(spans)
+        and (spans[0].start, spans[-1].end) == (chunk.span.start, chunk.span.end)
+        and all(one.end == following.start for one, following in pairwise(spans))
+        and all(len(raw.content) == len(raw.span) and raw.document == chunk.document for raw in page.raws)
+    )
+
+
+def _chunk(node: NodeId, packed: _PackedChunk) -> Chunk:
+    pool = [Excerpt(_span(packed.start + one.start, one.length), _long(one.weight)) for one in packed.passages]
+    return Chunk(
+        id=node,
+        document=packed.document,
+        source=packed.source,
+        ordinal=packed.ordinal,
+        span=_span(packed.start, packed.odd.chunk_length if packed.odd else len(packed.text)),
+        headings=packed.headings,
+        page=packed.page,
+        tokens=packed.tokens,
+        summary=tuple(pool[number] for number in packed.summary),
+        summary_text=packed.summary_text,
+        quotes=tuple(pool[number] for number in packed.quotes),
+        candidates=tuple(pool[: packed.candidates]),
+        entities=packed.entities,
+        keywords=packed.keywords,
+        made_by=packed.made_by,
+        created_at=packed.created_at,
+        created_by=packed.created_by,
+        version=packed.version,
+        raw_ids=packed.raw_ids,
+        embedded=packed.embedded,
+        overlap=packed.overlap,
+    )
+
+
+def _page(packed: _PackedChunk) -> RawPage:
+    if packed.odd is not None:
+        return RawPage(packed.odd.raws)
+    raws = []
+    start = 0
+    for length in packed.raw_lengths:
+        content = packed.text[start : start + length]
+        raws.append(Raw(packed.document, _span(packed.start + start, length), content))
+        start += length
+    return RawPage(tuple(raws))
+
+
+def _packed_section(section: Section) -> _PackedSection:
+    pool = _with_others(section.candidates, section.citations)
+    documents = list(dict.fromkeys(one.document for one in pool))
+    chunks = list(dict.fromkeys((one.document, one.chunk) for one in pool))
+    chunk_numbers, document_numbers = _numbering(chunks), _numbering(documents)
+    return _PackedSection(
+        id=section.id,
+        title=section.title,
+        category=section.category,
+        summary=section.summary,
+        keywords=section.keywords,
+        entities=section.entities,
+        cited_documents=tuple(documents),
+        cited_chunks=tuple(_CitedChunk(document_numbers[document], chunk) for document, chunk in chunks),
+        passages=tuple(
+            _CitedPassage(chunk_numbers[one.document, one.chunk], one.span.start, len(one.span), _short(one.weight))
+            for one in pool
+        ),
+        candidates=len(section.candidates),
+        citations=_numbers(section.citations, pool),
+        tokens=section.tokens,
+        made_by=section.made_by,
+        documents=section.documents,
+        chunks=section.chunks,
+        vector_sum=section.vector_sum,
+        created_at=section.created_at,
+        created_by=section.created_by,
+        version=section.version,
+        sources=section.sources,
+    )
+
+
+def _section(packed: _PackedSection) -> Section:
+    cited = [(packed.cited_documents[one.document], one.chunk) for one in packed.cited_chunks]
+    pool = [Citation(*cited[one.chunk], _span(one.start, one.length), _long(one.weight)) for one in packed.passages]
+    return Section(
+        id=packed.id,
+        title=packed.title,
+        category=packed.category,
+        summary=packed.summary,
+        citations=tuple(pool[number] for number in packed.citations),
+        candidates=tuple(pool[: packed.candidates]),
+        keywords=packed.keywords,
+        tokens=packed.tokens,
+        made_by=packed.made_by,
+        entities=packed.entities,
+        documents=packed.documents,
+        chunks=packed.chunks,
+        vector_sum=packed.vector_sum,
+        created_at=packed.created_at,
+        created_by=packed.created_by,
+        version=packed.version,
+        sources=packed.sources,
+    )
+
+
+SECTION: PackedKind[Section, _PackedSection] = PackedKind("section", _PackedSection, _packed_section, _section)
+
+
+def _with_others(first: Sequence[H], others: Iterable[H]) -> list[H]:
+    """The first as they are, then those of the others that are not among them, once."""
+    known = set(first)
+    return [*first, *dict.fromkeys(one for one in others if one not in known)]
+
+
+def _numbers(some: Iterable[H], pool: Sequence[H]) -> tuple[int, ...]:
+    numbering = _numbering(pool)
+    return tuple(numbering[one] for one in some)
+
+
+def _numbering(pool: Sequence[H]) -> dict[H, int]:
+    return {one: number for number, one in enumerate(pool)}
+
+
+def _span(start: int, length: int) -> Span:
+    return Span(start, start + length)
+
+
+def _short(weight: float) -> int | float:
+    """Weights have four digits as a rule: as a whole number such a one takes three bytes instead of nine."""
+    whole = round(weight * _FOUR_DIGITS)
+    return whole if whole / _FOUR_DIGITS == weight else weight
+
+
+def _long(stored: int | float) -> float:
+    return stored / _FOUR_DIGITS if isinstance(stored, int) else stored

@@ -1,0 +1,319 @@
+"""The nodes of a corpus as a reader at one revision sees them, and the writes that make a new one."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from drillcore_fdb.engine import Reader
+from drillcore_server.hierarchy.model import (
+    Chunk,
+    ChunkWithRaws,
+    Citation,
+    Document,
+    Master,
+    RawPage,
+    Section,
+    chunk_of_raw,
+)
+from drillcore_server.hierarchy.packed import SECTION, decode_chunk, decode_raws, encode_chunk
+from drillcore_server.hierarchy.source_model import Source
+from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.kernel.writes import (
+    FACT_MARK,
+    LOCATOR_BYTES,
+    OWN_RAW_IDS,
+    TURN_MARK,
+    Write,
+    is_ingested_chunk,
+    locator_of,
+)
+from drillcore_server.storage import versioned
+from drillcore_server.storage.ids import (
+    CorpusNumber,
+    DocumentId,
+    Level,
+    Membership,
+    NodeId,
+    SourceId,
+    TenantId,
+    node_id,
+)
+from drillcore_server.storage.keyring import CORPUS_SCOPE, KeyErased, KeyNumber, Keyring
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.records import RecordKind
+from drillcore_server.vectors import store as embeddings
+from drillcore_server.vectors.model import Embeddings
+
+T = TypeVar("T")
+MASTER = RecordKind(Master)
+DOCUMENT = RecordKind(Document)
+SOURCE = RecordKind(Source)
+_KNOWN_TEXTS_MAX: Final = 50
+"""Entries that are looked at for a chunk with a text: behind more that are gone, it is made anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class HierarchyReader:
+    """Reads the nodes, documents and sources of one corpus at one revision."""
+
+    view: CorpusAtRevision
+
+    def master(self) -> Master | None:
+        return self.view.record(MASTER, self.view.keys.master())
+
+    def master_left(self) -> Master | None:
+        """The same, but one that was erased is not there."""
+        try:
+            return self.master()
+        except KeyErased:
+            return None
+
+    def section(self, section: NodeId) -> Section | None:
+        return self.view.record(SECTION, self.view.keys.section(section))
+
+    def section_ids(self, first: NodeId | None = None) -> Iterator[NodeId]:
+        """In order, from `first` on."""
+        for entry in versioned.scan(self.view.tr, *self.view.keys.listed_sections(first), self.view.revision):
+            yield node_id(entry.key[-16:])
+
+    def chunk(self, chunk: NodeId) -> Chunk | None:
+        found = self.chunk_with_raws(chunk)
+        return None if found is None else found.chunk
+
+    def raws(self, chunk: NodeId) -> RawPage | None:
+        entry = self.view.sealed.get(self.view.tr, self.view.keys.chunk(chunk), self.view.revision)
+        return None if entry is None else decode_raws(entry.value)
+
+    def chunk_with_raws(self, chunk: NodeId) -> ChunkWithRaws | None:
+        """The chunk and its raws, which are one record."""
+        entry = self.view.sealed.get(self.view.tr, self.view.keys.chunk(chunk), self.view.revision)
+        return None if entry is None else decode_chunk(chunk, entry.value)
+
+    def members(self, section: NodeId) -> Iterator[Membership]:
+        """The section's chunks, in the order of their documents."""
+        for entry in versioned.scan(self.view.tr, *self.view.keys.members(section), self.view.revision):
+            yield self.view.keys.parse_member(entry.key)
+
+    def chunks_of(self, section: NodeId) -> Iterator[NodeId]:
+        return (one.id for one in self.members(section))
+
+    def vector(self, model: int, chunk: NodeId) -> bytes | None:
+        """The chunk's, that the model of this number made."""
+        entry = self.view.sealed.get(self.view.tr, self.view.keys.vector(model, chunk), self.view.revision)
+        return None if entry is None else entry.value
+
+    def parent(self, node: NodeId) -> NodeId | None:
+        """The section of a chunk, or the chunk of a raw that has an id of its own."""
+        entry = versioned.get(self.view.tr, self.view.keys.parent(node), self.view.revision)
+        return None if entry is None else node_id(entry.value)
+
+    def document(self, document: DocumentId) -> Document | None:
+        return self.view.record(DOCUMENT, self.view.keys.document(document))
+
+    def documents(self, after: DocumentId | None = None) -> Iterator[Document]:
+        return self.view.records(DOCUMENT, self.view.keys.documents(after))
+
+    def source(self, source: SourceId) -> Source | None:
+        return self.view.record(SOURCE, self.view.keys.source(self.view.sealed.hashed(source)))
+
+    def source_left(self, source: SourceId) -> Source | None:
+        """The same, but one that was erased is not there."""
+        try:
+            return self.source(source)
+        except KeyErased:
+            return None
+
+    def sources(self, after: bytes | None = None) -> Iterator[Source]:
+        """All of them, in the order of what stands for them in keys; after one, given by that."""
+        return self.view.records(SOURCE, self.view.keys.sources(after))
+
+    def sections_in(self, category: bytes) -> Iterator[NodeId]:
+        """The sections of a category, given as its keyed hash."""
+        for entry in versioned.scan(self.view.tr, *self.view.keys.categories(category), self.view.revision):
+            yield node_id(entry.key[-16:])
+
+    def vector_of_text(self, model: int, text: bytes) -> bytes | None:
+        """The vector of a text that some chunk was made of; the text as a keyed hash."""
+        found = versioned.last_key(
+            self.view.tr, *self.view.keys.embedded_as(text), self.view.revision, _KNOWN_TEXTS_MAX
+        )
+        return None if found is None else self.vector(model, node_id(found[-16:]))
+
+    def chunks_naming(self, kind: bytes, value: bytes = b"") -> Iterator[NodeId]:
+        """The chunks that name an entity of a kind, and of a value if one is given; both as keyed hashes."""
+        for entry in versioned.scan(self.view.tr, *self.view.keys.entities(kind, value), self.view.revision):
+            yield node_id(entry.key[-16:])
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where a node is, found by its id alone."""
+
+    corpus: CorpusNumber
+    level: Level
+
+    @classmethod
+    def of(cls, locator: bytes) -> Located:
+        return cls(CorpusNumber(int.from_bytes(locator[1:LOCATOR_BYTES], "big")), Level(locator[0]))
+
+
+def locate(tr: Reader, keys: Keyspace, tenant: TenantId, node: NodeId) -> Located | None:
+    """The tenant's node of this id. One that a revision removed is still located: ask its revision whether it is there.
+
+    The raws of ingested chunks have no locator of their own: their ids are made from their chunks'.
+    """
+    stored = tr.get(keys.locator(tenant, node))
+    if stored is not None:
+        return None if stored[:1] in {FACT_MARK, TURN_MARK} else Located.of(stored)
+    chunk, place = chunk_of_raw(node)
+    owner = tr.get(keys.locator(tenant, chunk)) if place >= 0 else None
+    if owner is None or not is_ingested_chunk(owner):
+        return None
+    return replace(Located.of(owner), level=Level.RAW)
+
+
+class HierarchyWrites:
+    """Makes the writes of nodes and of everything that leads to them: one method a node, all its indexes with it."""
+
+    def __init__(
+        self,
+        keys: Keyspace,
+        tenant: TenantId,
+        number: CorpusNumber,
+        keyring: Keyring,
+        models: Embeddings | None = None,
+    ) -> None:
+        """`models` are those that have vectors of the corpus once the writes are made; for who writes chunks."""
+        self._keys = keys
+        self._models = models
+        self._corpus_keys = keys.of_corpus(number)
+        self._tenant = tenant
+        self._number = number
+        self._keyring = keyring
+        (self._corpus_key,) = keyring.numbers(number, [CORPUS_SCOPE])
+
+    def put_document(self, document: Document) -> Iterator[Write]:
+        number = self._source_key(document.source)
+        yield Write(self._corpus_keys.document(document.id), DOCUMENT.encode(document), number)
+
+    def remove_document(self, document: Document) -> Iterator[Write]:
+        yield Write(self._corpus_keys.document(document.id), None)
+
+    def put_source(self, source: Source) -> Iterator[Write]:
+        key = self._corpus_keys.source(self._keyring.hashed(source.id))
+        yield Write(key, SOURCE.encode(source), self._source_key(source.id))
+
+    def put_chunk(
+        self, chunk: Chunk, page: RawPage, vector: bytes, next_vector: bytes | None = None
+    ) -> Iterator[Write]:
+        """`vector` is the current model's, `next_vector` that of the next one, if it was made already."""
+        number, keys = self._source_key(chunk.source), self._corpus_keys
+        yield Write(keys.chunk(chunk.id), encode_chunk(chunk, page), number)
+        assert self._models is not None
+        yield self.set_vector(self._models.current.number, chunk.id, chunk.source, vector)
+        if next_vector is not None and self._models.next is not None:
+            yield self.set_vector(self._models.next.number, chunk.id, chunk.source, next_vector)
+        yield self._locator(chunk.id, Level.CHUNK, OWN_RAW_IDS if chunk.raw_ids else b"")
+        for raw in chunk.raw_ids:
+            yield Write(keys.parent(raw), chunk.id.bytes)
+            yield self._locator(raw, Level.RAW)
+        for key in self.chunk_index_keys(chunk):
+            yield Write(key, b"")
+
+    def set_vector(self, model: int, chunk: NodeId, source: SourceId, vector: bytes) -> Write:
+        return Write(self._corpus_keys.vector(model, chunk), vector, self._source_key(source), is_dense=True)
+
+    def set_embeddings(self, models: Embeddings) -> Write:
+        return embeddings.written(self._corpus_keys, models)
+
+    def remove_chunk(self, chunk: Chunk) -> Iterator[Write]:
+        keys = self._corpus_keys
+        assert self._models is not None
+        vectors = [keys.vector(model, chunk.id) for model in self._models.numbers]
+        for key in (keys.chunk(chunk.id), *vectors, keys.parent(chunk.id)):
+            yield Write(key, None)
+        for raw in chunk.raw_ids:
+            yield Write(keys.parent(raw), None)
+        for key in self.chunk_index_keys(chunk):
+            yield Write(key, None)
+
+    def join(self, section: NodeId, chunk: Chunk | Membership) -> Iterator[Write]:
+        keys = self._corpus_keys
+        yield Write(keys.member(section, chunk.document, chunk.ordinal, chunk.id), b"")
+        yield Write(keys.parent(chunk.id), section.bytes)
+
+    def leave(self, section: NodeId, chunk: Chunk | Membership) -> Iterator[Write]:
+        """Its parent is for `join` or `remove_chunk` to change."""
+        yield Write(self._corpus_keys.member(section, chunk.document, chunk.ordinal, chunk.id), None)
+
+    def put_section(self, section: Section, before: Section | None) -> Iterator[Write]:
+        keys = self._corpus_keys
+        yield Write(keys.section(section.id), SECTION.encode(section), numbers=self.together(section.sources))
+        if before is None:
+            yield self._locator(section.id, Level.SECTION)
+            yield Write(keys.listed_section(section.id), b"")
+        elif before.category != section.category:
+            yield Write(keys.category(self.hashed(before.category), section.id), None)
+        if before is None or before.category != section.category:
+            yield Write(keys.category(self.hashed(section.category), section.id), b"")
+
+    def remove_section(self, section: Section) -> Iterator[Write]:
+        keys = self._corpus_keys
+        yield Write(keys.section(section.id), None)
+        yield Write(keys.listed_section(section.id), None)
+        yield Write(keys.category(self.hashed(section.category), section.id), None)
+
+    def put_master(self, master: Master, before: Master | None, sources: Iterable[SourceId]) -> Iterator[Write]:
+        """`sources` are all that something in it may come from."""
+        yield Write(self._corpus_keys.master(), MASTER.encode(master), numbers=self.together(sources))
+        if before is None:
+            yield self._locator(master.id, Level.MASTER)
+
+    def cite(self, node: NodeId, citations: Iterable[Citation]) -> Iterator[Write]:
+        """Notes which documents this revision of a section or master cites, for the day one is erased."""
+        return self.cite_documents(node, {citation.document for citation in citations})
+
+    def cite_documents(self, node: NodeId, documents: Iterable[DocumentId]) -> Iterator[Write]:
+        for document in sorted(documents):
+            yield Write(self._corpus_keys.citing(document, node), b"")
+
+    def hashed(self, text: str, size: int = 8) -> bytes:
+        """A keyed hash for the keys of indexes: equal texts are found, and nobody can read them off a key.
+
+        Nor can anybody make two that are equal, so it need not be longer than chance asks for.
+        """
+        secret = self._keyring.derived(self._corpus_key, b"index")
+        return hmac.digest(secret, text.casefold().encode(), "sha256")[:size]
+
+    def hashed_kind(self, kind: str) -> bytes:
+        """Of a type of entities, of which there are few."""
+        return self.hashed(kind, 4)
+
+    def chunk_index_keys(self, chunk: Chunk) -> list[bytes]:
+        return self.entity_keys(chunk) + self.embedded_keys(chunk)
+
+    def embedded_keys(self, chunk: Chunk) -> list[bytes]:
+        """The entry that a chunk has in the index of embedded texts, if the server embedded it."""
+        return [self._corpus_keys.embedded(chunk.embedded, chunk.id)] if chunk.embedded else []
+
+    def entity_keys(self, chunk: Chunk) -> list[bytes]:
+        """The entries that a chunk has in the index of entities."""
+        keys = self._corpus_keys
+        return [keys.entity(self.hashed_kind(one.type), self.hashed(one.value), chunk.id) for one in chunk.entities]
+
+    def _locator(self, node: NodeId, level: Level, mark: bytes = b"") -> Write:
+        value = locator_of(level, self._number) + mark
+        owner, place = chunk_of_raw(node)
+        block = self._keys.locator(self._tenant, owner) if place >= 0 else None
+        return Write(self._keys.locator(self._tenant, node), value, versioned=False, block=block)
+
+    def together(self, sources: Iterable[SourceId]) -> tuple[KeyNumber, ...]:
+        """The keys that something made of several sources is sealed under: theirs, and the corpus's own."""
+        return tuple(sorted(self._keyring.numbers(self._number, [CORPUS_SCOPE, *sorted(set(sources))])))
+
+    def _source_key(self, source: SourceId) -> KeyNumber:
+        (number,) = self._keyring.numbers(self._number, [source])
+        return number

@@ -1,0 +1,181 @@
+"""A corpus at one revision: what every read of a corpus is given, in one transaction or in as many as it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, TypeVar
+from uuid import UUID
+
+from drillcore_fdb.engine import Engine, Reader, Transaction
+from drillcore_fdb.errors import StoreCorruptError
+from drillcore_fdb.tuples import KeyRange
+from drillcore_proto.reasons import Reason
+from drillcore_server.kernel import revisions, trimming
+from drillcore_server.kernel.access import InTenant
+from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.errors import Missing
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.kernel.unit import Unit
+from drillcore_server.storage import versioned
+from drillcore_server.storage.corpus_keys import CorpusKeys
+from drillcore_server.storage.ids import CorpusId, CorpusNumber, Revision, TenantId
+from drillcore_server.storage.keyring import KeyErased, KeyNumber, Keyring
+from drillcore_server.storage.records import RecordKind
+from drillcore_server.storage.sealed import SealedRecords, keys_of
+from drillcore_server.storage.versioned import Entry
+
+T = TypeVar("T")
+Id = TypeVar("Id")
+_RECORDS_MAX: Final = 500
+"""Records that one transaction reads one by one: well within five seconds."""
+_KEYS_MAX: Final = 2_000
+"""Keys that one transaction scans, whether the revision sees them or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """The moment to read a corpus at: a revision or a time. Without either, now."""
+
+    revision: Revision | None = None
+    time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusAtRevision:
+    """One corpus as it is at one revision, read in one transaction.
+
+    Each capability reads its own records through it: `HierarchyReader(view)`, `FactReader(view)` and so on.
+    """
+
+    tr: Reader
+    corpus: Corpus
+    keys: CorpusKeys
+    sealed: SealedRecords
+    revision: Revision
+
+    def at(self, revision: Revision) -> CorpusAtRevision:
+        """The same corpus at another revision."""
+        return replace(self, revision=revision)
+
+    def record(self, kind: RecordKind[T], key: bytes) -> T | None:
+        """The record of a key. Raises `KeyErased` if it was erased."""
+        entry = self.sealed.get(self.tr, key, self.revision)
+        return None if entry is None else kind.decode(entry.value)
+
+    def records(self, kind: RecordKind[T], keys: KeyRange) -> Iterator[T]:
+        for entry in self.sealed.scan(self.tr, *keys, self.revision):
+            yield kind.decode(entry.value)
+
+    def sealed_by(self, key: bytes) -> tuple[KeyNumber, ...]:
+        """The encryption keys of a record, which must be there."""
+        entry = versioned.get(self.tr, key, self.revision)
+        assert entry is not None
+        return keys_of(entry.value)
+
+    def was_erased(self, key: bytes) -> bool:
+        """Whether the last record of a key up to this revision was erased. A later revision may have removed it."""
+        there = versioned.last_there(self.tr, key, self.revision)
+        try:
+            return there is not None and self.sealed.get(self.tr, key, there) is None
+        except KeyErased:
+            return True
+
+
+@dataclass(frozen=True, slots=True)
+class BatchedReads:
+    """Reads one revision in as many transactions as it takes: a revision does not change."""
+
+    engine: Engine
+    corpus: Corpus
+    keys: CorpusKeys
+    sealed: SealedRecords
+    revision: Revision
+
+    @classmethod
+    def of(cls, engine: Engine, view: CorpusAtRevision) -> BatchedReads:
+        return cls(engine, view.corpus, view.keys, view.sealed, view.revision)
+
+    def at(self, revision: Revision) -> BatchedReads:
+        """The same corpus at another revision."""
+        return replace(self, revision=revision)
+
+    def read(self, work: Callable[[CorpusAtRevision], T]) -> T:
+        """Runs `work` in one transaction."""
+
+        def read(tr: Transaction) -> T:
+            self.sealed.follow_erasures(tr.snapshot, self.keys)
+            return work(CorpusAtRevision(tr.snapshot, self.corpus, self.keys, self.sealed, self.revision))
+
+        return self.engine.run(read)
+
+    def find(self, ids: Sequence[Id], get: Callable[[CorpusAtRevision, Id], T]) -> Iterator[T]:
+        """What `get` returns for each id, in order."""
+        for start in range(0, len(ids), _RECORDS_MAX):
+            batch = ids[start : start + _RECORDS_MAX]
+            yield from self.read(lambda view, b=batch: [get(view, id_) for id_ in b])  # type: ignore[misc]
+
+    def each(self, ids: Sequence[Id], get: Callable[[CorpusAtRevision, Id], T | None]) -> Iterator[T]:
+        """Same as `find`, for records that must be there."""
+        for one, record in zip(ids, self.find(ids, get), strict=True):
+            if record is None:
+                raise StoreCorruptError(f"{one} is named at revision {self.revision} but is not there")
+            yield record
+
+    def each_left(self, ids: Sequence[Id], get: Callable[[CorpusAtRevision, Id], T | None]) -> Iterator[T]:
+        """Same as `each`, without records that were erased since."""
+
+        def unless_erased(view: CorpusAtRevision, one: Id) -> tuple[T] | tuple[()] | None:
+            try:
+                found = get(view, one)
+            except KeyErased:
+                return ()
+            return None if found is None else (found,)
+
+        for found in self.each(ids, unless_erased):
+            yield from found
+
+    def entries(self, keys: KeyRange, keys_max: int = _KEYS_MAX) -> Iterator[Entry]:
+        """What the revision has in a range, in order, as it is stored. Holds at most `keys_max` stored keys at once."""
+        begin: bytes | None = keys.begin
+        while begin is not None:
+            page, begin = self.read(
+                lambda view, b=begin: versioned.page(view.tr, b, keys.end, self.revision, keys_max)  # type: ignore[misc]
+            )
+            yield from page
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusReads:
+    """What calls that read a corpus use: the unit of work, and the records that the keyring opens."""
+
+    unit: Unit
+    sealed: SealedRecords
+    keyring: Keyring
+
+    def at(self, tr: Reader, granted: InTenant, trail: Trail, corpus: CorpusId, as_of: AsOf) -> CorpusAtRevision:
+        """The corpus at a moment. Raises `Missing` if the corpus or the revision is not there, or no longer."""
+        trail.touch_corpus(corpus)
+        return self.opened(tr, trail, granted.corpus(tr, self.unit.keys, corpus), as_of)
+
+    def opened(self, tr: Reader, trail: Trail, corpus: Corpus, as_of: AsOf) -> CorpusAtRevision:
+        """Same as `at`, for a corpus that the caller was already admitted to."""
+        keys = self.unit.keys.of_corpus(corpus.number)
+        head = revision = revisions.head(tr, keys)
+        if as_of.revision is not None:
+            revision = as_of.revision
+        elif as_of.time is not None:
+            revision = revisions.at_time(tr, keys, as_of.time)
+        if revision > head:
+            raise Missing(Reason.REVISION_NOT_FOUND, f"the corpus is at revision {head}, there is no {revision} yet")
+        if revision != head:
+            trimming.check_kept(tr, keys, revision)
+        trail.touch_corpus(corpus.id, revision)
+        return CorpusAtRevision(tr, corpus, keys, self.sealed, revision)
+
+    def numbered(self, tr: Reader, granted: InTenant, owner: TenantId, number: CorpusNumber) -> Corpus | None:
+        """A tenant's corpus by its number; None if the caller does not have that corpus under its id."""
+        stored = tr.get(self.unit.keys.corpus_number(number))
+        corpus = None if stored is None else granted.find(tr, self.unit.keys, CorpusId(UUID(bytes=stored)))
+        return corpus if corpus is not None and corpus.tenant_id == owner else None

@@ -1,0 +1,102 @@
+"""Pages of a listing, and the tokens that lead from one to the next."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+from uuid import UUID
+
+from drillcore_proto.reasons import Reason
+from drillcore_server.kernel.errors import BadInput
+
+
+class HasId(Protocol):
+    @property
+    def id(self) -> UUID: ...
+
+
+Item = TypeVar("Item")
+T = TypeVar("T", bound=HasId)
+
+PAGE_SIZE_DEFAULT = 100
+PAGE_SIZE_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    items: list[T]
+    next_token: str
+
+
+def page_size(asked: int) -> int:
+    return min(asked or PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class PageLimit:
+    items: int
+    bytes: int
+    """The size of the stored records; an answer is about as large."""
+
+
+def fill_page(found: Iterable[tuple[Item, int]], limit: PageLimit) -> tuple[list[Item], bool]:
+    """Items up to the limits, and whether there are more. Each item comes with its size.
+
+    A page has at least one item.
+    """
+    items: list[Item] = []
+    size_bytes = 0
+    for item, item_bytes in found:
+        size_bytes += item_bytes
+        if items and (len(items) == limit.items or size_bytes > limit.bytes):
+            return items, True
+        items.append(item)
+    return items, False
+
+
+def make_page(listing: str, items: list[T], more: bool) -> Page[T]:
+    """A page, with a token if there are more items.
+
+    `listing` names the listing and everything that selects its items.
+    """
+    return Page(items, make_token(listing, items[-1].id.bytes) if more else "")
+
+
+def make_token(listing: str, cursor: bytes) -> str:
+    """A token for what follows `cursor`."""
+    return base64.urlsafe_b64encode(cursor + _mark(listing, cursor)).decode("ascii").rstrip("=")
+
+
+def read_token(listing: str, token: str) -> bytes | None:
+    """The cursor of a token; None for the first page. Raises `BadInput` for a token of another listing."""
+    if not token:
+        return None
+    try:
+        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    except (binascii.Error, ValueError):
+        raw = b""
+    if len(raw) < 5 or raw[-4:] != _mark(listing, raw[:-4]):
+        raise BadInput(
+            Reason.INVALID_PAGE_TOKEN,
+            "the page token is not one that this listing gave; start from the first page",
+            field="page_token",
+        )
+    return raw[:-4]
+
+
+def read_id_token(listing: str, token: str) -> UUID | None:
+    """The last id before the page, for tokens that `make_page` made."""
+    cursor = read_token(listing, token)
+    return None if cursor is None else UUID(bytes=cursor)
+
+
+def _mark(listing: str, last: bytes) -> bytes:
+    """Detects damaged tokens and tokens of other listings. It only guards against mistakes.
+
+    Every page checks access.
+    """
+    return zlib.crc32(listing.encode() + last).to_bytes(4, "big")

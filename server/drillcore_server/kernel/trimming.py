@@ -1,0 +1,175 @@
+"""The oldest revision of a corpus that can be read (the floor), and the removal of what no reader from there on sees.
+
+For each versioned key, a reader at or above the floor sees the newest entry at or below the floor, or a later one. So
+all entries before that newest one can go, and it too if it is a tombstone. Older entries go first, or all in one
+transaction, so that nothing reappears for a moment. Entries at or below the floor never change, so they are read
+without conflicts, and a walk may stop anywhere and go on later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from drillcore_fdb.engine import Reader, Transaction
+from drillcore_proto.reasons import Reason
+from drillcore_server.kernel import revisions
+from drillcore_server.kernel.corpora import Corpus, TrimState
+from drillcore_server.kernel.errors import Missing
+from drillcore_server.kernel.writes import LOCATOR_BYTES, fact_locator, locator_of, turn_locator
+from drillcore_server.storage import versioned
+from drillcore_server.storage.corpus_keys import CorpusKeys
+from drillcore_server.storage.ids import Level, Revision, node_id
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.records import RecordKind
+from drillcore_server.storage.versioned import Stored
+
+STATE = RecordKind(TrimState)
+PAGE_ENTRIES: Final = 2_000
+PAGE_BYTES: Final = 2_000_000
+"""The most entries that one transaction looks at.
+
+It takes a twentieth of the allowed five seconds and clears far less than 10 MB.
+"""
+
+
+def state(tr: Reader, keys: CorpusKeys) -> TrimState:
+    return STATE.read(tr, keys.floor()) or TrimState()
+
+
+def floor(tr: Reader, keys: CorpusKeys) -> Revision:
+    """The oldest revision that can be read; 0 if none was trimmed."""
+    return state(tr, keys).floor
+
+
+def check_kept(tr: Reader, keys: CorpusKeys, revision: Revision) -> None:
+    """Raises `Missing` if the revision was trimmed. Revision 0, which is empty, always exists."""
+    oldest = floor(tr, keys)
+    if 0 < revision < oldest:
+        message = f"revision {revision} is trimmed: the oldest that can still be read is {oldest}"
+        raise Missing(Reason.REVISION_TRIMMED, message, oldest_revision=str(oldest))
+
+
+def raise_floor(tr: Transaction, keys: CorpusKeys, to: Revision) -> TrimState:
+    """Makes earlier revisions unreadable from this commit on. The floor never goes down."""
+    now = state(tr, keys)
+    if to <= now.floor:
+        return now
+    raised = replace(now, floor=to)
+    STATE.write(tr, keys.floor(), raised)
+    return raised
+
+
+def walk_again(tr: Transaction, keys: CorpusKeys) -> None:
+    """Makes the next trim begin again: a trim may have kept keys for staged records that are now removed."""
+    now = state(tr, keys)
+    if now.floor:
+        STATE.write(tr, keys.floor(), TrimState(now.floor))
+
+
+def trim_page(tr: Transaction, keyspace: Keyspace, corpus: Corpus) -> tuple[int, TrimState]:
+    """Removes the next page of what nobody can read. Returns the number of entries and the new state.
+
+    The state is read with a conflict, so concurrent trims each do another page.
+    """
+    keys = keyspace.of_corpus(corpus.number)
+    now = state(tr, keys)
+    if now.finished:
+        return 0, now
+    walk = now if now.walking else replace(now, walking=now.floor, cursor=b"")
+    page = find_unseen(tr.snapshot, keys, walk.walking, walk.cursor)
+    for entry in page.entries:
+        for key in entry.places:
+            tr.clear(key)
+    _forget_nodes(tr, keyspace, corpus, page.gone)
+    if page.following is None:
+        after = replace(walk, trimmed=walk.walking, walking=Revision(0), cursor=b"")
+    else:
+        after = replace(walk, cursor=page.following)
+    STATE.write(tr, keys.floor(), after)
+    return len(page.entries), after
+
+
+@dataclass(slots=True)
+class UnseenPage:
+    head: Revision
+    """The head of the corpus. Entries beyond it are not published."""
+    entries: list[Stored] = field(default_factory=list)
+    """Entries that no reader at or above the floor sees."""
+    gone: list[bytes] = field(default_factory=list)
+    """Keys that have no other entries than these."""
+    following: bytes | None = None
+    """Where the next page begins; None after the last one."""
+
+
+def find_unseen(tr: Reader, keys: CorpusKeys, floor: Revision, begin: bytes) -> UnseenPage:
+    """A page of the corpus's entries, from `begin` on. Every page makes progress, however large an entry is."""
+    page = UnseenPage(revisions.head(tr, keys))
+    previous: Stored | None = None
+    count = size_bytes = 0
+    for entry in _entries(tr, keys, begin):
+        if previous is not None:
+            _sort_out(tr, keys, floor, page, previous, entry)
+            if count >= PAGE_ENTRIES or size_bytes >= PAGE_BYTES:
+                page.following = entry.places[0]
+                return page
+        previous, count, size_bytes = entry, count + 1, size_bytes + entry.size_bytes
+    if previous is not None:
+        _sort_out(tr, keys, floor, page, previous, None)
+    return page
+
+
+def _entries(tr: Reader, keys: CorpusKeys, begin: bytes) -> Iterator[Stored]:
+    for space in keys.by_revision():
+        if begin < space.end:
+            yield from versioned.entries(tr, max(begin, space.begin), space.end)
+
+
+def _sort_out(
+    tr: Reader, keys: CorpusKeys, floor: Revision, page: UnseenPage, one: Stored, following: Stored | None
+) -> None:
+    if one.revision > floor:
+        return
+    same_key = following is not None and following.key == one.key
+    overtaken = same_key and following is not None and following.revision <= floor
+    staged = same_key and following is not None and following.revision > page.head
+    if staged and one.is_removal:
+        return  # the writer that staged this record relies on the node's locator, but may never publish the record
+    if overtaken or one.is_removal or _cites_nothing(tr, keys, floor, one):
+        page.entries.append(one)
+        if not same_key:
+            page.gone.append(one.key)
+
+
+def _cites_nothing(tr: Reader, keys: CorpusKeys, floor: Revision, one: Stored) -> bool:
+    """An entry of this index belongs to its node's record of the same revision, and goes with it."""
+    index = keys.all_citing()
+    if not index.begin <= one.key < index.end:
+        return False
+    records = (keys.section(node_id(one.key[-16:])), keys.master())
+    return all(versioned.newest(tr, record, floor) != one.revision for record in records)
+
+
+def _forget_nodes(tr: Transaction, keyspace: Keyspace, corpus: Corpus, gone: Iterable[bytes]) -> None:
+    """Clears the locators of nodes that are gone for good.
+
+    A writer may use the id again, and then writes the node's record before its locator. This function therefore reads
+    the record's key: a new record conflicts, and the next run finds it.
+    """
+    keys = keyspace.of_corpus(corpus.number)
+    # Raws with ids of their own have a parent but no record.
+    spaces = (
+        (locator_of(Level.SECTION, corpus.number), keys.sections()),
+        (locator_of(Level.CHUNK, corpus.number), keys.chunks()),
+        (locator_of(Level.RAW, corpus.number), keys.parents()),
+        (fact_locator(corpus.number), keys.facts()),
+        (turn_locator(corpus.number), keys.turns()),
+    )
+    for key in gone:
+        for own, space in spaces:
+            if space.begin <= key < space.end:
+                place = keyspace.locator(corpus.tenant_id, node_id(key[-16:]))
+                tr.add_read_conflict_range(key, key + b"\xff")
+                if (tr.get(place) or b"")[:LOCATOR_BYTES] == own:
+                    tr.clear(place)

@@ -1,1 +1,0 @@
-"""Quads as files: N-Quads and Turtle, read and written by pyoxigraph."""

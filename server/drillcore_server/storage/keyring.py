@@ -1,0 +1,330 @@
+"""The keys that content is sealed under: one for each source, one for each corpus. The keyring is a store of its own.
+
+Destroying the key of a source erases the source, so keys are kept apart from what they seal: in another environment of
+the embedded engine, in another directory of a cluster, and in no backup of the store. Each key is wrapped under the
+keyring's master key, which is a file that only the server may read.
+
+    (1, number)            a wrapped key, or a note that it was destroyed, and when
+    (2, corpus, source)    the key's number; the source as a keyed hash of 16 bytes, empty for the corpus's own key
+    (3,)                   the last number given
+    (4,)                   a word wrapped under the master key, to recognise that key
+
+A key is durable before anything is sealed under it. Numbers are never reused. The keyring remembers destroyed keys for
+ever, so a destroyed key (`KeyErased`) cannot be confused with a lost one (`KeyLostError`).
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final, NewType
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from drillcore_fdb.engine import Engine, Options, Transaction
+from drillcore_fdb.errors import EngineError, StoreCorruptError, UnavailableError
+from drillcore_fdb.tuples import Subspace
+from drillcore_server.storage.ids import SOURCE_CHARACTERS_MAX, CorpusNumber, SourceId
+
+
+def make_secret_file(path: Path, content: bytes) -> None:
+    """Writes a new file that only its owner may read, whole or not at all. Makes its directory if needed.
+
+    Durable on return.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".tmp")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+KeyNumber = NewType("KeyNumber", int)
+CORPUS_SCOPE: Final = SourceId("")
+"""Stands for the corpus itself where a source is asked for: its summaries are made of many sources."""
+SNAPSHOT_SCOPE: Final = SourceId("index snapshots".ljust(SOURCE_CHARACTERS_MAX + 1))
+"""Stands for the saved indexes of a corpus, which contain something of every source: each erasure destroys their key.
+It is longer than any source's id, so it cannot be one."""
+
+_KEY_BYTES: Final = 32
+_BATCH: Final = 2_000
+"""Keys made in one transaction, well within five seconds."""
+_NONCE_BYTES: Final = 12
+_BY_NUMBER, _BY_SCOPE, _LAST, _CHECK = 1, 2, 3, 4
+_CHECK_WORD: Final = b"drillcore keyring"
+_DESTROYED: Final = b"destroyed "
+"""Stands in a destroyed key's place, followed by when. A wrapped key is longer, and begins with random bytes."""
+_COMPOSITE: Final = b"drillcore composite key 1"
+_COMPOSITES_MAX: Final = 1_000
+"""How many are kept in memory."""
+_NOT_FOUND_CODE: Final = 2015
+"""FoundationDB's code for a missing key: nothing is wrong with the store."""
+
+
+class KeyLostError(StoreCorruptError):
+    """A key that records are sealed under is not in the keyring."""
+
+
+class KeyErased(EngineError):  # noqa: N818 - what became of it, and as it should be
+    """A key was destroyed on purpose, to erase what is sealed under it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(_NOT_FOUND_CODE, f"the key {number} was destroyed: what is sealed under it is erased")
+        self.number = number
+
+
+class Keyring:
+    def __init__(self, engine: Engine, root: Subspace, master_key: bytes, rewrite: Callable[[], object] = int) -> None:
+        """`rewrite` removes deleted keys from the engine's free pages, for an engine that leaves them there."""
+        self._engine = engine
+        self._rewrite = rewrite
+        self._root = root
+        self._master = AESGCM(master_key)
+        self._hash_key = hmac.digest(master_key, b"names of sources", "sha256")
+        self._lock = threading.Lock()
+        self._keys: dict[KeyNumber, tuple[bytes, AESGCM]] = {}
+        self._numbers: dict[tuple[CorpusNumber, SourceId], KeyNumber] = {}
+        self._composites: dict[tuple[KeyNumber, ...], AESGCM] = {}
+        self._erased: set[KeyNumber] = set()
+        self._erasures_known = 0
+        self._epochs: dict[CorpusNumber, int] = {}
+        self.on_erased: list[Callable[[Collection[CorpusNumber]], object]] = []
+        """Called with the corpora when this server learns of erasures, so that caches can drop what was erased."""
+
+    @classmethod
+    def open(
+        cls, engine: Engine, root: Subspace, master_key_file: Path, rewrite: Callable[[], object] = int
+    ) -> Keyring:
+        """Opens the keyring; a new one gets a new master key. Servers that share it share the file of its master key.
+
+        Raises `KeyLostError` if the file is gone or belongs to another keyring: what is sealed could not be read, and
+        nothing new must be sealed under a new key.
+        """
+        check = engine.run(lambda tr: tr.get(root.pack((_CHECK,))))
+        if check is not None and not master_key_file.exists():
+            raise KeyLostError(
+                f"the keyring's master key {master_key_file} is gone; restore it from its own backup, or copy it from "
+                "a server that shares this keyring"
+            )
+        keyring = cls(engine, root, read_or_make_master_key(master_key_file), rewrite)
+        nonce = os.urandom(_NONCE_BYTES)
+        made = nonce + keyring._master.encrypt(nonce, _CHECK_WORD, b"check")
+        keyring._recognise(engine.run(lambda tr: _get_or_set(tr, root.pack((_CHECK,)), made), Options(idempotent=True)))
+        return keyring
+
+    def _recognise(self, check: bytes) -> None:
+        try:
+            self._master.decrypt(check[:_NONCE_BYTES], check[_NONCE_BYTES:], b"check")
+        except InvalidTag as error:
+            raise KeyLostError("the master key is not the one that this keyring was made with") from error
+
+    def numbers(self, corpus: CorpusNumber, sources: Sequence[SourceId]) -> list[KeyNumber]:
+        """The numbers of the keys of these sources. Makes the keys that do not exist yet."""
+        wanted = [(corpus, source) for source in sources]
+        known = {scope: number for scope in wanted if (number := self._numbers.get(scope)) is not None}
+        missing = sorted(set(wanted) - known.keys())
+        for start in range(0, len(missing), _BATCH):
+            known |= self._make(missing[start : start + _BATCH])
+        return [known[scope] for scope in wanted]
+
+    def _make(
+        self, scopes: Sequence[tuple[CorpusNumber, SourceId]]
+    ) -> Mapping[tuple[CorpusNumber, SourceId], KeyNumber]:
+        fresh = {scope: secrets.token_bytes(_KEY_BYTES) for scope in scopes}
+        found = self._engine.run(
+            lambda tr: {scope: self._find_or_make(tr, scope, key) for scope, key in fresh.items()},
+            Options(idempotent=True),
+        )
+        with self._lock:
+            self._numbers.update((scope, number) for scope, number in found.items() if number not in self._erased)
+        return found
+
+    def cipher(self, numbers: KeyNumber | Sequence[KeyNumber]) -> AESGCM:
+        """The key of this number, or of several together, ready to use.
+
+        Raises `KeyLostError` if one is not there, `KeyErased` if one was destroyed.
+        """
+        if isinstance(numbers, int):
+            return self._key(numbers)[1]
+        together = tuple(numbers)
+        known = self._composites.get(together)
+        if known is None:
+            known = AESGCM(self.composite(together, _COMPOSITE))
+            self._keep_composite(together, known)
+        return known
+
+    def _keep_composite(self, numbers: tuple[KeyNumber, ...], cipher: AESGCM) -> None:
+        """Every search reads the master summary, which may be sealed under very many keys."""
+        with self._lock:
+            if len(self._composites) >= _COMPOSITES_MAX:
+                self._composites.clear()
+            if self._erased.isdisjoint(numbers):
+                self._composites[numbers] = cipher
+
+    def composite(self, numbers: Sequence[KeyNumber], purpose: bytes) -> bytes:
+        """A secret of several keys at once: gone with any of them."""
+        ordered = sorted(set(numbers))
+        self._unwrap_all(ordered)
+        secret = b"".join(number.to_bytes(8, "big") + self._key(number)[0] for number in ordered)
+        return hmac.digest(secret, purpose, "sha256")
+
+    def derived(self, number: KeyNumber, purpose: bytes) -> bytes:
+        """A secret for another purpose, gone with the key it is made from."""
+        return hmac.digest(self._key(number)[0], purpose, "sha256")
+
+    def forget(self, numbers: Iterable[KeyNumber]) -> None:
+        """From now on these keys are destroyed for whoever asks here, whatever the keyring still has.
+
+        For keys that the store notes as erased: a server that has one in memory must not use it any more.
+        """
+        gone = set(numbers)
+        with self._lock:
+            self._erased |= gone
+            self._composites.clear()
+            for number in gone:
+                self._keys.pop(number, None)
+            self._numbers = {scope: number for scope, number in self._numbers.items() if number not in gone}
+
+    def is_erased(self, number: KeyNumber) -> bool:
+        """Whether this server knows that a key is destroyed, or about to be."""
+        return number in self._erased
+
+    @property
+    def erasures_known(self) -> int:
+        """How many of the store's notes of erasures are known here; see `store/erasures.py`."""
+        return self._erasures_known
+
+    def note_erasures(self, known: int, corpora: Collection[CorpusNumber]) -> None:
+        """So many are known now, and `corpora` had some of them."""
+        with self._lock:
+            self._epochs |= dict.fromkeys(corpora, known)
+            self._erasures_known = max(self._erasures_known, known)
+        for hear in self.on_erased:
+            hear(corpora)
+
+    def epoch(self, corpus: CorpusNumber) -> int:
+        """Changes with every erasure in a corpus that is known here: what was derived before is not to be used."""
+        return self._epochs.get(corpus, 0)
+
+    def left_of(self, numbers: Collection[KeyNumber]) -> tuple[set[KeyNumber], set[KeyNumber]]:
+        """Those of these keys that the keyring has, and those that were destroyed. The others are lost."""
+        wanted = sorted(numbers)
+        places = [self._root.pack((_BY_NUMBER, number)) for number in wanted]
+        stored = dict(zip(wanted, self._engine.run(lambda tr: tr.get_many(places)), strict=True))
+        destroyed = {number for number, one in stored.items() if one is not None and one.startswith(_DESTROYED)}
+        return {number for number, one in stored.items() if one is not None} - destroyed, destroyed
+
+    def is_back(self, corpus: CorpusNumber, keys: Mapping[KeyNumber, bytes]) -> bool:
+        """Whether a key that was destroyed is its source's again: the keyring was restored from an older copy."""
+        places = [self._root.pack((_BY_SCOPE, corpus, source)) for source in keys.values()]
+        stored = self._engine.run(lambda tr: tr.get_many(places))
+        return any(one == number.to_bytes(8, "big") for one, number in zip(stored, keys, strict=True))
+
+    def destroy(self, corpus: CorpusNumber, keys: Mapping[KeyNumber, bytes], at: datetime) -> None:
+        """Destroys keys for good, each given with the hashed source that it is of. May be run again.
+
+        When it returns, the keyring's files have them no more. The same source gets a new key when it needs one.
+        """
+        self.forget(keys)
+        self._engine.run(lambda tr: self._mark_destroyed(tr, corpus, keys, at), Options(idempotent=True))
+        self._rewrite()
+
+    def _mark_destroyed(
+        self, tr: Transaction, corpus: CorpusNumber, keys: Mapping[KeyNumber, bytes], at: datetime
+    ) -> None:
+        for number, source in keys.items():
+            place, scope = self._root.pack((_BY_NUMBER, number)), self._root.pack((_BY_SCOPE, corpus, source))
+            if not (tr.get(place) or b"").startswith(_DESTROYED):
+                tr.set(place, _DESTROYED + at.isoformat(timespec="seconds").encode())
+            if tr.get(scope) == number.to_bytes(8, "big"):
+                tr.clear(scope)
+
+    def hashed(self, source: SourceId) -> bytes:
+        """16 bytes that stand for a source in keys. Who has no master key cannot tell whose they are."""
+        return hmac.digest(self._hash_key, source.encode(), "sha256")[:16]
+
+    def _key(self, number: KeyNumber) -> tuple[bytes, AESGCM]:
+        known = self._keys.get(number)
+        if known is None:
+            self._unwrap_all([number])
+            known = self._keys.get(number)
+        if known is None:  # destroyed at this very moment
+            raise KeyErased(number)
+        return known
+
+    def _unwrap_all(self, numbers: Iterable[KeyNumber]) -> None:
+        """Has these keys in memory. Raises `KeyErased` or `KeyLostError` for the first that cannot be had."""
+        missing = [number for number in numbers if number not in self._keys]
+        if not missing:
+            return
+        if destroyed := [number for number in missing if number in self._erased]:
+            raise KeyErased(destroyed[0])
+        places = [self._root.pack((_BY_NUMBER, number)) for number in missing]
+        stored = self._engine.run(lambda tr: tr.get_many(places))
+        found = {number: self._unwrap(number, one) for number, one in zip(missing, stored, strict=True)}
+        with self._lock:
+            self._keys.update((n, (key, AESGCM(key))) for n, key in found.items() if n not in self._erased)
+
+    def _find_or_make(self, tr: Transaction, scope: tuple[CorpusNumber, SourceId], key: bytes) -> KeyNumber:
+        corpus, source = scope
+        place = self._root.pack((_BY_SCOPE, corpus, self.hashed(source)))
+        stored = tr.get(place)
+        if stored is not None and (known := KeyNumber(int.from_bytes(stored, "big"))) not in self._erased:
+            return known  # else it is about to be destroyed, and leads nowhere from now on
+        last = tr.get(self._root.pack((_LAST,)))
+        number = KeyNumber(int.from_bytes(last or b"", "big") + 1)
+        tr.set(self._root.pack((_LAST,)), number.to_bytes(8, "big"))
+        tr.set(place, number.to_bytes(8, "big"))
+        tr.set(self._root.pack((_BY_NUMBER, number)), self._wrap(number, key))
+        return number
+
+    def _wrap(self, number: KeyNumber, key: bytes) -> bytes:
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + self._master.encrypt(nonce, key, b"key %d" % number)
+
+    def _unwrap(self, number: KeyNumber, stored: bytes | None) -> bytes:
+        if stored is None:
+            raise KeyLostError(
+                f"the key {number} is not in the keyring: what is sealed under it cannot be read; it was not "
+                "destroyed by an erasure, so restore the keyring from its own backup"
+            )
+        if stored.startswith(_DESTROYED):
+            raise KeyErased(number)
+        try:
+            return self._master.decrypt(stored[:_NONCE_BYTES], stored[_NONCE_BYTES:], b"key %d" % number)
+        except InvalidTag as error:
+            raise KeyLostError(
+                f"the key {number} cannot be unwrapped: the keyring's master key is not the one it was made with"
+            ) from error
+
+
+def _get_or_set(tr: Transaction, key: bytes, value: bytes) -> bytes:
+    stored = tr.get(key)
+    if stored is None:
+        tr.set(key, value)
+    return value if stored is None else stored
+
+
+def read_or_make_master_key(path: Path) -> bytes:
+    """The master key in a file that only its owner may read; made on first use."""
+    if not path.exists():
+        make_secret_file(path, secrets.token_bytes(_KEY_BYTES))
+    if path.stat().st_mode & 0o077:
+        raise UnavailableError(f"others may read the master key {path}: chmod 600 it")
+    key = path.read_bytes()
+    if len(key) != _KEY_BYTES:
+        raise UnavailableError(f"{path} is not a master key: it must have {_KEY_BYTES} bytes")
+    return key

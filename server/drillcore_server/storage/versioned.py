@@ -1,0 +1,252 @@
+"""Records kept by revision: a key, then the corpus revision that wrote it. Nothing is overwritten.
+
+    <logical key> <revision, 6 bytes> <part, 2 bytes>
+
+Part 0 holds the record, or the head of one that is split; further parts follow. A reader at revision R sees for each
+logical key the newest entry at or below R; an entry without a record is a tombstone: from there on the key is gone.
+Revision and part have fixed sizes, so a scan takes keys apart without decoding them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from drillcore_fdb import codec
+from drillcore_fdb.engine import Reader, Transaction
+from drillcore_server.storage.ids import Revision
+
+REVISION_BYTES: Final = 6
+_PART_BYTES: Final = 2
+_SUFFIX_BYTES: Final = REVISION_BYTES + _PART_BYTES
+_TOMBSTONE: Final = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record as a reader at some revision sees it."""
+
+    key: bytes
+    """The logical key."""
+    revision: Revision
+    """The revision that wrote it."""
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One entry with its value, whether or not a reader sees it. None is a removal."""
+
+    key: bytes
+    revision: Revision
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One entry as it is stored, whether or not a reader sees it."""
+
+    key: bytes
+    """The logical key."""
+    revision: Revision
+    is_removal: bool
+    places: tuple[bytes, ...]
+    """The keys of its parts."""
+    size_bytes: int
+
+
+def put(tr: Transaction, key: bytes, revision: Revision, value: bytes, *, checksum: bool = True) -> None:
+    """Writes the record of a key from `revision` on. A second write at the same revision replaces the first.
+
+    Only a value that reveals damage by itself, as a sealed one does, may go without a checksum.
+    Parts of a larger record that was there before may stay: a reader takes only as many parts as the head says.
+    """
+    place = key + revision.to_bytes(REVISION_BYTES, "big")
+    head, *parts = codec.frame(value, checksum=checksum)
+    tr.set(place + b"\0\0", head)
+    for number, part in enumerate(parts, 1):
+        tr.set(place + number.to_bytes(_PART_BYTES, "big"), part)
+
+
+def remove(tr: Transaction, key: bytes, revision: Revision) -> None:
+    """Removes a key from `revision` on. Readers at earlier revisions still see it."""
+    place = key + revision.to_bytes(REVISION_BYTES, "big")
+    tr.clear_range(place, place + b"\xff\xff")
+    tr.set(place + b"\0\0", _TOMBSTONE)
+
+
+def purge(tr: Transaction, key: bytes, revision: Revision) -> None:
+    """Removes the record that a revision wrote for a key. Readers then find neither it nor an earlier one."""
+    if newest(tr.snapshot, key, Revision(revision - 1)) is not None:
+        remove(tr, key, revision)
+        return
+    place = key + revision.to_bytes(REVISION_BYTES, "big")
+    tr.clear_range(place, place + b"\xff\xff")
+
+
+def forget_removal(tr: Transaction, key: bytes, revision: Revision) -> None:
+    """Removes a tombstone. No older entry of the key may be left."""
+    tr.clear(key + revision.to_bytes(REVISION_BYTES, "big") + b"\0\0")
+
+
+def get(tr: Reader, key: bytes, revision: Revision) -> Entry | None:
+    """What a reader at `revision` sees at a key."""
+    found = next(iter(_newest(tr, key, revision)), None)
+    if found is None:
+        return None
+    stored_key, head = found
+    place, written = stored_key[:-_PART_BYTES], _revision_of(stored_key)
+    if stored_key[-_PART_BYTES:] != b"\0\0":
+        head = tr.get(place + b"\0\0") or b""
+    if head == _TOMBSTONE:
+        return None
+    count = codec.parts_of(key, head)
+    parts_end = place + (count + 1).to_bytes(_PART_BYTES, "big")
+    parts = [value for _, value in tr.range(place + b"\0\1", parts_end)] if count else []
+    return Entry(key, written, codec.unframe(key, head, parts))
+
+
+def _newest(tr: Reader, key: bytes, revision: Revision) -> Iterator[tuple[bytes, bytes]]:
+    end = (revision + 1).to_bytes(REVISION_BYTES, "big")
+    return tr.range(key + bytes(_SUFFIX_BYTES), key + end, limit=1, reverse=True)
+
+
+def scan(tr: Reader, begin: bytes, end: bytes, revision: Revision) -> Iterator[Entry]:
+    """What a reader at `revision` sees of the logical keys from `begin` up to `end`, in order."""
+    return _visible(tr.range(begin, end), revision)
+
+
+def page(tr: Reader, begin: bytes, end: bytes, revision: Revision, keys_max: int) -> tuple[list[Entry], bytes | None]:
+    """Same as `scan` for the first `keys_max` stored keys, and where to go on (None at the end).
+
+    Keys that the reader does not see count too, so the work for a page is bounded.
+    """
+    stored = list(tr.range(begin, end, limit=keys_max))
+    if len(stored) < keys_max:
+        return list(_visible(stored, revision)), None
+    last = stored[-1][0][:-_SUFFIX_BYTES]
+    found = list(_visible((pair for pair in stored if pair[0][:-_SUFFIX_BYTES] != last), revision))
+    cut_off = get(tr, last, revision)
+    return found if cut_off is None else [*found, cut_off], behind(last)
+
+
+def last_there(tr: Reader, key: bytes, revision: Revision) -> Revision | None:
+    """The last revision up to this one that wrote a record of a key, whether it was removed since or not."""
+    end = (revision + 1).to_bytes(REVISION_BYTES, "big")
+    for stored_key, value in tr.range(key + bytes(_SUFFIX_BYTES), key + end, reverse=True):
+        if stored_key[-_PART_BYTES:] == b"\0\0" and value != _TOMBSTONE:
+            return _revision_of(stored_key)
+    return None
+
+
+def last_key(tr: Reader, begin: bytes, end: bytes, revision: Revision, keys_max: int) -> bytes | None:
+    """The last logical key of a range that a reader at `revision` sees, if it is among the last `keys_max` stored."""
+    decided: set[bytes] = set()
+    for stored_key, value in tr.range(begin, end, limit=keys_max, reverse=True):
+        key = stored_key[:-_SUFFIX_BYTES]
+        if _revision_of(stored_key) > revision or stored_key[-_PART_BYTES:] != b"\0\0" or key in decided:
+            continue
+        if value != _TOMBSTONE:
+            return key
+        decided.add(key)
+    return None
+
+
+def _visible(stored: Iterable[tuple[bytes, bytes]], revision: Revision) -> Iterator[Entry]:
+    current: bytes | None = None
+    pieces: list[bytes] = []
+    written = Revision(0)
+    for stored_key, value in stored:
+        key, at = stored_key[:-_SUFFIX_BYTES], _revision_of(stored_key)
+        if at > revision:
+            continue
+        if stored_key[-_PART_BYTES:] != b"\0\0":
+            pieces.append(value)
+            continue
+        if key != current:
+            yield from _entry(current, written, pieces)
+        current, written, pieces = key, at, [value]
+    yield from _entry(current, written, pieces)
+
+
+def behind(key: bytes) -> bytes:
+    """Where a scan goes on after a logical key."""
+    return key + b"\xff" * _SUFFIX_BYTES
+
+
+def before(place: bytes) -> bytes:
+    """The logical key that `behind` was given."""
+    return place[:-_SUFFIX_BYTES]
+
+
+def history(tr: Reader, key: bytes) -> list[tuple[Revision, bool]]:
+    """The revisions that wrote a key, and whether it was there from then on, in order."""
+    entries = tr.range(key + bytes(_SUFFIX_BYTES), behind(key))
+    return [(_revision_of(place), value != _TOMBSTONE) for place, value in entries if place[-_PART_BYTES:] == b"\0\0"]
+
+
+def entries(tr: Reader, begin: bytes, end: bytes) -> Iterator[Stored]:
+    """Every entry of the logical keys from `begin` up to `end`, in the order of keys and revisions."""
+    places: list[bytes] = []
+    is_removal, size_bytes = False, 0
+    for stored_key, value in tr.range(begin, end):
+        if stored_key[-_PART_BYTES:] == b"\0\0":
+            if places:
+                yield _stored(places, is_removal, size_bytes)
+            places, is_removal, size_bytes = [], value == _TOMBSTONE, 0
+        places.append(stored_key)
+        size_bytes += len(stored_key) + len(value)
+    if places:
+        yield _stored(places, is_removal, size_bytes)
+
+
+def values_page(tr: Reader, begin: bytes, end: bytes, keys_max: int) -> tuple[list[Value], bytes | None]:
+    """Every entry of the first `keys_max` stored keys with its value, visible or not, and where to go on."""
+    stored = list(tr.range(begin, end, limit=keys_max))
+    heads = [place for place, (key, _) in enumerate(stored) if key[-_PART_BYTES:] == b"\0\0"]
+    following = None
+    if len(stored) == keys_max:
+        following = stored[heads[-1]][0]  # the last one may be cut off
+        assert len(heads) > 1, "a page holds more than one record"
+        stored = stored[: heads.pop()]
+    places = pairwise([*heads, len(stored)])
+    return [_value(stored[first:last]) for first, last in places], following
+
+
+def _value(stored: list[tuple[bytes, bytes]]) -> Value:
+    (first, head), *parts = stored
+    key = first[:-_SUFFIX_BYTES]
+    if head == _TOMBSTONE:
+        return Value(key, _revision_of(first), None)
+    pieces = [value for _, value in parts][: codec.parts_of(key, head)]
+    return Value(key, _revision_of(first), codec.unframe(key, head, pieces))
+
+
+def newest(tr: Reader, key: bytes, revision: Revision) -> Revision | None:
+    """The revision at or before this one that last wrote a key, or removed it."""
+    found = next(iter(_newest(tr, key, revision)), None)
+    return None if found is None else _revision_of(found[0])
+
+
+def following(tr: Reader, key: bytes, revision: Revision) -> Revision | None:
+    """The revision after this one that next wrote a key, or removed it."""
+    begin = key + (revision + 1).to_bytes(REVISION_BYTES, "big")
+    found = next(iter(tr.range(begin, behind(key), limit=1)), None)
+    return None if found is None else _revision_of(found[0])
+
+
+def _stored(places: list[bytes], is_removal: bool, size_bytes: int) -> Stored:
+    first = places[0]
+    return Stored(first[:-_SUFFIX_BYTES], _revision_of(first), is_removal, tuple(places), size_bytes)
+
+
+def _entry(key: bytes | None, revision: Revision, pieces: list[bytes]) -> Iterator[Entry]:
+    if key is not None and pieces and pieces[0] != _TOMBSTONE:
+        parts = pieces[1 : 1 + codec.parts_of(key, pieces[0])]
+        yield Entry(key, revision, codec.unframe(key, pieces[0], parts))
+
+
+def _revision_of(stored_key: bytes) -> Revision:
+    return Revision(int.from_bytes(stored_key[-_SUFFIX_BYTES:-_PART_BYTES], "big"))

@@ -1,0 +1,203 @@
+"""The commands of corpora: create, get, list, update, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from uuid import uuid4
+
+from drillcore_fdb.engine import Reader, Transaction
+from drillcore_proto.reasons import Reason
+from drillcore_server.kernel import access
+from drillcore_server.kernel import corpus_store as corpora
+from drillcore_server.kernel import corpus_store as shared_corpora
+from drillcore_server.kernel import corpus_store as sharing
+from drillcore_server.kernel import tenant_store as tenants
+from drillcore_server.kernel.access import InTenant, checked_region
+from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.corpora import (
+    Corpus,
+    HoldChange,
+    RetentionChange,
+    SeenCorpus,
+    SharingChange,
+    check_not_on_hold,
+)
+from drillcore_server.kernel.corpus_store import CORPORA, CORPUS
+from drillcore_server.kernel.errors import NotReady
+from drillcore_server.kernel.named import (
+    changed_metadata,
+    check_version,
+    checked_description,
+    checked_metadata,
+    checked_name,
+)
+from drillcore_server.kernel.pages import Page, PageLimit, fill_page, make_page, page_size, read_id_token
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.storage.ids import CorpusId, Level, TenantId
+from drillcore_server.storage.keyspace import Keyspace
+
+
+def create_corpus(
+    unit: Unit,
+    call: Call,
+    *,
+    tenant: TenantId | None,
+    name: str,
+    description: str,
+    metadata: Mapping[str, str],
+    corpus_id: CorpusId | None,
+    region: str = "",
+) -> Corpus:
+    """Makes a corpus, by default in the region that the call is bound to."""
+    new_id = corpus_id or CorpusId(uuid4())
+    new_name, new_metadata = checked_name(name), checked_metadata(metadata)
+    new_description = checked_description(description)
+    new_region = checked_region(region) if region else call.region
+    numbers = corpora.new_numbers()
+
+    def work(tr: Transaction, granted: InTenant, trail: Trail) -> Corpus:
+        granted.check_everything()
+        granted.residency.check(new_region)
+        corpus = Corpus(
+            id=new_id,
+            tenant_id=granted.tenant,
+            name=new_name,
+            description=new_description,
+            metadata=new_metadata,
+            created_at=call.at,
+            created_by=call.principal.id,
+            updated_at=call.at,
+            version=1,
+            number=corpora.take_number(tr, unit.keys, numbers, new_id),
+            region=new_region,
+        )
+        CORPORA.insert(tr, unit.keys, corpus)
+        trail.touch_corpus(new_id)
+        trail.change(None, corpus)
+        return corpus
+
+    return unit.write(call, access.in_tenant(tenant, Permission.MANAGE_CORPORA), CORPUS, work)
+
+
+def delete_corpus(
+    unit: Unit, call: Call, *, tenant: TenantId | None, corpus_id: CorpusId, expected_version: int | None
+) -> Corpus:
+    """Marks the corpus deleted and returns it. Its id is never used again."""
+
+    def work(tr: Transaction, granted: InTenant, trail: Trail) -> Corpus:
+        trail.touch_corpus(corpus_id)
+        old = granted.corpus(tr, unit.keys, corpus_id)
+        granted.check_level(corpus_id, *Level)
+        check_version(old, expected_version)
+        check_not_on_hold(old.legal_hold)
+        new = replace(old, updated_at=call.at, version=old.version + 1, deleted_at=call.at)
+        CORPORA.replace(tr, unit.keys, old, new)
+        sharing.update(tr, unit.keys, old, new)
+        trail.change(old, new)
+        return new
+
+    return unit.write(call, access.in_tenant(tenant, Permission.MANAGE_CORPORA), CORPUS, work)
+
+
+def get_corpus(unit: Unit, call: Call, *, tenant: TenantId | None, key: CorpusId | str) -> SeenCorpus:
+    """The corpus with this id or this name."""
+
+    def work(tr: Reader, granted: InTenant, trail: Trail) -> SeenCorpus:
+        wanted = _named(tr, unit.keys, granted, checked_name(key)) if isinstance(key, str) else key
+        trail.touch_corpus(wanted)
+        found = granted.corpus(tr, unit.keys, wanted)
+        return SeenCorpus(found, granted.is_shared(found))
+
+    return unit.read(call, access.in_tenant(tenant, Permission.READ, Permission.MANAGE_CORPORA), work)
+
+
+def _named(tr: Reader, keys: Keyspace, granted: InTenant, name: str) -> CorpusId:
+    """The tenant's own corpus of this name, or the first one that is shared with it."""
+    own = corpora.find_by_name(tr, keys, granted.tenant, name)
+    if own is not None and granted.reaches(own):
+        return own
+    shared = (corpus for corpus, _ in granted.corpora(tr, keys) if granted.is_shared(corpus))
+    found = next((corpus.id for corpus in shared if corpus.name == name), None)
+    if found is None:
+        raise CORPORA.unnamed(name)
+    return found
+
+
+def list_corpora(unit: Unit, call: Call, *, tenant: TenantId | None, size: int, token: str) -> Page[SeenCorpus]:
+    """The corpora that the caller may see, in the order of ids: the tenant's own, and those shared with it."""
+    limit = PageLimit(page_size(size), unit.page_bytes_max)
+
+    def work(tr: Reader, granted: InTenant, trail: Trail) -> Page[SeenCorpus]:
+        listing = f"corpora of {granted.tenant}"
+        after = read_id_token(listing, token)
+        found = granted.corpora(tr, unit.keys, None if after is None else CorpusId(after))
+        seen = ((SeenCorpus(corpus, granted.is_shared(corpus)), size) for corpus, size in found)
+        page = make_page(listing, *fill_page(seen, limit))
+        for corpus in page.items:
+            trail.touch_corpus(corpus.id)
+        return page
+
+    return unit.read(call, access.in_tenant(tenant, Permission.READ, Permission.MANAGE_CORPORA), work)
+
+
+def update_corpus(
+    unit: Unit,
+    call: Call,
+    *,
+    tenant: TenantId | None,
+    corpus_id: CorpusId,
+    name: str | None,
+    description: str | None,
+    set_metadata: Mapping[str, str],
+    remove_metadata: Iterable[str],
+    retention: RetentionChange | None = None,
+    hold: HoldChange | None = None,
+    region: str = "",
+    sharing: SharingChange | None = None,
+    expected_version: int | None,
+) -> Corpus:
+    """Changes the given fields. Only an operator of the server may change whom a corpus is shared with."""
+    new_name = None if name is None else checked_name(name)
+    new_description = None if description is None else checked_description(description)
+    new_region = checked_region(region) if region else ""
+
+    def work(tr: Transaction, granted: InTenant, trail: Trail) -> Corpus:
+        trail.touch_corpus(corpus_id)
+        old = granted.corpus(tr, unit.keys, corpus_id, entering=new_region)
+        granted.check_level(corpus_id, *Level)
+        check_version(old, expected_version)
+        _check_region(old, new_region)
+        if sharing is not None:
+            _check_sharing(tr, unit.keys, call, sharing)
+        new = replace(
+            old,
+            name=new_name or old.name,
+            description=old.description if new_description is None else new_description,
+            metadata=changed_metadata(old.metadata, set_metadata, remove_metadata),
+            retention_days=old.retention_days if retention is None else retention.days,
+            legal_hold=old.legal_hold if hold is None else hold.applied(old.legal_hold, call.principal.id, call.at),
+            updated_at=call.at,
+            version=old.version + 1,
+            region=old.region or new_region,
+            sharing=old.sharing if sharing is None else sharing.applied(old.tenant_id, call.principal.id, call.at),
+        )
+        CORPORA.replace(tr, unit.keys, old, new)
+        shared_corpora.update(tr, unit.keys, old, new)
+        trail.change(old, new)
+        return new
+
+    return unit.write(call, access.in_tenant(tenant, Permission.MANAGE_CORPORA), CORPUS, work)
+
+
+def _check_region(corpus: Corpus, region: str) -> None:
+    if region and corpus.region not in {"", region}:
+        message = f"the corpus is in the region {corpus.region}, and stays there: make another for {region}"
+        raise NotReady(Reason.REGION_FIXED, message, field="region")
+
+
+def _check_sharing(tr: Transaction, keys: Keyspace, call: Call, sharing: SharingChange) -> None:
+    access.operator(tr, keys, call.principal, call.at)
+    for tenant in sharing.tenants:
+        tenants.get(tr, keys, tenant)

@@ -1,0 +1,135 @@
+"""The commands of tenants: create, get, list, update, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from uuid import uuid4
+
+from drillcore_fdb.engine import Reader, Transaction
+from drillcore_proto.reasons import Reason
+from drillcore_server.kernel import access
+from drillcore_server.kernel import corpus_store as corpora
+from drillcore_server.kernel import tenant_store as tenants
+from drillcore_server.kernel.access import Granted, checked_regions
+from drillcore_server.kernel.corpora import Tenant
+from drillcore_server.kernel.errors import NotReady
+from drillcore_server.kernel.named import changed_metadata, check_version, checked_metadata, checked_name
+from drillcore_server.kernel.pages import Page, PageLimit, fill_page, make_page, page_size, read_id_token
+from drillcore_server.kernel.tenant_store import TENANT, TENANTS
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.storage.ids import TenantId
+
+
+def create_tenant(
+    unit: Unit,
+    call: Call,
+    *,
+    name: str,
+    metadata: Mapping[str, str],
+    tenant_id: TenantId | None,
+    allowed_regions: Iterable[str] = (),
+) -> Tenant:
+    tenant = Tenant(
+        id=tenant_id or TenantId(uuid4()),
+        name=checked_name(name),
+        metadata=checked_metadata(metadata),
+        created_at=call.at,
+        created_by=call.principal.id,
+        updated_at=call.at,
+        version=1,
+        allowed_regions=checked_regions(allowed_regions, "allowed_regions"),
+    )
+
+    def work(tr: Transaction, _granted: Granted, trail: Trail) -> Tenant:
+        TENANTS.insert(tr, unit.keys, tenant)
+        trail.detail["tenant_id"] = str(tenant.id)
+        trail.change(None, tenant)
+        return tenant
+
+    return unit.write(call, access.operator, TENANT, work)
+
+
+def delete_tenant(unit: Unit, call: Call, *, tenant_id: TenantId, expected_version: int | None) -> Tenant:
+    """Marks the tenant deleted and returns it. Its id is never used again."""
+
+    def work(tr: Transaction, _granted: Granted, trail: Trail) -> Tenant:
+        old = tenants.get(tr, unit.keys, tenant_id)
+        check_version(old, expected_version)
+        if corpora.any_in(tr, unit.keys, tenant_id):
+            raise NotReady(Reason.TENANT_NOT_EMPTY, f"tenant {tenant_id} still has corpora; delete them first")
+        new = replace(old, updated_at=call.at, version=old.version + 1, deleted_at=call.at)
+        TENANTS.replace(tr, unit.keys, old, new)
+        trail.detail["tenant_id"] = str(tenant_id)
+        trail.change(old, new)
+        return new
+
+    return unit.write(call, access.operator, TENANT, work)
+
+
+def get_tenant(unit: Unit, call: Call, *, key: TenantId | str) -> Tenant:
+    """The tenant with this id or this name."""
+
+    def work(tr: Reader, _granted: Granted, trail: Trail) -> Tenant:
+        if isinstance(key, str):
+            found = tenants.get_by_name(tr, unit.keys, checked_name(key))
+        else:
+            found = tenants.get(tr, unit.keys, key)
+        trail.detail["tenant_id"] = str(found.id)
+        return found
+
+    return unit.read(call, access.operator, work)
+
+
+_LISTING = "tenants"
+
+
+def list_tenants(unit: Unit, call: Call, *, size: int, token: str) -> Page[Tenant]:
+    after = read_id_token(_LISTING, token)
+    limit = PageLimit(page_size(size), unit.page_bytes_max)
+
+    def work(tr: Reader, _granted: Granted, trail: Trail) -> Page[Tenant]:
+        keys = unit.keys.tenants(None if after is None else TenantId(after))
+        page = make_page(_LISTING, *fill_page(TENANTS.scan(tr, keys), limit))
+        trail.detail["tenant_ids"] = [str(tenant.id) for tenant in page.items]
+        return page
+
+    return unit.read(call, access.operator, work)
+
+
+def update_tenant(
+    unit: Unit,
+    call: Call,
+    *,
+    tenant_id: TenantId,
+    name: str | None,
+    set_metadata: Mapping[str, str],
+    remove_metadata: Iterable[str],
+    allowed_regions: Iterable[str] | None = None,
+    expected_version: int | None,
+) -> Tenant:
+    """Changes the given fields.
+
+    Corpora outside the new allowed regions stay where they are, but nobody can reach them.
+    """
+    new_name = None if name is None else checked_name(name)
+    regions = None if allowed_regions is None else checked_regions(allowed_regions, "allowed_regions")
+
+    def work(tr: Transaction, _granted: Granted, trail: Trail) -> Tenant:
+        old = tenants.get(tr, unit.keys, tenant_id)
+        check_version(old, expected_version)
+        new = replace(
+            old,
+            name=new_name or old.name,
+            metadata=changed_metadata(old.metadata, set_metadata, remove_metadata),
+            updated_at=call.at,
+            version=old.version + 1,
+            allowed_regions=old.allowed_regions if regions is None else regions,
+        )
+        TENANTS.replace(tr, unit.keys, old, new)
+        trail.detail["tenant_id"] = str(tenant_id)
+        trail.change(old, new)
+        return new
+
+    return unit.write(call, access.operator, TENANT, work)

@@ -1,8 +1,0 @@
-"""The version of this software."""
-
-from __future__ import annotations
-
-from importlib.metadata import version
-from typing import Final
-
-VERSION: Final = version("drillcore")
