@@ -32,7 +32,7 @@ bench: $(FOR_BENCH)  ## set up what the benchmarks need; then: .venv/bin/python 
 	$(BIN)/python -m benchmarks --list
 
 soak: $(FOR_TEST)  ## the long versions of the crash, serializability and bad-input tests
-	DRILLCORE_SOAK=1 $(BIN)/python -m pytest tests/faults tests/conformance tests/property tests/rpc/test_bad_input.py --timeout 3600
+	DRILLCORE_SOAK=1 $(BIN)/python -m pytest tests/faults tests/conformance tests/property tests/documents/test_bad_input.py --timeout 3600
 
 lock: $(FOR_TEST)  ## find the newest versions that fit pyproject.toml, for every supported Python and platform
 	$(BIN)/python -m pip install -qq 'uv>=0.13,<1'

@@ -25,7 +25,7 @@ from benchmarks.hierarchy import DATA, _documents, _filled
 from drillcore import Client
 from drillcore_proto.v1 import cores_pb2 as pb
 from drillcore_proto.v1.cores_pb2_grpc import CoreServiceStub
-from tests.faults.memory import own_bytes, peak_of
+from tests.support.processes.memory import own_bytes, peak_of
 
 _PIECE_BYTES = 256 << 10
 _TIMEOUT_S = 4 * 3600.0

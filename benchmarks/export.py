@@ -14,7 +14,7 @@ from benchmarks._measure import seconds
 from benchmarks._server import real_server
 from benchmarks.hierarchy import DATA, _documents, _filled
 from drillcore import Client, ExportFormat
-from tests.faults.memory import own_bytes, peak_of
+from tests.support.processes.memory import own_bytes, peak_of
 
 
 def run(arguments: list[str]) -> dict[str, object]:

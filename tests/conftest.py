@@ -8,6 +8,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.conformance import legs
 
+pytest_plugins = ["tests.support.fixtures"]
+
 # A shell ignores SIGINT for jobs it puts in the background, and every process they start would inherit that.
 # With a handler here, processes that tests start get the default again.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 from drillcore_server.app.config import load_settings
+from tests.support.paths import ROOT
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+DEPLOY = ROOT / "deploy"
 
 
 def test_every_variable_in_the_deployment_files_is_a_setting() -> None:

@@ -11,7 +11,8 @@ from packaging.requirements import Requirement
 from packaging.tags import parse_tag
 
 from requirements.environments import ENVIRONMENTS, PYTHONS, Environment
-from tests.checks.test_repository import PROJECT, ROOT
+from tests.checks.test_repository import PROJECT
+from tests.support.paths import ROOT
 
 LOCKS = ROOT / "requirements"
 WITHOUT_WHEELS = {"foundationdb", "trustgraph-base", "trustgraph-cli"}

@@ -7,10 +7,11 @@ import importlib
 import inspect
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "public_api.txt"
+from tests.support.paths import GOLDEN_FILES
+
+GOLDEN = GOLDEN_FILES / "public_api.txt"
 REGENERATE = "DRILLCORE_REGENERATE=1 .venv/bin/pytest tests/checks/test_public_api.py"
 MODULES = [
     "drillcore",

@@ -17,8 +17,8 @@ import pytest
 
 from drillcore._transport.client_settings import load_client_settings
 from drillcore_server.app.config import load_settings
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 GUIDES = (
     "getting-started",
     "ingesting",

@@ -10,8 +10,8 @@ import tomllib
 from pathlib import Path
 
 from drillcore_server.storage.spaces import Space
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.checks.test_repository import ROOT
+from tests.support.paths import ROOT
 
 PYTHON = shlex.quote(sys.executable)
 NEEDED = ("make", "sh", "dirname", "git")

@@ -12,8 +12,8 @@ from drillcore_fdb.tuples import prefix_end
 from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import Revision
 from drillcore_server.storage.spaces import BY_REVISION, Space
-from tests.faults.archive import Archive, opened_archive, text_of
-from tests.faults.consistent import check
+from tests.support.stores.archive import Archive, opened_archive, text_of
+from tests.support.stores.consistent import check
 
 NOT_HERE = {
     Space.FACT_EXPIRIES,

@@ -18,10 +18,10 @@ from drillcore_server.documents.add import DocumentBatch, OutcomeKind, Upload
 from drillcore_server.kernel import revise, revisions
 from drillcore_server.kernel.errors import Unavailable
 from drillcore_server.storage.ids import RequestId, Revision
-from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
-from tests.faults.caller import ask
-from tests.faults.consistent import check
-from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
+from tests.support.stores.archive import SENTENCES, Archive, opened_archive, text_of
+from tests.support.stores.caller import ask
+from tests.support.stores.consistent import check
+from tests.support.stores.faulty_engine import Fault, Faults, FaultyEngine, rates
 
 SOAK = os.environ.get("DRILLCORE_SOAK") == "1"
 SEEDS = range(200 if SOAK else 10)

@@ -15,8 +15,8 @@ from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
 from drillcore_server.storage.ids import SourceId
 from drillcore_server.vectors.embedding.embedders import Vectors
-from tests.faults.archive import Archive, opened_archive, text_of
-from tests.faults.consistent import check
+from tests.support.stores.archive import Archive, opened_archive, text_of
+from tests.support.stores.consistent import check
 
 ONE, OTHER = text_of("banking", 1, 4), text_of("fishing", 1, 3)
 

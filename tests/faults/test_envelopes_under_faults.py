@@ -12,10 +12,10 @@ import grpc
 import pytest
 
 from drillcore_proto.v1 import envelopes_pb2 as pb
-from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
-from tests.rpc.envelopes import EnvelopeCaller, filled, ids
-from tests.rpc.running import ACME, OPERATOR, create_tenants, running
-from tests.rpc.trails import records
+from tests.support.callers.envelopes import EnvelopeCaller, filled, ids
+from tests.support.servers.running import ACME, OPERATOR, create_tenants, running
+from tests.support.stores.faulty_engine import Fault, Faults, FaultyEngine, rates
+from tests.support.stores.trails import records
 
 QUERY = "how long must records of transactions be kept?"
 EVERYTHING = pb.ScoringOptions(relevance_floor=0.0, duplicate_similarity=1.0)

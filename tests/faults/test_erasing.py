@@ -22,11 +22,11 @@ from drillcore_server.kernel.errors import Refused
 from drillcore_server.kernel.unit import Call
 from drillcore_server.storage.ids import Revision, SourceId
 from drillcore_server.storage.keyring import KeyErased, KeyNumber, Keyring
-from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
-from tests.faults.erasing import erase, purge
-from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
-from tests.faults.killed import process
-from tests.journals import open_journal
+from tests.support.processes.killed import process
+from tests.support.stores.archive import SENTENCES, Archive, opened_archive, text_of
+from tests.support.stores.archive_erasures import erase, purge
+from tests.support.stores.faulty_engine import Fault, Faults, FaultyEngine, rates
+from tests.support.stores.journals import open_journal
 
 TOPIC = "fishing"
 
@@ -60,7 +60,7 @@ LEFT = sorted(SENTENCES.keys() - {TOPIC})
 def test_who_is_killed_before_the_keys_are_destroyed_has_erased_nonetheless(tmp_path: Path) -> None:
     with opened_archive(tmp_path) as archive:
         fill(archive)
-    with process("-m", "tests.faults.erasing", str(tmp_path), "destroy", TOPIC) as running:
+    with process("-m", "tests.support.stores.archive_erasures", str(tmp_path), "destroy", TOPIC) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == b"now\n"
     with opened_archive(tmp_path) as archive:
@@ -172,7 +172,7 @@ def test_a_purge_that_is_killed_goes_on(tmp_path: Path) -> None:
     killed, done = 0, False
     while not done:
         pages = 0
-        with process("-m", "tests.faults.erasing", str(tmp_path), "purge") as purger:
+        with process("-m", "tests.support.stores.archive_erasures", str(tmp_path), "purge") as purger:
             assert purger.stdout is not None
             for line in purger.stdout:
                 pages += line == b"page\n"

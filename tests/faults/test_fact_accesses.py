@@ -22,9 +22,9 @@ from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Notes, Unit
 from drillcore_server.storage.ids import CorpusNumber, FactId
 from drillcore_server.storage.keyspace import Keyspace
-from tests.faults.caller import ask, make_call, open_root
-from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
-from tests.journals import open_journal_here
+from tests.support.stores.caller import ask, make_call, open_root
+from tests.support.stores.faulty_engine import Fault, Faults, FaultyEngine, rates
+from tests.support.stores.journals import open_journal_here
 
 CORPUS = CorpusNumber(7)
 FACTS = [FactId(UUID(int=number)) for number in range(5)]

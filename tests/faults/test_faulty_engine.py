@@ -10,7 +10,7 @@ import pytest
 from drillcore_fdb.embedded import EmbeddedEngine
 from drillcore_fdb.engine import Engine, Options, Transaction
 from drillcore_fdb.errors import EngineError, TransactionTimedOutError, UnknownResultError
-from tests.faults.faulty_engine import COMMIT_FAULTS, READ_FAULTS, Fault, Faults, FaultyEngine, rates
+from tests.support.stores.faulty_engine import COMMIT_FAULTS, READ_FAULTS, Fault, Faults, FaultyEngine, rates
 
 IDEMPOTENT = Options(idempotent=True)
 RESULT_UNKNOWN = [fault for fault in COMMIT_FAULTS if fault.code in {1021, 1039}]

@@ -12,11 +12,11 @@ import pytest
 
 from drillcore_server.graphs.quad_model import Quad
 from drillcore_server.kernel import revise
-from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
-from tests.rpc.erasing import problems
-from tests.rpc.graphs import GraphCaller, edge, name, turn
-from tests.rpc.quads import QuadCaller, quad
-from tests.rpc.running import ACME, OPERATOR, Running, create_tenants, running
+from tests.support.callers.erasures import problems
+from tests.support.callers.graphs import GraphCaller, edge, name, turn
+from tests.support.callers.quads import QuadCaller, quad
+from tests.support.servers.running import ACME, OPERATOR, Running, create_tenants, running
+from tests.support.stores.faulty_engine import Fault, Faults, FaultyEngine, rates
 
 REQUESTS = 30
 RATES = {

@@ -23,9 +23,9 @@ from drillcore import Client, DrillcoreError
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings, verify
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import STORE_PATH
-from tests.faults.caller import Stored, check_whole, read_everything
-from tests.faults.killed import process
-from tests.faults.writer import COUNTER, LOG, RECORDS
+from tests.support.processes.killed import process
+from tests.support.processes.writer import COUNTER, LOG, RECORDS
+from tests.support.stores.caller import Stored, check_whole, read_everything
 
 SOAK = os.environ.get("DRILLCORE_SOAK") == "1"
 ROUNDS = 200 if SOAK else 6
@@ -38,7 +38,7 @@ Acknowledged = dict[tuple[int, int], bytes]
 def write_and_be_killed(store: Path, durability: Durability, round_number: int, kill_after: int) -> Acknowledged:
     """Everything a writing process acknowledged before it was killed: thread and sequence to versionstamp."""
     acknowledged: Acknowledged = {}
-    arguments = ("-m", "tests.faults.writer", str(store), durability.value, str(THREADS), str(round_number))
+    arguments = ("-m", "tests.support.processes.writer", str(store), durability.value, str(THREADS), str(round_number))
     with process(*arguments) as writer:
         assert writer.stdout is not None
         for line in writer.stdout:

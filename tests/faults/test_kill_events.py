@@ -15,7 +15,7 @@ import pytest
 from drillcore import Client, DrillcoreError, NewFact
 from drillcore_proto.v1 import events_pb2 as pb
 from tests.faults.test_kill import Serving, serving
-from tests.rpc.watching import Watcher, told
+from tests.support.servers.watcher import Watcher, told
 
 SOAK = os.environ.get("DRILLCORE_SOAK") == "1"
 ROUNDS = 30 if SOAK else 3

@@ -9,17 +9,17 @@ import pytest
 
 from drillcore_fdb.embedded import verify
 from drillcore_server.kernel import revise
-from tests.faults.core_stager import CORE
-from tests.faults.killed import process
-from tests.faults.stager import BATCH_BYTES_MAX, LEASE_S
-from tests.rpc.cores import CoreCaller, check_store, kept
-from tests.rpc.knowledge import LEVELS, Caller
-from tests.rpc.running import ACME, ACME_ID, OPERATOR, running
+from tests.support.callers.cores import CoreCaller, check_store, kept
+from tests.support.callers.knowledge import LEVELS, Caller
+from tests.support.processes.core_stager import CORE
+from tests.support.processes.killed import process
+from tests.support.processes.stager import BATCH_BYTES_MAX, LEASE_S
+from tests.support.servers.running import ACME, ACME_ID, OPERATOR, running
 
 
 def import_and_be_killed(store: Path, kill_after: int) -> str:
     """The corpus."""
-    with process("-m", "tests.faults.core_stager", str(store), str(kill_after)) as writer:
+    with process("-m", "tests.support.processes.core_stager", str(store), str(kill_after)) as writer:
         assert writer.stdout is not None
         (line,) = writer.stdout
         assert writer.wait() == -signal.SIGKILL

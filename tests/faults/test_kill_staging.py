@@ -15,10 +15,10 @@ import pytest
 from drillcore_fdb.embedded import verify
 from drillcore_server.kernel import revise, revisions
 from drillcore_server.storage.ids import Revision
-from tests.faults.archive import opened_archive
-from tests.faults.consistent import check
-from tests.faults.killed import process
-from tests.faults.stager import BATCH_BYTES_MAX, LEASE_S, edition
+from tests.support.processes.killed import process
+from tests.support.processes.stager import BATCH_BYTES_MAX, LEASE_S, edition
+from tests.support.stores.archive import opened_archive
+from tests.support.stores.consistent import check
 
 SOAK = os.environ.get("DRILLCORE_SOAK") == "1"
 ROUNDS = 60 if SOAK else 4
@@ -29,7 +29,7 @@ STAGES_MAX = 90
 def write_and_be_killed(store: Path, acknowledged: int, kill_after: int) -> int:
     """The last revision acknowledged, before a process or by it, until it was killed at its so-manieth batch."""
     stages = 0
-    with process("-m", "tests.faults.stager", str(store)) as writer:
+    with process("-m", "tests.support.processes.stager", str(store)) as writer:
         assert writer.stdout is not None
         for line in writer.stdout:
             if line.startswith(b"published "):

@@ -31,10 +31,11 @@ from drillcore_server.kernel import corpus_store as corpora
 from drillcore_server.kernel import revisions
 from drillcore_server.storage.ids import CorpusId, TenantId
 from drillcore_server.storage.keyspace import Keyspace
-from tests.faults.edition_readers import Plan, Seen, read_once, reading
-from tests.faults.editions import MODEL, RAWS, Edition, Size, documents
-from tests.faults.memory import Peak, own_bytes, peak_of
-from tests.rpc.processes import Serving, serving
+from tests.support.paths import ROOT
+from tests.support.processes.drillcore_process import Serving, serving
+from tests.support.processes.edition_readers import Plan, Seen, read_once, reading
+from tests.support.processes.editions import MODEL, RAWS, Edition, Size, documents
+from tests.support.processes.memory import Peak, own_bytes, peak_of
 
 SOAK = os.environ.get("DRILLCORE_SOAK") == "1"
 HIERARCHY = Size(300, 399, 83, 2_680) if SOAK else Size(6, 15, 41, 2_720)
@@ -44,7 +45,9 @@ KILLED_AT = 40 if SOAK else 10
 """The batch before which the server is killed: it has staged some, and has many to go."""
 LIMITS = ("0", "0", "0") if SOAK else ("10000", "40000", "1")
 """For a small revision, for a batch, and how long the claim of a dead writer holds. 0: as they are."""
-SERVER = [sys.executable, str(Path(__file__).with_name("telling_server.py")), *LIMITS]
+SERVER = [sys.executable, str(ROOT / "tests/support/processes/telling_server.py"), *LIMITS]
+NO_COMMUNITIES = {"DRILLCORE_COMMUNITIES_NEW_FACTS_MIN": "1000000"}
+"""A server that found communities by itself would make a revision of its own: a revision here is an edition."""
 MIB = 1 << 20
 
 
@@ -58,7 +61,7 @@ class Corpus:
 
     @contextmanager
     def served(self) -> Iterator[tuple[Serving, Client]]:
-        with serving(self.directory, command=SERVER) as server, server.client() as client:
+        with serving(self.directory, command=SERVER, **NO_COMMUNITIES) as server, server.client() as client:
             yield server, client
 
     def plan(self, server: Serving, documents: int, put: Size | None) -> Plan:
@@ -102,7 +105,7 @@ class Clock:
 
 @contextmanager
 def new_corpus(directory: Path) -> Iterator[tuple[Corpus, Serving, Client]]:
-    with serving(directory, command=SERVER) as server, server.client() as client:
+    with serving(directory, command=SERVER, **NO_COMMUNITIES) as server, server.client() as client:
         tenant = client.create_tenant("acme").id
         yield Corpus(directory, tenant, client.create_corpus("rules", tenant_id=tenant).id), server, client
 

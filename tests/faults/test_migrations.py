@@ -26,9 +26,8 @@ from drillcore_server.vectors import store as embeddings
 from drillcore_server.vectors.embedding.cache import CachingEmbedder, MemoryCache
 from drillcore_server.vectors.embedding.embedders import Embedders, ProviderFailed, model_of
 from drillcore_server.vectors.model import Model
-from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
-from tests.faults.consistent import check
-from tests.faults.migrations import (
+from tests.support.stores.archive import SENTENCES, Archive, opened_archive, text_of
+from tests.support.stores.archive_migrations import (
     check_vectors,
     fact_planner,
     fact_text,
@@ -41,6 +40,7 @@ from tests.faults.migrations import (
     snapshot,
     with_model,
 )
+from tests.support.stores.consistent import check
 
 
 @pytest.fixture

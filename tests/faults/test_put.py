@@ -25,12 +25,12 @@ from drillcore_server.kernel.writes import FACT_MARK
 from drillcore_server.storage.ids import CorpusId, Level, NodeId, Revision, SourceId
 from drillcore_server.storage.spaces import Space
 from drillcore_server.tenancy.corpora import create_corpus
-from tests.faults.archive import TENANT, Archive, _archive, opened_archive, text_of
-from tests.faults.faulty_engine import Fault, FaultyEngine
-from tests.faults.retention import keep_days, trim
 from tests.faults.test_faulty_engine import failing_first
 from tests.faults.test_revise import Died, before_each, failing_after
-from tests.rpc.hierarchies import Made, two_sections
+from tests.support.callers.hierarchies import Made, two_sections
+from tests.support.stores.archive import TENANT, Archive, _archive, opened_archive, text_of
+from tests.support.stores.archive_retention import keep_days, trim
+from tests.support.stores.faulty_engine import Fault, FaultyEngine
 
 
 @pytest.fixture

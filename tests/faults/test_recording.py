@@ -15,8 +15,8 @@ from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Unit
 from drillcore_server.storage import audit_records
 from drillcore_server.storage.audit_records import BUCKETS
-from tests.faults.faulty_engine import Fault, Faults, FaultyEngine
-from tests.unit.audited import TENANT, Audited, audited
+from tests.support.stores.audited import TENANT, Audited, audited
+from tests.support.stores.faulty_engine import Fault, Faults, FaultyEngine
 
 READS = 60
 

@@ -31,11 +31,11 @@ from drillcore_server.kernel.revisions import Claim
 from drillcore_server.kernel.writes import Write
 from drillcore_server.storage.ids import DocumentId, Revision
 from drillcore_server.storage.keyring import CORPUS_SCOPE
-from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
-from tests.faults.consistent import check
-from tests.faults.faulty_engine import Fault
-from tests.faults.stores import started, wait_until
 from tests.faults.test_faulty_engine import failing_first
+from tests.support.stores.archive import SENTENCES, Archive, opened_archive, text_of
+from tests.support.stores.consistent import check
+from tests.support.stores.faulty_engine import Fault
+from tests.support.stores.stores import started, wait_until
 
 FIRST = {topic: text_of(topic, 1) for topic in ("fishing", "banking", "school")}
 NEXT = {"fishing": text_of("fishing", 2), "aircraft": text_of("aircraft", 2)}

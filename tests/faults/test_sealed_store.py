@@ -14,8 +14,8 @@ from drillcore_server.kernel import revise
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
 from drillcore_server.storage import versioned
 from drillcore_server.storage.keyring import KeyLostError
-from tests.faults.archive import Archive, opened_archive, text_of
-from tests.faults.consistent import check
+from tests.support.stores.archive import Archive, opened_archive, text_of
+from tests.support.stores.consistent import check
 
 BODY, TITLE, HEADING = "Zanzibarquark", "Ytterbiumtitel", "Xylophonheading"
 PERSON, EMAIL, SOURCE, METADATA = "Wolframina", "vexing@umbrellacorp.example", "thimble-source-4711", "stiltskin"

@@ -21,9 +21,9 @@ from drillcore_formats.audit.merkle import Frontier, leaf_hash
 from drillcore_formats.audit.notes import Note
 from drillcore_server.audit import log_store as audit_log
 from drillcore_server.storage import audit_records
-from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
-from tests.faults.stores import wait_until
-from tests.unit.audited import OTHER, TENANT, Audited, at_work, audited
+from tests.support.stores.audited import OTHER, TENANT, Audited, at_work, audited
+from tests.support.stores.faulty_engine import Fault, Faults, FaultyEngine, rates
+from tests.support.stores.stores import wait_until
 
 LOGS = {None: SERVER_LOG, TENANT: TENANT, OTHER: OTHER}
 

@@ -14,7 +14,7 @@ from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.check_log import LogChecker
 from drillcore_server.audit.search import LogSearch
 from tests.faults.test_kill import Creator, serving
-from tests.unit.audited import Audited, audited
+from tests.support.stores.audited import Audited, audited
 
 
 def check(store: Audited, log: UUID) -> int:

@@ -27,12 +27,12 @@ from drillcore_server.storage import versioned
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import Level, NodeId, Revision
 from drillcore_server.vectors.corpus_follower import Follower
-from tests.faults.archive import SENTENCES, Archive, opened_archive, text_of
-from tests.faults.consistent import Hierarchy, check
-from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
-from tests.faults.killed import process
-from tests.faults.retention import Pages, hold, keep_days, readable, release, state, trim
-from tests.faults.trimmer import PAGE_ENTRIES
+from tests.support.processes.killed import process
+from tests.support.processes.trimmer import PAGE_ENTRIES
+from tests.support.stores.archive import SENTENCES, Archive, opened_archive, text_of
+from tests.support.stores.archive_retention import Pages, hold, keep_days, readable, release, state, trim
+from tests.support.stores.consistent import Hierarchy, check
+from tests.support.stores.faulty_engine import Fault, Faults, FaultyEngine, rates
 
 FLOOR = Revision(4)
 HEAD = Revision(6)
@@ -128,7 +128,7 @@ def test_a_killed_trim_harms_nothing_and_is_finished_by_the_next(tmp_path: Path)
     killed = 0
     while True:
         kill_after, pages, done = dice.randint(1, 14), 0, False
-        with process("-m", "tests.faults.trimmer", str(tmp_path), str(FLOOR)) as trimmer:
+        with process("-m", "tests.support.processes.trimmer", str(tmp_path), str(FLOOR)) as trimmer:
             assert trimmer.stdout is not None
             for line in trimmer.stdout:
                 pages += line == b"page\n"

@@ -25,7 +25,7 @@ from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
 from drillcore_server.tenancy.corpora import create_corpus, update_corpus
 from drillcore_server.tenancy.tenants import create_tenant
-from tests.faults.caller import (
+from tests.support.stores.caller import (
     OUTCOME_OPEN,
     Session,
     ask,
@@ -35,8 +35,8 @@ from tests.faults.caller import (
     open_root,
     read_everything,
 )
-from tests.faults.faulty_engine import Fault, Faults, FaultyEngine, rates
-from tests.journals import open_journal_here
+from tests.support.stores.faulty_engine import Fault, Faults, FaultyEngine, rates
+from tests.support.stores.journals import open_journal_here
 
 T = TypeVar("T")
 G = TypeVar("G", bound=Granted)

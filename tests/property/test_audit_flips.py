@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from drillcore_formats.audit.exported import verify_export
 from drillcore_formats.audit.proofs import verify_proof
-from tests.unit.audit_logs import make_log, written
+from tests.support.data.audit_logs import make_log, written
 
 LOG = make_log(5)
 EXPORT = written(LOG.export())

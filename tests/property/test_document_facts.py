@@ -28,8 +28,8 @@ from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
 from drillcore_server.kernel.revise import Plan
 from drillcore_server.storage.ids import FactId, Revision
 from drillcore_server.storage.records import RecordKind
-from tests.faults.archive import opened_archive
-from tests.faults.migrations import fact_planner
+from tests.support.stores.archive import opened_archive
+from tests.support.stores.archive_migrations import fact_planner
 
 SOURCES = ["north", "south"]
 SENTENCES = [

@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
-from tests.rpc.envelopes import TEXTS, EnvelopeCaller, filled
-from tests.rpc.running import ACME, OPERATOR, create_tenants, running
+from tests.support.callers.envelopes import TEXTS, EnvelopeCaller, filled
+from tests.support.servers.running import ACME, OPERATOR, create_tenants, running
 
 QUERIES = ("how long must records be kept?", "who reports suspicious transactions to the authority?")
 PLACES = st.integers(0, 30)

@@ -20,8 +20,8 @@ from drillcore_server.documents.ingestion import revision_plan as planning
 from drillcore_server.documents.ingestion import section_choice as sectioning
 from drillcore_server.kernel import revise, revisions
 from drillcore_server.storage.ids import NodeId, Revision
-from tests.faults.archive import SENTENCES, opened_archive, text_of
-from tests.faults.consistent import Hierarchy, check
+from tests.support.stores.archive import SENTENCES, opened_archive, text_of
+from tests.support.stores.consistent import Hierarchy, check
 
 SECTION_CHUNKS_MAX = 7
 SOURCES = [f"source-{number}" for number in range(7)]

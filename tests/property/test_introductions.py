@@ -14,9 +14,9 @@ from drillcore_server.envelopes.packing import pack
 from drillcore_server.envelopes.rendering import Said, frame, render
 from drillcore_server.tokenizers.encodings import EncodingName, token_counter
 from tests.property.test_packing import SCORES, every_format, every_tokenizer, tokenizer
-from tests.unit.ranked_facts import NASTY, candidate, introduced
-from tests.unit.rendered_facts import as_shown, read, whole
-from tests.unit.tokenizer_files import SENTENCES
+from tests.support.data.ranked_facts import NASTY, candidate, introduced
+from tests.support.data.rendered_facts import as_shown, read, whole
+from tests.support.data.tokenizer_files import SENTENCES
 
 LONG = "Each competent authority shall have all of the following powers, which it uses with appropriate care:"
 LEADS = st.one_of(

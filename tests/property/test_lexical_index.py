@@ -19,7 +19,7 @@ from drillcore_server.facts.lexical.lexical_index import LexicalIndex
 from drillcore_server.facts.store import encode_words
 from drillcore_server.facts.words import FactWords, Question, Term, pairs
 from drillcore_server.storage.ids import FactId
-from tests.unit.lexical import WORDS, passage_of, plain_pairs, plain_scores, plain_titles, words
+from tests.support.data.plain_lexical_index import WORDS, passage_of, plain_pairs, plain_scores, plain_titles, words
 
 NUMBERS = st.lists(st.integers(0, 40), max_size=12, unique=True)
 ASKED = Question((*WORDS[1:], Term(77)), tuple(dict.fromkeys(pairs([WORDS[0], WORDS[3], WORDS[6], WORDS[0]]))))

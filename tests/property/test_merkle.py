@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,10 @@ from hypothesis import strategies as st
 
 from drillcore_formats.audit.findings import ProofFailed
 from drillcore_formats.audit.merkle import EMPTY_ROOT, Frontier, check_consistency, check_inclusion, leaf_hash
-from tests.unit import audit_trees
+from tests.support.data import audit_trees
+from tests.support.paths import GOLDEN_FILES
 
-VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "rfc6962_proofs.json").read_text())
+VECTORS = json.loads((GOLDEN_FILES / "rfc6962_proofs.json").read_text())
 
 # Of the test log of transparency-dev/tessera (Apache-2.0): the entries, and roots from its signed checkpoints.
 TESSERAS_ENTRIES = "one,two,three,four,five,six,seven,eit,nain,ten,ileven,twelf,threeten,fourten,fivten"

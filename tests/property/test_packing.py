@@ -12,9 +12,9 @@ from drillcore_server.envelopes.model import Packing, Ranked, RenderFormat
 from drillcore_server.envelopes.packing import in_order, pack
 from drillcore_server.envelopes.rendering import Said, frame, part
 from drillcore_server.tokenizers.encodings import EncodingName, ModelTokenizer, token_counter
-from tests.unit.ranked_facts import NASTY, ranked, ranking
-from tests.unit.rendered_facts import as_shown, read, whole
-from tests.unit.tokenizer_files import SENTENCES, of_files
+from tests.support.data.ranked_facts import NASTY, ranked, ranking
+from tests.support.data.rendered_facts import as_shown, read, whole
+from tests.support.data.tokenizer_files import SENTENCES, of_files
 
 TOKENIZERS = [*(name.value for name in EncodingName), "llama", "byte level", "unigram", "bpe"]
 CONTENTS = st.lists(st.one_of(st.sampled_from(NASTY), st.sampled_from(SENTENCES), st.text(max_size=80)), max_size=25)

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from drillcore_proto.v1 import documents_pb2 as pb
 from drillcore_proto.v1 import nodes_pb2
 from drillcore_server.kernel import revise
-from tests.rpc.conftest import new_corpus
-from tests.rpc.hierarchies import Made, put, span
-from tests.rpc.knowledge import CHUNK, RAW, Caller
-from tests.rpc.running import ACME, Running, create_tenants, running
-from tests.rpc.test_put_hierarchy import assert_agrees
+from tests.documents.test_put_hierarchy import assert_agrees
+from tests.support.callers.hierarchies import Made, put, span
+from tests.support.callers.knowledge import CHUNK, RAW, Caller
+from tests.support.fixtures import new_corpus
+from tests.support.servers.running import ACME, Running, create_tenants, running
 
 LETTERS = "abc déß語😀 .\n\t"
 

@@ -1,6 +1,6 @@
 """Quads against a plain model: whatever is put and removed, every pattern finds at every revision what was there.
 
-Through the store alone, in pages of a few keys; `tests/rpc/test_match_quads.py` does it through the server.
+Through the store alone, in pages of a few keys; `tests/graphs/test_match_quads.py` does it through the server.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from drillcore_server.storage.ids import CorpusNumber, Revision, SourceId
 from drillcore_server.storage.keyring import Keyring
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.sealed import SealedRecords
-from tests.faults.stores import opened
-from tests.unit.test_retention import PLAIN
+from tests.support.stores.stores import opened
+from tests.tenancy.test_retention_policies import PLAIN
 
 KEYSPACE = Keyspace(Subspace(b"q"))
 NUMBER = CorpusNumber(7)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from drillcore_server.envelopes.model import Candidate, Weights
 from drillcore_server.envelopes.rank import rank
-from tests.unit.envelope_candidates import NOON, TODAY, candidate, community
+from tests.support.data.envelope_candidates import NOON, TODAY, candidate, community
 
 SHARE = st.floats(0, 1).map(lambda value: round(value, 6)) | st.sampled_from([0.0, 0.5, 0.9, 1.0])
 

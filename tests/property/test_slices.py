@@ -15,7 +15,7 @@ from drillcore_server.graphs.turn_model import EdgeType, Phase, Trajectory, Turn
 from drillcore_server.graphs.turn_store import TURN
 from drillcore_server.storage.ids import TurnId
 from drillcore_server.vectors.corpus_follower import Sharded
-from tests.unit.plain_graphs import PlainGraph, graph_of, literally_sliced, one
+from tests.support.data.plain_graphs import PlainGraph, graph_of, literally_sliced, one
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NUMBERS = st.integers(1, 14)

@@ -23,11 +23,11 @@ from drillcore_server.kernel.corpora import Corpus
 from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import CorpusId, CorpusNumber, DocumentId, NodeId, PrincipalId, Revision, TenantId
 from drillcore_server.storage.keyspace import Keyspace
-from tests.faults.archive import SENTENCES, opened_archive, text_of
-from tests.faults.consistent import Hierarchy, check
-from tests.faults.retention import Pages, hold, keep_days, readable, release, state, trim
-from tests.faults.stores import opened
-from tests.unit.test_versioned import PART_BYTES, seen
+from tests.storage.test_versioned import PART_BYTES, seen
+from tests.support.stores.archive import SENTENCES, opened_archive, text_of
+from tests.support.stores.archive_retention import Pages, hold, keep_days, readable, release, state, trim
+from tests.support.stores.consistent import Hierarchy, check
+from tests.support.stores.stores import opened
 
 KEYSPACE = Keyspace(Subspace(b"t"))
 NUMBER, NEIGHBOUR = CorpusNumber(7), CorpusNumber(8)

@@ -25,8 +25,8 @@ from drillcore_server.vectors import index_keeper as index_upkeep
 from drillcore_server.vectors.index_snapshots import IndexName, IndexSnapshots, SavedAt
 from drillcore_server.vectors.settings import VectorSettings
 from drillcore_server.vectors.vector_index import VectorIndex
-from tests.faults.stores import opened
-from tests.unit.vectors import Items, Row, ids, index_of, never, one_id, plain_search
+from tests.support.data.vectors import Items, Row, ids, index_of, never, one_id, plain_search
+from tests.support.stores.stores import opened
 
 SETTINGS = VectorSettings(exact_below=8, tail_max=4, build_threads=1)
 NAME = IndexName(CorpusNumber(1), "facts", 1)

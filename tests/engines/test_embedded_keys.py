@@ -1,0 +1,120 @@
+"""Keys of any length up to 10 kB keep their bytes and their order, checked against a sorted dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import lmdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sortedcontainers import SortedDict
+
+from drillcore_fdb.embedded.ordered import PIECE_BYTES, OrderedStore
+from drillcore_fdb.engine import KEY_BYTES_MAX, KEYS_END
+from tests.support.stores.stores import opened
+
+EDGES = sorted(
+    {0, 1, 2, 3, KEY_BYTES_MAX}
+    | {PIECE_BYTES * pieces + around for pieces in range(1, 6) for around in range(-3, 4)}
+    # Below the first piece a marker holds an id of eight bytes, so later pieces take 1892 bytes of the key each.
+    | {PIECE_BYTES + (PIECE_BYTES - 8) * pieces + around for pieces in range(1, 5) for around in range(-2, 3)}
+)
+LENGTHS = st.sampled_from([length for length in EDGES if length <= KEY_BYTES_MAX]) | st.integers(0, KEY_BYTES_MAX)
+ENDINGS = st.sampled_from([b"", b"\0", b"\0\0", b"\1", b"p", b"q", b"\xfe", b"\xff", b"\xff\xff"])
+
+
+@st.composite
+def some_keys(draw: st.DrawFn) -> bytes:
+    """Long runs of few different bytes, so that keys share prefixes of every length."""
+    beginning = draw(st.sampled_from([b"", b"\0", b"\0\0", b"\1", b"p", b"pp", b"\xfe"]))
+    filler = draw(st.sampled_from([b"\0", b"p", b"\xfe"]))
+    ending = draw(ENDINGS)
+    length = draw(LENGTHS)
+    key = (beginning + filler * length)[: max(length - len(ending), 0)] + ending
+    return key if key < KEYS_END else b"\xfe" + key[1:]
+
+
+STEPS = st.lists(
+    st.tuples(st.just("set"), some_keys(), st.binary(max_size=8))
+    | st.tuples(st.just("delete"), some_keys())
+    | st.tuples(st.just("delete_one_of"), st.integers(0, 1_000))
+    | st.tuples(st.just("delete_range"), some_keys(), some_keys()),
+    max_size=40,
+)
+BOUNDS = st.lists(st.tuples(some_keys(), some_keys(), st.integers(1, 50)), min_size=1, max_size=6)
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lmdb.Environment]:
+    opened_environment = lmdb.open(
+        str(tmp_path_factory.mktemp("keys")), map_size=1 << 28, max_dbs=8, sync=False, lib_version=1
+    )
+    yield opened_environment
+    opened_environment.close()
+
+
+@pytest.fixture(scope="module")
+def store(environment: lmdb.Environment) -> OrderedStore:
+    return OrderedStore(environment)
+
+
+def apply(step: tuple, store: OrderedStore, txn: lmdb.Transaction, model: SortedDict) -> None:
+    match step:
+        case "set", key, value:
+            store.put(txn, key, value)
+            model[key] = value
+        case "delete", key:
+            store.delete(txn, key)
+            model.pop(key, None)
+        case "delete_one_of", number:
+            if model:
+                key, _ = model.popitem(number % len(model))
+                store.delete(txn, key)
+        case "delete_range", one, other:
+            begin, end = min(one, other), max(one, other)
+            store.delete_range(txn, begin, end)
+            for key in list(model.irange(begin, end, (True, False))):
+                del model[key]
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(steps=STEPS, bounds=BOUNDS)
+def test_keys_of_any_length_behave_as_in_a_sorted_dictionary(
+    environment: lmdb.Environment,
+    store: OrderedStore,
+    steps: list[tuple],
+    bounds: list[tuple[bytes, bytes, int]],
+) -> None:
+    model = SortedDict()
+    with environment.begin(write=True) as txn:
+        for step in steps:
+            apply(step, store, txn, model)
+        everything = list(model.items())
+        assert list(store.iterate(txn, b"", KEYS_END, False)) == everything
+        assert list(store.iterate(txn, b"", KEYS_END, True)) == everything[::-1]
+        for one, other, limit in bounds:
+            begin, end = min(one, other), max(one, other)
+            wanted = [(key, model[key]) for key in model.irange(begin, end, (True, False))]
+            assert list(store.iterate(txn, begin, end, False)) == wanted
+            assert store.batch(txn, begin, end, limit, False) == wanted[:limit]
+            assert store.batch(txn, begin, end, limit, True) == wanted[::-1][:limit]
+            assert store.get(txn, one) == model.get(one)
+        for key, value in everything:
+            assert store.get(txn, key) == value
+        store.delete_range(txn, b"", KEYS_END)
+        left = [txn.stat(database)["entries"] for database in store.databases()[1:]]
+        assert left == [0, 0], "a marker of a long key outlived it"
+        txn.abort()
+
+
+def test_a_key_of_every_length_is_kept_and_in_order(tmp_path_factory: pytest.TempPathFactory) -> None:
+    keys = [b"p" * length for length in [*range(0, KEY_BYTES_MAX + 1, 97), KEY_BYTES_MAX]]
+    path = tmp_path_factory.mktemp("store")
+    with opened(path) as engine:
+        engine.run(lambda tr: [tr.set(key, b"%d" % len(key)) for key in keys])
+    with opened(path) as engine:
+        found = engine.run(lambda tr: list(tr.range(b"", KEYS_END)))
+        assert [(len(key), int(value)) for key, value in found] == [(len(key), len(key)) for key in keys]
+        assert engine.run(lambda tr: tr.get_many(keys)) == [b"%d" % len(key) for key in keys]
+        assert [key for key, _ in engine.run(lambda tr: list(tr.range(b"", KEYS_END, reverse=True)))] == keys[::-1]

@@ -1,0 +1,109 @@
+"""The store's header: made once, kept, checked at every open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from drillcore_fdb import codec
+from drillcore_fdb.embedded import EmbeddedEngine
+from drillcore_fdb.errors import StoreCorruptError, UnavailableError
+from drillcore_fdb.format import FORMAT_VERSION, STORE_PATH, open_store
+from tests.support.stores.stores import opened
+
+STORE_ID = UUID(int=7)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[EmbeddedEngine]:
+    with opened(tmp_path) as opened_engine:
+        yield opened_engine
+
+
+def write_header(engine: EmbeddedEngine, record: dict[str, Any]) -> None:
+    key = engine.directory(*STORE_PATH).pack((0,))
+    engine.run(lambda tr: codec.write(tr, key, codec.encode(record)))
+
+
+def everything(engine: EmbeddedEngine) -> dict[bytes, bytes]:
+    return engine.run(lambda tr: dict(tr.range(b"", b"\xff")))
+
+
+def test_the_header_is_made_once_and_kept(tmp_path: Path) -> None:
+    with opened(tmp_path) as engine:
+        root, header = open_store(engine)
+        made = everything(engine)
+        assert header.format_version == FORMAT_VERSION
+        assert open_store(engine) == (root, header)
+    with opened(tmp_path) as engine:
+        assert open_store(engine) == (root, header)
+        assert everything(engine) == made
+
+
+def test_two_stores_have_different_ids(tmp_path: Path) -> None:
+    with opened(tmp_path / "one") as one, opened(tmp_path / "two") as two:
+        assert open_store(one)[1].store_id != open_store(two)[1].store_id
+
+
+def test_whoever_opens_at_the_same_time_gets_the_same_header(engine: EmbeddedEngine) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        headers = list(threads.map(lambda _: open_store(engine), range(16)))
+    assert len({header.store_id for _, header in headers}) == 1
+    assert len({root for root, _ in headers}) == 1
+
+
+def test_a_newer_format_is_refused_and_left_as_it_is(engine: EmbeddedEngine) -> None:
+    write_header(engine, {"format": FORMAT_VERSION + 1, "store": str(STORE_ID), "new in that format": True})
+    before, version = everything(engine), engine.space()["version"]
+    with pytest.raises(UnavailableError, match=r"format 7, this Drillcore knows up to 6; upgrade Drillcore") as refused:
+        open_store(engine)
+    assert not isinstance(refused.value, StoreCorruptError)
+    assert everything(engine) == before
+    assert engine.space()["version"] == version
+
+
+def test_a_format_from_before_the_first_release_is_refused_and_left_as_it_is(engine: EmbeddedEngine) -> None:
+    write_header(engine, {"format": 1, "store": str(STORE_ID)})
+    before = everything(engine)
+    with pytest.raises(UnavailableError, match="format 1, from before the first release"):
+        open_store(engine)
+    assert everything(engine) == before
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {},
+        {"format": 1},
+        {"store": str(STORE_ID)},
+        {"format": None, "store": str(STORE_ID)},
+        {"format": "one", "store": str(STORE_ID)},
+        {"format": float("inf"), "store": str(STORE_ID)},
+        {"format": 0, "store": str(STORE_ID)},
+        {"format": 1, "store": None},
+        {"format": 1, "store": 5},
+        {"format": 1, "store": "not an id"},
+        {"format": 1, "store": STORE_ID.bytes},
+    ],
+)
+def test_a_header_that_cannot_be_read_is_damage_and_left_as_it_is(
+    engine: EmbeddedEngine, header: dict[str, Any]
+) -> None:
+    write_header(engine, header)
+    before = everything(engine)
+    with pytest.raises(StoreCorruptError, match="header"):
+        open_store(engine)
+    assert everything(engine) == before
+
+
+def test_a_header_whose_bytes_were_changed_is_damage(engine: EmbeddedEngine) -> None:
+    root, _ = open_store(engine)
+    key = root.pack((0,))
+    engine.run(lambda tr: tr.set(key, (tr.get(key) or b"")[:-1]))
+    with pytest.raises(StoreCorruptError):
+        open_store(engine)

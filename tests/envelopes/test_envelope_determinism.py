@@ -1,0 +1,147 @@
+"""The same request on the same state gives the same bytes: on another server, after a restart, in another store."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from drillcore_proto.v1 import envelopes_pb2 as pb
+from drillcore_proto.v1 import facts_pb2
+from drillcore_server.app.config import EngineSettings, Settings
+from drillcore_server.app.main import Server
+from drillcore_server.kernel.telemetry import LogFormat, make_logger
+from drillcore_server.vectors.settings import VectorSettings
+from tests.facts.test_fact_index import tend
+from tests.support.callers.envelopes import EnvelopeCaller
+from tests.support.paths import GOLDEN_FILES
+from tests.support.servers.running import ACME, OPERATOR, SETTINGS, Running, create_tenants, running
+
+QUERY = "how long does the site keep records of deviations, and who signs them?"
+SITES = 60
+GRAPH = VectorSettings(exact_below=20)
+"""So that there is a graph to search."""
+GOLDEN = GOLDEN_FILES / "envelopes.json"
+"""For each policy, the facts of an envelope in order, each with its relevance and composite score."""
+
+
+def texts() -> list[str]:
+    things = ("deviations", "training", "complaints", "visits", "samples")
+    said = "Site {} keeps its records of {} for {} years, and its manager signs them."
+    return [said.format(number, things[number % 5], number % 7 + 2) for number in range(SITES)]
+
+
+def fill(caller: EnvelopeCaller, start: int = 1) -> str:
+    """Facts with ids of their own choice, in an order of their own."""
+    corpus = caller.corpus()
+    drafts = [
+        facts_pb2.FactDraft(fact_id=f"{number:08x}-0000-4000-8000-000000000000", content=text, source_id="sites")
+        for number, text in enumerate(texts())
+    ]
+    turned = drafts[start:] + drafts[:start]
+    for first in range(0, SITES, 20):
+        caller.put(corpus, *turned[first : first + 20])
+    return corpus
+
+
+def packed(caller: EnvelopeCaller, corpus: str, **fields: object) -> bytes:
+    return caller.pack(QUERY, corpus, **fields).envelope.SerializeToString(deterministic=True)
+
+
+@pytest.mark.parametrize("policy", ["fused-1", "cosine-1"])
+@pytest.mark.parametrize("vectors", [None, GRAPH], ids=["few", "many"])
+def test_a_restart_changes_no_byte(tmp_path: Path, policy: str, vectors: VectorSettings | None) -> None:
+    """Of many facts a graph finds the nearest, and what it misses may differ: so every vector is compared there."""
+    asked = {"scoring": pb.ScoringOptions(policy=policy), "exact": vectors is not None}
+    with running(tmp_path, vectors=vectors) as server:
+        create_tenants(server.client(OPERATOR))
+        with EnvelopeCaller(server, ACME) as caller:
+            corpus = fill(caller)
+            before = packed(caller, corpus, **asked)
+    with running(tmp_path, vectors=vectors) as server, EnvelopeCaller(server, ACME) as caller:
+        assert packed(caller, corpus, **asked) == before
+
+
+@pytest.mark.parametrize("policy", ["fused-1", "cosine-1"])
+@pytest.mark.parametrize("vectors", [None, GRAPH], ids=["compared", "graph"])
+def test_an_envelope_does_not_depend_on_how_candidates_were_found(
+    tmp_path: Path, policy: str, vectors: VectorSettings | None
+) -> None:
+    """On any Python and processor, and with any library for the graph: candidates are scored again exactly."""
+    with running(tmp_path, vectors=vectors) as server:
+        create_tenants(server.client(OPERATOR))
+        with EnvelopeCaller(server, ACME) as caller:
+            corpus = fill(caller)
+            caller.pack(QUERY, corpus)
+            tend(caller)
+            envelope = caller.pack(QUERY, corpus, scoring=pb.ScoringOptions(policy=policy)).envelope
+    assert envelope.exact == (vectors is None)
+    found = [[fact.fact_id, round(fact.relevance_score, 6), round(fact.composite_score, 6)] for fact in envelope.facts]
+    assert found == json.loads(GOLDEN.read_text(encoding="utf-8"))[policy]
+
+
+def _beside(folder: Path) -> Path:
+    """What another server on the same store has of its own: its keys, which are the same."""
+    other = folder / "another server"
+    store = {str(folder): ["kv", "indexes", other.name]}
+    shutil.copytree(folder, other, ignore=lambda place, names: [*store.get(place, []), *({"LOCK"} & set(names))])
+    return other
+
+
+def test_two_servers_on_one_store_pack_the_same_and_see_each_other_at_once(tmp_path: Path) -> None:
+    with running(tmp_path) as one, EnvelopeCaller(one, ACME) as first:
+        create_tenants(one.client(OPERATOR))
+        corpus = fill(first)
+        before = packed(first, corpus)
+        folder = _beside(tmp_path)
+        settings = Settings(server=SETTINGS, engine=EngineSettings(data_dir=folder))
+        server = Server(settings, one.engine, make_logger(LogFormat.JSON, one.log))
+        other = Running(server, one.engine, server.start(), one.log)
+        try:
+            with EnvelopeCaller(other, ACME) as second:
+                assert packed(second, corpus) == before
+                changed = texts()[7].replace("Site 7", "Site 7 of the company")
+                first.update("00000007-0000-4000-8000-000000000000", content=changed)
+                assert packed(second, corpus) == packed(first, corpus) != before
+                etag = first.pack(QUERY, corpus).envelope.etag
+                assert second.pack(QUERY, corpus, if_match=etag).not_modified
+        finally:
+            other.clients.close()
+            server.stop()
+
+
+def test_the_history_of_a_store_does_not_matter(tmp_path: Path) -> None:
+    """Facts put in another order, with some that came and went: only what is there counts, but for its numbers."""
+    made = []
+    for name, start in (("one", 0), ("other", 17)):
+        with running(tmp_path / name) as server:
+            create_tenants(server.client(OPERATOR))
+            with EnvelopeCaller(server, ACME) as caller:
+                corpus = fill(caller, start)
+                if start:
+                    gone = facts_pb2.FactDraft(content=f"{texts()[0]} For ever.", source_id="sites")
+                    (fact,) = caller.put(corpus, gone).fact_ids
+                    caller.set_status(fact, facts_pb2.FACT_STATUS_DELETED)
+                made.append(caller.pack(QUERY, corpus).envelope)
+    assert [(one.fact_id, one.relevance_score, one.composite_score) for one in made[0].facts] == [
+        (one.fact_id, one.relevance_score, one.composite_score) for one in made[1].facts
+    ]
+    assert made[0].text == made[1].text
+    assert made[0].etag == made[1].etag
+
+
+def test_an_envelope_says_whether_every_vector_was_compared(tmp_path: Path) -> None:
+    with running(tmp_path, vectors=GRAPH) as server:
+        create_tenants(server.client(OPERATOR))
+        with EnvelopeCaller(server, ACME) as caller:
+            corpus = fill(caller)
+            caller.pack(QUERY, corpus)
+            tend(caller)
+            few = caller.corpus("few")
+            caller.put(few, facts_pb2.FactDraft(content=texts()[0], source_id="sites"))
+            assert [caller.pack(QUERY, *those).envelope.exact for those in ((corpus,), (few,), (corpus, few))] == [
+                False, True, False,
+            ]  # fmt: skip
+            assert caller.pack(QUERY, corpus, few, exact=True).envelope.exact

@@ -1,0 +1,80 @@
+"""The policy fused-1: what words and vectors add up to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from drillcore_server.envelopes.fused_relevance import fused_relevance
+from drillcore_server.facts.lexical.lexical_index import LexicalIndex
+from drillcore_server.facts.lexical.relevance import Cosines, WordShares, by_words, fused
+from drillcore_server.facts.store import encode_words
+from drillcore_server.facts.words import Question
+from drillcore_server.storage.ids import FactId, NodeId
+from drillcore_server.vectors.settings import VectorSettings
+from drillcore_server.vectors.vector_index import VectorIndex
+from tests.property.test_lexical_index import made, one_id
+from tests.support.data.plain_lexical_index import WORDS
+
+ASKED = Question(tuple(WORDS), ())
+
+
+def shares(value: float) -> WordShares:
+    return WordShares(*(np.array([value]) for _ in range(6)))
+
+
+def cosines(value: float) -> Cosines:
+    return Cosines(*(np.array([value]) for _ in range(3)))
+
+
+def test_what_answers_everything_is_wholly_relevant_and_what_answers_nothing_is_not() -> None:
+    assert fused(shares(1), cosines(1)) == pytest.approx(1 / 1.04, abs=1e-6)
+    assert fused(shares(0), cosines(0)) == 0
+    assert fused(shares(0), cosines(-1)) == 0, "what points away is not relevant, whatever its square"
+
+
+def test_a_fifth_of_everything_is_half_relevant() -> None:
+    assert fused(shares(0.2), cosines(0.2)) == pytest.approx(0.5, abs=1e-6)
+
+
+def test_words_alone_contribute_their_part_of_the_weights() -> None:
+    assert by_words(shares(1)) == pytest.approx(2.2 / 2.6, abs=1e-6)
+
+
+def indexes(seed: int = 0) -> tuple[LexicalIndex, VectorIndex[FactId], VectorIndex[NodeId]]:
+    numbers, dice = range(30), np.random.default_rng(seed)
+    words = {one_id(number): made(number, number) for number in numbers}
+    facts = [(one, dice.standard_normal(8).astype(np.float16)) for one in words]
+    chunks = {found.chunk: dice.standard_normal(8).astype(np.float16) for found in words.values() if found.chunk}
+    return (
+        LexicalIndex.of((one, encode_words(found)) for one, found in words.items()),
+        VectorIndex.of(facts, VectorSettings()),
+        VectorIndex.of(chunks.items(), VectorSettings()),
+    )
+
+
+def test_relevance_does_not_depend_on_what_else_is_asked_for() -> None:
+    words, facts, chunks = indexes()
+    query = np.arange(8, dtype=np.float32) - 3
+    wanted = [one_id(number) for number in range(30)]
+    together = fused_relevance(words, facts, chunks, ASKED, query, wanted)
+    assert set(together) == set(wanted)
+    assert all(0 <= score <= 1 for score in together.values())
+    for one in wanted:
+        assert fused_relevance(words, facts, chunks, ASKED, query, [one]) == {one: together[one]}
+
+
+def test_a_fact_without_a_chunk_counts_by_its_own_vector() -> None:
+    words, facts, chunks = indexes()
+    alone = one_id(7)
+    query = facts.rows([alone])[0]
+    found = fused_relevance(words, facts, chunks, Question((), ()), query, [alone])
+    expected = fused(shares(0), cosines(1))
+    assert found == {alone: pytest.approx(float(expected[0]), abs=1e-5)}
+
+
+def test_what_has_no_words_any_more_is_not_relevant() -> None:
+    words, facts, chunks = indexes()
+    found = fused_relevance(words, facts, chunks, ASKED, np.ones(8), [one_id(99), one_id(1)])
+    assert found[one_id(99)] == 0 < found[one_id(1)]
+    assert fused_relevance(LexicalIndex.of([]), facts, chunks, ASKED, np.ones(8), [one_id(1)]) == {one_id(1): 0}

@@ -1,0 +1,314 @@
+"""Conversation graphs through gRPC: what is stored, listed, replaced, removed, refused, and seen at each revision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from drillcore import Grant, Level, Role
+from drillcore_proto.reasons import Reason
+from drillcore_proto.v1 import graphs_pb2 as pb
+from tests.support.callers.erasures import problems, sealed_under
+from tests.support.callers.graphs import BRANCH, REPLY, GraphCaller, edge, edges, name, talk, turn
+from tests.support.callers.knowledge import at_revision, refused
+from tests.support.servers.people import make_person
+from tests.support.servers.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, Running, create_tenants, running
+from tests.support.stores.aged import age, keys_of
+from tests.support.stores.trails import records
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Running]:
+    with running(tmp_path / "data") as found:
+        create_tenants(found.client())
+        yield found
+
+
+@pytest.fixture
+def caller(server: Running) -> Iterator[GraphCaller]:
+    with GraphCaller(server, ACME) as found:
+        yield found
+
+
+@pytest.fixture
+def corpus(caller: GraphCaller) -> str:
+    return caller.corpus()
+
+
+def test_turns_come_back_as_they_were_put(caller: GraphCaller, corpus: str) -> None:
+    put = turn(
+        1,
+        session_id="Ünï",
+        role=pb.TURN_ROLE_TOOL,
+        phase=pb.PHASE_SYNTHESIS,
+        salience=0.3,
+        trajectory=pb.Trajectory(depth=1.5, sibling_order=2, homogeneity=0.1, temporal=-3, complexity=0.25),
+        created_at=Timestamp(seconds=1_700_000_000, nanos=123_456_000),
+    )
+    done = caller.put_turns(corpus, [put, turn(2)], [edge(1, 2, BRANCH)])
+    assert (done.revision, done.added, done.replaced, done.edges_added) == (1, 2, 0, 1)
+    (page,) = caller.turn_pages(corpus)
+    assert page.turns[0] == put
+    assert page.turns[1].HasField("created_at"), "by default now"
+    assert list(page.edges) == [edge(1, 2, BRANCH)]
+    assert page.revision == 1
+
+
+def test_listings_are_in_the_order_of_ids_and_of_the_edges_to_them(caller: GraphCaller, corpus: str) -> None:
+    made, told = talk(50, seed=3)
+    caller.put_turns(corpus, made[::-1], told[::-1])
+    pages = list(caller.turn_pages(corpus, page_size=7))
+    assert len(pages) == 8
+    assert [one.turn_id for page in pages for one in page.turns] == [one.turn_id for one in made]
+    listed = [(one.child, one.parent, one.edge_type) for page in pages for one in page.edges]
+    assert listed == sorted(listed)
+    assert len(listed) == len(told)
+
+
+def test_a_session_is_listed_by_itself_whichever_case_it_is_written_in(caller: GraphCaller, corpus: str) -> None:
+    caller.put_turns(corpus, [turn(1, session_id="a"), turn(2, session_id="A"), turn(3, session_id="a")])
+    assert [one.turn_id for one in caller.turns(corpus, session_id="a")] == [name(1), name(3)]
+    assert [one.turn_id for one in caller.turns(corpus, session_id="A", page_size=1)] == [name(2)]
+    caller.put_turns(corpus, [turn(1, session_id="A")])
+    assert [one.turn_id for one in caller.turns(corpus, session_id="A")] == [name(1), name(2)]
+    assert [one.turn_id for one in caller.turns(corpus, session_id="a", as_of=at_revision(1))] == [name(1), name(3)]
+    assert not caller.turns(corpus, session_id="other")
+
+
+def test_what_is_put_again_replaces_and_what_is_the_same_makes_no_revision(
+    server: Running, caller: GraphCaller, corpus: str
+) -> None:
+    at = Timestamp(seconds=1_700_000_000)
+    first = [turn(1, created_at=at), turn(2, created_at=at)]
+    caller.put_turns(corpus, first, [edge(1, 2)])
+    same = caller.put_turns(corpus, first, [edge(1, 2)])
+    assert (same.revision, same.added, same.replaced, same.edges_added) == (1, 0, 2, 0)
+    changed = caller.put_turns(corpus, [turn(1, salience=0.9), turn(3)], [edge(1, 2), edge(1, 3)])
+    assert (changed.revision, changed.added, changed.replaced, changed.edges_added) == (2, 1, 1, 1)
+    assert [round(one.salience, 3) for one in caller.turns(corpus)] == [0.9, 0.5, 0.5]
+    known = caller.put_edges(corpus, edge(1, 2), edge(1, 3))
+    assert (known.revision, known.added, known.known) == (2, 0, 2)
+    more = caller.put_edges(corpus, edge(1, 2), edge(2, 3), edge(1, 2, BRANCH))
+    assert (more.revision, more.added, more.known) == (3, 2, 1)
+    assert problems(server) == ()
+
+
+def test_a_turn_goes_with_all_its_edges_and_is_still_there_before(
+    server: Running, caller: GraphCaller, corpus: str
+) -> None:
+    caller.put_turns(corpus, [turn(n) for n in range(1, 5)], edges([(1, 2, REPLY), (2, 3, REPLY), (3, 4, REPLY)]))
+    done = caller.remove_turns(corpus, 2, 3, edges=[edge(3, 4), edge(1, 4)])
+    assert (done.revision, done.turns_removed, done.edges_removed) == (2, 2, 3)
+    assert [one.turn_id for one in caller.turns(corpus)] == [name(1), name(4)]
+    assert caller.edges(corpus) == []
+    assert len(caller.edges(corpus, as_of=at_revision(1))) == 3
+    with refused(Reason.TURN_NOT_FOUND, saying=name(2)):
+        caller.remove_turns(corpus, 1, 2)
+    nothing = caller.remove_turns(corpus, edges=[edge(1, 4)])
+    assert (nothing.revision, nothing.edges_removed) == (2, 0)
+    assert caller.put_turns(corpus, [turn(2)]).added == 1, "an id may come back"
+    assert problems(server) == ()
+
+
+WRONG: dict[str, tuple[dict[str, Any], Reason, str]] = {
+    "salience that is no number": ({"salience": math.nan}, Reason.INVALID_TURN, "salience"),
+    "salience above 1": ({"salience": 1.001}, Reason.INVALID_TURN, "salience"),
+    "salience below 0": ({"salience": -0.1}, Reason.INVALID_TURN, "salience"),
+    "no phase": ({"phase": 0}, Reason.INVALID_TURN, "phase"),
+    "a phase that nobody knows": ({"phase": 6}, Reason.INVALID_TURN, "phase"),
+    "no role": ({"role": 0}, Reason.INVALID_TURN, "role"),
+    "a role that nobody knows": ({"role": 9}, Reason.INVALID_TURN, "role"),
+    "a trajectory of infinities": (
+        {"trajectory": pb.Trajectory(depth=math.inf)},
+        Reason.INVALID_TURN,
+        "trajectory",
+    ),
+    "a session of 1,001 characters": ({"session_id": "s" * 1_001}, Reason.INVALID_TURN, "session_id"),
+    "a time of no year": ({"created_at": Timestamp(seconds=1 << 60)}, Reason.INVALID_ARGUMENT, "created_at"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_turn_is_refused_and_nothing_is_put(caller: GraphCaller, corpus: str, what: str) -> None:
+    fields, reason, field = WRONG[what]
+    with refused(reason, field=field):
+        caller.put_turns(corpus, [turn(1), turn(2, **fields)])
+    assert not caller.turns(corpus)
+
+
+def test_wrong_edges_are_refused(caller: GraphCaller, corpus: str) -> None:
+    caller.put_turns(corpus, [turn(1), turn(2)])
+    with refused(Reason.INVALID_TURN, saying="itself", field="child"):
+        caller.put_edges(corpus, edge(1, 1))
+    with refused(Reason.INVALID_TURN, field="edge_type"):
+        caller.put_edges(corpus, edge(1, 2, 0))
+    with refused(Reason.INVALID_TURN, field="edge_type"):
+        caller.put_edges(corpus, edge(1, 2, 5))
+    with refused(Reason.TURN_NOT_FOUND, saying=name(9)):
+        caller.put_edges(corpus, edge(1, 2), edge(2, 9))
+    with refused(Reason.TURN_NOT_FOUND, saying=name(9)):
+        caller.put_turns(corpus, [turn(3)], [edge(9, 3)])
+    with refused(Reason.INVALID_ARGUMENT, field="edges"):
+        caller.put_edges(corpus)
+    assert [one.turn_id for one in caller.turns(corpus)] == [name(1), name(2)]
+
+
+def test_calls_have_limits(caller: GraphCaller, corpus: str) -> None:
+    many = [turn(n) for n in range(1, 10_002)]
+    with refused(Reason.INVALID_ARGUMENT, saying="10,000", field="turns"):
+        caller.put_turns(corpus, many)
+    with refused(Reason.INVALID_ARGUMENT, saying="10,000", field="edges"):
+        caller.put_edges(corpus, *[edge(1, 2)] * 10_001)
+    with refused(Reason.INVALID_ARGUMENT, saying="10,000", field="turns"):
+        caller.remove_turns(corpus, *range(1, 10_002))
+    with refused(Reason.INVALID_ARGUMENT, field="turns"):
+        caller.put_turns(corpus, [])
+    with refused(Reason.INVALID_ARGUMENT, field="turn_ids"):
+        caller.remove_turns(corpus)
+    with refused(Reason.INVALID_TURN, saying="twice", field="turn_id"):
+        caller.put_turns(corpus, [turn(1), turn(1)])
+    with refused(Reason.INVALID_ARGUMENT, field="source_id"):
+        caller.put_turns(corpus, [turn(1)], source_id="s" * 1_001)
+    assert caller.put_turns(corpus, many[:-1], [edge(n, n + 1) for n in range(1, 10_000)]).added == 10_000
+    assert len(caller.turns(corpus, page_size=1_000)) == 10_000
+
+
+def test_an_id_that_a_node_or_another_corpus_has_is_refused(caller: GraphCaller, corpus: str) -> None:
+    other = caller.corpus("other")
+    caller.add_texts(other, {"a.txt": "A record of the trial is kept for five years after the end of it. " * 3})
+    taken = caller.list(other)[0].fact_id
+    with refused(Reason.NODE_EXISTS):
+        caller.put_turns(corpus, [pb.Turn(turn_id=taken, role=pb.TURN_ROLE_USER, phase=pb.PHASE_PLANNING)])
+    caller.put_turns(corpus, [turn(1)])
+    with refused(Reason.NODE_EXISTS):
+        caller.put_turns(other, [turn(1)])
+    with refused(Reason.NODE_NOT_FOUND):
+        caller.node(name(1))
+    with refused(Reason.FACT_NOT_FOUND):
+        caller.get(name(1))
+
+
+def test_a_repeated_request_is_answered_and_done_once(caller: GraphCaller, corpus: str) -> None:
+    first = caller.put_turns(corpus, [turn(1)], request_id="again")
+    assert caller.put_turns(corpus, [turn(1)], request_id="again") == first
+    assert caller.head(corpus) == 1
+    with refused(Reason.REQUEST_ID_REUSED):
+        caller.put_turns(corpus, [turn(2)], request_id="again")
+
+
+def test_changes_and_reads_are_on_the_record(server: Running, caller: GraphCaller, corpus: str) -> None:
+    caller.put_turns(corpus, [turn(1), turn(2)], [edge(1, 2)])
+    caller.turns(corpus)
+    caller.slice(1)
+    caller.remove_turns(corpus, 2)
+    found = {one["call"]: one for one in records(server)}
+    assert found["PutTurns"]["detail"]["turns_put"] == 2
+    assert set(found["PutTurns"]["nodes"]) == {name(1), name(2)}
+    assert found["ListTurns"]["nodes"] == [name(1), name(2)]
+    assert found["Slice"]["detail"]["slices"]
+    assert found["RemoveTurns"]["detail"] | {"turns_removed": 1, "edges_removed": 1} == found["RemoveTurns"]["detail"]
+
+
+def test_an_erased_source_takes_its_turns_from_every_revision(
+    server: Running, caller: GraphCaller, corpus: str
+) -> None:
+    caller.put_turns(corpus, [turn(1), turn(2)], [edge(1, 2)], source_id="gone")
+    caller.put_turns(corpus, [turn(3), turn(4)], [edge(2, 3), edge(3, 4)], source_id="stays")
+    caller.put_turns(corpus, [turn(5)], [edge(4, 5), edge(1, 5)])
+    assert len(caller.slice(3).nodes) == 5, "it is in memory, too"
+    done = caller.erase(corpus, "gone")
+    assert [one.turn_id for one in caller.turns(corpus)] == [name(3), name(4), name(5)]
+    assert [one.turn_id for one in caller.turns(corpus, as_of=at_revision(3))] == [name(3), name(4), name(5)]
+    assert {node.id for node in caller.slice(3).nodes} == {name(3), name(4), name(5)}
+    assert {node.id for node in caller.slice(3, as_of=at_revision(3)).nodes} == {name(3), name(4), name(5)}
+    for revision in (1, 3):
+        with refused(Reason.ANCHOR_NOT_FOUND, saying=name(1)):
+            caller.slice(1, as_of=at_revision(revision))
+    assert problems(server) == ()
+    key = done.erasure.erased_keys[0]
+    assert sealed_under(server, corpus, key) > 0
+    assert caller.purge(corpus).finished
+    assert sealed_under(server, corpus, key) == 0
+    assert problems(server) == ()
+    assert len(caller.edges(corpus)) == 2, "those of turns that are there stay"
+    assert len(caller.edges(corpus, as_of=at_revision(3))) == 2
+
+
+def test_a_trim_keeps_what_is_there_and_gives_ids_back(server: Running, caller: GraphCaller, corpus: str) -> None:
+    made, told = talk(30)
+    caller.put_turns(corpus, made, told)
+    caller.put_turns(corpus, [turn(1, salience=1.0)])
+    caller.remove_turns(corpus, 30)
+    age(server, corpus, 10)
+    caller.put_turns(corpus, [turn(31)])
+    before = caller.slice(1)
+    client = server.client(ACME)
+    client.update_corpus(corpus, retention_days=5)
+    assert client.trim_corpus(corpus).finished
+    after = caller.slice(1)
+    assert (after.slice_id, after.nodes) == (before.slice_id, before.nodes)
+    assert len(caller.turns(corpus)) == 30
+    assert problems(server) == ()
+    assert caller.put_turns(caller.corpus("other"), [turn(30)]).added == 1
+
+
+def test_turns_of_one_tenant_are_not_another_s(server: Running, caller: GraphCaller, corpus: str) -> None:
+    caller.put_turns(corpus, [turn(1, salience=1.0)])
+    with GraphCaller(server, GLOBEX) as other:
+        own = other.corpus()
+        assert other.put_turns(own, [turn(1, salience=0.0)]).added == 1
+        assert other.slice(1).corpus_id == own
+        with refused(Reason.CORPUS_NOT_FOUND):
+            other.turns(corpus)
+    assert caller.slice(1).corpus_id == corpus
+
+
+def test_a_shared_corpus_is_sliced_and_not_changed(server: Running, caller: GraphCaller, corpus: str) -> None:
+    caller.put_turns(corpus, [turn(1), turn(2)], [edge(1, 2)])
+    server.client().update_corpus(corpus, tenant_id=ACME_ID, share_with=[GLOBEX_ID])
+    with GraphCaller(server, GLOBEX) as reader:
+        assert reader.slice(1) == caller.slice(1)
+        assert reader.turns(corpus) == caller.turns(corpus)
+        with refused(Reason.PERMISSION_DENIED):
+            reader.put_turns(corpus, [turn(3)])
+
+
+def test_a_grant_for_some_levels_is_not_enough(server: Running, caller: GraphCaller, corpus: str) -> None:
+    caller.put_turns(corpus, [turn(1)])
+    person = make_person(server, Grant(Role.READER, levels=[Level.MASTER]))
+    with GraphCaller(server, person.token) as reader:
+        for ask in (lambda: reader.slice(1), lambda: reader.turns(corpus)):
+            with refused(Reason.PERMISSION_DENIED):
+                ask()
+
+
+def test_fsck_finds_an_edge_that_leads_nowhere(server: Running, caller: GraphCaller, corpus: str) -> None:
+    caller.put_turns(corpus, [turn(1), turn(2)], [edge(1, 2)])
+    keys = keys_of(server, corpus)
+    entry = server.engine.run(lambda tr: next(iter(tr.range(*keys.all_graph_entries()))))
+    server.engine.run(lambda tr: tr.clear(entry[0]))
+    assert any("index lacks" in one for one in problems(server))
+    server.engine.run(lambda tr: tr.set(*entry))
+    assert problems(server) == ()
+    turns = server.engine.run(lambda tr: list(tr.range(*keys.turns())))
+    server.engine.run(lambda tr: tr.clear(turns[1][0]))
+    found = problems(server)
+    assert any("needs the missing turn" in one for one in found)
+    assert any("leads nowhere" in one for one in found)
+
+
+def test_a_restart_gives_the_same_slices(tmp_path: Path) -> None:
+    made, told = talk(300, seed=8)
+    with running(tmp_path / "again") as first:
+        create_tenants(first.client())
+        with GraphCaller(first, ACME) as caller:
+            corpus = caller.corpus()
+            caller.put_turns(corpus, made, told)
+            before = [caller.slice(n) for n in range(1, 300, 30)]
+    with running(tmp_path / "again") as second, GraphCaller(second, ACME) as caller:
+        assert [caller.slice(n) for n in range(1, 300, 30)] == before

@@ -1,0 +1,82 @@
+"""The quads that a corpus's records tell, read from the store of a running server, and patterns to ask for them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+
+from drillcore_server.graphs import provenance
+from drillcore_server.graphs.provenance import DerivedPage
+from drillcore_server.graphs.quad_model import Quad, QuadPattern
+from drillcore_server.kernel import revisions
+from drillcore_server.kernel.corpus_at_revision import BatchedReads
+from drillcore_server.storage.ids import Revision
+from drillcore_server.storage.sealed import SealedRecords
+from tests.support.servers.running import Running
+from tests.support.stores.aged import corpus_in, keys_of
+
+PageOf = Callable[[QuadPattern, bytes, int], DerivedPage]
+Walk = Callable[[QuadPattern, int], list[Quad]]
+"""All that matches, in pages of up to so many."""
+
+
+def snapshot(server: Running, corpus: str, revision: int | None = None) -> BatchedReads:
+    """A revision of a corpus of acme's; the head if none is named."""
+    keys = keys_of(server, corpus)
+    head = server.engine.run(lambda tr: revisions.head(tr, keys))
+    at = head if revision is None else Revision(revision)
+    return BatchedReads(server.engine, corpus_in(server.engine, corpus), keys, SealedRecords(server.server.keyring), at)
+
+
+def source_quads(server: Running, corpus: str, revision: int | None = None) -> list[Quad]:
+    return list(provenance.every_source_quad(snapshot(server, corpus, revision)))
+
+
+def source_pages(server: Running, corpus: str, revision: int | None = None) -> PageOf:
+    found = snapshot(server, corpus, revision)
+
+    def page(pattern: QuadPattern, begin: bytes, quads_max: int) -> DerivedPage:
+        return found.read(lambda view: provenance.source_page(view, pattern, begin, quads_max))
+
+    return page
+
+
+def walked(page_of: PageOf, pattern: QuadPattern, quads_max: int = 1_000) -> list[Quad]:
+    """All pages, none of which has more than it may."""
+    found: list[Quad] = []
+    begin = b""
+    while True:
+        page = page_of(pattern, begin, quads_max)
+        assert len(page.quads) <= quads_max
+        found += page.quads
+        if page.following is None:
+            return found
+        begin = page.following
+
+
+def assert_every_pattern_agrees(plain: Sequence[Quad], walk: Walk, seed: int = 7) -> None:
+    """Whatever is bound, to terms that some quad has, finds exactly what looking at each quad finds."""
+    chance = random.Random(seed)
+    for pattern in patterns(plain, chance):
+        expected = Counter(one for one in plain if pattern.matches(one))
+        assert Counter(walk(pattern, chance.randint(1, 60))) == expected, pattern
+
+
+def patterns(plain: Sequence[Quad], chance: random.Random) -> Iterator[QuadPattern]:
+    """Of quads of every predicate and form of subject all 16 ways to bind; and terms of quads that do not belong
+    together."""
+    for quad, other in zip(_various(plain, chance), _various(plain, chance), strict=True):
+        for bound in product((False, True), repeat=4):
+            terms = [term if is_bound else None for term, is_bound in zip(quad, bound, strict=True)]
+            yield QuadPattern(*terms)  # type: ignore[arg-type]
+        yield QuadPattern(subject=quad.subject, object=other.object)
+        yield QuadPattern(predicate=quad.predicate, object=other.object)
+
+
+def _various(plain: Sequence[Quad], chance: random.Random) -> list[Quad]:
+    """For each predicate and kind of subject some quad."""
+    mixed = chance.sample(plain, len(plain))
+    kinds = {(str(quad.predicate), str(quad.subject).split(":")[2]): quad for quad in mixed}
+    return [kinds[name] for name in sorted(kinds)]

@@ -1,0 +1,45 @@
+"""Audit records as they are in a running server's store, opened with its own keyring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from drillcore_fdb.format import open_store
+from drillcore_fdb.tuples import prefix_end
+from drillcore_server.audit.open_records import RecordOpener
+from drillcore_server.storage.audit_records import BUCKETS, RECORD, Position
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.sealed import SealedRecords
+from drillcore_server.storage.spaces import Space
+from tests.support.servers.running import Running
+
+
+def records(server: Running, **wanted: str) -> list[dict[str, Any]]:
+    """The bodies, oldest first, of those whose fields are these; each with its private part under "opened"."""
+    return [body for body in all_records(server) if all(body.get(name) == value for name, value in wanted.items())]
+
+
+def all_records(server: Running) -> Iterator[dict[str, Any]]:
+    root, header = open_store(server.engine)
+    opener, keys = RecordOpener(header.store_id, SealedRecords(server.server.keyring)), Keyspace(root)
+    prefix = root[int(Space.AUDIT_RECORDS)].prefix
+    found = server.engine.run(lambda tr: list(tr.range(prefix, prefix_end(prefix))))
+    for key, value in sorted(found, key=lambda pair: pair[0][-10:]):
+        place = key[len(prefix) :]
+        position = Position(int.from_bytes(place[:4], "big"), place[4], place[5:])
+        assert position.bucket < BUCKETS
+        assert keys.audit_record(position.incarnation, position.bucket, position.versionstamp) == key
+        opened = opener.open(RECORD.decode(value), position)
+        private = {} if opened.private is None else {"opened": orjson.loads(opened.private)}
+        yield {**orjson.loads(opened.body), **private}
+
+
+def knowledge_keys(server: Running) -> int:
+    """How many keys the store has, but for the audit trail, which grows with every call."""
+    root, _ = open_store(server.engine)
+    kept = [root[int(space)].prefix for space in Space if space <= Space.EMBEDDED or space is Space.MANIFESTS]
+    ranges = [(prefix, prefix_end(prefix)) for prefix in kept]
+    return server.engine.run(lambda tr: sum(1 for one in ranges for _ in tr.range(*one)))
