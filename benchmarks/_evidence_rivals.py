@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks._evidence_sets import Answers, Context, EvidenceSet, Place, Question
-from drillcore_server.documents.ingestion import builtin
+from drillcore_server.documents.ingestion.prepared_documents import builtin_counter
 from drillcore_server.vectors.embedding.embedders import Embedder
 
 PARAGRAPH_CHARACTERS_MAX: Final = 2_000
@@ -54,7 +54,7 @@ class Paragraphs:
     @cached_property
     def tokens(self) -> list[int]:
         """Counts with a number in front of each; numbers from 10 to 99 have as many tokens as any that occur."""
-        return builtin.counter().count_many([f"[10] {text}\n" for text in self.texts])
+        return builtin_counter().count_many([f"[10] {text}\n" for text in self.texts])
 
     def packed(self, best_first: Sequence[int], budget: int) -> Context:
         taken, tokens = [], 0
@@ -144,7 +144,7 @@ class Peer:
         paragraphs = self._nearest.paragraphs
         facts = [Fact(id=str(place), text=paragraphs.texts[place]) for place in near]
         task, state = TaskIntent(task_input=question.text), builder.EnvelopeState(facts=facts)
-        result = builder.construct(task, budget, state, count_tokens=builtin.counter().count)
+        result = builder.construct(task, budget, state, count_tokens=builtin_counter().count)
         assert result.decomposition.used_ml_model, "the peer did not use the vectors"
         places = tuple(self._said(result.envelope_text, fact) for fact in result.packing.packed_facts)
         return Context(result.envelope_tokens, places)

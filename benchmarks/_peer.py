@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from drillcore_server.documents.ingestion import builtin
+from drillcore_server.documents.ingestion.prepared_documents import builtin_embedder
 
 Rows = npt.NDArray[np.float32]
 
@@ -63,13 +63,13 @@ class _Vectors:
 
     def __init__(self, texts: list[str]) -> None:
         self._places = {text: place for place, text in enumerate(texts)}
-        self._rows: Rows = builtin.embedder().embed(texts)
+        self._rows: Rows = builtin_embedder().embed(texts)
 
     def encode(self, texts: list[str], **_options: Any) -> Rows:
         fresh = [text for text in dict.fromkeys(texts) if text not in self._places]
         if fresh:
             self._places |= {text: len(self._rows) + place for place, text in enumerate(fresh)}
-            self._rows = np.concatenate([self._rows, builtin.embedder().embed(fresh)])
+            self._rows = np.concatenate([self._rows, builtin_embedder().embed(fresh)])
         return self._rows[[self._places[text] for text in texts]]
 
 

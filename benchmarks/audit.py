@@ -35,18 +35,17 @@ from drillcore_server.app.factories import open_keyring
 from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.log_writer import LogWriter
 from drillcore_server.audit.ndjson import NdjsonExport, log_now
-from drillcore_server.audit.open_records import RecordOpener
 from drillcore_server.audit.search import LogSearch, Terms
 from drillcore_server.audit.sequencer import Sequencer
 from drillcore_server.audit.signing_keys import KeyFiles
 from drillcore_server.audit.tiles import GrowingTree, Tree
-from drillcore_server.kernel import access, requests
+from drillcore_server.kernel import access
 from drillcore_server.kernel.access import Granted, Principal, Rule
-from drillcore_server.kernel.accounts import EVERYTHING
+from drillcore_server.kernel.account_model import EVERYTHING
 from drillcore_server.kernel.journal import Journal, SigningKeys
-from drillcore_server.kernel.requests import Outcome
 from drillcore_server.kernel.trail import Trail
-from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.kernel.unit import Call, Outcome, Unit, find_outcome, remember_outcome
+from drillcore_server.storage.audit_records import RecordOpener
 from drillcore_server.storage.ids import CorpusId, PrincipalId, RecordId, RequestId, TenantId
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
@@ -68,12 +67,12 @@ class UnauditedUnit(Unit):
     ) -> T:
         def attempt(tr: Transaction) -> T:
             granted, trail = self._begin(tr, call, access)
-            known = requests.find(tr, self.keys, call.principal.id, call.request_id)
+            known = find_outcome(tr, self.keys, call.principal.id, call.request_id)
             if known is not None:
                 return result.decode(known.result)
             done = work(tr, granted, trail)
             outcome = Outcome(call.fingerprint, result.encode(done), call.at)
-            requests.remember(tr, self.keys, call.principal.id, call.request_id, outcome)
+            remember_outcome(tr, self.keys, call.principal.id, call.request_id, outcome)
             return done
 
         return self._engine.run(attempt, Options(idempotent=True))

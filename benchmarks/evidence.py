@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks._evidence_drillcore import drillcore
 from benchmarks._evidence_rivals import Nearest, Paragraphs, Peer, bm25
 from benchmarks._evidence_sets import Answers, Context, EvidenceSet, Scorer, sets_in
-from drillcore_server.documents.ingestion import builtin
+from drillcore_server.documents.ingestion.prepared_documents import builtin_embedder
 from drillcore_server.vectors.embedding.embedders import Embedder
 from drillcore_server.vectors.embedding.minilm import load_minilm
 
@@ -80,7 +80,7 @@ def _answered(evidence: EvidenceSet, options: argparse.Namespace) -> Iterator[tu
 
 
 def _loaded(embedder: str) -> Embedder:
-    return builtin.embedder() if embedder == "static" else load_minilm()
+    return builtin_embedder() if embedder == "static" else load_minilm()
 
 
 def _scored(

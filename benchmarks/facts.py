@@ -37,7 +37,7 @@ from drillcore import Client
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
 from drillcore_proto.v1 import facts_pb2 as pb
 from drillcore_proto.v1 import facts_pb2_grpc
-from drillcore_server.documents.ingestion import builtin
+from drillcore_server.documents.ingestion.prepared_documents import builtin_embedder
 from drillcore_server.vectors.settings import VectorSettings
 
 ECHO = "/benchmarks.Echo/SearchFacts"
@@ -63,7 +63,7 @@ def run(arguments: list[str]) -> dict[str, object]:
         _serve_echo()
     real = list(islice(texts(options.data), options.facts + options.queries))
     assert len(real) == options.facts + options.queries, "there are not so many texts in the data"
-    rows = builtin.embedder().embed(real)
+    rows = builtin_embedder().embed(real)
     _say(f"{len(rows)} texts embedded")
     facts = Facts(real[options.queries :], rows[options.queries :], rows[: options.queries])
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:

@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from benchmarks._measure import in_threads, seconds
 from benchmarks._texts import DATA, texts
-from drillcore_server.documents.ingestion import builtin
+from drillcore_server.documents.ingestion.prepared_documents import builtin_embedder
 from drillcore_server.vectors.settings import VectorSettings
 
 Rows = npt.NDArray[np.float32]
@@ -172,7 +172,7 @@ def run(arguments: list[str]) -> dict[str, object]:
         return _figures(LIBRARIES[options.alone], np.load(options.rows), options.queries)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.npy"
-        np.save(path, builtin.embedder().embed(list(islice(texts(options.data), options.vectors + options.queries))))
+        np.save(path, builtin_embedder().embed(list(islice(texts(options.data), options.vectors + options.queries))))
         names = [name for name in options.only if importlib.util.find_spec(LIBRARIES[name].module)]
         measured: dict[str, list[dict[str, float]]] = {name: [] for name in names}
         for _ in range(options.rounds):

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks._measure import percentile, seconds
 from benchmarks._server import real_server
 from drillcore import Client, Level, NewDocument
-from drillcore_server.documents.ingestion import builtin
+from drillcore_server.documents.ingestion.prepared_documents import builtin_counter, builtin_embedder
 
 DATA = Path("../shared/data")
 
@@ -118,7 +118,7 @@ def _p99_ms(calls: Sequence[Callable[[], object]], count: int) -> float:
 def _parts_s(texts: Sequence[str]) -> float:
     """Embeds and tokenises the same text alone, paragraph by paragraph."""
     paragraphs = [part for text in texts for part in text.split("\n\n") if part.strip()]
-    embedder, counter = builtin.embedder(), builtin.counter()
+    embedder, counter = builtin_embedder(), builtin_counter()
     embedder.embed(paragraphs[:10])
     return seconds(lambda: embedder.embed(paragraphs)) + seconds(lambda: counter.count_many(paragraphs))
 

@@ -22,8 +22,8 @@ from benchmarks._server import server_process
 from drillcore import Client
 from drillcore_proto.v1 import graphs_pb2 as pb
 from drillcore_proto.v1 import graphs_pb2_grpc
-from drillcore_server.graphs.conversation import TurnGraph, TurnNode
-from drillcore_server.graphs.slices import Policy, single, slice_graph
+from drillcore_server.graphs.slice_model import Policy, single, slice_graph
+from drillcore_server.graphs.turn_graph import TurnGraph, TurnNode
 from drillcore_server.graphs.turn_model import EdgeType, Phase, Trajectory, Turn, TurnRole
 from drillcore_server.graphs.turn_store import TURN
 from drillcore_server.storage.ids import TurnId

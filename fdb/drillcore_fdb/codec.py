@@ -1,6 +1,6 @@
-"""Values: how a record becomes bytes, and how bytes beyond FoundationDB's 100 kB become several values.
+"""Values: encodes records as bytes, and splits bytes beyond FoundationDB's limit of 100 kB into several values.
 
-A record is msgpack; its first byte in the store says how it is kept:
+A record is msgpack. The first byte of a stored value says how it is stored:
 
     0x00 crc32 record                 whole, at the record's own key
     0x01 crc32 parts length           split: `parts` values follow at the key's own tuple extended by 1, 2, 3 ...
@@ -25,7 +25,7 @@ from drillcore_fdb.errors import StoreCorruptError
 from drillcore_fdb.tuples import pack
 
 PART_BYTES: Final = 90_000
-"""Well below the limit of a value, and a round number of pages is not worth more."""
+"""The size of a part. It is well below FoundationDB's limit for a value."""
 
 _WHOLE, _SPLIT = 0, 1
 _UNCHECKED: Final = b"\xfe"
@@ -47,9 +47,9 @@ def decode(value: bytes) -> dict[str, Any]:
 
 
 def frame(value: bytes, *, checksum: bool = True) -> list[bytes]:
-    """A value as it is stored: whole in one piece, or a head and the parts that follow it.
+    """The stored pieces of a value: one piece if it is stored whole, else a head and the parts that follow it.
 
-    Without `checksum` only what is split has one. An empty value needs none.
+    Without `checksum` only split values get a checksum. An empty value needs none.
     """
     if len(value) <= PART_BYTES:
         if not checksum or not value:
@@ -65,7 +65,7 @@ def parts_of(key: bytes, head: bytes) -> int:
 
 
 def unframe(key: bytes, head: bytes, parts: list[bytes]) -> bytes:
-    """Puts a value together from its pieces. Raises `StoreCorruptError` if it is not what was stored at `key`."""
+    """Joins the pieces of a value. Raises `StoreCorruptError` if they are not what was stored at `key`."""
     if head[:1] == _UNCHECKED:
         return head[1:]
     if head[:1] != b"\0":
@@ -74,7 +74,7 @@ def unframe(key: bytes, head: bytes, parts: list[bytes]) -> bytes:
 
 
 def write(tr: Transaction, key: bytes, value: bytes) -> None:
-    """Stores a value of any size that a transaction can hold, in place of what was there."""
+    """Stores a value of any size that fits into a transaction. Replaces the value that was there."""
     tr.clear_range(key + b"\x15", key + b"\x1d")
     head, *parts = frame(value)
     tr.set(key, head)
@@ -97,7 +97,7 @@ def clear(tr: Transaction, key: bytes) -> None:
 
 
 def scan(tr: Reader, begin: bytes, end: bytes, *, limit: int = 0) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values stored by `write` from `begin` up to `end`, in order, split ones put together again."""
+    """The keys and values that `write` stored from `begin` up to `end`, in order. Joins split values."""
     entries = iter(tr.range(begin, end))
     for given, (key, head) in enumerate(entries, 1):
         parts = [value for _, value in islice(entries, parts_of(key, head))]

@@ -20,7 +20,7 @@ _COUNTERS, _RECENT = _ROOT[b"hca"][0], _ROOT[b"hca"][1]
 
 
 def create_or_open(tr: Transaction, path: tuple[str, ...]) -> Subspace:
-    """The prefix of a path, with every directory on the way made if it is not there."""
+    """The prefix of a path. Makes every directory of the path that does not exist."""
     if not path:
         raise InvalidUseError(2255, "The root directory has no keys of its own: name a path")
     _check_version(tr)
@@ -73,7 +73,7 @@ def _create(tr: Transaction, entry: bytes) -> bytes:
 
 
 def _check_version(tr: Transaction, *, writing: bool = False) -> None:
-    """Another major version has another layout; a later minor one may be read, not added to."""
+    """Raises if this code cannot use the layout: another major version, or for writing also a later minor version."""
     key = _ROOT.pack((b"version",))
     stored = tr.get(key)
     known = 2 if writing else 1
@@ -85,7 +85,7 @@ def _check_version(tr: Transaction, *, writing: bool = False) -> None:
 
 
 def _allocate(tr: Transaction) -> bytes:
-    """A prefix that was never given before. Readers of the same window conflict, so no two get the same."""
+    """Makes a prefix that was never used. Allocations from the same window conflict, so no two get the same prefix."""
     start = next((_COUNTERS.unpack(key)[0] for key, _ in tr.range(*_COUNTERS.range(), limit=1, reverse=True)), 0)
     while (_count(tr, start) + 1) * 2 >= _window(start):
         tr.clear_range(_COUNTERS.prefix, _COUNTERS.pack((start,)) + b"\0")

@@ -34,7 +34,7 @@ KEYS_END = b"\xff"
 
 @dataclass(frozen=True, slots=True)
 class KeySelector:
-    """A key named by its place: `offset` keys after the last key below `key` (or up to it, with `or_equal`)."""
+    """Names a key by its place: `offset` keys after the last key below `key` (with `or_equal`: below or equal)."""
 
     key: bytes
     or_equal: bool
@@ -83,7 +83,7 @@ class Atomic(enum.Enum):
 
 
 class Streaming(enum.Enum):
-    """How much of a range to bring at a time. It changes speed, never the result."""
+    """How much of a range to fetch at a time. It changes speed, never the result."""
 
     ITERATOR = "iterator"
     SMALL = "small"
@@ -118,7 +118,7 @@ DEFAULT_OPTIONS = Options()
 
 @dataclass(frozen=True, slots=True)
 class Committed(Generic[T]):
-    """What a committed transaction returned, and where it stands in the order of commits.
+    """The result of a committed transaction, and its place in the order of commits.
 
     A transaction without writes and write conflict ranges has no place in that order: version -1, no versionstamp.
     """
@@ -129,7 +129,7 @@ class Committed(Generic[T]):
 
 
 class Watch(ABC):
-    """Fires once after the watched key's value is no longer what the transaction saw or wrote.
+    """Fires once after the value of the watched key has changed from what the transaction saw or wrote.
 
     It starts when the transaction that made it commits, and ends with the engine. It may fire although the value is
     back to what it was. A cluster that keeps too many watches fails some: then `wait` raises.
@@ -145,7 +145,7 @@ class Watch(ABC):
 
 
 class Reader(ABC):
-    """Reads of one version of the store, with the transaction's own writes on top."""
+    """Reads one version of the store, combined with the transaction's own writes."""
 
     @abstractmethod
     def get(self, key: bytes) -> bytes | None:
@@ -153,11 +153,11 @@ class Reader(ABC):
 
     @abstractmethod
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of several keys in the order asked for, in one round trip."""
+        """The values of several keys, in the order of `keys`, in one round trip."""
 
     @abstractmethod
     def get_key(self, selector: KeySelector) -> bytes:
-        """The key a selector names; `b""` before the first key, `KEYS_END` after the last."""
+        """The key that a selector names. `b""` if that is before the first key, `KEYS_END` if it is after the last."""
 
     @abstractmethod
     def range(
@@ -181,12 +181,12 @@ class Reader(ABC):
 
 
 class Transaction(Reader):
-    """What `work` is given. Valid only inside the call of `work` it was passed to."""
+    """The transaction that `work` gets. Valid only during that call of `work`."""
 
     @property
     @abstractmethod
     def snapshot(self) -> Reader:
-        """The same version and own writes, read without becoming a reason for a conflict."""
+        """Reads the same version and own writes, but without conflicts."""
 
     @abstractmethod
     def set(self, key: bytes, value: bytes) -> None: ...
@@ -219,11 +219,11 @@ class Transaction(Reader):
 
     @abstractmethod
     def add_read_conflict_range(self, begin: bytes, end: bytes) -> None:
-        """As if the range had been read: a commit by another that writes into it is a conflict."""
+        """Treats the range as read: a commit of another transaction that writes into it is a conflict."""
 
     @abstractmethod
     def add_write_conflict_range(self, begin: bytes, end: bytes) -> None:
-        """As if the range had been written: another transaction that read from it conflicts."""
+        """Treats the range as written: another transaction that read from it conflicts."""
 
     def add_read_conflict_key(self, key: bytes) -> None:
         self.add_read_conflict_range(key, key + b"\0")
@@ -239,32 +239,32 @@ class Transaction(Reader):
     def watch(self, key: bytes) -> Watch:
         """A watch that starts when this transaction commits. Reads the key.
 
-        Hand it out of `work` as its result: one that is let go of is cancelled.
+        Return it from `work` and keep it: a watch that is garbage collected is cancelled.
         """
 
 
 class Attempts(Transaction):
-    """One `Engine.run` from the engine's side: the transaction, its commit, and what follows a failure.
+    """One `Engine.run` as the engine implements it: the transaction, its commit, and recovery from a failure.
 
     Only engines and wrappers of engines use this.
     """
 
     @abstractmethod
     def commit(self) -> tuple[int, bytes | None]:
-        """Commits, and gives version and versionstamp: (-1, None) when nothing was written."""
+        """Commits, and returns version and versionstamp: (-1, None) if nothing was written."""
 
     @abstractmethod
     def recover(self, error: EngineError) -> None:
-        """Waits and makes itself new for another run, or raises `error` if there must not be one."""
+        """Waits, then resets the transaction for another run. Raises `error` if it must not be run again."""
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of everything. Without a commit nothing was written."""
+        """Releases everything. Without a commit nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What an engine counts: how things stand now, and totals since it was opened."""
+    """Figures for metrics: gauges show the present state, totals count since the engine was opened."""
 
     gauges: Mapping[str, float]
     totals: Mapping[str, float]
@@ -274,17 +274,18 @@ class Engine(ABC):
     """A store. Safe to use from many threads at once."""
 
     def run(self, work: Callable[[Transaction], T], options: Options = DEFAULT_OPTIONS) -> T:
-        """What `work(tr)` returned in the run that was committed.
+        """Runs `work` in a transaction, commits it, and returns the result of the committed run.
 
         `work` may be run more than once, so it must not keep state between runs or act on the outside world: make
-        ids, times and random numbers before it. (Nonces and salts of what it encrypts are the exception: they must be
-        new for each run.) An error it raises ends the transaction with nothing written. Raises `EngineError` when the
-        limits in `options` do not allow another try.
+        ids, times and random numbers before it. There are two exceptions: nonces and salts of what it encrypts, which
+        must be new for each run, and an id by which to recognise the run that was committed. An error that `work`
+        raises ends the transaction with nothing written. Raises `EngineError` when the limits in `options` do not
+        allow another try.
         """
         return self.commit(work, options).value
 
     def commit(self, work: Callable[[Transaction], T], options: Options = DEFAULT_OPTIONS) -> Committed[T]:
-        """`run`, with the version and versionstamp of the commit."""
+        """Same as `run`, but also returns the version and versionstamp of the commit."""
         attempts = self.begin(options)
         try:
             while True:
@@ -299,11 +300,11 @@ class Engine(ABC):
 
     @abstractmethod
     def begin(self, options: Options) -> Attempts:
-        """Starts what `run` drives. Everyone else calls `run`, which retries, commits and closes."""
+        """Starts the attempts of one `run`. Do not call it: call `run`, which retries, commits and closes."""
 
     @abstractmethod
     def directory(self, *path: str) -> Subspace:
-        """The key prefix that belongs to a path of names, made on first use. Short, and the same ever after."""
+        """The key prefix of a path of names. It is short, made on first use, and never changes."""
 
     @abstractmethod
     def list_directories(self, *path: str) -> list[str]:
@@ -315,12 +316,12 @@ class Engine(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, str | int | float]:
-        """What this engine is and how it is doing, for a person: name, version, place, sizes."""
+        """Describes the engine and its state for people: name, version, place, sizes."""
 
     def figures(self) -> Figures:
-        """Cheap to ask for, for metrics. A cluster has metrics of its own, so its engine has none."""
+        """Figures for metrics; fast to read. The cluster engine has none, because a cluster has its own metrics."""
         return Figures({}, {})
 
     @abstractmethod
     def close(self) -> None:
-        """Waits for commits under way, then lets go of the store. Idempotent."""
+        """Waits for commits under way, then closes the store. May be called again."""

@@ -1,4 +1,4 @@
-"""What an engine raises, with FoundationDB's own error codes on both engines.
+"""The errors of an engine, with FoundationDB's own error codes on both engines.
 
 EngineError                      any failure of the store; `.code` is FoundationDB's number
 ├── RetryableError               the same work may be run again
@@ -46,14 +46,14 @@ class TransactionTooOldError(RetryableError):
 
 
 class UnknownResultError(RetryableError):
-    """The commit may or may not have happened. Re-run only by work that can tell (see `Options.idempotent`)."""
+    """The commit may or may not have happened. Only idempotent work is run again (see `Options.idempotent`)."""
 
     def __init__(self, code: int = 1021, message: str = "Transaction may or may not have committed") -> None:
         super().__init__(code, message)
 
 
 class TransactionTimedOutError(EngineError):
-    """The timeout passed. When it passed during the commit, the commit may have happened."""
+    """The timeout passed. If it passed during the commit, the commit may have happened."""
 
     def __init__(self, message: str = "Operation aborted because the transaction timed out") -> None:
         super().__init__(1031, message)
@@ -69,22 +69,22 @@ class LimitError(EngineError):
 
 
 class InvalidUseError(EngineError):
-    """A call that can never succeed as it was made."""
+    """The engine was called in a way that can never succeed."""
 
 
 class StorageError(EngineError):
-    """The disk refused. A commit that raised this is not visible and never will be."""
+    """A disk error. A commit that raised this is not visible and never will be."""
 
     def __init__(self, message: str) -> None:
         super().__init__(1510, message)
 
 
 class DiskFullError(StorageError):
-    """No room left. Reads go on; writes succeed again once there is room."""
+    """The disk or the store is full. Reads continue to work; writes succeed again once there is room."""
 
 
 class UnavailableError(EngineError):
-    """There is no store to talk to; the message says why and what to do."""
+    """The store cannot be reached or opened. The message says why and what to do."""
 
     _code = 1043
 
@@ -99,7 +99,7 @@ class StoreInUseError(UnavailableError):
 
 
 class StoreCorruptError(UnavailableError):
-    """The data directory holds something that cannot be trusted. Nothing in it was changed."""
+    """The data directory contains damaged or unknown data. Nothing in it was changed."""
 
     _code = 1226
 
@@ -128,6 +128,6 @@ _BY_CODE: dict[int, Callable[[int, str], EngineError]] = {
 
 
 def from_code(code: int, message: str) -> EngineError:
-    """The error of this catalogue for a code that FoundationDB reported."""
+    """The error class of this module for an error code of FoundationDB."""
     make = _BY_CODE.get(code, InvalidUseError if 2000 <= code < 2300 else EngineError)
     return make(code, message)

@@ -29,13 +29,13 @@ _HEADER: Final = 0
 class StoreHeader:
     format_version: int
     store_id: UUID
-    """Made once. Two stores never have the same, however alike they are."""
+    """A random id, made once. No two stores have the same id."""
 
 
 def open_store(engine: Engine) -> tuple[Subspace, StoreHeader]:
-    """The store's own key prefix and header, both made on first use.
+    """The store's key prefix and header, both made on first use.
 
-    Raises `UnavailableError` for a store of another format, which is left as it is.
+    Raises `UnavailableError` for a store of another format, and does not change it.
     """
     root = engine.directory(*STORE_PATH)
     new = StoreHeader(FORMAT_VERSION, uuid4())

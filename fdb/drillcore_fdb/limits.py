@@ -14,13 +14,13 @@ _POSITION_BYTES = 4
 
 
 def check_key(key: bytes) -> None:
-    """For a key that is read or cleared: it may be longer than any stored key, and then names nothing."""
+    """Checks a key that is read or cleared. It may be longer than any stored key; then nothing is stored there."""
     if key >= KEYS_END:
         raise InvalidUseError(2004, "Key outside legal range")
 
 
 def check_bound(key: bytes) -> None:
-    """For an end of a range or the key of a selector."""
+    """Checks the end of a range, or the key of a selector."""
     if key > KEYS_END:
         raise InvalidUseError(2004, "Key outside legal range")
 
@@ -44,7 +44,7 @@ def check_watch(key: bytes) -> None:
 
 
 def check_template(template: bytes) -> int:
-    """The position, named by its last four bytes, at which a key or value has room for a versionstamp."""
+    """The position at which a template has room for a versionstamp. The template's last four bytes name it."""
     position = int.from_bytes(template[-_POSITION_BYTES:], "little", signed=True)
     room = len(template) - _POSITION_BYTES - VERSIONSTAMP_BYTES
     if room < 0 or not 0 <= position <= room:

@@ -1,7 +1,7 @@
-"""FoundationDB's tuple encoding: tuples of values become keys that sort as the tuples do.
+"""FoundationDB's tuple encoding: encodes tuples as keys that sort in the order of the tuples.
 
-The encoding is FoundationDB's own (`fdb.tuple`), which works without its native library except for versionstamps;
-`Versionstamp` here mends that.
+The encoding is FoundationDB's own (`fdb.tuple`). It works without the native library, except for versionstamps;
+`Versionstamp` here removes that exception.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def prefix_end(prefix: bytes) -> bytes:
 
 
 class Subspace:
-    """Keys that begin with one prefix, built from and taken apart into tuples."""
+    """The keys that begin with a prefix. Encodes tuples as such keys, and decodes the keys."""
 
     __slots__ = ("prefix",)
 

@@ -1,4 +1,4 @@
-"""Why a call failed: the machine-readable reasons, each with its gRPC code. Server and client share this table.
+"""The machine-readable reasons why a call failed, each with its gRPC code. Server and client share this table.
 
 A reason travels as `google.rpc.ErrorInfo.reason` with the domain below. Reasons are never renamed or reused.
 """
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 DOMAIN: Final = "drillcore"
 API_VERSION: Final = (1, 5)
-"""Major and minor version of the protocol. The minor grows with every new field or call, the major breaks."""
+"""Major and minor version. A new field or call increases the minor version, an incompatible change the major one."""
 
 REQUEST_ID_HEADER: Final = "drillcore-request-id"
 API_VERSION_HEADER: Final = "drillcore-api-version"
 SERVER_VERSION_HEADER: Final = "drillcore-server-version"
 REASON_HEADER: Final = "drillcore-reason-bin"
-"""Why the call is made, in the caller's own words (UTF-8): part of its audit record."""
+"""The header for the reason of a call, as the caller gives it (UTF-8). It becomes part of the audit record."""
 RESIDENCY_HEADER: Final = "drillcore-data-residency"
-"""A region: the call may read and change only corpora that are in it."""
+"""The header that binds a call to a region: the call may read and change only corpora in it."""
 
 
 class Reason(enum.Enum):
-    """Name: the reason. Value: its gRPC code's name and, in a sentence, when it is given."""
+    """Each value is the name of the gRPC code, and a sentence that says when the reason is used."""
 
     INVALID_ARGUMENT = ("INVALID_ARGUMENT", "A field has a value that can never be accepted.")
     INVALID_ID = ("INVALID_ARGUMENT", "An id is not a UUID.")
@@ -39,18 +39,21 @@ class Reason(enum.Enum):
     LOGIN_FAILED = ("UNAUTHENTICATED", "Login and password do not match an account that may log in.")
     ACCOUNT_LOCKED = ("UNAUTHENTICATED", "Too many failures: the account is locked for a while.")
     ACCOUNT_DISABLED = ("UNAUTHENTICATED", "The account is disabled.")
-    PASSWORD_EXPIRED = ("FAILED_PRECONDITION", "The password must be changed: log in with a new one beside it.")
+    PASSWORD_EXPIRED = ("FAILED_PRECONDITION", "The password must be changed: log in with it and a new one.")
     PASSWORD_REFUSED = ("INVALID_ARGUMENT", "The new password is too short, too common, or was used before.")
     ACCOUNT_NOT_FOUND = ("NOT_FOUND", "There is no such account.")
     ACCOUNT_EXISTS = ("ALREADY_EXISTS", "An account has, or had, this login, certificate or subject.")
     TOKEN_NOT_FOUND = ("NOT_FOUND", "The account has no such token.")
-    REASON_REQUIRED = ("INVALID_ARGUMENT", "This server wants to know why each call is made: drillcore-reason-bin.")
+    REASON_REQUIRED = ("INVALID_ARGUMENT", "This server requires a reason for each call: drillcore-reason-bin.")
     CANNOT_SIGN = ("PERMISSION_DENIED", "Only a person who logged in with a password can sign.")
     CHALLENGE_REFUSED = ("FAILED_PRECONDITION", "The challenge was used, has expired, or is for something else.")
-    SIGNATURE_NOT_FOUND = ("NOT_FOUND", "There is no such signature, or nothing to sign by this id.")
+    SIGNATURE_NOT_FOUND = ("NOT_FOUND", "There is no such signature, or no record with this id to sign.")
     AUDIT_RECORD_NOT_FOUND = ("NOT_FOUND", "The log has no such record.")
-    CHECKPOINT_NOT_FOUND = ("NOT_FOUND", "The log has no such checkpoint, or is not so large.")
-    EXPORT_MADE = ("FAILED_PRECONDITION", "This request's export was made, and its bundle is not kept; make another.")
+    CHECKPOINT_NOT_FOUND = ("NOT_FOUND", "The log has no such checkpoint, or fewer records.")
+    EXPORT_MADE = (
+        "FAILED_PRECONDITION",
+        "This request's export was made before; its bundle is not kept.",
+    )
     AUDIT_UNAVAILABLE = ("UNAVAILABLE", "The audit record cannot be signed now; nothing was done.")
     TENANT_REQUIRED = ("INVALID_ARGUMENT", "An operator must name the tenant to act in.")
     TENANT_NOT_FOUND = ("NOT_FOUND", "There is no such tenant.")
@@ -65,13 +68,13 @@ class Reason(enum.Enum):
     FACT_TOO_SHORT = ("INVALID_ARGUMENT", "A fact has at least 10 tokens.")
     FACT_TOO_LONG = ("INVALID_ARGUMENT", "A fact has at most 2,048 tokens; add a longer text as a document.")
     INVALID_DURATION = ("INVALID_ARGUMENT", "Not an ISO 8601 duration, or a negative or empty one.")
-    ILLEGAL_TRANSITION = ("FAILED_PRECONDITION", "A fact of this status cannot get that one.")
+    ILLEGAL_TRANSITION = ("FAILED_PRECONDITION", "A fact cannot change from its status to this one.")
     REVIEW_REQUIRED = ("FAILED_PRECONDITION", "A quarantine is lifted only with the signature of a review of the fact.")
     COMMUNITY_NOT_FOUND = ("NOT_FOUND", "There is no such community at this revision.")
     COMMUNITIES_UNAVAILABLE = ("UNAVAILABLE", "The process that finds communities failed; nothing was written.")
     SOURCE_NOT_FOUND = ("NOT_FOUND", "There is no such source in this corpus at this revision.")
     SOURCE_ERASED = ("FAILED_PRECONDITION", "The source was erased already.")
-    ERASED = ("NOT_FOUND", "What was asked for came from a source that was erased.")
+    ERASED = ("NOT_FOUND", "The requested content came from a source that was erased.")
     NO_CKF_FACTS = ("NOT_FOUND", "only-if-ckf: no fact is relevant enough.")
     QUALITY_NOT_MET = ("FAILED_PRECONDITION", "No envelope of an accepted tier can be packed; `gap` says why.")
     ENVELOPE_NOT_FOUND = ("NOT_FOUND", "No such envelope was issued, or it is no longer kept.")
@@ -79,32 +82,35 @@ class Reason(enum.Enum):
     UNKNOWN_MODEL = ("INVALID_ARGUMENT", "The server has no tokenizer for this model; the message says how to add one.")
     BUDGET_TOO_SMALL = ("INVALID_ARGUMENT", "Nothing is left of the context window for the envelope.")
     REGION_NOT_ALLOWED = ("PERMISSION_DENIED", "The corpus is in a region that is not allowed here.")
-    REGION_FIXED = ("FAILED_PRECONDITION", "The corpus is in a region already, and stays there.")
-    INVALID_HIERARCHY = ("INVALID_ARGUMENT", "The nodes do not make up a hierarchy; the message names the first wrong.")
-    INVALID_VECTOR = ("INVALID_ARGUMENT", "A vector has the wrong length, no direction, or numbers that are none.")
+    REGION_FIXED = ("FAILED_PRECONDITION", "The corpus has a region already, which cannot be changed.")
+    INVALID_HIERARCHY = (
+        "INVALID_ARGUMENT",
+        "The nodes do not form a hierarchy; the message says where.",
+    )
+    INVALID_VECTOR = ("INVALID_ARGUMENT", "A vector has the wrong length, only zeros, or values that are not finite.")
     TEXT_INCOMPLETE = ("FAILED_PRECONDITION", "The raws of the document do not make up its whole text.")
-    REVISION_NOT_FOUND = ("NOT_FOUND", "The corpus has, or had, no such revision.")
+    REVISION_NOT_FOUND = ("NOT_FOUND", "The corpus has no such revision.")
     REVISION_TRIMMED = ("NOT_FOUND", "The revision was trimmed by the retention policy; `oldest_revision` can be read.")
     CORPUS_ON_HOLD = ("FAILED_PRECONDITION", "The corpus is on legal hold.")
     CORPUS_NOT_ON_HOLD = ("FAILED_PRECONDITION", "The corpus is not on legal hold, so there is none to release.")
     MODEL_MISMATCH = ("FAILED_PRECONDITION", "The corpus was embedded with another model.")
     MODEL_UNAVAILABLE = ("UNAVAILABLE", "The server of the embedding model fails; nothing was written.")
-    INVALID_QUAD = ("INVALID_ARGUMENT", "A term or quad is none that RDF knows, or is too long or too deep.")
+    INVALID_QUAD = ("INVALID_ARGUMENT", "A term or quad is not valid RDF, or is too long or nested too deeply.")
     RESERVED_QUAD = ("INVALID_ARGUMENT", "These quads are made from the records of the corpus; nobody can put them.")
-    INVALID_CORE = ("INVALID_ARGUMENT", "The file is no knowledge core; the message says where and why.")
+    INVALID_CORE = ("INVALID_ARGUMENT", "The file is not a knowledge core; the message says where and why.")
     CORE_UNSIGNED = ("FAILED_PRECONDITION", "The core has no signature by one of the keys that were given.")
-    CORE_CHANGED = ("ABORTED", "The core is not the one that was begun: another file, or the corpus has changed.")
+    CORE_CHANGED = ("ABORTED", "The core differs from the interrupted one: another file, or the corpus changed.")
     CORPUS_NOT_EMPTY = ("FAILED_PRECONDITION", "A full core needs a corpus without content.")
     INVALID_TURN = ("INVALID_ARGUMENT", "A turn or an edge has a value that can never be accepted.")
     TURN_NOT_FOUND = ("NOT_FOUND", "There is no such turn at this revision.")
     ANCHOR_NOT_FOUND = ("NOT_FOUND", "There is no turn, node or fact of this id at this revision; `anchor` names it.")
     VERSION_MISMATCH = ("ABORTED", "The record is not at the version the caller expected.")
     REQUEST_ID_REUSED = ("INVALID_ARGUMENT", "Another request was made with this request id.")
-    CLIENT_TOO_OLD = ("FAILED_PRECONDITION", "The client speaks a protocol this server no longer does.")
-    CLIENT_TOO_NEW = ("FAILED_PRECONDITION", "The client speaks a protocol this server does not yet.")
+    CLIENT_TOO_OLD = ("FAILED_PRECONDITION", "This server no longer supports the client's protocol version.")
+    CLIENT_TOO_NEW = ("FAILED_PRECONDITION", "This server does not support the client's protocol version yet.")
     SERVER_TOO_OLD = ("UNIMPLEMENTED", "The server does not know this call.")
-    DEADLINE_EXCEEDED = ("DEADLINE_EXCEEDED", "Time ran out; a retry with the same request id tells the outcome.")
-    TOO_MANY_WATCHERS = ("RESOURCE_EXHAUSTED", "As many calls watch events already as this server allows.")
+    DEADLINE_EXCEEDED = ("DEADLINE_EXCEEDED", "Time ran out; retry with the same request id to get the outcome.")
+    TOO_MANY_WATCHERS = ("RESOURCE_EXHAUSTED", "The server's limit of calls that watch events is reached.")
     STREAM_IDLE = ("DEADLINE_EXCEEDED", "The caller of a stream sent, or took, nothing for too long.")
     CONFLICT = ("ABORTED", "Too much contention; nothing was written.")
     OUTCOME_UNKNOWN = ("UNAVAILABLE", "The commit may have happened; retry with the same request id.")
@@ -116,7 +122,7 @@ class Reason(enum.Enum):
 
     @property
     def code(self) -> grpc.StatusCode:
-        """Its gRPC code. Imported here, so that code without gRPC can name reasons."""
+        """The gRPC code. gRPC is imported here, so that code without gRPC can use reasons."""
         import grpc
 
         return grpc.StatusCode[self.value[0]]

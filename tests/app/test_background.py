@@ -1,4 +1,4 @@
-"""The runner of keepers: no exception ends a keeper, and everybody can see when it last succeeded."""
+"""The runner of keepers: no exception ends a keeper, and metrics show when each keeper last succeeded."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from drillcore_proto.reasons import Reason
 from drillcore_server.app import background as background_module
 from drillcore_server.app.background import Background, Work
 from drillcore_server.kernel.errors import Refused, Unavailable
-from drillcore_server.kernel.rounds import Round
-from drillcore_server.kernel.telemetry import LogFormat, Metrics, make_logger
+from drillcore_server.kernel.telemetry import LogFormat, Metrics, Round, make_logger
 from tests.support.stores.stores import wait_until
 
 FAILURES = [Refused(Reason.AUDIT_UNAVAILABLE, "not now"), OSError("no room: SECRET"), UnavailableError("gone")]
@@ -51,7 +50,7 @@ def watched() -> Watched:
 
 
 def failing(times: int, error: Exception) -> tuple[Work, Callable[[], int]]:
-    """Work that fails so many times, and how often it was done."""
+    """Work that fails the given number of times, and a function that counts its runs."""
     done: list[datetime] = []
 
     def work(now: datetime) -> None:
@@ -100,7 +99,7 @@ def test_a_keeper_that_is_woken_does_not_wait_for_its_interval(watched: Watched)
     work, count = failing(0, OSError())
     with watched.running(work, every_s=1000.0, wake=wake):
         for round_ in range(1, 4):
-            wait_until(lambda round_=round_: count() == round_, "it is done")  # type: ignore[misc]
+            wait_until(lambda round_=round_: count() == round_, "the work is done")  # type: ignore[misc]
             wake.set()
 
 

@@ -1,4 +1,4 @@
-"""A store that is damaged, or newer than this software: refused with a reason, and left exactly as it was."""
+"""A store that is damaged or newer than this software is refused with a reason and left exactly as it was."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def contents(data: Path) -> dict[str, bytes]:
-    """Every file that holds something of the store. Whose it is at the moment, in LOCK and lock.mdb, does not."""
+    """Every file of the store but LOCK and lock.mdb, which only say which process has the store open."""
     files = (path for path in data.rglob("*") if path.is_file() and path.name not in {"LOCK", "lock.mdb"})
     return {str(path.relative_to(data)): path.read_bytes() for path in files}
 

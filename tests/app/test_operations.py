@@ -30,7 +30,11 @@ def scrape(port: int) -> str:
 
 def samples(text: str) -> Samples:
     families = text_string_to_metric_families(text)
-    return {(one.name, frozenset(one.labels.items())): one.value for family in families for one in family.samples}
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
 
 
 def calls(method: str, outcome: str) -> tuple[str, frozenset[tuple[str, str]]]:
@@ -53,7 +57,7 @@ def test_metrics_count_calls_by_method_and_outcome(tmp_path: Path) -> None:
 
 
 def test_metrics_show_the_engines_figures(tmp_path: Path) -> None:
-    """The server commits by itself too, now and then: what is shown lies between two counts of the engine's own."""
+    """The server also commits by itself now and then, so the metric lies between two counts of the engine."""
     port = free_port()
     with running(tmp_path, metrics_listen=f"127.0.0.1:{port}") as server:
         before = samples(scrape(port))

@@ -1,4 +1,4 @@
-"""`drillcore serve` and its companions, as processes."""
+"""`drillcore serve` and the other commands of the server, each run as a process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.servers.running import create_tenants, running
 from tests.support.stores.stores import wait_until
 
 
-def test_a_server_says_where_it_is_answers_and_stops(tmp_path: Path) -> None:
+def test_a_server_prints_its_address_answers_and_stops(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         assert server.document.keys() == {"serving"}
         assert server.document["serving"]["token_file"] == str(tmp_path / "data" / "operator.token")
@@ -26,7 +26,7 @@ def test_a_server_says_where_it_is_answers_and_stops(tmp_path: Path) -> None:
             assert client.create_tenant("acme").name == "acme"
         assert server.stop(signal.SIGTERM) == 0
         assert server.process.stdout is not None
-        assert server.process.stdout.read() == "", "one document and no more"
+        assert server.process.stdout.read() == "", "the output is a single JSON document"
     events = [json.loads(line)["event"] for line in (tmp_path / "serve.log").read_text().splitlines()]
     assert (events[-2:], "call" in events) == (["stopping", "stopped"], True)
 
@@ -38,7 +38,7 @@ def test_ctrl_c_stops_a_server_as_well(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_started_in_the_background_stops_at_either_signal(tmp_path: Path, how: signal.Signals) -> None:
-    """It starts with SIGINT ignored, and so do the processes that it starts itself."""
+    """It starts with SIGINT ignored, and so do its worker processes."""
     with serving(tmp_path, command=[*IGNORING_CTRL_C, *COMMAND]) as server:
         with server.client() as client:
             tenant = client.create_tenant("acme").id
@@ -46,12 +46,12 @@ def test_a_server_started_in_the_background_stops_at_either_signal(tmp_path: Pat
             document = NewDocument("a.txt", notice(1).encode())
             assert client.add_documents(corpus, [document], tenant_id=tenant).added == 1
         started = processes_of(server.process.pid)
-        assert started, "processes that read documents"
+        assert started, "the server started no worker processes"
         assert server.stop(how) == 0
     wait_until(lambda: not any(is_running(pid) for pid in started), "its processes end with it")
 
 
-def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_written_records_are_there_after_a_restart(tmp_path: Path) -> None:
     with serving(tmp_path) as server, server.client() as client:
         made = client.create_tenant("acme", metadata={"region": "eu"})
         server.stop()
@@ -71,9 +71,9 @@ def test_a_second_server_on_a_directory_is_refused_and_the_first_goes_on(tmp_pat
 
 def test_a_port_that_is_taken_is_refused_and_the_store_is_free_again(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        other = drillcore(tmp_path, "serve", "--json", "--data-dir", "other", "--listen", server.address)
-        assert (other.exit_code, other.error["reason"]) == (2, "INVALID_SETTINGS")
-        assert server.address in other.error["message"]
+        second = drillcore(tmp_path, "serve", "--json", "--data-dir", "other", "--listen", server.address)
+        assert (second.exit_code, second.error["reason"]) == (2, "INVALID_SETTINGS")
+        assert server.address in second.error["message"]
     assert drillcore(tmp_path, "engine", "check", "--json", "--data-dir", "other").document["ok"]
 
 
@@ -92,7 +92,7 @@ def test_an_unknown_setting_is_refused_with_the_closest_name(tmp_path: Path, tex
     assert (ended.exit_code, ended.error["reason"]) == (2, "INVALID_SETTINGS")
     assert f'"{wrong}"' in ended.error["message"]
     assert f'did you mean "{close}"' in ended.error["message"]
-    assert os.listdir(tmp_path) == ["drillcore.toml"], "nothing was made"
+    assert os.listdir(tmp_path) == ["drillcore.toml"], "no file was made"
 
 
 def test_an_unknown_variable_is_refused_with_the_closest_name(tmp_path: Path) -> None:
@@ -123,14 +123,14 @@ def test_engine_info_describes_the_store(tmp_path: Path) -> None:
     assert ended.document["keys"] > 2
 
 
-def test_engine_commands_make_no_store_where_there_is_none(tmp_path: Path) -> None:
+def test_engine_commands_never_create_a_store(tmp_path: Path) -> None:
     for command in ("info", "compact", "check"):
         ended = drillcore(tmp_path, "engine", command, "--json", "--data-dir", "data")
         assert (ended.exit_code, ended.error["reason"]) == (2, "STORE_NOT_FOUND")
     assert not (tmp_path / "data").exists()
 
 
-def test_compacting_gives_room_back_and_keeps_everything(tmp_path: Path) -> None:
+def test_compacting_frees_disk_space_and_keeps_everything(tmp_path: Path) -> None:
     with running(tmp_path / "data") as server:
         client = server.client()
         create_tenants(client)
@@ -168,7 +168,7 @@ def test_the_demo_shows_a_session_and_can_be_repeated(tmp_path: Path) -> None:
         ended = drillcore(tmp_path, "demo", "--json", "--no-stay", "--data-dir", "demo")
         assert ended.exit_code == 0
         codes = [shown["exit_code"] for shown in ended.document["session"]]
-        assert codes == [0] * 12 + [1] + [0] * 4, "one shows a refusal; the last packs an envelope"
+        assert codes == [0] * 12 + [1] + [0] * 4, "the 13th command shows a refusal; the last packs an envelope"
 
 
 def test_the_doctor_finds_nothing_wrong_with_a_good_set_up(tmp_path: Path) -> None:

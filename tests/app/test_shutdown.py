@@ -1,4 +1,4 @@
-"""A server that is told to stop finishes what it began, takes nothing new, and loses nothing it acknowledged."""
+"""A server that stops finishes its calls, takes no new calls, and loses no acknowledged write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.stores.held_store import held
 
 @contextmanager
 def stopping(server: Running) -> Iterator[threading.Thread]:
-    """The server's `stop`, under way in a thread of its own. Ends when it has ended."""
+    """Runs the server's `stop` in a thread of its own. The block ends when `stop` has returned."""
     thread = threading.Thread(target=server.server.stop)
     thread.start()
     try:
@@ -59,7 +59,7 @@ def test_calls_are_unavailable_once_the_server_has_stopped(tmp_path: Path) -> No
 
 
 def test_calls_are_only_ever_unavailable_while_the_server_stops(tmp_path: Path) -> None:
-    """Above all not cancelled, which says that the caller gave up, and which nobody repeats."""
+    """They are never CANCELLED, which would say that the caller gave up, and which clients do not retry."""
 
     def call_until_refused(client: Client) -> DrillcoreError:
         while True:
@@ -78,7 +78,7 @@ def test_calls_are_only_ever_unavailable_while_the_server_stops(tmp_path: Path) 
 
 
 def test_a_stop_with_nothing_under_way_does_not_use_up_the_grace(tmp_path: Path) -> None:
-    """Even if somebody calls at that very moment, or watches the server's health."""
+    """This holds even if a client calls at that moment or watches the server's health."""
     with running(tmp_path, shutdown_grace_s=60.0) as server, grpc.insecure_channel(server.address) as channel:
         watched = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
         assert next(watched).status == health_pb2.HealthCheckResponse.SERVING
@@ -103,7 +103,7 @@ def test_a_call_that_outlasts_the_grace_is_cut_off(tmp_path: Path) -> None:
 
 @contextmanager
 def uploading(server: Running) -> Iterator[tuple[Caller, str, threading.Event, Future[object]]]:
-    """An upload that has begun and goes on when the event is set; with its caller and its corpus."""
+    """Yields a caller, its corpus, an event, and the future of an upload that goes on when the event is set."""
     create_tenants(server.client())
     caller, corpus, go_on = Caller(server.address, ACME), new_corpus(server), threading.Event()
 
@@ -123,7 +123,7 @@ def uploading(server: Running) -> Iterator[tuple[Caller, str, threading.Event, F
     caller.close()
 
 
-def test_an_upload_under_way_is_finished_and_kept_and_no_other_begun(tmp_path: Path) -> None:
+def test_an_upload_under_way_is_finished_and_kept_and_no_other_begins(tmp_path: Path) -> None:
     with running(tmp_path) as server:
         with uploading(server) as (caller, corpus, go_on, under_way), stopping(server) as stop:
             stop.join(timeout=0.3)
@@ -132,7 +132,7 @@ def test_an_upload_under_way_is_finished_and_kept_and_no_other_begun(tmp_path: P
                 caller.add(corpus, File("c.txt", notice(3)))
             go_on.set()
             answers = under_way.result(timeout=10)
-        assert [one.outcome.kind for one in answers if one.WhichOneof("event") == "outcome"] == [ADDED, ADDED]
+        assert [answer.outcome.kind for answer in answers if answer.WhichOneof("event") == "outcome"] == [ADDED, ADDED]
     with running(tmp_path) as server:
         caller = Caller(server.address, ACME)
         assert {document.source_id for document in caller.list_documents(corpus)} == {"a.txt", "b.txt"}

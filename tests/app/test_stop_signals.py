@@ -1,4 +1,4 @@
-"""A server that is told to stop hears it, whenever that is."""
+"""A server hears a stop signal at any time and in any thread."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def stop() -> Iterator[StopSignals]:
 
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.timeout(20)
-def test_a_signal_is_heard_by_who_waits(stop: StopSignals, number: int) -> None:
+def test_a_waiting_thread_hears_a_signal(stop: StopSignals, number: int) -> None:
     sender = threading.Timer(0.05, lambda: os.kill(os.getpid(), number))
     sender.start()
     stop.wait()
@@ -36,8 +36,8 @@ def test_a_signal_is_heard_by_who_waits(stop: StopSignals, number: int) -> None:
 
 
 @pytest.mark.timeout(20)
-def test_a_signal_that_another_thread_got_is_heard(stop: StopSignals) -> None:
-    """The system chooses the thread, and that one wakes nobody who waits for a lock."""
+def test_a_signal_that_another_thread_received_is_heard(stop: StopSignals) -> None:
+    """The system chooses the thread, and that thread does not wake threads that wait for a lock."""
     sender = threading.Timer(0.05, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGTERM))
     sender.start()
     stop.wait()
@@ -45,14 +45,14 @@ def test_a_signal_that_another_thread_got_is_heard(stop: StopSignals) -> None:
 
 
 @pytest.mark.timeout(20)
-def test_a_signal_that_came_before_is_heard(stop: StopSignals) -> None:
+def test_a_signal_from_before_the_wait_is_heard(stop: StopSignals) -> None:
     signal.raise_signal(signal.SIGTERM)
     stop.wait()
 
 
 @pytest.mark.timeout(20)
 def test_signals_at_every_step_of_waiting_do_not_hang_it(stop: StopSignals) -> None:
-    """Whatever lock it has there, the handler must not want it."""
+    """The handler must not need a lock that the interrupted code holds."""
 
     def raise_signal(frame: FrameType, event: str, argument: Any) -> Any:
         sys.settrace(None)

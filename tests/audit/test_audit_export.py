@@ -1,4 +1,4 @@
-"""ExportAudit: what leaves the server can be verified without it."""
+"""ExportAudit: an export can be verified without the server."""
 
 from __future__ import annotations
 
@@ -96,19 +96,19 @@ def test_a_whole_log_is_verified_without_the_server(writer: Client, auditor: Cli
     data = exported(auditor)
     header, *records, end = lines(data)
     assert header["complete"] is True
-    assert [one["index"] for one in records] == list(range(header["size"]))
+    assert [record["index"] for record in records] == list(range(header["size"]))
     assert end == {"end": header["size"]}
     report = verified(data, pins(auditor))
     assert report.ok, report.problems
     assert report.verified == header["size"]
-    assert any(one.get("private") == {"query": "audit trails"} for one in records)
+    assert any(record.get("private") == {"query": "audit trails"} for record in records)
 
 
 def test_every_record_of_a_call_that_was_answered_before_is_in_the_export(writer: Client, auditor: Client) -> None:
     for number in range(10):
         request = str(uuid4())
         writer.create_corpus(f"corpus {number}", request_id=request)
-        assert request in [one["body"]["request_id"] for one in lines(exported(auditor))[1:-1]]
+        assert request in [line["body"]["request_id"] for line in lines(exported(auditor))[1:-1]]
 
 
 @pytest.mark.parametrize("named", ["corpus_id", "operator", "action", "request_id", "since"])
@@ -125,13 +125,13 @@ def test_a_selection_has_a_proof_for_each_record(writer: Client, auditor: Client
     header, *records, _ = lines(data)
     assert header["complete"] is False
     assert records
-    assert all("proof" in one for one in records)
+    assert all("proof" in record for record in records)
     report = verified(data, pins(auditor))
     assert report.ok, report.problems
     assert report.verified == len(records)
 
 
-def test_a_selection_of_nothing_is_a_file_too(auditor: Client) -> None:
+def test_a_selection_without_records_is_a_valid_file(auditor: Client) -> None:
     data = exported(auditor, AuditFilter(operator="nobody"))
     assert lines(data)[-1] == {"end": 0}
     assert verified(data, pins(auditor)).ok
@@ -149,12 +149,12 @@ def test_an_export_of_many_pages_is_whole(writer: Client, auditor: Client) -> No
     data = exported(auditor)
     assert len(lines(data)) > 450
     assert verified(data, pins(auditor)).ok
-    some = exported(auditor, AuditFilter(action="ACCESS"))
-    assert len(lines(some)) > 450
-    assert verified(some, pins(auditor)).ok
+    accesses = exported(auditor, AuditFilter(action="ACCESS"))
+    assert len(lines(accesses)) > 450
+    assert verified(accesses, pins(auditor)).ok
 
 
-def test_an_export_across_a_new_signing_key_is_verified_by_the_first(
+def test_an_export_across_a_new_signing_key_is_verified_by_the_first_key(
     server: Running, writer: Client, auditor: Client, corpus: UUID
 ) -> None:
     pinned = pins(auditor)
@@ -166,7 +166,7 @@ def test_an_export_across_a_new_signing_key_is_verified_by_the_first(
 
 
 class Asking(io.BytesIO):
-    """A file that, when the first bytes come, asks whether the export is on the record."""
+    """A file that asks, when its first bytes come, whether the export is on the record."""
 
     def __init__(self, client: Client) -> None:
         super().__init__()
@@ -194,12 +194,12 @@ def test_the_checkpoint_of_an_export_is_the_logs_own(auditor: Client, corpus: UU
     assert header["log"] == str(ACME_ID)
 
 
-def test_signing_is_in_the_export(auditor: Client, who: Person, corpus: UUID) -> None:
+def test_a_signature_is_in_the_export(auditor: Client, who: Person, corpus: UUID) -> None:
     record = next(auditor.iter_audit(AuditFilter(corpus_id=corpus)))
     auditor.wait_proof(record.id)
     prepared = auditor.prepare_signature(SignatureTarget(SignatureTargetKind.AUDIT_RECORD, record.id), "seen")
     signature = auditor.sign_record(prepared, who.password, login="ann")
-    (line,) = [one for one in lines(exported(auditor))[1:-1] if one["body"]["id"] == str(signature.record_id)]
+    (line,) = [line for line in lines(exported(auditor))[1:-1] if line["body"]["id"] == str(signature.record_id)]
     assert line["body"]["action"] == "SIGN"
     assert line["body"]["detail"] == {
         "target": {"kind": "audit_record", "id": str(record.id), "version": 1},
@@ -231,7 +231,7 @@ def test_an_asynchronous_client_gets_the_same_file(auditor: Client, corpus: UUID
     assert verified(data, pins(auditor)).ok
 
 
-def test_who_may_not_audit_gets_no_line(server: Running, writer: Client, corpus: UUID) -> None:
+def test_a_caller_who_may_not_audit_gets_no_line(server: Running, writer: Client, corpus: UUID) -> None:
     for client in (person(server, "rob", Role.READER).log_in(), person(server, "rita", Role.REVIEWER).log_in()):
         file = io.BytesIO()
         with pytest.raises(PermissionDenied):
@@ -270,15 +270,15 @@ REQUIRED = {
     6003: ("activity_id", "actor", "api", "category_uid", "class_uid", "metadata", "severity_id", "src_endpoint"),
     3002: ("activity_id", "category_uid", "class_uid", "metadata", "severity_id", "user", "service"),
 }
-"""As ocsf-schema 1.3.0 has it in events/application/api.json and events/iam/authentication.json, with what
-they extend and include. Besides, every event has time and type_uid."""
+"""The fields that ocsf-schema 1.3.0 requires in events/application/api.json, events/iam/authentication.json and
+the files that these extend and include. Every event also has time and type_uid."""
 
 
 def test_events_have_what_the_schema_requires(server: Running, writer: Client, auditor: Client, corpus: UUID) -> None:
     with pytest.raises(PermissionDenied):
         person(server, "rob", Role.READER).log_in().query_audit()
     events = lines(exported(auditor, format=AuditFormat.OCSF))
-    assert {one["class_uid"] for one in events} == {6003, 3002}
+    assert {event["class_uid"] for event in events} == {6003, 3002}
     for event in events:
         missing = [name for name in (*REQUIRED[event["class_uid"]], "time", "type_uid") if name not in event]
         assert not missing
@@ -299,19 +299,19 @@ def test_events_say_who_did_what_when_and_how_it_ended(
     with pytest.raises(PermissionDenied):
         rob.log_in().query_audit(request_id="curious")
     events = lines(exported(auditor, format=AuditFormat.OCSF))
-    (denied,) = [one for one in events if one["metadata"]["correlation_uid"] == "curious"]
+    (denied,) = [event for event in events if event["metadata"]["correlation_uid"] == "curious"]
     assert denied["actor"]["user"]["uid"] == str(rob.account.id)
     assert (denied["api"]["operation"], denied["activity_name"]) == ("QueryAudit", "Read")
     assert (denied["status"], denied["status_code"], denied["severity"]) == ("Failure", "PERMISSION_DENIED", "Medium")
-    (created,) = [one for one in events if one.get("api", {}).get("operation") == "CreateCorpus"]
+    (created,) = [event for event in events if event.get("api", {}).get("operation") == "CreateCorpus"]
     assert (created["activity_name"], created["status"], created["severity"]) == ("Create", "Success", "Informational")
     assert {"uid": str(corpus), "type": "corpus"} in created["resources"]
-    logins = [one for one in events if one["class_uid"] == 3002]
-    assert {one["user"]["name"] for one in logins} == {"ann", "rob"}
-    assert {one["type_name"] for one in logins} == {"Authentication: Logon"}
+    logins = [event for event in events if event["class_uid"] == 3002]
+    assert {login["user"]["name"] for login in logins} == {"ann", "rob"}
+    assert {login["type_name"] for login in logins} == {"Authentication: Logon"}
 
 
-def test_events_tell_nothing_private(writer: Client, auditor: Client, corpus: UUID) -> None:
+def test_events_contain_nothing_private(writer: Client, auditor: Client, corpus: UUID) -> None:
     writer.query("a very private question", corpus_ids=[corpus])
     assert b"very private" in exported(auditor)
     assert b"very private" not in exported(auditor, format=AuditFormat.OCSF)

@@ -1,4 +1,4 @@
-"""Checkpoints leave the store: into a sink, past witnesses; what cannot leave now leaves later, and nothing is lost."""
+"""Checkpoints are published to a sink and cosigned by witnesses. A publication that fails is made up for later."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from drillcore_server.audit.publisher import (
     FileSink,
     Publisher,
     Sink,
+    SinkBehindError,
     Witness,
     open_sink,
 )
@@ -96,13 +97,14 @@ def test_a_sink_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -
             open_sink(path)
 
 
-def test_what_a_full_sink_missed_is_there_once_it_has_room(store: Audited, tmp_path: Path) -> None:
+def test_checkpoints_that_a_full_sink_missed_are_there_once_it_has_room(store: Audited, tmp_path: Path) -> None:
     path = tmp_path / "checkpoints"
     path.symlink_to("/dev/full")
     sequencer, publisher = publishing(store, open_sink(path))
     for _ in range(3):
-        grow(store, sequencer, publisher)
-    assert [kind for kind, _ in store.alerts] == [SINK_FAILED], "it is told once"
+        with pytest.raises(SinkBehindError):
+            grow(store, sequencer, publisher)
+    assert [kind for kind, _ in store.alerts] == [SINK_FAILED], "the failure is reported once"
     assert publisher.figures().totals["sink_failures"] == 3
     assert publisher.figures().gauges["sink_failing"] == 1
     path.unlink()
@@ -112,7 +114,7 @@ def test_what_a_full_sink_missed_is_there_once_it_has_room(store: Audited, tmp_p
     assert publisher.figures().gauges["sink_failing"] == 0
 
 
-def test_a_checkpoint_that_fits_only_in_part_leaves_nothing_of_it(store: Audited, tmp_path: Path) -> None:
+def test_a_checkpoint_that_fits_only_in_part_leaves_nothing_behind(store: Audited, tmp_path: Path) -> None:
     path = tmp_path / "checkpoints.jsonl"
     sequencer, publisher = publishing(store, open_sink(path))
     grow(store, sequencer, publisher)
@@ -131,7 +133,7 @@ def test_a_checkpoint_that_fits_only_in_part_leaves_nothing_of_it(store: Audited
     assert in_file(path) == [1, 2]
 
 
-def test_a_line_that_a_crash_left_half_written_is_taken_off(store: Audited, tmp_path: Path) -> None:
+def test_a_line_that_a_crash_left_half_written_is_removed(store: Audited, tmp_path: Path) -> None:
     path = tmp_path / "checkpoints.jsonl"
     sequencer, publisher = publishing(store, open_sink(path))
     grow(store, sequencer, publisher)
@@ -142,11 +144,12 @@ def test_a_line_that_a_crash_left_half_written_is_taken_off(store: Audited, tmp_
     assert in_file(path) == [1, 2]
 
 
-def test_a_directory_that_is_replaced_by_a_file_is_told_of_and_made_up_for(store: Audited, tmp_path: Path) -> None:
+def test_a_directory_that_is_replaced_by_a_file_is_reported_and_made_up_for(store: Audited, tmp_path: Path) -> None:
     sequencer, publisher = publishing(store, open_sink(tmp_path / "out"))
     (tmp_path / "out").rmdir()
     (tmp_path / "out").write_text("in the way")
-    grow(store, sequencer, publisher)
+    with pytest.raises(SinkBehindError):
+        grow(store, sequencer, publisher)
     assert [kind for kind, _ in store.alerts] == [SINK_FAILED]
     (tmp_path / "out").unlink()
     grow(store, sequencer, publisher)
@@ -157,7 +160,31 @@ def test_a_directory_that_is_replaced_by_a_file_is_told_of_and_made_up_for(store
     }
 
 
-def test_what_was_not_published_before_a_crash_is_published_by_the_next_server(store: Audited, tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_published_does_not_keep_the_others(store: Audited, tmp_path: Path) -> None:
+    path = tmp_path / "checkpoints.jsonl"
+    sequencer, publisher = publishing(store, open_sink(path))
+    for _ in range(2):
+        store.record()
+        store.record(TENANT)
+        sequencer.step()
+        if not path.read_text():
+            publisher.publish()
+    head = store.keys.audit_head(SERVER_LOG)
+    whole = store.run(lambda tr: tr.get(head))
+    assert whole is not None
+    store.run(lambda tr: tr.set(head, b"damaged"))
+    with pytest.raises(ExceptionGroup, match="not published"):
+        publisher.publish()
+    assert path.read_text().count(f'"log":"{TENANT}"') == 2
+    assert in_file(path) == [1]
+    store.run(lambda tr: tr.set(head, whole))
+    publisher.publish()
+    assert in_file(path) == [1, 2]
+
+
+def test_a_checkpoint_not_published_before_a_crash_is_published_by_the_next_server(
+    store: Audited, tmp_path: Path
+) -> None:
     store.record()
     store.record(TENANT)
     store.sequence()
@@ -190,14 +217,14 @@ def test_a_checkpoint_is_published_when_the_server_stops(store: Audited, tmp_pat
     assert in_file(path) == [1]
 
 
-def test_checkpoints_are_published_every_so_often(store: Audited, tmp_path: Path) -> None:
+def test_checkpoints_are_published_at_intervals(store: Audited, tmp_path: Path) -> None:
     path = tmp_path / "checkpoints.jsonl"
     sequencer, publisher = publishing(store, open_sink(path), every_s=0.05)
     with at_work(sequencer, publisher):
         for number in range(1, 4):
             store.record()
             sequencer.nudge()
-            wait_until(lambda number=number: in_file(path)[-1:] == [number], "it is published")  # type: ignore[misc]
+            wait_until(lambda number=number: in_file(path)[-1:] == [number], "the checkpoint is published")  # type: ignore[misc]
 
 
 @pytest.fixture
@@ -230,7 +257,7 @@ def test_a_witness_cosigns_each_checkpoint_that_continues_the_one_before(
     grow(store, sequencer, publisher)
     note = store.run(lambda tr: audit_log.checkpoint(tr, store.keys, SERVER_LOG, 9))
     assert note is not None
-    assert check_cosignatures(Note.parse(note), [server.key], required=1), "it says how far it is after a restart"
+    assert check_cosignatures(Note.parse(note), [server.key], required=1), "the witness knows its size after a restart"
 
 
 @pytest.mark.parametrize("how", ["is gone", "fails", "signs with another key", "signs something else", "babbles"])
@@ -243,8 +270,8 @@ def test_a_witness_that_fails_does_not_stop_the_log(
     elif how == "fails":
         server.status = 500
     elif how == "signs something else":
-        other = server.sign_other
-        server.add_checkpoint = lambda _: (200, "text/plain", other())  # type: ignore[method-assign]
+        sign_another = server.sign_other
+        server.add_checkpoint = lambda _: (200, "text/plain", sign_another())  # type: ignore[method-assign]
     elif how == "babbles":
         server.add_checkpoint = lambda _: (200, "text/plain", "well done\n")  # type: ignore[method-assign]
     else:
@@ -263,7 +290,7 @@ def test_a_witness_that_fails_does_not_stop_the_log(
 def test_a_witness_that_has_seen_a_larger_log_is_an_alert(
     store: Audited, server: WitnessServer, client: httpx.Client
 ) -> None:
-    """As after a store was rolled back to an old backup."""
+    """This happens after a store was rolled back to an old backup."""
     sequencer, publisher = publishing(store, None, Witness(server.url, server.key.encode(), client))
     store.record()
     sequencer.step()
@@ -272,7 +299,7 @@ def test_a_witness_that_has_seen_a_larger_log_is_an_alert(
     assert [kind for kind, _ in store.alerts] == [WITNESS_AHEAD]
 
 
-def test_a_directory_sink_takes_what_it_has_already(store: Audited, tmp_path: Path) -> None:
+def test_a_directory_sink_accepts_a_checkpoint_that_it_already_has(store: Audited, tmp_path: Path) -> None:
     sink = DirectorySink(tmp_path / "out")
     sink.write(SERVER_LOG, 1, "note\n")
     sink.write(SERVER_LOG, 1, "note\n")

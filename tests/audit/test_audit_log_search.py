@@ -1,4 +1,4 @@
-"""Queries: every record that a filter asks for, whether it is in the log yet or not, page by page, in either order."""
+"""Queries find every matching record, whether it is in the log yet or not, page by page and in either order."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def made(store: Audited) -> list[dict[str, object]]:
             trail.touch_documents([touched[2]] if touched[2] else [])
 
         principal = Principal(PrincipalId(dice.choice(OPERATORS)), None, PrincipalKind.SERVER)
-        # Calls that took long: their times are not in the order of their commits.
+        # These calls took long: their times are not in the order of their commits.
         at = START + timedelta(minutes=number * 10 - dice.choice([0, 0, 0, 500]))
         call = store.call(dice.choice(ACTIONS), f"made-{number}", principal, at=at)
         store.record(dice.choice([TENANT, TENANT, OTHER]), touch, call)
-        # Several times within an hour, so that an hour's records come in more than one batch.
+        # Several calls within an hour, so that the records of an hour come in more than one batch.
         if number % 4 == 3 and number < 155:
             store.sequence()
     return [orjson.loads(store.opener.body(record)[1]) for _, record in store.stored() if record.log == TENANT]
@@ -63,7 +63,7 @@ def search(store: Audited) -> LogSearch:
 
 
 def ids(found: list[FoundRecord]) -> list[str]:
-    return [str(one.opened.leaf.record) for one in found]
+    return [str(record.opened.leaf.record) for record in found]
 
 
 def asked(body: dict[str, object], wanted: AuditFilter) -> bool:
@@ -112,11 +112,11 @@ def test_a_filter_finds_just_the_records_that_match_in_order(
     assert ids(found) == (expected if oldest_first else expected[::-1])
 
 
-def test_the_filters_of_these_tests_find_something_in_the_log_and_behind_it(
+def test_the_filters_of_these_tests_find_something_in_the_log_and_after_it(
     store: Audited, made: list[dict[str, object]]
 ) -> None:
     found = store.run(lambda tr: list(search(store).find(tr.snapshot, TENANT, AuditFilter(operator="alice"))))
-    assert {one.index is None for one in found} == {True, False}
+    assert {record.index is None for record in found} == {True, False}
     assert 10 < len(found) < len(made)
 
 
@@ -161,7 +161,7 @@ def test_pages_leave_nothing_out_though_records_come_and_are_put_in_order_meanwh
         assert len(seen) == len(expected) + (1 if oldest_first else 0)
 
 
-def test_a_log_that_stopped_still_shows_what_comes_after(tmp_path: Path) -> None:
+def test_a_log_that_stopped_still_shows_later_records(tmp_path: Path) -> None:
     with audited(tmp_path / "store") as store:
         first = store.record()
         store.sequence()
@@ -170,7 +170,7 @@ def test_a_log_that_stopped_still_shows_what_comes_after(tmp_path: Path) -> None
         store.sequence()
         found = store.run(lambda tr: list(search(store).find(tr, SERVER_LOG, AuditFilter(), oldest_first=True)))
         assert ids(found) == list(map(str, [first, *later]))
-        assert [one.index for one in found] == [0, None, None]
+        assert [record.index for record in found] == [0, None, None]
 
 
 def _stopped(store: Audited) -> audit_log.Head:
@@ -178,7 +178,7 @@ def _stopped(store: Audited) -> audit_log.Head:
     return replace(store.head(), problem="damaged")
 
 
-def test_keys_of_the_indexes_do_not_tell_who_did_what(store: Audited, made: list[dict[str, object]]) -> None:
+def test_keys_of_the_indexes_do_not_reveal_who_did_what(store: Audited, made: list[dict[str, object]]) -> None:
     keys = store.run(lambda tr: b"".join(key for key, _ in tr.range(*store.keys.audit_indexed(TENANT, 3, b""))))
     assert keys
     assert b"alice" not in keys

@@ -1,4 +1,4 @@
-"""Signing keys: made once, checked at every start, rotated so that what was signed before stays verifiable."""
+"""Signing keys are made once, checked at every start, and rotated so that old signatures stay verifiable."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def test_the_first_start_makes_a_key_that_only_the_server_can_read_and_says_so(s
     assert os.listdir(store.keeper.place) == ["1.key"]
 
 
-def test_a_key_that_is_gone_another_or_open_to_others_is_refused(store: Audited, tmp_path: Path) -> None:
+def test_a_key_that_is_missing_different_or_readable_by_others_is_refused(store: Audited, tmp_path: Path) -> None:
     with pytest.raises(SignerUnavailableError, match=r"is not in .*restore it"):
         reopen(store, KeyFiles(tmp_path / "elsewhere"))
-    assert not (tmp_path / "elsewhere").exists(), "no new key is made behind everybody's back"
+    assert not (tmp_path / "elsewhere").exists(), "no new key is made silently"
     key_file(store).chmod(0o640)
     with pytest.raises(SignerUnavailableError, match="chmod 600"):
         reopen(store, store.keeper)
@@ -134,15 +134,15 @@ def test_a_call_is_refused_when_its_record_cannot_be_signed(store: Audited) -> N
 
 
 def test_a_key_that_another_server_rotated_to_is_found_when_it_is_needed(store: Audited, tmp_path: Path) -> None:
-    other = reopen(store, store.keeper)
-    half = other.prepare_next(2, store.run(lambda tr: audit_keys.chain(tr, store.keys)))
-    store.run(lambda tr: other.introduce(tr, 2, half.public_key, datetime.now(UTC)))
+    other_keys = reopen(store, store.keeper)
+    half = other_keys.prepare_next(2, store.run(lambda tr: audit_keys.chain(tr, store.keys)))
+    store.run(lambda tr: other_keys.introduce(tr, 2, half.public_key, datetime.now(UTC)))
     assert store.signing.signer(2).public_key == half.public_key
     with pytest.raises(SignerUnavailableError, match="has no key 3"):
         store.signing.signer(3)
 
 
-def test_a_file_that_a_rotation_which_came_to_nothing_left_is_taken_by_the_next(store: Audited) -> None:
+def test_a_key_file_left_by_a_failed_rotation_is_used_by_the_next(store: Audited) -> None:
     first = store.signing.prepare_next(2, [])
     assert store.signing.prepare_next(2, []).public_key == first.public_key
 
@@ -162,11 +162,11 @@ def program(mood: Path) -> Iterator[SignerProgram]:
 
 
 def test_a_program_signs_records_and_checkpoints(store: Audited, program: SignerProgram, tmp_path: Path) -> None:
-    with audited(tmp_path / "other", keeper=program) as other:
-        other.record()
-        other.sequence()
-        assert other.head(SERVER_LOG).size == 1
-        assert other.signing.signer(1).public_key == program.find_or_make(1).public_key
+    with audited(tmp_path / "other", keeper=program) as other_store:
+        other_store.record()
+        other_store.sequence()
+        assert other_store.head(SERVER_LOG).size == 1
+        assert other_store.signing.signer(1).public_key == program.find_or_make(1).public_key
 
 
 def test_a_program_that_ends_is_started_again(program: SignerProgram, mood: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_program_that_ends_is_started_again(program: SignerProgram, mood: Path
         ("lie", "signature of the program is not right"),
     ],
 )
-def test_a_program_that_fails_is_told_of_and_asked_again_next_time(mood: Path, how: str, says: str) -> None:
+def test_a_program_that_fails_is_reported_and_asked_again_next_time(mood: Path, how: str, says: str) -> None:
     command = [sys.executable, str(mood.with_name("signer.py")), str(mood)]
     program = SignerProgram(command, timeout_s=2.0 if how == "hang" else 20.0)
     half = program.find(1)
@@ -200,16 +200,16 @@ def test_a_program_that_fails_is_told_of_and_asked_again_next_time(mood: Path, h
     program.close()
 
 
-def test_a_program_that_is_not_there_is_told_of() -> None:
+def test_a_missing_program_is_reported() -> None:
     with pytest.raises(SignerUnavailableError, match=r"audit\.signer_command.*No such file"):
         SignerProgram(["/nowhere/signer"], timeout_s=1.0).find(1)
 
 
 def test_two_servers_that_share_a_directory_make_one_key(tmp_path: Path) -> None:
-    one, other = KeyFiles(tmp_path), KeyFiles(tmp_path)
-    one._make(1)
+    one_server, other_server = KeyFiles(tmp_path), KeyFiles(tmp_path)
+    one_server._make(1)
     first = read_key(tmp_path / "1.key").private_bytes_raw()
-    other._make(1)
+    other_server._make(1)
     assert read_key(tmp_path / "1.key").private_bytes_raw() == first
     assert [path.name for path in tmp_path.iterdir()] == ["1.key"]
     assert stat.S_IMODE((tmp_path / "1.key").stat().st_mode) == 0o600

@@ -1,4 +1,4 @@
-"""Tiles: roots and proofs of every size are those of RFC 6962 written down as it reads."""
+"""Tiles: roots and proofs of every size equal those of a literal implementation of RFC 6962."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def reference_consistency(first: int, leaves: Sequence[bytes], whole: bool = Tru
 
 
 class Tiles(dict[Coordinates, bytes]):
-    """Where tiles are kept, and how often they are asked for."""
+    """Keeps tiles and counts how often they are loaded."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked = 0
 
-    def load(self, which: Sequence[Coordinates]) -> list[bytes | None]:
+    def load(self, places: Sequence[Coordinates]) -> list[bytes | None]:
         self.asked += 1
-        return [self.get(one) for one in which]
+        return [self.get(place) for place in places]
 
     def grow(self, size: int, leaves: Sequence[bytes]) -> bytes:
         tree = GrowingTree(size, self.load(edge(size)))

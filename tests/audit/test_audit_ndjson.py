@@ -1,4 +1,4 @@
-"""Exports of a log that grows meanwhile, and of one from which something was erased."""
+"""Exports of a log that grows meanwhile, and of a log with erased records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[Audited]:
 
 
 def touch(trail: Trail) -> None:
-    """A read of something that is of one source, by a question that is erased with it."""
+    """Records a read of content of a single source, by a question that is erased with that source."""
     trail.touch_corpus(CORPUS)
     trail.private["query"] = "who wrote the letter"
     trail.sources.add((NUMBER, SOURCE))
@@ -55,7 +55,7 @@ def export(
 
 
 def erase(store: Audited, *, recorded: bool) -> KeyNumber:
-    """Destroys the key of the source, as an erasure does; and says so in the log, as it must."""
+    """Destroys the key of the source, as an erasure does. With `recorded`, the log says so, as it must."""
     (number,) = store.keyring.numbers(NUMBER, [SOURCE])
     if recorded:
         store.record(TENANT, lambda trail: trail.detail.update(erased_keys=[number]), store.call("EraseSource"))
@@ -76,7 +76,7 @@ def test_before_an_erasure_the_private_part_is_there(store: Audited) -> None:
     assert (report.ok, report.verified) == (True, 1)
 
 
-def test_a_whole_log_shows_what_was_erased_and_the_erasure(store: Audited) -> None:
+def test_a_whole_log_shows_the_erased_record_and_its_erasure(store: Audited) -> None:
     store.record(TENANT, touch)
     erase(store, recorded=True)
     (_, record, erasure, end), report = export(store)
@@ -87,7 +87,7 @@ def test_a_whole_log_shows_what_was_erased_and_the_erasure(store: Audited) -> No
     assert (report.ok, report.verified, report.erased) == (True, 1, 1)
 
 
-def test_a_selection_brings_the_erasure_that_explains_it_and_does_not_count_it(store: Audited) -> None:
+def test_a_selection_includes_the_erasure_that_explains_it_without_counting_it(store: Audited) -> None:
     store.record(TENANT, touch)
     store.record(TENANT)
     erase(store, recorded=True)
@@ -98,11 +98,11 @@ def test_a_selection_brings_the_erasure_that_explains_it_and_does_not_count_it(s
     assert (report.ok, report.erased) == (True, 1)
 
 
-def test_a_selection_that_has_the_erasure_itself_brings_it_once(store: Audited) -> None:
+def test_a_selection_that_contains_the_erasure_includes_it_once(store: Audited) -> None:
     store.record(TENANT, touch)
     erase(store, recorded=True)
     documents, report = export(store, AuditFilter(operator="drillcore"))
-    assert not any("of" in one for one in documents)
+    assert not any("of" in document for document in documents)
     assert (report.ok, report.verified, report.erased) == (True, 1, 1)
 
 

@@ -1,4 +1,4 @@
-"""AuditService: proofs that need only a pinned key, checks that find what was changed, keys that rotate."""
+"""AuditService: proofs need only a pinned key, checks find every change, and keys can be rotated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from drillcore_server.audit.reviews import Reviews
 from drillcore_server.audit.search import LogSearch
 from drillcore_server.audit.service import AuditService
 from drillcore_server.kernel.access import NOBODY, Principal
-from drillcore_server.kernel.accounts import Grant, Role
+from drillcore_server.kernel.account_model import Grant, Role
 from drillcore_server.kernel.errors import BadInput, Denied, Missing, Refused, Unavailable
 from drillcore_server.kernel.trail import ACTIONS, Action, Trail
 from drillcore_server.kernel.unit import Call
@@ -51,7 +51,7 @@ PARTIAL = Principal(PrincipalId("partial"), TENANT, grants=(Grant(Role.AUDITOR, 
 
 
 class Logs:
-    """The service on a store, with a sequencer that works."""
+    """The service on a store with a running sequencer."""
 
     def __init__(self, store: Audited) -> None:
         self.store = store
@@ -99,7 +99,7 @@ def logs(tmp_path: Path) -> Iterator[Logs]:
 
 @pytest.fixture
 def still(tmp_path: Path) -> Iterator[Logs]:
-    """With a sequencer that does nothing unless it is told to."""
+    """The service with a sequencer that runs only when a test calls it."""
     with audited(tmp_path / "store") as store:
         yield Logs(store)
 
@@ -126,14 +126,14 @@ def test_a_proof_says_what_the_record_says_and_needs_only_the_pinned_key(logs: L
     assert not logs.check(answer.proof, replace(logs.pin, public_key=bytes(32))).ok
 
 
-def test_a_proof_without_content_tells_nothing_of_it(logs: Logs) -> None:
+def test_a_proof_without_content_reveals_nothing_of_it(logs: Logs) -> None:
     record = logs.store.record(TENANT, with_query)
     answer = logs.wait_proof(record_id=str(record), without_content=True)
     assert logs.check(answer.proof).ok
     assert Proof.parse(answer.proof).record.keys() == {"leaf"}
 
 
-def test_whoever_made_a_request_gets_its_proof_and_nobody_elses(logs: Logs) -> None:
+def test_a_caller_gets_the_proofs_of_their_own_requests_only(logs: Logs) -> None:
     call = logs.call("ListCorpora", READER, request_id="mine")
     list_corpora(logs.store.unit, call, tenant=None, size=10, token="")
     answer = logs.wait_proof(READER, request_id="mine")
@@ -167,7 +167,7 @@ def test_another_tenants_log_and_the_servers_own_are_not_shown(logs: Logs) -> No
     assert logs.checkpoint(OPERATOR, server_log=True).checkpoint
 
 
-def test_a_record_that_is_not_there_is_missing_and_one_that_is_late_is_late(still: Logs) -> None:
+def test_an_unknown_record_is_missing_and_a_record_not_yet_in_the_log_is_late(still: Logs) -> None:
     refused(Reason.AUDIT_RECORD_NOT_FOUND, lambda: still.wait_proof(record_id=str(uuid4())), Missing)
     refused(Reason.INVALID_ARGUMENT, still.wait_proof, BadInput)
     record = still.store.record(TENANT)
@@ -176,7 +176,7 @@ def test_a_record_that_is_not_there_is_missing_and_one_that_is_late_is_late(stil
     assert still.check(still.wait_proof(record_id=str(record)).proof).ok
 
 
-def test_a_checkpoint_is_the_newest_or_one_that_was_kept_and_later_ones_continue_it(still: Logs) -> None:
+def test_a_checkpoint_is_the_newest_or_a_kept_one_and_later_ones_continue_it(still: Logs) -> None:
     refused(Reason.CHECKPOINT_NOT_FOUND, still.checkpoint, Missing)
     store, sizes = still.store, []
     for count in (3, 4):
@@ -214,7 +214,7 @@ def _parsed(logs: Logs, answer: pb.GetCheckpointResponse) -> Checkpoint:
     return Checkpoint.parse(note.text)
 
 
-def test_a_new_key_signs_from_the_next_record_on_and_the_old_one_its_own_rotation(still: Logs) -> None:
+def test_the_old_key_signs_its_rotation_and_the_new_key_signs_all_later_records(still: Logs) -> None:
     store = still.store
     before = store.record(TENANT)
     answer = still.rotate()
@@ -237,7 +237,7 @@ def test_a_new_key_signs_from_the_next_record_on_and_the_old_one_its_own_rotatio
     assert still.verify(OPERATOR, server_log=True).problems == still.verify().problems == []
 
 
-def test_a_rotation_that_is_repeated_is_done_once_and_the_next_one_is_another(still: Logs) -> None:
+def test_a_repeated_rotation_is_done_once_and_a_new_request_rotates_again(still: Logs) -> None:
     call = still.call("RotateAuditKey", OPERATOR)
     first = still.service.RotateAuditKey(pb.RotateAuditKeyRequest(), call)
     assert still.service.RotateAuditKey(pb.RotateAuditKeyRequest(), call) == first
@@ -246,8 +246,8 @@ def test_a_rotation_that_is_repeated_is_done_once_and_the_next_one_is_another(st
     assert [key.number for key in chain] == [1, 2, 3]
 
 
-def test_a_rotation_that_came_to_nothing_leaves_all_as_it_was(still: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is there, the commit never happened; and the refusal's record must not change the key either."""
+def test_a_failed_rotation_changes_nothing(still: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key file was written but nothing was committed. The record of the refusal must not change the key either."""
     store = still.store
 
     def fail(*_: object) -> None:
@@ -255,7 +255,7 @@ def test_a_rotation_that_came_to_nothing_leaves_all_as_it_was(still: Logs, monke
 
     call = still.call("RotateAuditKey", OPERATOR)
     with monkeypatch.context() as patched:
-        patched.setattr("drillcore_server.kernel.requests.remember", fail)
+        patched.setattr("drillcore_server.kernel.unit.remember_outcome", fail)
         refused(Reason.CONFLICT, lambda: still.service.RotateAuditKey(pb.RotateAuditKeyRequest(), call))
     store.unit.record_refusal(call, Unavailable(Reason.CONFLICT, "as if the commit failed"))
     assert store.run(lambda tr: audit_records.state(tr, store.keys)).key_number == 1
@@ -304,9 +304,9 @@ def stored_at(store: Audited, index: int) -> audit_records.StoredRecord:
     return RECORD.decode(value)
 
 
-def swap(store: Audited, one: int, other: int) -> Callable[[Transaction], None]:
+def swap(store: Audited, first_index: int, second_index: int) -> Callable[[Transaction], None]:
     def work(tr: Transaction) -> None:
-        keys = [store.keys.audit_entry(TENANT, index) for index in (one, other)]
+        keys = [store.keys.audit_entry(TENANT, index) for index in (first_index, second_index)]
         values = tr.get_many(keys)
         for key, value in zip(keys, reversed(values), strict=True):
             assert value is not None
@@ -380,7 +380,7 @@ def edited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Logs]:
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_an_edit_of_the_database_is_found_and_said(edited: Logs, name: str) -> None:
+def test_an_edit_of_the_database_is_found_and_described(edited: Logs, name: str) -> None:
     store = edited.store
     edit, said = EDITS[name]
     before = store.run(lambda tr: dict(tr.range(b"", b"\xff")))
@@ -404,13 +404,13 @@ def _undo(tr: Transaction, before: dict[bytes, bytes], after: dict[bytes, bytes]
             tr.set(key, value)
 
 
-def test_what_was_erased_is_erased_only_with_a_record_that_says_so(still: Logs) -> None:
+def test_a_record_counts_as_erased_only_if_the_log_has_its_erasure(still: Logs) -> None:
     store = still.store
     store.record(TENANT, with_query)
     store.sequence()
     position, record = next((p, r) for p, r in store.stored() if r.private is not None and r.log == TENANT)
     assert record.private is not None
-    # A number that no key has: as if the key had been destroyed.
+    # No key has this number, as if the key had been destroyed.
     lost = 999_999
     unreadable = lost.to_bytes(4, "big") + record.private[4:]
     key = store.keys.audit_record(position.incarnation, position.bucket, position.versionstamp)
@@ -434,7 +434,7 @@ def test_what_was_erased_is_erased_only_with_a_record_that_says_so(still: Logs) 
     assert "private" not in Proof.parse(proof).record
 
 
-def test_every_call_about_a_log_is_in_the_log_it_is_about(still: Logs) -> None:
+def test_every_call_about_a_log_is_recorded_in_that_log(still: Logs) -> None:
     still.store.record(TENANT)
     still.store.sequence()
     still.checkpoint()

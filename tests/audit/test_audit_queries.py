@@ -1,4 +1,4 @@
-"""QueryAudit: every record that a filter asks for, newest first, to those who may see it."""
+"""QueryAudit gives every record that a filter asks for, newest first, to callers who may see it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def corpus(writer: Client) -> UUID:
 
 
 def calls(records: Iterator[AuditRecord]) -> list[str]:
-    return [one.body["call"] for one in records]
+    return [record.body["call"] for record in records]
 
 
 def test_the_newest_record_comes_first_and_is_there_as_soon_as_its_call_was_answered(
@@ -86,14 +86,14 @@ def test_a_record_says_who_did_what_when_and_why(server: Running, auditor: Clien
 def test_each_filter_finds_its_records_and_all_together_narrow_them_down(
     writer: Client, auditor: Client, corpus: UUID
 ) -> None:
-    other = writer.create_corpus("other")
+    other_corpus = writer.create_corpus("other")
     section = next(writer.iter_query(level=Level.SECTION, corpus_ids=[corpus], page_size=1)).node
     before = datetime.now(UTC)
     writer.get_node(section.id, request_id="seen")
     after = datetime.now(UTC) + timedelta(microseconds=1)
-    writer.get_corpus(other.id)
-    (document,) = [one.id for one in writer.iter_documents(corpus)]
-    assert set(calls(auditor.iter_audit(AuditFilter(corpus_id=other.id)))) == {"CreateCorpus", "GetCorpus"}
+    writer.get_corpus(other_corpus.id)
+    (document,) = [document.id for document in writer.iter_documents(corpus)]
+    assert set(calls(auditor.iter_audit(AuditFilter(corpus_id=other_corpus.id)))) == {"CreateCorpus", "GetCorpus"}
     assert calls(auditor.iter_audit(AuditFilter(node_id=section.id))) == ["GetNode", "Query", "AddDocuments"]
     assert "AddDocuments" in calls(auditor.iter_audit(AuditFilter(node_id=document)))
     assert set(calls(auditor.iter_audit(AuditFilter(action="CREATE", operator="ann@acme")))) == {
@@ -102,12 +102,16 @@ def test_each_filter_finds_its_records_and_all_together_narrow_them_down(
     }
     assert calls(auditor.iter_audit(AuditFilter(since=before, until=after))) == ["GetNode"]
     (made,) = auditor.iter_audit(AuditFilter(request_id="seen"))
-    auditor.wait_proof(made.id)  # from then on it has its place in the log
+    auditor.wait_proof(made.id)  # from now on the record has its place in the log
     (seen,) = auditor.iter_audit(AuditFilter(request_id="seen"))
     assert list(auditor.iter_audit(AuditFilter(record_id=seen.id))) == [seen]
     everything = AuditFilter(corpus, section.id, "ann@acme", "ACCESS", before, after, "seen", seen.id)
     assert list(auditor.iter_audit(everything)) == [seen]
-    for nothing in (AuditFilter(operator="nobody"), AuditFilter(other.id, request_id="seen"), AuditFilter(uuid4())):
+    for nothing in (
+        AuditFilter(operator="nobody"),
+        AuditFilter(other_corpus.id, request_id="seen"),
+        AuditFilter(uuid4()),
+    ):
         assert list(auditor.iter_audit(nothing)) == []
 
 
@@ -117,7 +121,7 @@ def test_pages_go_on_where_they_ended_whatever_is_recorded_meanwhile(writer: Cli
     seen, token = [], ""
     while True:
         page = auditor.query_audit(AuditFilter(action="CREATE", operator="ann@acme"), page_size=2, page_token=token)
-        seen += [one.body["request_id"] for one in page.items]
+        seen += [record.body["request_id"] for record in page.items]
         writer.create_corpus(f"corpus made after page {len(seen)}")
         token = page.next_page_token
         if not token:
@@ -136,7 +140,7 @@ def test_a_query_is_on_the_record_but_not_in_its_own_answer(auditor: Client) -> 
     assert private == {"filter": {"operator": "somebody@acme"}}
 
 
-def test_a_repeated_query_is_answered_alike(auditor: Client) -> None:
+def test_a_repeated_query_gets_the_same_answer(auditor: Client) -> None:
     first = auditor.query_audit(request_id="twice")
     assert auditor.query_audit(request_id="twice").items[0].id == first.items[0].id
 
@@ -151,7 +155,7 @@ def test_refusals_are_found_too(server: Running, auditor: Client, corpus: UUID) 
     assert record.body["operator"] == str(reader.account.id)
 
 
-def test_what_is_shown_is_what_was_signed(auditor: Client, corpus: UUID) -> None:
+def test_the_shown_record_is_the_signed_record(auditor: Client, corpus: UUID) -> None:
     message = raw_query(auditor)
     assert len(message.records) >= 3
     for record in message.records:
@@ -167,7 +171,7 @@ def raw_query(client: Client) -> pb.QueryAuditResponse:
 
 def test_a_tenants_log_has_nothing_of_another(server: Running, auditor: Client, corpus: UUID) -> None:
     stranger = person(server, "gina", Role.AUDITOR, tenant=GLOBEX_ID).log_in()
-    assert all(one.body["log"] == str(GLOBEX_ID) for one in stranger.iter_audit())
+    assert all(record.body["log"] == str(GLOBEX_ID) for record in stranger.iter_audit())
     assert list(stranger.iter_audit(AuditFilter(corpus_id=corpus))) == []
     with pytest.raises(DrillcoreError) as error:
         stranger.query_audit(tenant_id=ACME_ID)
@@ -185,7 +189,7 @@ def test_an_auditor_of_one_corpus_does_not_see_the_whole_log(server: Running, co
         person(server, "cora", Grant(Role.AUDITOR, corpus_id=corpus)).log_in().query_audit()
 
 
-def test_the_servers_own_log_is_its_operators(server: Running, auditor: Client) -> None:
+def test_the_servers_own_log_is_shown_to_its_operators_only(server: Running, auditor: Client) -> None:
     operator = server.client()
     assert "CreateTenant" in calls(operator.iter_audit(server_log=True))
     with pytest.raises(PermissionDenied):
@@ -216,7 +220,7 @@ def test_filters_that_can_match_nothing_are_refused(auditor: Client, wanted: Aud
 
 
 @pytest.mark.parametrize("field", ["corpus_id", "node_id", "record_id"])
-def test_ids_that_are_none_are_refused(auditor: Client, field: str) -> None:
+def test_malformed_ids_are_refused(auditor: Client, field: str) -> None:
     with pytest.raises(DrillcoreError) as error:
         auditor.query_audit(AuditFilter(**{field: "rules"}))
     assert error.value.reason is Reason.INVALID_ID

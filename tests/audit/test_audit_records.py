@@ -1,4 +1,4 @@
-"""Every call leaves one record of who did what, when and to what, in its own transaction; however it ends."""
+"""Every call, however it ends, leaves one record of who did what, when and to what, in its own transaction."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_every_rpc_leaves_one_record_whoever_calls(audited: Running, method: Met
     assert record["log"] == (str(ACME_ID) if counted == ACME else SERVER_LOG)
 
 
-def test_every_action_is_of_an_rpc_or_of_the_server_itself() -> None:
+def test_every_action_belongs_to_an_rpc_or_to_the_server_itself() -> None:
     assert ACTIONS.keys() - {method.name for method in METHODS} == {"Alert", "Housekeeping"}
 
 
@@ -76,7 +76,7 @@ def test_a_read_says_what_was_read_and_why(server: Running, acme: Client) -> Non
     assert record["opened"] == {"query": "inspector of bridges"}, "the text is in the part that can be erased"
 
 
-def test_a_change_refers_to_the_revisions_before_and_after_and_commits_to_what_was_written(
+def test_a_change_names_the_revisions_before_and_after_and_commits_to_what_was_written(
     server: Running, acme: Client
 ) -> None:
     corpus = acme.create_corpus("rules").id
@@ -92,7 +92,7 @@ def test_a_change_refers_to_the_revisions_before_and_after_and_commits_to_what_w
     assert set(added["levels"]) == {"raw", "chunk", "section", "master"}
 
 
-def test_a_record_that_is_kept_only_as_it_is_now_is_recorded_as_it_was(server: Running, acme: Client) -> None:
+def test_an_update_of_a_corpus_is_recorded_with_the_corpus_before_and_after(server: Running, acme: Client) -> None:
     corpus = acme.create_corpus("rules", description="first").id
     acme.update_corpus(corpus, description="second", set_metadata={"ключ": "1", "😀": "2"}, request_id="change")
     (record,) = records(server, request_id="change")
@@ -111,14 +111,14 @@ def test_an_upload_that_changes_nothing_is_recorded_too(server: Running, acme: C
     assert (record["outcome"], record["detail"]) == ("OK", {"unchanged": True})
 
 
-def test_what_an_operator_does_in_a_tenant_is_in_that_tenants_log(server: Running, acme: Client) -> None:
+def test_calls_of_an_operator_in_a_tenant_are_in_that_tenants_log(server: Running, acme: Client) -> None:
     corpus = acme.create_corpus("rules").id
     server.client().get_corpus(corpus, tenant_id=ACME_ID, request_id="looked")
     (record,) = records(server, request_id="looked")
     assert (record["log"], record["operator"]) == (str(ACME_ID), "root")
 
 
-def test_what_one_tenant_does_is_in_no_other_tenants_log(server: Running, acme: Client, globex: Client) -> None:
+def test_calls_of_one_tenant_are_in_no_other_tenants_log(server: Running, acme: Client, globex: Client) -> None:
     corpus = acme.create_corpus("rules").id
     with pytest.raises(NotFound):
         globex.get_corpus(corpus, request_id="stranger")
@@ -153,7 +153,7 @@ def test_a_repeated_read_has_one_record(server: Running, acme: Client) -> None:
 
 
 def test_if_the_record_cannot_be_written_the_call_fails_and_does_nothing(server: Running, acme: Client) -> None:
-    """The key that is to sign is not there."""
+    """The signing key is missing."""
     corpus = acme.create_corpus("rules").id
     before = len(list(all_records(server)))
     keys = Keyspace(open_store(server.engine)[0])
@@ -175,8 +175,8 @@ def test_if_the_record_cannot_be_written_the_call_fails_and_does_nothing(server:
             attempt()
         assert refused.value.reason is Reason.AUDIT_UNAVAILABLE
     use_key(1)
-    assert [one.name for one in acme.iter_corpora()] == ["rules"]
-    assert len(list(all_records(server))) == before + 1, "only of the listing"
+    assert [listed.name for listed in acme.iter_corpora()] == ["rules"]
+    assert len(list(all_records(server))) == before + 1, "only the listing left a record"
 
 
 def test_a_server_that_wants_a_reason_refuses_calls_without_one(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -188,10 +188,12 @@ def test_a_server_that_wants_a_reason_refuses_calls_without_one(tmp_path_factory
         assert record["outcome"] == "REASON_REQUIRED"
 
 
-def test_strangers_cannot_fill_the_log_and_those_left_out_are_counted(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_strangers_cannot_fill_the_log_and_unrecorded_calls_are_counted(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     with running(tmp_path_factory.mktemp("strangers"), strangers_per_minute=5) as found:
         before = len(list(all_records(found)))
-        (method,) = [one for one in METHODS if one.name == "ListTenants"]
+        (method,) = [method for method in METHODS if method.name == "ListTenants"]
         for _ in range(20):
             assert call(found.address, path_of(method), b"", token="forged").code is grpc.StatusCode.UNAUTHENTICATED
         assert len(list(all_records(found))) == before + 5

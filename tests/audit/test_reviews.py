@@ -1,4 +1,4 @@
-"""Reviews: an auditor marks a range of the log as reviewed, and signs that."""
+"""Reviews: an auditor marks a range of the log as reviewed and signs the review."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def who(server: Running) -> Person:
 
 @pytest.fixture
 def auditor(server: Running, who: Person) -> Client:
-    """After five calls that the log has, at least."""
+    """A client of the auditor, after at least five calls that are in the log."""
     writer = server.client(ACME)
     for number in range(5):
         writer.create_corpus(f"corpus {number}", request_id=f"request {number}")
@@ -52,7 +52,7 @@ def auditor(server: Running, who: Person) -> Client:
     return client
 
 
-def test_a_review_is_of_the_tree_that_ends_with_its_last_record(auditor: Client) -> None:
+def test_a_review_names_the_tree_that_ends_with_its_last_record(auditor: Client) -> None:
     review = auditor.review_audit(1, 3, findings="all in order")
     assert (review.first, review.last, review.findings, review.signed) == (1, 3, "all in order", False)
     now = Checkpoint.parse(Note.parse(auditor.get_checkpoint().checkpoint).text)
@@ -60,20 +60,20 @@ def test_a_review_is_of_the_tree_that_ends_with_its_last_record(auditor: Client)
     check_consistency(4, now.size, proof, review.root, now.root)
 
 
-def test_a_review_counts_once_it_is_signed_and_says_by_whom(auditor: Client, who: Person) -> None:
+def test_a_review_counts_once_it_is_signed_and_names_its_signer(auditor: Client, who: Person) -> None:
     review = auditor.review_audit(0, 2, findings="one late entry")
-    other = auditor.review_audit(0, 3)
+    unsigned = auditor.review_audit(0, 3)
     prepared = auditor.prepare_signature(SignatureTarget(SignatureTargetKind.REVIEW, review.id), MEANING)
     content = json.loads(prepared.content)
     assert (content["first"], content["last"], content["findings"]) == (0, 2, "one late entry")
     assert content["root"] == review.root.hex()
     signature = auditor.sign_record(prepared, who.password, login="ann")
-    listed = {one.id: one for one in auditor.iter_reviews(page_size=1)}
-    assert list(listed) == [review.id, other.id]
+    listed = {found.id: found for found in auditor.iter_reviews(page_size=1)}
+    assert list(listed) == [review.id, unsigned.id]
     assert listed[review.id].signed
     assert listed[review.id].signatures == (signature,)
     assert listed[review.id].signatures[0].signer_name == "Ann Auditor"
-    assert not listed[other.id].signed
+    assert not listed[unsigned.id].signed
 
 
 def test_a_review_and_its_signing_are_on_the_record(auditor: Client, who: Person) -> None:
@@ -87,7 +87,7 @@ def test_a_review_and_its_signing_are_on_the_record(auditor: Client, who: Person
 def test_a_repeated_review_is_one_review(auditor: Client) -> None:
     first = auditor.review_audit(0, 1, findings="fine", request_id="once")
     assert auditor.review_audit(0, 1, findings="fine", request_id="once") == first
-    assert [one.id for one in auditor.iter_reviews()] == [first.id]
+    assert [review.id for review in auditor.iter_reviews()] == [first.id]
 
 
 @pytest.mark.parametrize(
@@ -100,16 +100,14 @@ def test_a_repeated_review_is_one_review(auditor: Client) -> None:
         (0, 1, "zero \0", Reason.INVALID_ARGUMENT),
     ],
 )
-def test_what_cannot_be_reviewed_is_refused(
-    auditor: Client, first: int, last: int, findings: str, expected: Reason
-) -> None:
+def test_an_invalid_review_is_refused(auditor: Client, first: int, last: int, findings: str, expected: Reason) -> None:
     with pytest.raises(DrillcoreError) as error:
         auditor.review_audit(first, last, findings=findings)
     assert error.value.reason is expected
     assert list(auditor.iter_reviews()) == []
 
 
-def test_the_last_record_of_the_log_can_be_reviewed_and_none_behind_it(server: Running, auditor: Client) -> None:
+def test_the_last_record_of_the_log_can_be_reviewed_and_no_record_after_it(server: Running, auditor: Client) -> None:
     server.server._log_background.stop()
     server.server._keeper.sequencer.drain()
     size = Checkpoint.parse(Note.parse(auditor.get_checkpoint().checkpoint).text).size
@@ -143,7 +141,7 @@ def test_a_reviewer_cannot_sign_a_review_of_the_log(server: Running, auditor: Cl
         client.prepare_signature(SignatureTarget(SignatureTargetKind.REVIEW, review.id), MEANING)
 
 
-def test_another_tenants_reviews_are_not_there(server: Running, auditor: Client) -> None:
+def test_another_tenants_reviews_are_not_found(server: Running, auditor: Client) -> None:
     review = auditor.review_audit(0, 1)
     stranger = person(server, "gina", Role.AUDITOR, tenant=GLOBEX_ID).log_in()
     assert list(stranger.iter_reviews()) == []

@@ -30,14 +30,14 @@ NAMED = re.compile(r"`([a-z_/]+\.py)::(\w+)`")
 
 @cache
 def names_in(file: Path) -> frozenset[str]:
-    """The tests of a file, by name: functions, and state machines as pytest sees them."""
+    """The tests of a file, by name: functions, and state machines as pytest names them."""
     tree = ast.parse(file.read_text("utf-8"))
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     machines = (target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets)
     return frozenset(functions | {target.id for target in machines if isinstance(target, ast.Name)})
 
 
-def test_every_clause_is_there_once() -> None:
+def test_every_clause_is_on_the_page_once() -> None:
     assert list(ROWS) == CLAUSES
     assert len(re.findall(r"^\| 11\.", PAGE, re.MULTILINE)) == len(CLAUSES)
 
@@ -47,20 +47,20 @@ def test_a_clause_names_tests_that_exist_or_is_procedural(clause: str) -> None:
     _clause, _behaviour, shown_by, _firm = ROWS[clause]
     named = NAMED.findall(shown_by)
     assert named or shown_by == "Procedural"
-    assert shown_by.count("`") == 2 * len(named), "every name is of the form file::function"
+    assert shown_by.count("`") == 2 * len(named), "every name has the form file::function"
     for file, test in named:
         assert test in names_in(TESTS / file), f"{file} has no {test}"
-        assert test.lower().startswith("test"), f"{test} is no test"
+        assert test.lower().startswith("test"), f"{test} is not a test"
 
 
-def test_every_row_that_is_of_no_clause_names_tests_that_exist() -> None:
+def test_every_row_without_a_clause_names_tests_that_exist() -> None:
     section = PAGE.split("# Erasure, quarantine, residency")[1]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
     assert rows
     for asked, _behaviour, shown_by, *_firm in rows:
         named = NAMED.findall(shown_by)
-        assert named, f"nothing shows: {asked}"
-        assert shown_by.count("`") == 2 * len(named), "every name is of the form file::function"
+        assert named, f"no test shows: {asked}"
+        assert shown_by.count("`") == 2 * len(named), "every name has the form file::function"
         assert [test for file, test in named if test not in names_in(TESTS / file)] == []
 
 

@@ -1,4 +1,4 @@
-"""The lock: one version of each package, and a wheel of it for every Python and platform that we support."""
+"""The lock has one version of each package, with a wheel for every Python and platform that we support."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 
 LOCKS = ROOT / "requirements"
 WITHOUT_WHEELS = {"foundationdb", "trustgraph-base", "trustgraph-cli"}
-"""Published as source alone, but pure Python: they are built without a compiler."""
+"""Published as source only, but pure Python, so that they are built without a compiler."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,14 @@ def locked(name: str) -> dict[str, Locked]:
         for pin, hashes, tags in blocks
     ]
     assert sum(line[:1] not in "# \n" for line in text.splitlines(keepends=True)) == len(found), "a line was not read"
-    return {one.requirement.name: one for one in found}
+    return {package.requirement.name: package for package in found}
 
 
 def installed_by(lock: dict[str, Locked], environment: Environment) -> list[Locked]:
-    markers = [(one, one.requirement.marker) for one in lock.values()]
-    return [one for one, marker in markers if marker is None or Marker(str(marker)).evaluate(environment.markers)]
+    markers = [(package, package.requirement.marker) for package in lock.values()]
+    return [
+        package for package, marker in markers if marker is None or Marker(str(marker)).evaluate(environment.markers)
+    ]
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS, ids=lambda environment: environment.name)
@@ -71,7 +73,7 @@ def test_a_larger_set_contains_the_smaller_one() -> None:
 @pytest.mark.parametrize(
     ("name", "extras"), [("run", ["server"]), ("test", ["server", "minilm", "dev"]), ("bench", ["bench"])]
 )
-def test_the_lock_fits_what_the_project_asks_for(name: str, extras: list[str]) -> None:
+def test_the_lock_fits_the_projects_requirements(name: str, extras: list[str]) -> None:
     asked = [*PROJECT["dependencies"], *(line for extra in extras for line in PROJECT["optional-dependencies"][extra])]
     lock = locked(name)
     for line in asked:
@@ -80,6 +82,6 @@ def test_the_lock_fits_what_the_project_asks_for(name: str, extras: list[str]) -
         assert wanted.specifier.contains(pin.version), f"run `make lock`: {line}"
 
 
-def test_the_project_names_the_pythons_that_are_locked() -> None:
+def test_the_project_names_the_locked_pythons() -> None:
     named = {line.rsplit(" ", 1)[1] for line in PROJECT["classifiers"] if "Python ::" in line}
     assert named == {f"{major}.{minor}" for major, minor in PYTHONS}

@@ -1,4 +1,4 @@
-"""The public API is frozen: what an application may use changes only together with the file that lists it."""
+"""The public API is frozen: it changes only together with the file that lists it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def public_api() -> Iterator[str]:
 
 
 def own_names(module: object) -> list[str]:
-    """Of a module without __all__: what it defines itself and does not mark as private."""
+    """For a module without __all__: the public names that it defines itself."""
     members = inspect.getmembers(module, lambda member: inspect.isclass(member) or inspect.isfunction(member))
     return [name for name, member in members if not name.startswith("_") and member.__module__ == module.__name__]
 
@@ -58,12 +58,12 @@ def is_ours(thing: Any) -> bool:
 
 
 def signature(thing: Any) -> str:
-    """Arguments and result; those of the wrapped function, because a client's method leaves out the result."""
+    """Arguments and result. A client's method leaves out its result, so the wrapped function is used."""
     return str(inspect.signature(getattr(thing, "__wrapped__", thing)))
 
 
-def test_the_public_api_is_as_it_is_written_down() -> None:
+def test_the_public_api_equals_the_golden_file() -> None:
     found = "".join(f"{line}\n" for line in public_api())
     if os.environ.get("DRILLCORE_REGENERATE"):
         GOLDEN.write_text(found)
-    assert found == GOLDEN.read_text(), f"the public API changed; if that is meant: {REGENERATE}"
+    assert found == GOLDEN.read_text(), f"the public API changed; if that is intended: {REGENERATE}"

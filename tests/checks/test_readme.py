@@ -1,4 +1,4 @@
-"""The sessions, snippets and settings of README and guides are run as they stand, and what documents name exists."""
+"""The sessions, snippets and settings of README and guides run as printed, and all that documents name exists."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import pytest
 from drillcore._transport.client_settings import load_client_settings
 from drillcore_server.app.config import load_settings
 from tests.support.paths import ROOT
+from tests.support.processes.children import gone_afterwards
 
 GUIDES = (
     "getting-started",
@@ -34,7 +35,7 @@ GUIDES = (
     "operations",
     "command-line",
 )
-"""In the order in which they are run: each continues with the store that those before it left."""
+"""In the order in which they run: each continues with the store that the guides before it left."""
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / "guides" / f"{guide}.md" for guide in GUIDES)]
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 SERVE = "drillcore serve --data-dir ./data &"
@@ -42,7 +43,7 @@ SERVE = "drillcore serve --data-dir ./data &"
 
 class Block(NamedTuple):
     file: str
-    """The name of the file that the block shows, if a line before it says so."""
+    """The name of the file that the block shows, if the line before it says so."""
     kind: str
     text: str
 
@@ -81,20 +82,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     process = subprocess.Popen(
         [sys.executable, "-m", "drillcore", *flags], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
-    assert process.stdout is not None
-    document = b""
-    while not document.endswith(b"\n}\n"):
-        line = process.stdout.readline()
-        assert line, "the server ended before it was ready"
-        document += line
-    yield Site(directory, f"127.0.0.1:{json.loads(document)['serving']['port']}")
-    process.terminate()
-    assert process.wait(timeout=30) == 0
-    process.stdout.close()
+    with gone_afterwards(process):
+        assert process.stdout is not None
+        document = b""
+        while not document.endswith(b"\n}\n"):
+            line = process.stdout.readline()
+            assert line, "the server ended before it was ready"
+            document += line
+        yield Site(directory, f"127.0.0.1:{json.loads(document)['serving']['port']}")
+        process.terminate()
+        assert process.wait(timeout=30) == 0
 
 
 def normalised(text: str) -> str:
-    """Without what differs from run to run: ids, times, and hashes of what has them in it."""
+    """The text without parts that differ from run to run: ids, times, and hashes of texts that contain them."""
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<id>", text)
     text = re.sub(r"\b[0-9a-f]{64}\b", "<sha256>", text)
     text = re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?\+00:00", "<time>", text)
@@ -102,12 +103,12 @@ def normalised(text: str) -> str:
 
 
 def commands_of(session: str) -> list[tuple[str, str]]:
-    """Each command of a session, with what it prints."""
+    """Each command of a session, with its output."""
     return re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", session, re.MULTILINE)
 
 
 def run_session(site: Site, session: str) -> int:
-    """Runs the commands and compares what they print; how many there were."""
+    """Runs the commands and compares their output. Returns how many commands there were."""
     checked = 0
     for command, shown in commands_of(session):
         if command == SERVE:
@@ -146,7 +147,7 @@ def test_every_guide_is_run() -> None:
     assert {ROOT / "README.md", *(ROOT / "docs" / "guides").glob("*.md")} == set(PAGES)
 
 
-def test_the_settings_shown_are_accepted(tmp_path: Path) -> None:
+def test_the_settings_on_the_pages_are_accepted(tmp_path: Path) -> None:
     documents = [block.text for page in DOCUMENTS for block in blocks_of(page) if block.kind == "toml"]
     assert len(documents) >= 2
     for document in documents:

@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def test_the_folder_fdb_is_no_package() -> None:
+def test_the_folder_fdb_is_not_a_package() -> None:
     """It would shadow FoundationDB's own package `fdb`."""
     assert not (ROOT / "fdb" / "__init__.py").exists()
 
@@ -26,7 +26,7 @@ def test_import_fdb_finds_foundationdb() -> None:
     assert "site-packages" in found
 
 
-def test_the_committed_stubs_are_what_the_protocol_files_give(tmp_path: Path) -> None:
+def test_the_committed_stubs_match_the_protocol_files(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     subprocess.run(
         [sys.executable, ROOT / "proto" / "generate.py", tmp_path], env=environment, check=True, capture_output=True
@@ -75,7 +75,7 @@ def documents() -> dict[Path, str]:
     return {path: path.read_text(encoding="utf-8") for path in paths}
 
 
-def test_every_link_of_the_documents_leads_somewhere() -> None:
+def test_every_link_of_the_documents_has_a_target() -> None:
     for path, text in documents().items():
         links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith(("http", "mailto:"))]
         for link in links:
@@ -86,15 +86,15 @@ def test_every_link_of_the_documents_leads_somewhere() -> None:
 
 
 def headings_of(text: str) -> set[str]:
-    """The headings of a page, as links name them."""
+    """The headings of a page in the form that links use."""
     lines = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in lines}
 
 
 def test_every_path_of_the_documents_exists() -> None:
-    """A path is one in backquotes with a folder and a suffix; below the root, the server or another package."""
-    below = ("", "server/drillcore_server", "proto", "fdb", "fdb/drillcore_fdb", "tests")
+    """A path is text in backquotes with a folder and a suffix, below the root, a package or the document's folder."""
+    below = [ROOT / base for base in ("", "server/drillcore_server", "proto", "fdb", "fdb/drillcore_fdb", "tests")]
     for path, text in documents().items():
         named = re.findall(r"`(\w[\w./-]*/[\w-]+\.(?:py|md|toml|txt|sh|proto))(?:::\w+)?`", text)
-        missing = [name for name in named if not any((ROOT / base / name).exists() for base in below)]
-        assert missing == [], f"{path.relative_to(ROOT)} names what is not there"
+        missing = [name for name in named if not any((base / name).exists() for base in (*below, path.parent))]
+        assert missing == [], f"{path.relative_to(ROOT)} names missing paths"

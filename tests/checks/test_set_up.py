@@ -1,4 +1,4 @@
-"""`make` on a machine that lacks something says what, and how to install it."""
+"""If a machine lacks something, `make` names it and says how to install it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.processes.children import IGNORING_CTRL_C
 
 PYTHON = shlex.quote(sys.executable)
 NEEDED = ("make", "sh", "dirname", "git")
-"""What the set-up calls before it has a Python."""
+"""Programs that the set-up calls before it has a Python."""
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """A copy of what `make run` uses, in a path with a blank, and a folder `bin` with the only programs there are."""
+    """A copy of the files that `make run` uses, in a path with a blank, and a folder `bin` with the only programs."""
     folder = tmp_path / "a clone"
     (folder / "bin").mkdir(parents=True)
     for file in ("Makefile", "pyproject.toml"):
@@ -52,32 +53,32 @@ def refused(machine: Path, *arguments: str) -> str:
     return done.stderr
 
 
-def test_a_machine_without_python_is_told_how_to_get_it(machine: Path) -> None:
+def test_make_without_python_says_how_to_install_it(machine: Path) -> None:
     assert "there is no 'python3'" in refused(machine, "run")
 
 
-def test_a_machine_without_git_is_told_how_to_get_it(machine: Path) -> None:
+def test_make_without_git_says_how_to_install_it(machine: Path) -> None:
     (machine / "bin" / "git").unlink()
     assert "needs git" in refused(machine, "run")
 
 
 @pytest.mark.parametrize("version", [(3, 10), (3, 15)])
-def test_a_python_that_is_not_supported_is_named(machine: Path, version: tuple[int, int]) -> None:
+def test_an_unsupported_python_is_named(machine: Path, version: tuple[int, int]) -> None:
     number = ".".join(map(str, version))
     code = f"import sys; sys.version_info = {version!r}; exec(sys.argv[1])"
     install_python(machine, f'[ "$1" = --version ] && echo Python {number} || exec {PYTHON} -c "{code}" "$2"')
     assert f"Python {number}" in refused(machine, "run")
 
 
-def test_a_python_without_venv_is_told_of_the_package(machine: Path) -> None:
-    """Debian has the modules in a package of their own."""
+def test_make_names_the_package_of_a_missing_venv(machine: Path) -> None:
+    """Debian has these modules in a package of their own."""
     (machine / "empty").mkdir()
     (machine / "empty" / "ensurepip.py").write_text("raise ImportError")
     install_python(machine, f'PYTHONPATH="{machine}/empty" exec {PYTHON} "$@"')
     assert "apt-get install python3-venv" in refused(machine, "run")
 
 
-def test_make_clean_leaves_only_what_git_has(tmp_path: Path) -> None:
+def test_make_clean_leaves_only_the_files_in_git(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
     ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
     for pattern in ignored:
@@ -86,3 +87,12 @@ def test_make_clean_leaves_only_what_git_has(tmp_path: Path) -> None:
     subprocess.run(["make", "clean"], cwd=tmp_path, check=True, capture_output=True, env=os.environ)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Makefile", "server"]
     assert not list((tmp_path / "server").iterdir())
+
+
+def test_a_process_of_a_test_gets_the_default_handler_of_sigint_though_a_shell_ignored_it() -> None:
+    """`make test &`: a shell ignores SIGINT for jobs in the background, and their processes would inherit that."""
+    child = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    code = f"import subprocess, sys, tests.conftest; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    command = [*IGNORING_CTRL_C, sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

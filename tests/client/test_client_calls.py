@@ -1,4 +1,4 @@
-"""What the clients send and return. Each claim holds for Client and AsyncClient alike."""
+"""What the clients send and return. Each claim holds for both Client and AsyncClient."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def asynchronous(address: str, work: Callable[[AsyncClient], Any], **options: An
 
 @pytest.fixture(params=[sync, asynchronous], ids=["Client", "AsyncClient"])
 def do(request: pytest.FixtureRequest, peer: Peer) -> Do:
-    """Does one call at the peer and returns its result."""
+    """Makes a call to the peer and returns its result."""
     return lambda work, **options: request.param(peer.address, work, **options)
 
 
-def test_a_corpus_comes_back_as_it_was_made(do: Do) -> None:
+def test_a_created_corpus_comes_back_with_every_field(do: Do) -> None:
     corpus = do(
         lambda client: client.create_corpus("trials", description="Phase II", metadata={"a": "b"}, tenant_id=TENANT)
     )
@@ -72,7 +72,7 @@ def test_a_corpus_is_found_by_id_and_by_name(do: Do) -> None:
     assert do(lambda client: client.get_corpus(name="trials")) == corpus
 
 
-def test_an_update_changes_only_what_it_names(do: Do) -> None:
+def test_an_update_changes_only_the_named_fields(do: Do) -> None:
     corpus = do(
         lambda client: client.create_corpus(
             "trials", description="old", metadata={"a": "1", "b": "2"}, tenant_id=TENANT
@@ -83,7 +83,7 @@ def test_an_update_changes_only_what_it_names(do: Do) -> None:
     assert updated.version == 2
 
 
-def test_an_empty_description_is_sent_and_not_taken_for_none(do: Do) -> None:
+def test_an_empty_description_is_sent(do: Do) -> None:
     corpus = do(lambda client: client.create_corpus("trials", description="old", tenant_id=TENANT))
     assert do(lambda client: client.update_corpus(corpus.id, description="")).description == ""
 
@@ -94,7 +94,7 @@ def test_a_deleted_corpus_is_gone(do: Do, peer: Peer) -> None:
     assert peer.records == {}
 
 
-def test_a_policy_and_a_hold_come_back_as_they_were_set(do: Do) -> None:
+def test_a_policy_and_a_hold_come_back_unchanged(do: Do) -> None:
     corpus = do(lambda client: client.create_corpus("trials", tenant_id=TENANT))
     assert (corpus.retention_days, corpus.legal_hold) == (None, None)
     at = datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC)
@@ -109,18 +109,20 @@ def test_a_policy_and_a_hold_come_back_as_they_were_set(do: Do) -> None:
     [{"retention_days": 3, "keep_everything": True}, {"hold_reason": "a", "release_reason": "b"}],
     ids=["retention", "hold"],
 )
-def test_what_excludes_each_other_is_not_sent(do: Do, peer: Peer, both: dict[str, Any]) -> None:
+def test_arguments_that_exclude_each_other_are_refused_before_any_call(
+    do: Do, peer: Peer, both: dict[str, Any]
+) -> None:
     with pytest.raises(TypeError):
         do(lambda client: client.update_corpus(TENANT, **both))
     assert peer.seen == []
 
 
-def test_a_trim_says_what_it_did(do: Do, peer: Peer) -> None:
+def test_a_trim_returns_what_it_removed(do: Do, peer: Peer) -> None:
     peer.trims = [TrimCorpusResponse(oldest_revision=7, records_removed=12, finished=True)]
     assert do(lambda client: client.trim_corpus(TENANT)) == Trimmed(7, 12, True)
 
 
-def test_a_tenant_is_made_found_changed_and_deleted(do: Do, peer: Peer) -> None:
+def test_a_tenant_is_created_found_changed_and_deleted(do: Do, peer: Peer) -> None:
     tenant = do(lambda client: client.create_tenant("acme", metadata={"region": "eu"}, tenant_id=TENANT))
     assert (tenant.id, tenant.name, tenant.metadata) == (TENANT, "acme", {"region": "eu"})
     assert do(lambda client: client.get_tenant(TENANT)) == do(lambda client: client.get_tenant(name="acme")) == tenant
@@ -129,12 +131,12 @@ def test_a_tenant_is_made_found_changed_and_deleted(do: Do, peer: Peer) -> None:
     assert peer.records == {}
 
 
-def test_the_server_says_who_it_is(do: Do) -> None:
+def test_the_server_describes_itself(do: Do) -> None:
     info = do(lambda client: client.server_info())
     assert (info.version, info.api_version, info.engine, info.tenant_id) == ("9.8.7", "1.5", "embedded", None)
 
 
-def test_a_page_tells_how_to_go_on(do: Do) -> None:
+def test_a_page_has_the_token_of_the_next(do: Do) -> None:
     for name in "abc":
         do(lambda client, name=name: client.create_tenant(name))
     page = do(lambda client: client.list_tenants(page_size=2))
@@ -179,13 +181,13 @@ def test_a_request_id_that_cannot_be_sent_is_refused(do: Do, request_id: str) ->
 
 
 def test_the_default_tenant_is_used_unless_the_call_names_one(do: Do, peer: Peer) -> None:
-    other = uuid.uuid4()
+    second_tenant = uuid.uuid4()
     do(lambda client: client.create_corpus("one"), tenant_id=TENANT)
-    do(lambda client: client.create_corpus("two", tenant_id=other), tenant_id=TENANT)
-    assert [request.tenant_id for request in peer.requests] == [str(TENANT), str(other)]
+    do(lambda client: client.create_corpus("two", tenant_id=second_tenant), tenant_id=TENANT)
+    assert [request.tenant_id for request in peer.requests] == [str(TENANT), str(second_tenant)]
 
 
-def test_a_get_by_nothing_or_by_both_is_refused_before_any_call(do: Do, peer: Peer) -> None:
+def test_a_get_needs_either_an_id_or_a_name(do: Do, peer: Peer) -> None:
     with pytest.raises(TypeError, match="either an id or name="):
         do(lambda client: client.get_corpus())
     with pytest.raises(TypeError, match="either an id or name="):
@@ -193,7 +195,7 @@ def test_a_get_by_nothing_or_by_both_is_refused_before_any_call(do: Do, peer: Pe
     assert peer.seen == []
 
 
-def test_a_closed_client_says_so(peer: Peer) -> None:
+def test_calls_of_a_closed_client_are_refused(peer: Peer) -> None:
     client = Client(peer.address)
     client.close()
     with pytest.raises(RuntimeError, match="closed"):
@@ -222,9 +224,9 @@ def test_both_clients_have_the_same_methods_with_the_same_arguments_and_document
     names = {name for name in {*dir(Client), *dir(AsyncClient)} if not name.startswith("_")}
     assert {"create_corpus", "iter_corpora", "close", "from_settings"} <= names
     for name in names:
-        one, other = getattr(Client, name), getattr(AsyncClient, name)
-        assert inspect.signature(one) == inspect.signature(other), name
-        assert inspect.getdoc(one) == inspect.getdoc(other) != "", name
+        method, awaited = getattr(Client, name), getattr(AsyncClient, name)
+        assert inspect.signature(method) == inspect.signature(awaited), name
+        assert inspect.getdoc(method) == inspect.getdoc(awaited) != "", name
 
 
 def test_methods_show_their_arguments(peer: Peer) -> None:
@@ -233,11 +235,11 @@ def test_methods_show_their_arguments(peer: Peer) -> None:
     assert drillcore.Client.get_tenant.__doc__ == "The tenant with this id or name. Raises NotFound."
 
 
-def test_the_reason_goes_with_every_call_in_any_language(do: Do, peer: Peer) -> None:
+def test_a_reason_in_any_language_is_sent_with_every_call(do: Do, peer: Peer) -> None:
     do(lambda client: client.list_corpora(), reason="Prüfung § 11.10(e)")
     assert peer.seen[-1][1][REASON_HEADER] == "Prüfung § 11.10(e)".encode()
 
 
-def test_without_a_reason_none_is_sent(do: Do, peer: Peer) -> None:
+def test_no_reason_is_sent_unless_given(do: Do, peer: Peer) -> None:
     do(lambda client: client.list_corpora())
     assert REASON_HEADER not in peer.seen[-1][1]

@@ -1,4 +1,4 @@
-"""Knowledge cores through the clients, over lost connections too. Each claim holds for Client and AsyncClient alike."""
+"""Knowledge cores through the clients, also over lost connections. Each claim holds for both Client and AsyncClient."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def do(request: pytest.FixtureRequest, peer: Peer) -> Do:
 
 
 def names(directory: Path) -> set[str]:
-    return {one.name for one in directory.iterdir()}
+    return {path.name for path in directory.iterdir()}
 
 
-def test_a_core_and_its_note_are_written_when_they_are_whole(do: Do, peer: Peer, tmp_path: Path) -> None:
+def test_a_core_and_its_note_are_written_once_complete(do: Do, peer: Peer, tmp_path: Path) -> None:
     exporter = peer.streams["ExportCore"] = CoreExporter(CONTENT)
     path, heard = tmp_path / "rules.core", []
     result = do(
@@ -84,63 +84,63 @@ def test_a_core_and_its_note_are_written_when_they_are_whole(do: Do, peer: Peer,
 @pytest.mark.parametrize(
     "loss", [because(Reason.SHUTTING_DOWN), because(Reason.CANCELLED), None], ids=["stopping", "cancelled", "ended"]
 )
-def test_an_export_goes_on_where_the_connection_was_lost(
+def test_an_export_continues_where_the_connection_was_lost(
     do: Do, peer: Peer, tmp_path: Path, loss: Failure | None
 ) -> None:
     exporter = peer.streams["ExportCore"] = CoreExporter(CONTENT, [2500, 0, 4000], loss)
     do("export_core", CORPUS, tmp_path / "rules.core", request_id="r")
     assert (tmp_path / "rules.core").read_bytes() == CONTENT
-    assert [one.resume_at_bytes for one in exporter.requests] == [0, 2500, 2500, 6500]
+    assert [request.resume_at_bytes for request in exporter.requests] == [0, 2500, 2500, 6500]
     assert peer.request_ids() == ["r", "r.1", "r.2", "r.3"]
 
 
-def test_an_export_that_is_repeated_goes_on_with_what_it_has(do: Do, peer: Peer, tmp_path: Path) -> None:
+def test_a_repeated_export_continues_its_partial_file(do: Do, peer: Peer, tmp_path: Path) -> None:
     exporter = peer.streams["ExportCore"] = CoreExporter(CONTENT, [2500], because(Reason.PERMISSION_DENIED))
     with pytest.raises(drillcore.PermissionDenied):
         do("export_core", CORPUS, tmp_path / "rules.core", as_of=7)
     assert names(tmp_path) == {".rules.core.7.part"}
     do("export_core", CORPUS, tmp_path / "rules.core", as_of=7)
-    assert [one.resume_at_bytes for one in exporter.requests] == [0, 2500]
+    assert [request.resume_at_bytes for request in exporter.requests] == [0, 2500]
     assert (tmp_path / "rules.core").read_bytes() == CONTENT
     assert names(tmp_path) == {"rules.core", "rules.core.sig"}
 
 
-def test_an_export_of_a_corpus_that_has_changed_is_begun_anew(do: Do, peer: Peer, tmp_path: Path) -> None:
+def test_an_export_of_a_changed_corpus_starts_again(do: Do, peer: Peer, tmp_path: Path) -> None:
     (tmp_path / ".rules.core.part").write_bytes(b"of another core, and longer than it" * 2000)
     exporter = peer.streams["ExportCore"] = CoreExporter(CONTENT)
     do("export_core", CORPUS, tmp_path / "rules.core")
-    assert [one.resume_at_bytes for one in exporter.requests] == [70_000, 0]
+    assert [request.resume_at_bytes for request in exporter.requests] == [70_000, 0]
     assert (tmp_path / "rules.core").read_bytes() == CONTENT
 
 
-def test_a_core_that_is_not_what_was_recorded_is_thrown_away(do: Do, peer: Peer, tmp_path: Path) -> None:
+def test_a_core_that_differs_from_its_record_is_thrown_away(do: Do, peer: Peer, tmp_path: Path) -> None:
     peer.streams["ExportCore"] = CoreExporter(CONTENT, said_sha256=b"other")
     with pytest.raises(drillcore.Internal, match="the file is incomplete"):
         do("export_core", CORPUS, tmp_path / "rules.core")
     assert names(tmp_path) == set()
 
 
-def test_an_export_that_is_refused_leaves_nothing_and_is_not_repeated(do: Do, peer: Peer, tmp_path: Path) -> None:
+def test_a_refused_export_leaves_nothing_and_is_not_repeated(do: Do, peer: Peer, tmp_path: Path) -> None:
     peer.streams["ExportCore"] = CoreExporter(CONTENT, [0], because(Reason.CORPUS_NOT_FOUND))
     with pytest.raises(drillcore.NotFound):
         do("export_core", CORPUS, tmp_path / "rules.core")
     assert (names(tmp_path), len(peer.seen)) == (set(), 1)
 
 
-def test_who_gets_no_further_gives_up_and_keeps_what_came(do: Do, peer: Peer, tmp_path: Path) -> None:
+def test_an_export_without_progress_gives_up_and_keeps_its_partial_file(do: Do, peer: Peer, tmp_path: Path) -> None:
     peer.streams["ExportCore"] = CoreExporter(CONTENT, [2500, *[0] * 100])
     with pytest.raises(drillcore.Unavailable):
         do("export_core", CORPUS, tmp_path / "rules.core", client_timeout_s=0.5)
     assert (tmp_path / ".rules.core.part").read_bytes() == CONTENT[:2500]
 
 
-def test_a_timeout_is_for_all_calls_together(do: Do, peer: Peer, tmp_path: Path) -> None:
+def test_a_timeout_covers_all_calls_together(do: Do, peer: Peer, tmp_path: Path) -> None:
     peer.streams["ExportCore"] = CoreExporter(CONTENT, [0] * 100)
     with pytest.raises(drillcore.DeadlineExceeded):
         do("export_core", CORPUS, tmp_path / "rules.core", timeout_s=0.5)
 
 
-def test_two_do_not_write_the_same_file(do: Do, peer: Peer, tmp_path: Path) -> None:
+def test_two_exports_do_not_write_the_same_file(do: Do, peer: Peer, tmp_path: Path) -> None:
     begun, go_on = threading.Event(), threading.Event()
     exporter = CoreExporter(CONTENT)
 
@@ -160,7 +160,7 @@ def test_two_do_not_write_the_same_file(do: Do, peer: Peer, tmp_path: Path) -> N
     assert (tmp_path / "rules.core").read_bytes() == CONTENT
 
 
-def test_an_import_sends_the_file_and_tells_what_became_of_it(do: Do, peer: Peer, tmp_path: Path) -> None:
+def test_an_import_sends_the_file_and_returns_the_outcome(do: Do, peer: Peer, tmp_path: Path) -> None:
     path, heard = tmp_path / "rules.core", []
     path.write_bytes(CONTENT)
     importer = peer.streams["ImportCore"] = CoreImporter()
@@ -196,36 +196,36 @@ def test_an_import_sends_the_file_and_tells_what_became_of_it(do: Do, peer: Peer
     assert heard == [CoreProgress("sending", 0), CoreProgress("reading", len(CONTENT))]
 
 
-def test_an_import_goes_on_where_the_server_stopped_hearing(do: Do, peer: Peer, tmp_path: Path) -> None:
+def test_an_import_continues_after_the_last_byte_that_the_server_received(do: Do, peer: Peer, tmp_path: Path) -> None:
     path = tmp_path / "rules.core"
     path.write_bytes(CONTENT * 30)
     importer = peer.streams["ImportCore"] = CoreImporter([1000, 300_000])
     do("import_core", CORPUS, path)
     assert importer.offsets == [0, 1000, 301_000]
     assert list(importer.kept.values()) == [CONTENT * 30]
-    assert len({*peer.request_ids()}) == 1, "what the server has done already it does not do twice"
+    assert len({*peer.request_ids()}) == 1, "under the same request id the server does the work once"
 
 
-def test_an_import_whose_end_was_not_heard_is_asked_for_again(do: Do, peer: Peer, tmp_path: Path) -> None:
+def test_an_import_whose_outcome_was_lost_is_asked_for_again(do: Do, peer: Peer, tmp_path: Path) -> None:
     (tmp_path / "rules.core").write_bytes(CONTENT)
     importer = peer.streams["ImportCore"] = CoreImporter(unsaid=2)
     assert do("import_core", CORPUS, tmp_path / "rules.core").revision == 4
     assert importer.offsets == [0, len(CONTENT), len(CONTENT)]
 
 
-def test_an_import_that_is_refused_before_it_begins_ends_its_sender(do: Do, peer: Peer, tmp_path: Path) -> None:
+def test_a_refused_import_ends_its_sending_thread(do: Do, peer: Peer, tmp_path: Path) -> None:
     (tmp_path / "rules.core").write_bytes(CONTENT)
     peer.streams["ImportCore"] = CoreImporter(refusal=because(Reason.CORPUS_NOT_EMPTY))
     before = set(threading.enumerate())
     with pytest.raises(drillcore.FailedPrecondition):
         do("import_core", CORPUS, tmp_path / "rules.core")
-    senders = [one for one in threading.enumerate() if one not in before and "Executor" not in one.name]
+    senders = [thread for thread in threading.enumerate() if thread not in before and "Executor" not in thread.name]
     for sender in senders:
         sender.join(10)
-    assert (len(peer.seen), [one for one in senders if one.is_alive()]) == (1, [])
+    assert (len(peer.seen), [sender for sender in senders if sender.is_alive()]) == (1, [])
 
 
-def test_a_file_that_is_not_there_makes_no_call(do: Do, peer: Peer, tmp_path: Path) -> None:
+def test_a_missing_file_makes_no_call(do: Do, peer: Peer, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         do("import_core", CORPUS, tmp_path / "none.core")
     with pytest.raises(FileNotFoundError):
@@ -233,7 +233,7 @@ def test_a_file_that_is_not_there_makes_no_call(do: Do, peer: Peer, tmp_path: Pa
     assert peer.seen == []
 
 
-def test_who_cancels_an_async_export_ends_its_call(peer: Peer, tmp_path: Path) -> None:
+def test_cancelling_an_async_export_ends_its_call(peer: Peer, tmp_path: Path) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def endless(requests: Iterator[Any], context: Any) -> Iterator[Any]:
@@ -258,7 +258,7 @@ def test_who_cancels_an_async_export_ends_its_call(peer: Peer, tmp_path: Path) -
 
 
 def test_a_large_core_is_not_held_in_memory(peer: Peer, tmp_path: Path) -> None:
-    """By the peak of a process that does nothing else."""
+    """Measured by the peak of a process that does nothing else."""
     with (tmp_path / "large.core").open("wb") as file:
         file.truncate(64_000_000)
     peer.streams["ImportCore"] = CoreImporter()

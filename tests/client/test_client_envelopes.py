@@ -1,4 +1,4 @@
-"""Context envelopes through the clients. Each claim holds for Client and AsyncClient alike."""
+"""Context envelopes through the clients. Each claim holds for both Client and AsyncClient."""
 
 from __future__ import annotations
 
@@ -152,12 +152,12 @@ def asynchronous(address: str, method: str, *args: Any, **options: Any) -> Any:
 
 @pytest.fixture(params=[sync, asynchronous], ids=["Client", "AsyncClient"])
 def do(request: pytest.FixtureRequest, peer: Peer) -> Do:
-    """Calls one method at the peer and returns its result."""
+    """Calls a method of a client of the peer and returns its result."""
     return lambda method, *args, **options: request.param(peer.address, method, *args, **options)
 
 
 def parts(message: Message) -> Iterator[tuple[Message, FieldDescriptor]]:
-    """Every field that the message could have, and those of the messages in it. Maps count as one field."""
+    """Every field that the message could have, and those of the messages in it. A map counts as a single field."""
     for field in message.DESCRIPTOR.fields:
         yield message, field
         if field.message_type is None or field.message_type.GetOptions().map_entry:
@@ -169,12 +169,12 @@ def parts(message: Message) -> Iterator[tuple[Message, FieldDescriptor]]:
 
 
 def unset(message: Message) -> list[str]:
-    """Fields with nothing in them; of a oneof one is enough."""
+    """The fields with nothing in them. In a oneof, a single field is enough."""
     return [
-        f"{one.DESCRIPTOR.name}.{field.name}"
-        for one, field in parts(message)
-        if field not in [filled for filled, _ in one.ListFields()]
-        and not (field.containing_oneof and one.WhichOneof(field.containing_oneof.name))
+        f"{part.DESCRIPTOR.name}.{field.name}"
+        for part, field in parts(message)
+        if field not in [filled for filled, _ in part.ListFields()]
+        and not (field.containing_oneof and part.WhichOneof(field.containing_oneof.name))
     ]
 
 
@@ -194,7 +194,7 @@ def differs(whole: object, message: Message, decode: Callable[[Any], object]) ->
     try:
         return decode(message) != whole
     except (KeyError, ValueError):
-        return True  # it cannot be without this field, so it looked
+        return True  # the conversion failed without this field, so it reads the field
 
 
 def test_every_field_of_a_question_is_sent(do: Do, peer: Peer) -> None:
@@ -209,7 +209,7 @@ def test_every_field_of_a_question_is_sent(do: Do, peer: Peer) -> None:
     assert previewed == pb.PreviewEnvelopeRequest(tenant_id=str(TENANT), question=ASKED)
 
 
-def test_what_a_question_leaves_out_is_left_to_the_server(do: Do, peer: Peer) -> None:
+def test_options_that_a_question_omits_are_left_to_the_server(do: Do, peer: Peer) -> None:
     peer.answers["PackEnvelope"] = messages.packed()
     do("pack_envelope", "who keeps it")
     assert peer.requests[0].question == pb.EnvelopeQuestion(
@@ -220,7 +220,7 @@ def test_what_a_question_leaves_out_is_left_to_the_server(do: Do, peer: Peer) ->
     )
 
 
-def test_an_envelope_comes_with_its_facts_and_where_they_come_from(do: Do, peer: Peer) -> None:
+def test_an_envelope_comes_with_its_facts_and_their_sources(do: Do, peer: Peer) -> None:
     peer.answers["PackEnvelope"] = messages.packed()
     found = do("pack_envelope", "who keeps it")
     assert (found.envelope_id, found.created_at, found.headers) == (ENVELOPE, AT, HEADERS)
@@ -266,7 +266,7 @@ def test_an_envelope_comes_with_its_facts_and_where_they_come_from(do: Do, peer:
     )
 
 
-def test_what_a_fact_of_an_envelope_has_not_is_none(do: Do, peer: Peer) -> None:
+def test_missing_fields_of_an_envelopes_fact_are_none(do: Do, peer: Peer) -> None:
     bare = [pb.EnvelopeFact(fact_id=str(FACT)), messages.plain_fact()]
     peer.answers["PackEnvelope"] = messages.packed(envelope=messages.envelope(facts=bare))
     first, second = do("pack_envelope", "who keeps it").envelope.facts
@@ -281,10 +281,10 @@ def test_an_envelope_that_is_not_modified_is_not_sent(do: Do, peer: Peer) -> Non
     assert (found.created_at, found.headers) == (None, {"CRP-Context-Cache-Status": "HIT"})
 
 
-def test_every_candidate_is_told_of_on_demand(do: Do, peer: Peer) -> None:
+def test_every_candidate_is_returned_on_demand(do: Do, peer: Peer) -> None:
     peer.answers["PackEnvelope"] = messages.packed(candidates=messages.candidates())
     found = do("pack_envelope", "who keeps it", explain=True).candidates
-    assert [(one.fact_id, one.outcome, one.position) for one in found] == [
+    assert [(candidate.fact_id, candidate.outcome, candidate.position) for candidate in found] == [
         (FACT, "included", 1),
         (OTHER, "duplicate", 0),
         (THIRD, "over-budget", 0),
@@ -296,7 +296,7 @@ def test_every_candidate_is_told_of_on_demand(do: Do, peer: Peer) -> None:
     )
 
 
-def test_a_chain_goes_on_with_what_was_answered(do: Do, peer: Peer) -> None:
+def test_a_chain_is_continued_with_the_previous_answer(do: Do, peer: Peer) -> None:
     peer.answers["ContinueEnvelope"] = messages.packed(continuation_id="")
     found = do("continue_envelope", "c-1", "Five years.", explain=True)
     assert (found.envelope.window_number, found.continuation_id) == (1, "")
@@ -307,14 +307,14 @@ def test_a_chain_goes_on_with_what_was_answered(do: Do, peer: Peer) -> None:
     ]
 
 
-def test_a_preview_tells_of_tier_and_tokens(do: Do, peer: Peer) -> None:
+def test_a_preview_has_tier_and_tokens(do: Do, peer: Peer) -> None:
     peer.answers["PreviewEnvelope"] = messages.preview()
     found = do("preview_envelope", "who keeps it")
     assert (found.quality_tier, found.estimated_tokens, found.token_budget) == (QualityTier.B, 1768, 2000)
     assert (found.revisions, found.headers, found.etag) == ({CORPUS: 9}, HEADERS, ETAG)
 
 
-def test_an_issued_envelope_is_compared_with_what_it_was(do: Do, peer: Peer) -> None:
+def test_an_issued_envelope_comes_with_its_comparison(do: Do, peer: Peer) -> None:
     peer.answers["GetEnvelope"] = messages.issued(replay=pb.REPLAY_ERASED)
     found = do("get_envelope", ENVELOPE)
     assert (found.replay, found.missing_fact_ids, found.fact_ids) == (Replay.ERASED, (OTHER,), (FACT, OTHER))
@@ -323,7 +323,7 @@ def test_an_issued_envelope_is_compared_with_what_it_was(do: Do, peer: Peer) -> 
 
 
 @pytest.mark.parametrize("replay", list(Replay))
-def test_an_envelope_that_cannot_be_built_again_is_none(do: Do, peer: Peer, replay: Replay) -> None:
+def test_the_envelope_is_none_if_it_cannot_be_built_again(do: Do, peer: Peer, replay: Replay) -> None:
     number = pb.Replay.Value(f"REPLAY_{replay.name}")
     peer.answers["GetEnvelope"] = messages.issued(
         replay=number, envelope=None, parent_envelope_id="", audit_record_id=""
@@ -340,10 +340,10 @@ def test_an_envelope_that_cannot_be_built_again_is_none(do: Do, peer: Peer, repl
         (RenderFormat, pb.RenderFormat),
         (Replay, pb.Replay),
     ],
-    ids=lambda one: getattr(one, "__name__", ""),
+    ids=lambda enum: getattr(enum, "__name__", ""),
 )
-def test_every_value_of_the_protocol_has_a_word(words: Any, numbers: Any) -> None:
-    names = [name for name in numbers.keys() if not name.endswith("_UNSPECIFIED")]  # noqa: SIM118  # no mapping
+def test_every_enum_value_of_the_protocol_has_a_name(words: Any, numbers: Any) -> None:
+    names = [name for name in numbers.keys() if not name.endswith("_UNSPECIFIED")]  # noqa: SIM118  # not a mapping
     assert len(names) == len(words)
     assert all(name.endswith(f"_{word.name}") for name, word in zip(names, words, strict=True))
 
@@ -366,9 +366,9 @@ def test_a_gap_in_quality_reaches_the_caller(do: Do, peer: Peer) -> None:
         (Reason.ENVELOPE_NOT_FOUND, drillcore.NotFound),
         (Reason.NO_CKF_FACTS, drillcore.NotFound),
     ],
-    ids=lambda one: getattr(one, "name", ""),
+    ids=lambda parameter: getattr(parameter, "name", ""),
 )
-def test_refusals_are_of_the_kind_that_their_code_says(
+def test_refusals_are_errors_of_the_kind_of_their_code(
     do: Do, peer: Peer, reason: Reason, kind: type[drillcore.DrillcoreError]
 ) -> None:
     peer.failures = [because(reason)]

@@ -1,4 +1,4 @@
-"""What a failed call raises."""
+"""The errors that failed calls raise."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_an_error_names_the_argument_and_the_setting_that_help(peer: Peer) -> No
     assert str(error).endswith("name a tenant: pass tenant_id=, or set tenant_id in the [client] settings")
 
 
-def test_an_async_call_raises_the_same(peer: Peer) -> None:
+def test_an_async_call_raises_the_same_error(peer: Peer) -> None:
     async def fail() -> None:
         peer.failures = [because(Reason.CORPUS_NOT_FOUND, "what went wrong")]
         async with AsyncClient(peer.address) as client:
@@ -156,12 +156,12 @@ def test_an_async_call_raises_the_same(peer: Peer) -> None:
     assert caught.value.request_id == "my-request"
 
 
-def test_what_the_server_adds_to_a_reason_is_kept(peer: Peer) -> None:
+def test_an_error_keeps_the_metadata_of_its_reason(peer: Peer) -> None:
     error = failed(peer, explained(grpc.StatusCode.ABORTED, "VERSION_MISMATCH", actual="3"))
     assert error.metadata == {"actual": "3"}
 
 
-def test_a_reason_of_a_newer_server_is_kept_as_text_and_classed_by_its_code(peer: Peer) -> None:
+def test_an_unknown_reason_of_a_newer_server_is_kept_as_text_and_classified_by_its_code(peer: Peer) -> None:
     error = failed(peer, explained(grpc.StatusCode.NOT_FOUND, "SECTION_NOT_FOUND", "no such section"))
     assert type(error) is drillcore.NotFound
     assert error.reason is None
@@ -169,7 +169,7 @@ def test_a_reason_of_a_newer_server_is_kept_as_text_and_classed_by_its_code(peer
     assert str(error) == "SECTION_NOT_FOUND: no such section"
 
 
-def test_a_reason_of_another_system_is_not_taken_for_ours(peer: Peer) -> None:
+def test_a_reason_of_another_system_is_ignored(peer: Peer) -> None:
     denied = grpc.StatusCode.PERMISSION_DENIED
     error = failed(peer, explained(denied, "CORPUS_NOT_FOUND", "the proxy says no", domain="example.org"))
     assert type(error) is drillcore.PermissionDenied
@@ -177,7 +177,7 @@ def test_a_reason_of_another_system_is_not_taken_for_ours(peer: Peer) -> None:
     assert "the proxy says no" in error.message
 
 
-def test_details_that_do_not_parse_leave_the_code(peer: Peer) -> None:
+def test_if_details_do_not_parse_the_code_remains(peer: Peer) -> None:
     def fail(context: grpc.ServicerContext) -> None:
         context.set_trailing_metadata((("grpc-status-details-bin", b"\xff\xff"),))
         context.abort(grpc.StatusCode.NOT_FOUND, "no")
@@ -187,7 +187,7 @@ def test_details_that_do_not_parse_leave_the_code(peer: Peer) -> None:
     assert (error.reason, error.reason_name) == (None, "NOT_FOUND")
 
 
-def test_a_call_that_an_older_server_does_not_know_names_both_versions_and_what_to_upgrade(peer: Peer) -> None:
+def test_a_call_unknown_to_an_older_server_names_both_versions_and_what_to_upgrade(peer: Peer) -> None:
     newer = Call("/drillcore_proto.v1.CorpusService/NotYet", Empty(), len, None, None)
     with Client(peer.address) as client, pytest.raises(drillcore.Incompatible) as caught:
         client._carry_out(newer)
@@ -197,7 +197,7 @@ def test_a_call_that_an_older_server_does_not_know_names_both_versions_and_what_
     assert "upgrade the server" in caught.value.message
 
 
-def test_a_server_that_is_not_drillcore_is_suspected() -> None:
+def test_the_error_suggests_that_the_server_may_not_be_drillcore() -> None:
     bare = grpc.server(None)
     port = bare.add_insecure_port("127.0.0.1:0")
     bare.start()
@@ -209,7 +209,7 @@ def test_a_server_that_is_not_drillcore_is_suspected() -> None:
     bare.stop(None).wait()
 
 
-def test_a_request_over_the_servers_limit_is_too_large(peer: Peer) -> None:
+def test_a_request_over_the_servers_limit_is_refused_as_too_large(peer: Peer) -> None:
     with Client(peer.address) as client, pytest.raises(drillcore.ResourceExhausted) as caught:
         client.create_tenant("x" * 400_000)
     assert caught.value.reason is Reason.TOO_LARGE
@@ -225,7 +225,7 @@ def test_a_refused_connection_names_the_address() -> None:
     assert f"no answer from {address}" in caught.value.message
 
 
-def test_a_late_answer_tells_how_to_repeat_the_call(peer: Peer) -> None:
+def test_a_timeout_says_how_to_repeat_the_call(peer: Peer) -> None:
     released = threading.Event()
     peer.failures = [lambda _: released.wait()]
     with Client(peer.address, timeout_s=0.1) as client, pytest.raises(drillcore.DeadlineExceeded) as caught:
@@ -246,5 +246,5 @@ def test_fields_that_only_a_newer_server_sends_are_ignored() -> None:
     from drillcore_proto.v1 import server_pb2
 
     known = server_pb2.GetServerInfoResponse(version="2.0.0", api_version="1.9").SerializeToString()
-    newer = known + b"\xfa\x3f\x03new"  # field 1023, a text
+    newer = known + b"\xfa\x3f\x03new"  # field 1023, a string
     assert to_server_info(server_pb2.GetServerInfoResponse.FromString(newer)).api_version == "1.9"

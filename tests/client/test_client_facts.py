@@ -1,4 +1,4 @@
-"""Facts, communities, sources and embeddings through the clients. Each claim holds for Client and AsyncClient alike."""
+"""Facts, communities, sources and embeddings through the clients. Each claim holds for both Client and AsyncClient."""
 
 from __future__ import annotations
 
@@ -103,18 +103,18 @@ def asynchronous(address: str, method: str, *args: Any, **options: Any) -> Any:
     async def run() -> Any:
         async with AsyncClient(address, tenant_id=TENANT) as client:
             result = getattr(client, method)(*args, **options)
-            return [one async for one in result] if isinstance(result, AsyncIterator) else await result
+            return [item async for item in result] if isinstance(result, AsyncIterator) else await result
 
     return asyncio.run(run())
 
 
 @pytest.fixture(params=[sync, asynchronous], ids=["Client", "AsyncClient"])
 def do(request: pytest.FixtureRequest, peer: Peer) -> Do:
-    """Calls one method at the peer and returns its result, of an iteration the list."""
+    """Calls a method of a client of the peer and returns its result; an iteration is returned as a list."""
     return lambda method, *args, **options: request.param(peer.address, method, *args, **options)
 
 
-def test_everything_said_of_a_fact_is_sent(do: Do, peer: Peer) -> None:
+def test_every_field_of_a_fact_is_sent(do: Do, peer: Peer) -> None:
     peer.answers["PutFacts"] = stored
     new = NewFact(
         "Keep it.",
@@ -156,11 +156,13 @@ def test_everything_said_of_a_fact_is_sent(do: Do, peer: Peer) -> None:
     assert (request.embedding_model, request.cache_control, request.session_id) == ("mine", "no-store", "s")
 
 
-def test_many_facts_go_in_calls_of_a_thousand_each_with_its_own_request_id(do: Do, peer: Peer) -> None:
+def test_many_facts_are_sent_in_calls_of_a_thousand_each_with_its_own_request_id(do: Do, peer: Peer) -> None:
     peer.answers["PutFacts"] = stored
     results = do("put_fact_batches", CORPUS, (NewFact(str(number)) for number in range(2_500)), request_id="r")
-    assert [len(one.fact_ids) for one in results] == [1_000, 1_000, 500]
-    assert [one.content for request in peer.requests for one in request.facts] == [str(one) for one in range(2_500)]
+    assert [len(result.fact_ids) for result in results] == [1_000, 1_000, 500]
+    assert [fact.content for request in peer.requests for fact in request.facts] == [
+        str(number) for number in range(2_500)
+    ]
     assert peer.request_ids() == ["r.0", "r.1", "r.2"]
     assert do("put_fact_batches", CORPUS, []) == []
 
@@ -171,11 +173,11 @@ def test_batches_are_bounded_in_bytes(do: Do, peer: Peer) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("drillcore._api.facts.BATCH_BYTES_MAX", 150_000)
         results = do("put_fact_batches", CORPUS, large)
-    assert [len(one.fact_ids) for one in results] == [1, 1]
+    assert [len(result.fact_ids) for result in results] == [1, 1]
     assert BATCH_BYTES_MAX < 16 * 1024 * 1024, "a server takes 16 MiB unless it is set up otherwise"
 
 
-def test_when_a_batch_fails_the_results_of_those_before_it_were_had(peer: Peer) -> None:
+def test_when_a_batch_fails_the_caller_has_the_results_of_earlier_batches(peer: Peer) -> None:
     peer.answers["PutFacts"] = stored
     peer.failures = [lambda _: None, because(Reason.FACT_TOO_SHORT, "fact 7")]
     with Client(peer.address) as client:
@@ -194,14 +196,14 @@ def test_a_fact_comes_back_with_every_field(do: Do, peer: Peer) -> None:
     assert (list(request.fact_ids), request.as_of.revision, request.with_embedding) == ([str(FACT)], 3, True)
 
 
-def test_what_a_fact_has_not_is_none(do: Do, peer: Peer) -> None:
+def test_missing_fields_of_a_fact_are_none(do: Do, peer: Peer) -> None:
     bare = facts_pb2.Fact(fact_id=str(FACT), corpus_id=str(CORPUS), status=facts_pb2.FACT_STATUS_ACTIVE)
     peer.answers["GetFacts"] = facts_pb2.GetFactsResponse(facts=[bare])
     (found,) = do("get_facts", [FACT])
     assert (found.community_id, found.chunk_id, found.document_id, found.span, found.last_accessed_at) == (None,) * 5
 
 
-def test_a_filter_is_sent_whole(do: Do, peer: Peer) -> None:
+def test_every_field_of_a_filter_is_sent(do: Do, peer: Peer) -> None:
     wanted = FactFilter(
         source_ids=["sop-7"],
         statuses=[FactStatus.ACTIVE, FactStatus.QUARANTINED],
@@ -256,12 +258,12 @@ def test_iterations_go_through_all_pages(do: Do, peer: Peer) -> None:
 
     peer.answers |= {"ListFacts": facts, "GetCommunity": members}
     ids = [uuid.UUID(int=FACT.int + number) for number in range(5)]
-    assert [one.id for one in do("iter_facts", CORPUS, page_size=2)] == ids
-    assert [one.id for one in do("iter_community_facts", CORPUS, COMMUNITY, page_size=2)] == ids
+    assert [fact.id for fact in do("iter_facts", CORPUS, page_size=2)] == ids
+    assert [fact.id for fact in do("iter_community_facts", CORPUS, COMMUNITY, page_size=2)] == ids
     assert len(peer.requests) == 6
 
 
-def test_an_update_sends_only_what_it_names(do: Do, peer: Peer) -> None:
+def test_an_update_sends_only_the_named_fields(do: Do, peer: Peer) -> None:
     peer.answers["UpdateFact"] = facts_pb2.UpdateFactResponse(version=4, revision=9)
     done = do("update_fact", FACT, ttl="", set_metadata={"a": "b"}, remove_metadata=["c"], expected_version=3)
     assert done == drillcore.UpdatedFact(4, 9)
@@ -309,10 +311,10 @@ def test_facts_are_archived_and_restored(do: Do, peer: Peer) -> None:
     peer.answers["RestoreFacts"] = facts_pb2.RestoreFactsResponse(restored=1, revision=10)
     assert do("archive_facts", [FACT, CHUNK]) == drillcore.ChangedFacts(2, 9)
     assert do("restore_facts", [FACT]) == drillcore.ChangedFacts(1, 10)
-    assert [list(one.fact_ids) for one in peer.requests] == [[str(FACT), str(CHUNK)], [str(FACT)]]
+    assert [list(request.fact_ids) for request in peer.requests] == [[str(FACT), str(CHUNK)], [str(FACT)]]
 
 
-def test_a_search_says_what_it_wants_and_what_it_found(do: Do, peer: Peer) -> None:
+def test_a_search_sends_every_option_and_returns_every_field(do: Do, peer: Peer) -> None:
     peer.answers["SearchFacts"] = facts_pb2.SearchFactsResponse(
         hits=[facts_pb2.FactHit(fact=fact(), score=0.5, stale=True)],
         revisions={str(CORPUS): 9, str(TENANT): 3},
@@ -351,7 +353,7 @@ def test_a_search_says_what_it_wants_and_what_it_found(do: Do, peer: Peer) -> No
 
 
 @pytest.mark.parametrize("given", [{}, {"text": "x", "vector": [1.0]}], ids=["nothing", "both"])
-def test_a_search_by_nothing_or_by_both_is_refused_before_any_call(do: Do, peer: Peer, given: dict[str, Any]) -> None:
+def test_a_search_needs_either_a_text_or_a_vector(do: Do, peer: Peer, given: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="either a text or vector="):
         do("search_facts", **given)
     assert peer.seen == []
@@ -366,7 +368,7 @@ def test_states_come_back_with_revision_hash_and_count(do: Do, peer: Peer) -> No
     assert (list(request.corpus_ids), request.revision_only) == ([str(CORPUS)], True)
 
 
-def test_the_end_of_a_session_says_how_much_was_forgotten(do: Do, peer: Peer) -> None:
+def test_ending_a_session_returns_how_many_facts_were_forgotten(do: Do, peer: Peer) -> None:
     peer.answers["EndSession"] = facts_pb2.EndSessionResponse(facts_forgotten=4)
     assert do("end_session", "s") == 4
     assert peer.requests[0].session_id == "s"
@@ -395,7 +397,7 @@ def test_a_community_comes_with_its_facts(do: Do, peer: Peer) -> None:
     assert peer.requests[0].id == str(COMMUNITY)
 
 
-def test_communities_are_computed_anew_on_demand(do: Do, peer: Peer) -> None:
+def test_communities_are_recomputed_on_demand(do: Do, peer: Peer) -> None:
     peer.answers["RecomputeCommunities"] = communities_pb2.RecomputeCommunitiesResponse(run=RUN, changed=True)
     done = do("recompute_communities", CORPUS)
     assert (done.run.communities, done.changed) == (3, True)
@@ -439,7 +441,7 @@ def test_a_source_comes_back_with_every_field(do: Do, peer: Peer) -> None:
     assert do("iter_sources", CORPUS)[0].revision == 8
 
 
-def test_an_erasure_is_asked_for_with_its_reason_and_told_of(do: Do, peer: Peer) -> None:
+def test_an_erasure_sends_its_reason_and_returns_its_outcome(do: Do, peer: Peer) -> None:
     peer.answers["EraseSource"] = sources_pb2.EraseSourceResponse(erasure=erasure(), revision=9)
     peer.answers["ListErasures"] = sources_pb2.ListErasuresResponse(erasures=[erasure()])
     done = do("erase_source", CORPUS, "sop-7", reason="request 17", purge_now=True)
@@ -450,12 +452,12 @@ def test_an_erasure_is_asked_for_with_its_reason_and_told_of(do: Do, peer: Peer)
     assert do("iter_erasures", CORPUS) == [done]
 
 
-def test_a_purge_says_what_it_did(do: Do, peer: Peer) -> None:
+def test_a_purge_returns_what_it_removed(do: Do, peer: Peer) -> None:
     peer.answers["PurgeErased"] = sources_pb2.PurgeErasedResponse(erasures=2, records_removed=30, finished=True)
     assert do("purge_erased", CORPUS) == Purged(2, 30, True)
 
 
-def test_a_migration_says_which_models_and_how_far(do: Do, peer: Peer) -> None:
+def test_a_migration_reports_its_models_and_progress(do: Do, peer: Peer) -> None:
     peer.answers["GetMigration"] = embeddings_pb2.GetMigrationResponse(
         migration=embeddings_pb2.Migration(
             corpus_id=str(CORPUS),

@@ -1,4 +1,4 @@
-"""Watching events and migrations over lost connections. Each claim holds for Client and AsyncClient alike."""
+"""Watching events and migrations over lost connections. Each claim holds for both Client and AsyncClient."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def asynchronous(
     async def run() -> list[Any]:
         found: list[Any] = []
         async with AsyncClient(address, timeout_s=timeout_s, attempts=attempts) as client:
-            async for one in getattr(client, method)(*args, **options):
-                found.append(one)
+            async for item in getattr(client, method)(*args, **options):
+                found.append(item)
                 if len(found) == count:
                     break
         return found
@@ -52,7 +52,7 @@ def asynchronous(
 
 @pytest.fixture(params=[sync, asynchronous], ids=["Client", "AsyncClient"])
 def take(request: pytest.FixtureRequest, peer: Peer) -> Take:
-    """Takes so many items of an iteration at the peer, and leaves it; fewer if it ends."""
+    """Takes a number of items of an iteration at the peer and leaves it; fewer if the iteration ends."""
     return lambda method, count, *args, **options: request.param(peer.address, method, count, *args, **options)
 
 
@@ -69,7 +69,7 @@ def test_an_event_comes_back_with_every_field(take: Take, peer: Peer) -> None:
     source = events_pb2.Event(
         kind=events_pb2.EVENT_KIND_SOURCE_CHANGED, corpus_id=str(CORPUS), document_id=str(FACT), resume_token="u"
     )
-    unknown = events_pb2.Event(kind=99, corpus_id=str(CORPUS))  # type: ignore[arg-type]  # of a newer server
+    unknown = events_pb2.Event(kind=99, corpus_id=str(CORPUS))  # type: ignore[arg-type]  # from a newer server
     script = peer.streams["WatchEvents"] = Script(
         [events_pb2.WatchEventsResponse(events=[event, unknown, source], resume_token="u")]
     )
@@ -92,40 +92,44 @@ def test_an_event_comes_back_with_every_field(take: Take, peer: Peer) -> None:
     [STOPS, because(Reason.STREAM_IDLE), because(Reason.CANCELLED), None],
     ids=["stopping", "idle", "cancelled", "ended"],
 )
-def test_a_watch_goes_on_after_the_last_answer_it_had(take: Take, peer: Peer, loss: Failure | None) -> None:
+def test_a_watch_continues_after_the_last_answer_it_got(take: Take, peer: Peer, loss: Failure | None) -> None:
     script = peer.streams["WatchEvents"] = Script(
         [answer(1, 2), answer(3, token="3b"), *([loss] if loss else [])],
         [STOPS],
         [answer(4), answer(5)],
     )
     found = take("watch_events", 5, resume_token="0")
-    assert [one.revision for one in found] == [1, 2, 3, 4, 5]
-    assert [one.resume_token for one in script.firsts] == ["0", "3b", "3b"]
+    assert [event.revision for event in found] == [1, 2, 3, 4, 5]
+    assert [request.resume_token for request in script.firsts] == ["0", "3b", "3b"]
 
 
-def test_a_watch_from_the_beginning_begins_there_once(take: Take, peer: Peer) -> None:
+def test_a_watch_from_the_beginning_starts_there_only_once(take: Take, peer: Peer) -> None:
     script = peer.streams["WatchEvents"] = Script([STOPS], [answer(1), STOPS], [answer(2)])
     assert len(take("watch_events", 2, from_beginning=True)) == 2
-    assert [(one.from_beginning, one.resume_token) for one in script.firsts] == [(True, ""), (True, ""), (False, "1")]
+    assert [(request.from_beginning, request.resume_token) for request in script.firsts] == [
+        (True, ""),
+        (True, ""),
+        (False, "1"),
+    ]
 
 
-def test_tokens_without_events_are_heard_and_gone_on_from(take: Take, peer: Peer) -> None:
+def test_a_watch_continues_from_tokens_without_events(take: Take, peer: Peer) -> None:
     begun = events_pb2.WatchEventsResponse(resume_token="now")
     script = peer.streams["WatchEvents"] = Script([begun, STOPS], [answer(1), answer(2)])
     heard: list[str] = []
     take("watch_events", 2, on_token=heard.append)
-    assert [one.resume_token for one in script.firsts] == ["", "now"]
-    assert heard == ["now", "1"], "a token is heard when the events before it were had"
+    assert [request.resume_token for request in script.firsts] == ["", "now"]
+    assert heard == ["now", "1"], "a token is reported after the events before it"
 
 
-def test_what_another_connection_would_not_mend_is_raised_at_once(take: Take, peer: Peer) -> None:
+def test_errors_that_a_new_connection_cannot_fix_are_raised_at_once(take: Take, peer: Peer) -> None:
     peer.streams["WatchEvents"] = Script([answer(1), because(Reason.PERMISSION_DENIED)])
     with pytest.raises(drillcore.PermissionDenied):
         take("watch_events", 2)
     assert len(peer.seen) == 1
 
 
-def test_who_had_a_place_waits_for_it_and_who_had_none_is_refused(take: Take, peer: Peer) -> None:
+def test_a_running_watch_waits_for_a_free_place_and_a_new_watch_is_refused(take: Take, peer: Peer) -> None:
     full = because(Reason.TOO_MANY_WATCHERS)
     peer.streams["WatchEvents"] = Script([answer(1), STOPS], [full], [answer(2)])
     assert len(take("watch_events", 2)) == 2
@@ -134,14 +138,14 @@ def test_who_had_a_place_waits_for_it_and_who_had_none_is_refused(take: Take, pe
         take("watch_events", 1)
 
 
-def test_a_server_that_does_not_come_back_is_given_up(take: Take, peer: Peer) -> None:
+def test_a_watch_gives_up_if_the_server_does_not_come_back(take: Take, peer: Peer) -> None:
     peer.streams["WatchEvents"] = Script([answer(1)], *([STOPS] for _ in range(100)))
     with pytest.raises(drillcore.Unavailable):
         take("watch_events", 2, timeout_s=0.5)
     assert 2 < len(peer.seen) < 10
 
 
-def test_with_one_attempt_a_lost_connection_is_not_made_again(take: Take, peer: Peer) -> None:
+def test_with_a_single_attempt_a_lost_connection_is_not_made_again(take: Take, peer: Peer) -> None:
     peer.streams["WatchEvents"] = Script([answer(1)])
     with pytest.raises(drillcore.Unavailable, match="ended the stream"):
         take("watch_events", 2, attempts=1)
@@ -154,13 +158,13 @@ def test_every_connection_has_a_request_id_of_its_own(take: Take, peer: Peer) ->
     assert len(set(peer.request_ids())) == 2
 
 
-def test_both_a_token_and_the_beginning_are_refused_before_any_call(take: Take, peer: Peer) -> None:
+def test_a_token_and_the_beginning_exclude_each_other(take: Take, peer: Peer) -> None:
     with pytest.raises(TypeError, match="either"):
         take("watch_events", 1, resume_token="t", from_beginning=True)
     assert peer.seen == []
 
 
-def test_signs_of_life_are_sent_while_nothing_happens(take: Take, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keepalives_are_sent_while_nothing_happens(take: Take, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("drillcore._transport.follow.KEEP_ALIVE_S", 0.01)
 
     def after_three(requests: Iterator[Any], _context: grpc.ServicerContext) -> Iterator[Any]:
@@ -243,12 +247,12 @@ def test_an_awaited_watch_can_be_cancelled(peer: Peer) -> None:
     assert ended.wait(10)
 
 
-def test_a_migration_is_told_of_to_its_end_over_a_lost_connection(take: Take, peer: Peer) -> None:
+def test_a_migration_reports_to_its_end_across_a_lost_connection(take: Take, peer: Peer) -> None:
     script = peer.streams["MigrateEmbeddings"] = Script(
         [progress(1), STOPS], [progress(1), progress(2), progress(3, finished=True)]
     )
     found = take("migrate_embeddings", 99, CORPUS)
-    assert [(one.migration.done, one.finished, one.revision) for one in found] == [
+    assert [(progress.migration.done, progress.finished, progress.revision) for progress in found] == [
         (1, False, 1),
         (1, False, 1),
         (2, False, 2),
@@ -257,7 +261,7 @@ def test_a_migration_is_told_of_to_its_end_over_a_lost_connection(take: Take, pe
     assert script.firsts == [embeddings_pb2.MigrateEmbeddingsRequest(corpus_id=str(CORPUS))] * 2
 
 
-def test_a_migration_that_is_refused_says_why(take: Take, peer: Peer) -> None:
+def test_a_refused_migration_says_why(take: Take, peer: Peer) -> None:
     peer.streams["MigrateEmbeddings"] = Script([because(Reason.CORPUS_NOT_FOUND)])
     with pytest.raises(drillcore.NotFound):
         take("migrate_embeddings", 1, CORPUS)

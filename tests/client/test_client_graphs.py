@@ -1,4 +1,4 @@
-"""Turns and slices through the clients. Each claim holds for Client and AsyncClient alike."""
+"""Turns and slices through the clients. Each claim holds for both Client and AsyncClient."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ def do(request: pytest.FixtureRequest, peer: Peer) -> Do:
     return lambda method, *args, **options: request.param(peer.address, method, *args, **options)
 
 
-def test_everything_said_of_turns_and_edges_is_sent(do: Do, peer: Peer) -> None:
+def test_every_field_of_turns_and_edges_is_sent(do: Do, peer: Peer) -> None:
     peer.answers["PutTurns"] = pb.PutTurnsResponse(revision=3, added=1, replaced=2, edges_added=4)
     assert do("put_turns", CORPUS, [TURN], [EDGE], source_id="s", request_id="r") == PutTurnsResult(3, 1, 2, 4)
     wanted = pb.PutTurnsRequest(**OF_CORPUS, turns=[graph_messages.TURN], edges=[graph_messages.EDGE], source_id="s")
     assert (peer.requests, peer.request_ids()) == ([wanted], ["r"])
 
 
-def test_what_is_not_said_of_a_turn_is_left_to_the_server(do: Do, peer: Peer) -> None:
+def test_omitted_fields_of_a_turn_are_left_to_the_server(do: Do, peer: Peer) -> None:
     peer.answers["PutTurns"] = pb.PutTurnsResponse()
     do("put_turns", CORPUS, [Turn(FACT, "s", TurnRole.USER, Phase.PLANNING)])
     (turn,) = peer.requests[0].turns
     assert (turn.HasField("trajectory"), turn.HasField("created_at")) == (False, False)
 
 
-def test_edges_are_put_and_removed_and_turns_too(do: Do, peer: Peer) -> None:
+def test_edges_and_turns_are_put_and_removed(do: Do, peer: Peer) -> None:
     peer.answers["PutEdges"] = pb.PutEdgesResponse(revision=3, added=1, known=2)
     peer.answers["RemoveTurns"] = pb.RemoveTurnsResponse(revision=4, turns_removed=1, edges_removed=2)
     assert do("put_edges", CORPUS, [EDGE]) == PutEdgesResult(3, 1, 2)
@@ -88,7 +88,7 @@ def test_turns_are_listed_with_the_edges_that_lead_to_them(do: Do, peer: Peer) -
     assert do("iter_turns", CORPUS) == [TURN] * 3
 
 
-def test_all_of_a_policy_is_sent_and_all_of_a_slice_returned(do: Do, peer: Peer) -> None:
+def test_every_field_of_a_policy_is_sent_and_every_field_of_a_slice_returned(do: Do, peer: Peer) -> None:
     peer.answers["Slice"] = pb.SliceResponse(slices=[graph_messages.SLICE])
     policy = SlicePolicy(
         policy_id="slice_policy_v1_ref",
@@ -136,7 +136,7 @@ def test_all_of_a_policy_is_sent_and_all_of_a_slice_returned(do: Do, peer: Peer)
     ]
 
 
-def test_what_is_not_said_of_a_policy_is_left_to_the_server(do: Do, peer: Peer) -> None:
+def test_omitted_fields_of_a_policy_are_left_to_the_server(do: Do, peer: Peer) -> None:
     peer.answers["Slice"] = pb.SliceResponse()
     do("slice", [FACT, CHUNK])
     do("slice", [FACT], policy=SlicePolicy(max_nodes=1))

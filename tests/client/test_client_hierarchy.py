@@ -1,4 +1,4 @@
-"""Documents and nodes through the clients. Each claim holds for Client and AsyncClient alike."""
+"""Documents and nodes through the clients. Each claim holds for both Client and AsyncClient."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def asynchronous(address: str, method: str, *args: Any, **options: Any) -> Any:
     async def run() -> Any:
         async with AsyncClient(address, tenant_id=TENANT) as client:
             result = getattr(client, method)(*args, **options)
-            return [one async for one in result] if method.startswith("iter") else await result
+            return [item async for item in result] if method.startswith("iter") else await result
 
     return asyncio.run(run())
 
@@ -49,12 +49,12 @@ def peer() -> Iterator[Peer]:
 
 @pytest.fixture(params=[sync, asynchronous], ids=["Client", "AsyncClient"])
 def do(request: pytest.FixtureRequest, peer: Peer) -> Do:
-    """Calls one method at the peer and returns its result, of an iteration the list."""
+    """Calls a method of a client of the peer and returns its result; an iteration is returned as a list."""
     return lambda method, *args, **options: request.param(peer.address, method, *args, **options)
 
 
-def node_id(peer: Peer, what: str) -> uuid.UUID:
-    return uuid.UUID(peer.hierarchy(str(CORPUS)).id(what))
+def node_id(peer: Peer, name: str) -> uuid.UUID:
+    return uuid.UUID(peer.hierarchy(str(CORPUS)).id(name))
 
 
 def test_a_master_comes_back_with_summary_findings_and_statistics(do: Do, peer: Peer) -> None:
@@ -87,18 +87,18 @@ def test_a_chunk_and_its_raw_come_back_with_their_spans_and_document(do: Do, pee
     )
 
 
-def test_an_embedding_comes_only_if_it_is_asked_for(do: Do, peer: Peer) -> None:
+def test_an_embedding_comes_only_on_request(do: Do, peer: Peer) -> None:
     chunk = do("query", "audit").items[0].node
     assert do("get_node", chunk.id).content.embedding == ()
     assert do("get_node", chunk.id, with_embedding=True).content.embedding == (0.5, -0.25)
 
 
-def test_a_query_with_text_has_scores_and_one_without_has_none(do: Do) -> None:
+def test_only_a_query_with_text_has_scores(do: Do) -> None:
     assert [hit.score for hit in do("query", "audit").items] == [0.5]
     assert {hit.score for hit in do("query").items} == {None}
 
 
-def test_a_query_that_finds_nothing_tells_the_revisions_it_looked_at(do: Do) -> None:
+def test_a_query_without_hits_still_returns_the_revisions_it_read(do: Do) -> None:
     page = do("query", "nothing like it", corpus_ids=[CORPUS])
     assert (page.items, page.revisions) == ((), {CORPUS: 1})
 
@@ -124,7 +124,7 @@ def test_a_query_sends_every_filter(do: Do, peer: Peer) -> None:
     assert (request.text, request.as_of.revision, request.page_size) == ("text", 7, 5)
     filters = request.filters
     assert (filters.categories, filters.document_ids, filters.source_ids) == (["records"], [str(document)], ["a.txt"])
-    assert [(one.type, one.value) for one in filters.entities] == [("date", ""), ("person", "Ada")]
+    assert [(entity.type, entity.value) for entity in filters.entities] == [("date", ""), ("person", "Ada")]
     assert filters.created_after.ToJsonString() == "2026-01-02T01:04:05.678901Z"
     assert filters.created_before.ToJsonString() == "2026-01-03T01:04:05.678901Z"
 
@@ -152,7 +152,7 @@ def test_every_read_takes_a_moment(do: Do, peer: Peer, method: str, arguments: C
     assert not now.HasField("as_of")
 
 
-def test_a_time_without_zone_or_a_level_that_is_none_is_refused_before_any_call(do: Do, peer: Peer) -> None:
+def test_a_time_without_zone_and_an_invalid_level_are_refused_before_any_call(do: Do, peer: Peer) -> None:
     with pytest.raises(ValueError, match="has no zone"):
         do("query", as_of=datetime(2026, 1, 2))
     with pytest.raises(ValueError, match="4 is not a valid Level"):
@@ -167,11 +167,11 @@ def test_iterations_go_through_all_pages(do: Do, peer: Peer) -> None:
     raws = do("iter_drill_down", node_id(peer, "master"), Level.RAW, page_size=2)
     assert [raw.content.content for raw in raws] == list(TEXTS.values())
     assert [document.title for document in do("iter_documents", CORPUS, page_size=2)] == list(TEXTS)
-    assert [one.revision for one in do("iter_history", CORPUS, page_size=1)] == [1]
+    assert [revision.revision for revision in do("iter_history", CORPUS, page_size=1)] == [1]
     assert len(peer.seen) == 3 + 2 + 2 + 1
 
 
-def test_nodes_roll_up_to_their_ancestors_and_what_these_have_in_common(do: Do, peer: Peer) -> None:
+def test_nodes_roll_up_to_their_ancestors_and_the_common_one(do: Do, peer: Peer) -> None:
     raws = [raw.id for raw in do("iter_drill_down", node_id(peer, "master"), Level.RAW)]
     up = do("roll_up", raws[:2], Level.CHUNK)
     assert [node.content.source_id for node in up.nodes] == ["a.txt", "b.txt"]
@@ -179,7 +179,7 @@ def test_nodes_roll_up_to_their_ancestors_and_what_these_have_in_common(do: Do, 
     assert do("roll_up", raws, Level.SECTION).common.id == node_id(peer, "section")
 
 
-def test_history_tells_each_revision_of_a_corpus_or_a_node(do: Do, peer: Peer) -> None:
+def test_history_lists_each_revision_of_a_corpus_or_a_node(do: Do, peer: Peer) -> None:
     (revision,) = do("history", CORPUS).items
     assert (revision.revision, revision.by, revision.action, revision.documents_added) == (1, "test", "AddDocuments", 3)
     assert revision.at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -188,14 +188,14 @@ def test_history_tells_each_revision_of_a_corpus_or_a_node(do: Do, peer: Peer) -
     assert (peer.requests[-1].corpus_id, peer.requests[-1].node_id) == ("", str(node_id(peer, "section")))
 
 
-def test_history_of_nothing_or_of_both_is_refused_before_any_call(do: Do, peer: Peer) -> None:
+def test_history_needs_either_a_corpus_or_a_node(do: Do, peer: Peer) -> None:
     for arguments in ({}, {"corpus_id": CORPUS, "node_id": CORPUS}):
         with pytest.raises(TypeError, match="either corpus_id or node_id="):
             do("history", **arguments)
     assert peer.seen == []
 
 
-def test_a_document_comes_with_its_text_only_if_it_is_asked_for(do: Do) -> None:
+def test_a_document_comes_with_its_text_only_on_request(do: Do) -> None:
     listed = do("list_documents", CORPUS, page_size=1).items[0]
     assert (listed.source_id, listed.source_version, listed.characters, listed.text) == ("a.txt", 1, 21, None)
     assert do("get_document", CORPUS, listed.id) == listed
@@ -211,7 +211,7 @@ def test_the_revision_of_a_read_does_not_make_two_equal_nodes_differ(do: Do, pee
     assert before == after
 
 
-def test_documents_are_removed_and_the_revision_told(do: Do) -> None:
+def test_removing_documents_returns_the_revision(do: Do) -> None:
     ids = [document.id for document in do("iter_documents", CORPUS)]
     assert do("remove_documents", CORPUS, ids[:2]) == drillcore.RemoveResult(revision=2, removed=2)
     assert [document.id for document in do("iter_documents", CORPUS)] == ids[2:]
@@ -226,7 +226,7 @@ def test_documents_are_removed_and_the_revision_told(do: Do) -> None:
         ("get_document", [CORPUS, uuid.uuid4()], Reason.DOCUMENT_NOT_FOUND),
     ],
 )
-def test_what_is_not_there_is_not_found(do: Do, method: str, arguments: list[Any], reason: Reason) -> None:
+def test_a_missing_node_or_document_is_not_found(do: Do, method: str, arguments: list[Any], reason: Reason) -> None:
     with pytest.raises(drillcore.NotFound) as caught:
         do(method, *arguments)
     assert caught.value.reason is reason

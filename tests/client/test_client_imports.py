@@ -1,4 +1,4 @@
-"""The client is light."""
+"""The client imports few packages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 CLIENT = {"drillcore", "drillcore_formats", "drillcore_proto", "google"}
 COMMAND_LINE = {"click", "rich", "markdown_it", "mdurl", "pygments", "typing_extensions"}
 
-# grpc is loaded first, for it loads its sister packages itself wherever they are installed.
+# grpc is loaded first, because it loads its sister packages itself wherever they are installed.
 PROGRAM = """
 import sys
 import grpc
@@ -22,7 +22,7 @@ print(*(name for name in names if name not in sys.stdlib_module_names))
 
 
 def imported_by(module: str) -> set[str]:
-    """Packages outside the standard library that the import loads, in a new interpreter."""
+    """The packages outside the standard library that the import loads in a new interpreter."""
     program = PROGRAM.format(module=module)
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     return {name for name in done.stdout.split() if not name.startswith("_")}

@@ -1,4 +1,4 @@
-"""Quads and explanations through the clients. Each claim holds for Client and AsyncClient alike."""
+"""Quads and explanations through the clients. Each claim holds for both Client and AsyncClient."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def peer() -> Iterator[Peer]:
 
 @pytest.fixture(params=[sync, asynchronous], ids=["Client", "AsyncClient"])
 def do(request: pytest.FixtureRequest, peer: Peer) -> Do:
-    """Calls one method at the peer and returns its result, of an iteration the list."""
+    """Calls a method of a client of the peer and returns its result; an iteration is returned as a list."""
     return lambda method, *args, **options: request.param(peer.address, method, *args, **options)
 
 
-def test_everything_said_of_a_quad_is_sent(do: Do, peer: Peer) -> None:
+def test_every_field_of_a_quad_is_sent(do: Do, peer: Peer) -> None:
     peer.answers["PutQuads"] = pb.PutQuadsResponse(revision=3, added=1, known=2)
     assert do("put_quads", CORPUS, [QUAD], source_id="s", request_id="r") == PutQuadsResult(3, 1, 2)
     wanted = pb.PutQuadsRequest(tenant_id=str(TENANT), corpus_id=str(CORPUS), quads=[MESSAGE], source_id="s")
@@ -82,11 +82,11 @@ def test_quads_are_removed_by_name_or_by_pattern(do: Do, peer: Peer) -> None:
     first, second = peer.requests
     assert (list(first.quads), first.HasField("pattern"), first.source_id) == ([MESSAGE], False, "s")
     assert second.pattern.subject.blank == "b"
-    assert second.pattern.HasField("graph"), "the default graph is not the same as any"
+    assert second.pattern.HasField("graph"), "the default graph is not the same as any graph"
     assert not second.pattern.HasField("object")
 
 
-def test_matches_come_page_by_page_and_say_where_they_are_from(do: Do, peer: Peer) -> None:
+def test_matches_come_page_by_page_with_their_sources(do: Do, peer: Peer) -> None:
     found = [
         pb.MatchedQuad(quad=MESSAGE, source_ids=["a", "b"]),
         pb.MatchedQuad(quad=MESSAGE, derived=True),
@@ -110,10 +110,10 @@ def test_matches_come_page_by_page_and_say_where_they_are_from(do: Do, peer: Pee
         as_of=nodes_pb2.AsOf(revision=7),
         page_size=1,
     )
-    assert [one.derived for one in do("iter_quads", CORPUS)] == [False, True, False]
+    assert [match.derived for match in do("iter_quads", CORPUS)] == [False, True, False]
 
 
-def test_a_term_of_a_newer_server_is_an_error_and_no_endless_triple(do: Do, peer: Peer) -> None:
+def test_an_unknown_term_of_a_newer_server_is_an_error(do: Do, peer: Peer) -> None:
     peer.answers["MatchQuads"] = pb.MatchQuadsResponse(quads=[pb.MatchedQuad(quad=pb.Quad(subject=pb.Term()))])
     with pytest.raises(ValueError, match="upgrade the client"):
         do("match_quads", CORPUS)
@@ -162,7 +162,7 @@ def test_a_file_of_quads_is_sent_in_pieces(do: Do, peer: Peer, tmp_path: Path, k
     assert heard == [QuadImportProgress(PIECE, 1), QuadImportProgress(len(content) - PIECE, 1)]
 
 
-def test_an_import_that_is_refused_says_where(do: Do, peer: Peer) -> None:
+def test_a_refused_import_names_the_line(do: Do, peer: Peer) -> None:
     def refused(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         because(Reason.UNPARSABLE, "line 3: no")(context)
         yield
@@ -198,7 +198,7 @@ def test_an_export_is_checked_against_what_the_server_recorded(do: Do, peer: Pee
         do("export_quads", CORPUS, io.BytesIO(), QuadPattern(graph="urn:g"))
 
 
-def test_an_explanation_tells_every_step(do: Do, peer: Peer) -> None:
+def test_an_explanation_returns_every_step(do: Do, peer: Peer) -> None:
     step = provenance_pb2.Explained(
         iri=f"urn:drillcore:fact:{FACT}",
         kind="fact",

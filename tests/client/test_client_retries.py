@@ -1,4 +1,4 @@
-"""When the client tries again, and what it sends then."""
+"""When the client tries again, and what it then sends."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_attempts_are_bounded(kind: str, peer: Peer) -> None:
     assert len(peer.seen) == 2
 
 
-def test_one_attempt_means_no_retry(peer: Peer) -> None:
+def test_a_single_attempt_means_no_retry(peer: Peer) -> None:
     peer.failures = [because(Reason.STORE_UNAVAILABLE)]
     with pytest.raises(Unavailable):
         create_tenant("Client", peer.address, attempts=1)
@@ -65,8 +65,8 @@ def test_one_attempt_means_no_retry(peer: Peer) -> None:
 
 
 @both_clients
-def test_a_connection_that_takes_a_second_to_make_is_waited_for(kind: str, peer: Peer) -> None:
-    """As to a server far away, or on a machine with much to do. Nothing is tried again."""
+def test_the_client_waits_for_a_connection_that_takes_a_second(kind: str, peer: Peer) -> None:
+    """Connections to a distant server or on a busy machine may be slow. Nothing is tried again."""
     with socket.create_server(("127.0.0.1", 0)) as slow, ThreadPoolExecutor(3) as pool:
 
         def relay() -> None:
@@ -102,11 +102,11 @@ def test_retries_end_with_the_deadline_of_the_call(kind: str, peer: Peer) -> Non
 
 
 RETRIED = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
-"""CANCELLED is what a server that stops makes of calls it had begun."""
+"""A server that stops answers the calls in progress with CANCELLED."""
 
 
-@pytest.mark.parametrize("reason", [one for one in Reason if one.code not in RETRIED])
-def test_nothing_else_is_retried(reason: Reason, peer: Peer) -> None:
+@pytest.mark.parametrize("reason", [reason for reason in Reason if reason.code not in RETRIED])
+def test_no_other_reason_is_retried(reason: Reason, peer: Peer) -> None:
     peer.failures = [because(reason)]
     with pytest.raises(DrillcoreError), Client(peer.address) as client:
         client.create_tenant("acme")
@@ -120,7 +120,7 @@ def test_a_call_to_a_server_that_is_still_starting_succeeds(kind: str) -> None:
     peer, stop = Peer(), threading.Event()
 
     def start_late() -> None:
-        stop.wait(0.3)  # the client has been refused by then; if it has not, the test only proves less
+        stop.wait(0.3)  # by then the client was refused; if not, the test only proves less
         with running(peer, address=address):
             stop.wait()
 
@@ -134,7 +134,7 @@ def test_a_call_to_a_server_that_is_still_starting_succeeds(kind: str) -> None:
     assert len(peer.records) == 1
 
 
-def test_a_client_outlives_a_restart_of_its_server() -> None:
+def test_a_client_survives_a_restart_of_its_server() -> None:
     with running() as peer:
         address = peer.address
     with Client(address) as client:

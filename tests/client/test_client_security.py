@@ -1,4 +1,4 @@
-"""What the client keeps to itself."""
+"""The client protects its token and checks the server's identity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.servers.in_memory_server import Peer, running
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with an authority (ca) and certificates of it for a server (drillcore.test) and a client."""
+    """A directory with an authority (ca) and its certificates for a server (drillcore.test) and a client."""
     directory = tmp_path_factory.mktemp("certificates")
     authority = Authority.make(directory, "ca")
     for name in ("server", "client"):
@@ -42,16 +42,16 @@ def test_a_token_may_be_sent_on_this_machine(address: str) -> None:
     Client(address, token="secret").close()
 
 
-def test_an_unencrypted_token_can_be_allowed_and_no_token_needs_no_leave() -> None:
+def test_an_unencrypted_token_can_be_allowed_and_no_token_needs_no_permission() -> None:
     Client("example.org:7600", token="secret", allow_insecure=True).close()
     Client("example.org:7600").close()
 
 
-def test_a_token_with_tls_needs_no_leave() -> None:
+def test_a_token_with_tls_needs_no_permission() -> None:
     Client("example.org:7600", token="secret", tls=TLS()).close()
 
 
-def test_tls_that_is_switched_off_protects_no_token() -> None:
+def test_disabled_tls_protects_no_token() -> None:
     with pytest.raises(SettingsError, match="unencrypted"):
         Client("example.org:7600", token="secret", tls=TLS(enabled=False))
 
@@ -68,21 +68,21 @@ def test_a_token_that_cannot_be_sent_is_refused_without_showing_it(token: str) -
         Client(token=token)
 
 
-def test_calls_to_this_machine_take_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_to_this_machine_use_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
     with running() as peer, Client(peer.address, token="secret", attempts=1) as client:
         assert client.server_info().version == "9.8.7"
 
 
-def test_tls_reaches_a_server_whose_authority_is_trusted(certificates: Path) -> None:
+def test_a_tls_server_with_a_trusted_authority_is_reached(certificates: Path) -> None:
     tls = TLS(ca_file=certificates / "ca.pem", server_name="drillcore.test")
     with running(credentials=server_credentials(certificates)) as peer, Client(peer.address, tls=tls) as client:
         assert client.server_info().version == "9.8.7"
 
 
 @pytest.mark.parametrize("tls", [TLS(server_name="drillcore.test"), None], ids=["unknown authority", "no TLS"])
-def test_a_tls_server_that_is_not_trusted_gets_no_call(certificates: Path, tls: TLS | None) -> None:
+def test_an_untrusted_tls_server_gets_no_call(certificates: Path, tls: TLS | None) -> None:
     with (
         running(credentials=server_credentials(certificates)) as peer,
         Client(peer.address, tls=tls, attempts=1, token="secret") as client,

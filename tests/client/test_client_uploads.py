@@ -1,4 +1,4 @@
-"""How documents are sent. Each claim holds for Client and AsyncClient alike unless it names one."""
+"""How documents are sent. Each claim holds for both Client and AsyncClient unless it names one of them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def add(request: pytest.FixtureRequest, peer: Peer) -> Add:
 
 
 def stored(peer: Peer) -> dict[str, str]:
-    """What the corpus holds, by source."""
+    """The texts in the corpus, by source."""
     corpus = peer.hierarchy(str(CORPUS))
     return {source: corpus.texts[document.id] for source, document in corpus.documents.items()}
 
@@ -75,7 +75,7 @@ def test_bytes_paths_and_open_files_arrive_whole_and_in_pieces(add: Add, peer: P
 
 
 def test_a_large_file_is_not_held_in_memory(peer: Peer, tmp_path: Path) -> None:
-    """By the peak of a process that does nothing else."""
+    """Measured by the peak of a process that does nothing else."""
     with (tmp_path / "large.txt").open("wb") as file:
         file.truncate(64_000_000)
     program = f"""
@@ -92,7 +92,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb)
     assert int(done.stdout) < 16_000
 
 
-def test_everything_said_of_a_document_is_sent(add: Add, peer: Peer) -> None:
+def test_every_field_of_a_document_is_sent(add: Add, peer: Peer) -> None:
     headers = []
     peer.on_part = lambda part, _: headers.append(part.header) if part.WhichOneof("part") == "header" else None
     add([NewDocument("a", b"x", media_type="text/html", source_id="s", metadata={"k": "v"})])
@@ -105,7 +105,7 @@ def test_each_document_has_an_outcome(add: Add) -> None:
     result = add(
         [NewDocument("new", b"1"), NewDocument("changed", b"2"), NewDocument("same", b"1"), NewDocument("empty", b"")]
     )
-    assert [(one.name, one.kind) for one in result.outcomes] == [
+    assert [(outcome.name, outcome.kind) for outcome in result.outcomes] == [
         ("new", OutcomeKind.ADDED),
         ("changed", OutcomeKind.UPDATED),
         ("same", OutcomeKind.UNCHANGED),
@@ -174,7 +174,7 @@ def test_if_async_documents_fail_their_error_is_raised_and_nothing_is_added(peer
     assert stored(peer) == {}
 
 
-def test_a_file_that_is_not_there_is_told_and_nothing_is_added(add: Add, peer: Peer, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_and_nothing_is_added(add: Add, peer: Peer, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         add([NewDocument("good", b"1"), NewDocument("bad", tmp_path / "missing")])
     assert stored(peer) == {}
@@ -188,7 +188,7 @@ def test_if_the_listener_fails_its_error_is_raised(add: Add) -> None:
         add((NewDocument(str(number), b"1") for number in itertools.count()), on_event=fail)
 
 
-def test_a_failure_of_the_server_in_the_middle_is_raised_and_ends_the_sending(add: Add, peer: Peer) -> None:
+def test_a_server_failure_during_an_upload_is_raised_and_ends_the_sending(add: Add, peer: Peer) -> None:
     received = itertools.count()
     full = because(Reason.STORE_FULL, "no room")
     peer.on_part = lambda _, context: full(context) if next(received) == 10 else None
@@ -199,7 +199,7 @@ def test_a_failure_of_the_server_in_the_middle_is_raised_and_ends_the_sending(ad
     assert stored(peer) == {}
 
 
-def test_an_upload_is_not_tried_again_by_itself(add: Add, peer: Peer) -> None:
+def test_an_upload_is_not_retried_automatically(add: Add, peer: Peer) -> None:
     peer.failures = [because(Reason.SHUTTING_DOWN)]
     with pytest.raises(drillcore.Unavailable):
         add([NewDocument("a", b"1")])
@@ -213,7 +213,7 @@ def test_an_upload_repeated_under_its_request_id_is_done_once(add: Add, peer: Pe
     assert peer.hierarchy(str(CORPUS)).revision == 1
 
 
-def test_an_upload_has_only_the_deadline_it_is_given(add: Add, peer: Peer) -> None:
+def test_an_upload_has_no_deadline_unless_given(add: Add, peer: Peer) -> None:
     left: list[float | None] = []
     peer.on_part = lambda _, context: left.append(context.time_remaining())
     add([])
@@ -232,7 +232,7 @@ def test_a_late_upload_raises_deadline_exceeded(add: Add, peer: Peer) -> None:
     released.set()
 
 
-def test_a_server_that_ends_without_a_result_is_at_fault(add: Add, peer: Peer) -> None:
+def test_a_stream_that_ends_without_a_result_is_an_internal_error(add: Add, peer: Peer) -> None:
     peer.results["r1"] = []
     with pytest.raises(drillcore.Internal, match="without a result"):
         add([NewDocument("a", b"1")], request_id="r1")
@@ -260,7 +260,7 @@ def test_a_cancelled_task_ends_the_call_even_while_it_waits_for_documents(peer: 
     assert ended.wait(30)
 
 
-def test_content_that_is_text_is_refused(add: Add) -> None:
+def test_text_as_content_is_refused(add: Add) -> None:
     with pytest.raises(TypeError, match="bytes, a Path or a binary file, not str"):
         NewDocument("a", "text")  # type: ignore[arg-type]
     with pytest.raises(TypeError):

@@ -1,4 +1,4 @@
-"""A change of the embedding model through the clients, and from the command line, over a restart of the server."""
+"""A change of the embedding model through the clients and from the command line, across a restart of the server."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ Migrate = Callable[[Client, str, Callable[[], None]], list[MigrationProgress]]
 
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A corpus that was embedded with the built-in model, of so many facts that a migration takes several revisions."""
+    """A corpus embedded with the built-in model, with so many facts that a migration takes several revisions."""
     monkeypatch.setattr(migrating, "SLICE_MAX", 5)
     with running(tmp_path / "data", OLD) as server:
         create_tenants(server.client())
         corpus = new_corpus(server)
-        server.client(ACME).put_facts(corpus, [NewFact(one, "handbook") for one in FACTS])
+        server.client(ACME).put_facts(corpus, [NewFact(text, "handbook") for text in FACTS])
     return corpus
 
 
 def sync(client: Client, corpus: str, interrupt: Callable[[], None]) -> list[MigrationProgress]:
     found: list[MigrationProgress] = []
     with client:
-        for one in client.migrate_embeddings(corpus):
-            found.append(one)
+        for progress in client.migrate_embeddings(corpus):
+            found.append(progress)
             if len(found) == 1:
                 interrupt()
     return found
@@ -48,8 +48,8 @@ def asynchronous(client: Client, corpus: str, interrupt: Callable[[], None]) -> 
     async def migrate() -> list[MigrationProgress]:
         found: list[MigrationProgress] = []
         async with AsyncClient.from_settings(client.settings) as own:
-            async for one in own.migrate_embeddings(corpus):
-                found.append(one)
+            async for progress in own.migrate_embeddings(corpus):
+                found.append(progress)
                 if len(found) == 1:
                     interrupt()
         return found
@@ -59,7 +59,7 @@ def asynchronous(client: Client, corpus: str, interrupt: Callable[[], None]) -> 
 
 
 @pytest.mark.parametrize("migrate", [sync, asynchronous], ids=["Client", "AsyncClient"])
-def test_a_migration_goes_on_at_a_restarted_server(tmp_path: Path, corpus: str, migrate: Migrate) -> None:
+def test_a_migration_continues_on_a_restarted_server(tmp_path: Path, corpus: str, migrate: Migrate) -> None:
     with ExitStack() as servers:
         address = servers.enter_context(running(tmp_path / "data", NEW)).address
         restarted: list[Running] = []
@@ -69,8 +69,10 @@ def test_a_migration_goes_on_at_a_restarted_server(tmp_path: Path, corpus: str, 
             restarted.append(servers.enter_context(running(tmp_path / "data", NEW, listen=address)))
 
         found = migrate(Client(address, token=ACME, timeout_s=60), corpus, restart)
-    assert "MigrateEmbeddings" in {line["method"] for line in restarted[0].logged_calls()}, "it did not end before"
-    assert [one.finished for one in found] == [False] * (len(found) - 1) + [True]
+    assert "MigrateEmbeddings" in {line["method"] for line in restarted[0].logged_calls()}, (
+        "the migration did not end before the restart"
+    )
+    assert [progress.finished for progress in found] == [False] * (len(found) - 1) + [True]
     assert found[0].migration.next is not None
     assert found[0].migration.total == len(FACTS)
     assert found[-1].migration.current is not None

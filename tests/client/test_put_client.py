@@ -1,4 +1,4 @@
-"""Hierarchies through the clients, and from the command line."""
+"""Hierarchies through the clients and from the command line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Do = Callable[..., Any]
 
 
 class Small:
-    """A hierarchy in the client's own words."""
+    """A small hierarchy in the client's own types."""
 
     def __init__(self) -> None:
         self.document, self.master, self.section, self.chunk = (uuid4() for _ in range(4))
@@ -81,7 +81,7 @@ def test_a_hierarchy_comes_back_as_it_was_put(do: Do, corpus: str) -> None:
     assert events[-1] == drillcore.PutProgress(1, 4, 1)
     master = do("get_node", small.master).content
     assert (master.summary, master.processing.version) == ("Everything.", "2")
-    assert [(one.kind, one.text) for one in master.findings] == [("obligation", "Record deviations.")]
+    assert [(finding.kind, finding.text) for finding in master.findings] == [("obligation", "Record deviations.")]
     section = do("get_node", small.section)
     assert (section.parent_id, section.content.category) == (small.master, "records")
     chunk = do("get_node", small.chunk).content
@@ -90,7 +90,7 @@ def test_a_hierarchy_comes_back_as_it_was_put(do: Do, corpus: str) -> None:
     assert do("get_document", corpus, small.document, with_text=True).text == TEXT
 
 
-def test_a_corpus_is_searched_by_ones_own_vectors(do: Do, corpus: str) -> None:
+def test_a_corpus_is_searched_by_the_callers_own_vectors(do: Do, corpus: str) -> None:
     small = Small()
     do("put_hierarchy", corpus, small.parts((3.0, 4.0)), embedding_model="mine-2")
     for level, node in ((Level.CHUNK, small.chunk), (Level.SECTION, small.section)):
@@ -107,19 +107,19 @@ def test_every_page_of_a_search_by_vector_is_iterated(shared: Running, corpus: s
     with Client(shared.address, token=ACME) as client:
         client.put_hierarchy(corpus, list(requests(corpus, made))[1:-1], embedding_model="theirs")
         hits = client.iter_query(vector=[1.0] * 4, embedding_model="theirs", corpus_ids=[corpus], page_size=1)
-        assert {str(hit.node.id) for hit in hits} == {node.id for node in made.of("chunk")}
+        assert {str(hit.node.id) for hit in hits} == {node.id for node in made.nodes_of("chunk")}
 
 
-def test_a_refusal_names_the_node_and_is_of_its_kind(do: Do, corpus: str) -> None:
+def test_a_refusal_names_the_node_and_has_its_kind_of_error(do: Do, corpus: str) -> None:
     small = Small()
     with pytest.raises(drillcore.InvalidArgument, match=str(small.chunk)) as caught:
-        do("put_hierarchy", corpus, [one for one in small.parts() if not isinstance(one, drillcore.NewSection)])
+        do("put_hierarchy", corpus, [part for part in small.parts() if not isinstance(part, drillcore.NewSection)])
     assert caught.value.reason is drillcore.Reason.INVALID_HIERARCHY
     with pytest.raises(drillcore.Conflict):
         do("put_hierarchy", corpus, small.parts(), expected_revision=7)
 
 
-def test_parts_that_raise_store_nothing(do: Do, corpus: str, library: Caller) -> None:
+def test_if_the_parts_fail_nothing_is_stored(do: Do, corpus: str, library: Caller) -> None:
     def broken() -> Iterator[Any]:
         yield from list(Small().parts())[:-1]
         raise OSError("gone")
@@ -131,19 +131,19 @@ def test_parts_that_raise_store_nothing(do: Do, corpus: str, library: Caller) ->
     assert library.head(corpus) == 0
 
 
-def test_repeated_under_its_request_id_it_is_done_once(do: Do, corpus: str, library: Caller) -> None:
+def test_a_put_repeated_under_its_request_id_is_done_once(do: Do, corpus: str, library: Caller) -> None:
     parts = list(Small().parts())
     first = do("put_hierarchy", corpus, parts, request_id=f"mine {corpus}")
     assert do("put_hierarchy", corpus, parts, request_id=f"mine {corpus}") == first
     assert library.head(corpus) == 1
 
 
-def test_async_parts_are_for_an_async_client(shared: Running, corpus: str) -> None:
+def test_async_parts_need_an_async_client(shared: Running, corpus: str) -> None:
     small = Small()
 
     async def parts() -> AsyncIterator[Any]:
-        for one in small.parts():
-            yield one
+        for part in small.parts():
+            yield part
 
     assert asynchronous(shared.address, "put_hierarchy", corpus, parts()).revision == 1
     with pytest.raises(TypeError):
@@ -167,9 +167,9 @@ def run(shared: Running, corpus: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def lines(made: Made) -> list[str]:
-    documents = [{"document": json_format.MessageToDict(one)} for one in made.documents]
-    nodes = [{"node": json_format.MessageToDict(one)} for one in made.nodes]
-    return [json.dumps(one) for one in (*documents, *nodes)]
+    documents = [{"document": json_format.MessageToDict(document)} for document in made.documents]
+    nodes = [{"node": json_format.MessageToDict(node)} for node in made.nodes]
+    return [json.dumps(line) for line in (*documents, *nodes)]
 
 
 def test_a_file_of_json_lines_is_put(run: Callable[..., Result], library: Caller, corpus: str) -> None:
@@ -179,7 +179,7 @@ def test_a_file_of_json_lines_is_put(run: Callable[..., Result], library: Caller
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == "stored 2 documents, 2 sections, 4 chunks, 8 raws: revision 1\n"
     assert library.text(corpus, made.documents[0].id) == whole_text()
-    assert library.node(made.of("chunk")[0].id).chunk.summary == "In short: Records."
+    assert library.node(made.nodes_of("chunk")[0].id).chunk.summary == "In short: Records."
 
 
 def test_standard_input_is_put_with_vectors_and_answered_in_json(run: Callable[..., Result], library: Caller) -> None:
@@ -187,7 +187,7 @@ def test_standard_input_is_put_with_vectors_and_answered_in_json(run: Callable[.
     sent = "\n".join(lines(made)).encode()
     result = run("-", "--embedding-model", "theirs", "--expected-revision", "0", "--json", stdin=sent)
     assert json.loads(result.stdout) == {"revision": 1, "documents": 2, "sections": 2, "chunks": 4, "raws": 8}
-    assert library.node(made.of("chunk")[0].id).chunk.embedding_model == "theirs"
+    assert library.node(made.nodes_of("chunk")[0].id).chunk.embedding_model == "theirs"
 
 
 WRONG = {
@@ -217,8 +217,8 @@ def test_a_wrong_line_is_named_and_nothing_is_stored(
 
 def test_a_refusal_of_the_server_names_the_node(run: Callable[..., Result], library: Caller, corpus: str) -> None:
     made = two_sections()
-    made.of("section")[0].parent_id = str(UUID(int=5))
+    made.nodes_of("section")[0].parent_id = str(UUID(int=5))
     result = run("-", stdin="\n".join(lines(made)).encode())
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"INVALID_HIERARCHY: section {made.of('section')[0].id} has the parent")
+    assert result.stderr.startswith(f"INVALID_HIERARCHY: section {made.nodes_of('section')[0].id} has the parent")
     assert library.head(corpus) == 0

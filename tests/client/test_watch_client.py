@@ -1,4 +1,4 @@
-"""Watching events through the clients, while the server that tells them stops, dies and comes back."""
+"""Watching events through the clients while the server stops, dies and comes back."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.support.servers.running import ACME, Running, create_tenants, running
 
 ROUNDS = 3
 LAST = UUID("99999999-9999-4999-8999-999999999999")
-"""The fact with which a watch ends that nobody closes."""
+"""The fact that ends a watch which nobody closes."""
 
 Heard = queue.Queue[Event | str]
-"""Events and tokens, as they are heard."""
+"""Events and tokens in the order in which they were received."""
 Watch = Callable[[Client, Heard], None]
 
 
@@ -51,9 +51,7 @@ def watching(watch: Watch, client: Client) -> Iterator[Heard]:
     heard: Heard = queue.Queue()
 
     def listen() -> None:
-        with suppress(
-            Cancelled, Unavailable
-        ):  # when the test is over, and has stopped the server and closed the client
+        with suppress(Cancelled, Unavailable):  # at the end, when the test has stopped the server and closed the client
             watch(client, heard)
 
     thread = threading.Thread(target=listen)
@@ -67,11 +65,11 @@ def watching(watch: Watch, client: Client) -> Iterator[Heard]:
 
 
 def facts_of(heard: Heard, *, until: UUID) -> list[UUID | None]:
-    """The facts that are heard of, up to that one."""
+    """The facts of the received events, up to that fact."""
     found: list[UUID | None] = []
     while until not in found:
-        if isinstance(one := heard.get(timeout=60), Event):
-            found.append(one.fact_id)
+        if isinstance(item := heard.get(timeout=60), Event):
+            found.append(item.fact_id)
     return found
 
 
@@ -81,7 +79,7 @@ def put(client: Client, corpus: UUID | str, number: int, fact_id: UUID | None = 
 
 
 def again(server: Running) -> Client:
-    """A client that tries again: gRPC may still remember that nobody answered at this address a moment ago."""
+    """A client that retries: gRPC may remember that nobody answered at this address a moment ago."""
     return server.client(ACME, attempts=5)
 
 
@@ -99,7 +97,7 @@ def test_no_event_is_lost_or_doubled_while_the_server_is_restarted(tmp_path: Pat
                     assert isinstance(heard.get(timeout=60), str), "the watch has begun"
                 added.append(put(again(server), corpus, 2 * number))
                 heard_of += facts_of(heard, until=added[-1])
-                added.append(put(again(server), corpus, 2 * number + 1))  # heard of from this server or the next
+                added.append(put(again(server), corpus, 2 * number + 1))  # this server or the next one sends the event
         with running(tmp_path, listen=address) as server:
             added.append(put(again(server), corpus, 2 * ROUNDS, LAST))
             heard_of += facts_of(heard, until=LAST)
@@ -125,7 +123,7 @@ def test_no_event_is_lost_or_doubled_when_the_server_is_killed(tmp_path: Path) -
 
 @contextmanager
 def command(directory: Path, server: Running, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """`drillcore watch` for added facts, from the beginning on."""
+    """`drillcore watch` for added facts, from the beginning."""
     flags = ["--from-beginning", "--kind", "fact-added", "--address", server.address, "--token", ACME]
     process = subprocess.Popen(
         [sys.executable, "-m", "drillcore", "watch", *flags, *arguments],
@@ -138,7 +136,7 @@ def command(directory: Path, server: Running, *arguments: str) -> Iterator[subpr
         yield process
 
 
-def test_the_command_shows_events_of_before_and_after_a_restart(tmp_path: Path) -> None:
+def test_the_command_shows_events_from_before_and_after_a_restart(tmp_path: Path) -> None:
     with ExitStack() as processes:
         with running(tmp_path) as server:
             create_tenants(server.client())
@@ -155,7 +153,7 @@ def test_the_command_shows_events_of_before_and_after_a_restart(tmp_path: Path) 
     assert str(first) not in out
 
 
-def test_ctrl_c_ends_the_command_without_a_complaint(tmp_path: Path, shared: Running) -> None:
+def test_ctrl_c_ends_the_command_without_an_error(tmp_path: Path, shared: Running) -> None:
     put(shared.client(ACME), new_corpus(shared), 1)
     with command(tmp_path, shared) as watch:
         assert watch.stdout is not None

@@ -17,8 +17,8 @@ from tests.support.callers.communities import (
     draft,
     fact_of,
     ids_of,
-    of_topics,
     planted,
+    topic_drafts,
     vector,
 )
 from tests.support.callers.knowledge import at_revision, refused
@@ -42,13 +42,13 @@ def caller(server: Running) -> Iterator[CommunityCaller]:
 
 @pytest.fixture
 def corpus(caller: CommunityCaller) -> str:
-    """With three topics, whose communities were not yet found."""
+    """A corpus with three topics, whose communities were not computed yet."""
     corpus = caller.corpus()
-    caller.plant(corpus, *of_topics(**COUNTS))
+    caller.plant(corpus, *topic_drafts(**COUNTS))
     return corpus
 
 
-def test_facts_that_belong_together_are_a_community_each(caller: CommunityCaller, corpus: str) -> None:
+def test_each_group_of_similar_facts_is_a_community(caller: CommunityCaller, corpus: str) -> None:
     done = caller.recompute(corpus)
     assert (done.changed, done.running) == (True, False)
     assert (done.run.facts, done.run.communities, done.run.trigger) == (21, 3, "request")
@@ -56,7 +56,7 @@ def test_facts_that_belong_together_are_a_community_each(caller: CommunityCaller
     found = caller.members(corpus)
     assert sorted(map(sorted, found.values())) == sorted(map(sorted, ids_of(COUNTS).values()))
     listed = caller.page(corpus)
-    assert [one.size for one in listed.communities] == [9, 7, 5]
+    assert [community.size for community in listed.communities] == [9, 7, 5]
     assert listed.last_run == done.run
     assert listed.revision == 2
 
@@ -78,13 +78,13 @@ def test_labels_are_words_of_the_most_important_facts(caller: CommunityCaller) -
     (found,) = caller.all_communities(corpus)
     assert found.keywords
     assert found.label == ", ".join(found.keywords[:3])
-    said = " ".join(one.content.lower() for one in important)
+    said = " ".join(fact.content.lower() for fact in important)
     assert all(word in said for word in found.keywords)
     first = caller.community(corpus, found.id, page_size=5).facts
-    assert [one.fact_id for one in first] == [str(fact_of("violin", number)) for number in range(5)]
+    assert [fact.fact_id for fact in first] == [str(fact_of("violin", number)) for number in range(5)]
 
 
-def test_keywords_are_of_the_five_most_important_facts_and_no_more(caller: CommunityCaller) -> None:
+def test_keywords_come_from_the_five_most_important_facts_only(caller: CommunityCaller) -> None:
     corpus = caller.corpus()
     animals = ["aardvark", "buffalo", "cormorant", "dromedary", "elephant", "flamingo"]
     said = "The {0} of the old zoo is fed by the keeper of the {0} in the morning of each day."
@@ -100,12 +100,12 @@ def test_keywords_are_of_the_five_most_important_facts_and_no_more(caller: Commu
 
 def test_labels_of_a_corpus_differ(caller: CommunityCaller) -> None:
     corpus = caller.corpus()
-    drafts = of_topics(**dict.fromkeys(TOPICS, 4))
-    for one in drafts:
-        one.content = "The same words are said of every topic in this corpus, whatever its vectors may tell."
+    drafts = topic_drafts(**dict.fromkeys(TOPICS, 4))
+    for fact_draft in drafts:
+        fact_draft.content = "The same words are said of every topic in this corpus, whatever its vectors may tell."
     caller.plant(corpus, *drafts)
     caller.recompute(corpus)
-    labels = [one.label for one in caller.all_communities(corpus)]
+    labels = [community.label for community in caller.all_communities(corpus)]
     assert len(set(labels)) == len(labels) == 4
 
 
@@ -116,7 +116,7 @@ def test_the_same_facts_have_the_same_communities_whatever_their_history(tmp_pat
             create_tenants(server.client(OPERATOR))
             with CommunityCaller(server, ACME) as caller:
                 corpus = str(server.client(ACME).create_corpus("plan", corpus_id=UUID(int=7)).id)
-                drafts = of_topics(salmon=12, turbine=12, orchard=12, violin=2)
+                drafts = topic_drafts(salmon=12, turbine=12, orchard=12, violin=2)
                 order.shuffle(drafts)
                 for start in range(0, len(drafts), 5 + seed):
                     caller.plant(corpus, *drafts[start : start + 5 + seed])
@@ -125,7 +125,12 @@ def test_the_same_facts_have_the_same_communities_whatever_their_history(tmp_pat
                 caller.recompute(corpus)
                 listed = caller.all_communities(corpus)
                 return {
-                    one.id: (one.label, list(one.keywords), list(caller.facts_of(corpus, one.id))) for one in listed
+                    community.id: (
+                        community.label,
+                        list(community.keywords),
+                        list(caller.facts_of(corpus, community.id)),
+                    )
+                    for community in listed
                 }
 
     assert found(tmp_path / "a", 0) == found(tmp_path / "b", 3)
@@ -142,7 +147,7 @@ def test_too_few_facts_are_in_no_community(caller: CommunityCaller, count: int) 
     assert caller.page(corpus).last_run == done.run
 
 
-def test_equal_vectors_are_one_community_and_lone_ones_none(caller: CommunityCaller) -> None:
+def test_equal_vectors_are_one_community_and_isolated_vectors_are_in_none(caller: CommunityCaller) -> None:
     corpus = caller.corpus()
     equal = [draft("orchard", number, embedding=[*[0.0] * 15, 1.0]) for number in range(30)]
     lone = planted("salmon", 1) + planted("turbine", 2) + planted("violin", 1)
@@ -150,23 +155,23 @@ def test_equal_vectors_are_one_community_and_lone_ones_none(caller: CommunityCal
     done = caller.recompute(corpus)
     assert done.run.communities == 1
     (members,) = caller.members(corpus).values()
-    assert members == {one.fact_id for one in equal}
+    assert members == {fact.fact_id for fact in equal}
     assert not caller.get(lone[0].fact_id).community_id
 
 
-def test_what_did_not_change_makes_no_revision_and_only_what_changed_is_written(
+def test_unchanged_communities_make_no_revision_and_only_changed_ones_are_written(
     caller: CommunityCaller, corpus: str
 ) -> None:
     caller.recompute(corpus)
-    before = {one.id: one for one in caller.all_communities(corpus)}
+    before = {community.id: community for community in caller.all_communities(corpus)}
     again = caller.recompute(corpus)
     assert (again.changed, again.run.of_revision, again.run.revision) == (False, 2, 2)
     caller.plant(corpus, *planted("salmon", 2, start=50))
     more = caller.recompute(corpus)
     assert (more.changed, more.run.revision) == (True, 4)
-    after = {one.id: one for one in caller.all_communities(corpus)}
-    changed = [one for one in after if after[one] != before[one]]
-    assert [after[one].size for one in changed] == [11]
+    after = {community.id: community for community in caller.all_communities(corpus)}
+    changed = [community for community in after if after[community] != before[community]]
+    assert [after[community].size for community in changed] == [11]
     assert caller.history(corpus_id=corpus)[0].action == "RecomputeCommunities"
 
 
@@ -185,13 +190,13 @@ def test_earlier_revisions_have_the_communities_they_had(caller: CommunityCaller
         caller.community(corpus, violins, as_of=at_revision(3))
 
 
-def test_a_fact_tells_its_community_and_is_found_by_it(caller: CommunityCaller, corpus: str) -> None:
+def test_a_fact_names_its_community_and_is_found_by_it(caller: CommunityCaller, corpus: str) -> None:
     caller.recompute(corpus)
-    community = next(one for one in caller.all_communities(corpus) if one.size == 5)
+    community = next(community for community in caller.all_communities(corpus) if community.size == 5)
     fact = caller.get(str(fact_of("orchard", 0)))
     assert (fact.community_id, fact.community_label) == (community.id, community.label)
     filters = facts_pb2.FactFilters(community_ids=[community.id])
-    assert {one.fact_id for one in caller.list(corpus, filters=filters)} == ids_of(COUNTS)["orchard"]
+    assert {listed.fact_id for listed in caller.list(corpus, filters=filters)} == ids_of(COUNTS)["orchard"]
     request = facts_pb2.SearchFactsRequest(
         corpus_ids=[corpus], vector=[1.0] * 16, embedding_model="planted", filters=filters, limit=50
     )
@@ -202,13 +207,13 @@ def test_a_fact_tells_its_community_and_is_found_by_it(caller: CommunityCaller, 
 
 def test_facts_that_leave_the_index_leave_their_community_at_once(caller: CommunityCaller, corpus: str) -> None:
     caller.recompute(corpus)
-    community = next(one for one in caller.all_communities(corpus) if one.size == 9)
+    community = next(community for community in caller.all_communities(corpus) if community.size == 9)
     gone, stale = str(fact_of("salmon", 3)), str(fact_of("salmon", 4))
     caller.set_status(gone, facts_pb2.FACT_STATUS_DELETED)
     caller.set_status(stale, facts_pb2.FACT_STATUS_STALE)
     left = caller.community(corpus, community.id)
     assert left.community.size == 8
-    ids = {one.fact_id for one in left.facts}
+    ids = {fact.fact_id for fact in left.facts}
     assert gone not in ids
     assert stale in ids
     assert not caller.get(gone).community_id
@@ -218,20 +223,20 @@ def test_facts_that_leave_the_index_leave_their_community_at_once(caller: Commun
     assert caller.community(corpus, community.id).community.size == 8
 
 
-def test_a_community_too_small_by_now_dissolves(caller: CommunityCaller, corpus: str) -> None:
+def test_a_community_that_became_too_small_dissolves(caller: CommunityCaller, corpus: str) -> None:
     caller.recompute(corpus)
     for number in range(3):
         caller.set_status(str(fact_of("orchard", number)), facts_pb2.FACT_STATUS_DELETED)
-    assert [one.size for one in caller.all_communities(corpus)] == [9, 7, 2]
+    assert [community.size for community in caller.all_communities(corpus)] == [9, 7, 2]
     caller.recompute(corpus)
-    assert [one.size for one in caller.all_communities(corpus)] == [9, 7]
+    assert [community.size for community in caller.all_communities(corpus)] == [9, 7]
     assert not caller.get(str(fact_of("orchard", 4))).community_id
 
 
 def test_communities_and_their_facts_come_in_pages(caller: CommunityCaller, corpus: str) -> None:
     caller.recompute(corpus)
-    whole = [one.id for one in caller.all_communities(corpus)]
-    assert [one.id for one in caller.all_communities(corpus, page_size=1)] == whole
+    whole = [community.id for community in caller.all_communities(corpus)]
+    assert [community.id for community in caller.all_communities(corpus, page_size=1)] == whole
     first = caller.community(corpus, whole[0], page_size=4)
     rest = caller.community(corpus, whole[0], page_size=4, page_token=first.next_page_token)
     caller.plant(corpus, *planted("violin", 5))
@@ -243,11 +248,11 @@ def test_communities_and_their_facts_come_in_pages(caller: CommunityCaller, corp
         caller.page(corpus, page_token=first.next_page_token)
 
 
-def test_reading_communities_counts_no_access(caller: CommunityCaller, corpus: str) -> None:
+def test_reading_communities_is_no_access_of_their_facts(caller: CommunityCaller, corpus: str) -> None:
     caller.recompute(corpus)
     community = caller.all_communities(corpus)[0]
     caller.community(corpus, community.id)
-    assert {one.access_count for one in caller.list(corpus)} == {0}
+    assert {fact.access_count for fact in caller.list(corpus)} == {0}
 
 
 def test_a_repeated_request_is_answered_as_before(caller: CommunityCaller, corpus: str) -> None:
@@ -260,17 +265,17 @@ def test_a_repeated_request_is_answered_as_before(caller: CommunityCaller, corpu
 def test_another_tenant_has_no_such_corpus(server: Running, caller: CommunityCaller, corpus: str) -> None:
     caller.recompute(corpus)
     community = caller.all_communities(corpus)[0].id
-    with CommunityCaller(server, GLOBEX) as other:
-        own = other.corpus()
+    with CommunityCaller(server, GLOBEX) as stranger:
+        own = stranger.corpus()
         for call in (
-            lambda: other.recompute(corpus),
-            lambda: other.page(corpus),
-            lambda: other.community(corpus, community),
+            lambda: stranger.recompute(corpus),
+            lambda: stranger.page(corpus),
+            lambda: stranger.community(corpus, community),
         ):
             with refused(Reason.CORPUS_NOT_FOUND):
                 call()
         with refused(Reason.COMMUNITY_NOT_FOUND):
-            other.community(own, community)
+            stranger.community(own, community)
 
 
 def test_unknown_communities_and_corpora_are_not_found(caller: CommunityCaller, corpus: str) -> None:
@@ -292,26 +297,28 @@ def test_an_erased_source_is_in_no_community_and_no_label_at_any_revision(caller
     secret = [
         draft("violin", number, embedding=vector("salmon", 20 + number), importance_weight=0.95) for number in range(3)
     ]
-    caller.plant(corpus, *of_topics(salmon=9, turbine=5), *secret)
+    caller.plant(corpus, *topic_drafts(salmon=9, turbine=5), *secret)
     caller.recompute(corpus)
-    before = {one.id: one for one in caller.all_communities(corpus)}
-    named = next(one for one in before.values() if one.size == 12)
+    before = {community.id: community for community in caller.all_communities(corpus)}
+    named = next(community for community in before.values() if community.size == 12)
     assert "violin" in named.label
     erase(caller, corpus, "about violin")
-    after = {one.id: one for one in caller.all_communities(corpus)}
-    assert [one.size for one in after.values()] == [9, 5]
+    after = {community.id: community for community in caller.all_communities(corpus)}
+    assert [community.size for community in after.values()] == [9, 5]
     assert after.keys() == before.keys()
-    assert not any("violin" in word for one in after.values() for word in (one.label, *one.keywords))
-    assert next(one for one in after.values() if one.size == 5) == next(one for one in before.values() if one.size == 5)
+    assert not any("violin" in word for community in after.values() for word in (community.label, *community.keywords))
+    assert next(community for community in after.values() if community.size == 5) == next(
+        community for community in before.values() if community.size == 5
+    )
     assert caller.get(str(fact_of("salmon", 0))).community_label == after[named.id].label
     with refused(Reason.ERASED):
         caller.community(corpus, named.id, as_of=at_revision(2))
-    assert [one.size for one in caller.all_communities(corpus, as_of=at_revision(2))] == [5]
+    assert [community.size for community in caller.all_communities(corpus, as_of=at_revision(2))] == [5]
     assert not caller.recompute(corpus).changed
 
 
-def test_a_community_of_an_erased_source_alone_is_gone(caller: CommunityCaller, corpus: str) -> None:
+def test_a_community_with_facts_of_only_an_erased_source_is_gone(caller: CommunityCaller, corpus: str) -> None:
     caller.recompute(corpus)
     erase(caller, corpus, "about salmon")
-    assert [one.size for one in caller.all_communities(corpus)] == [7, 5]
+    assert [community.size for community in caller.all_communities(corpus)] == [7, 5]
     assert caller.members(corpus, as_of=at_revision(2)).keys() == caller.members(corpus).keys()

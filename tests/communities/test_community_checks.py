@@ -1,4 +1,4 @@
-"""fsck finds communities that are not what they should be."""
+"""fsck finds damaged records of communities."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import CommunityId, Revision
 from drillcore_server.storage.keyring import KeyNumber
 from drillcore_server.storage.sealed import SealedRecords, keys_of
-from tests.support.callers.communities import CommunityCaller, draft, fact_of, of_topics
+from tests.support.callers.communities import CommunityCaller, draft, fact_of, topic_drafts
 from tests.support.servers.running import ACME, OPERATOR, Running, create_tenants, running
 from tests.support.stores.aged import keys_of as keys_in
 from tests.support.stores.aged import keyspace
@@ -28,7 +28,7 @@ COUNTS = {"salmon": 9, "turbine": 7}
 
 
 class Damage:
-    """Rewrites records of communities in place, as nobody but a defect would."""
+    """Rewrites records of communities in place, as only a defect would."""
 
     def __init__(self, server: Running, corpus: str) -> None:
         self.server = server
@@ -70,17 +70,17 @@ def caller(tmp_path: Path) -> Iterator[CommunityCaller]:
 @pytest.fixture
 def corpus(caller: CommunityCaller) -> str:
     corpus = caller.corpus()
-    caller.plant(corpus, *of_topics(**COUNTS))
+    caller.plant(corpus, *topic_drafts(**COUNTS))
     caller.recompute(corpus)
     return corpus
 
 
 def problems(caller: CommunityCaller) -> list[str]:
-    """Of communities; that a record is not what its revision wrote is found as well."""
+    """The problems of communities that fsck finds, without those of manifests, which it finds too."""
     server = caller.server
     _, header = open_store(server.engine)
     found = Fsck(server.engine, keyspace(server), server.server.keyring, header.store_id).run().problems
-    return [one for one in found if "communit" in one]
+    return [problem for problem in found if "communit" in problem]
 
 
 def test_sound_communities_have_no_problems_whatever_became_of_their_facts(
@@ -98,38 +98,51 @@ def test_sound_communities_have_no_problems_whatever_became_of_their_facts(
 @pytest.mark.parametrize(
     ("said", "damage"),
     [
-        ("counts 8 facts but has 9", lambda damage, one, _: damage.record(one, lambda it: replace(it, size=8))),
-        ("is not named after its first", lambda damage, one, _: damage.members(one, lambda it: it[16:])),
-        ("counts 9 facts but has 10", lambda damage, one, _: damage.members(one, lambda it: it + bytes([7] * 16))),
+        (
+            "counts 8 facts but has 9",
+            lambda damage, first, _: damage.record(first, lambda community: replace(community, size=8)),
+        ),
+        ("is not named after its first", lambda damage, first, _: damage.members(first, lambda ids: ids[16:])),
+        (
+            "counts 9 facts but has 10",
+            lambda damage, first, _: damage.members(first, lambda ids: ids + bytes([7] * 16)),
+        ),
         (
             "is not a fact that is searched",
-            lambda damage, one, _: damage.members(one, lambda it: it[:-16] + bytes([9] * 16)),
+            lambda damage, first, _: damage.members(first, lambda ids: ids[:-16] + bytes([9] * 16)),
         ),
         (
             "and in",
-            lambda damage, one, other: damage.members(one, lambda it: it[:-16] + _first(damage, other)),
+            lambda damage, first, second: damage.members(first, lambda ids: ids[:-16] + _first(damage, second)),
         ),
         (
             "not made from its most important",
-            lambda damage, one, _: damage.record(one, lambda it: replace(it, drawn_from=it.drawn_from[1:])),
+            lambda damage, first, _: damage.record(
+                first, lambda community: replace(community, drawn_from=community.drawn_from[1:])
+            ),
         ),
         (
             "not made from the content of its facts",
-            lambda damage, one, _: damage.record(one, lambda it: replace(it, label="other words")),
+            lambda damage, first, _: damage.record(first, lambda community: replace(community, label="other words")),
         ),
         (
             "not made from the content of its facts",
-            lambda damage, one, _: damage.record(one, lambda it: replace(it, keywords=("other", "words"))),
+            lambda damage, first, _: damage.record(
+                first, lambda community: replace(community, keywords=("other", "words"))
+            ),
         ),
-        ("the missing community", lambda damage, one, _: damage.remove(damage.keys.community(CommunityId(UUID(one))))),
+        (
+            "the missing community",
+            lambda damage, first, _: damage.remove(damage.keys.community(CommunityId(UUID(first)))),
+        ),
     ],
     ids=["size", "name", "more", "stranger", "two", "drawn", "label", "keywords", "gone"],
 )
-def test_what_is_wrong_is_said(
+def test_fsck_describes_the_damage(
     caller: CommunityCaller, corpus: str, said: str, damage: Callable[[Damage, str, str], None]
 ) -> None:
-    one, other = (community.id for community in caller.all_communities(corpus))
-    damage(Damage(caller.server, corpus), one, other)
+    first, second = (community.id for community in caller.all_communities(corpus))
+    damage(Damage(caller.server, corpus), first, second)
     assert any(said in problem for problem in problems(caller)), problems(caller)
 
 
@@ -138,7 +151,7 @@ def _first(damage: Damage, community: str) -> bytes:
     return damage.sealed.opened(stored).value[:16]
 
 
-def test_a_label_that_one_of_its_sources_could_not_erase_is_found(caller: CommunityCaller) -> None:
+def test_a_label_that_the_erasure_of_one_of_its_sources_would_leave_is_found(caller: CommunityCaller) -> None:
     corpus = caller.corpus("several")
     caller.plant(corpus, *(draft("salmon", number, source_id=f"source {number}") for number in range(6)))
     caller.recompute(corpus)

@@ -1,4 +1,4 @@
-"""Runs that find communities: beside everything else, one at a time, begun by the server itself when it is time."""
+"""Community runs: they block no other calls, happen one at a time, and are begun by the server when they are due."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from drillcore_server.communities.model import CommunityRun, RunLease, Trigger
 from drillcore_server.communities.settings import CommunitySettings
 from drillcore_server.communities.store import LEASE
 from drillcore_server.storage.ids import Revision
-from tests.support.callers.communities import CommunityCaller, fact_of, ids_of, of_topics, planted
+from tests.support.callers.communities import CommunityCaller, fact_of, ids_of, planted, topic_drafts
 from tests.support.callers.knowledge import refused
 from tests.support.processes.drillcore_process import processes_of
 from tests.support.servers.running import ACME, DUE_COMMUNITIES, OPERATOR, Running, create_tenants, running
@@ -54,7 +54,7 @@ def caller(server: Running) -> Iterator[CommunityCaller]:
 @pytest.fixture
 def corpus(caller: CommunityCaller) -> str:
     corpus = caller.corpus()
-    caller.plant(corpus, *of_topics(**COUNTS))
+    caller.plant(corpus, *topic_drafts(**COUNTS))
     return corpus
 
 
@@ -65,7 +65,7 @@ def beside() -> Iterator[ThreadPoolExecutor]:
 
 
 def workers() -> list[int]:
-    """The processes that find communities for servers in this process."""
+    """The ids of the processes that find communities for the servers in this process."""
     return [pid for pid in processes_of(os.getpid()) if b"communities.find.worker" in _command(pid)]
 
 
@@ -78,7 +78,7 @@ def _command(pid: int) -> bytes:
 
 @contextmanager
 def held_runs(engine: Engine) -> Iterator[Hold]:
-    """A run that has started its process waits for `release` before it gives it any vectors."""
+    """A run that has started its process waits for `release` before it sends the process any vectors."""
     hold, begin = Hold(), engine.begin
 
     def wait(options: Options, *more: Any) -> Attempts:
@@ -114,8 +114,8 @@ def test_reads_and_writes_go_on_during_a_run_and_are_taken_into_account(
     expected["salmon"] -= {str(fact_of("salmon", 0))}
     found = caller.members(corpus)
     assert sorted(map(sorted, found.values())) == sorted(map(sorted, expected.values()))
-    assert [one.size for one in caller.all_communities(corpus)] == [8, 7]
-    turbines = next(one for one in found if str(fact_of("turbine", 0)) in found[one])
+    assert [community.size for community in caller.all_communities(corpus)] == [8, 7]
+    turbines = next(community for community in found if str(fact_of("turbine", 0)) in found[community])
     assert next(caller.facts_of(corpus, turbines)) == str(fact_of("turbine", 5))
 
 
@@ -146,7 +146,7 @@ def test_a_process_that_always_fails_is_a_refusal_and_nothing_is_written(
     assert caller.recompute(corpus).changed
 
 
-def test_who_asks_during_a_run_waits_for_it_and_two_do_the_work_once(
+def test_callers_during_a_run_wait_for_it_and_the_work_is_done_once(
     server: Running, caller: CommunityCaller, corpus: str, beside: ThreadPoolExecutor
 ) -> None:
     with held_runs(server.engine) as hold:
@@ -155,12 +155,12 @@ def test_who_asks_during_a_run_waits_for_it_and_two_do_the_work_once(
         assert len(workers()) == 1
         hold.release.set()
         done = [run.result(30) for run in runs]
-    assert sorted(one.changed for one in done) == [False, False, True]
-    assert {one.run.communities for one in done} == {2}
+    assert sorted(answer.changed for answer in done) == [False, False, True]
+    assert {answer.run.communities for answer in done} == {2}
     assert caller.head(corpus) == 2
 
 
-def test_who_added_facts_during_a_run_gets_one_with_them(
+def test_a_caller_who_added_facts_during_a_run_gets_a_run_with_them(
     server: Running, caller: CommunityCaller, corpus: str, beside: ThreadPoolExecutor
 ) -> None:
     with held_runs(server.engine) as hold:
@@ -187,13 +187,15 @@ def test_a_run_goes_on_when_the_caller_has_no_more_time(
     assert caller.history(corpus_id=corpus)[0].by == "drillcore"
 
 
-def test_a_server_that_stops_tells_who_waits_and_ends_the_process(tmp_path: Path, beside: ThreadPoolExecutor) -> None:
+def test_a_server_that_stops_refuses_waiting_callers_and_ends_the_process(
+    tmp_path: Path, beside: ThreadPoolExecutor
+) -> None:
     waiting: Future[Any]
     with running(tmp_path) as server:
         create_tenants(server.client(OPERATOR))
         caller = CommunityCaller(server, ACME)
         corpus = caller.corpus()
-        caller.plant(corpus, *of_topics(**COUNTS))
+        caller.plant(corpus, *topic_drafts(**COUNTS))
         with held_runs(server.engine) as hold:
             waiting = beside.submit(caller.recompute, corpus)
             assert hold.begun.wait(30)
@@ -223,7 +225,7 @@ def test_the_lease_of_another_server_is_respected_until_it_expires(
 def test_an_older_run_does_not_replace_a_newer_one(
     server: Running, caller: CommunityCaller, corpus: str, beside: ThreadPoolExecutor
 ) -> None:
-    """As when a server was paused past its lease."""
+    """This happens when a server was paused past its lease."""
     keys = keys_of(server, corpus)
     with held_runs(server.engine) as hold:
         older = beside.submit(caller.recompute, corpus)
@@ -244,13 +246,13 @@ def due(server: Running, now: datetime = NOW) -> int:
 
 def test_fifty_new_facts_are_enough_and_forty_nine_are_not(server: Running, caller: CommunityCaller) -> None:
     corpus = caller.corpus()
-    caller.plant(corpus, *of_topics(salmon=25, turbine=24))
+    caller.plant(corpus, *topic_drafts(salmon=25, turbine=24))
     assert due(server) == 0
     caller.plant(corpus, *planted("turbine", 1, start=90))
     assert due(server) == 1
     page = caller.page(corpus)
     assert (page.last_run.trigger, page.last_run.facts, len(page.communities)) == ("facts", 50, 2)
-    assert due(server) == 0, "what was found is not new any more"
+    assert due(server) == 0, "facts that a run has seen are not new any more"
 
 
 def test_facts_added_during_a_run_are_new_after_it(
@@ -267,7 +269,7 @@ def test_facts_added_during_a_run_are_new_after_it(
 
 def test_changes_of_facts_are_not_new_facts(server: Running, caller: CommunityCaller) -> None:
     corpus = caller.corpus()
-    caller.plant(corpus, *of_topics(salmon=40))
+    caller.plant(corpus, *topic_drafts(salmon=40))
     for number in range(15):
         caller.update(str(fact_of("salmon", number)), importance_weight=0.9)
     assert due(server) == 0
@@ -286,7 +288,7 @@ def test_there_is_a_pause_between_two_runs(tmp_path: Path) -> None:
             assert due(server, datetime.now(UTC) + timedelta(hours=2)) == 1
 
 
-def test_fewer_changes_are_enough_after_a_week_but_some_there_must_be(
+def test_fewer_changes_are_enough_after_a_week_but_there_must_be_a_change(
     server: Running, caller: CommunityCaller, corpus: str
 ) -> None:
     assert due(server, datetime.now(UTC) + 6 * DAY) == 0
@@ -297,37 +299,37 @@ def test_fewer_changes_are_enough_after_a_week_but_some_there_must_be(
     assert due(server, datetime.now(UTC) + 16 * DAY) == 1
 
 
-def test_what_is_due_is_done_right_after_a_restart(tmp_path: Path) -> None:
+def test_a_due_run_is_made_right_after_a_restart(tmp_path: Path) -> None:
     with running(tmp_path, communities=DUE_COMMUNITIES) as server:
         create_tenants(server.client(OPERATOR))
         with CommunityCaller(server, ACME) as caller:
             corpus = caller.corpus()
-            caller.plant(corpus, *of_topics(salmon=30, turbine=30))
+            caller.plant(corpus, *topic_drafts(salmon=30, turbine=30))
     with running(tmp_path, communities=DUE_COMMUNITIES) as server, CommunityCaller(server, ACME) as caller:
         wait_until(lambda: caller.page(corpus).HasField("last_run"), "the server finds communities by itself")
         assert len(caller.all_communities(corpus)) == 2
 
 
-def test_the_thread_itself_finds_what_is_due(tmp_path: Path) -> None:
+def test_the_background_thread_finds_due_corpora_by_itself(tmp_path: Path) -> None:
     with running(tmp_path, communities=CommunitySettings(check_every_s=0.05)) as server:
         create_tenants(server.client(OPERATOR))
         with CommunityCaller(server, ACME) as caller:
             corpus = caller.corpus()
-            caller.plant(corpus, *of_topics(salmon=30, turbine=30))
+            caller.plant(corpus, *topic_drafts(salmon=30, turbine=30))
             wait_until(lambda: caller.page(corpus).HasField("last_run"), "the server finds communities by itself")
             assert len(caller.all_communities(corpus)) == 2
 
 
 def test_a_deleted_corpus_is_left_alone(server: Running, caller: CommunityCaller) -> None:
     corpus = caller.corpus()
-    caller.plant(corpus, *of_topics(salmon=30, turbine=30))
+    caller.plant(corpus, *topic_drafts(salmon=30, turbine=30))
     server.client(ACME).delete_corpus(corpus)
     assert due(server) == 0
 
 
 def test_every_run_is_on_the_record(server: Running, caller: CommunityCaller) -> None:
     corpus = caller.corpus()
-    caller.plant(corpus, *of_topics(salmon=30, turbine=30))
+    caller.plant(corpus, *topic_drafts(salmon=30, turbine=30))
     due(server)
     caller.recompute(corpus)
     by_server, by_caller = records(server, call="RecomputeCommunities")

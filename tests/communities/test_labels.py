@@ -1,25 +1,25 @@
-"""What communities are called."""
+"""The labels and keywords of communities."""
 
 from __future__ import annotations
 
-from drillcore_server.communities.community_writes import keywords_of, labels, opening_of
+from drillcore_server.communities.community_plan import keywords_of, labels, opening_of
 
 FISH = ["The salmon fishery opens in spring.", "A salmon fishery pays a licence fee.", "Licence fees fund the weir."]
 
 
-def test_keywords_are_what_the_texts_have_in_common_first() -> None:
+def test_words_that_the_texts_share_are_the_first_keywords() -> None:
     found = keywords_of(FISH)
     assert found[0] == "salmon fishery"
     assert "the" not in found
 
 
-def test_no_phrase_goes_from_one_text_into_the_next() -> None:
+def test_no_phrase_spans_two_texts() -> None:
     assert "weir salmon" not in keywords_of(
         ["They built a weir", "salmon passed", "They built a weir", "salmon passed"]
     )
 
 
-def test_a_label_is_the_first_keywords() -> None:
+def test_a_label_is_made_of_the_first_keywords() -> None:
     assert list(labels([(("salmon", "weir", "licence", "fee"), "The salmon")])) == ["salmon, weir, licence"]
 
 
@@ -34,7 +34,7 @@ def test_equal_keywords_give_different_labels() -> None:
     ]
 
 
-def test_texts_without_keywords_are_called_by_their_first_words() -> None:
+def test_texts_without_keywords_are_labelled_by_their_first_words() -> None:
     assert keywords_of(["12 34 56 to be or not to be"]) == ()
     assert list(labels([((), "12 34 56"), ((), "12 34 56")])) == ["12 34 56", "12 34 56 (2)"]
 

@@ -1,4 +1,4 @@
-"""Communities of graphs with known ones."""
+"""The Leiden algorithm on graphs whose communities are known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Rows = npt.NDArray[np.float32]
 
 
 def planted(sizes: list[int], seed: int = 3) -> tuple[Rows, npt.NDArray[np.int64]]:
-    """Rows around as many directions, shuffled, and which of them each belongs to."""
+    """Shuffled rows around a direction for each size, and for each row the number of its direction."""
     random = np.random.default_rng(seed)
     belongs = random.permutation(np.repeat(np.arange(len(sizes)), sizes))
     rows = 4.0 * np.eye(len(sizes), 32)[belongs] + random.standard_normal((len(belongs), 32)) * 0.5
@@ -48,13 +48,13 @@ def test_the_same_rows_give_the_same_communities() -> None:
 
 def test_communities_too_small_dissolve() -> None:
     rows, belongs = planted([20, 20, 20, 3, 2, 1])
-    assert as_sets(found(rows)) == {one for one in as_sets(belongs) if len(one) >= 3}
-    assert as_sets(found(rows, size_min=2)) == {one for one in as_sets(belongs) if len(one) >= 2}
+    assert as_sets(found(rows)) == {group for group in as_sets(belongs) if len(group) >= 3}
+    assert as_sets(found(rows, size_min=2)) == {group for group in as_sets(belongs) if len(group) >= 2}
     assert as_sets(found(rows, size_min=31)) == set()
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_too_few_rows_are_in_none(count: int) -> None:
+def test_too_few_rows_are_in_no_community(count: int) -> None:
     rows, _ = planted([count])
     assert found(rows).tolist() == [NONE] * count
 
@@ -65,7 +65,7 @@ def test_equal_rows_are_one_community(count: int) -> None:
     assert found(rows).tolist() == [0] * count
 
 
-def test_rows_far_from_all_others_are_in_none() -> None:
+def test_rows_far_from_all_others_are_in_no_community() -> None:
     assert found(np.eye(20, dtype=np.float32)).tolist() == [NONE] * 20
 
 
@@ -79,13 +79,13 @@ def test_a_higher_resolution_gives_more_communities() -> None:
 def test_more_iterations_give_better_communities() -> None:
     rows = np.random.default_rng(1).standard_normal((300, 8))
     rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-    once, often = Figures(), Figures()
+    once, repeated = Figures(), Figures()
     find_communities(rows, Parameters(iterations=1), once)
-    find_communities(rows, Parameters(), often)
-    assert often.modularity > once.modularity + 0.01
+    find_communities(rows, Parameters(), repeated)
+    assert repeated.modularity > once.modularity + 0.01
 
 
-def test_figures_tell_edges_and_modularity() -> None:
+def test_figures_report_edges_and_modularity() -> None:
     rows, belongs = planted([20, 20])
     figures = Figures()
     graph = similarity_graph(rows, Parameters(), figures)
@@ -97,20 +97,22 @@ def test_figures_tell_edges_and_modularity() -> None:
     assert as_sets(own) == as_sets(belongs)
 
 
-def test_an_edge_stands_at_both_ends_once_with_its_cosine() -> None:
+def test_an_edge_is_listed_once_at_each_end_with_its_cosine() -> None:
     rows, _ = planted([12, 9])
     graph = similarity_graph(rows, Parameters(neighbours=4), Figures())
     begin = np.repeat(np.arange(len(rows)), np.diff(graph.starts)).tolist()
-    edges = {(one, other): weight for one, other, weight in zip(begin, graph.ends.tolist(), graph.weights, strict=True)}
+    edges = {
+        (first, second): weight for first, second, weight in zip(begin, graph.ends.tolist(), graph.weights, strict=True)
+    }
     assert len(edges) == 2 * graph.edges
-    for (one, other), weight in edges.items():
-        assert one != other
-        assert edges[other, one] == weight
-        assert weight == pytest.approx(float(rows[one] @ rows[other]), abs=2e-6)
-    assert all(len([1 for one, _ in edges if one == row]) >= 4 for row in range(len(rows)))
+    for (first, second), weight in edges.items():
+        assert first != second
+        assert edges[second, first] == weight
+        assert weight == pytest.approx(float(rows[first] @ rows[second]), abs=2e-6)
+    assert all(len([1 for first, _ in edges if first == row]) >= 4 for row in range(len(rows)))
 
 
-def test_numbers_follow_the_first_rows() -> None:
+def test_communities_are_numbered_in_the_order_of_their_first_rows() -> None:
     assert numbered(np.array([7, 7, 2, 7, 2, 9, 2]), 2).tolist() == [0, 0, 1, 0, 1, NONE, 1]
 
 

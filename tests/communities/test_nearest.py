@@ -27,11 +27,11 @@ def clustered(count: int, seed: int = 1, clusters: int = 12, spread: float = 0.6
 
 
 def plain(rows: Rows, count: int, least: float) -> list[list[tuple[int, int]]]:
-    """For each row its neighbours and their cosines in millionths, worked out one by one."""
+    """For each row its neighbours and their cosines in millionths, computed pair by pair."""
     wide = rows.astype(np.float64)
     found = []
-    for row, one in enumerate(wide):
-        cosines = [min(round(float(one @ other) * ONE), ONE) for other in wide]
+    for row, vector in enumerate(wide):
+        cosines = [min(round(float(vector @ neighbour) * ONE), ONE) for neighbour in wide]
         near = [place for place, cosine in enumerate(cosines) if place != row and cosine >= round(least * ONE)]
         near.sort(key=lambda place, cosines=cosines: (-cosines[place], place))  # type: ignore[misc]
         found.append([(place, cosines[place]) for place in near[:count]])
@@ -46,7 +46,7 @@ def listed(found: Neighbours) -> list[list[tuple[int, int]]]:
 
 
 def assert_near(found: Neighbours, expected: list[list[tuple[int, int]]]) -> None:
-    """But for the last digit of a cosine, and so for who of two equals comes first."""
+    """Ignores the last digit of a cosine, and so the order of neighbours that are equally near."""
     for ours, theirs in zip(listed(found), expected, strict=True):
         assert [cosine for _, cosine in ours] == pytest.approx([cosine for _, cosine in theirs], abs=1)
         clear = [place for place, cosine in theirs if cosine > theirs[-1][1] + 2]
@@ -55,14 +55,14 @@ def assert_near(found: Neighbours, expected: list[list[tuple[int, int]]]) -> Non
 
 @pytest.mark.parametrize("find", [exact_neighbours, approximate_neighbours])
 @pytest.mark.parametrize("least", [0.6, 0.9])
-def test_they_are_those_of_a_plain_comparison(find: Find, least: float) -> None:
+def test_neighbours_are_those_of_a_plain_comparison(find: Find, least: float) -> None:
     rows = clustered(250)
     assert_near(find(rows, 20, least, Figures()), plain(rows, 20, least))
 
 
 @pytest.mark.parametrize("spread", [0.2, 1.5])
-def test_blocks_and_waiting_pairs_do_not_show(monkeypatch: pytest.MonkeyPatch, spread: float) -> None:
-    """Small blocks and frequent picking, where nearly all are near and where few are."""
+def test_block_size_and_waiting_pairs_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, spread: float) -> None:
+    """With small blocks and frequent picking, both where nearly all rows are near and where few are."""
     rows = clustered(200, clusters=3, spread=spread)
     whole = exact_neighbours(rows, 7, 0.3, Figures())
     for name, value in (("_BAND_MIN", 3), ("_BAND_MAX", 20), ("_COLUMNS", 17), ("_WAITING_MAX", 50)):
@@ -78,7 +78,7 @@ def test_few_rows_have_the_neighbours_there_are(count: int) -> None:
     assert listed(found) == [[(place, ONE) for place in range(count) if place != row] for row in range(count)]
 
 
-def test_of_equal_rows_the_first_are_the_nearest() -> None:
+def test_the_first_of_equal_rows_are_the_nearest() -> None:
     rows = np.tile(np.eye(2, dtype=np.float32)[:1], (3_000, 1))
     found = exact_neighbours(rows, 4, 0.6, Figures())
     assert found.places[0].tolist() == [1, 2, 3, 4]

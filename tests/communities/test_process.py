@@ -1,4 +1,4 @@
-"""The process that finds communities, as a process: what it is given, and when it ends."""
+"""The process that finds communities: its input, its failures, and when it ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.stores.stores import wait_until
 
 COMMAND = [sys.executable, "-m", "drillcore_server.communities.find.worker"]
 LONG = np.random.default_rng(1).standard_normal((60_000, 64)).astype("<f2")
-"""Takes it many seconds."""
+"""Takes the process many seconds."""
 
 
 @pytest.fixture
@@ -34,10 +34,10 @@ def processes() -> Iterator[Processes]:
 
 
 def rows_of(*vectors: list[float]) -> list[bytes]:
-    return [np.array(one, "<f2").tobytes() for one in vectors]
+    return [np.array(vector, "<f2").tobytes() for vector in vectors]
 
 
-def test_it_finds_communities_of_rows_of_any_length(processes: Processes) -> None:
+def test_the_process_finds_communities_of_rows_of_any_length(processes: Processes) -> None:
     near, far = [[3.0, 0.1 * place] for place in range(4)], [[0.0, -1.0 - place] for place in range(3)]
     found = processes.find(Task(8, 2, Parameters()), rows_of(*near, [-5.0, 0.5], *far))
     assert found.communities.tolist() == [0, 0, 0, 0, NONE, 1, 1, 1]
@@ -45,7 +45,7 @@ def test_it_finds_communities_of_rows_of_any_length(processes: Processes) -> Non
     assert found.figures.native_s > 0
 
 
-def test_parameters_reach_it(processes: Processes) -> None:
+def test_parameters_reach_the_process(processes: Processes) -> None:
     rows = rows_of(*[[1.0, 0.5 * place] for place in range(4)])
     assert processes.find(Task(4, 2, Parameters(size_min=5)), rows).communities.tolist() == [NONE] * 4
 
@@ -54,7 +54,7 @@ def test_no_rows_are_no_error(processes: Processes) -> None:
     assert processes.find(Task(0, 0, Parameters()), []).communities.tolist() == []
 
 
-def test_too_few_rows_do_not_keep_it_waiting_for_ever(processes: Processes) -> None:
+def test_too_few_rows_do_not_keep_the_process_waiting_for_ever(processes: Processes) -> None:
     def rows() -> Iterator[bytes]:
         yield from rows_of([1.0, 0.0])
         raise RuntimeError("no more")
@@ -63,7 +63,7 @@ def test_too_few_rows_do_not_keep_it_waiting_for_ever(processes: Processes) -> N
         processes.find(Task(2, 2, Parameters()), rows())
 
 
-def test_a_killed_process_is_said_to_be_killed(processes: Processes) -> None:
+def test_a_killed_process_is_reported_as_killed(processes: Processes) -> None:
     def rows() -> Iterator[bytes]:
         (process,) = processes._running
         process.send_signal(signal.SIGKILL)
@@ -75,12 +75,12 @@ def test_a_killed_process_is_said_to_be_killed(processes: Processes) -> None:
         processes.find(Task(len(LONG), 64, Parameters()), rows())
 
 
-def test_a_defect_is_told_by_its_place_and_without_content(processes: Processes) -> None:
+def test_a_defect_is_reported_with_its_place_and_without_content(processes: Processes) -> None:
     with pytest.raises(FailedError, match=r"failed: \w+Error at \w+\.py:\d+$"):
         processes.find(Task(4, 2, Parameters(iterations=-1)), rows_of(*[[1.0, 0.5]] * 4))
 
 
-def test_close_ends_what_is_under_way_and_lets_nothing_begin(processes: Processes) -> None:
+def test_close_ends_running_processes_and_lets_none_begin(processes: Processes) -> None:
     sent = threading.Event()
 
     def rows() -> Iterator[bytes]:
@@ -98,8 +98,8 @@ def test_close_ends_what_is_under_way_and_lets_nothing_begin(processes: Processe
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
-def test_it_ends_with_the_server_before_and_after_it_has_all_rows(share: float) -> None:
-    """Its input is closed by the kernel when the server dies."""
+def test_the_process_ends_with_the_server_before_and_after_it_has_all_rows(share: float) -> None:
+    """The kernel closes the input of the process when the server dies."""
     stdin, ours = Pipe(duplex=False)
     with stdin:
         started = subprocess.Popen(COMMAND, stdin=stdin.fileno(), stdout=subprocess.PIPE)
@@ -112,7 +112,7 @@ def test_it_ends_with_the_server_before_and_after_it_has_all_rows(share: float) 
         assert process.stdout.read() == b""
 
 
-def test_a_signal_meant_for_the_server_does_not_end_it(processes: Processes) -> None:
+def test_a_signal_meant_for_the_server_does_not_end_the_process(processes: Processes) -> None:
     meant = (signal.SIGINT, signal.SIGTERM)
 
     def rows() -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Every test here runs on every engine, in keys of its own: a cluster is shared and keeps what was there before."""
+"""Every test here runs on every engine, with keys of its own: a cluster is shared and may hold other keys."""
 
 from collections.abc import Iterator
 

@@ -1,8 +1,8 @@
-"""Checks that transactions that ran at once could have run one after another, in the order of their versions.
+"""Checks that concurrent transactions could have run one after another, in the order of their versions.
 
-Each transaction records what it asked and what it was told. The checker runs them again, one by one in the
-order of their versionstamps, against a plain dict; every answer must be the same. A transaction that only read
-stands at its read version.
+Each transaction records its reads with their answers. The checker runs the transactions again, in the order of their
+versionstamps, against a plain dict; every answer must be the same. A transaction that only read stands at its read
+version.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One committed transaction: its reads with their answers and its writes, in the order it made them.
+    """A committed transaction: its reads with their answers and its writes, in the order in which it made them.
 
     `acknowledged` is the highest version known to be committed before it began.
     """
@@ -36,11 +36,11 @@ class Record:
 
 
 class NotSerializableError(AssertionError):
-    """No serial order by version explains what a transaction was told."""
+    """No serial order by version explains a transaction's answers."""
 
 
 def check(records: list[Record]) -> PlainStore:
-    """The store after the whole history. Raises `NotSerializableError` for the first answer that is wrong."""
+    """Returns the store after the whole history. Raises `NotSerializableError` for the first wrong answer."""
     writers = sorted((record for record in records if record.versionstamp), key=attrgetter("versionstamp"))
     check_order(records, writers)
     states = [(0, PlainStore())]
@@ -62,9 +62,9 @@ def check_order(records: list[Record], writers: list[Record]) -> None:
     for writer in writers:
         if writer.version <= writer.read_version:
             raise NotSerializableError(f"{writer.name} was committed at or before the version it read")
-    for one, next_one in itertools.pairwise(writers):
-        if one.versionstamp == next_one.versionstamp or one.version > next_one.version:
-            raise NotSerializableError(f"{one.name} and {next_one.name} have versionstamps that give no order")
+    for earlier, next_one in itertools.pairwise(writers):
+        if earlier.versionstamp == next_one.versionstamp or earlier.version > next_one.version:
+            raise NotSerializableError(f"{earlier.name} and {next_one.name} have versionstamps that give no order")
 
 
 def state_at(states: list[tuple[int, PlainStore]], version: int) -> PlainStore:

@@ -1,4 +1,4 @@
-"""Which engines the conformance suite runs on, and what is said when FoundationDB is not among them."""
+"""The engines that the conformance suite runs on, and the message when FoundationDB is not among them."""
 
 import os
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def open_embedded(directory: Path) -> Engine:
 
 
 def open_cluster(directory: Path) -> Engine:
-    """The cluster of the environment. Without one the test is skipped, or fails where a cluster is required."""
+    """The cluster of the environment. Without a cluster the test is skipped, or fails if a cluster is required."""
     cluster_file = os.environ.get(CLUSTER_FILE_VARIABLE)
     if not cluster_file:
         if os.environ.get(REQUIRED_VARIABLE) == "1":

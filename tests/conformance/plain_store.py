@@ -1,4 +1,4 @@
-"""What a store must do, in the plainest way: a dict, sorted when asked. Tests compare the engines with it."""
+"""The simplest possible store: a dict, sorted when asked. Tests compare the engines with it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ Result = bytes | list[KeyValue] | None
 
 
 class PlainStore:
-    """One version of a whole store."""
+    """A version of a whole store."""
 
     def __init__(self, pairs: dict[bytes, bytes] | None = None) -> None:
         self.pairs = dict(pairs or {})
@@ -118,7 +118,7 @@ class PlainStore:
 
 
 def combine(operation: Atomic, stored: bytes | None, operand: bytes) -> bytes | None:
-    """The value an atomic operation leaves; None is a missing key."""
+    """The value that an atomic operation leaves; None is a missing key."""
     match operation:
         case Atomic.COMPARE_AND_CLEAR:
             return None if stored == operand else stored

@@ -1,4 +1,4 @@
-"""How tests set a scene: keys of their own, a store with something in it, a commit that comes in between."""
+"""Prepares tests: keys of their own, a filled store, a commit that comes in between."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_RETRY = Options(retry_limit=0)
 
 
 class Space(Subspace):
-    """The keys of one test: everything that begins with its prefix."""
+    """The keys of a test: all keys that begin with its prefix."""
 
     __slots__ = ()
 
@@ -29,7 +29,7 @@ class Space(Subspace):
         return self.prefix + suffix
 
     def key_of_length(self, length: int, ending: bytes = b"") -> bytes:
-        """A key of `length` bytes; those that differ in `ending` alone share all the rest."""
+        """A key of `length` bytes. Keys with different `ending` share all other bytes."""
         return self.prefix + b"p" * (length - len(self.prefix) - len(ending)) + ending
 
     @property
@@ -59,7 +59,7 @@ def contents(engine: Engine, space: Space) -> list[KeyValue]:
 
 
 def letters_of(space: Space, pairs: Iterable[KeyValue]) -> str:
-    """The keys of a scan without the prefix, run together."""
+    """The keys of a scan without their prefix, joined."""
     return b"".join(key.removeprefix(space.prefix) for key, _ in pairs).decode()
 
 

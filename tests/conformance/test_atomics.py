@@ -1,4 +1,4 @@
-"""Atomic operations: FoundationDB's results byte by byte (fdbclient/Atomic.h), whoever is asked."""
+"""Atomic operations give FoundationDB's results byte by byte (fdbclient/Atomic.h) on every engine."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -95,7 +95,7 @@ every_result = pytest.mark.parametrize("case", RESULTS, ids=describe)
 
 
 @every_result
-def test_an_atomic_combines_with_what_is_stored(engine: Engine, space: Space, case: Case) -> None:
+def test_an_atomic_combines_with_the_stored_value(engine: Engine, space: Space, case: Case) -> None:
     operation, stored, operand, result = case
     key = space.key(b"a")
     if stored is not None:

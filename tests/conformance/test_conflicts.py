@@ -1,4 +1,4 @@
-"""When a commit is refused: only for what the transaction read, and only if another commit wrote it since."""
+"""A commit is refused only for ranges that the transaction read and that another commit wrote since."""
 
 from collections.abc import Callable
 
@@ -54,7 +54,7 @@ def setting(space: Space, suffix: bytes) -> Work:
 
 
 def reading_and_writing(space: Space, reading: Reading) -> Work:
-    """Reads, and writes a key that nobody else touches."""
+    """Work that reads, and writes a key that nobody else touches."""
 
     def work(tr: Transaction) -> None:
         reading(tr, space)
@@ -64,7 +64,7 @@ def reading_and_writing(space: Space, reading: Reading) -> Work:
 
 
 @every_reading
-def test_a_read_then_a_write_conflicts_with_a_change_of_what_was_read(
+def test_a_read_then_a_write_conflicts_with_a_change_of_the_read_keys(
     engine: Engine, space: Space, reading: Reading
 ) -> None:
     fill_letters(engine, space, "abcde")
@@ -124,7 +124,7 @@ def test_a_blind_write_never_conflicts(
     assert commits_despite(engine, lambda tr: writing(tr, space), lambda tr: tr.clear_range(*space.whole))
 
 
-def test_of_two_blind_writes_the_later_commit_wins(engine: Engine, space: Space) -> None:
+def test_the_later_of_two_blind_writes_wins(engine: Engine, space: Space) -> None:
     def work(tr: Transaction) -> None:
         tr.set(space.key(b"a"), b"committed last")
         fill(engine, {space.key(b"a"): b"committed first"})
@@ -152,7 +152,7 @@ def test_clearing_a_missing_key_conflicts_with_a_read_of_it(engine: Engine, spac
     assert not commits_despite(engine, work, lambda tr: tr.clear(space.key(b"a")))
 
 
-def test_a_change_and_its_undoing_still_conflict(engine: Engine, space: Space) -> None:
+def test_a_change_that_is_undone_still_conflicts(engine: Engine, space: Space) -> None:
     fill_letters(engine, space, "a")
 
     def change_and_undo(tr: Transaction) -> None:
@@ -184,10 +184,10 @@ def test_write_skew_is_refused(engine: Engine, space: Space) -> None:
     on_call = [space.key(b"alice"), space.key(b"bob")]
     fill(engine, dict.fromkeys(on_call, b"on call"))
 
-    def leave(who: bytes) -> Work:
+    def leave(key: bytes) -> Work:
         def work(tr: Transaction) -> None:
             if tr.get_many(on_call) == [b"on call"] * 2:
-                tr.clear(who)
+                tr.clear(key)
 
         return work
 
@@ -277,7 +277,7 @@ def test_get_key_with_an_offset_conflicts_with_every_key_it_stepped_over(engine:
     assert not commits_despite(engine, work, setting(space, b"bb"))
 
 
-def test_a_range_by_selectors_conflicts_with_a_change_of_what_it_returned(engine: Engine, space: Space) -> None:
+def test_a_range_by_selectors_conflicts_with_a_change_of_its_result(engine: Engine, space: Space) -> None:
     fill_letters(engine, space, "abcde")
     begin = KeySelector.last_less_or_equal(space.key(b"bb"))
     end = KeySelector.first_greater_than(space.key(b"d"))
@@ -287,7 +287,7 @@ def test_a_range_by_selectors_conflicts_with_a_change_of_what_it_returned(engine
 
 
 @pytest.mark.parametrize("own", ["set", "clear", "clear_range", "atomic on an own value"])
-def test_reading_what_the_transaction_has_itself_written_is_no_conflict(engine: Engine, space: Space, own: str) -> None:
+def test_reading_an_own_write_is_no_conflict(engine: Engine, space: Space, own: str) -> None:
     fill_letters(engine, space, "abc")
     key = space.key(b"b")
 

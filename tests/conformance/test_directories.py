@@ -1,4 +1,4 @@
-"""Directories: a path of names has a short prefix of its own, the same ever after."""
+"""Directories: a path of names has a short prefix of its own, which never changes."""
 
 import itertools
 import uuid
@@ -24,12 +24,12 @@ def test_a_path_has_the_same_prefix_again(engine: Engine, root: str) -> None:
     assert first.prefix
 
 
-def test_different_paths_have_different_prefixes_and_none_begins_with_another(engine: Engine, root: str) -> None:
+def test_no_paths_prefix_begins_with_another_paths_prefix(engine: Engine, root: str) -> None:
     paths = [(root,), (root, "a"), (root, "b"), (root, "a", "b"), (root, "b", "a"), (root, "ab"), (root, "a", "b", "c")]
     prefixes = sorted(engine.directory(*path).prefix for path in paths)
     assert len(set(prefixes)) == len(paths)
-    for one, next_one in itertools.pairwise(prefixes):
-        assert not next_one.startswith(one)
+    for prefix, next_one in itertools.pairwise(prefixes):
+        assert not next_one.startswith(prefix)
 
 
 def test_a_prefix_is_short_however_long_the_path(engine: Engine, root: str) -> None:
@@ -52,7 +52,7 @@ def test_listing_gives_the_names_below_a_path_and_no_deeper(engine: Engine, root
     assert root in engine.list_directories()
 
 
-def test_listing_a_path_that_is_not_there_raises_key_error(engine: Engine, root: str) -> None:
+def test_listing_a_missing_path_raises_key_error(engine: Engine, root: str) -> None:
     with pytest.raises(KeyError):
         engine.list_directories(root)
     engine.directory(root)
@@ -79,7 +79,7 @@ def test_removing_a_directory_removes_its_prefix_itself(engine: Engine, root: st
     assert value_at(engine, prefix + b"\xff\xff") is None
 
 
-def test_removing_a_path_that_is_not_there_is_false(engine: Engine, root: str) -> None:
+def test_removing_a_missing_path_returns_false(engine: Engine, root: str) -> None:
     assert engine.remove_directory(root) is False
     engine.directory(root)
     assert engine.remove_directory(root, "missing") is False
@@ -94,7 +94,7 @@ def test_a_directory_made_again_is_empty(engine: Engine, root: str) -> None:
     assert engine.run(lambda tr: list(tr.range(*again.range()))) == []
 
 
-def test_threads_that_make_one_path_at_once_get_one_prefix(engine: Engine, root: str) -> None:
+def test_threads_that_make_the_same_path_at_once_get_the_same_prefix(engine: Engine, root: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         prefixes = list(pool.map(lambda _: engine.directory(root, "same").prefix, range(16)))
     assert len(set(prefixes)) == 1

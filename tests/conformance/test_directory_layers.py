@@ -1,4 +1,4 @@
-"""Our directory layer and FoundationDB's read and go on from each other's directories: a store can change engines."""
+"""Our directory layer and FoundationDB's read and extend each other's directories, so a store can change engines."""
 
 from uuid import uuid4
 
@@ -13,7 +13,7 @@ def test_both_layers_agree_on_every_prefix(engine: Engine, space: Space) -> None
     top = f"layers-{uuid4().hex}"
     ours = [engine.run(lambda tr, n=number: directory.create_or_open(tr, (top, f"ours-{n}"))) for number in range(40)]
     theirs = [engine.directory(top, f"theirs-{number}") for number in range(40)]
-    assert len({one.prefix for one in [*ours, *theirs]}) == 80
+    assert len({directory.prefix for directory in [*ours, *theirs]}) == 80
     assert [engine.directory(top, f"ours-{number}") for number in range(40)] == ours
     found = [
         engine.run(lambda tr, n=number: directory.create_or_open(tr, (top, f"theirs-{n}"))) for number in range(40)

@@ -1,4 +1,4 @@
-"""A run without FoundationDB says so, and fails where FoundationDB is asked for."""
+"""A run without FoundationDB says so, and fails if FoundationDB is required."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def test_a_run_without_foundationdb_says_so_in_one_line() -> None:
     assert line in run.stdout.splitlines()
 
 
-def test_a_run_without_foundationdb_fails_where_it_is_required() -> None:
+def test_a_run_without_foundationdb_fails_if_it_is_required() -> None:
     run = run_without_cluster(**{REQUIRED_VARIABLE: "1"})
     assert run.returncode == 1, run.stdout
     assert "FoundationDB leg NOT RUN" in run.stdout

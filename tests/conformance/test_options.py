@@ -1,4 +1,4 @@
-"""The limits of one run: timeout, retry limit, and the five seconds that a transaction may live."""
+"""The limits of a run: its timeout, its retry limit, and the five seconds that a transaction may live."""
 
 import time
 
@@ -17,7 +17,7 @@ from tests.conformance.staging import NO_RETRY, Space, Work, contents, fill, val
 
 
 def always_conflicting(engine: Engine, space: Space, runs: list[float]) -> Work:
-    """Work whose every run is overtaken by another commit."""
+    """Work that another commit overtakes in every run."""
 
     def work(tr: Transaction) -> None:
         runs.append(time.monotonic())
@@ -86,7 +86,7 @@ def test_every_priority_commits(engine: Engine, space: Space, priority: Priority
 
 
 def raising_first(error: EngineError, runs: list[int], space: Space) -> Work:
-    """Work that writes a key named after its run, and fails in the first."""
+    """Work that writes a key named after its run, and fails in the first run."""
 
     def work(tr: Transaction) -> None:
         runs.append(len(runs))
@@ -102,7 +102,7 @@ def raising_first(error: EngineError, runs: list[int], space: Space) -> Work:
     [ConflictError(), TransactionTooOldError(), RetryableError(1037, "process_behind")],
     ids=lambda e: str(e.code),
 )
-def test_work_that_raises_a_retryable_error_is_run_again_afresh(
+def test_work_that_raises_a_retryable_error_is_run_again_from_the_start(
     engine: Engine, space: Space, error: EngineError
 ) -> None:
     runs: list[int] = []
@@ -121,7 +121,7 @@ def test_work_that_raises_any_other_engine_error_is_not_run_again(engine: Engine
 
 
 def test_a_transaction_lives_five_seconds(engine: Engine, space: Space) -> None:
-    """Two transactions grow too old at once, so that the wait is one: the inner one commits, the outer one reads."""
+    """Two transactions grow too old during the same wait: the inner one commits and the outer one reads."""
 
     def too_old_to_commit(tr: Transaction) -> None:
         tr.get(space.key(b"a"))
@@ -141,7 +141,7 @@ def test_a_transaction_lives_five_seconds(engine: Engine, space: Space) -> None:
 
 
 def read_for(seconds: float, engine: Engine, tr: Transaction, space: Space) -> None:
-    """Reads fresh keys for a while: a cluster lets go of old versions with the commits after the five seconds."""
+    """Reads new keys for a while: a cluster drops old versions only with the commits after the five seconds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         tr.get(space.key(str(time.monotonic()).encode()))

@@ -23,7 +23,7 @@ from tests.conformance.staging import Space, contents, fill, fill_letters, lette
         (9, True, "dcb"),
     ],
 )
-def test_a_scan_takes_the_begin_and_leaves_the_end(
+def test_a_scan_includes_its_begin_and_excludes_its_end(
     engine: Engine, space: Space, limit: int, reverse: bool, expected: str
 ) -> None:
     fill_letters(engine, space, "abcde")
@@ -37,13 +37,13 @@ def test_bounds_need_not_exist(engine: Engine, space: Space) -> None:
     assert letters_of(space, found) == "c"
 
 
-def test_a_scan_of_nothing_is_empty(engine: Engine, space: Space) -> None:
+def test_a_scan_of_an_empty_range_is_empty(engine: Engine, space: Space) -> None:
     fill_letters(engine, space, "ab")
     assert engine.run(lambda tr: list(tr.range(space.key(b"a"), space.key(b"a")))) == []
     assert engine.run(lambda tr: list(tr.range(space.key(b"aa"), space.key(b"ab")))) == []
 
 
-def test_a_scan_can_be_left_half_way(engine: Engine, space: Space) -> None:
+def test_a_scan_can_be_stopped_halfway(engine: Engine, space: Space) -> None:
     fill_letters(engine, space, "abc")
     assert engine.run(lambda tr: next(iter(tr.range(*space.whole)))) == (space.key(b"a"), b"a")
     assert engine.run(lambda tr: next(iter(tr.range(*space.whole, reverse=True)))) == (space.key(b"c"), b"c")
@@ -72,7 +72,7 @@ def test_keys_sort_by_byte_value(engine: Engine, space: Space) -> None:
     assert [value for _, value in backwards] == sorted(suffixes, reverse=True)
 
 
-def test_the_empty_key_is_a_key(engine: Engine) -> None:
+def test_the_empty_key_can_be_stored(engine: Engine) -> None:
     before = value_at(engine, b"")
     try:
         fill(engine, {b"": b"empty"})
@@ -83,7 +83,7 @@ def test_the_empty_key_is_a_key(engine: Engine) -> None:
 
 
 def assert_scans_in_order(engine: Engine, space: Space, pairs: dict[bytes, bytes]) -> None:
-    """Every key is found alone, in scans both ways with and without limits, and from its own place."""
+    """Every key is found alone, in scans in both directions with and without limits, and from its own place."""
     ordered = sorted(pairs.items())
 
     def scan(begin: bytes, end: bytes, limit: int, reverse: bool) -> list[KeyValue]:
@@ -144,7 +144,7 @@ def test_long_keys_are_replaced_and_cleared_one_by_one(engine: Engine, space: Sp
     assert contents(engine, space) == sorted((key, b"new") for key in keys if key.endswith(b"a"))
 
 
-def test_clear_range_between_long_keys_takes_exactly_those_between(engine: Engine, space: Space) -> None:
+def test_clear_range_between_long_keys_clears_exactly_those_between(engine: Engine, space: Space) -> None:
     keys = [space.key_of_length(KEY_BYTES_MAX, bytes([last])) for last in range(10)]
     fill(engine, dict.fromkeys(keys, b""))
     engine.run(lambda tr: tr.clear_range(keys[2], keys[7]))
@@ -172,7 +172,7 @@ MANY = 3_000
 
 @pytest.fixture(scope="module")
 def many(engine: Engine) -> Iterator[list[KeyValue]]:
-    """More than one batch of any engine: 3,000 keys with a megabyte of values."""
+    """More than a batch of any engine: 3,000 keys with a megabyte of values."""
     space = Space.fresh()
     pairs = [(space.key(b"%05d" % number), b"%05d" % number * 70) for number in range(MANY)]
     for start in range(0, MANY, 1_000):
@@ -251,7 +251,7 @@ def test_a_large_scan_sees_one_version_while_others_write(engine: Engine, space:
             found.append(pair)
             if number == 5:
                 fill(engine, dict.fromkeys(keys[1::2], b"new"))
-                engine.run(lambda other: other.clear_range(keys[300], keys[400]))
+                engine.run(lambda writer: writer.clear_range(keys[300], keys[400]))
         return found
 
     assert engine.run(scan) == [(key, b"old" * 100) for key in keys]

@@ -1,4 +1,4 @@
-"""Key selectors: a key named by its place among those that are there."""
+"""Key selectors: keys named by their place among the existing keys."""
 
 import pytest
 
@@ -14,7 +14,7 @@ NAMED = {
 }
 
 LETTERS = "bdfhjlnprt"
-"""The keys of most tests: room for five steps either way from the middle without leaving them."""
+"""The keys of most tests. Five steps in either direction from the middle stay among them."""
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_selectors_see_own_uncommitted_writes(engine: Engine, space: Space, name
     assert engine.run(work) == [model.select(selector) for selector in selectors]
 
 
-def test_a_selector_counts_its_offset_from_where_it_is(engine: Engine, space: Space) -> None:
+def test_a_selector_counts_its_offset_from_its_own_key(engine: Engine, space: Space) -> None:
     first = KeySelector.first_greater_or_equal(space.key(b"a"))
     assert first + 3 - 3 == first
     assert first - 1 == KeySelector.last_less_than(space.key(b"a"))
@@ -92,7 +92,7 @@ def test_the_last_key_of_all_is_below_the_end_of_the_keys(engine: Engine, space:
     assert space.key(b"a") <= last < KEYS_END
 
 
-def test_a_step_past_the_own_keys_lands_on_somebody_elses_or_the_end(engine: Engine, space: Space) -> None:
+def test_a_step_past_the_own_keys_lands_on_a_foreign_key_or_the_end(engine: Engine, space: Space) -> None:
     fill_letters(engine, space, "ab")
     past = engine.run(lambda tr: tr.get_key(KeySelector.first_greater_than(space.key(b"b"))))
     before = engine.run(lambda tr: tr.get_key(KeySelector.last_less_than(space.key(b"a"))))

@@ -1,4 +1,4 @@
-"""Transactions at once behave as if they had run one after another; and the checker that says so can say no."""
+"""Concurrent transactions behave as if they had run one after another, and the checker can tell when they do not."""
 
 import random
 import threading
@@ -19,7 +19,7 @@ KEYS = (b"a", b"b", b"c", b"d", b"e")
 
 
 class Recorder:
-    """Runs scripts of reads and writes from many threads and keeps what each transaction was told."""
+    """Runs scripts of reads and writes in many threads, and keeps what each transaction was answered."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -35,7 +35,7 @@ class Recorder:
             with self._lock:
                 self.runs += 1
             read_version = tr.read_version()
-            time.sleep(pause_s)  # not to wait for anything: so that others run in between
+            time.sleep(pause_s)  # waits for nothing: it lets others run in between
             return read_version, tuple(perform(tr, step) for step in script)
 
         committed = self.engine.commit(work)
@@ -78,7 +78,7 @@ def random_script(rng: random.Random, space: Space, name: str) -> list[Read | Wr
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_random_transactions_at_once_are_serializable(engine: Engine, space: Space, seed: int) -> None:
+def test_random_concurrent_transactions_are_serializable(engine: Engine, space: Space, seed: int) -> None:
     recorder = Recorder(engine)
 
     def work(thread: int) -> None:
@@ -90,11 +90,11 @@ def test_random_transactions_at_once_are_serializable(engine: Engine, space: Spa
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(work, range(THREADS)))
     assert len(recorder.records) == THREADS * TRANSACTIONS
-    assert recorder.runs > len(recorder.records), "no transaction was in another's way: this run proves nothing"
+    assert recorder.runs > len(recorder.records), "no transactions conflicted, so this run proves nothing"
     assert sorted(check(recorder.records).pairs.items()) == contents(engine, space)
 
 
-def test_money_is_neither_made_nor_lost_by_transfers_at_once(engine: Engine, space: Space) -> None:
+def test_concurrent_transfers_neither_make_nor_lose_money(engine: Engine, space: Space) -> None:
     accounts = [space.key(bytes([letter])) for letter in b"abcd"]
     engine.run(lambda tr: [tr.set(account, b"100") for account in accounts])
     done = threading.Event()

@@ -1,4 +1,4 @@
-"""Versionstamps: ten bytes that a commit puts into keys and values, in the order of commits."""
+"""Versionstamps: ten bytes that a commit writes into keys and values, in the order of commits."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
@@ -54,9 +54,9 @@ def test_user_versions_order_the_keys_of_one_transaction(engine: Engine, space: 
 
 def test_commits_one_after_another_have_rising_versions_and_versionstamps(engine: Engine, space: Space) -> None:
     commits = [engine.commit(lambda tr: tr.set(space.key(b"a"), b"")) for _ in range(20)]
-    for one, next_one in itertools.pairwise(commits):
-        assert one.version < next_one.version
-        assert (one.versionstamp or b"") < (next_one.versionstamp or b"")
+    for earlier, next_one in itertools.pairwise(commits):
+        assert earlier.version < next_one.version
+        assert (earlier.versionstamp or b"") < (next_one.versionstamp or b"")
 
 
 def test_the_order_of_versionstamps_is_the_order_of_commits_across_threads(engine: Engine, space: Space) -> None:
@@ -133,7 +133,7 @@ def test_a_range_with_a_versionstamped_key_cannot_be_read_in_its_transaction(
     assert raised.value.code == 1036
 
 
-def test_what_lies_beside_a_versionstamped_key_can_be_read(engine: Engine, space: Space) -> None:
+def test_the_neighbours_of_a_versionstamped_key_can_be_read(engine: Engine, space: Space) -> None:
     def work(tr: Transaction) -> tuple[bytes | None, list[tuple[bytes, bytes]]]:
         tr.set(space.key(b"a"), b"1")
         tr.set_versionstamped_key(versionstamp_template(space.key(b"log/")), b"")

@@ -1,4 +1,4 @@
-"""What a transaction sees: what was committed before it, one version throughout, and its own writes on top."""
+"""A transaction sees everything committed before it, at a single version, with its own writes on top."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ def test_a_missing_key_reads_as_none(engine: Engine, space: Space) -> None:
     assert value_at(engine, space.key(b"missing")) is None
 
 
-def test_an_empty_value_is_not_a_missing_one(engine: Engine, space: Space) -> None:
+def test_an_empty_value_is_not_a_missing_value(engine: Engine, space: Space) -> None:
     fill(engine, {space.key(b"a"): b""})
     assert value_at(engine, space.key(b"a")) == b""
 
@@ -34,7 +34,7 @@ def test_a_cleared_key_is_gone(engine: Engine, space: Space) -> None:
     assert letters_of(space, contents(engine, space)) == "ac"
 
 
-def test_clear_range_takes_the_begin_and_leaves_the_end(engine: Engine, space: Space) -> None:
+def test_clear_range_includes_its_begin_and_excludes_its_end(engine: Engine, space: Space) -> None:
     fill_letters(engine, space, "abcd")
     engine.run(lambda tr: tr.clear_range(space.key(b"b"), space.key(b"d")))
     assert letters_of(space, contents(engine, space)) == "ad"
@@ -147,7 +147,7 @@ def test_the_committed_version_is_above_the_read_version(engine: Engine, space: 
     assert committed.version > committed.value
 
 
-def test_a_transaction_that_only_reads_has_no_place_in_the_order_of_commits(engine: Engine, space: Space) -> None:
+def test_a_transaction_that_only_reads_has_no_versionstamp(engine: Engine, space: Space) -> None:
     committed = engine.commit(lambda tr: tr.get(space.key(b"a")))
     assert (committed.version, committed.versionstamp) == (-1, None)
 
@@ -163,7 +163,7 @@ def test_get_many_keeps_the_order_asked_for_with_duplicates_and_missing_keys(eng
     assert engine.run(lambda tr: tr.get_many(keys)) == [b"b", None, b"a", b"b"]
 
 
-def test_get_many_of_nothing_is_nothing(engine: Engine, space: Space) -> None:
+def test_get_many_of_no_keys_is_empty(engine: Engine, space: Space) -> None:
     assert engine.run(lambda tr: tr.get_many([])) == []
 
 
@@ -188,7 +188,7 @@ def test_a_transaction_sees_its_own_writes(engine: Engine, space: Space, view: s
     assert contents(engine, space) == expected
 
 
-def test_a_transaction_sees_its_atomics_on_top_of_what_is_stored(engine: Engine, space: Space) -> None:
+def test_a_transaction_sees_its_atomics_on_top_of_stored_values(engine: Engine, space: Space) -> None:
     fill(engine, {space.key(b"a"): number(40)})
 
     def work(tr: Transaction) -> tuple[bytes | None, list[tuple[bytes, bytes]]]:
@@ -219,7 +219,7 @@ def test_own_writes_are_merged_into_scans_in_both_directions_with_limits(engine:
     assert engine.run(work) == ["abdefgh", "a", "abd", "abdefg", "hgfedba", "h", "hgf", "hgfedb"]
 
 
-def test_a_scan_under_way_is_not_disturbed_by_own_writes_behind_it(engine: Engine, space: Space) -> None:
+def test_own_writes_behind_a_running_scan_do_not_disturb_it(engine: Engine, space: Space) -> None:
     fill_letters(engine, space, "abcd")
 
     def work(tr: Transaction) -> str:
@@ -243,7 +243,7 @@ def test_an_error_in_the_work_is_passed_on_and_nothing_is_written(engine: Engine
     assert contents(engine, space) == []
 
 
-def test_a_transaction_is_of_no_use_after_its_run(engine: Engine, space: Space) -> None:
+def test_a_transaction_cannot_be_used_after_its_run(engine: Engine, space: Space) -> None:
     kept = engine.run(lambda tr: tr)
     with pytest.raises(TransactionCancelledError):
         kept.get(space.key(b"a"))
@@ -253,7 +253,7 @@ def test_a_transaction_is_of_no_use_after_its_run(engine: Engine, space: Space) 
         kept.set(space.key(b"a"), b"1")
 
 
-def test_the_approximate_size_grows_with_what_is_written(engine: Engine, space: Space) -> None:
+def test_the_approximate_size_grows_with_the_writes(engine: Engine, space: Space) -> None:
     def work(tr: Transaction) -> list[int]:
         sizes = [tr.approximate_size()]
         tr.set(space.key(b"a"), b"x" * 1000)
@@ -271,7 +271,7 @@ def test_the_approximate_size_grows_with_what_is_written(engine: Engine, space: 
     assert len(set(grown)) == len(grown)
 
 
-def test_two_runs_at_once_share_nothing(engine: Engine, space: Space) -> None:
+def test_concurrent_runs_share_nothing(engine: Engine, space: Space) -> None:
     meet = threading.Barrier(4, timeout=30)
 
     def work(tr: Transaction) -> str:

@@ -1,4 +1,4 @@
-"""Watches: told once, after the commit that changed the key, and only if there was one."""
+"""Watches fire once, after a commit that changed the key, and never without a change."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +10,9 @@ from drillcore_fdb.errors import EngineError, TransactionCancelledError
 from tests.conformance.staging import Space, commits_despite, fill, fill_letters, versionstamp_template
 
 LONG_S = 20.0
-"""Enough for any change to be noticed; a test that waits this long has failed."""
+"""Enough time for any change to be noticed. A test that waits this long has failed."""
 SHORT_S = 0.15
-"""How long a watch that must not fire is looked at."""
+"""How long a test watches a key whose watch must not fire."""
 
 CHANGES: dict[str, Callable[[Transaction, Space], None]] = {
     "set": lambda tr, space: tr.set(space.key(b"a"), b"other"),
@@ -61,7 +61,7 @@ def test_a_watch_that_has_fired_stays_fired(engine: Engine, space: Space) -> Non
 def test_every_watch_of_a_key_fires(engine: Engine, space: Space) -> None:
     watching = [watch(engine, space.key(b"a")) for _ in range(5)]
     fill_letters(engine, space, "a")
-    assert all(one.wait(LONG_S) for one in watching)
+    assert all(watched.wait(LONG_S) for watched in watching)
 
 
 def test_a_wait_without_a_change_ends_with_false(engine: Engine, space: Space) -> None:
@@ -152,7 +152,7 @@ def test_a_change_between_the_read_version_and_the_commit_fires(engine: Engine, 
 
 
 def test_watching_a_key_is_reading_it(engine: Engine, space: Space) -> None:
-    held: list[Watch] = []  # one that is let go of is cancelled, with its read
+    held: list[Watch] = []  # a watch without references is cancelled, together with its read
 
     def work(tr: Transaction) -> None:
         held.append(tr.watch(space.key(b"a")))

@@ -1,4 +1,4 @@
-"""Exports of cores: who may, what is recorded, going on after an interruption, signatures, and what was erased."""
+"""Exports of cores: permissions, records, continuation after an interruption, signatures, and erased content."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def corpus(writer: CoreCaller) -> str:
     return made
 
 
-def test_a_core_is_what_was_recorded_and_verifies_offline(server: Running, eve: CoreCaller, corpus: str) -> None:
+def test_a_core_matches_its_record_and_verifies_offline(server: Running, eve: CoreCaller, corpus: str) -> None:
     exported = eve.export(corpus, kind=PLAIN, include_sources=False)
     done = exported.done
     assert (done.size_bytes, done.sha256) == (len(exported.data), hashlib.sha256(exported.data).digest())
@@ -102,7 +102,7 @@ def test_a_core_is_what_was_recorded_and_verifies_offline(server: Running, eve: 
     assert (statement.revision, statement.made_at) == (done.revision, record["at"])
 
 
-def test_a_core_that_was_changed_or_signed_by_another_does_not_verify(
+def test_a_changed_core_and_one_signed_by_another_key_do_not_verify(
     server: Running, eve: CoreCaller, corpus: str
 ) -> None:
     exported, keys = eve.export(corpus), [verifier(server)]
@@ -114,12 +114,12 @@ def test_a_core_that_was_changed_or_signed_by_another_does_not_verify(
         verify(io.BytesIO(exported.data), exported.done.signature, [store_key().verifier])
 
 
-def test_who_may_not_export_or_not_read_every_level_gets_nothing(
+def test_a_caller_without_the_rights_to_export_and_read_every_level_gets_nothing(
     server: Running, writer: CoreCaller, eve: CoreCaller, corpus: str
 ) -> None:
     def as_(login: str, *grants: Grant | Role) -> CoreCaller:
-        one = person(server, login, *grants)
-        return CoreCaller(server, server.client(None).login(one.account.login, one.password).token)
+        account = person(server, login, *grants)
+        return CoreCaller(server, server.client(None).login(account.account.login, account.password).token)
 
     for kind in KINDS:
         with as_(f"reader-{kind}", Role.READER) as reader, refused(Reason.PERMISSION_DENIED):
@@ -127,14 +127,14 @@ def test_who_may_not_export_or_not_read_every_level_gets_nothing(
         upper = Grant(Role.AUDITOR, levels=(Level.MASTER, Level.SECTION, Level.CHUNK))
         with as_(f"upper-{kind}", upper) as some, refused(Reason.PERMISSION_DENIED):
             some.export(corpus, kind=kind)
-        other = Grant(Role.AUDITOR, corpus_id=UUID(writer.corpus(f"other {kind}")))
-        with as_(f"other-{kind}", other) as elsewhere, refused(Reason.CORPUS_NOT_FOUND):
+        elsewhere_only = Grant(Role.AUDITOR, corpus_id=UUID(writer.corpus(f"other {kind}")))
+        with as_(f"other-{kind}", elsewhere_only) as elsewhere, refused(Reason.CORPUS_NOT_FOUND):
             elsewhere.export(corpus, kind=kind)
     with CoreCaller(server, GLOBEX) as globex, refused(Reason.CORPUS_NOT_FOUND, Reason.PERMISSION_DENIED):
         globex.export(corpus)
     with refused(Reason.CORPUS_NOT_FOUND):
         eve.export(str(uuid4()))
-    assert {one["outcome"] for one in records(server, call="ExportCore")} == {"PERMISSION_DENIED", "CORPUS_NOT_FOUND"}
+    assert {body["outcome"] for body in records(server, call="ExportCore")} == {"PERMISSION_DENIED", "CORPUS_NOT_FOUND"}
 
 
 def test_bad_requests_are_refused(eve: CoreCaller, corpus: str) -> None:
@@ -153,7 +153,7 @@ def test_bad_requests_are_refused(eve: CoreCaller, corpus: str) -> None:
         eve.export(corpus, as_of=at_revision(10_000))
 
 
-def test_an_export_goes_on_where_it_was_interrupted(server: Running, eve: CoreCaller, corpus: str) -> None:
+def test_an_export_continues_where_it_was_interrupted(server: Running, eve: CoreCaller, corpus: str) -> None:
     whole = eve.export(corpus)
     for length in (1, 1000, len(whole.data) - 1, len(whole.data)):
         begun = whole.data[:length]
@@ -161,10 +161,10 @@ def test_an_export_goes_on_where_it_was_interrupted(server: Running, eve: CoreCa
         assert begun + rest.data == whole.data
         assert (rest.done.sha256, rest.done.size_bytes) == (whole.done.sha256, whole.done.size_bytes)
         assert verify(io.BytesIO(whole.data), rest.done.signature, [verifier(server)])
-    assert [one["detail"]["resumed_at_bytes"] for one in records(server, call="ExportCore")][1:3] == [1, 1000]
+    assert [body["detail"]["resumed_at_bytes"] for body in records(server, call="ExportCore")][1:3] == [1, 1000]
 
 
-def test_an_export_does_not_go_on_with_another_core(writer: CoreCaller, eve: CoreCaller, corpus: str) -> None:
+def test_an_export_does_not_continue_with_another_core(writer: CoreCaller, eve: CoreCaller, corpus: str) -> None:
     begun = eve.export(corpus).data[:2_000]
     resume = {"resume_at_bytes": len(begun), "resume_sha256": hashlib.sha256(begun).digest()}
     writer.put_quads(corpus, quads_pb2.Quad(subject=iri("urn:a"), predicate=iri("urn:a"), object=iri("urn:a")))
@@ -190,7 +190,7 @@ def test_a_repeated_request_gets_the_same_core_again(
 
 
 def mark(server: Running, writer: CoreCaller, corpus: str) -> None:
-    """Puts something of every kind that is to be erased, all of one source."""
+    """Puts something of every kind that can be erased, all of a single source."""
     writer.add(corpus, File("marked.md", MARKED, "marked"))
     draft = facts_pb2.FactDraft(
         content=f"Every {MARKER} is reported to the authority within 30 days.", source_id="marked"
@@ -206,7 +206,7 @@ def mark(server: Running, writer: CoreCaller, corpus: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_erased_is_in_no_core_of_any_revision(
+def test_erased_content_is_in_no_core_of_any_revision(
     server: Running, writer: CoreCaller, eve: CoreCaller, corpus: str, kind: pb.CoreKind.ValueType
 ) -> None:
     mark(server, writer, corpus)
@@ -216,7 +216,7 @@ def test_what_was_erased_is_in_no_core_of_any_revision(
     writer.erase(corpus, "marked")
     head = eve.head(corpus)
     for revision in range(1, head + 1):
-        # Of a hierarchy that is no longer whole there is no full core: see `test_erased_cores`.
+        # A hierarchy that is no longer whole has no full core: see `test_erased_cores`.
         is_whole = revision == head or kind != FULL
         core = eve.export(corpus, kind=kind, as_of=at_revision(revision), include_sources=is_whole).data
         assert MARKER.encode() not in core.lower()
@@ -230,16 +230,16 @@ def test_what_was_erased_is_in_no_core_of_any_revision(
 
 
 def check_references(core: bytes) -> None:
-    """What a full core speaks of by an id that others have is in it."""
+    """Asserts that a full core has every node that its turns refer to by id."""
     parts = part_records(core)
-    turns = {TURN.decode(one[2]).id for one in parts if one[0] == "turn"}
+    turns = {TURN.decode(part[2]).id for part in parts if part[0] == "turn"}
     for kind, *values in parts:
         if kind == "edge":
             assert {UUID(bytes=values[0]), UUID(bytes=values[1])} <= turns
     assert inspect(io.BytesIO(core)).whole
 
 
-def test_a_core_is_not_sent_if_something_of_it_is_erased_before_it_is_recorded(tmp_path: Path) -> None:
+def test_a_core_is_not_sent_if_a_part_is_erased_before_it_is_recorded(tmp_path: Path) -> None:
     engines: list[HookedEngine] = []
 
     def wrap(engine: Engine) -> HookedEngine:
@@ -252,11 +252,11 @@ def test_a_core_is_not_sent_if_something_of_it_is_erased_before_it_is_recorded(t
         engines[0].hook = lambda: writer.erase(corpus, "marked")
         with refused(Reason.CONFLICT):
             eve.export(corpus)
-        assert [one["outcome"] for one in records(server, call="ExportCore")] == ["CONFLICT"]
+        assert [body["outcome"] for body in records(server, call="ExportCore")] == ["CONFLICT"]
         assert MARKER.encode() not in eve.export(corpus, kind=PLAIN, as_of=at_revision(1)).data
 
 
-def test_a_core_is_not_sent_to_its_end_if_something_of_it_is_erased_meanwhile(
+def test_a_core_is_not_sent_to_its_end_if_a_part_is_erased_meanwhile(
     writer: CoreCaller, eve: CoreCaller, corpus: str
 ) -> None:
     pieces_from, sent = SealedFile.pieces_from, 0
@@ -281,7 +281,7 @@ def test_a_core_is_not_sent_to_its_end_if_something_of_it_is_erased_meanwhile(
 def test_memory_stays_bounded_however_large_a_document_is(server: Running, writer: CoreCaller, eve: CoreCaller) -> None:
     corpus = writer.corpus()
     writer.put_quads(corpus, QUADS[0], source="trustgraph")
-    large = random.Random(7).randbytes(40 << 20)  # that does not get shorter where it is stored
+    large = random.Random(7).randbytes(40 << 20)  # random bytes, which do not compress in the store
     plant_in_turns(server, corpus, large)
     eve.export(writer.corpus("warm"))
     tracemalloc.start()
@@ -305,12 +305,12 @@ def plant_in_turns(server: Running, corpus: str, large: bytes) -> None:
         plant(server, corpus, writes[start : start + 50])
 
 
-def test_the_caller_hears_how_far_a_long_export_is(server: Running, writer: CoreCaller, eve: CoreCaller) -> None:
+def test_the_caller_gets_the_progress_of_a_long_export(server: Running, writer: CoreCaller, eve: CoreCaller) -> None:
     corpus = writer.corpus()
     writer.put_quads(corpus, QUADS[0], source="trustgraph")
     plant_in_turns(server, corpus, bytes(9 << 20))
     exported = eve.export(corpus)
     *writing, sending = exported.progress
-    assert {one.stage for one in writing} == {"writing"}
-    assert [one.bytes for one in writing] == sorted({one.bytes for one in writing})
+    assert {message.stage for message in writing} == {"writing"}
+    assert [message.bytes for message in writing] == sorted({message.bytes for message in writing})
     assert (sending.stage, sending.bytes) == ("sending", exported.done.size_bytes)

@@ -1,4 +1,4 @@
-"""Signatures and communities in full cores; and a core file that is kept: later versions must make the same of it."""
+"""Signatures and communities in full cores, and a stored core file that later versions must read the same way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from drillcore_formats.audit.notes import check_signature
 from drillcore_formats.audit.signatures import signed_manifestation
 from drillcore_proto.v1 import facts_pb2
 from drillcore_server.signatures.store import SIGNATURE
-from tests.support.callers.communities import CommunityCaller, of_topics
+from tests.support.callers.communities import CommunityCaller, topic_drafts
 from tests.support.callers.core_exports import (
     QUADS,
     CoreCaller,
@@ -41,18 +41,18 @@ def parties(tmp_path: Path) -> Iterator[tuple[Running, CoreCaller, CoreCaller]]:
         yield server, writer, eve
 
 
-def sign(who: Person, kind: SignatureTargetKind, target: str) -> None:
-    session = who.log_in()
+def sign(signer: Person, kind: SignatureTargetKind, target: str) -> None:
+    session = signer.log_in()
     prepared = session.prepare_signature(SignatureTarget(kind, UUID(target)), "reviewed")
-    session.sign_record(prepared, who.password, login=who.account.login)
+    session.sign_record(prepared, signer.password, login=signer.account.login)
 
 
 def signatures_in(core: bytes) -> list[tuple[str, int, bytes]]:
-    found = [SIGNATURE.decode(one[1]) for one in part_records(core) if one[0] == "signature"]
-    return [(str(one.target.id), one.target.version, one.content_salt) for one in found]
+    found = [SIGNATURE.decode(record[1]) for record in part_records(core) if record[0] == "signature"]
+    return [(str(signature.target.id), signature.target.version, signature.content_salt) for signature in found]
 
 
-def test_signatures_of_what_is_in_a_core_are_in_it_with_their_salts(
+def test_a_core_has_the_signatures_of_its_records_with_their_salts(
     parties: tuple[Running, CoreCaller, CoreCaller],
 ) -> None:
     server, writer, eve = parties
@@ -63,7 +63,7 @@ def test_signatures_of_what_is_in_a_core_are_in_it_with_their_salts(
     sign(ann, SignatureTargetKind.NODE, master)
     sign(ann, SignatureTargetKind.NODE, master)
     exported = eve.export(corpus)
-    assert [one[:2] for one in signatures_in(exported.data)] == [(master, 1), (master, 1), (fact, 1)]
+    assert [signature[:2] for signature in signatures_in(exported.data)] == [(master, 1), (master, 1), (fact, 1)]
     assert all(len(salt) == 32 for _, _, salt in signatures_in(exported.data))
     for kind, *values in part_records(exported.data):
         if kind == "signature":
@@ -71,37 +71,41 @@ def test_signatures_of_what_is_in_a_core_are_in_it_with_their_salts(
             message = signed_manifestation(signature.manifestation.encode())
             check_signature(verifier(server).public_key, signature.signature, message, "the manifestation")
             assert signature.sealed_by == ()
-    assert [one[0] for one in signatures_in(eve.export(corpus, include_sources=False).data)] == [fact]
+    assert [signature[0] for signature in signatures_in(eve.export(corpus, include_sources=False).data)] == [fact]
     writer.update(fact, importance_weight=0.25)
-    assert [one[0] for one in signatures_in(eve.export(corpus).data)] == [master, master]
+    assert [signature[0] for signature in signatures_in(eve.export(corpus).data)] == [master, master]
     assert eve.export(corpus, as_of=at_revision(exported.done.revision)).data == exported.data
 
 
-def test_communities_are_in_a_core_by_their_first_member_without_those_that_were_erased(
+def test_communities_are_in_a_core_by_their_first_member_and_without_erased_members(
     parties: tuple[Running, CoreCaller, CoreCaller],
 ) -> None:
     server, writer, eve = parties
     corpus = writer.corpus()
     with CommunityCaller(server, ACME) as keeper:
-        keeper.plant(corpus, *of_topics(violin=4, salmon=5))
-        extra = facts_pb2.FactDraft.FromString(of_topics(salmon=6)[5].SerializeToString())
+        keeper.plant(corpus, *topic_drafts(violin=4, salmon=5))
+        extra = facts_pb2.FactDraft.FromString(topic_drafts(salmon=6)[5].SerializeToString())
         extra.source_id, extra.importance_weight = "another", 0.01
         keeper.plant(corpus, extra)
         keeper.recompute(corpus)
         members = keeper.members(corpus)
-    found = [one[1:] for one in part_records(eve.export(corpus).data) if one[0] == "community"]
-    assert [len(one[5]) // 16 for one in found] == [6, 4]
-    told = [{str(UUID(bytes=one[5][at : at + 16])) for at in range(0, len(one[5]), 16)} for one in found]
+    found = [record[1:] for record in part_records(eve.export(corpus).data) if record[0] == "community"]
+    assert [len(community[5]) // 16 for community in found] == [6, 4]
+    told = [
+        {str(UUID(bytes=community[5][at : at + 16])) for at in range(0, len(community[5]), 16)} for community in found
+    ]
     assert sorted(map(sorted, told)) == sorted(map(sorted, members.values()))
     before = writer.head(corpus)
     writer.erase(corpus, "another")
     for revision in (before, writer.head(corpus)):
         core = eve.export(corpus, as_of=at_revision(revision)).data
-        assert UUID(extra.fact_id).bytes not in b"".join(one[6] for one in part_records(core) if one[0] == "community")
+        assert UUID(extra.fact_id).bytes not in b"".join(
+            record[6] for record in part_records(core) if record[0] == "community"
+        )
 
 
 def small_core(server: Running, writer: CoreCaller, eve: CoreCaller) -> bytes:
-    """How the kept file was made."""
+    """Makes the stored file."""
     corpus = writer.corpus()
     text = "Records of every batch shall be kept for five years by the quality unit.\n\nGr\u00fc\u00dfe aus K\u00f6ln."
     writer.add(corpus, File("rule.txt", text), File("other.txt", "Audits are held every year by the quality unit."))
@@ -115,7 +119,7 @@ def small_core(server: Running, writer: CoreCaller, eve: CoreCaller) -> bytes:
     return eve.export(corpus).data
 
 
-def test_the_core_that_is_kept_is_imported_and_exported_as_it_is(
+def test_the_stored_core_is_imported_and_exported_unchanged(
     parties: tuple[Running, CoreCaller, CoreCaller],
 ) -> None:
     server, writer, eve = parties
@@ -130,8 +134,8 @@ def test_the_core_that_is_kept_is_imported_and_exported_as_it_is(
     assert again.data == kept
 
 
-def test_a_core_made_now_has_the_kinds_of_records_that_the_kept_one_has(
+def test_a_new_core_has_the_same_kinds_of_records_as_the_stored_one(
     parties: tuple[Running, CoreCaller, CoreCaller],
 ) -> None:
     made = small_core(*parties)
-    assert [one[0] for one in part_records(made)] == [one[0] for one in part_records(GOLDEN.read_bytes())]
+    assert [record[0] for record in part_records(made)] == [record[0] for record in part_records(GOLDEN.read_bytes())]

@@ -43,7 +43,7 @@ def refusal(error: pytest.ExceptionInfo[Refused]) -> Reason:
     return error.value.reason
 
 
-def test_one_that_broke_off_is_gone_on_with(uploads: CoreUploads) -> None:
+def test_an_upload_that_broke_off_is_continued(uploads: CoreUploads) -> None:
     first = begin(uploads)
     first.write(b"abc")
     first.leave()
@@ -52,7 +52,7 @@ def test_one_that_broke_off_is_gone_on_with(uploads: CoreUploads) -> None:
     assert b"".join(second.file.pieces()) == b"abcdef"
 
 
-def test_it_is_forgotten_after_a_while(uploads: CoreUploads, clock: Clock) -> None:
+def test_an_upload_is_forgotten_after_a_while(uploads: CoreUploads, clock: Clock) -> None:
     first = begin(uploads)
     first.write(b"abc")
     first.leave()
@@ -60,7 +60,7 @@ def test_it_is_forgotten_after_a_while(uploads: CoreUploads, clock: Clock) -> No
     assert begin(uploads).file.size_bytes == 0
 
 
-def test_who_comes_back_takes_it_from_a_call_that_does_not_know_yet_that_its_caller_is_gone(
+def test_a_returning_caller_takes_the_upload_over_from_its_lost_call(
     uploads: CoreUploads,
 ) -> None:
     first = begin(uploads)
@@ -75,14 +75,14 @@ def test_who_comes_back_takes_it_from_a_call_that_does_not_know_yet_that_its_cal
     assert b"".join(second.file.pieces()) == b"abcdef"
 
 
-def test_one_that_is_whole_is_nobody_elses_until_it_is_left(uploads: CoreUploads) -> None:
+def test_a_complete_upload_cannot_be_taken_over_until_it_is_left(uploads: CoreUploads) -> None:
     first = begin(uploads)
     first.write(b"abc")
     first.end()
     assert begin(uploads, "two").file.size_bytes == 0
-    other = begin(uploads)
-    assert other.file.size_bytes == 0
-    other.drop()
+    second = begin(uploads)
+    assert second.file.size_bytes == 0
+    second.drop()
     first.leave()
     again = begin(uploads)
     assert again.file.size_bytes == 3
@@ -91,15 +91,15 @@ def test_one_that_is_whole_is_nobody_elses_until_it_is_left(uploads: CoreUploads
     assert refusal(caught) is Reason.CORE_CHANGED
 
 
-def test_one_that_is_left_gives_way_to_one_that_was_begun_meanwhile(uploads: CoreUploads) -> None:
+def test_an_upload_that_is_left_gives_way_to_one_begun_meanwhile(uploads: CoreUploads) -> None:
     first = begin(uploads)
     first.write(b"abc")
     first.end()
-    other = begin(uploads)
-    other.write(b"x")
+    second = begin(uploads)
+    second.write(b"x")
     first.leave()
-    other.write(b"y")
-    assert b"".join(other.file.pieces()) == b"xy"
+    second.write(b"y")
+    assert b"".join(second.file.pieces()) == b"xy"
 
 
 def test_a_core_has_a_largest_size(uploads: CoreUploads) -> None:
@@ -110,7 +110,7 @@ def test_a_core_has_a_largest_size(uploads: CoreUploads) -> None:
     assert refusal(caught) is Reason.TOO_LARGE
 
 
-def test_those_that_wait_make_room_and_those_under_way_do_not(uploads: CoreUploads) -> None:
+def test_waiting_uploads_make_room_and_active_ones_do_not(uploads: CoreUploads) -> None:
     waiting = begin(uploads, "waiting")
     waiting.write(b"0" * 1_000)
     waiting.leave()
@@ -123,7 +123,7 @@ def test_those_that_wait_make_room_and_those_under_way_do_not(uploads: CoreUploa
     assert refusal(caught) is Reason.TOO_LARGE
 
 
-def test_there_is_a_largest_number(uploads: CoreUploads) -> None:
+def test_the_number_of_uploads_is_bounded(uploads: CoreUploads) -> None:
     for number in range(UPLOADS_MAX):
         begin(uploads, "one", PrincipalId(f"{number}"))
     with pytest.raises(Refused) as caught:
@@ -131,7 +131,7 @@ def test_there_is_a_largest_number(uploads: CoreUploads) -> None:
     assert refusal(caught) is Reason.TOO_LARGE
 
 
-def test_a_caller_with_many_uploads_is_in_nobodys_way(uploads: CoreUploads) -> None:
+def test_a_caller_with_many_uploads_does_not_block_other_callers(uploads: CoreUploads) -> None:
     waiting = begin(uploads, "waiting", BOB)
     waiting.write(b"x")
     waiting.leave()
@@ -141,10 +141,10 @@ def test_a_caller_with_many_uploads_is_in_nobodys_way(uploads: CoreUploads) -> N
     assert refusal(caught) is Reason.TOO_LARGE
     own[3].leave()
     begin(uploads, "one more")
-    assert begin(uploads, "waiting", BOB).file.size_bytes == 1, "the caller's own gives way"
+    assert begin(uploads, "waiting", BOB).file.size_bytes == 1, "the caller's own upload gives way"
 
 
-def test_nobody_takes_an_upload_over_in_the_middle_of_a_write(uploads: CoreUploads) -> None:
+def test_an_upload_is_not_taken_over_in_the_middle_of_a_write(uploads: CoreUploads) -> None:
     upload, taken = begin(uploads), Event()
 
     def take_over() -> None:

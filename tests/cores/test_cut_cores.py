@@ -1,4 +1,4 @@
-"""Cores over lines that are cut: both clients go on where they were, and the corpus and the file are whole."""
+"""Cores over lines that are cut: both clients continue where they were, and the corpus and the file are whole."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def corpus(server: Running) -> UUID:
-    """With a document of about a megabyte that does not compress."""
+    """A corpus with a document of about a megabyte that does not compress."""
     words = random.Random(7)
     text = " ".join(f"{words.getrandbits(32):08x}" + (".\n\n" if n % 40 == 39 else "") for n in range(SIZE_WORDS))
     client = server.client(ACME)
@@ -66,11 +66,11 @@ def do(request: pytest.FixtureRequest) -> Do:
 
 
 def is_heard(server: Running) -> bool:
-    """Whether the server has taken anything of a core, which it keeps when the line is cut."""
+    """Whether the server has received some of a core, which it keeps when the line is cut."""
     return server.server.uploads._size_bytes() > 0
 
 
-def test_an_export_is_the_same_over_a_line_that_is_cut(
+def test_an_export_is_the_same_over_a_cut_line(
     server: Running, corpus: UUID, core: Path, do: Do, tmp_path: Path
 ) -> None:
     heard: list[CoreProgress] = []
@@ -79,12 +79,12 @@ def test_an_export_is_the_same_over_a_line_that_is_cut(
     assert line.cut == 3
     assert (tmp_path / "a.core").read_bytes() == core.read_bytes()
     assert result.sha256 == hashlib.sha256(core.read_bytes()).hexdigest()
-    received = [one.size_bytes for one in heard if one.stage == "receiving"]
+    received = [progress.size_bytes for progress in heard if progress.stage == "receiving"]
     assert received == sorted(set(received)), "no byte came twice"
-    assert {one.name for one in tmp_path.iterdir()} == {"a.core", "a.core.sig"}
+    assert {path.name for path in tmp_path.iterdir()} == {"a.core", "a.core.sig"}
 
 
-def test_an_import_is_whole_over_a_line_that_is_cut(server: Running, core: Path, do: Do, tmp_path: Path) -> None:
+def test_an_import_is_whole_over_a_cut_line(server: Running, core: Path, do: Do, tmp_path: Path) -> None:
     heard: list[CoreProgress] = []
     client = server.client()
     tenant = client.create_tenant(f"who has none of its ids, {do.__name__}").id
@@ -95,8 +95,8 @@ def test_an_import_is_whole_over_a_line_that_is_cut(server: Running, core: Path,
         result = do(line.address, "import_core", target, core, tenant_id=tenant, on_event=heard.append)
     assert line.cut == 3
     assert result.counts.documents == 1
-    offsets = [one.size_bytes for one in heard if one.stage == "sending"]
+    offsets = [progress.size_bytes for progress in heard if progress.stage == "sending"]
     assert offsets == sorted(offsets)
-    assert offsets[-1] > 0, "what had arrived was not sent again"
+    assert offsets[-1] > 0, "bytes that had arrived were not sent again"
     client.export_core(target, tmp_path / "again.core", tenant_id=tenant)
     assert (tmp_path / "again.core").read_bytes() == core.read_bytes()

@@ -1,4 +1,4 @@
-"""ExportCore: TrustGraph's own tools read it without loss, the same content is the same bytes, and what is recorded."""
+"""ExportCore: TrustGraph's tools read a core without loss, equal content gives equal bytes, exports are recorded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from drillcore_proto.v1 import envelopes_pb2, envelopes_pb2_grpc, facts_pb2, nod
 from drillcore_server.cores.writer import documents
 from drillcore_server.cores.writer.core_records import triple
 from drillcore_server.facts.store import FACT
-from drillcore_server.graphs.quad_store import stored_quads
 from drillcore_server.hierarchy.packed import decode_raws
 from drillcore_server.storage import sealed_file as sorted_file
 from tests.support.callers.core_exports import (
@@ -41,6 +40,7 @@ from tests.support.callers.hierarchies import PARAGRAPHS, Made, add_chunk, new_d
 from tests.support.callers.knowledge import CHUNK, File, at_revision
 from tests.support.servers.derived_quads import snapshot, source_quads
 from tests.support.servers.running import Running
+from tests.support.stores.quads import stored_quads
 
 FULL, PLAIN, EMBEDDINGS = pb.CORE_KIND_FULL, pb.CORE_KIND_PLAIN, pb.CORE_KIND_DOCUMENT_EMBEDDINGS
 
@@ -69,7 +69,7 @@ def eve(server: Running) -> Iterator[CoreCaller]:
 
 @pytest.fixture(scope="module")
 def corpus(server: Running, writer: CoreCaller) -> str:
-    """With some of everything. No test changes it."""
+    """A corpus with some of everything. No test changes it."""
     return filled(server, writer)
 
 
@@ -82,7 +82,7 @@ def filled(server: Running, writer: CoreCaller, source: str = "trustgraph") -> s
 
 
 def as_trustgraph_reads(core: bytes) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Each record as its reader gives it, and as its typed messages say it again."""
+    """Each record as TrustGraph's reader gives it, and as its typed messages encode it again."""
     translator = KnowledgeRequestTranslator()
     names = {"t": "triples", "ge": "graph-embeddings", "lm": "library-metadata", "lb": "library-blob"}
     for record in records_of(core):
@@ -104,7 +104,7 @@ def test_trustgraphs_reader_and_typed_messages_take_a_core_without_loss(
     assert set(seen) == {"t", "ge", "lm", "lb"}
 
 
-def test_a_document_embeddings_core_is_read_by_trustgraph(eve: CoreCaller, corpus: str) -> None:
+def test_trustgraph_reads_a_document_embeddings_core(eve: CoreCaller, corpus: str) -> None:
     core = eve.export(corpus, kind=EMBEDDINGS).data
     translator, chunks = KnowledgeRequestTranslator(), list[Any]()
     for record in records_of(core):
@@ -113,15 +113,17 @@ def test_a_document_embeddings_core_is_read_by_trustgraph(eve: CoreCaller, corpu
         assert translator.encode(typed)["document-embeddings"] == message
         chunks += message["chunks"]
     nodes = [node.id for node in eve.query(corpus, level=CHUNK)]
-    assert {one["chunk_id"] for one in chunks} == {"chunk-7", *(f"urn:drillcore:chunk:{node}" for node in nodes)}
+    assert {chunk["chunk_id"] for chunk in chunks} == {"chunk-7", *(f"urn:drillcore:chunk:{node}" for node in nodes)}
     found = eve.node(nodes[0], with_embedding=True)
-    (vector,) = [one["vector"] for one in chunks if one["chunk_id"].endswith(nodes[0])]
+    (vector,) = [chunk["vector"] for chunk in chunks if chunk["chunk_id"].endswith(nodes[0])]
     assert vector == list(found.chunk.embedding)
 
 
 def test_every_quad_is_in_the_core_as_it_is_stored(server: Running, eve: CoreCaller, corpus: str) -> None:
     core = eve.export(corpus, kind=PLAIN).data
-    told = Counter(read_triple(one) for record in records_of(core) if record[0] == "t" for one in record[1]["t"])
+    told = Counter(
+        read_triple(encoded) for record in records_of(core) if record[0] == "t" for encoded in record[1]["t"]
+    )
     derived = source_quads(server, corpus)
     found = Counter(quad for quad in derived)
     for quad, _ in stored_quads(snapshot(server, corpus)):
@@ -130,61 +132,61 @@ def test_every_quad_is_in_the_core_as_it_is_stored(server: Running, eve: CoreCal
     assert {len(record[1]["t"]) <= 1_000 for record in records_of(core) if record[0] == "t"} == {True}
 
 
-def test_quads_and_vectors_say_of_which_source_they_were_put(eve: CoreCaller, corpus: str) -> None:
+def test_quads_and_vectors_name_their_source(eve: CoreCaller, corpus: str) -> None:
     core = records_of(eve.export(corpus).data)
-    assert [one[1]["m"].get("s") for one in core if one[0] == "t"] == [None, "a graph", "trustgraph", None]
-    assert [one[1]["m"].get("s") for one in core if one[0] == "ge"][:2] == ["trustgraph", None]
+    assert [record[1]["m"].get("s") for record in core if record[0] == "t"] == [None, "a graph", "trustgraph", None]
+    assert [record[1]["m"].get("s") for record in core if record[0] == "ge"][:2] == ["trustgraph", None]
 
 
-def test_vectors_are_exact_and_as_short_as_can_be(eve: CoreCaller, corpus: str) -> None:
+def test_vectors_are_exact_and_encoded_as_short_as_possible(eve: CoreCaller, corpus: str) -> None:
     exported = eve.export(corpus)
-    foreign_record, *own = [one[1] for one in records_of(exported.data) if one[0] == "ge"]
-    assert [one["v"] for one in foreign_record["e"]] == [[0.5, 0.25, -2.0], [0.5, 0.1, -2.0]]
+    foreign_record, *own = [record[1] for record in records_of(exported.data) if record[0] == "ge"]
+    assert [entity["v"] for entity in foreign_record["e"]] == [[0.5, 0.25, -2.0], [0.5, 0.1, -2.0]]
     assert msgpack.packb(0.1) in exported.data
     assert msgpack.packb(0.1, use_single_float=True) not in exported.data
-    vectors = {one["e"]["i"]: one["v"] for record in own for one in record["e"]}
-    facts = [one.fact_id for one in eve.list(corpus, filters=facts_pb2.FactFilters(statuses=[1]))]
-    assert set(vectors) == {f"urn:drillcore:fact:{one}" for one in facts}
-    for one in facts:
-        assert vectors[f"urn:drillcore:fact:{one}"] == list(eve.get(one, with_embedding=True).embedding)
+    vectors = {entity["e"]["i"]: entity["v"] for record in own for entity in record["e"]}
+    facts = [fact.fact_id for fact in eve.list(corpus, filters=facts_pb2.FactFilters(statuses=[1]))]
+    assert set(vectors) == {f"urn:drillcore:fact:{fact_id}" for fact_id in facts}
+    for fact_id in facts:
+        assert vectors[f"urn:drillcore:fact:{fact_id}"] == list(eve.get(fact_id, with_embedding=True).embedding)
 
 
-def test_documents_and_chunks_are_there_with_their_text_and_parents_come_first(eve: CoreCaller, corpus: str) -> None:
+def test_a_core_has_documents_and_chunks_with_their_text_parents_first(eve: CoreCaller, corpus: str) -> None:
     core = records_of(eve.export(corpus, kind=PLAIN).data)
-    described = {one[1]["i"]: one[1] for one in core if one[0] == "lm"}
-    blobs = {one[1]["i"]: base64.b64decode(one[1]["d"]) for one in core if one[0] == "lb"}
-    order = [one[1]["i"] for one in core if one[0] == "lm"]
+    described = {record[1]["i"]: record[1] for record in core if record[0] == "lm"}
+    blobs = {record[1]["i"]: base64.b64decode(record[1]["d"]) for record in core if record[0] == "lb"}
+    order = [record[1]["i"] for record in core if record[0] == "lm"]
     assert order[:3] == ["book", "page/1", "a"]
     assert (blobs["book"], blobs["page/1"], "a" in blobs) == (b"book", b"\x00\xff page", False)
-    for one in described.values():
-        assert not one["p"] or order.index(one["p"]) < order.index(one["i"])
+    for document in described.values():
+        assert not document["p"] or order.index(document["p"]) < order.index(document["i"])
     for document in eve.list_documents(corpus):
         iri = f"urn:drillcore:document:{document.id}"
-        chunks = [one for one in order if described[one]["p"] == iri]
+        chunks = [document for document in order if described[document]["p"] == iri]
         assert (described[iri]["t"], described[iri]["d"], described[iri]["p"]) == (document.title, "source", "")
         assert blobs[iri].decode() == eve.text(corpus, document.id)
-        assert b"".join(blobs[one] for one in chunks) == blobs[iri]
+        assert b"".join(blobs[chunk] for chunk in chunks) == blobs[iri]
 
 
-def test_without_sources_no_text_is_in_it(eve: CoreCaller, corpus: str) -> None:
+def test_a_core_without_sources_has_no_text(eve: CoreCaller, corpus: str) -> None:
     for kind in (FULL, PLAIN):
         core = records_of(eve.export(corpus, kind=kind, include_sources=False).data)
-        assert not [one for one in core if one[0] == "lm" and one[1]["d"] in {"source", "chunk"}]
-    kinds = {one[0] for one in part_records(eve.export(corpus, include_sources=False).data)}
+        assert not [record for record in core if record[0] == "lm" and record[1]["d"] in {"source", "chunk"}]
+    kinds = {record[0] for record in part_records(eve.export(corpus, include_sources=False).data)}
     assert not kinds & {"document", "chunk", "section", "master"}
     assert kinds >= {"fact", "source", "turn", "edge", "library", "embedding", "end"}
 
 
-def test_a_full_core_has_the_records_themselves_and_says_how_many(eve: CoreCaller, corpus: str) -> None:
+def test_a_full_core_has_the_records_themselves_and_their_counts(eve: CoreCaller, corpus: str) -> None:
     exported = eve.export(corpus)
     found, parts = inspect(io.BytesIO(exported.data)), part_records(exported.data)
     assert found.root is not None
     assert (found.whole, found.root.sources, found.core_id) == (True, True, exported.done.core_id)
-    facts = [FACT.decode(one[1]) for one in parts if one[0] == "fact"]
+    facts = [FACT.decode(part[1]) for part in parts if part[0] == "fact"]
     listed = eve.list(corpus, filters=facts_pb2.FactFilters(statuses=[1, 2, 3, 4]))
-    assert [str(one.id) for one in facts] == sorted(one.fact_id for one in listed)
-    assert {one.status.name for one in facts} == {"ACTIVE", "DELETED"}
-    kinds = Counter(one[0] for one in parts)
+    assert [str(fact.id) for fact in facts] == sorted(listed_fact.fact_id for listed_fact in listed)
+    assert {fact.status.name for fact in facts} == {"ACTIVE", "DELETED"}
+    kinds = Counter(part[0] for part in parts)
     counts = exported.done.counts
     assert parts[-1][0] == "end"
     assert parts[-1][1] == {
@@ -208,17 +210,17 @@ def test_a_chunks_text_is_in_the_core_once_as_a_record(eve: CoreCaller, corpus: 
             assert len(vector) == 2 * len(eve.node(str(UUID(bytes=node)), with_embedding=True).chunk.embedding)
 
 
-def test_records_are_written_in_the_one_shortest_way(eve: CoreCaller, corpus: str) -> None:
+def test_records_have_the_shortest_encoding(eve: CoreCaller, corpus: str) -> None:
     core = eve.export(corpus).data
-    for one in read_core([core]):
-        if isinstance(one, Record) and one.tag != "ge":
-            assert msgpack.packb(msgpack.unpackb(one.data)) == one.data
-        elif isinstance(one, Record) and b"trustgraph" not in one.data:
-            assert msgpack.packb(msgpack.unpackb(one.data), use_single_float=True) == one.data
+    for record in read_core([core]):
+        if isinstance(record, Record) and record.tag != "ge":
+            assert msgpack.packb(msgpack.unpackb(record.data)) == record.data
+        elif isinstance(record, Record) and b"trustgraph" not in record.data:
+            assert msgpack.packb(msgpack.unpackb(record.data), use_single_float=True) == record.data
 
 
 @pytest.mark.parametrize("kind", [FULL, PLAIN, EMBEDDINGS])
-def test_the_same_content_is_the_same_bytes(eve: CoreCaller, corpus: str, kind: pb.CoreKind.ValueType) -> None:
+def test_equal_content_gives_equal_bytes(eve: CoreCaller, corpus: str, kind: pb.CoreKind.ValueType) -> None:
     first = eve.export(corpus, kind=kind)
     assert eve.export(corpus, kind=kind).data == first.data
     with (
@@ -248,12 +250,12 @@ def test_a_hierarchy_with_gaps_keeps_the_text_of_its_chunks(writer: CoreCaller, 
     core = eve.export(corpus).data
     chunks = [decode_raws(values[2]) for kind, *values in part_records(core) if kind == "chunk"]
     assert [page.text for page in chunks] == [f"{PARAGRAPHS[0]}\n{PARAGRAPHS[1]}", PARAGRAPHS[2]]
-    blobs = {one[1]["i"]: base64.b64decode(one[1]["d"]) for one in records_of(core) if one[0] == "lb"}
-    whole = "".join(f"\n{one}" for one in PARAGRAPHS[:3])
+    blobs = {record[1]["i"]: base64.b64decode(record[1]["d"]) for record in records_of(core) if record[0] == "lb"}
+    whole = "".join(f"\n{paragraph}" for paragraph in PARAGRAPHS[:3])
     assert blobs[f"urn:drillcore:document:{made.documents[0].id}"].decode() == whole
 
 
-def test_envelopes_are_in_a_core_only_if_they_are_asked_for(server: Running, eve: CoreCaller, corpus: str) -> None:
+def test_envelopes_are_in_a_core_only_on_request(server: Running, eve: CoreCaller, corpus: str) -> None:
     stub = envelopes_pb2_grpc.EnvelopeServiceStub(eve._channel)
     question = envelopes_pb2.EnvelopeQuestion(query="how long are records kept", corpus_ids=[corpus])
     question.budget.tokens = 500
@@ -263,7 +265,7 @@ def test_envelopes_are_in_a_core_only_if_they_are_asked_for(server: Running, eve
     assert f"urn:drillcore:envelope:{packed.envelope_id}".encode() in core
 
 
-def test_an_empty_corpus_is_a_core_too(writer: CoreCaller, eve: CoreCaller) -> None:
+def test_an_empty_corpus_can_be_exported(writer: CoreCaller, eve: CoreCaller) -> None:
     corpus = writer.corpus("empty")
     exported = eve.export(corpus)
     assert inspect(io.BytesIO(exported.data)).whole

@@ -1,4 +1,4 @@
-"""What came with cores is erased where it must be, and fsck finds what does not agree."""
+"""Records that came with cores are erased where they must be, and fsck finds what does not agree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from drillcore_server.fsck.check_store import Fsck
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from tests.support.callers.core_exports import CoreCaller as Writer
 from tests.support.callers.core_exports import serving
-from tests.support.callers.cores import CoreCaller, check_store, handbook, kept, library_document
+from tests.support.callers.cores import CoreCaller, check_store, foreign_records, handbook, library_document
 from tests.support.callers.knowledge import File
 from tests.support.fixtures import new_corpus
 from tests.support.servers.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, OPERATOR, Running
@@ -39,7 +39,7 @@ def problems(server: Running) -> list[str]:
 
 
 def signed_core(server: Running, writer: Writer) -> tuple[bytes, str]:
-    """A core with a signed fact."""
+    """A core with a signed fact, and the fact's id."""
     corpus = writer.corpus()
     writer.add(corpus, File("rule.txt", TEXT))
     fact = writer.list(corpus)[0].fact_id
@@ -59,7 +59,7 @@ def listed(caller: Writer, fact: str) -> list[signatures_pb2.Signature]:
     return list(stub.ListSignatures(signatures_pb2.ListSignaturesRequest(target=target), **caller.options()).signatures)
 
 
-def test_a_foreign_signature_goes_with_the_source_of_what_was_signed(parties: tuple[Running, Writer]) -> None:
+def test_a_foreign_signature_is_erased_with_the_source_of_the_signed_record(parties: tuple[Running, Writer]) -> None:
     server, writer = parties
     core, fact = signed_core(server, writer)
     corpus, cores = new_corpus(server, GLOBEX), CoreCaller(server.address, OPERATOR, GLOBEX_ID)
@@ -68,7 +68,9 @@ def test_a_foreign_signature_goes_with_the_source_of_what_was_signed(parties: tu
         (found,) = listed(theirs, fact)
         assert found.foreign
         assert found.content_salt
-        assert [one.foreign for one in listed(writer, fact)] == [False], "another tenant's own is not theirs"
+        assert [signature.foreign for signature in listed(writer, fact)] == [False], (
+            "the first tenant has its own signature and no foreign copy"
+        )
         theirs.erase(corpus, "rule.txt")
         assert listed(theirs, fact) == []
         theirs.purge(corpus)
@@ -93,7 +95,7 @@ def _clear_first(server: Running, found: KeyRange) -> None:
     ],
     ids=["content", "description", "vector"],
 )
-def test_fsck_finds_what_is_lost(parties: tuple[Running, Writer], lost: object, said: str) -> None:
+def test_fsck_finds_lost_records(parties: tuple[Running, Writer], lost: object, said: str) -> None:
     server, _ = parties
     corpus, cores = new_corpus(server, ACME), CoreCaller(server.address, OPERATOR, ACME_ID)
     cores.send(corpus, handbook())
@@ -101,20 +103,20 @@ def test_fsck_finds_what_is_lost(parties: tuple[Running, Writer], lost: object, 
     _clear_first(server, lost(keys_of(server, corpus)))  # type: ignore[operator]
     found = problems(server)
     assert found
-    assert said == "is gone" or any(said in one for one in found)
+    assert said == "is gone" or any(said in problem for problem in found)
     cores.close()
 
 
-def test_a_trim_leaves_what_the_head_has_of_other_systems(parties: tuple[Running, Writer]) -> None:
+def test_a_trim_keeps_the_heads_records_of_other_systems(parties: tuple[Running, Writer]) -> None:
     server, _ = parties
     client, cores = server.client(), CoreCaller(server.address, OPERATOR, ACME_ID)
     corpus = new_corpus(server, ACME)
     cores.send(corpus, library_document("urn:d", b"long " * 50_000), source_id="s")
     cores.send(corpus, library_document("urn:d", b"short") + handbook(), source_id="s")
-    before = kept(server, corpus)
+    before = foreign_records(server, corpus)
     age(server, corpus, days=10)
     client.update_corpus(UUID(corpus), retention_days=1, tenant_id=ACME_ID)
     assert client.trim_corpus(UUID(corpus), tenant_id=ACME_ID).oldest_revision == 2
-    assert kept(server, corpus) == before
+    assert foreign_records(server, corpus) == before
     check_store(server)
     cores.close()

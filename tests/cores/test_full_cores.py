@@ -1,4 +1,4 @@
-"""A full core moves a corpus to another server, where everything answers as it did."""
+"""A full core moves a corpus to another server, where all answers are the same."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from drillcore_proto.v1 import (
 from tests.support.callers.communities import CommunityCaller
 from tests.support.callers.core_exports import CoreCaller as Filler
 from tests.support.callers.core_exports import fill, serving
-from tests.support.callers.cores import CoreCaller, check_store, embedded_chunks, handbook, kept
+from tests.support.callers.cores import CoreCaller, check_store, embedded_chunks, foreign_records, handbook
 from tests.support.callers.envelopes import EnvelopeCaller
 from tests.support.callers.erasures import ErasingCaller
 from tests.support.callers.hierarchies import put, two_sections
@@ -42,7 +42,7 @@ QUESTION = "how long are records kept, and by whom are they inspected"
 
 @dataclass(frozen=True)
 class Side:
-    """A server, and a corpus there."""
+    """A server and a corpus on it."""
 
     server: Running
     cores: CoreCaller
@@ -60,7 +60,7 @@ class Moved:
 
 @pytest.fixture(scope="module")
 def moved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moved]:
-    """A corpus with some of everything, and what became of its core in another tenant of a fresh server."""
+    """A corpus with some of everything, and its core imported into another tenant of a fresh server."""
     with (
         serving(tmp_path_factory.mktemp("origin")) as (origin, filler),
         serving(tmp_path_factory.mktemp("target"), communities=DUE_COMMUNITIES) as (target, _),
@@ -83,8 +83,8 @@ def _fill(server: Running, filler: Filler, cores: CoreCaller, corpus: str) -> No
     alike = [
         f"Minutes of the board are kept in the archive for {years} years after the meeting." for years in range(7, 12)
     ]
-    filler.put(corpus, *(facts_pb2.FactDraft(content=one, source_id="archive") for one in alike))
-    facts = [one.fact_id for one in filler.list(corpus) if one.status == facts_pb2.FACT_STATUS_ACTIVE]
+    filler.put(corpus, *(facts_pb2.FactDraft(content=content, source_id="archive") for content in alike))
+    facts = [fact.fact_id for fact in filler.list(corpus) if fact.status == facts_pb2.FACT_STATUS_ACTIVE]
     filler.set_status(facts[0], facts_pb2.FACT_STATUS_STALE)
     filler.set_status(facts[1], facts_pb2.FACT_STATUS_QUARANTINED, reason="it was made up")
     filler.archive(facts[2])
@@ -99,14 +99,14 @@ def _fill(server: Running, filler: Filler, cores: CoreCaller, corpus: str) -> No
     _sign(ann, SignatureTargetKind.FACT, facts[4])
 
 
-def _sign(who: Person, kind: SignatureTargetKind, target: str) -> None:
-    session = who.log_in()
+def _sign(signer: Person, kind: SignatureTargetKind, target: str) -> None:
+    session = signer.log_in()
     prepared = session.prepare_signature(SignatureTarget(kind, UUID(target)), "reviewed")
-    session.sign_record(prepared, who.password, login=who.account.login)
+    session.sign_record(prepared, signer.password, login=signer.account.login)
 
 
 def said(message: Message, *without: str) -> Message:
-    """But for what is of the server and the corpus."""
+    """A message without the fields that depend on the server and the corpus."""
     found = type(message).FromString(message.SerializeToString())
     for name in ("corpus_id", *without):
         if name in found.DESCRIPTOR.fields_by_name:
@@ -114,17 +114,17 @@ def said(message: Message, *without: str) -> Message:
     return found
 
 
-def test_everything_is_counted(moved: Moved) -> None:
+def test_the_counts_cover_every_record(moved: Moved) -> None:
     counts = moved.done.counts
     assert (moved.done.revision, moved.done.kind) == (1, cores_pb2.CORE_KIND_FULL)
     assert (counts.documents, counts.quads, counts.turns, counts.edges) == (5, 10, 3, 2)
     assert (counts.signatures, counts.library_documents, counts.entity_vectors) == (4, 2, 3)
     assert counts.communities > 0
     assert counts.facts > 10
-    assert {one.reason for one in moved.done.skipped} == {"DERIVED"}
+    assert {skipped.reason for skipped in moved.done.skipped} == {"DERIVED"}
 
 
-def test_exported_again_it_is_the_same_file(moved: Moved) -> None:
+def test_the_moved_corpus_exports_to_the_same_file(moved: Moved) -> None:
     assert moved.target.cores.export(moved.target.corpus).data == moved.core
 
 
@@ -138,15 +138,15 @@ def test_the_hierarchy_is_the_same_at_every_level(moved: Moved) -> None:
     for level in LEVELS:
         before = origin.query(moved.origin.corpus, level=level)
         after = target.query(moved.target.corpus, level=level)
-        assert [said(one, "signatures") for one in before] == [said(one, "signatures") for one in after]
+        assert [said(node, "signatures") for node in before] == [said(node, "signatures") for node in after]
     master = origin.master(moved.origin.corpus).id
     for level in LEVELS[1:]:
-        assert [one.id for one in origin.below(master, level)] == [one.id for one in target.below(master, level)]
-    for one in origin.query(moved.origin.corpus, level=nodes_pb2.LEVEL_CHUNK):
-        vectors = [caller.node(one.id, with_embedding=True).chunk.embedding for caller in (origin, target)]
+        assert [node.id for node in origin.below(master, level)] == [node.id for node in target.below(master, level)]
+    for chunk in origin.query(moved.origin.corpus, level=nodes_pb2.LEVEL_CHUNK):
+        vectors = [caller.node(chunk.id, with_embedding=True).chunk.embedding for caller in (origin, target)]
         assert vectors[0] == vectors[1]
         assert len(vectors[0]) > 0
-        parents = [caller.roll_up(one.id, target=nodes_pb2.LEVEL_SECTION) for caller in (origin, target)]
+        parents = [caller.roll_up(chunk.id, target=nodes_pb2.LEVEL_SECTION) for caller in (origin, target)]
         assert [found.id for found in parents[0].nodes] == [found.id for found in parents[1].nodes]
     origin.close()
     target.close()
@@ -157,11 +157,11 @@ def test_documents_have_their_texts_and_sources_their_counts(moved: Moved) -> No
     for side in (moved.origin, moved.target):
         caller = Filler(side.server, side.token)
         documents = caller.list_documents(side.corpus)
-        texts = [caller.text(side.corpus, one.id) for one in documents]
+        texts = [caller.text(side.corpus, document.id) for document in documents]
         listed = caller.sources.ListSources(
             sources_pb2.ListSourcesRequest(corpus_id=side.corpus, page_size=100), **caller.options()
         )
-        found.append(([said(one) for one in documents], texts, sorted(map(str, map(said, listed.sources)))))
+        found.append(([said(document) for document in documents], texts, sorted(map(str, map(said, listed.sources)))))
         caller.close()
     assert found[0] == found[1]
     assert all(found[0][1])
@@ -172,15 +172,15 @@ def test_facts_have_their_statuses_vectors_and_communities(moved: Moved) -> None
     for side in (moved.origin, moved.target):
         with CommunityCaller(side.server, side.token) as caller:
             facts = caller.list(side.corpus)
-            found.append([said(one, "access_count", "last_accessed_at", "community_id") for one in facts])
-            vectors = [caller.get(one.fact_id, with_embedding=True).embedding for one in facts]
-            found[-1].append([list(one) for one in vectors])
-            communities = [said(one, "id") for one in caller.all_communities(side.corpus)]
+            found.append([said(fact, "access_count", "last_accessed_at", "community_id") for fact in facts])
+            vectors = [caller.get(fact.fact_id, with_embedding=True).embedding for fact in facts]
+            found[-1].append([list(vector) for vector in vectors])
+            communities = [said(community, "id") for community in caller.all_communities(side.corpus)]
             found[-1].append(sorted(map(str, communities)))
             found[-1].append(sorted(map(sorted, caller.members(side.corpus).values())))
             found[-1].append(caller.state(side.corpus).states[0].state_hash)
     assert found[0] == found[1]
-    statuses = {one.status for one in found[0] if isinstance(one, facts_pb2.Fact)}
+    statuses = {fact.status for fact in found[0] if isinstance(fact, facts_pb2.Fact)}
     assert statuses == set(facts_pb2.FactStatus.values()) - {0}
 
 
@@ -197,20 +197,22 @@ def test_searches_and_envelopes_answer_the_same(moved: Moved) -> None:
             packed = caller.pack(QUESTION, side.corpus, budget=400).envelope
             found.append(
                 (
-                    [(one.fact.fact_id, one.score) for one in hits],
-                    [(one.node.id, one.score) for one in chunks],
+                    [(hit.fact.fact_id, hit.score) for hit in hits],
+                    [(chunk.node.id, chunk.score) for chunk in chunks],
                     packed.etag,
                     packed.text,
-                    [(one.fact_id, one.composite_score, one.content) for one in packed.facts],
+                    [(fact.fact_id, fact.composite_score, fact.content) for fact in packed.facts],
                 )
             )
     assert found[0] == found[1]
     assert found[0][4]
 
 
-def test_quads_vectors_and_documents_of_other_systems_are_there(moved: Moved) -> None:
+def test_quads_vectors_and_documents_of_other_systems_are_moved(moved: Moved) -> None:
     assert moved.origin.cores.quads_of(moved.origin.corpus) == moved.target.cores.quads_of(moved.target.corpus)
-    assert kept(moved.origin.server, moved.origin.corpus) == kept(moved.target.server, moved.target.corpus)
+    assert foreign_records(moved.origin.server, moved.origin.corpus) == foreign_records(
+        moved.target.server, moved.target.corpus
+    )
 
 
 def test_turns_and_slices_are_the_same(moved: Moved) -> None:
@@ -221,17 +223,17 @@ def test_turns_and_slices_are_the_same(moved: Moved) -> None:
         page = caller.graphs.ListTurns(listed, **caller.options())
         anchors = [page.turns[0].turn_id, caller.master(side.corpus).id]
         slices = caller.graphs.Slice(graphs_pb2.SliceRequest(anchors=anchors), **caller.options()).slices
-        found.append((list(page.turns), [one.slice_id for one in slices]))
+        found.append((list(page.turns), [found_slice.slice_id for found_slice in slices]))
         caller.close()
     assert found[0] == found[1]
 
 
-def test_signatures_are_shown_as_those_of_another_server(moved: Moved) -> None:
+def test_moved_signatures_are_shown_as_foreign(moved: Moved) -> None:
     own, foreign = _signatures(moved.origin), _signatures(moved.target)
-    assert {one.foreign for one in own} == {False}
-    assert {one.foreign for one in foreign} == {True}
-    assert [said(one, "foreign") for one in own] == [said(one, "foreign") for one in foreign]
-    assert all(one.content_salt for one in foreign)
+    assert {signature.foreign for signature in own} == {False}
+    assert {signature.foreign for signature in foreign} == {True}
+    assert [said(signature, "foreign") for signature in own] == [said(signature, "foreign") for signature in foreign]
+    assert all(signature.content_salt for signature in foreign)
     caller = Caller(moved.target.server.address, moved.target.token)
     (shown,) = caller.node(caller.master(moved.target.corpus).id).signatures
     assert shown.foreign
@@ -239,7 +241,7 @@ def test_signatures_are_shown_as_those_of_another_server(moved: Moved) -> None:
 
 
 def _signatures(side: Side) -> list[signatures_pb2.Signature]:
-    """Of all nodes and facts of a corpus."""
+    """The signatures of all nodes and facts of a corpus."""
     caller = Filler(side.server, side.token)
     stub = signatures_pb2_grpc.SignatureServiceStub(caller._channel)
     targets = [
@@ -251,14 +253,16 @@ def _signatures(side: Side) -> list[signatures_pb2.Signature]:
         signatures_pb2.SignatureTarget(kind=signatures_pb2.SIGNATURE_TARGET_KIND_FACT, id=fact.fact_id)
         for fact in caller.list(side.corpus)
     ]
-    asked = (signatures_pb2.ListSignaturesRequest(target=one) for one in targets)
-    found = [one for request in asked for one in stub.ListSignatures(request, **caller.options()).signatures]
+    asked = (signatures_pb2.ListSignaturesRequest(target=target) for target in targets)
+    found = [
+        signature for request in asked for signature in stub.ListSignatures(request, **caller.options()).signatures
+    ]
     caller.close()
     return found
 
 
-def test_life_goes_on_in_the_corpus(moved: Moved, tmp_path: Path) -> None:
-    """Documents are added, changed and removed, facts found, sources erased; and all of it agrees."""
+def test_the_moved_corpus_can_be_changed(moved: Moved, tmp_path: Path) -> None:
+    """Documents are added, changed and removed, facts are found, sources are erased, and everything still agrees."""
     with serving(tmp_path) as (server, _), ErasingCaller(server, ACME) as caller:
         cores, corpus = CoreCaller(server.address, OPERATOR, ACME_ID), new_corpus(server)
         cores.send(corpus, moved.core)
@@ -272,17 +276,17 @@ def test_life_goes_on_in_the_corpus(moved: Moved, tmp_path: Path) -> None:
         check_store(server)
         caller.purge(corpus)
         check_store(server)
-        assert kept(server, corpus).documents == {}
+        assert foreign_records(server, corpus).documents == {}
         again = cores.export(corpus).data
-        other = new_corpus(server, GLOBEX)
+        second_corpus = new_corpus(server, GLOBEX)
         globex = CoreCaller(server.address, OPERATOR, GLOBEX_ID)
-        globex.send(other, again, strict=True)
-        assert globex.export(other).data == again
+        globex.send(second_corpus, again, strict=True)
+        assert globex.export(second_corpus).data == again
         cores.close()
         globex.close()
 
 
-def test_a_hierarchy_that_a_client_made_is_moved(tmp_path: Path) -> None:
+def test_a_clients_hierarchy_is_moved(tmp_path: Path) -> None:
     with serving(tmp_path) as (server, _):
         caller, cores = Caller(server.address, ACME), CoreCaller(server.address, OPERATOR, ACME_ID)
         corpus, made = new_corpus(server), two_sections()
@@ -296,11 +300,11 @@ def test_a_hierarchy_that_a_client_made_is_moved(tmp_path: Path) -> None:
         }
         assert globex.export(theirs).data == core
         check_store(server)
-        for one in (caller, cores, globex, reader):
-            one.close()
+        for client in (caller, cores, globex, reader):
+            client.close()
 
 
-def test_without_sources_facts_are_moved_and_no_hierarchy(moved: Moved, tmp_path: Path) -> None:
+def test_a_core_without_sources_moves_facts_but_no_hierarchy(moved: Moved, tmp_path: Path) -> None:
     core = moved.origin.cores.export(moved.origin.corpus, include_sources=False).data
     with serving(tmp_path) as (server, caller):
         cores, corpus = CoreCaller(server.address, OPERATOR, ACME_ID), new_corpus(server)
@@ -340,7 +344,7 @@ def test_a_full_core_needs_an_empty_corpus(moved: Moved) -> None:
         moved.origin.cores.send(moved.origin.corpus, moved.core)
 
 
-def test_ids_that_the_tenant_has_elsewhere_are_refused(moved: Moved) -> None:
+def test_ids_that_another_corpus_of_the_tenant_has_are_refused(moved: Moved) -> None:
     corpus = new_corpus(moved.target.server, moved.target.token)
     with refused(Reason.NODE_EXISTS):
         moved.target.cores.send(corpus, moved.core)
@@ -350,14 +354,14 @@ def test_ids_that_the_tenant_has_elsewhere_are_refused(moved: Moved) -> None:
     check_store(moved.target.server)
 
 
-def test_a_signed_core_is_imported_only_if_it_is_the_one_that_was_signed(moved: Moved, tmp_path: Path) -> None:
+def test_a_signed_core_is_imported_only_if_its_signature_fits(moved: Moved, tmp_path: Path) -> None:
     exported = moved.origin.cores.export(moved.origin.corpus)
-    key = moved.origin.server.server.logs.signing.verifier_key(1)
+    key = moved.origin.server.server.logs.signing.signer(1).verifier.encode()
     with serving(tmp_path) as (server, _):
-        other = server.server.logs.signing.verifier_key(1)
+        wrong_key = server.server.logs.signing.signer(1).verifier.encode()
         cores, corpus = CoreCaller(server.address, OPERATOR, ACME_ID), new_corpus(server)
         signed = {"signature": exported.done.signature, "verification_keys": [key]}
-        for wrong in ({"signature": ""}, {"verification_keys": [other]}, {"signature": "no note"}):
+        for wrong in ({"signature": ""}, {"verification_keys": [wrong_key]}, {"signature": "no note"}):
             with refused(Reason.CORE_UNSIGNED):
                 cores.send(corpus, exported.data, **{**signed, **wrong})
         with refused(Reason.CORE_UNSIGNED):

@@ -1,4 +1,4 @@
-"""Cores of TrustGraph's own tools are imported as they are, as one revision of a corpus, or not at all."""
+"""Cores of TrustGraph's own tools are imported unchanged, as one revision of a corpus, or not at all."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.support.callers.cores import (
     check_store,
     embedded_chunks,
     entities,
+    foreign_records,
     handbook,
     iri,
-    kept,
     library_document,
     record,
     text,
@@ -61,7 +61,7 @@ def head(library: Caller, corpus: str) -> int:
     return library.head(corpus)
 
 
-def test_what_trustgraph_writes_is_kept_as_it_is(
+def test_records_that_trustgraph_writes_are_kept_unchanged(
     cores: CoreCaller, library: Caller, corpus: str, shared: Running
 ) -> None:
     answers = cores.send(corpus, handbook(), strict=True)
@@ -71,7 +71,7 @@ def test_what_trustgraph_writes_is_kept_as_it_is(
         counts=pb.CoreCounts(records=7, quads=4, entity_vectors=2, library_documents=2, sources=1),
     )
     assert cores.quads_of(corpus) == dict.fromkeys(HANDBOOK_QUADS, (SOURCE,))
-    found = kept(shared, corpus)
+    found = foreign_records(shared, corpus)
     assert found.vectors == [
         (VectorKind.GRAPH, ANN.value, (0.25, 0.5, -1.0)),
         (VectorKind.GRAPH, BOB.value, (0.1, 0.2, 0.3)),
@@ -84,7 +84,7 @@ def test_what_trustgraph_writes_is_kept_as_it_is(
     check_store(shared)
 
 
-def test_the_audit_record_says_what_came_in(cores: CoreCaller, corpus: str, shared: Running) -> None:
+def test_the_audit_record_describes_the_imported_core(cores: CoreCaller, corpus: str, shared: Running) -> None:
     cores.send(corpus, handbook(), request_id=f"import {corpus}")
     (found,) = records(shared, request_id=f"import {corpus}")
     assert found["call"] == "ImportCore"
@@ -107,10 +107,10 @@ def test_a_file_of_trustgraph_1_is_read(cores: CoreCaller, corpus: str, shared: 
         Quad(Iri("urn:core:old"), Iri("urn:title"), Literal("Old")),
         Quad(Iri("urn:a"), Iri("urn:b"), Literal("c")),
     }
-    assert [one for _, _, one in kept(shared, corpus).vectors] == [(1.0, 2.0), (3.0, 4.0)]
+    assert [vector for _, _, vector in foreign_records(shared, corpus).vectors] == [(1.0, 2.0), (3.0, 4.0)]
 
 
-def test_records_without_a_root_a_graph_or_anything_at_all_are_read(cores: CoreCaller, corpus: str) -> None:
+def test_records_without_a_root_a_graph_or_any_content_are_read(cores: CoreCaller, corpus: str) -> None:
     bare = record("t", {"m": {"i": "urn:x"}, "t": [A_TRIPLE]}) + record("t", {}) + record("ge", {"m": None, "e": []})
     answers = cores.send(corpus, bare, strict=True)
     assert (answers.done.counts.quads, answers.done.counts.records) == (1, 3)
@@ -120,25 +120,25 @@ def test_records_without_a_root_a_graph_or_anything_at_all_are_read(cores: CoreC
 def test_document_embeddings_are_kept(cores: CoreCaller, corpus: str, shared: Running) -> None:
     answers = cores.send(corpus, embedded_chunks({"urn:doc:1/c1": [1.0, 2.0], "urn:doc:1/c2": [0.1, 0.2]}))
     assert answers.done.kind == pb.CORE_KIND_DOCUMENT_EMBEDDINGS
-    assert kept(shared, corpus).vectors == [
+    assert foreign_records(shared, corpus).vectors == [
         (VectorKind.DOCUMENT, "urn:doc:1/c1", (1.0, 2.0)),
         (VectorKind.DOCUMENT, "urn:doc:1/c2", (0.1, 0.2)),
     ]
 
 
-def test_parts_may_come_before_what_they_are_parts_of_and_contents_before_descriptions(
+def test_parts_may_precede_their_wholes_and_contents_their_descriptions(
     cores: CoreCaller, corpus: str, shared: Running
 ) -> None:
     child = library_document("urn:child", b"below", **{"parent-id": "urn:parent"})
     answers = cores.send(corpus, blob("urn:parent", b"above") + child + library_document("urn:parent"), strict=True)
     assert answers.done.counts.library_documents == 2
-    assert kept(shared, corpus).contents == {"urn:child": b"below", "urn:parent": b"above"}
+    assert foreign_records(shared, corpus).contents == {"urn:child": b"below", "urn:parent": b"above"}
 
 
 def test_a_large_document_is_kept_in_pieces(cores: CoreCaller, corpus: str, shared: Running) -> None:
     content = bytes(range(256)) * 2_000
     cores.send(corpus, library_document("urn:large", content))
-    assert kept(shared, corpus).contents == {"urn:large": content}
+    assert foreign_records(shared, corpus).contents == {"urn:large": content}
     check_store(shared)
 
 
@@ -158,7 +158,7 @@ SKIPPED: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize(("data", "reason"), SKIPPED.values(), ids=SKIPPED.keys())
-def test_what_is_of_no_use_is_skipped_and_told_of(cores: CoreCaller, corpus: str, data: bytes, reason: str) -> None:
+def test_useless_records_are_skipped_and_reported(cores: CoreCaller, corpus: str, data: bytes, reason: str) -> None:
     before = triples(A_TRIPLE)
     answers = cores.send(corpus, before + data)
     assert answers.skipped == [reason]
@@ -216,21 +216,23 @@ WRONG: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("data", WRONG.values(), ids=WRONG.keys())
-def test_what_is_no_core_is_refused_as_a_whole(cores: CoreCaller, library: Caller, corpus: str, data: bytes) -> None:
+def test_a_file_that_is_no_core_is_refused_as_a_whole(
+    cores: CoreCaller, library: Caller, corpus: str, data: bytes
+) -> None:
     with refused(Reason.INVALID_CORE):
         cores.send(corpus, triples(A_TRIPLE) + data, piece_bytes=1 << 20)
     assert head(library, corpus) == 0
     assert cores.quads_of(corpus) == {}
 
 
-def test_a_refusal_says_where(cores: CoreCaller, corpus: str) -> None:
+def test_a_refusal_names_the_record_and_its_byte(cores: CoreCaller, corpus: str) -> None:
     before = triples(A_TRIPLE)
     with pytest.raises(Exception, match=f"record 2 at byte {len(before)}: ") as caught:
         cores.send(corpus, before + record("t", 7))
     assert "nothing was stored" in str(caught.value)
 
 
-def test_an_empty_file_is_a_core_with_nothing_in_it(cores: CoreCaller, library: Caller, corpus: str) -> None:
+def test_an_empty_file_is_an_empty_core(cores: CoreCaller, library: Caller, corpus: str) -> None:
     answers = cores.send(corpus, b"")
     assert answers.done == pb.ImportCoreDone(kind=pb.CORE_KIND_PLAIN, counts=pb.CoreCounts())
     assert head(library, corpus) == 0
@@ -239,7 +241,7 @@ def test_an_empty_file_is_a_core_with_nothing_in_it(cores: CoreCaller, library: 
 def test_blobs_may_be_bytes_as_well_as_text(cores: CoreCaller, corpus: str, shared: Running) -> None:
     content = record("lb", {"i": "urn:d", "d": base64.b64encode(b"as bytes")})
     cores.send(corpus, library_document("urn:d") + content, strict=True)
-    assert kept(shared, corpus).contents == {"urn:d": b"as bytes"}
+    assert foreign_records(shared, corpus).contents == {"urn:d": b"as bytes"}
 
 
 def test_a_core_that_is_imported_again_changes_nothing(
@@ -258,12 +260,12 @@ def test_a_newer_core_of_the_same_source_replaces_its_documents_and_adds_the_res
     cores.send(corpus, library_document("urn:d", b"long " * 100_000) + triples(A_TRIPLE), source_id="s")
     second = cores.send(corpus, library_document("urn:d", b"short") + handbook(), source_id="s")
     assert second.done.counts.library_documents == 3
-    assert kept(shared, corpus).contents["urn:d"] == b"short"
+    assert foreign_records(shared, corpus).contents["urn:d"] == b"short"
     assert len(cores.quads_of(corpus)) == 5
     check_store(shared)
 
 
-def test_a_document_that_another_core_brought_is_not_taken_away_from_it(
+def test_a_core_does_not_take_over_a_document_of_another_core(
     cores: CoreCaller, library: Caller, corpus: str, shared: Running
 ) -> None:
     cores.send(corpus, library_document("urn:d", b"the first"), source_id="one")
@@ -271,11 +273,11 @@ def test_a_document_that_another_core_brought_is_not_taken_away_from_it(
     assert same.skipped == ["DUPLICATE"]
     with refused(Reason.NODE_EXISTS):
         cores.send(corpus, library_document("urn:d", b"another"), source_id="two")
-    assert kept(shared, corpus).documents["urn:d"].source == "one"
+    assert foreign_records(shared, corpus).documents["urn:d"].source == "one"
     assert head(library, corpus) == 2
 
 
-def test_a_request_that_is_repeated_is_answered_and_not_done_again(
+def test_a_repeated_request_gets_its_answer_and_is_not_done_again(
     cores: CoreCaller, library: Caller, corpus: str
 ) -> None:
     data = handbook() + record("xx", {})
@@ -287,7 +289,7 @@ def test_a_request_that_is_repeated_is_answered_and_not_done_again(
         cores.send(corpus, triples(A_TRIPLE), request_id=f"once {corpus}")
 
 
-def test_an_upload_that_broke_off_goes_on_where_it_stopped(cores: CoreCaller, library: Caller, corpus: str) -> None:
+def test_an_upload_that_broke_off_continues_where_it_stopped(cores: CoreCaller, library: Caller, corpus: str) -> None:
     data = handbook() * 3
     with refused(Reason.CANCELLED):
         cores.send(corpus, data, stop_at=1_000, upload_id="one")
@@ -297,16 +299,16 @@ def test_an_upload_that_broke_off_goes_on_where_it_stopped(cores: CoreCaller, li
     assert cores.quads_of(corpus).keys() == HANDBOOK_QUADS
 
 
-def test_nobody_goes_on_with_anothers_upload_or_in_another_corpus(
+def test_an_upload_continues_only_for_its_own_caller_and_corpus(
     cores: CoreCaller, corpus: str, shared: Running
 ) -> None:
     data = handbook()
     with refused(Reason.CANCELLED):
         cores.send(corpus, data, stop_at=500, upload_id="one")
     assert cores.send(new_corpus(shared), data, upload_id="one").offset == 0
-    other = CoreCaller(shared.address, ACME)
-    assert other.send(corpus, data, upload_id="one").offset == 0
-    other.close()
+    second_caller = CoreCaller(shared.address, ACME)
+    assert second_caller.send(corpus, data, upload_id="one").offset == 0
+    second_caller.close()
     assert cores.send(corpus, data, upload_id="one").offset == 500
 
 
@@ -319,7 +321,7 @@ def test_a_file_that_changed_between_two_uploads_is_refused(cores: CoreCaller, l
     assert cores.send(corpus, handbook(), upload_id="one").offset == 0
 
 
-def test_an_end_that_tells_of_another_file_is_refused(cores: CoreCaller, library: Caller, corpus: str) -> None:
+def test_an_end_message_of_another_file_is_refused(cores: CoreCaller, library: Caller, corpus: str) -> None:
     for end in (pb.ImportCoreEnd(size_bytes=7), pb.ImportCoreEnd(size_bytes=len(handbook()), sha256=bytes(32))):
         with refused(Reason.CORE_CHANGED):
             cores.send(corpus, handbook(), end=end)
@@ -336,18 +338,18 @@ def test_two_tenants_import_the_same_core(cores: CoreCaller, corpus: str, shared
     globex.close()
 
 
-def test_what_came_with_a_core_is_erased_with_its_source(cores: CoreCaller, corpus: str, shared: Running) -> None:
+def test_records_of_a_core_are_erased_with_its_source(cores: CoreCaller, corpus: str, shared: Running) -> None:
     cores.send(corpus, handbook() + embedded_chunks({"urn:c": [1.0]}), source_id="to be erased")
     cores.send(corpus, triples(A_TRIPLE) + library_document("urn:other", b"stays"), source_id="stays")
     with ErasingCaller(shared, ACME) as eraser:
         eraser.erase(corpus, "to be erased")
-        assert kept(shared, corpus).contents == {"urn:other": b"stays"}
-        assert kept(shared, corpus).vectors == []
+        assert foreign_records(shared, corpus).contents == {"urn:other": b"stays"}
+        assert foreign_records(shared, corpus).vectors == []
         assert list(cores.quads_of(corpus).values()) == [("stays",)]
         check_store(shared)
         eraser.purge(corpus)
     check_store(shared)
-    assert kept(shared, corpus).contents == {"urn:other": b"stays"}
+    assert foreign_records(shared, corpus).contents == {"urn:other": b"stays"}
 
 
 @pytest.mark.parametrize("order", [sorted, lambda parts: sorted(parts, reverse=True)], ids=["sorted", "reversed"])
@@ -357,22 +359,22 @@ def test_records_may_come_in_any_order(
     parts = [*_records(handbook())]
     cores.send(corpus, b"".join(order(parts)), strict=True)
     assert cores.quads_of(corpus).keys() == HANDBOOK_QUADS
-    assert len(kept(shared, corpus).contents) == 2
+    assert len(foreign_records(shared, corpus).contents) == 2
 
 
 def _records(data: bytes) -> Iterator[bytes]:
     unpacker = msgpack.Unpacker()
     unpacker.feed(data)
-    for one in unpacker:
-        yield msgpack.packb(one, use_bin_type=True)
+    for entry in unpacker:
+        yield msgpack.packb(entry, use_bin_type=True)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_a_damaged_file_is_refused_or_reported_on_and_never_half_stored(
+def test_a_damaged_file_is_refused_or_reported_and_never_stored_in_part(
     cores: CoreCaller, library: Caller, shared: Running, data: st.DataObject
 ) -> None:
-    """Truncated anywhere, or with bytes changed anywhere."""
+    """The file is cut off anywhere, or has bytes changed anywhere."""
     whole = bytearray(handbook())
     if data.draw(st.booleans()):
         del whole[data.draw(st.integers(0, len(whole) - 1)) :]
@@ -390,5 +392,5 @@ def test_a_damaged_file_is_refused_or_reported_on_and_never_half_stored(
         assert head(library, corpus) == 0
         return
     assert counts.quads == len(cores.quads_of(corpus))
-    assert counts.entity_vectors == len(kept(shared, corpus).vectors)
-    assert counts.library_documents == len(kept(shared, corpus).documents)
+    assert counts.entity_vectors == len(foreign_records(shared, corpus).vectors)
+    assert counts.library_documents == len(foreign_records(shared, corpus).documents)

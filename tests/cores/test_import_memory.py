@@ -1,4 +1,4 @@
-"""To check a core takes little memory, however large it is."""
+"""Checking a core takes little memory, however large the core is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from drillcore_formats.cores import InvalidCore
 from drillcore_formats.cores.parts import PART_KIND
 from drillcore_server.cores.imports import library_documents as library
-from drillcore_server.cores.imports.check import check_core
+from drillcore_server.cores.imports.check_core import check_core
 from drillcore_server.storage.sealed_file import SealedFile
 from tests.cores.test_contradicting_cores import GOLDEN
 
@@ -25,7 +25,7 @@ def iri(value: str) -> dict[str, str]:
 
 
 def large_blob(size_bytes: int) -> Iterator[bytes]:
-    """A library document with so many bytes of content."""
+    """A library document with this many bytes of content."""
     yield msgpack.packb(["lm", {"i": "urn:large"}])
     encoded = size_bytes // 3 * 4
     yield b"\x92\xa2lb\x82\xa1i" + msgpack.packb("urn:large") + b"\xa1d\xdb" + encoded.to_bytes(4, "big")
@@ -35,25 +35,25 @@ def large_blob(size_bytes: int) -> Iterator[bytes]:
 
 
 def many_triples(records: int) -> Iterator[bytes]:
-    for one in range(records):
-        said = [{"s": iri(f"urn:s:{one}:{n}"), "p": iri("urn:p"), "o": iri(f"urn:o:{n}")} for n in range(1_000)]
+    for record in range(records):
+        said = [{"s": iri(f"urn:s:{record}:{n}"), "p": iri("urn:p"), "o": iri(f"urn:o:{n}")} for n in range(1_000)]
         yield msgpack.packb(["t", {"m": {"i": "urn:core"}, "t": said}])
 
 
 def many_vectors(records: int) -> Iterator[bytes]:
-    for one in range(records):
-        said = [{"e": iri(f"urn:e:{one}:{n}"), "v": [n + 0.5] * 256} for n in range(100)]
+    for record in range(records):
+        said = [{"e": iri(f"urn:e:{record}:{n}"), "v": [n + 0.5] * 256} for n in range(100)]
         yield msgpack.packb(["ge", {"m": {"i": "urn:core"}, "e": said}])
 
 
 def peak_of(pieces: Iterator[bytes]) -> tuple[int, int]:
-    """How large the core is, and how much memory it took."""
+    """Checks a core. Returns its size, and the memory that the check took."""
     with SealedFile() as file:
         for piece in pieces:
             file.write(piece)
         tracemalloc.start()
         try:
-            with check_core(file, strict=True, tell=lambda *_: None) as core:
+            with check_core(file, strict=True, progress=lambda *_: None) as core:
                 assert sum(1 for _ in core.quads) + sum(1 for _ in core.vectors) + len(core.library) > 0
             return file.size_bytes, tracemalloc.get_traced_memory()[1]
         finally:
@@ -77,7 +77,7 @@ def test_a_record_that_claims_to_be_larger_than_the_file_takes_no_memory() -> No
         tracemalloc.start()
         try:
             with pytest.raises(InvalidCore):
-                check_core(file, strict=False, tell=lambda *_: None)
+                check_core(file, strict=False, progress=lambda *_: None)
             assert tracemalloc.get_traced_memory()[1] < 4 * MEGABYTES
         finally:
             tracemalloc.stop()
@@ -97,11 +97,11 @@ def empty_maps_in_a_description() -> Iterator[bytes]:
 
 def keys_of_a_record() -> Iterator[bytes]:
     yield b"\x92\xa1t\xdf" + MEGABYTES.to_bytes(4, "big")
-    yield b"".join(b"\xa5%05x\xc0" % one for one in range(MEGABYTES))
+    yield b"".join(b"\xa5%05x\xc0" % number for number in range(MEGABYTES))
 
 
 def values_in_a_part(value: bytes, count: int) -> Iterator[bytes]:
-    """A full core whose first part has a record with so many values."""
+    """A full core whose first part has a record with this many values."""
     found = list(msgpack.Unpacker(io.BytesIO(GOLDEN), raw=False))
     blob = 1 + next(n for n, (tag, said) in enumerate(found) if tag == "lm" and said["k"] == PART_KIND)
     found[blob][1]["d"] = base64.b64encode(b"\x92\xa4fact" + array(count) + value * count)
@@ -120,14 +120,14 @@ def values_in_a_part(value: bytes, count: int) -> Iterator[bytes]:
     ],
     ids=["a triple", "a description", "keys", "lists in a part", "nothings in a part", "long lists in a part"],
 )
-def test_values_that_take_much_more_memory_than_bytes_are_refused(pieces: Iterator[bytes]) -> None:
+def test_values_that_take_far_more_memory_than_bytes_are_refused(pieces: Iterator[bytes]) -> None:
     with SealedFile() as file:
         for piece in pieces:
             file.write(piece)
         tracemalloc.start()
         try:
             with pytest.raises(InvalidCore):
-                check_core(file, strict=False, tell=lambda *_: None)
+                check_core(file, strict=False, progress=lambda *_: None)
             assert tracemalloc.get_traced_memory()[1] < 8 * file.size_bytes
         finally:
             tracemalloc.stop()
@@ -135,11 +135,11 @@ def test_values_that_take_much_more_memory_than_bytes_are_refused(pieces: Iterat
 
 def test_unknown_tags_are_not_remembered() -> None:
     with SealedFile() as file:
-        for one in range(20_000):
-            file.write(b"\x92" + msgpack.packb(f"{one:250}") + b"\xc0")
+        for number in range(20_000):
+            file.write(b"\x92" + msgpack.packb(f"{number:250}") + b"\xc0")
         tracemalloc.start()
         try:
-            with check_core(file, strict=False, tell=lambda *_: None) as core:
+            with check_core(file, strict=False, progress=lambda *_: None) as core:
                 assert core.skips.count == 20_000
             assert tracemalloc.get_traced_memory()[1] < 3 * MEGABYTES
         finally:
@@ -148,25 +148,28 @@ def test_unknown_tags_are_not_remembered() -> None:
 
 @pytest.mark.parametrize(
     "record",
-    [lambda one: ["lm", {"i": f"{one:7000}", "p": f"{-one:7000}"}], lambda one: ["lb", {"i": f"{one:14000}", "d": ""}]],
+    [
+        lambda number: ["lm", {"i": f"{number:7000}", "p": f"{-number:7000}"}],
+        lambda number: ["lb", {"i": f"{number:14000}", "d": ""}],
+    ],
     ids=["described", "content"],
 )
-def test_the_ids_of_library_documents_have_a_limit_together(
+def test_the_ids_of_all_library_documents_have_a_common_limit(
     record: Callable[[int], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(library, "IDS_BYTES_MAX", MEGABYTES)
     with SealedFile() as file:
-        for one in range(100, 200):
-            file.write(msgpack.packb(record(one)))
+        for number in range(100, 200):
+            file.write(msgpack.packb(record(number)))
         with pytest.raises(InvalidCore, match="ids of its library documents"):
-            check_core(file, strict=False, tell=lambda *_: None)
+            check_core(file, strict=False, progress=lambda *_: None)
 
 
 def test_a_report_fits_into_an_answer_however_long_the_ids_are() -> None:
     with SealedFile() as file:
-        for one in range(1_100):
-            file.write(msgpack.packb(["lb", {"i": f"{one:8000}", "d": ""}]))
-        with check_core(file, strict=False, tell=lambda *_: None) as core:
+        for number in range(1_100):
+            file.write(msgpack.packb(["lb", {"i": f"{number:8000}", "d": ""}]))
+        with check_core(file, strict=False, progress=lambda *_: None) as core:
             assert core.skips.count == 1_100
-            assert len(core.skips.told) == 1_000
-            assert sum(len(one.id) + len(one.message) for one in core.skips.told) < MEGABYTES
+            assert len(core.skips.reported) == 1_000
+            assert sum(len(skip.id) + len(skip.message) for skip in core.skips.reported) < MEGABYTES

@@ -1,4 +1,4 @@
-"""Corpora of all sorts are the same file again after they were moved."""
+"""Corpora of all kinds export to the same file again after they were moved."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ PLAIN = cores_pb2.CORE_KIND_PLAIN
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, CoreCaller, Mover, Mover]]:
     with serving(tmp_path_factory.mktemp("here")) as (server, writer):
-        own, other = Mover(server.address, OPERATOR, ACME_ID), Mover(server.address, OPERATOR, GLOBEX_ID)
-        yield server, writer, own, other
+        own, second = Mover(server.address, OPERATOR, ACME_ID), Mover(server.address, OPERATOR, GLOBEX_ID)
+        yield server, writer, own, second
         own.close()
-        other.close()
+        second.close()
 
 
 def quads_alone(writer: CoreCaller, _: Mover, corpus: str) -> None:
@@ -47,22 +47,26 @@ def two_foreign_cores(writer: CoreCaller, own: Mover, corpus: str) -> None:
 
 
 def a_plain_core_of_ours(writer: CoreCaller, own: Mover, corpus: str) -> None:
-    other = writer.corpus("of a plain core")
-    writer.add(other, File("a.md", "# Title\n\nRecords are kept for five years by the quality unit of the site.\n"))
-    own.send(corpus, own.export(other, kind=PLAIN, core_id="urn:x:plain").data)
-    own.send(corpus, own.export(other, kind=cores_pb2.CORE_KIND_DOCUMENT_EMBEDDINGS).data)
+    second_corpus = writer.corpus("of a plain core")
+    writer.add(
+        second_corpus, File("a.md", "# Title\n\nRecords are kept for five years by the quality unit of the site.\n")
+    )
+    own.send(corpus, own.export(second_corpus, kind=PLAIN, core_id="urn:x:plain").data)
+    own.send(corpus, own.export(second_corpus, kind=cores_pb2.CORE_KIND_DOCUMENT_EMBEDDINGS).data)
 
 
 def a_changed_document(writer: CoreCaller, _: Mover, corpus: str) -> None:
-    (name, text), (second, other), *_rest = REGULATIONS.items()
-    writer.add(corpus, File(name, text, "one"), File(second, other, "two"))
+    (name, text), (second, second_text), *_rest = REGULATIONS.items()
+    writer.add(corpus, File(name, text, "one"), File(second, second_text, "two"))
     writer.add(corpus, File(name, text[: len(text) // 2] + "\n\nAnd everything else is new in this one.\n", "one"))
-    writer.remove(corpus, next(one.id for one in writer.list_documents(corpus) if one.source_id == "two"))
+    writer.remove(
+        corpus, next(document.id for document in writer.list_documents(corpus) if document.source_id == "two")
+    )
 
 
 def a_hierarchy_with_gaps(writer: CoreCaller, _: Mover, corpus: str) -> None:
     made = two_sections()
-    first = made.of("section")[0]
+    first = made.nodes_of("section")[0]
     document = new_document("gaps.txt")
     made.documents.append(document)
     add_chunk(made, first.id, document.id, [(10, PARAGRAPHS[0]), (200, PARAGRAPHS[1])])
@@ -88,7 +92,7 @@ def a_document(writer: CoreCaller, _: Mover, corpus: str) -> None:
 
 
 def citing(server: Running, corpus: str) -> set[bytes]:
-    """Document and node of each entry."""
+    """The document and node of each entry in the index of citations."""
     snapshot = snapshot_of(server, corpus)
     return {entry.key[-32:] for entry in snapshot.entries(snapshot.keys.all_citing())}
 
@@ -106,23 +110,23 @@ KINDS: list[Callable[[CoreCaller, Mover, str], None]] = [
 
 
 @pytest.mark.parametrize("fill", KINDS)
-def test_it_is_the_same_file_again(
+def test_a_moved_corpus_exports_to_the_same_file(
     here: tuple[Running, CoreCaller, Mover, Mover], fill: Callable[[CoreCaller, Mover, str], None]
 ) -> None:
-    server, writer, own, other = here
+    server, writer, own, second = here
     corpus, target = writer.corpus(fill.__name__), new_corpus(server, GLOBEX)
     fill(writer, own, corpus)
     core = own.export(corpus).data
-    other.send(target, core, strict=True)
-    assert other.export(target).data == core
+    second.send(target, core, strict=True)
+    assert second.export(target).data == core
     plain = own.export(corpus, kind=PLAIN).data
-    assert other.export(target, kind=PLAIN).data == plain
+    assert second.export(target, kind=PLAIN).data == plain
     embeddings = cores_pb2.CORE_KIND_DOCUMENT_EMBEDDINGS
-    assert other.export(target, kind=embeddings).data == own.export(corpus, kind=embeddings).data
+    assert second.export(target, kind=embeddings).data == own.export(corpus, kind=embeddings).data
     check_store(server)
 
 
-def test_after_a_change_of_the_embedding_model_it_is_the_same_file_again(tmp_path: Path) -> None:
+def test_a_corpus_with_a_changed_embedding_model_exports_to_the_same_file(tmp_path: Path) -> None:
     with migrations.serving(tmp_path, OLD) as caller:
         corpus = caller.corpus()
         caller.add(corpus, *files(dict(list(REGULATIONS.items())[:2])))
@@ -130,23 +134,23 @@ def test_after_a_change_of_the_embedding_model_it_is_the_same_file_again(tmp_pat
     with migrations.serving(tmp_path, NEW) as caller:
         server = caller.server
         caller.migrate(corpus)
-        own, other = Mover(server.address, OPERATOR, ACME_ID), Mover(server.address, OPERATOR, GLOBEX_ID)
+        own, second = Mover(server.address, OPERATOR, ACME_ID), Mover(server.address, OPERATOR, GLOBEX_ID)
         target, core = new_corpus(server, GLOBEX), own.export(corpus).data
-        other.send(target, core, strict=True)
-        assert other.export(target).data == core
+        second.send(target, core, strict=True)
+        assert second.export(target).data == core
         with MigrationCaller(server, GLOBEX) as reader:
             question = "how long are records kept"
             assert reader.answers(target, question) == caller.answers(corpus, question)
             assert reader.vectors(target) == caller.vectors(corpus)
         check_store(server)
         own.close()
-        other.close()
+        second.close()
 
 
 def test_an_id_that_a_raw_of_the_core_has_may_not_be_taken_in_the_tenant(
     here: tuple[Running, CoreCaller, Mover, Mover],
 ) -> None:
-    server, writer, own, other = here
+    server, writer, own, second = here
     corpus, target = writer.corpus("with raws"), new_corpus(server, GLOBEX)
     writer.add(corpus, File("a.md", "# Title\n\nRecords are kept for five years by the quality unit of the site.\n"))
     raw = writer.query(corpus, level=RAW)[0].id
@@ -156,18 +160,18 @@ def test_an_id_that_a_raw_of_the_core_has_may_not_be_taken_in_the_tenant(
         taken.turn_id = raw
         theirs.put_turns(new_corpus(server, GLOBEX), taken)
         with refused(Reason.NODE_EXISTS):
-            other.send(target, core)
+            second.send(target, core)
         assert theirs.head(target) == 0
 
 
 @pytest.mark.parametrize("fill", [a_hierarchy_with_gaps, a_document])
-def test_it_is_noted_which_summaries_tell_of_which_documents(
+def test_the_index_of_citations_is_the_same_after_a_move(
     here: tuple[Running, CoreCaller, Mover, Mover], fill: Callable[[CoreCaller, Mover, str], None]
 ) -> None:
-    server, writer, own, other = here
+    server, writer, own, second = here
     corpus, target = writer.corpus(f"{fill.__name__} noted"), new_corpus(server, GLOBEX)
     fill(writer, own, corpus)
-    other.send(target, own.export(corpus).data, strict=True)
+    second.send(target, own.export(corpus).data, strict=True)
     noted = citing(server, corpus)
     assert noted
     assert citing(server, target) == noted

@@ -1,4 +1,4 @@
-"""AddDocuments: each document is added, updated, left as it is or refused with a reason; its characters are kept."""
+"""AddDocuments: each document is added, updated, left unchanged or refused with a reason, and keeps its characters."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_text_of_a_document_is_its_original_characters(library: Caller, corp
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "utf-16-le"])
-def test_other_encodings_give_the_same_characters_and_say_how(library: Caller, corpus: str, encoding: str) -> None:
+def test_other_encodings_give_the_same_characters_and_a_note(library: Caller, corpus: str, encoding: str) -> None:
     (outcome,) = library.add(corpus, File("records.txt", RECORDS.encode(encoding))).outcomes
     found = library.document(corpus, outcome.document_id)
     assert found.text == RECORDS
@@ -112,7 +112,7 @@ def test_a_document_in_parts_is_the_same_as_in_one_piece(library: Caller, corpus
     assert library.text(corpus, outcome.document_id) == text
 
 
-def test_a_plain_text_keeps_what_it_came_with(library: Caller, corpus: str) -> None:
+def test_a_plain_text_keeps_its_source_title_and_metadata(library: Caller, corpus: str) -> None:
     file = File("records.txt", RECORDS, source_id="registry/11", metadata={"region": "US", "ключ": "значение"})
     added = library.add(corpus, file)
     assert (added.done.revision, added.done.added, added.kinds) == (1, 1, [ADDED])
@@ -129,7 +129,7 @@ def test_markdown_has_its_headings(library: Caller, corpus: str) -> None:
     found = library.document(corpus, outcome.document_id)
     assert (found.text, found.document.media_type, found.document.title) == (MARKDOWN, "text/markdown", "Hygiene")
     headings = {heading for chunk in library.query(corpus, level=CHUNK) for heading in chunk.chunk.headings}
-    assert headings == {"Hygiene"}, "those that all of the chunk stands under"
+    assert headings == {"Hygiene"}, "the headings that the whole chunk stands under"
 
 
 def test_html_gives_its_text(library: Caller, corpus: str) -> None:
@@ -143,7 +143,7 @@ def test_html_gives_its_text(library: Caller, corpus: str) -> None:
     assert_whole(walk(library, corpus))
 
 
-def test_json_lines_are_a_document_each(library: Caller, corpus: str) -> None:
+def test_each_json_line_is_a_document(library: Caller, corpus: str) -> None:
     added = library.add(corpus, File("rules.jsonl", JSON_LINES))
     assert (added.kinds, added.done.added) == ([ADDED, ADDED], 2)
     documents = {document.source_id: document for document in library.list_documents(corpus)}
@@ -167,7 +167,7 @@ def test_a_bad_line_of_json_lines_leaves_the_others(library: Caller, corpus: str
 
 @pytest.mark.parametrize("field", ["id", "title", "text", "metadata", "other"])
 def test_a_lone_surrogate_in_a_json_line_is_no_defect(library: Caller, corpus: str, field: str) -> None:
-    """UTF-8 cannot hold it, so a line that has one can only be taken with a mark in its place, or refused."""
+    """UTF-8 cannot encode it, so such a line is either stored with a replacement mark or refused."""
     line = {"id": "a", "title": "Rule", "text": notice(1), field: "odd \ud800 one"}
     if field == "metadata":
         line["metadata"] = {"odd \udfff key": "odd \ud800 value"}
@@ -186,7 +186,7 @@ def test_a_document_that_cannot_be_parsed_fails_with_its_reason(
     (outcome,) = added.outcomes
     assert (outcome.kind, outcome.reason, outcome.document_id) == (FAILED, reason, "")
     assert outcome.message
-    assert (added.done.failed, added.done.revision) == (1, 0), "there is no revision that changes nothing"
+    assert (added.done.failed, added.done.revision) == (1, 0), "a call that changes nothing makes no revision"
     assert library.list_documents(corpus) == []
 
 
@@ -199,7 +199,7 @@ def test_good_documents_are_added_though_others_fail(library: Caller, corpus: st
     }
     assert (added.done.revision, added.done.added, added.done.failed) == (1, len(REGULATIONS), len(BROKEN))
     tree = walk(library, corpus)
-    assert {one: tree.text(one) for one in tree.documents} == {
+    assert {document: tree.text(document) for document in tree.documents} == {
         added.ids[name]: text for name, text in REGULATIONS.items()
     }
     assert_whole(tree)
@@ -210,7 +210,10 @@ def test_a_source_that_comes_twice_in_one_call_is_refused_the_second_time(librar
     assert added.kinds.count(ADDED) == 2
     (failed,) = [outcome for outcome in added.outcomes if outcome.kind == FAILED]
     assert (failed.name, failed.reason) == ("a.txt", "DUPLICATE_SOURCE")
-    assert sorted(library.text(corpus, one.id) for one in library.list_documents(corpus)) == [notice(1), notice(3)]
+    assert sorted(library.text(corpus, document.id) for document in library.list_documents(corpus)) == [
+        notice(1),
+        notice(3),
+    ]
 
 
 def test_a_source_that_comes_twice_is_refused_also_if_it_was_unchanged_the_first_time(
@@ -225,7 +228,7 @@ def test_a_source_that_comes_twice_is_refused_also_if_it_was_unchanged_the_first
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server that takes little at once."""
+    """A server with small limits for an upload."""
     path: Path = tmp_path_factory.mktemp("small")
     with running(path, upload_bytes_max=100_000, message_bytes_max=64 << 10) as server:
         create_tenants(server.client())
@@ -289,7 +292,7 @@ def test_an_odd_name_is_kept_or_refused_with_a_reason(library: Caller, corpus: s
         assert {first.outcomes[0].reason, second.outcomes[0].reason} == {Reason.TOO_LARGE.name}
 
 
-def test_an_endless_id_of_a_json_line_is_no_defect(library: Caller, corpus: str) -> None:
+def test_a_very_long_id_of_a_json_line_is_no_defect(library: Caller, corpus: str) -> None:
     lines = [json.dumps({"id": key, "text": notice(place)}) for place, key in enumerate(("a", "b" * 30_000))]
     kinds = library.add(corpus, File("rules.jsonl", "\n".join(lines))).kinds
     assert sorted(kinds) in ([ADDED, FAILED], [ADDED, ADDED])
@@ -304,7 +307,7 @@ def test_metadata_over_its_limits_fails_alone(library: Caller, corpus: str) -> N
         File("good.txt", notice(4), metadata={"key": "v" * METADATA_VALUE_CHARACTERS_MAX}),
     )
     assert sorted(added.kinds) == [ADDED, FAILED, FAILED, FAILED]
-    assert {one.reason for one in added.outcomes if one.kind == FAILED} == {Reason.TOO_LARGE.name}
+    assert {outcome.reason for outcome in added.outcomes if outcome.kind == FAILED} == {Reason.TOO_LARGE.name}
     assert [document.source_id for document in library.list_documents(corpus)] == ["good.txt"]
 
 
@@ -349,7 +352,7 @@ def test_an_upload_is_answered_with_its_request_id_and_is_one_line_of_the_log(
 ) -> None:
     sent = parts(corpus, [File("a.txt", notice(1)), File("b.txt", notice(2))])
     answered = library.documents.AddDocuments(sent, **library.options(f"upload {corpus}"))
-    assert [one.WhichOneof("event") for one in answered].count("outcome") == 2
+    assert [answer.WhichOneof("event") for answer in answered].count("outcome") == 2
     trailing = dict(answered.trailing_metadata())
     assert (trailing[REQUEST_ID_HEADER], trailing[SERVER_VERSION_HEADER]) == (f"upload {corpus}", VERSION)
     (line,) = [line for line in shared.logged_calls() if line["request_id"] == f"upload {corpus}"]
@@ -365,7 +368,7 @@ def test_a_target_alone_adds_nothing(library: Caller, corpus: str) -> None:
 
 def test_progress_counts_documents_and_characters(library: Caller, corpus: str) -> None:
     added = library.add(corpus, *files(REGULATIONS))
-    assert [one.documents_prepared for one in added.progress] == list(range(1, len(REGULATIONS) + 1))
+    assert [report.documents_prepared for report in added.progress] == list(range(1, len(REGULATIONS) + 1))
     assert added.progress[-1].characters_prepared == sum(map(len, REGULATIONS.values()))
 
 
@@ -420,10 +423,10 @@ def test_the_same_content_from_two_sources_is_two_documents(library: Caller, cor
 
 
 def test_corpora_do_not_share_sources(library: Caller, corpus: str, shared: Running) -> None:
-    other = new_corpus(shared)
+    other_corpus = new_corpus(shared)
     assert library.add(corpus, File("a.txt", notice(1))).kinds == [ADDED]
-    assert library.add(other, File("a.txt", notice(1))).kinds == [ADDED]
-    assert library.master(corpus).id != library.master(other).id
+    assert library.add(other_corpus, File("a.txt", notice(1))).kinds == [ADDED]
+    assert library.master(corpus).id != library.master(other_corpus).id
 
 
 def test_an_empty_corpus_has_no_nodes(library: Caller, corpus: str) -> None:

@@ -1,6 +1,6 @@
-"""Whatever is sent: each document has its outcome and its reason, the good ones are added, nothing is half there.
+"""Bad uploads: each document has an outcome and a reason, good documents are added, and none is added in part.
 
-DRILLCORE_SOAK=1 takes the full sizes: a paragraph of 50 MB, and 10,000 files in one call.
+DRILLCORE_SOAK=1 tests the full sizes: a paragraph of 50 MB, and 10,000 files in one call.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    """A server with an empty corpus, whose store must agree with itself in the end."""
+    """A server with an empty corpus. At the end, fsck must find no problem in its store."""
     with running(tmp_path / "data") as server:
         create_tenants(server.client())
         caller = Caller(server.address, ACME)
@@ -78,8 +78,8 @@ def site(tmp_path: Path) -> Iterator[Site]:
     assert (checked.exit_code, json.loads(checked.stdout)["problems"]) == (0, []), checked.output
 
 
-def test_the_locked_pdf_is_a_real_one() -> None:
-    """It opens with its password, and only with that."""
+def test_the_locked_pdf_is_really_locked() -> None:
+    """It opens with its password only."""
     content, _ = BAD["locked.pdf"]
     with pypdfium2.PdfDocument(content, password="secret") as document:
         assert document[0].get_textpage().get_text_range() == SENTENCE
@@ -90,16 +90,18 @@ def test_the_locked_pdf_is_a_real_one() -> None:
 def test_each_bad_document_has_its_reason_and_the_good_ones_are_added(site: Site) -> None:
     sent = [*files({name: content for name, (content, _) in BAD.items()}), *files(REGULATIONS)]
     added = site.add(*sent[::-2], *sent[-2::-2])
-    failed = {name: one for name, one in added.by_name.items() if one.kind == FAILED}
-    assert {name: one.reason for name, one in failed.items()} == {name: reason for name, (_, reason) in BAD.items()}
-    assert all(one.message and not one.document_id for one in failed.values())
-    assert {name for name, one in added.by_name.items() if one.kind == ADDED} == set(REGULATIONS)
+    failed = {name: outcome for name, outcome in added.by_name.items() if outcome.kind == FAILED}
+    assert {name: outcome.reason for name, outcome in failed.items()} == {
+        name: reason for name, (_, reason) in BAD.items()
+    }
+    assert all(outcome.message and not outcome.document_id for outcome in failed.values())
+    assert {name for name, outcome in added.by_name.items() if outcome.kind == ADDED} == set(REGULATIONS)
     tree = site.tree()
-    assert {one.source_id for one in tree.documents.values()} == set(REGULATIONS)
+    assert {document.source_id for document in tree.documents.values()} == set(REGULATIONS)
     assert_whole(tree)
 
 
-def test_nothing_but_bad_documents_leaves_nothing(site: Site) -> None:
+def test_an_upload_of_only_bad_documents_stores_nothing(site: Site) -> None:
     added = site.add(*files({name: content for name, (content, _) in BAD.items()}))
     assert (added.done.failed, added.done.revision) == (len(BAD), 0)
     assert site.caller.list_documents(site.corpus) == []
@@ -171,7 +173,7 @@ def test_one_huge_paragraph_is_added_whole(site: Site, kind: str) -> None:
     sent = parts(site.corpus, [File("small.txt", notice(1)), File("huge.txt", text)])
     events = list(site.caller.documents.AddDocuments(sent, **site.caller.options(timeout_s=1_800)))
     assert events[-1].done.added == 2
-    (huge,) = [one for one in site.caller.list_documents(site.corpus) if one.source_id == "huge.txt"]
+    (huge,) = [document for document in site.caller.list_documents(site.corpus) if document.source_id == "huge.txt"]
     assert huge.characters == len(text)
     master = site.caller.master(site.corpus)
     content = {
@@ -237,8 +239,8 @@ def test_more_documents_than_a_call_can_answer_for_are_refused_while_they_come(
     assert site.caller.head(site.corpus) == 0
 
 
-def test_the_most_that_a_call_may_say_of_its_documents_can_be_stored(site: Site) -> None:
-    """Names as various as can be, so that they do not compress: their outcome is one record of one transaction."""
+def test_the_largest_outcome_of_a_call_can_be_stored(site: Site) -> None:
+    """The names are random, so that they do not compress. Their outcome is one record of one transaction."""
     count = add_documents.OUTCOMES_BYTES_MAX // 1_100
     names = [os.urandom(500).hex() for _ in range(count)]
     first = site.caller.add(

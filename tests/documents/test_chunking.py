@@ -1,4 +1,4 @@
-"""Chunks keep every character, stay within their limits, and keep to the headings of the document."""
+"""Chunks keep every character, stay within their limits, and follow the headings of the document."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ def markdown(text: str) -> ParsedDocument:
 
 
 def texts(document: ParsedDocument, chunks: Sequence[ChunkSpan]) -> list[str]:
-    return [each.span.of(document.text) for each in chunks]
+    return [chunk_span.span.of(document.text) for chunk_span in chunks]
 
 
-def owned(document: ParsedDocument, each: ChunkSpan) -> str:
-    return "".join(raw.of(document.text) for raw in each.raws)
+def owned(document: ParsedDocument, chunk_span: ChunkSpan) -> str:
+    return "".join(raw.of(document.text) for raw in chunk_span.raws)
 
 
 def check(document: ParsedDocument, chunks: Sequence[ChunkSpan], limits: ChunkSettings) -> None:
-    raws = [raw for each in chunks for raw in each.raws]
+    raws = [raw for chunk_span in chunks for raw in chunk_span.raws]
     assert raws[0].start == 0
     assert raws[-1].end == len(document.text)
     assert all(before.end == after.start for before, after in pairwise(raws))
-    for each in chunks:
-        assert each.tokens == COUNTER.count(each.span.of(document.text)) <= limits.chunk_tokens_max
-        assert each.span.start <= each.raws[0].start
-        assert each.span.end == each.raws[-1].end
-        assert all(0 < COUNTER.count(raw.of(document.text)) <= limits.tokens_max for raw in each.raws)
+    for chunk_span in chunks:
+        assert chunk_span.tokens == COUNTER.count(chunk_span.span.of(document.text)) <= limits.chunk_tokens_max
+        assert chunk_span.span.start <= chunk_span.raws[0].start
+        assert chunk_span.span.end == chunk_span.raws[-1].end
+        assert all(0 < COUNTER.count(raw.of(document.text)) <= limits.tokens_max for raw in chunk_span.raws)
 
 
 @given(MARKDOWN)
@@ -77,8 +77,8 @@ def test_the_same_document_gives_the_same_chunks(text: str) -> None:
 def test_a_counter_that_never_adds_up_loses_nothing_either(text: str) -> None:
     document = markdown(text)
     chunks = chunk(document, Words(), SMALL)
-    assert "".join(owned(document, each) for each in chunks) == document.text
-    assert all(each.tokens == Words().count(each.span.of(document.text)) for each in chunks)
+    assert "".join(owned(document, chunk_span) for chunk_span in chunks) == document.text
+    assert all(chunk_span.tokens == Words().count(chunk_span.span.of(document.text)) for chunk_span in chunks)
 
 
 def test_small_paragraphs_of_a_section_share_a_chunk() -> None:
@@ -95,7 +95,7 @@ def test_a_chunk_ends_at_a_heading() -> None:
     assert owned(document, second).startswith("## Penalties")
 
 
-def test_a_tiny_section_goes_with_the_next_one_under_what_they_share() -> None:
+def test_a_tiny_section_joins_the_next_one_under_the_headings_they_share() -> None:
     document = markdown(f"# Law\n\n## Repealed\n\nNone.\n\n## Scope\n\n{SENTENCE * 8}")
     (only,) = chunk(document, COUNTER)
     assert only.headings == ("Law",)
@@ -105,26 +105,26 @@ def test_a_paragraph_within_the_limit_is_not_split() -> None:
     paragraph = (SENTENCE * 36).strip()
     assert 400 < COUNTER.count(paragraph) <= 512
     document = markdown(f"{SENTENCE * 20}\n\n{paragraph}\n\n{SENTENCE * 20}")
-    assert any(owned(document, each).strip() == paragraph for each in chunk(document, COUNTER))
+    assert any(owned(document, chunk_span).strip() == paragraph for chunk_span in chunk(document, COUNTER))
 
 
 def test_a_longer_paragraph_is_split_between_sentences() -> None:
     document = markdown("".join(SENTENCE.format(number) for number in range(100)).strip())
     chunks = chunk(document, COUNTER)
     assert len(chunks) > 1
-    assert all(owned(document, each).strip().endswith("ten years.") for each in chunks)
+    assert all(owned(document, chunk_span).strip().endswith("ten years.") for chunk_span in chunks)
 
 
 def test_a_longer_sentence_is_split_between_clauses() -> None:
     document = markdown("Records shall be kept, " * 400)
-    assert all(owned(document, each).strip().endswith(",") for each in chunk(document, COUNTER))
+    assert all(owned(document, chunk_span).strip().endswith(",") for chunk_span in chunk(document, COUNTER))
 
 
 def test_a_chunk_begins_with_whole_sentences_of_the_one_before() -> None:
     document = markdown("".join(SENTENCE.format(number) for number in range(100)).strip())
     chunks = chunk(document, COUNTER)
-    for before, each in pairwise(chunks):
-        overlap = document.text[each.span.start : each.raws[0].start]
+    for before, chunk_span in pairwise(chunks):
+        overlap = document.text[chunk_span.span.start : chunk_span.raws[0].start]
         assert overlap.strip().startswith("The records of system")
         assert overlap.strip().endswith("ten years.")
         assert 0.10 * before.tokens * 0.8 <= COUNTER.count(overlap) <= 51
@@ -139,25 +139,25 @@ def test_without_overlap_chunks_follow_each_other() -> None:
 def test_a_table_is_split_between_rows() -> None:
     document = markdown("| name | value |\n|---|---|\n" + "| retention of records | ten years |\n" * 200)
     assert [block.kind for block in document.blocks] == [BlockKind.TABLE]
-    assert all(owned(document, each).endswith("|\n") for each in chunk(document, COUNTER))
+    assert all(owned(document, chunk_span).endswith("|\n") for chunk_span in chunk(document, COUNTER))
 
 
 @pytest.mark.parametrize("cluster", ["e\u0301", "e\u0301\u0323", "k\u0308\u0301\u0323\u0330"])
 def test_characters_of_several_code_points_stay_whole(cluster: str) -> None:
     document = markdown(cluster * 3000)
-    for each in chunk(document, COUNTER):
-        assert owned(document, each)[0] == each.span.of(document.text)[0] == cluster[0]
+    for chunk_span in chunk(document, COUNTER):
+        assert owned(document, chunk_span)[0] == chunk_span.span.of(document.text)[0] == cluster[0]
 
 
 def test_right_to_left_text_is_split_between_words() -> None:
     document = markdown("تحفظ السجلات عشر سنوات " * 300)
-    assert all(owned(document, each)[0] == " " for each in chunk(document, COUNTER)[1:])
+    assert all(owned(document, chunk_span)[0] == " " for chunk_span in chunk(document, COUNTER)[1:])
 
 
 def test_ten_thousand_tiny_paragraphs_make_chunks_of_a_useful_size() -> None:
     document = markdown("".join(f"Rule {number} applies.\n\n" for number in range(10_000)))
     chunks = chunk(document, COUNTER)
-    assert min(each.tokens for each in chunks) > 200
+    assert min(chunk_span.tokens for chunk_span in chunks) > 200
     assert len(chunks) < 400
 
 
@@ -167,8 +167,8 @@ def test_two_million_characters_without_a_blank_line_are_split_in_time(run: str)
     started = time.process_time()
     chunks = chunk(document, COUNTER)
     assert time.process_time() - started < 30
-    assert "".join(owned(document, each) for each in chunks) == document.text
-    assert max(each.tokens for each in chunks) <= 563
+    assert "".join(owned(document, chunk_span) for chunk_span in chunks) == document.text
+    assert max(chunk_span.tokens for chunk_span in chunks) <= 563
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:

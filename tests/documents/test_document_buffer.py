@@ -1,4 +1,4 @@
-"""Prepared documents come back from a buffer as they went in, from memory and from the file, which nobody can read."""
+"""Prepared documents come back unchanged from a buffer, whether from memory or from its unreadable file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from drillcore_server.documents.ingestion import builtin
 from drillcore_server.documents.ingestion.document_buffer import AddedDocuments, DocumentBuffer
-from drillcore_server.documents.ingestion.prepared_documents import Origin, PreparedDocument
+from drillcore_server.documents.ingestion.prepared_documents import Origin, PreparedDocument, builtin_preparer
 from drillcore_server.documents.model import ParsedDocument
 from drillcore_server.documents.parsing import parse
 from drillcore_server.storage.ids import PrincipalId, SourceId
@@ -27,29 +26,29 @@ def _prepared(topic: str) -> PreparedDocument:
     (parsed,) = parse(text_of(topic, 1, 6).encode(), name="a.md")
     assert isinstance(parsed, ParsedDocument)
     origin = Origin(SourceId(topic), 1, datetime(2026, 1, 1, tzinfo=UTC), PrincipalId("p"))
-    return builtin.preparer().prepare(parsed, origin)
+    return builtin_preparer().prepare(parsed, origin)
 
 
 @pytest.fixture
 def buffer(prepared: list[PreparedDocument]) -> Iterator[DocumentBuffer]:
-    """The first document in memory, the others in the file."""
+    """A buffer with the first document in memory and the others in the file."""
     buffer = DocumentBuffer(prepared[0].document.characters)
-    for one in prepared:
-        buffer.append(one)
+    for document in prepared:
+        buffer.append(document)
     yield buffer
     buffer.close()
 
 
-def same(one: PreparedDocument, other: PreparedDocument) -> bool:
-    return one.document == other.document and all(
+def same(actual: PreparedDocument, expected: PreparedDocument) -> bool:
+    return actual.document == expected.document and all(
         (a.chunk, a.page, a.vector.tolist()) == (b.chunk, b.page, b.vector.tolist())
-        for a, b in zip(one.chunks, other.chunks, strict=True)
+        for a, b in zip(actual.chunks, expected.chunks, strict=True)
     )
 
 
 def test_documents_come_back_as_they_went_in(buffer: DocumentBuffer, prepared: list[PreparedDocument]) -> None:
     assert len(buffer) == len(prepared) > 2
-    assert all(same(buffer[number], one) for number, one in enumerate(prepared))
+    assert all(same(buffer[number], document) for number, document in enumerate(prepared))
 
 
 def test_chunks_come_back_one_by_one_in_any_order(buffer: DocumentBuffer, prepared: list[PreparedDocument]) -> None:
@@ -58,7 +57,7 @@ def test_chunks_come_back_one_by_one_in_any_order(buffer: DocumentBuffer, prepar
         chunks, expected = incoming[number].chunks, prepared[number].chunks
         assert len(chunks) == len(expected) > 1
         assert [chunks[place].chunk for place in (-1, 0)] == [expected[place].chunk for place in (-1, 0)]
-        assert [one.chunk for one in chunks[1:]] == [one.chunk for one in expected[1:]]
+        assert [chunk.chunk for chunk in chunks[1:]] == [chunk.chunk for chunk in expected[1:]]
         with pytest.raises(IndexError):
             chunks[len(expected)]
 
@@ -66,7 +65,7 @@ def test_chunks_come_back_one_by_one_in_any_order(buffer: DocumentBuffer, prepar
 def test_one_chunk_of_a_document_is_read_without_the_others(
     buffer: DocumentBuffer, prepared: list[PreparedDocument], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A section has chunks of many documents: reading all of each would take longer the larger the call is."""
+    """A section has chunks of many documents. Reading each document whole would take longer the larger the call is."""
     reads: list[int] = []
     decrypt = buffer._cipher.decrypt
 
@@ -91,14 +90,14 @@ def test_the_file_has_no_name_and_no_text_that_can_be_read(
     assert os.fstat(buffer._file.fileno()).st_nlink == 0
 
 
-def test_a_plan_sees_those_it_wants_with_their_records_as_it_wants_them(
+def test_a_plan_gets_the_documents_it_asks_for_with_the_records_it_gives(
     buffer: DocumentBuffer, prepared: list[PreparedDocument]
 ) -> None:
     wanted = [(number, replace(prepared[number].document, source_version=7)) for number in (3, 1)]
     incoming = AddedDocuments(buffer, wanted)
-    assert [one.document for one in incoming] == [record for _, record in wanted]
-    assert [one.chunks[0].chunk for one in incoming] == [prepared[number].chunks[0].chunk for number in (3, 1)]
-    assert [one.document for one in incoming[1:]] == [wanted[1][1]]
+    assert [arrival.document for arrival in incoming] == [record for _, record in wanted]
+    assert [arrival.chunks[0].chunk for arrival in incoming] == [prepared[number].chunks[0].chunk for number in (3, 1)]
+    assert [arrival.document for arrival in incoming[1:]] == [wanted[1][1]]
 
 
 def test_a_closed_buffer_has_no_file(buffer: DocumentBuffer) -> None:

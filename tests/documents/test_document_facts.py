@@ -1,4 +1,4 @@
-"""Facts of documents through the real server: drawn with them, kept, stale and deleted as their source changes."""
+"""Facts of documents through the real server: drawn from them, then kept, stale or deleted as their source changes."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class SiteCaller(FactCaller):
         return pages
 
     def rules(self, corpus: str, text: str = RULES, **metadata: str) -> str:
-        """The document of the source "rules" with this text; its id."""
+        """Adds the document of the source "rules" with this text; returns its id."""
         return self.add(corpus, File("rules.md", text, "rules", metadata=metadata)).ids["rules.md"]
 
     def by_content(self, corpus: str, **fields: Any) -> dict[str, facts_pb2.Fact]:
         found = self.list(corpus, **fields)
-        assert len({one.content for one in found}) == len(found)
-        return {one.content: one for one in found}
+        assert len({fact.content for fact in found}) == len(found)
+        return {fact.content: fact for fact in found}
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def caller(tmp_path: Path) -> Iterator[SiteCaller]:
 
 
 def problems(server: Running) -> tuple[str, ...]:
-    """What fsck finds."""
+    """The problems that fsck finds."""
     root, header = open_store(server.engine)
     return Fsck(server.engine, Keyspace(root), server.server.keyring, header.store_id).run().problems
 
@@ -99,7 +99,7 @@ def test_the_registry_knows_the_source_and_how_many_facts_it_has(caller: SiteCal
         caller.source(corpus, "other")
 
 
-def test_a_source_type_that_there_is_not_fails_the_document_and_no_other(caller: SiteCaller) -> None:
+def test_an_unknown_source_type_fails_its_document_and_no_other(caller: SiteCaller) -> None:
     corpus = caller.corpus()
     wrong = File("wrong.md", RULES, metadata={"source_type": "rumour"})
     added = caller.add(corpus, wrong, File("right.md", RULES))
@@ -111,7 +111,7 @@ def test_a_source_type_that_there_is_not_fails_the_document_and_no_other(caller:
         list(caller.documents.UpdateDocument(parts, **caller.options()))
 
 
-def test_a_new_version_keeps_what_it_says_again_and_makes_the_rest_stale(caller: SiteCaller) -> None:
+def test_a_new_version_keeps_the_facts_it_repeats_and_makes_the_rest_stale(caller: SiteCaller) -> None:
     corpus = caller.corpus()
     caller.rules(corpus)
     before = caller.by_content(corpus)
@@ -131,7 +131,7 @@ def test_a_new_version_keeps_what_it_says_again_and_makes_the_rest_stale(caller:
     assert caller.source(corpus, "rules", as_of=at_revision(1)).fact_count == 2
 
 
-def test_what_a_source_says_again_later_is_active_again(caller: SiteCaller) -> None:
+def test_a_stale_fact_that_its_source_states_again_is_active_again(caller: SiteCaller) -> None:
     corpus = caller.corpus()
     for text in (RULES, CHANGED, RULES):
         caller.rules(corpus, text)
@@ -143,12 +143,12 @@ def test_what_a_source_says_again_later_is_active_again(caller: SiteCaller) -> N
     assert (hits[0].fact.fact_id, hits[0].stale) == (first[TRAINING].fact_id, False)
 
 
-def test_the_time_to_live_of_what_is_said_again_begins_anew_if_it_was_over_swept_or_not(caller: SiteCaller) -> None:
+def test_the_expired_time_to_live_of_a_fact_stated_again_begins_anew_swept_or_not(caller: SiteCaller) -> None:
     corpus = caller.corpus()
     caller.rules(corpus)
     before = caller.by_content(corpus)
-    for one in before.values():
-        caller.update(one.fact_id, ttl="PT0.000001S")
+    for fact in before.values():
+        caller.update(fact.fact_id, ttl="PT0.000001S")
     caller.set_status(before[TRAINING].fact_id, STALE)
     caller.rules(corpus, RULES + AUDITS)
     after = caller.by_content(corpus)
@@ -157,22 +157,24 @@ def test_the_time_to_live_of_what_is_said_again_begins_anew_if_it_was_over_swept
         assert after[content].ingested_at.ToNanoseconds() > before[content].ingested_at.ToNanoseconds()
 
 
-def test_a_quarantined_fact_stays_that_whatever_its_source_says(caller: SiteCaller) -> None:
+def test_a_quarantined_fact_stays_quarantined_whatever_its_source_says(caller: SiteCaller) -> None:
     corpus = caller.corpus()
     caller.rules(corpus)
-    one = caller.by_content(corpus)[RECORDS].fact_id
-    caller.set_status(one, QUARANTINED, reason="it led to wrong answers")
+    fact_id = caller.by_content(corpus)[RECORDS].fact_id
+    caller.set_status(fact_id, QUARANTINED, reason="it led to wrong answers")
     document = caller.rules(corpus, CHANGED)
-    assert (caller.get(one).status, caller.get(one).document_id) == (QUARANTINED, document)
+    assert (caller.get(fact_id).status, caller.get(fact_id).document_id) == (QUARANTINED, document)
     caller.remove(corpus, document)
-    assert caller.get(one).status == QUARANTINED
+    assert caller.get(fact_id).status == QUARANTINED
     assert caller.source(corpus, "rules").fact_count == 1
     caller.rules(corpus)
-    assert caller.get(one).status == QUARANTINED
-    assert [fact.fact_id for fact in caller.list(corpus) if fact.content == RECORDS] == [one], "no second one of it"
+    assert caller.get(fact_id).status == QUARANTINED
+    assert [fact.fact_id for fact in caller.list(corpus) if fact.content == RECORDS] == [fact_id], (
+        "no second fact with this content"
+    )
 
 
-def test_facts_go_with_their_document_and_come_anew_with_it(caller: SiteCaller) -> None:
+def test_facts_are_deleted_with_their_document_and_drawn_anew_when_it_comes_back(caller: SiteCaller) -> None:
     corpus = caller.corpus()
     document = caller.rules(corpus)
     before = caller.by_content(corpus)
@@ -189,7 +191,7 @@ def test_facts_go_with_their_document_and_come_anew_with_it(caller: SiteCaller) 
     assert caller.source(corpus, "rules").fact_count == 2
 
 
-def test_new_metadata_alone_leave_every_fact_active(caller: SiteCaller) -> None:
+def test_new_metadata_alone_leaves_every_fact_active(caller: SiteCaller) -> None:
     corpus = caller.corpus()
     caller.rules(corpus)
     chunk = caller.by_content(corpus)[RECORDS].chunk_id
@@ -209,16 +211,16 @@ def test_new_metadata_alone_leave_every_fact_active(caller: SiteCaller) -> None:
     assert caller.source(corpus, "rules").source_type == "regulatory"
 
 
-def test_what_was_put_of_a_source_is_stale_when_its_content_changes(caller: SiteCaller) -> None:
+def test_facts_put_for_a_source_are_stale_when_its_content_changes(caller: SiteCaller) -> None:
     corpus = caller.corpus()
     caller.rules(corpus)
-    (one,) = caller.put(corpus, facts_pb2.FactDraft(content=AUDITS + " Always.", source_id="rules")).fact_ids
+    (fact_id,) = caller.put(corpus, facts_pb2.FactDraft(content=AUDITS + " Always.", source_id="rules")).fact_ids
     assert caller.source(corpus, "rules").fact_count == 3
     caller.rules(corpus, CHANGED)
-    assert caller.get(one).status == STALE
+    assert caller.get(fact_id).status == STALE
 
 
-def test_a_fact_that_is_put_of_a_chunk_is_of_its_source_and_within_it(caller: SiteCaller) -> None:
+def test_a_fact_put_for_a_chunk_has_its_source_and_lies_within_it(caller: SiteCaller) -> None:
     corpus = caller.corpus()
     document = caller.rules(corpus)
     drawn = caller.by_content(corpus)[RECORDS]
@@ -228,8 +230,8 @@ def test_a_fact_that_is_put_of_a_chunk_is_of_its_source_and_within_it(caller: Si
     for wrong in ({"source_id": "other"}, *({"span": span} for span in spans)):
         with refused(Reason.INVALID_ARGUMENT):
             caller.put(corpus, facts_pb2.FactDraft(**tied, **wrong))
-    (one,) = caller.put(corpus, facts_pb2.FactDraft(**tied, span=chunk.span)).fact_ids
-    put_one = caller.get(one)
+    (fact_id,) = caller.put(corpus, facts_pb2.FactDraft(**tied, span=chunk.span)).fact_ids
+    put_one = caller.get(fact_id)
     assert (put_one.source_id, put_one.document_id, put_one.span) == ("rules", document, chunk.span)
 
 
@@ -253,11 +255,11 @@ def test_facts_are_found_by_document_and_by_chunk(caller: SiteCaller) -> None:
 def test_an_archived_fact_is_back_when_its_source_says_it_again(caller: SiteCaller) -> None:
     corpus = caller.corpus()
     caller.rules(corpus)
-    one = caller.by_content(corpus)[RECORDS].fact_id
-    caller.archive(one)
+    fact_id = caller.by_content(corpus)[RECORDS].fact_id
+    caller.archive(fact_id)
     caller.rules(corpus, CHANGED)
-    assert not caller.get(one).archived
-    assert one in {hit.fact.fact_id for hit in caller.search("batch records", corpus).hits}
+    assert not caller.get(fact_id).archived
+    assert fact_id in {hit.fact.fact_id for hit in caller.search("batch records", corpus).hits}
 
 
 def test_a_stale_fact_is_deleted_with_its_document(caller: SiteCaller) -> None:
@@ -280,22 +282,22 @@ def test_a_fact_does_not_get_the_id_of_a_raw(caller: SiteCaller) -> None:
     assert caller.node(raw).id == raw
 
 
-def test_a_fact_that_is_put_of_a_chunk_weighs_as_those_that_were_drawn_from_it(caller: SiteCaller) -> None:
+def test_a_fact_put_for_a_chunk_weighs_as_much_as_the_facts_drawn_from_it(caller: SiteCaller) -> None:
     corpus = caller.corpus()
     caller.rules(corpus, source_type="internal", classification="restricted")
     drawn = caller.list(corpus)[0]
-    (one,) = caller.put(corpus, facts_pb2.FactDraft(content=AUDITS, chunk_id=drawn.chunk_id)).fact_ids
-    assert caller.get(one).importance_weight == drawn.importance_weight == 0.8
+    (fact_id,) = caller.put(corpus, facts_pb2.FactDraft(content=AUDITS, chunk_id=drawn.chunk_id)).fact_ids
+    assert caller.get(fact_id).importance_weight == drawn.importance_weight == 0.8
 
 
 def test_facts_that_are_put_register_their_source(caller: SiteCaller) -> None:
     corpus = caller.corpus()
-    (one,) = caller.put(corpus, facts_pb2.FactDraft(content=AUDITS, source_id="a call")).fact_ids
-    assert caller.get(one).importance_weight == 0.6
+    (fact_id,) = caller.put(corpus, facts_pb2.FactDraft(content=AUDITS, source_id="a call")).fact_ids
+    assert caller.get(fact_id).importance_weight == 0.6
     source = caller.source(corpus, "a call")
     assert (source.version, source.document_id, source.fact_count, source.source_type) == (0, "", 1, "user")
     assert source.status == sources_pb2.SOURCE_STATUS_ACTIVE
-    caller.set_status(one, DELETED, reason="wrong")
+    caller.set_status(fact_id, DELETED, reason="wrong")
     assert caller.source(corpus, "a call").fact_count == 0
     caller.add(corpus, File("call.md", RULES, "a call"))
     source = caller.source(corpus, "a call")
@@ -312,11 +314,11 @@ def test_sources_are_listed_in_pages_of_one_revision(caller: SiteCaller) -> None
     assert (len(rest.sources), rest.revision) == (3, 1)
     pages = caller.sources(corpus, page_size=4)
     assert [len(page.sources) for page in pages] == [4, 2]
-    assert {one.source_id for page in pages for one in page.sources} == {f"{n}.md" for n in range(6)}
-    assert {one.fact_count for page in pages for one in page.sources} == {2}
+    assert {source.source_id for page in pages for source in page.sources} == {f"{n}.md" for n in range(6)}
+    assert {source.fact_count for page in pages for source in page.sources} == {2}
 
 
-def test_a_hierarchy_that_replaces_documents_deletes_the_facts_of_those_that_go(caller: SiteCaller) -> None:
+def test_a_hierarchy_that_replaces_documents_deletes_the_facts_of_removed_documents(caller: SiteCaller) -> None:
     corpus = caller.corpus()
     caller.rules(corpus)
     (chunkless,) = caller.put(corpus, facts_pb2.FactDraft(content=AUDITS, source_id="a call")).fact_ids
@@ -327,25 +329,25 @@ def test_a_hierarchy_that_replaces_documents_deletes_the_facts_of_those_that_go(
     assert caller.source(corpus, "rules").fact_count == 0
 
 
-def test_a_fact_of_a_hierarchys_chunk_is_stale_once_the_chunk_says_something_else(caller: SiteCaller) -> None:
+def test_a_fact_of_a_hierarchys_chunk_is_stale_once_the_chunk_changes(caller: SiteCaller) -> None:
     corpus, made = caller.corpus(), two_sections()
     put(caller, corpus, made)
-    chunks = [node.id for node in made.of("chunk")][:2]
-    drafts = [facts_pb2.FactDraft(content=RECORDS, chunk_id=one) for one in chunks]
+    chunks = [node.id for node in made.nodes_of("chunk")][:2]
+    drafts = [facts_pb2.FactDraft(content=RECORDS, chunk_id=chunk_id) for chunk_id in chunks]
     ids = list(caller.put(corpus, *drafts).fact_ids)
     put(caller, corpus, made)
-    assert [caller.get(one).status for one in ids] == [ACTIVE, ACTIVE], "the same once more"
-    chunk = next(node for node in made.of("chunk") if node.id == chunks[0])
-    raw = next(node for node in made.of("raw") if node.parent_id == chunks[0])
+    assert [caller.get(fact_id).status for fact_id in ids] == [ACTIVE, ACTIVE], "the chunks have the same content again"
+    chunk = next(node for node in made.nodes_of("chunk") if node.id == chunks[0])
+    raw = next(node for node in made.nodes_of("raw") if node.parent_id == chunks[0])
     del chunk.chunk.quotes[:]
     raw.raw.content = "X" * len(raw.raw.content)
     put(caller, corpus, made)
-    assert [caller.get(one).status for one in ids] == [STALE, ACTIVE]
+    assert [caller.get(fact_id).status for fact_id in ids] == [STALE, ACTIVE]
 
 
-def test_the_history_tells_how_many_facts_a_revision_changed(caller: SiteCaller) -> None:
+def test_the_history_says_how_many_facts_a_revision_changed(caller: SiteCaller) -> None:
     corpus = caller.corpus()
     caller.rules(corpus)
     caller.rules(corpus, CHANGED)
     found = caller.nodes.GetHistory(nodes_pb2.GetHistoryRequest(corpus_id=corpus), **caller.options())
-    assert sorted((one.revision, one.facts_changed) for one in found.revisions) == [(1, 2), (2, 3)]
+    assert sorted((revision.revision, revision.facts_changed) for revision in found.revisions) == [(1, 2), (2, 3)]

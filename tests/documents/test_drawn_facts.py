@@ -1,4 +1,4 @@
-"""Facts drawn from documents: one for each assertion, within the limits of size, on texts as regulations have them."""
+"""Facts drawn from texts of regulations: a fact for each assertion, within the limits of size."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_server.documents.ingestion import builtin
 from drillcore_server.documents.ingestion.chunk_spans import ChunkSettings, chunk
 from drillcore_server.documents.ingestion.drawn_facts import DrawnFact, draw_facts
+from drillcore_server.documents.ingestion.prepared_documents import builtin_counter
 from drillcore_server.documents.model import ParsedDocument
 from drillcore_server.documents.parsing import parse
 from drillcore_server.facts.model import TOKENS_MAX, TOKENS_MIN
@@ -32,7 +32,7 @@ controls designed to ensure the authenticity of the records. Such procedures and
 
 (d) Limiting system access to authorized individuals of the firm that keeps the records.
 """
-"""After 21 CFR 11.10."""
+"""Adapted from 21 CFR 11.10."""
 POWERS = """\
 # Article 58 Powers
 
@@ -48,7 +48,7 @@ to issue opinions to the national parliament on any issue related to the protect
 
 4.   The exercise of the powers conferred on the authority shall be subject to appropriate safeguards.
 """
-"""As the Official Journal has lists: each marker is a paragraph of its own."""
+"""A list in the form of the Official Journal: each marker is a paragraph of its own."""
 
 
 def parsed(text: str, name: str = "text.md") -> ParsedDocument:
@@ -58,7 +58,7 @@ def parsed(text: str, name: str = "text.md") -> ParsedDocument:
 
 
 def drawn(document: ParsedDocument, settings: ChunkSettings | None = None) -> list[list[DrawnFact]]:
-    counter = builtin.counter()
+    counter = builtin_counter()
     spans = chunk(document, counter, settings or ChunkSettings())
     return [list(facts) for facts in draw_facts(document, spans, counter)]
 
@@ -68,10 +68,10 @@ def contents(text: str, name: str = "text.md") -> list[str]:
 
 
 def flat(facts: Iterable[list[DrawnFact]]) -> list[DrawnFact]:
-    return [fact for one in facts for fact in one]
+    return [fact for group in facts for fact in group]
 
 
-def test_an_item_of_a_list_has_what_introduces_it_in_front() -> None:
+def test_an_item_of_a_list_begins_with_its_introduction() -> None:
     found = contents(RECORDS, "part-11.txt")
     start = "Such procedures and controls shall include the following:"
     assert (
@@ -86,7 +86,7 @@ def test_an_item_of_a_list_has_what_introduces_it_in_front() -> None:
     )
 
 
-def test_an_item_says_where_its_introductions_stand() -> None:
+def test_an_item_says_where_its_introductions_are() -> None:
     document = parsed(RECORDS, "part-11.txt")
     found = flat(drawn(document))
     for fact in found:
@@ -96,13 +96,13 @@ def test_an_item_says_where_its_introductions_stand() -> None:
     assert [len(fact.leads) for fact in found] == [0, 1, 1, 2, 2, 1]
 
 
-def test_what_only_introduces_items_is_no_fact_of_its_own_nor_is_a_heading() -> None:
+def test_an_introduction_of_items_or_a_heading_is_no_fact_of_its_own() -> None:
     found = contents(RECORDS, "part-11.txt")
-    assert not any(one.endswith(":") for one in found)
-    assert not any("Controls for closed systems" in one for one in found)
+    assert not any(content.endswith(":") for content in found)
+    assert not any("Controls for closed systems" in content for content in found)
 
 
-def test_markers_that_stand_alone_belong_to_what_follows_them() -> None:
+def test_markers_that_stand_alone_belong_to_the_text_after_them() -> None:
     start = "3. Each supervisory authority shall have all of the following advisory powers:"
     assert contents(POWERS) == [
         f"{start} (a) to advise the controller in accordance with the prior consultation procedure referred to in "
@@ -146,7 +146,7 @@ def test_short_items_are_joined_to_items_of_their_own_list() -> None:
     ]
 
 
-def test_a_chunk_with_less_than_a_fact_in_all_has_none() -> None:
+def test_a_chunk_too_short_for_a_fact_has_none() -> None:
     assert contents("Keep it cold.") == []
 
 
@@ -173,19 +173,19 @@ def test_the_same_words_are_one_fact_of_a_document_however_their_lines_are_broke
     assert contents(f"{rule}\n\n{between}\n\n{broken}") == [rule, between]
 
 
-def test_what_chunks_repeat_of_each_other_is_drawn_once() -> None:
+def test_text_that_chunks_repeat_of_each_other_is_drawn_once() -> None:
     sentences = [f"The operator shall record deviation number {n} within {n + 2} hours of it." for n in range(60)]
     document = parsed(" ".join(sentences))
     settings = ChunkSettings(tokens_max=128, tokens_target=128, overlap=0.3)
-    spans = chunk(document, builtin.counter(), settings)
-    assert any(span.span.start < span.raws[0].start for span in spans), "there is something that is repeated"
+    spans = chunk(document, builtin_counter(), settings)
+    assert any(span.span.start < span.raws[0].start for span in spans), "the chunks must overlap"
     found = drawn(document, settings)
     assert [fact.content for fact in flat(found)] == sentences
     for span, facts in zip(spans, found, strict=True):
         assert all(span.raws[0].start <= fact.span.start and fact.span.end <= span.raws[-1].end for fact in facts)
 
 
-def test_what_is_too_long_for_a_fact_is_cut() -> None:
+def test_an_assertion_too_long_for_a_fact_is_cut() -> None:
     words = " ".join(f"{n:x}" for n in range(2_500))
     document = parsed(f"The list of all of them is {words}.")
     found = flat(drawn(document, ChunkSettings(tokens_max=20_000, tokens_target=20_000)))
@@ -213,10 +213,10 @@ def test_facts_of_any_text_are_within_limits_and_within_their_chunks(text: str) 
     for document in parse(text.encode(), name="text.md", media_type=None):
         if not isinstance(document, ParsedDocument):
             continue
-        counter = builtin.counter()
+        counter = builtin_counter()
         spans = chunk(document, counter)
         found = draw_facts(document, spans, counter)
-        assert len({fact.content for one in found for fact in one}) == len(flat(map(list, found)))
+        assert len({fact.content for group in found for fact in group}) == len(flat(map(list, found)))
         for span, facts in zip(spans, found, strict=True):
             for fact in facts:
                 assert TOKENS_MIN <= fact.tokens == counter.count(fact.content) <= TOKENS_MAX
@@ -237,7 +237,7 @@ Training records stay there. They are shown to the monitor at each visit on requ
 """
 
 
-def test_headings_are_no_part_of_facts_and_facts_are_joined_under_their_own() -> None:
+def test_headings_are_no_part_of_facts_and_facts_are_joined_under_their_own_heading() -> None:
     (document,) = parse(NOTE.encode(), name="note.md")
     assert isinstance(document, ParsedDocument)
     contents = [fact.content for own in drawn(document) for fact in own]

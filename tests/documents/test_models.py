@@ -1,4 +1,4 @@
-"""Processors and embedders by settings: a real HTTP server that speaks the OpenAI protocol stands at the other end."""
+"""The settings choose processors and embedders. A real HTTP server answers them in the OpenAI protocol."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RULE = (
 
 
 class _Model(BaseHTTPRequestHandler):
-    """Embeds a text by its hash; has no chat model, so that chats fail."""
+    """Embeds a text by its hash. It has no chat model, so chats fail."""
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -96,9 +96,9 @@ def test_a_model_whose_server_fails_is_a_refusal_that_says_so_and_changes_nothin
             with pytest.raises(drillcore.Unavailable) as caught:
                 attempt()
             assert caught.value.reason is drillcore.Reason.MODEL_UNAVAILABLE
-        assert [one.id for one in client.iter_documents(corpus)] == [added.outcomes[0].document_id]
+        assert [document.id for document in client.iter_documents(corpus)] == [added.outcomes[0].document_id]
         empty = client.create_corpus("nothing").id
-        assert client.query("deviation", corpus_ids=[empty]).items == (), "for which no model is asked"
+        assert client.query("deviation", corpus_ids=[empty]).items == (), "no model is asked for an empty corpus"
         assert {line["event"] for line in server.log_lines()} >= {"model"}
         assert "deviation" not in server.log.getvalue()
 
@@ -117,7 +117,7 @@ def test_vectors_of_different_models_are_never_mixed(tmp_path: Path, model_url: 
         with pytest.raises(drillcore.FailedPrecondition) as caught:
             client.query("deviation", corpus_ids=[corpus])
         assert caught.value.reason is drillcore.Reason.MODEL_MISMATCH
-        assert [one.id for one in client.iter_documents(corpus)] == [added.outcomes[0].document_id]
+        assert [document.id for document in client.iter_documents(corpus)] == [added.outcomes[0].document_id]
 
 
 def test_a_former_model_without_its_settings_is_refused_at_the_start(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""DOCX: headings, lists and tables as mammoth sees them; a bomb is refused before it is unpacked."""
+"""DOCX: headings, lists and tables as mammoth reads them; a zip bomb is refused before it is unpacked."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_title_is_that_of_the_properties() -> None:
     assert document.title == "Rules & Records"
 
 
-def test_it_is_a_docx_whatever_its_name() -> None:
+def test_a_docx_is_recognized_whatever_its_name() -> None:
     (document,) = parse(docx(paragraph("Words.")), name="x.txt", media_type="text/plain")
     assert isinstance(document, ParsedDocument)
     assert document.text == "Words."

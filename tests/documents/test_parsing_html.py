@@ -1,4 +1,4 @@
-"""HTML: what a reader sees, with its structure; nothing that runs; nothing that makes the parser run long."""
+"""HTML: the visible text with its structure, without scripts, parsed in bounded time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_scripts_styles_and_the_head_are_left_out() -> None:
     assert blocks(html) == [(P, 0, "Words")]
 
 
-def test_the_title_is_the_page_s_own() -> None:
+def test_the_title_is_that_of_the_page() -> None:
     document = outcome("<!doctype html><title> The\nRules </title><h1>Other</h1>")
     assert isinstance(document, ParsedDocument)
     assert document.title == "The Rules"
@@ -54,7 +54,7 @@ def test_the_title_is_the_page_s_own() -> None:
     assert document.preprocessing[1].startswith("html to text with selectolax ")
 
 
-def test_a_table_that_lays_out_a_page_is_no_table() -> None:
+def test_a_table_used_for_layout_is_no_table() -> None:
     html = "<body><table><tr><td><h1>Title</h1><p>Words</p></td><td><table><tr><td>a<td>b</table></td></tr></table>"
     assert blocks(html) == [(H, 1, "Title"), (P, 0, "Words"), (T, 0, "a | b")]
 
@@ -87,7 +87,7 @@ def test_a_page_without_text_is_empty() -> None:
     assert refused.reason is UnparsableReason.EMPTY
 
 
-def test_the_limit_of_text_counts_what_was_extracted() -> None:
+def test_the_limit_of_text_counts_the_extracted_text() -> None:
     html = "<html>" + "<p>words</p>" * 50
     assert isinstance(outcome(html, ParseLimits(text_chars_max=400)), ParsedDocument)
     refused = outcome(html, ParseLimits(text_chars_max=300))

@@ -1,4 +1,4 @@
-"""JSON lines: the good lines are read, the bad ones are refused by their number."""
+"""JSON lines: good lines are read, bad lines are refused with their number."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_bad_lines_are_refused_by_number_and_the_good_ones_read() -> None:
     found = outcomes(
         '{"text": "One."}', "{broken", "", "[1]", '{"title": "no text"}', '{"text": " "}', '{"text": "Two."}'
     )
-    good = [each.text for each in found if isinstance(each, ParsedDocument)]
-    bad = [(each.line, each.reason) for each in found if isinstance(each, Unparsable)]
+    good = [document.text for document in found if isinstance(document, ParsedDocument)]
+    bad = [(refusal.line, refusal.reason) for refusal in found if isinstance(refusal, Unparsable)]
     assert good == ["One.", "Two."]
     assert bad == [
         (2, UnparsableReason.MALFORMED),
@@ -77,7 +77,7 @@ def test_a_line_may_hold_html_but_no_pdf() -> None:
     assert pdf.reason is UnparsableReason.UNSUPPORTED
 
 
-def test_json_lines_are_told_by_their_content() -> None:
+def test_json_lines_are_recognized_by_their_content() -> None:
     found = list(parse(b'{"text": "One."}\n{"text": "Two."}\n', name="export.txt"))
     assert len(found) == 2
 

@@ -1,4 +1,4 @@
-"""PDF: pages, paragraphs and headings; whatever is wrong with a file, the process goes on."""
+"""PDF: pages, paragraphs and headings. No damage in a file ends the process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from drillcore_server.documents.model import BlockKind, ParsedDocument
 from drillcore_server.documents.parsing import ParseLimits, Unparsable, UnparsableReason, parse
 
 TextLine = tuple[int, int, str]
-"""Size of the type, distance from the foot of the page, words."""
+"""Font size, distance from the bottom of the page, words."""
 
 
 def pdf(pages: Sequence[Sequence[TextLine]], *, title: str = "", trailer: str = "") -> bytes:
@@ -32,9 +32,9 @@ def pdf(pages: Sequence[Sequence[TextLine]], *, title: str = "", trailer: str = 
 def _with_table(objects: Sequence[str], trailer: str) -> bytes:
     content = b"%PDF-1.4\n"
     offsets = []
-    for number, each in enumerate(objects, start=1):
+    for number, pdf_object in enumerate(objects, start=1):
         offsets.append(len(content))
-        content += f"{number} 0 obj\n{each}\nendobj\n".encode("latin-1")
+        content += f"{number} 0 obj\n{pdf_object}\nendobj\n".encode("latin-1")
     table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
     size = len(objects) + 1
     return content + (
@@ -108,7 +108,7 @@ def test_the_title_is_the_stated_one_unless_a_program_wrote_it(stated: str, titl
         (pdf([[]]), UnparsableReason.EMPTY),
     ],
 )
-def test_what_cannot_be_read_is_refused(content: bytes, reason: UnparsableReason) -> None:
+def test_an_unreadable_pdf_is_refused(content: bytes, reason: UnparsableReason) -> None:
     refused = outcome(content)
     assert isinstance(refused, Unparsable)
     assert refused.reason is reason

@@ -1,4 +1,4 @@
-"""Text formats are kept to the character; encodings are told by the bytes; damage is refused, not guessed at."""
+"""Text formats keep every character, encodings are recognized by their bytes, and damage is refused."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_text_is_exactly_the_decoded_characters(text: str) -> None:
         outcomes = list(parse(text.encode(), name=name))
         if len(outcomes) == 1 and isinstance(outcomes[0], ParsedDocument) and outcomes[0].media_type != "text/html":
             document = outcomes[0]
-            # A mark at the start says how the bytes are to be read; it is no character of the text.
+            # A byte order mark says how to read the bytes. It is no character of the text.
             assert document.text == text.removeprefix("\ufeff")
             assert_blocks_leave_out_only_white_space(document)
 
@@ -99,7 +99,7 @@ def test_a_declared_encoding_is_used_when_the_bytes_are_not_utf8() -> None:
         (b"<?xml version='1.0'?><root>words</root>", UnparsableReason.UNSUPPORTED),
     ],
 )
-def test_what_is_no_text_is_refused_with_the_reason(content: bytes, reason: UnparsableReason) -> None:
+def test_content_that_is_no_text_is_refused_with_the_reason(content: bytes, reason: UnparsableReason) -> None:
     outcome = refused(content)
     assert outcome.reason is reason
     assert outcome.name == "x.txt"
@@ -111,7 +111,7 @@ def test_a_few_control_characters_are_kept_and_recorded() -> None:
     assert "kept 2 control characters" in document.preprocessing
 
 
-def test_too_much_is_refused_by_its_limit() -> None:
+def test_content_over_a_limit_is_refused() -> None:
     assert refused(b"words " * 10, limits=ParseLimits(input_bytes_max=20)).reason is UnparsableReason.TOO_LARGE
     assert refused(b"words " * 10, limits=ParseLimits(text_chars_max=20)).reason is UnparsableReason.TOO_LARGE
 
@@ -146,7 +146,7 @@ def test_headings_lists_and_tables_of_plain_text() -> None:
         ("3 apples", 0),
     ],
 )
-def test_lines_that_are_headings(line: str, level: int) -> None:
+def test_these_lines_are_headings(line: str, level: int) -> None:
     assert heading_level(line) == level
 
 
@@ -171,12 +171,12 @@ def test_blocks_of_markdown() -> None:
     assert document.title == "Law"
 
 
-def test_markdown_is_told_by_its_content() -> None:
+def test_markdown_is_recognized_by_its_content() -> None:
     assert parsed("Intro\n\n## Scope\n\nText.", "x.txt").media_type == "text/markdown"
     assert parsed("Just words.", "x.txt").media_type == "text/plain"
 
 
-def test_a_document_without_a_heading_is_called_like_its_file() -> None:
+def test_a_document_without_a_heading_is_named_after_its_file() -> None:
     assert parsed("Just words.", "folder/annual report.txt").title == "annual report"
 
 

@@ -1,4 +1,4 @@
-"""Entities: what is found, under which value, and that nothing makes the patterns slow."""
+"""Entities: which are found, under which value, and that no text makes the patterns slow."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_dates_are_as_precise_as_the_text(text: str, value: str) -> None:
 @pytest.mark.parametrize(
     "text", ["31 June 2024", "2024-13-01", "we may 2000 times", "Order 1234", "version 1.2.2020.7"]
 )
-def test_what_no_calendar_has_is_no_date(text: str) -> None:
+def test_an_impossible_date_is_no_date(text: str) -> None:
     assert found("date", text) == []
 
 
@@ -139,7 +139,7 @@ def test_persons_are_found_conservatively(text: str, names: list[str]) -> None:
     assert found("person", text) == names
 
 
-def test_addresses_lose_the_marks_of_their_sentence() -> None:
+def test_addresses_lose_the_punctuation_of_their_sentence() -> None:
     text = "Write to Privacy@Example.org (see https://Example.org/Rules?x=1)."
     assert found("email", text) == ["privacy@example.org"]
     assert found("url", text) == ["https://example.org/Rules?x=1"]
@@ -166,9 +166,9 @@ def test_any_text_has_entities_of_known_types_only(text: str) -> None:
      "Aa B. ", "21 CFR ", "§", "12 March ", "1999 ", "of the A ", "A, Inc ", "\u200e", "Regulation (EU) "],
 )  # fmt: skip
 def test_time_grows_no_faster_than_the_text(piece: str) -> None:
-    """Eight times the text may take up to sixteen times as long; a quadratic pattern takes 64, however often.
+    """Eight times the text may take up to sixteen times as long. A quadratic pattern always takes 64 times as long.
 
-    A busy machine slows down now the one and now the other: the best of some rounds counts.
+    The best of several rounds counts, since a busy machine may slow down either measurement.
     """
     small, large = (piece * (size // len(piece)) for size in (8_000, 64_000))
     best_small_s = best_large_s = float("inf")

@@ -1,4 +1,4 @@
-"""The built-in processor: what it says is in the text, is worth saying, fits, and is the same every time."""
+"""The built-in processor quotes important text, stays within its limits, and gives the same result every time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ USD 15,000 as set out in Rule 8.3.1."""
 
 
 class Words:
-    """Counts white-space separated words: tokens enough for tests, and quick."""
+    """Counts words separated by white space, which is fast and good enough for tests."""
 
     def count(self, text: str) -> int:
         return len(text.split())
@@ -130,7 +130,7 @@ def test_entities_are_found_in_the_whole_chunk(digest: ChunkDigest) -> None:
     } <= found
 
 
-def test_keywords_are_what_the_text_repeats(digest: ChunkDigest) -> None:
+def test_keywords_are_words_that_the_text_repeats(digest: ChunkDigest) -> None:
     assert {"relevant person", "records"} <= set(digest.keywords)
     assert not {"the", "must", "of"} & set(digest.keywords)
 
@@ -150,7 +150,7 @@ def test_keywords_of_german_text_are_no_german_stopwords(processor: Processor) -
     assert not {"der", "die", "wenn", "nur", "dann"} & set(made.keywords)
 
 
-def test_many_chunks_at_once_give_what_each_gives_alone(processor: Processor) -> None:
+def test_chunks_processed_together_give_the_same_digests_as_alone(processor: Processor) -> None:
     chunks = [ChunkInput(RETENTION[start:], start, "d", ("Record keeping",)) for start in (0, 60, 200)]
     alone = [processor.process_chunks([ChunkInput(c.text, c.span_start, c.document, c.headings)])[0] for c in chunks]
     assert processor.process_chunks(chunks) == alone
@@ -177,20 +177,20 @@ def many_members(count: int) -> list[Member]:
     ]
 
 
-def test_a_section_summary_is_its_passages_within_the_range(processor: Processor) -> None:
+def test_a_section_summary_consists_of_passages_and_is_within_the_range(processor: Processor) -> None:
     made = processor.summarise_section("Returns", many_members(300), TokenRange(100, 400))
     assert 100 <= made.summary.tokens <= 400
     assert made.summary.text == "\n".join(passage.text for passage in made.summary.passages)
-    assert list(made.summary.passages) == sorted(made.summary.passages, key=lambda one: (one.document, one.span))
+    assert list(made.summary.passages) == sorted(made.summary.passages, key=lambda part: (part.document, part.span))
 
 
-def test_the_best_passage_is_said_however_little_is_asked_for(processor: Processor) -> None:
+def test_the_best_passage_is_included_however_short_the_summary(processor: Processor) -> None:
     made = processor.summarise_section("Returns", many_members(2), TokenRange(1, 12))
     assert len(made.summary.passages) == 1
 
 
 class CostlyLines(Words):
-    """A tokenizer to which joined texts are more than their sum."""
+    """A tokenizer for which joined texts have more tokens than their parts."""
 
     def count(self, text: str) -> int:
         return len(text.split()) + 5 * text.count("\n")
@@ -202,25 +202,27 @@ def test_a_summary_fits_even_if_joining_passages_costs_tokens() -> None:
     assert made.summary.tokens == CostlyLines().count(made.summary.text)
 
 
-def test_a_section_with_little_to_say_says_it_all(processor: Processor) -> None:
+def test_a_section_with_little_text_is_summarised_in_full(processor: Processor) -> None:
     members = many_members(3)
     made = processor.summarise_section("Returns", members, SECTION_TOKENS)
-    assert {one.text for one in made.summary.passages} == {one.candidates[0].text for one in members}
+    assert {part.text for part in made.summary.passages} == {
+        group_member.candidates[0].text for group_member in members
+    }
 
 
 def test_a_summary_does_not_repeat_itself(processor: Processor) -> None:
     said = "The operator shall report every serious incident to the authority."
     again = "The operator shall report every serious incident to the authority without delay."
-    other = "Penalties amount to EUR 5 million for each infringement found."
+    other_sentence = "Penalties amount to EUR 5 million for each infringement found."
     made = processor.summarise_section(
         "Incidents",
-        [member(passage(said, 0)), member(passage(again, 500, 0.6)), member(passage(other, 900, 0.1))],
+        [member(passage(said, 0)), member(passage(again, 500, 0.6)), member(passage(other_sentence, 900, 0.1))],
         SECTION_TOKENS,
     )
-    assert [one.text for one in made.summary.passages] == [again, other]
+    assert [part.text for part in made.summary.passages] == [again, other_sentence]
 
 
-def test_every_member_is_heard_before_one_is_heard_twice(processor: Processor) -> None:
+def test_every_member_is_quoted_before_any_member_is_quoted_twice(processor: Processor) -> None:
     loud = [f"{word.title()}s must {word}ize {word}ware {word}wise." for word in NUMBERS]
     quiet = "Custodians may not lend assets."
     members = [
@@ -229,7 +231,7 @@ def test_every_member_is_heard_before_one_is_heard_twice(processor: Processor) -
     ]
     made = processor.summarise_section("Brokers", members, TokenRange(11, 11))
     assert len(made.summary.passages) == 2
-    assert quiet in {one.text for one in made.summary.passages}
+    assert quiet in {part.text for part in made.summary.passages}
 
 
 def test_a_passage_in_the_overlap_of_two_chunks_is_cited_once(processor: Processor) -> None:
@@ -238,15 +240,17 @@ def test_a_passage_in_the_overlap_of_two_chunks_is_cited_once(processor: Process
     assert made.summary.passages == (shared,)
 
 
-def test_keywords_and_entities_of_a_group_are_those_most_members_name(processor: Processor) -> None:
-    one = processor.process_chunks([ChunkInput("The FDA must inspect each laboratory under RFC 6962.", 0, "a", ())])[0]
-    two = processor.process_chunks([ChunkInput("The FDA may inspect a laboratory at any time.", 0, "b", ())])[0]
-    made = processor.summarise_section("Inspection", [Member.of(one), Member.of(two)], SECTION_TOKENS)
+def test_keywords_and_entities_of_a_group_are_those_that_most_members_name(processor: Processor) -> None:
+    first = processor.process_chunks([ChunkInput("The FDA must inspect each laboratory under RFC 6962.", 0, "a", ())])[
+        0
+    ]
+    second = processor.process_chunks([ChunkInput("The FDA may inspect a laboratory at any time.", 0, "b", ())])[0]
+    made = processor.summarise_section("Inspection", [Member.of(first), Member.of(second)], SECTION_TOKENS)
     assert [entity.value for entity in made.entities] == ["FDA", "RFC 6962"]
     assert "laboratory" in made.keywords[:2]
 
 
-def test_findings_put_what_binds_first_and_name_its_kind(processor: Processor) -> None:
+def test_findings_put_binding_statements_first_and_name_their_kind(processor: Processor) -> None:
     texts = {
         FindingKind.STATEMENT: "The archive was founded by merchants long ago.",
         FindingKind.DEFINITION: "Custodian means a person holding assets for others.",
@@ -269,27 +273,29 @@ def test_plain_statements_are_findings_only_where_nothing_else_is_left(processor
         passage(f"{word.title()} archives {word}ware since {word}fall.", 9000 + 100 * n, 0.9)
         for n, word in enumerate(NUMBERS)
     ]
-    sections = [SectionMember("s", one.candidates, (), ()) for one in (*many_members(20), member(*remarks))]
+    sections = [
+        SectionMember("s", group_member.candidates, (), ()) for group_member in (*many_members(20), member(*remarks))
+    ]
     made = processor.summarise_corpus(sections, MASTER_TOKENS)
-    assert {one.text for one in remarks} & {one.text for one in made.summary.passages}
+    assert {remark.text for remark in remarks} & {part.text for part in made.summary.passages}
     assert {finding.kind for finding in made.findings} == {FindingKind.OBLIGATION}
 
 
 def test_findings_are_at_most_ten_and_cited_by_the_summary(processor: Processor) -> None:
     made = processor.summarise_corpus(
-        [SectionMember("s", one.candidates, (), ()) for one in many_members(80)], MASTER_TOKENS
+        [SectionMember("s", group_member.candidates, (), ()) for group_member in many_members(80)], MASTER_TOKENS
     )
     assert len(made.findings) == 10
     assert {finding.passage for finding in made.findings} <= set(made.summary.passages)
 
 
-def test_a_group_of_nothing_has_an_empty_summary(processor: Processor) -> None:
+def test_an_empty_group_has_an_empty_summary(processor: Processor) -> None:
     for made in (processor.summarise_section("", [], SECTION_TOKENS), processor.summarise_corpus([], MASTER_TOKENS)):
         assert made.summary == Summary("", (), 0)
         assert made.findings == ()
 
 
-# What holds for any text
+# Properties that hold for any text
 
 ANY_TEXT = st.text(max_size=400) | st.lists(
     st.sampled_from(
@@ -314,25 +320,27 @@ ANY_TEXT = st.text(max_size=400) | st.lists(
 
 
 @given(ANY_TEXT, st.integers(0, 1 << 40))
-def test_any_chunk_gives_passages_that_are_its_own_characters(text: str, span_start: int) -> None:
+def test_passages_of_any_chunk_are_exact_quotes_of_it(text: str, span_start: int) -> None:
     made = ExtractiveProcessor(Words()).process_chunks([ChunkInput(text, span_start, "d", ("Any text",))])[0]
-    for one in passages_of(made):
-        assert text[one.span.start - span_start : one.span.end - span_start] == one.text
-        assert span_start <= one.span.start < one.span.end <= span_start + len(text)
-        assert 0 <= one.weight <= 1
+    for part in passages_of(made):
+        assert text[part.span.start - span_start : part.span.end - span_start] == part.text
+        assert span_start <= part.span.start < part.span.end <= span_start + len(text)
+        assert 0 <= part.weight <= 1
     assert bool(made.summary.passages) == bool(text.strip())
 
 
 @settings(max_examples=50)
 @given(st.lists(ANY_TEXT, max_size=8), st.integers(0, 60), st.integers(0, 60))
-def test_any_group_gives_a_summary_within_its_range_made_of_its_members(texts: list[str], one: int, two: int) -> None:
+def test_any_group_gives_a_summary_within_its_range_made_of_its_members(
+    texts: list[str], first_bound: int, second_bound: int
+) -> None:
     processor = ExtractiveProcessor(Words())
     digests = processor.process_chunks([ChunkInput(text, 1000 * n, f"d{n % 3}") for n, text in enumerate(texts)])
-    tokens = TokenRange(min(one, two), max(one, two))
+    tokens = TokenRange(min(first_bound, second_bound), max(first_bound, second_bound))
     made = processor.summarise_section("Any", [Member.of(digest) for digest in digests], tokens)
     assert made.summary.tokens <= tokens.at_most
     assert made.summary.text == "\n".join(passage.text for passage in made.summary.passages)
-    assert set(made.summary.passages) <= {one for digest in digests for one in digest.candidates}
+    assert set(made.summary.passages) <= {candidate for digest in digests for candidate in digest.candidates}
 
 
 SAME_EVERYWHERE = """
@@ -343,7 +351,8 @@ from drillcore_server.documents.processing import *
 processor = ExtractiveProcessor(Words())
 chunks = [ChunkInput(RETENTION[start:], start, str(start), ("Record keeping",)) for start in range(0, 900, 90)]
 digests = processor.process_chunks(chunks)
-section = processor.summarise_section("Records", [Member.of(one) for one in digests] + many_members(40), SECTION_TOKENS)
+members = [Member.of(digest) for digest in digests] + many_members(40)
+section = processor.summarise_section("Records", members, SECTION_TOKENS)
 master = processor.summarise_corpus([SectionMember.of("Records", section)], MASTER_TOKENS)
 sys.stdout.write(repr((digests, section, master, ClaimSplitter(RETENTION).split(Span(0, len(RETENTION))))))
 """

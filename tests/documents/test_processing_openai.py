@@ -1,4 +1,4 @@
-"""The processor that asks a model, against a real HTTP server that speaks the protocol, well and badly."""
+"""The processor that asks a model, against a real HTTP server that gives good and bad answers."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Reply:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     wait_for: threading.Event | None = None
-    """Nothing is sent until then."""
+    """The server sends nothing until this event is set."""
     trickle_s: float = 0.0
-    """Pause between the bytes."""
+    """The pause between two bytes."""
 
 
 def completion(answer: object) -> Reply:
@@ -59,7 +59,7 @@ def completion(answer: object) -> Reply:
 
 @dataclass
 class Model:
-    """A server. `reply` is asked for each request's body what to answer."""
+    """A model server. `reply` gets the body of each request and returns the answer."""
 
     reply: Callable[[dict[str, Any]], Reply]
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -81,7 +81,7 @@ def serving(reply: Callable[[dict[str, Any]], Reply]) -> Iterator[Model]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            # The client may give up waiting, which is what some tests are about.
+            # The client may give up waiting: some tests are about that.
             with suppress(BrokenPipeError, ConnectionResetError):
                 self.answer()
 
@@ -211,7 +211,7 @@ def test_a_server_that_trickles_times_out_as_a_whole() -> None:
     assert took_s < len(slow.body) * slow.trickle_s / 2
 
 
-def test_a_server_that_is_down_costs_only_the_first_questions() -> None:
+def test_a_server_that_is_down_delays_only_the_first_questions() -> None:
     with serving(lambda _: Reply()) as model:
         gone = model.url
     chunks = [ChunkInput(TEXT, 0, "d")] * 8
@@ -274,7 +274,7 @@ def test_a_summary_without_any_true_citation_is_not_used() -> None:
     assert_fell_back(made.made_by, "no citation is in the text")
 
 
-def test_chunks_are_asked_about_together_but_no_more_than_allowed() -> None:
+def test_chunks_are_sent_to_the_model_concurrently_within_the_limit() -> None:
     both = threading.Barrier(2, timeout=10)
 
     def reply(request: dict[str, Any]) -> Reply:
@@ -294,7 +294,7 @@ def test_chunks_are_asked_about_together_but_no_more_than_allowed() -> None:
 
 
 class _Met(threading.Event):
-    """Is set once two requests wait for it: proves that they are under way at the same time."""
+    """An event that is set once two requests wait for it, which proves that both are under way at the same time."""
 
     def __init__(self, barrier: threading.Barrier) -> None:
         super().__init__()
@@ -315,7 +315,7 @@ def test_one_failed_chunk_does_not_affect_the_others() -> None:
     assert [digest.made_by.processor for digest in made] == ["openai:tiny", "extractive", "openai:tiny"]
 
 
-def test_an_empty_chunk_is_not_asked_about() -> None:
+def test_an_empty_chunk_is_not_sent_to_the_model() -> None:
     with serving(lambda _: completion(ANSWER)) as model, processor(model.url) as asked:
         made = asked.process_chunks([ChunkInput(" \n", 0, "d", ())])[0]
     assert model.requests == []
@@ -351,7 +351,7 @@ def test_a_group_is_summarised_from_numbered_passages() -> None:
     ],
 )
 def test_a_group_falls_back_as_a_chunk_does(answer: dict[str, Any], why: str) -> None:
-    sections = [SectionMember("Duties", one.candidates, one.keywords, one.entities) for one in MEMBERS]
+    sections = [SectionMember("Duties", member.candidates, member.keywords, member.entities) for member in MEMBERS]
     with serving(lambda _: completion(answer)) as model, processor(model.url) as asked:
         made = asked.summarise_corpus(sections, RANGE)
     assert_fell_back(made.made_by, why)

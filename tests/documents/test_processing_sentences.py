@@ -1,4 +1,4 @@
-"""Sentences, units and claims of legal text: exact bounds, and cut where a reader would."""
+"""Sentences, units and claims of legal text have exact bounds and end where a reader would end them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_one_sentence_stays_whole(text: str) -> None:
     assert cut(text) == [text]
 
 
-def test_sentences_of_a_list_item_are_told_apart() -> None:
+def test_sentences_of_a_list_item_are_separated() -> None:
     assert cut("(a) A firm must not act. It shall report.") == ["(a) A firm must not act.", "It shall report."]
 
 
@@ -78,7 +78,7 @@ def test_abbreviations_are_those_of_the_language() -> None:
     ]
 
 
-def test_a_short_list_stays_with_what_introduces_it() -> None:
+def test_a_short_list_stays_with_its_introduction() -> None:
     text = "A firm must:\n(a) keep records; and\n(b) train staff.\nIt may appeal."
     found = [text[unit.start : unit.end] for unit in units(text, text.lower(), "en")]
     assert found == ["A firm must:\n(a) keep records; and\n(b) train staff.", "It may appeal."]

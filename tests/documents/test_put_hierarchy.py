@@ -1,4 +1,4 @@
-"""A hierarchy that a client made is stored as it is, as one revision, and is found by every read."""
+"""A hierarchy made by a client is stored unchanged, as one revision, and every read finds it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.servers.trees import assert_whole, walk
 
 
 def assert_agrees(server: Running) -> None:
-    """fsck finds nothing."""
+    """Asserts that fsck finds no problem."""
     own = server.server
     report = Fsck(server.engine, own._keys, own.keyring, open_store(server.engine)[1].store_id).run()
     assert report.problems == ()
@@ -60,7 +60,7 @@ def test_a_hierarchy_is_read_back_as_it_was_put(library: Caller, corpus: str, ma
     assert_agrees(shared)
 
 
-def test_what_nodes_say_is_kept(library: Caller, corpus: str, made: Made) -> None:
+def test_the_content_of_nodes_is_kept(library: Caller, corpus: str, made: Made) -> None:
     put(library, corpus, made)
     master = library.node(made.master.id).master
     assert (master.summary, list(master.keywords)) == (
@@ -68,28 +68,28 @@ def test_what_nodes_say_is_kept(library: Caller, corpus: str, made: Made) -> Non
         ["deviation", "release"],
     )
     assert master.processing == nodes_pb2.Processing(processor="theirs", version="7")
-    assert [(one.kind, one.text) for one in master.findings] == [
-        (one.kind, one.text) for one in made.master.master.findings
+    assert [(finding.kind, finding.text) for finding in master.findings] == [
+        (finding.kind, finding.text) for finding in made.master.master.findings
     ]
-    section = made.of("section")[0]
+    section = made.nodes_of("section")[0]
     found = library.node(section.id).section
     assert (found.title, found.category, found.summary) == ("Records", "records", "What is said of records.")
-    assert [(one.chunk_id, one.span) for one in found.citations] == [
-        (one.chunk_id, one.span) for one in section.section.citations
+    assert [(citation.chunk_id, citation.span) for citation in found.citations] == [
+        (citation.chunk_id, citation.span) for citation in section.section.citations
     ]
     assert found.entities == section.section.entities
-    chunk = made.of("chunk")[0]
+    chunk = made.nodes_of("chunk")[0]
     kept = library.node(chunk.id).chunk
     assert (kept.summary, list(kept.headings), kept.page) == ("In short: Records.", ["Records"], 1)
     assert (kept.source_id, kept.span) == ("manual.txt", span(0, len(PARAGRAPHS[0] + PARAGRAPHS[1])))
-    assert [(one.text, one.weight) for one in kept.quotes] == [(PARAGRAPHS[0][4:20], 0.25)]
+    assert [(quote.text, quote.weight) for quote in kept.quotes] == [(PARAGRAPHS[0][4:20], 0.25)]
     assert kept.processing.fallback_reason == "was asleep"
     assert kept.tokens > 0
-    raw = made.of("raw")[1]
+    raw = made.nodes_of("raw")[1]
     assert library.node(raw.id).raw.content == raw.raw.content == PARAGRAPHS[1]
 
 
-def test_nodes_come_in_any_order(library: Caller, corpus: str, made: Made) -> None:
+def test_nodes_may_come_in_any_order(library: Caller, corpus: str, made: Made) -> None:
     random.Random(1).shuffle(made.nodes)
     put(library, corpus, made)
     assert_whole(walk(library, corpus))
@@ -107,24 +107,24 @@ def test_documents_are_registered_with_their_text(library: Caller, corpus: str, 
 
 def test_raws_are_drilled_down_to_rolled_up_from_and_have_a_history(library: Caller, corpus: str, made: Made) -> None:
     put(library, corpus, made)
-    chunk = made.of("chunk")[0]
-    raws = [node.id for node in made.of("raw") if node.parent_id == chunk.id]
+    chunk = made.nodes_of("chunk")[0]
+    raws = [node.id for node in made.nodes_of("raw") if node.parent_id == chunk.id]
     assert [node.id for node in library.below(chunk.id, RAW)] == raws
     assert [node.id for page in library.pages_below(made.master.id, RAW, page_size=3) for node in page.nodes] == [
         node.id for node in library.below(made.master.id, RAW)
     ]
     rolled = library.roll_up(*raws, target=SECTION)
     assert [node.id for node in rolled.nodes] == [chunk.parent_id]
-    assert [one.revision for one in library.history(node_id=raws[0])] == [1]
+    assert [entry.revision for entry in library.history(node_id=raws[0])] == [1]
     put(library, corpus, made)
-    assert [one.revision for one in library.history(node_id=raws[0])] == [2, 1]
+    assert [entry.revision for entry in library.history(node_id=raws[0])] == [2, 1]
 
 
 def test_a_raw_without_an_id_gets_one_that_leads_to_it(library: Caller, corpus: str, made: Made) -> None:
-    for node in made.of("raw"):
+    for node in made.nodes_of("raw"):
         node.id = ""
     put(library, corpus, made)
-    chunk = made.of("chunk")[0]
+    chunk = made.nodes_of("chunk")[0]
     below = library.below(chunk.id, RAW)
     assert [node.raw.content for node in below] == list(PARAGRAPHS[:2])
     for node in below:
@@ -140,8 +140,8 @@ def test_the_new_revision_is_exactly_the_hierarchy_and_the_one_before_is_still_t
     before = walk(library, corpus)
     assert put(library, corpus, made).revision == 2
     after = walk(library, corpus)
-    assert set(after.documents) == {one.id for one in made.documents}
-    assert {*after.sections, *after.chunks, *after.raws, after.master.id} == {one.id for one in made.nodes}
+    assert set(after.documents) == {document.id for document in made.documents}
+    assert {*after.sections, *after.chunks, *after.raws, after.master.id} == {node.id for node in made.nodes}
     assert walk(library, corpus, 1) == before
     for gone in (before.master.id, *before.sections, *before.chunks, *before.raws):
         with refused(Reason.NODE_NOT_FOUND):
@@ -155,73 +155,78 @@ def test_the_new_revision_is_exactly_the_hierarchy_and_the_one_before_is_still_t
 def test_a_node_put_again_is_its_next_version(library: Caller, corpus: str, made: Made, shared: Running) -> None:
     put(library, corpus, made)
     first = walk(library, corpus)
-    made.of("section")[0].section.summary = "Something else."
+    made.nodes_of("section")[0].section.summary = "Something else."
     put(library, corpus, made)
     second = walk(library, corpus)
-    for one, two in ((first.master, second.master), *zip(first.chunks.values(), second.chunks.values(), strict=True)):
-        assert (two.id, two.version, two.created_at) == (one.id, 2, one.created_at)
-    section = made.of("section")[0].id
+    for earlier, later in (
+        (first.master, second.master),
+        *zip(first.chunks.values(), second.chunks.values(), strict=True),
+    ):
+        assert (later.id, later.version, later.created_at) == (earlier.id, 2, earlier.created_at)
+    section = made.nodes_of("section")[0].id
     assert library.node(section).section.summary == "Something else."
     assert library.node(section, as_of=at_revision(1)).section.summary == "What is said of records."
     assert_agrees(shared)
 
 
-def test_a_node_that_was_away_comes_back_as_its_next_version(library: Caller, corpus: str, made: Made) -> None:
+def test_a_node_that_was_removed_comes_back_as_its_next_version(library: Caller, corpus: str, made: Made) -> None:
     put(library, corpus, made)
     put(library, corpus, two_sections())
     put(library, corpus, made)
     for node in made.nodes:
         assert library.node(node.id).version == 2
-    assert [one.revision for one in library.history(node_id=made.master.id)] == [3, 1]
-    assert [one.revision for one in library.history(node_id=made.of("raw")[0].id)] == [3, 2, 1]
-    assert [one.source_version for one in library.list_documents(corpus)] == [1, 1]
+    assert [entry.revision for entry in library.history(node_id=made.master.id)] == [3, 1]
+    assert [entry.revision for entry in library.history(node_id=made.nodes_of("raw")[0].id)] == [3, 2, 1]
+    assert [document.source_version for document in library.list_documents(corpus)] == [1, 1]
 
 
 def test_an_ingested_hierarchy_is_put_again_under_its_own_ids(library: Caller, corpus: str, shared: Running) -> None:
-    """As a client does who reads it, changes a summary, and puts it back."""
+    """A client does this when it reads a hierarchy, changes a summary, and puts it back."""
     ids = library.add_texts(corpus, {"a.txt": notice(1, 6), "b.txt": notice(2)})
     before = walk(library, corpus)
     made = Made([pb.HierarchyDocument(id=ids[name], source_id=name, title=name) for name in ids])
     made.nodes.append(pb.HierarchyNode(id=before.master.id, master=nodes_pb2.MasterContent(summary="New.")))
-    for one in before.sections.values():
-        content = nodes_pb2.SectionContent(title=one.section.title, category=one.section.category)
-        made.nodes.append(pb.HierarchyNode(id=one.id, parent_id=one.parent_id, section=content))
-    for one in before.chunks.values():
-        chunk = nodes_pb2.ChunkContent(document_id=one.chunk.document_id)
-        made.nodes.append(pb.HierarchyNode(id=one.id, parent_id=one.parent_id, chunk=chunk))
-    for one in before.raws.values():
-        raw = nodes_pb2.RawContent(document_id=one.raw.document_id, span=one.raw.span, content=one.raw.content)
-        made.nodes.append(pb.HierarchyNode(id=one.id, parent_id=one.parent_id, raw=raw))
+    for stored_section in before.sections.values():
+        content = nodes_pb2.SectionContent(title=stored_section.section.title, category=stored_section.section.category)
+        made.nodes.append(pb.HierarchyNode(id=stored_section.id, parent_id=stored_section.parent_id, section=content))
+    for stored_chunk in before.chunks.values():
+        chunk = nodes_pb2.ChunkContent(document_id=stored_chunk.chunk.document_id)
+        made.nodes.append(pb.HierarchyNode(id=stored_chunk.id, parent_id=stored_chunk.parent_id, chunk=chunk))
+    for stored_raw in before.raws.values():
+        raw = nodes_pb2.RawContent(
+            document_id=stored_raw.raw.document_id, span=stored_raw.raw.span, content=stored_raw.raw.content
+        )
+        made.nodes.append(pb.HierarchyNode(id=stored_raw.id, parent_id=stored_raw.parent_id, raw=raw))
     put(library, corpus, made)
     after = walk(library, corpus)
     assert_whole(after)
     assert (set(after.raws), set(after.chunks)) == (set(before.raws), set(before.chunks))
-    assert {one.version for one in after.chunks.values()} == {2}
+    assert {stored_chunk.version for stored_chunk in after.chunks.values()} == {2}
     assert walk(library, corpus, 1) == before
-    assert {one.source_version for one in library.list_documents(corpus)} == {1}, "their content is the same"
+    assert {document.source_version for document in library.list_documents(corpus)} == {1}, "their content is the same"
     assert library.add(corpus, File("a.txt", notice(1, 6))).done.unchanged == 1
     assert_agrees(shared)
 
 
-def test_a_source_with_other_content_is_its_next_version_and_one_that_is_gone_can_come_back(
+def test_a_source_with_other_content_is_its_next_version_and_a_removed_source_can_come_back(
     library: Caller, corpus: str, made: Made
 ) -> None:
     library.add_texts(corpus, {"manual.txt": notice(1), "other.txt": notice(2)})
     put(library, corpus, made)
-    found = {one.source_id: one.source_version for one in library.list_documents(corpus)}
+    found = {document.source_id: document.source_version for document in library.list_documents(corpus)}
     assert found == {"manual.txt": 2, "copy.txt": 1}
     added = library.add(corpus, File("other.txt", notice(2)), File("copy.txt", whole_text()))
     assert (added.done.added, added.done.unchanged) == (1, 1)
-    found = {one.source_id: one.source_version for one in library.list_documents(corpus)}
+    found = {document.source_id: document.source_version for document in library.list_documents(corpus)}
     assert found == {"manual.txt": 2, "copy.txt": 1, "other.txt": 2}
 
 
 def test_documents_are_added_to_and_removed_from_a_hierarchy_that_was_put(
     library: Caller, corpus: str, made: Made, shared: Running
 ) -> None:
-    for chunk in made.of("chunk")[:2]:
+    for chunk in made.nodes_of("chunk")[:2]:
         del chunk.chunk.quotes[:]
-    del made.of("section")[0].section.citations[:]
+    del made.nodes_of("section")[0].section.citations[:]
     put(library, corpus, made)
     library.add_texts(corpus, {"a.txt": notice(1), "more.txt": whole_text() + PARAGRAPHS[0]})
     assert_whole(walk(library, corpus))
@@ -232,25 +237,27 @@ def test_documents_are_added_to_and_removed_from_a_hierarchy_that_was_put(
     assert_whole(tree)
     assert gone not in tree.documents
     with refused(Reason.NODE_NOT_FOUND):
-        library.node(made.of("raw")[0].id)
+        library.node(made.nodes_of("raw")[0].id)
     assert_agrees(shared)
     library.remove(corpus, *tree.documents)
     assert_agrees(shared)
 
 
-def test_filters_find_what_was_put(library: Caller, corpus: str, made: Made) -> None:
+def test_filters_find_the_nodes_that_were_put(library: Caller, corpus: str, made: Made) -> None:
     put(library, corpus, made)
-    chunks = made.of("chunk")
+    chunks = made.nodes_of("chunk")
     named = nodes_pb2.Filters(entities=[nodes_pb2.Entity(type="duration", value="1 hours")])
     assert {node.id for node in library.query(corpus, level=CHUNK, filters=named)} == {chunks[2].id, chunks[3].id}
     in_category = nodes_pb2.Filters(categories=["release"])
-    assert [node.id for node in library.query(corpus, level=SECTION, filters=in_category)] == [made.of("section")[1].id]
+    assert [node.id for node in library.query(corpus, level=SECTION, filters=in_category)] == [
+        made.nodes_of("section")[1].id
+    ]
     of_source = nodes_pb2.Filters(source_ids=["copy.txt"])
     assert {node.id for node in library.query(corpus, level=CHUNK, filters=of_source)} == {chunks[1].id, chunks[3].id}
 
 
 def overlapping() -> Made:
-    """One document: a gap in its first chunk, the second overlaps the first, the third leaves out its end."""
+    """One document: its first chunk has a gap, the second overlaps the first, the third leaves out its end."""
     made = Made([new_document("gaps.txt")])
     document, text = made.documents[0].id, whole_text()
     section = made.add(made.add(master=nodes_pb2.MasterContent()).id, section=nodes_pb2.SectionContent()).id
@@ -260,7 +267,7 @@ def overlapping() -> Made:
     return made
 
 
-def test_overlapping_chunks_are_put_together_by_place(library: Caller, corpus: str, shared: Running) -> None:
+def test_overlapping_chunks_are_joined_by_position(library: Caller, corpus: str, shared: Running) -> None:
     made = overlapping()
     put(library, corpus, made)
     assert library.text(corpus, made.documents[0].id) == whole_text()
@@ -269,22 +276,22 @@ def test_overlapping_chunks_are_put_together_by_place(library: Caller, corpus: s
 
 def test_quotes_beside_a_gap_are_the_original_characters(library: Caller, corpus: str) -> None:
     made, text = overlapping(), whole_text()
-    chunk = made.of("chunk")[0]
+    chunk = made.nodes_of("chunk")[0]
     for start, end in ((5, 20), (30, 44), (31, 50)):
         chunk.chunk.quotes.append(nodes_pb2.Citation(span=span(start, end)))
     put(library, corpus, made)
     quotes = library.node(chunk.id).chunk.quotes
-    assert [one.text for one in quotes] == [text[5:20], text[30:44], text[31:50]]
+    assert [quote.text for quote in quotes] == [text[5:20], text[30:44], text[31:50]]
 
 
 @pytest.mark.parametrize(
     ("characters", "left_out"), [(0, 1), (0, 0), (500, None)], ids=["gap", "begins late", "ends early"]
 )
-def test_a_text_that_raws_do_not_make_up_is_not_shown(
+def test_a_text_that_its_raws_do_not_cover_is_not_shown(
     library: Caller, corpus: str, characters: int, left_out: int | None, shared: Running
 ) -> None:
     made = overlapping()
-    gone = "" if left_out is None else made.of("chunk")[left_out].id
+    gone = "" if left_out is None else made.nodes_of("chunk")[left_out].id
     made.nodes = [node for node in made.nodes if gone not in {node.id, node.parent_id} or not gone]
     made.documents[0].characters = characters
     put(library, corpus, made)
@@ -295,7 +302,7 @@ def test_a_text_that_raws_do_not_make_up_is_not_shown(
     assert_agrees(shared)
 
 
-def test_a_hash_is_taken_where_raws_leave_something_out_and_checked_where_not(library: Caller, corpus: str) -> None:
+def test_a_hash_is_accepted_where_raws_leave_gaps_and_checked_where_they_do_not(library: Caller, corpus: str) -> None:
     made = overlapping()
     made.documents[0].content_hash = "ab" * 32
     with refused(Reason.INVALID_HIERARCHY):
@@ -321,7 +328,7 @@ def test_a_repeated_request_is_done_once_and_another_under_its_id_refused(
     put(library, corpus, two_sections())
     assert put(library, corpus, made, request_id=f"put {corpus}") == first
     assert library.head(corpus) == 2
-    made.of("raw")[0].raw.content = "X" + PARAGRAPHS[0][1:]
+    made.nodes_of("raw")[0].raw.content = "X" + PARAGRAPHS[0][1:]
     with refused(Reason.REQUEST_ID_REUSED):
         put(library, corpus, made, request_id=f"put {corpus}")
 
@@ -354,11 +361,11 @@ def test_a_master_alone_empties_a_corpus(library: Caller, corpus: str, made: Mad
 
 
 def test_an_id_of_another_corpus_is_refused(library: Caller, corpus: str, made: Made, shared: Running) -> None:
-    other = new_corpus(shared)
-    put(library, other, made)
+    other_corpus = new_corpus(shared)
+    put(library, other_corpus, made)
     for node in made.nodes:
         attempt = two_sections()
-        of_level = attempt.of(str(node.WhichOneof("content")))[0]
+        of_level = attempt.nodes_of(str(node.WhichOneof("content")))[0]
         _rename(attempt, of_level.id, node.id)
         with refused(Reason.NODE_EXISTS):
             put(library, corpus, attempt)
@@ -366,42 +373,46 @@ def test_an_id_of_another_corpus_is_refused(library: Caller, corpus: str, made: 
 
 
 def _rename(made: Made, old: str, new: str) -> None:
-    """Everywhere it is named."""
+    """Replaces an id everywhere in the hierarchy."""
     for place, node in enumerate(made.nodes):
         data = node.SerializeToString().replace(old.encode(), new.encode())
         made.nodes[place] = pb.HierarchyNode.FromString(data)
 
 
-def test_the_id_of_an_ingested_raw_is_its_own(library: Caller, corpus: str, shared: Running) -> None:
-    other = new_corpus(shared)
-    library.add_texts(other, {"a.txt": notice(1)})
-    raw = next(iter(walk(library, other).raws))
+def test_the_id_of_an_ingested_raw_cannot_be_given_to_another_node(
+    library: Caller, corpus: str, shared: Running
+) -> None:
+    other_corpus = new_corpus(shared)
+    library.add_texts(other_corpus, {"a.txt": notice(1)})
+    raw = next(iter(walk(library, other_corpus).raws))
     attempt = two_sections()
-    _rename(attempt, attempt.of("raw")[0].id, raw)
+    _rename(attempt, attempt.nodes_of("raw")[0].id, raw)
     with refused(Reason.NODE_EXISTS):
         put(library, corpus, attempt)
     attempt = two_sections()
-    _rename(attempt, attempt.of("section")[0].id, raw)
+    _rename(attempt, attempt.nodes_of("section")[0].id, raw)
     with refused(Reason.NODE_EXISTS):
-        put(library, other, attempt)
+        put(library, other_corpus, attempt)
 
 
 def test_an_id_that_had_another_level_is_refused(library: Caller, corpus: str, made: Made) -> None:
     put(library, corpus, made)
     attempt = two_sections()
-    _rename(attempt, attempt.of("section")[0].id, made.of("chunk")[0].id)
+    _rename(attempt, attempt.nodes_of("section")[0].id, made.nodes_of("chunk")[0].id)
     with refused(Reason.NODE_EXISTS):
         put(library, corpus, attempt)
 
 
-def test_ids_that_follow_each_other_are_no_raws_of_each_other(library: Caller, corpus: str, shared: Running) -> None:
-    """A chunk whose id ends in zeros is not taken for an ingested one, whose raws' ids would be the following."""
+def test_nodes_with_consecutive_ids_are_not_taken_for_ingested_raws(
+    library: Caller, corpus: str, shared: Running
+) -> None:
+    """A chunk whose id ends in zeros is not taken for an ingested one, whose raws have the ids that follow."""
     made, first = two_sections(), uuid4().int >> 16 << 16
-    chunk = made.of("chunk")[0]
+    chunk = made.nodes_of("chunk")[0]
     old = chunk.id
     _rename(made, old, str(UUID(int=first)))
     put(library, corpus, made)
-    for number, node in enumerate([*made.of("section"), made.master, *made.of("raw")], 1):
+    for number, node in enumerate([*made.nodes_of("section"), made.master, *made.nodes_of("raw")], 1):
         with refused(Reason.NODE_NOT_FOUND):
             library.node(str(UUID(int=first + number)))
         _rename(made, node.id, str(UUID(int=first + number)))
@@ -414,20 +425,20 @@ def test_ids_that_follow_each_other_are_no_raws_of_each_other(library: Caller, c
 
 def test_another_tenant_may_have_the_same_ids(library: Caller, corpus: str, made: Made, shared: Running) -> None:
     put(library, corpus, made)
-    other = Caller(shared.address, GLOBEX)
+    stranger = Caller(shared.address, GLOBEX)
     theirs = new_corpus(shared, GLOBEX)
-    put(other, theirs, made)
+    put(stranger, theirs, made)
     assert library.node(made.master.id).corpus_id == corpus
-    assert other.node(made.master.id).corpus_id == theirs
-    other.close()
+    assert stranger.node(made.master.id).corpus_id == theirs
+    stranger.close()
 
 
-def test_history_names_the_call_and_what_it_brought(library: Caller, corpus: str, made: Made) -> None:
+def test_history_names_the_call_its_documents_and_its_sections(library: Caller, corpus: str, made: Made) -> None:
     library.add_texts(corpus, {"a.txt": notice(1)})
     put(library, corpus, made)
     newest = library.history(corpus_id=corpus)[0]
     assert (newest.action, newest.documents_added, newest.documents_removed) == ("PutHierarchy", 2, 1)
-    assert {one.id for one in made.of("section")} < set(newest.section_ids)
+    assert {section.id for section in made.nodes_of("section")} < set(newest.section_ids)
 
 
 def test_a_large_hierarchy_is_stored_in_many_transactions_and_seen_at_once(

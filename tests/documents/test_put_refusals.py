@@ -17,7 +17,7 @@ from tests.support.callers.knowledge import Caller, info_of
 from tests.transport.test_stalled_streams import served
 
 Spoil = Callable[[Made], object]
-"""Makes something wrong, and gives the id that the refusal is to name."""
+"""Makes a hierarchy wrong and returns the id that the refusal must name."""
 
 
 def master(made: Made) -> pb.HierarchyNode:
@@ -25,19 +25,19 @@ def master(made: Made) -> pb.HierarchyNode:
 
 
 def section(made: Made) -> pb.HierarchyNode:
-    return made.of("section")[0]
+    return made.nodes_of("section")[0]
 
 
 def chunk(made: Made) -> pb.HierarchyNode:
-    return made.of("chunk")[0]
+    return made.nodes_of("chunk")[0]
 
 
 def raw(made: Made) -> pb.HierarchyNode:
-    return made.of("raw")[0]
+    return made.nodes_of("raw")[0]
 
 
 def changed(node_of: Callable[[Made], pb.HierarchyNode], change: Callable[[pb.HierarchyNode], object]) -> Spoil:
-    """One node changed, which is then to be named."""
+    """Changes one node, which the refusal must then name."""
 
     def spoil(made: Made) -> str:
         node = node_of(made)
@@ -49,22 +49,22 @@ def changed(node_of: Callable[[Made], pb.HierarchyNode], change: Callable[[pb.Hi
 
 def same_id(first: str, second: str) -> Spoil:
     def spoil(made: Made) -> str:
-        made.of(second)[-1].id = made.of(first)[0].id
-        return made.of(first)[0].id
+        made.nodes_of(second)[-1].id = made.nodes_of(first)[0].id
+        return made.nodes_of(first)[0].id
 
     return spoil
 
 
 def each_others_parents(made: Made) -> str:
-    one, two = made.of("section")
-    one.parent_id, two.parent_id = two.id, one.id
-    return one.id
+    first, second = made.nodes_of("section")
+    first.parent_id, second.parent_id = second.id, first.id
+    return first.id
 
 
 def below_the_master(kind: str) -> Spoil:
     def spoil(made: Made) -> str:
-        made.of(kind)[0].parent_id = made.master.id
-        return made.of(kind)[0].id
+        made.nodes_of(kind)[0].parent_id = made.master.id
+        return made.nodes_of(kind)[0].id
 
     return spoil
 
@@ -117,17 +117,17 @@ def document_field(**fields: object) -> Spoil:
 
 
 def overlapping_raws(made: Made) -> str:
-    second = made.of("raw")[1]
+    second = made.nodes_of("raw")[1]
     second.raw.span.start -= 1
     second.raw.content = "x" + second.raw.content
     return second.id
 
 
 def contradicting_chunks(made: Made) -> str:
-    other = made.copy()
+    duplicate = made.copy()
     own, document = chunk(made), made.documents[0].id
     copy = made.add(own.parent_id, chunk=nodes_pb2.ChunkContent(document_id=document))
-    for node in other.of("raw")[:1]:
+    for node in duplicate.nodes_of("raw")[:1]:
         node.raw.content = node.raw.content.upper()
         made.add(copy.id, raw=node.raw)
     return ""
@@ -139,7 +139,7 @@ def raw_of_another_document(made: Made) -> str:
 
 
 def cite(node_of: Callable[[Made], pb.HierarchyNode], **citation: object) -> Spoil:
-    """A citation that would be right but for these fields."""
+    """Adds a citation that is right except for these fields."""
 
     def spoil(made: Made) -> str:
         node = node_of(made)
@@ -156,7 +156,7 @@ def cite(node_of: Callable[[Made], pb.HierarchyNode], **citation: object) -> Spo
 
 
 def cite_another_sections_chunk(made: Made) -> str:
-    section(made).section.citations[0].chunk_id = made.of("section")[1].section.citations[0].chunk_id
+    section(made).section.citations[0].chunk_id = made.nodes_of("section")[1].section.citations[0].chunk_id
     return section(made).id
 
 
@@ -239,7 +239,7 @@ OTHERS: dict[str, tuple[Reason, Spoil]] = {
 
 
 def refusal(library: Caller, corpus: str, made: Made, **target: object) -> tuple[str, str]:
-    """The reason and the message, after making sure that nothing was stored."""
+    """The reason and the message of the refusal. Asserts that nothing was stored."""
     with pytest.raises(grpc.RpcError) as caught:
         put(library, corpus, made, **target)
     info = info_of(caught.value)
@@ -249,7 +249,7 @@ def refusal(library: Caller, corpus: str, made: Made, **target: object) -> tuple
 
 
 @pytest.mark.parametrize("wrong", HIERARCHY)
-def test_what_is_no_hierarchy_is_refused(library: Caller, corpus: str, wrong: str) -> None:
+def test_an_invalid_hierarchy_is_refused(library: Caller, corpus: str, wrong: str) -> None:
     made = two_sections()
     named = str(HIERARCHY[wrong](made))
     reason, message = refusal(library, corpus, made)
@@ -258,7 +258,7 @@ def test_what_is_no_hierarchy_is_refused(library: Caller, corpus: str, wrong: st
 
 
 @pytest.mark.parametrize("wrong", OTHERS)
-def test_ids_and_sizes_that_cannot_be_are_refused(library: Caller, corpus: str, wrong: str) -> None:
+def test_invalid_ids_and_sizes_are_refused(library: Caller, corpus: str, wrong: str) -> None:
     made = two_sections()
     expected, spoil = OTHERS[wrong]
     named = str(spoil(made))
@@ -267,7 +267,7 @@ def test_ids_and_sizes_that_cannot_be_are_refused(library: Caller, corpus: str, 
     assert named in message
 
 
-def test_the_hierarchy_that_these_are_made_from_is_taken(library: Caller, corpus: str) -> None:
+def test_the_unspoilt_hierarchy_is_accepted(library: Caller, corpus: str) -> None:
     assert put(library, corpus, two_sections()).revision == 1
     assert put(library, corpus, with_vectors(two_sections()), embedding_model="theirs").revision == 2
 
@@ -286,19 +286,19 @@ VECTORS: dict[str, list[float]] = {
 @pytest.mark.parametrize("wrong", VECTORS)
 def test_a_vector_that_cannot_be_used_is_refused(library: Caller, corpus: str, wrong: str) -> None:
     made = with_vectors(two_sections())
-    node = made.of("chunk")[1]
+    node = made.nodes_of("chunk")[1]
     node.chunk.embedding[:] = VECTORS[wrong]
     reason, message = refusal(library, corpus, made, embedding_model="theirs")
     assert reason == Reason.INVALID_VECTOR.name
     assert node.id in message
 
 
-def test_a_single_vector_among_none_is_refused(library: Caller, corpus: str) -> None:
+def test_a_vector_is_refused_if_other_chunks_have_none(library: Caller, corpus: str) -> None:
     made = two_sections()
-    made.of("chunk")[2].chunk.embedding[:] = [1.0, 0.0]
+    made.nodes_of("chunk")[2].chunk.embedding[:] = [1.0, 0.0]
     reason, message = refusal(library, corpus, made, embedding_model="theirs")
     assert reason == Reason.INVALID_VECTOR.name
-    assert made.of("chunk")[2].id in message
+    assert made.nodes_of("chunk")[2].id in message
 
 
 def test_vectors_without_the_name_of_their_model_are_refused(library: Caller, corpus: str) -> None:
@@ -326,9 +326,9 @@ def test_text_that_cannot_be_embedded_is_refused_with_its_chunk(library: Caller,
     node = chunk(made)
     del node.chunk.headings[:], node.chunk.quotes[:]
     del section(made).section.citations[:], made.master.master.citations[:], made.master.master.findings[:]
-    for one in made.of("raw"):
-        if one.parent_id == node.id:
-            one.raw.content = " " * len(one.raw.content)
+    for raw_node in made.nodes_of("raw"):
+        if raw_node.parent_id == node.id:
+            raw_node.raw.content = " " * len(raw_node.raw.content)
     reason, message = refusal(library, corpus, made)
     assert reason == Reason.INVALID_HIERARCHY.name
     assert node.id in message

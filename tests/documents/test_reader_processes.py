@@ -1,4 +1,4 @@
-"""Workers: the same results as in this process, in order, and never more of them waiting than allowed."""
+"""Workers give the same results as this process, in order, and only a bounded number of results waits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from unittest import mock
 
 import pytest
 
-from drillcore_server.documents.ingestion import builtin, reader_pool
-from drillcore_server.documents.ingestion.digest import Asked, Content, DigestedDocument, content_hash
+from drillcore_server.documents.ingestion import reader_pool
+from drillcore_server.documents.ingestion.digest import (
+    Content,
+    DigestedDocument,
+    DocumentQuestion,
+    InProcessReaders,
+    content_hash,
+)
+from drillcore_server.documents.ingestion.prepared_documents import builtin_preparer
 from drillcore_server.documents.ingestion.reader_pool import ResultQueue, Workers
 from drillcore_server.documents.ingestion.reader_process import WorkerSettings
-from drillcore_server.documents.ingestion.upload_readers import ReadersHere
 from drillcore_server.documents.parsing import Unparsable
 from drillcore_server.kernel.errors import Unavailable
 
@@ -30,7 +36,7 @@ def pool() -> Iterator[Workers]:
     found.close()
 
 
-def nothing_known(asked: Sequence[Asked]) -> list[str | None]:
+def nothing_known(asked: Sequence[DocumentQuestion]) -> list[str | None]:
     return [None] * len(asked)
 
 
@@ -46,24 +52,29 @@ def nothing_known(asked: Sequence[Asked]) -> list[str | None]:
     ids=lambda content: content.name or "page",
 )
 def test_a_worker_finds_what_this_process_finds(pool: Workers, content: Content) -> None:
-    here = ReadersHere(builtin.preparer().digester)
-    expected = list(here.begin(content, nothing_known).results())
+    in_process = InProcessReaders(builtin_preparer().digester)
+    expected = list(in_process.begin(content, nothing_known).results())
     assert list(pool.begin(content, nothing_known).results()) == expected
     assert expected
 
 
 def test_documents_that_have_not_changed_are_not_digested(pool: Workers) -> None:
-    asked: list[Asked] = []
+    asked: list[DocumentQuestion] = []
 
-    def known(some: Sequence[Asked]) -> list[str | None]:
-        asked.extend(some)
+    def known(batch: Sequence[DocumentQuestion]) -> list[str | None]:
+        asked.extend(batch)
         texts = {line["id"]: line["text"] for line in LINES[::2]}
-        return [content_hash(texts[one.external_id]) if one.external_id in texts else None for one in some]
+        return [
+            content_hash(texts[document.external_id]) if document.external_id in texts else None for document in batch
+        ]
 
     found = list(pool.begin(Content(JSON_LINES.encode(), "rules.jsonl", ""), known).results())
-    documents = [one for one in found if isinstance(one, DigestedDocument)]
-    assert [(one.unchanged, bool(one.chunks)) for one in documents] == [(True, False), (False, True)] * 100
-    assert [one.external_id for one in asked if not one.is_the_upload] == [line["id"] for line in LINES]
+    documents = [result for result in found if isinstance(result, DigestedDocument)]
+    assert [(document.unchanged, bool(document.chunks)) for document in documents] == [
+        (True, False),
+        (False, True),
+    ] * 100
+    assert [document.external_id for document in asked if not document.is_the_upload] == [line["id"] for line in LINES]
 
 
 def test_results_beyond_the_bound_wait_in_the_worker(pool: Workers) -> None:
@@ -73,11 +84,11 @@ def test_results_beyond_the_bound_wait_in_the_worker(pool: Workers) -> None:
     first = next(results)
     assert isinstance(first, DigestedDocument)
     assert first.external_id == "0"
-    assert len([one for one in results if not isinstance(one, Unparsable)]) == 199
+    assert len([result for result in results if not isinstance(result, Unparsable)]) == 199
 
 
 def test_uploads_that_wait_for_each_others_workers_all_end() -> None:
-    """Two calls of many uploads each, more than there are workers, none of whose results fit the bound."""
+    """Two calls with more uploads than there are workers, and none of their results fit the bound."""
     with mock.patch.object(reader_pool, "UNREAD_BYTES_MAX", 1_000):
         pool = Workers(2, 60.0, WorkerSettings(None, 2 << 30))
         content = Content("\n".join(map(json.dumps, LINES[:20])).encode(), "rules.jsonl", "")
@@ -88,11 +99,11 @@ def test_uploads_that_wait_for_each_others_workers_all_end() -> None:
 
         with ThreadPoolExecutor(2) as callers:
             calls = [callers.submit(call) for _ in range(2)]
-            assert [one.result(timeout=30) for one in calls] == [80, 80]
+            assert [future.result(timeout=30) for future in calls] == [80, 80]
         pool.close()
 
 
-def test_who_waits_for_results_is_told_when_the_pool_closes() -> None:
+def test_a_caller_who_waits_for_results_is_refused_when_the_pool_closes() -> None:
     pool = Workers(1, 60.0, WorkerSettings(None, 2 << 30))
     readings = [pool.begin(Content((RULE + "\n\n").encode() * 20_000, "long.md", ""), nothing_known) for _ in range(2)]
     pool.close()
@@ -103,8 +114,8 @@ def test_who_waits_for_results_is_told_when_the_pool_closes() -> None:
         pool.begin(Content(b"late", "late.txt", ""), nothing_known)
 
 
-def test_a_failure_to_say_what_is_known_reaches_who_waits(pool: Workers) -> None:
-    def known(_: Sequence[Asked]) -> list[str | None]:
+def test_a_failed_lookup_of_known_documents_reaches_the_waiting_caller(pool: Workers) -> None:
+    def known(_: Sequence[DocumentQuestion]) -> list[str | None]:
         raise LookupError("the store is gone")
 
     with pytest.raises(LookupError, match="the store is gone"):
@@ -112,13 +123,13 @@ def test_a_failure_to_say_what_is_known_reaches_who_waits(pool: Workers) -> None
     assert list(pool.begin(Content(RULE.encode(), "rule.md", ""), nothing_known).results())
 
 
-def test_an_outbox_holds_no_more_than_its_bound() -> None:
+def test_a_result_queue_holds_no_more_than_its_bound() -> None:
     queue = ResultQueue(10)
     assert queue.put(b"a" * 11)
     last = threading.Thread(target=queue.put, args=(b"b",))
     last.start()
     last.join(timeout=0.1)
-    assert last.is_alive(), "it waits"
+    assert last.is_alive(), "the second result waits"
     messages = iter(queue)
     assert next(messages) == b"a" * 11
     last.join(timeout=10)
@@ -126,7 +137,7 @@ def test_an_outbox_holds_no_more_than_its_bound() -> None:
     assert list(messages) == [b"b"]
 
 
-def test_an_outbox_that_has_ended_takes_nothing_and_raises_its_error_last() -> None:
+def test_a_result_queue_that_has_ended_takes_nothing_and_raises_its_error_last() -> None:
     queue = ResultQueue(10)
     assert queue.put(b"a")
     queue.end(ValueError("first"))

@@ -1,4 +1,4 @@
-"""RemoveDocuments: gone from every level and index as one revision, and still there in the earlier ones."""
+"""RemoveDocuments: documents leave every level and index in one revision and stay in the earlier revisions."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def test_a_removed_document_is_gone_from_every_level_and_index(library: Caller, 
     assert_whole(tree)
     assert set(tree.documents) == set(ids.values()) - {ids["privacy.txt"]}
     gone = set(before.chunks) - set(tree.chunks)
-    assert {before.chunks[one].chunk.document_id for one in gone} == {ids["privacy.txt"]}
-    for one in (*gone, *(raw for raw, node in before.raws.items() if node.parent_id in gone)):
+    assert {before.chunks[chunk].chunk.document_id for chunk in gone} == {ids["privacy.txt"]}
+    for node_id in (*gone, *(raw for raw, node in before.raws.items() if node.parent_id in gone)):
         with refused(Reason.NODE_NOT_FOUND):
-            library.node(one)
+            library.node(node_id)
     question = "erasure of personal data of the data subject"
     assert not gone & {hit.id for hit in library.query(corpus, level=CHUNK, text=question)}
     for filters in (
@@ -39,17 +39,20 @@ def test_a_removed_document_is_gone_from_every_level_and_index(library: Caller, 
         assert library.query(corpus, level=CHUNK, filters=filters, as_of=at_revision(1))
 
 
-def test_summaries_and_findings_no_longer_say_what_was_removed(library: Caller, corpus: str) -> None:
+def test_summaries_and_findings_no_longer_quote_removed_documents(library: Caller, corpus: str) -> None:
     ids = library.add_texts(corpus, {name: REGULATIONS[name] for name in ("food.txt", "privacy.txt")})
     library.remove(corpus, ids["privacy.txt"])
     tree = walk(library, corpus)
     said = [tree.master.master.summary, *(finding.text for finding in tree.master.master.findings)]
     said += [section.section.summary for section in tree.sections.values()]
-    said += [*tree.master.master.keywords, *(word for one in tree.sections.values() for word in one.section.keywords)]
+    said += [
+        *tree.master.master.keywords,
+        *(word for section in tree.sections.values() for word in section.section.keywords),
+    ]
     assert not [text for text in said if "personal data" in text or "controller" in text]
 
 
-def test_when_all_are_removed_the_master_says_that_there_is_nothing(library: Caller, corpus: str) -> None:
+def test_the_master_of_an_emptied_corpus_says_that_it_is_empty(library: Caller, corpus: str) -> None:
     ids = library.add_texts(corpus, REGULATIONS)
     assert library.remove(corpus, *ids.values()).removed == len(ids)
     tree = walk(library, corpus)
@@ -75,11 +78,13 @@ def test_an_emptied_corpus_can_be_filled_again(library: Caller, corpus: str) -> 
     assert (tree.master.id, tree.master.version) == (master.id, master.version + 1)
 
 
-def test_a_document_that_is_not_there_keeps_all_the_others(library: Caller, corpus: str, shared: Running) -> None:
+def test_a_removal_that_names_an_unknown_document_removes_nothing(
+    library: Caller, corpus: str, shared: Running
+) -> None:
     ids = library.add_texts(corpus, {"a.txt": notice(1), "b.txt": notice(2)})
-    other = library.add_texts(new_corpus(shared), {"c.txt": notice(3)})
+    elsewhere = library.add_texts(new_corpus(shared), {"c.txt": notice(3)})
     before = walk(library, corpus)
-    for missing in (str(uuid4()), other["c.txt"], next(iter(before.chunks))):
+    for missing in (str(uuid4()), elsewhere["c.txt"], next(iter(before.chunks))):
         for order in ([ids["a.txt"], missing], [missing, ids["a.txt"]]):
             with refused(Reason.DOCUMENT_NOT_FOUND):
                 library.remove(corpus, *order)

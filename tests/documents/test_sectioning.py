@@ -1,4 +1,4 @@
-"""Which section a chunk belongs to, and what a plan leaves alone."""
+"""Sectioning: which section a chunk belongs to, and which sections a plan leaves unchanged."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillcore_server.documents.ingestion import builtin
 from drillcore_server.documents.ingestion import revision_plan as planning
 from drillcore_server.documents.ingestion import section_choice as sectioning
-from drillcore_server.documents.ingestion.prepared_documents import Origin, PreparedDocument
-from drillcore_server.documents.ingestion.revision_plan import HierarchyChange, Planner, Settled
-from drillcore_server.documents.ingestion.section_choice import Topics, groups_of, near_enough, partitions
+from drillcore_server.documents.ingestion.prepared_documents import (
+    Origin,
+    PreparedDocument,
+    builtin_counter,
+    builtin_preparer,
+    builtin_processor,
+)
+from drillcore_server.documents.ingestion.revision_plan import HierarchyChange, Planner, SettledSections
+from drillcore_server.documents.ingestion.section_choice import Topics, cosine_to_join, groups_of, partitions
 from drillcore_server.documents.parsing import parse
 from drillcore_server.documents.processing.extractive import ExtractiveProcessor
 from drillcore_server.documents.processing.processor import Member, TokenRange
@@ -35,7 +40,7 @@ AT, BY = datetime(2026, 1, 1, tzinfo=UTC), PrincipalId("me")
 def prepared(text: str) -> PreparedDocument:
     (parsed,) = parse(text.encode(), name="a.md", media_type=None)
     assert not isinstance(parsed, Exception)
-    return builtin.preparer().prepare(parsed, Origin(SourceId("s"), 1, AT, BY))  # type: ignore[arg-type]
+    return builtin_preparer().prepare(parsed, Origin(SourceId("s"), 1, AT, BY))  # type: ignore[arg-type]
 
 
 def vector(*values: float) -> Vector:
@@ -55,7 +60,7 @@ def rows(seed: int, count: int, kinds: int) -> Vectors:
 
 @given(seed=st.integers(0, 99), count=st.integers(1, 60), kinds=st.integers(1, 5), largest=st.integers(1, 20))
 @settings(deadline=None)
-def test_parts_have_every_vector_once_and_none_is_too_large(seed: int, count: int, kinds: int, largest: int) -> None:
+def test_parts_have_every_vector_once_and_no_part_is_too_large(seed: int, count: int, kinds: int, largest: int) -> None:
     vectors = rows(seed, count, kinds)
     parts = partitions(vectors, largest)
     assert sorted(int(place) for part in parts for place in part) == list(range(count))
@@ -64,7 +69,7 @@ def test_parts_have_every_vector_once_and_none_is_too_large(seed: int, count: in
 
 
 @pytest.mark.parametrize("vectors", [np.ones((9, 4), np.float32), np.zeros((9, 4), np.float32)], ids=["equal", "zero"])
-def test_vectors_that_cannot_be_told_apart_are_split_all_the_same(vectors: Vectors) -> None:
+def test_indistinguishable_vectors_are_split_too(vectors: Vectors) -> None:
     parts = partitions(vectors, 2)
     assert sorted(int(place) for part in parts for place in part) == list(range(9))
     assert all(1 <= len(part) <= 2 for part in parts)
@@ -75,15 +80,15 @@ def test_a_part_is_of_one_topic_where_topics_are_apart() -> None:
     assert sorted(sorted(part.tolist()) for part in partitions(vectors, 5)) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
 
 
-def test_the_nearest_topic_is_by_direction_and_moves_with_what_joins() -> None:
-    one, two = NodeId(UUID(int=1)), NodeId(UUID(int=2))
-    topics = Topics(Outlines.of([outline(one, 5, 0), outline(two, 0, 1)]))
-    assert topics.nearest(vector(2, 1)) == (one, pytest.approx(2 / 5**0.5, abs=1e-5))
-    assert topics.nearest(vector(1, 9)) == (two, pytest.approx(9 / 82**0.5, abs=1e-5))
-    topics.add(two, vector(9, 0))
+def test_the_nearest_topic_is_found_by_direction_and_moves_as_vectors_join() -> None:
+    first, second = NodeId(UUID(int=1)), NodeId(UUID(int=2))
+    topics = Topics(Outlines.of([outline(first, 5, 0), outline(second, 0, 1)]))
+    assert topics.nearest(vector(2, 1)) == (first, pytest.approx(2 / 5**0.5, abs=1e-5))
+    assert topics.nearest(vector(1, 9)) == (second, pytest.approx(9 / 82**0.5, abs=1e-5))
+    topics.add(second, vector(9, 0))
     nearest = topics.nearest(vector(9, 1))
     assert nearest is not None
-    assert nearest[0] == two
+    assert nearest[0] == second
     three = NodeId(UUID(int=3))
     topics.add(three, vector(-1, 0))
     assert topics.nearest(vector(-2, 0)) == (three, pytest.approx(1))
@@ -93,22 +98,24 @@ def test_without_sections_there_is_no_nearest_topic() -> None:
     assert Topics(Outlines.of([])).nearest(vector(1, 0)) is None
 
 
-def test_a_document_is_taken_in_groups_below_its_top_headings_none_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_is_grouped_by_its_top_headings_and_no_group_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sectioning, "SECTION_CHUNKS_MAX", 6)
     document = prepared(text_of("fishing", 1, 7) + "\n" + text_of("banking", 1, 2))
     groups = groups_of(document)
-    assert [one for group in groups for one in group.chunks] == list(document.chunks)
+    assert [chunk for group in groups for chunk in group.chunks] == list(document.chunks)
     assert all(1 <= len(group.chunks) <= 3 for group in groups)
     for group in groups:
-        assert len({one.chunk.headings[:1] for one in group.chunks}) == 1
-        assert np.allclose(group.vector_sum, sum(one.vector for one in group.chunks), atol=1e-5)
+        assert len({chunk.chunk.headings[:1] for chunk in group.chunks}) == 1
+        assert np.allclose(group.vector_sum, sum(chunk.vector for chunk in group.chunks), atol=1e-5)
 
 
 def headed(*headings: tuple[str, ...]) -> PreparedDocument:
     """A document with a chunk below each of these headings."""
-    one = prepared(text_of("fishing", 1, 1))
-    chunks = [replace(one.chunks[0], chunk=replace(one.chunks[0].chunk, headings=above)) for above in headings]
-    return replace(one, document=replace(one.document, title="Document"), chunks=tuple(chunks))
+    template = prepared(text_of("fishing", 1, 1))
+    chunks = [
+        replace(template.chunks[0], chunk=replace(template.chunks[0].chunk, headings=above)) for above in headings
+    ]
+    return replace(template, document=replace(template.document, title="Document"), chunks=tuple(chunks))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +139,7 @@ def test_a_document_is_grouped_by_the_first_headings_that_differ(
     document = headed(*headings)
     groups = groups_of(document)
     assert [group.title for group in groups] == titles
-    assert [one for group in groups for one in group.chunks] == list(document.chunks)
+    assert [chunk for group in groups for chunk in group.chunks] == list(document.chunks)
 
 
 def test_a_title_above_everything_does_not_keep_different_subjects_in_one_section(archive: Archive) -> None:
@@ -172,7 +179,7 @@ def test_an_added_document_leaves_every_other_chunk_where_it_was(archive: Archiv
     assert added.sections_changed == 1
     for section, chunks in before.sections.items():
         assert set(chunks) <= set(after.sections[section])
-    unchanged = [one for one in before.sections if before.sections[one] == after.sections[one]]
+    unchanged = [section for section in before.sections if before.sections[section] == after.sections[section]]
     assert len(unchanged) == len(before.sections) - 1
 
 
@@ -188,7 +195,7 @@ def test_a_section_that_has_grown_too_large_is_split_and_its_largest_part_keeps_
     assert len(after.sections) == len(before.sections) + 1
     assert set(before.sections) < set(after.sections)
     (new,) = set(after.sections) - set(before.sections)
-    split = next(one for one in before.sections if before.sections[one] != after.sections[one])
+    split = next(section for section in before.sections if before.sections[section] != after.sections[section])
     assert len(after.sections[split]) >= len(after.sections[new]) >= 1
     assert check(archive, before.revision).records == before.records
 
@@ -226,33 +233,33 @@ def test_an_update_that_changes_the_topic_moves_the_document(archive: Archive) -
 
 
 def shape(change: HierarchyChange) -> list[tuple[object, ...]]:
-    """What a plan does, without the ids it makes up."""
+    """The changes that a plan makes, without the ids that it generates."""
     sections = [
         (
-            None if one.before is None else one.before.id,
-            [chunk.id for chunk in one.joined],
-            [chunk.id for chunk in one.left],
-            None if one.after is None else replace(one.after, id=NodeId(UUID(int=0))),
+            None if section.before is None else section.before.id,
+            [chunk.id for chunk in section.joined],
+            [chunk.id for chunk in section.left],
+            None if section.after is None else replace(section.after, id=NodeId(UUID(int=0))),
         )
-        for one in change.sections
+        for section in change.sections
     ]
     return [*sections, (change.master.summary, change.master.findings, change.master.statistics)]
 
 
-def test_the_same_plan_twice_is_the_same(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planning_twice_gives_the_same_plan(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (planning, sectioning):
         monkeypatch.setattr(module, "SECTION_CHUNKS_MAX", 5)
     archive.add({topic: text_of(topic, 1, 3) for topic in SENTENCES})
     reader = archive.planner.reader(archive.corpus, archive.head())
     added = [prepared(text_of(topic, 2, 4)) for topic in ("banking", "school")]
-    removed = [one for one in reader.documents([archive.documents()["school"]]) if one is not None]
-    first, second = (Planner(reader, builtin.processor(), AT, BY).plan(added, removed) for _ in range(2))
+    removed = [document for document in reader.documents([archive.documents()["school"]]) if document is not None]
+    first, second = (Planner(reader, builtin_processor(), AT, BY).plan(added, removed) for _ in range(2))
     assert shape(first) == shape(second)
     assert first.master_before == second.master_before
 
 
 class CountingProcessor(ExtractiveProcessor):
-    """The built-in one, which counts the sections it was asked for."""
+    """The built-in processor, which counts the sections that it summarises."""
 
     sections = 0
 
@@ -261,10 +268,10 @@ class CountingProcessor(ExtractiveProcessor):
         return super().summarise_section(title, members, tokens)
 
 
-def test_a_plan_that_was_overtaken_makes_only_the_sections_again_that_have_moved(archive: Archive) -> None:
+def test_an_overtaken_plan_makes_only_the_changed_sections_again(archive: Archive) -> None:
     archive.add({topic: text_of(topic, 1) for topic in SENTENCES})
     added = [prepared(text_of(topic, 2)) for topic in ("banking", "school", "fishing")]
-    processor, settled = CountingProcessor(builtin.counter()), Settled()
+    processor, settled = CountingProcessor(builtin_counter()), SettledSections()
 
     def plan() -> HierarchyChange:
         reader = archive.planner.reader(archive.corpus, archive.head())
@@ -275,17 +282,17 @@ def test_a_plan_that_was_overtaken_makes_only_the_sections_again_that_have_moved
     archive.add({"banking-3": text_of("banking", 3)})
     second = plan()
     assert processor.sections == 3 + 1
-    changed = [one.after for one in second.sections if one not in first.sections]
+    changed = [section.after for section in second.sections if section not in first.sections]
     assert [section.title for section in changed if section] == ["Rules on banking, edition 1"]
     assert second.master.statistics.documents == first.master.statistics.documents + 1
 
 
 def test_the_larger_a_group_the_nearer_it_must_be_to_join_a_section() -> None:
-    assert [near_enough(chunks) for chunks in (1, 2, 4)] == [0.5, 0.6, 0.7]
-    assert near_enough(8) == near_enough(64) == 0.8
+    assert [cosine_to_join(chunks) for chunks in (1, 2, 4)] == [0.5, 0.6, 0.7]
+    assert cosine_to_join(8) == cosine_to_join(64) == 0.8
 
 
-def test_what_an_author_keeps_apart_stays_apart_but_for_small_pieces(archive: Archive) -> None:
+def test_chapters_of_a_document_stay_apart_except_small_ones(archive: Archive) -> None:
     chapters = [f"## Chapter {number}\n\n{text_of('banking', number, 4).partition('#')[2]}" for number in (1, 2)]
     archive.add({"act": "# The act\n\n## Preface\n\nThe bank holds capital.\n\n" + "\n\n".join(chapters)})
     hierarchy = check(archive)
@@ -301,4 +308,6 @@ def test_another_document_joins_the_sections_of_the_first_chapter_by_chapter(arc
     archive.add({"second": text.replace("edition 1", "edition 2")})
     after = check(archive)
     assert before.sections.keys() == after.sections.keys()
-    assert [len(after.sections[one]) for one in before.sections] == [2 * len(own) for own in before.sections.values()]
+    assert [len(after.sections[section]) for section in before.sections] == [
+        2 * len(own) for own in before.sections.values()
+    ]

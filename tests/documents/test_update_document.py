@@ -1,4 +1,4 @@
-"""UpdateDocument: a document that is there gets new content, as the next version of its source, or nothing changes."""
+"""UpdateDocument: a stored document gets new content as the next version of its source, or nothing changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def send(
     caller: Caller, sent: Iterable[pb.UpdateDocumentRequest], request_id: str | None = None
 ) -> pb.UpdateDocumentDone:
     *progress, last = caller.documents.UpdateDocument(iter(sent), **caller.options(request_id))
-    assert {one.WhichOneof("event") for one in progress} <= {"progress"}
+    assert {event.WhichOneof("event") for event in progress} <= {"progress"}
     assert last.WhichOneof("event") == "done"
     return last.done
 
@@ -54,7 +54,7 @@ def update(
 
 @pytest.fixture
 def records(library: Caller, corpus: str) -> str:
-    """The id of a document that came from the source registry/11, beside another one."""
+    """The id of a document of the source registry/11. The corpus has another document too."""
     sent = [File("records.txt", RECORDS, "registry/11", metadata={"region": "US"}), *files({"a.txt": notice(1)})]
     return library.add(corpus, *sent).ids["records.txt"]
 
@@ -84,7 +84,7 @@ def test_earlier_revisions_keep_the_old_document(library: Caller, corpus: str, r
         library.document(corpus, new, at_revision(1))
 
 
-def test_the_history_says_what_came_and_what_went(library: Caller, corpus: str, records: str) -> None:
+def test_the_history_says_how_many_documents_came_and_went(library: Caller, corpus: str, records: str) -> None:
     update(library, corpus, CHANGED, document_id=records)
     newest = library.history(corpus_id=corpus)[0]
     assert (newest.revision, newest.action) == (2, "UpdateDocument")
@@ -115,7 +115,7 @@ def test_other_metadata_alone_is_an_update(library: Caller, corpus: str, records
     assert (found.text, found.document.metadata) == (RECORDS, {"region": "EU"})
 
 
-def test_a_document_or_source_that_is_not_there_is_not_found(library: Caller, corpus: str, records: str) -> None:
+def test_an_unknown_document_or_source_is_not_found(library: Caller, corpus: str, records: str) -> None:
     gone = update(library, corpus, CHANGED, source_id="a.txt").document_id
     library.remove(corpus, gone)
     for named in (
@@ -130,7 +130,7 @@ def test_a_document_or_source_that_is_not_there_is_not_found(library: Caller, co
     assert library.head(corpus) == 3
 
 
-def test_the_version_that_is_expected_must_be_the_sources(library: Caller, corpus: str, records: str) -> None:
+def test_the_expected_version_must_be_that_of_the_source(library: Caller, corpus: str, records: str) -> None:
     for wrong in (0, 2, 2**64 - 1):
         with refused(Reason.VERSION_MISMATCH):
             update(library, corpus, CHANGED, document_id=records, expected_source_version=wrong)
@@ -141,7 +141,7 @@ def test_the_version_that_is_expected_must_be_the_sources(library: Caller, corpu
         update(library, corpus, notice(3), document_id=done.document_id, expected_source_version=3)
 
 
-def test_of_many_who_expect_the_same_version_one_wins(library: Caller, corpus: str, records: str) -> None:
+def test_one_of_many_updates_that_expect_the_same_version_wins(library: Caller, corpus: str, records: str) -> None:
     def attempt(number: int) -> str:
         try:
             update(library, corpus, notice(number), source_id="registry/11", expected_source_version=1)
@@ -194,7 +194,7 @@ def test_metadata_over_its_limits_is_refused(library: Caller, corpus: str, recor
     assert library.head(corpus) == 1
 
 
-def test_the_format_is_hinted_by_name_or_else_is_as_it_was(library: Caller, corpus: str) -> None:
+def test_the_format_is_hinted_by_the_name_or_stays_as_it_was(library: Caller, corpus: str) -> None:
     page = "<p>Each lot shall be sampled.</p>"
     library.add(corpus, File("page", f"<html><body>{page}</body></html>"))
     as_before = update(library, corpus, page * 2, source_id="page")
@@ -229,8 +229,10 @@ def test_a_stream_that_stops_before_its_end_changes_nothing(library: Caller, cor
 
 
 @pytest.mark.parametrize("by", ["document", "source"])
-def test_a_repeated_update_is_made_once_and_answered_alike(library: Caller, corpus: str, records: str, by: str) -> None:
-    """Though the document is no longer there, nor its source at the version that was expected."""
+def test_a_repeated_update_is_made_once_and_gets_the_same_answer(
+    library: Caller, corpus: str, records: str, by: str
+) -> None:
+    """This holds though the document is gone and its source no longer has the expected version."""
     named = {"document_id": records} if by == "document" else {"source_id": "registry/11"}
     first = update(library, corpus, CHANGED, f"u {corpus}", **named, expected_source_version=1)
     update(library, corpus, notice(8), source_id="registry/11")
@@ -241,14 +243,14 @@ def test_a_repeated_update_is_made_once_and_answered_alike(library: Caller, corp
 
 def test_another_update_under_the_same_request_id_is_refused(library: Caller, corpus: str, records: str) -> None:
     update(library, corpus, CHANGED, f"u {corpus}", source_id="registry/11")
-    for other in (
+    for fields in (
         {"content": notice(2), "source_id": "registry/11"},
         {"content": CHANGED, "source_id": "a.txt"},
         {"content": CHANGED, "source_id": "registry/11", "metadata": {}},
         {"content": CHANGED, "source_id": "registry/11", "name": "a.md"},
     ):
         with refused(Reason.REQUEST_ID_REUSED):
-            update(library, corpus, request_id=f"u {corpus}", **other)
+            update(library, corpus, request_id=f"u {corpus}", **fields)
     with refused(Reason.REQUEST_ID_REUSED):
         library.add(corpus, File("a.txt", notice(3)), request_id=f"u {corpus}")
     assert library.head(corpus) == 2
@@ -263,12 +265,12 @@ def test_the_same_update_several_times_at_once_is_one_revision(library: Caller, 
 def test_updates_of_different_documents_at_once_are_all_made(library: Caller, corpus: str) -> None:
     library.add_texts(corpus, {f"{number}.txt": notice(number) for number in range(4)})
     concurrently(4, lambda number: update(library, corpus, notice(number + 20), source_id=f"{number}.txt"))
-    texts = {library.text(corpus, one.id) for one in library.list_documents(corpus)}
+    texts = {library.text(corpus, document.id) for document in library.list_documents(corpus)}
     assert texts == {notice(number + 20) for number in range(4)}
     assert_whole(walk(library, corpus))
 
 
-def test_a_client_updates_and_tells_what_became_of_it(shared: Running, corpus: str, tmp_path: Path) -> None:
+def test_the_client_updates_a_document_and_reports_the_outcome(shared: Running, corpus: str, tmp_path: Path) -> None:
     with shared.client(ACME) as client:
         client.add_documents(corpus, [NewDocument("a.txt", notice(1).encode())])
         (tmp_path / "new.txt").write_text(notice(2))

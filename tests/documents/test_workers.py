@@ -1,4 +1,4 @@
-"""Documents are read in processes of their own: what goes wrong there is the document's misfortune alone."""
+"""Documents are read in processes of their own, so that a bad document fails alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.servers.running import ACME, create_tenants, running
 LONG = "\n\n".join(notice(number, 40) for number in range(2_000)).encode()
 """Takes a worker many seconds."""
 BOMB = b"a\n\n" * (6 << 20)
-"""18 MiB that are hundreds in memory, each line a paragraph of its own."""
+"""18 MiB that need hundreds of MiB in memory, since each line is a paragraph of its own."""
 BUSY_TICKS = 20
 
 
@@ -34,7 +34,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
     timer.start()
     try:
         while not condition():
-            assert not deadline.wait(0.01), "it did not happen in time"
+            assert not deadline.wait(0.01), "the condition was not met in time"
     finally:
         timer.cancel()
 
@@ -55,7 +55,7 @@ class Place:
         return self.caller.send(self.requests(*sent))
 
     def busy_worker(self) -> int:
-        """The worker, once it is at work on what takes long."""
+        """The process id of the worker, once it is at work on a long document."""
         wait_until(lambda: workers_of(self.server.process.pid))
         (worker,) = workers_of(self.server.process.pid)
         begun = cpu_ticks(worker)
@@ -80,7 +80,7 @@ def test_a_document_that_crashes_its_worker_fails_alone(place: Place) -> None:
         under_way = pool.submit(place.add, *sent)
         os.kill(place.busy_worker(), signal.SIGSEGV)
         added = under_way.result(timeout=30)
-    assert {name: one.kind for name, one in added.by_name.items()} == {
+    assert {name: outcome.kind for name, outcome in added.by_name.items()} == {
         "before.txt": ADDED,
         "long.txt": FAILED,
         "after.txt": ADDED,
@@ -125,7 +125,7 @@ def test_a_document_that_takes_too_long_fails_alone(tmp_path: Path) -> None:
     assert [added.by_name[name].kind for name in ("before.txt", "after.txt")] == [ADDED, ADDED]
 
 
-def test_what_is_under_way_is_dropped_when_its_caller_gives_up(place: Place) -> None:
+def test_work_under_way_is_dropped_when_its_caller_gives_up(place: Place) -> None:
     go_on = threading.Event()
 
     def requests() -> Iterator[pb.AddDocumentsRequest]:

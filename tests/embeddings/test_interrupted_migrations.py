@@ -1,4 +1,4 @@
-"""A migration outlives its server and its model: both may go away in the middle of it."""
+"""A migration survives the loss of its server or its model in the middle of the migration."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def done(client: Client, tenant: UUID, corpus: UUID) -> int:
     return client.get_migration(corpus, tenant_id=tenant).done
 
 
-def test_a_server_that_is_killed_goes_on_by_itself_when_it_is_back(tmp_path: Path) -> None:
+def test_a_migration_goes_on_by_itself_when_its_killed_server_is_back(tmp_path: Path) -> None:
     with process(tmp_path) as server, server.client() as client:
         tenant = client.create_tenant("acme").id
         corpus = client.create_corpus("rules", tenant_id=tenant).id
@@ -56,7 +56,7 @@ def test_a_server_that_is_killed_goes_on_by_itself_when_it_is_back(tmp_path: Pat
     assert command(tmp_path, "fsck", "--data-dir", str(tmp_path / "data")).exit_code == 0
     with process(tmp_path) as server, server.client() as client:
         kept = done(client, tenant, corpus)
-        assert kept > 0, "what was done is not lost"
+        assert kept > 0, "finished work is not lost"
         assert client.search_facts("who signs the log", corpus_ids=[corpus], tenant_id=tenant).hits
         deadline = time.monotonic() + 120
         while client.get_migration(corpus, tenant_id=tenant).finished_at is None:
@@ -78,7 +78,9 @@ def remote(url: str) -> IngestSettings:
     return IngestSettings(workers=0, embedder=EmbedderKind.OPENAI, embeddings=model, former=former)
 
 
-def test_a_model_that_goes_down_in_the_middle_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_goes_down_during_a_migration_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(migrating, "SLICE_MAX", 5)
     with serving(tmp_path, OLD) as caller:
         corpus = caller.corpus()

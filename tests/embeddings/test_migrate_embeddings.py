@@ -1,5 +1,5 @@
-"""A corpus is changed to another embedding model while it is searched and written, and is then as if it had always
-had it. The models are the built-in one and MiniLM."""
+"""A corpus migrates to another embedding model while it is searched and written. Afterwards it is as if it had always
+had that model. The models are the built-in model and MiniLM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import pytest
 
 from drillcore import Role, SignatureTarget, SignatureTargetKind
 from drillcore_formats.audit.bundle import verify_bundle
-from drillcore_formats.audit.notes import VerifierKey
 from drillcore_formats.audit.pins import Pins
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2 as pb
@@ -53,12 +52,12 @@ SOUGHT = "who keeps records of training, and for how long"
 
 def fill(caller: MigrationCaller, corpus: str) -> None:
     caller.add(corpus, *files(REGULATIONS))
-    caller.put(corpus, *(pb.FactDraft(content=one, source_id="handbook") for one in FACTS))
+    caller.put(corpus, *(pb.FactDraft(content=text, source_id="handbook") for text in FACTS))
 
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A store with a corpus that was embedded with the built-in model, and the corpus. Not to be changed: copy it."""
+    """A store, and its corpus that was embedded with the built-in model. Tests must copy the store, not change it."""
     path = tmp_path_factory.mktemp("old")
     with serving(path, OLD) as caller:
         corpus = caller.corpus()
@@ -79,14 +78,14 @@ def corpus(stored: tuple[Path, str]) -> str:
 
 @pytest.fixture
 def slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A migration takes some."""
+    """Slices so small that a migration takes several."""
     monkeypatch.setattr(migrating, "SLICE_MAX", 5)
     monkeypatch.setattr(migrating, "CLEARED_MAX", 5)
 
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """A migration waits before its last revision until this is set."""
+    """An event: a migration waits for it before its last revision."""
     is_open, flip = threading.Event(), Migrator._flip
 
     def wait(self: Migrator, *given: object) -> object:
@@ -99,36 +98,36 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
 
 def up_to_the_gate(caller: MigrationCaller, corpus: str) -> Iterator[object]:
-    """Begins a migration; returns when all that was there has its new vector."""
+    """Begins a migration and waits until everything stored before has its new vector."""
     stream = caller.begin(corpus)
     for told in stream:
         if told.migration.done == told.migration.total:
             return stream
-    raise AssertionError("it ended before it was done")
+    raise AssertionError("the migration ended before all vectors were there")
 
 
 @pytest.mark.usefixtures("slices")
 def test_a_migrated_corpus_is_as_if_it_had_always_had_the_model(path: Path, corpus: str) -> None:
     with serving(path, NEW) as caller:
         told = caller.migrate(corpus)
-        assert [one.finished for one in told] == [False] * (len(told) - 1) + [True]
-        done = [one.migration.done for one in told]
+        assert [answer.finished for answer in told] == [False] * (len(told) - 1) + [True]
+        done = [answer.migration.done for answer in told]
         assert done == sorted(done)
         assert len(set(done)) > 3
         assert told[-1].revision == caller.head(corpus)
         assert caller.models(corpus) == {MINILM}
         assert problems(caller) == []
-        other = caller.corpus("from the start")
-        fill(caller, other)
-        migrated, fresh = caller.vectors(corpus), caller.vectors(other)
+        other_corpus = caller.corpus("from the start")
+        fill(caller, other_corpus)
+        migrated, fresh = caller.vectors(corpus), caller.vectors(other_corpus)
         assert migrated.keys() == fresh.keys()
-        assert all(near(migrated[one], fresh[one]) for one in fresh)
+        assert all(near(migrated[text], fresh[text]) for text in fresh)
         for sought in (SOUGHT, "release of a batch", "what is done about deviations"):
-            assert caller.found(corpus, sought) == caller.found(other, sought)
+            assert caller.found(corpus, sought) == caller.found(other_corpus, sought)
 
 
-def test_sections_lie_where_chunks_of_the_new_model_put_them(path: Path) -> None:
-    """Of a hierarchy with vectors of a client's own model, which nobody here has."""
+def test_vectors_of_sections_follow_from_the_new_vectors_of_their_chunks(path: Path) -> None:
+    """The hierarchy has vectors of a client's own model, which the server does not have."""
     with serving(path, NEW) as caller:
         foreign, own = caller.corpus("foreign"), caller.corpus("own")
         put(caller, own, two_sections())
@@ -138,7 +137,7 @@ def test_sections_lie_where_chunks_of_the_new_model_put_them(path: Path) -> None
         assert caller.migrate(foreign)[-1].finished
         sums, expected = section_sums(caller, foreign), section_sums(caller, own)
         assert sums.keys() == expected.keys()
-        assert all(np.allclose(sums[one], expected[one], atol=1e-2) for one in expected)
+        assert all(np.allclose(sums[section], expected[section], atol=1e-2) for section in expected)
         assert caller.query(foreign, level=CHUNK, text="deviation")
         assert problems(caller) == []
 
@@ -149,14 +148,14 @@ def test_old_revisions_are_searched_with_the_model_they_had(path: Path, corpus: 
         before, vectors = caller.answers(corpus, SOUGHT), caller.vectors(corpus)
         caller.migrate(corpus)
         assert caller.answers(corpus, SOUGHT) != before
-        then = {"as_of": at_revision(head)}
-        assert caller.answers(corpus, SOUGHT, **then) == before
-        assert caller.vectors(corpus, **then) == vectors
-        assert caller.models(corpus, **then) == {STATIC}
+        earlier = {"as_of": at_revision(head)}
+        assert caller.answers(corpus, SOUGHT, **earlier) == before
+        assert caller.vectors(corpus, **earlier) == vectors
+        assert caller.models(corpus, **earlier) == {STATIC}
     with serving(path, NEW_ALONE) as caller:
         assert caller.answers(corpus, SOUGHT)
         with refused(Reason.MODEL_MISMATCH):
-            caller.answers(corpus, SOUGHT, **then)
+            caller.answers(corpus, SOUGHT, **earlier)
 
 
 @pytest.mark.usefixtures("slices")
@@ -182,7 +181,7 @@ def test_the_old_model_serves_until_all_new_vectors_are_there(path: Path, corpus
         assert problems(caller) == []
 
 
-def test_a_corpus_of_a_former_model_is_added_to_with_that(path: Path, corpus: str) -> None:
+def test_additions_to_a_corpus_of_a_former_model_use_that_model(path: Path, corpus: str) -> None:
     with serving(path, NEW) as caller:
         caller.add(corpus, File("late.txt", notice(5)))
         caller.put(corpus, pb.FactDraft(content=f"{FACTS[0]} It says so in writing.", source_id="handbook"))
@@ -200,16 +199,16 @@ def test_a_corpus_of_a_former_model_is_added_to_with_that(path: Path, corpus: st
 
 def test_corpora_of_different_models_are_searched_together(path: Path, corpus: str) -> None:
     with serving(path, NEW) as caller:
-        other = caller.corpus("other")
-        caller.put(other, pb.FactDraft(content=FACTS[1], source_id="handbook"))
-        hits = caller.search(FACTS[1], corpus, other).hits
-        assert {hit.fact.corpus_id for hit in hits if hit.score > 0.99} == {corpus, other}
-        caller.add(other, File("late.txt", notice(5)))
-        found = caller.query(corpus, other, level=CHUNK, text="inspector")
-        assert {node.corpus_id for node in found} == {corpus, other}
+        other_corpus = caller.corpus("other")
+        caller.put(other_corpus, pb.FactDraft(content=FACTS[1], source_id="handbook"))
+        hits = caller.search(FACTS[1], corpus, other_corpus).hits
+        assert {hit.fact.corpus_id for hit in hits if hit.score > 0.99} == {corpus, other_corpus}
+        caller.add(other_corpus, File("late.txt", notice(5)))
+        found = caller.query(corpus, other_corpus, level=CHUNK, text="inspector")
+        assert {node.corpus_id for node in found} == {corpus, other_corpus}
 
 
-def test_what_is_erased_in_the_middle_has_no_vector_of_any_model(
+def test_a_source_erased_during_a_migration_has_no_vector_of_any_model(
     path: Path, corpus: str, gate: threading.Event
 ) -> None:
     with serving(path, NEW) as caller:
@@ -219,30 +218,34 @@ def test_what_is_erased_in_the_middle_has_no_vector_of_any_model(
         gate.set()
         assert list(stream)[-1].finished  # type: ignore[attr-defined]
         assert caller.models(corpus) == {MINILM}
-        assert not {one.source_id for one in caller.list(corpus)} & {"handbook"}
+        assert not {fact.source_id for fact in caller.list(corpus)} & {"handbook"}
         assert problems(caller) == []
 
 
-def test_a_call_has_one_record_and_every_revision_its_own(path: Path, corpus: str) -> None:
+def test_a_migration_has_one_audit_record_for_the_call_and_one_for_each_revision(path: Path, corpus: str) -> None:
     with serving(path, NEW) as caller:
         head, request_id = caller.head(corpus), str(uuid4())
         last = caller.migrate(corpus, request_id)[-1]
         (record,) = records(caller.server, request_id=request_id)
         assert (record["call"], record["outcome"], record["after"]["revision"]) == ("MigrateEmbeddings", "OK", head + 1)
-        own = [one for one in records(caller.server, call="MigrateEmbeddings") if one["operator"] == "drillcore"]
-        assert [one["after"]["revision"] for one in own] == list(range(head + 2, last.revision + 1))
-        assert {one.action for one in caller.history(corpus_id=corpus) if one.revision > head} == {"MigrateEmbeddings"}
+        own = [
+            record for record in records(caller.server, call="MigrateEmbeddings") if record["operator"] == "drillcore"
+        ]
+        assert [record["after"]["revision"] for record in own] == list(range(head + 2, last.revision + 1))
+        assert {entry.action for entry in caller.history(corpus_id=corpus) if entry.revision > head} == {
+            "MigrateEmbeddings"
+        }
         again = caller.migrate(corpus, request_id)
         assert (again[-1].finished, again[-1].revision) == (True, last.revision)
         assert len(records(caller.server, request_id=request_id)) == 1
-        other = str(uuid4())
-        assert caller.migrate(corpus, other)[-1].revision == last.revision, "there is nothing left to do"
-        (record,) = records(caller.server, request_id=other)
+        other_request = str(uuid4())
+        assert caller.migrate(corpus, other_request)[-1].revision == last.revision, "there is nothing left to do"
+        (record,) = records(caller.server, request_id=other_request)
         assert record["detail"]["unchanged"]
 
 
-def test_communities_are_found_anew_after_a_week_though_no_fact_has_changed(path: Path, corpus: str) -> None:
-    """Their vectors have."""
+def test_communities_are_computed_anew_after_a_week_though_no_fact_has_changed(path: Path, corpus: str) -> None:
+    """The vectors of the facts have changed."""
     with serving(path, NEW, communities=DUE_COMMUNITIES) as caller:
         keeper, now = caller.server.server.communities, datetime.now(UTC)
         assert keeper.run_due(now + timedelta(days=8)) == 1
@@ -253,7 +256,7 @@ def test_communities_are_found_anew_after_a_week_though_no_fact_has_changed(path
         assert keeper.run_due(now + timedelta(days=24)) == 0
 
 
-def test_two_at_once_do_no_harm(path: Path, corpus: str) -> None:
+def test_two_migrations_at_once_do_no_harm(path: Path, corpus: str) -> None:
     with serving(path, NEW) as caller:
         ends = concurrently(2, lambda _: caller.migrate(corpus)[-1])
         assert [end.finished for end in ends] == [True, True]
@@ -285,7 +288,7 @@ def test_a_migration_that_a_stop_interrupts_goes_on_by_itself_at_the_next_start(
         assert problems(caller) == []
 
 
-def test_a_signature_of_a_chunk_holds_whatever_model_its_vector_is_of(path: Path, corpus: str) -> None:
+def test_a_signature_of_a_chunk_holds_whatever_model_made_its_vector(path: Path, corpus: str) -> None:
     with serving(path, NEW) as caller:
         reviewer = person(caller.server, "rita", Role.REVIEWER, name="Rita Reviewer")
         chunk = caller.query(corpus, level=CHUNK)[0].id
@@ -299,6 +302,6 @@ def test_a_signature_of_a_chunk_holds_whatever_model_its_vector_is_of(path: Path
         assert again.content_hash == prepared.content_hash
         bundle = io.BytesIO()
         person(caller.server, "ada", Role.AUDITOR).log_in().export_corpus(UUID(corpus), bundle)
-        pinned = VerifierKey.parse(caller.server.server.logs.signing.verifier_key(1))
+        pinned = caller.server.server.logs.signing.signer(1).verifier
         report = verify_bundle(bundle, Pins((pinned,)))
         assert (report.problems, report.details["signatures"]) == ((), 1)

@@ -1,6 +1,6 @@
-"""What the cluster engine promises before there is a cluster: settings, cluster file, client library.
+"""The cluster engine's promises that need no cluster: settings, cluster file and client library.
 
-FoundationDB's network runs once per process and cannot be undone, so everything that loads the library does so in a
+FoundationDB's network runs once per process and cannot be stopped, so everything that loads the library runs in a
 process of its own.
 """
 
@@ -113,8 +113,8 @@ def test_a_cluster_that_does_not_answer_is_reported_in_bounded_time(cluster_file
 
 @needs_library
 def test_a_second_engine_with_other_network_options_is_refused(cluster_file: Path) -> None:
-    other = "attempt(knobs={'min_trace_severity': '30'})"
-    first, second = _run(f"attempt(); {other}", cluster_file).splitlines()
+    other_options = "attempt(knobs={'min_trace_severity': '30'})"
+    first, second = _run(f"attempt(); {other_options}", cluster_file).splitlines()
     assert "did not answer" in first
     assert second.startswith("InvalidUseError")
     assert "already running in this process with other options (knob)" in second
@@ -190,7 +190,7 @@ def test_a_cluster_file_yields_its_coordinators(tmp_path: Path, text: str, coord
     assert read_cluster_file(path).coordinators == coordinators
 
 
-def test_the_environment_names_the_cluster_file_when_the_settings_do_not(
+def test_the_environment_names_the_cluster_file_if_the_settings_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FDB_CLUSTER_FILE", str(tmp_path / "elsewhere.cluster"))
@@ -198,7 +198,7 @@ def test_the_environment_names_the_cluster_file_when_the_settings_do_not(
         ClusterEngine.open(ClusterSettings())
 
 
-def test_an_empty_environment_variable_is_refused_and_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_environment_variable_is_refused_and_not_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FDB_CLUSTER_FILE", "")
     with pytest.raises(ClusterUnreachableError, match="set but empty"):
         ClusterEngine.open(ClusterSettings())
@@ -265,7 +265,7 @@ def test_the_password_of_the_key_is_set_before_the_key_and_never_shown(tmp_path:
     assert "secret" not in repr(settings)
 
 
-def test_every_network_option_we_set_is_one_the_binding_knows(tmp_path: Path) -> None:
+def test_the_binding_knows_every_network_option_that_we_set(tmp_path: Path) -> None:
     settings = ClusterSettings(
         tls_certificate_path=tmp_path / "certificate.pem",
         tls_key_path=tmp_path / "key.pem",
@@ -282,6 +282,6 @@ def test_every_network_option_we_set_is_one_the_binding_knows(tmp_path: Path) ->
     assert {name: type(value) for name, value in options} == {name: known.get(name) for name, _ in options}
 
 
-def test_every_atomic_operation_and_streaming_mode_has_the_name_the_binding_gives_it() -> None:
+def test_every_atomic_operation_and_streaming_mode_has_the_bindings_name() -> None:
     assert {operation.value for operation in Atomic} <= set(fdb.fdboptions.MutationType)
     assert {streaming.value for streaming in Streaming} <= set(fdb.fdboptions.StreamingMode)

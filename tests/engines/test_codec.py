@@ -1,4 +1,4 @@
-"""Values of any size that a transaction can hold, whole or found to be damaged."""
+"""Values of any size that a transaction can hold are read whole, or found to be damaged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROUND = bytes(range(251))
 
 
 def value_of(size: int) -> bytes:
-    """Bytes in which no two parts are alike."""
+    """Bytes in which all parts differ."""
     return (ROUND * (size // len(ROUND) + 1))[:size]
 
 
@@ -58,7 +58,7 @@ def raw(engine: EmbeddedEngine) -> dict[bytes, bytes]:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_value_of_any_size_is_read_as_it_was_written(engine: EmbeddedEngine, size: int) -> None:
+def test_a_value_of_any_size_is_read_unchanged(engine: EmbeddedEngine, size: int) -> None:
     write(engine, KEY, value_of(size))
     assert read(engine) == value_of(size)
     assert scan(engine) == [(KEY, value_of(size))]
@@ -69,7 +69,7 @@ def test_a_value_of_any_size_is_read_as_it_was_written(engine: EmbeddedEngine, s
 
 @pytest.mark.parametrize("before", [1, PART_BYTES + 1, 300_000])
 @pytest.mark.parametrize("after", [1, PART_BYTES + 1, 300_000])
-def test_a_value_replaced_leaves_nothing_of_the_one_before(engine: EmbeddedEngine, before: int, after: int) -> None:
+def test_a_replaced_value_leaves_nothing_of_the_former_value(engine: EmbeddedEngine, before: int, after: int) -> None:
     write(engine, KEY, value_of(before))
     write(engine, KEY, value_of(after))
     assert read(engine) == value_of(after)
@@ -93,7 +93,7 @@ def test_neighbouring_keys_are_left_alone(engine: EmbeddedEngine) -> None:
     assert scan(engine) == [(key, b"neighbour") for key in sorted(neighbours)]
 
 
-def test_a_scan_joins_split_values_and_counts_them_as_one(engine: EmbeddedEngine) -> None:
+def test_a_scan_joins_a_split_value_and_counts_it_once(engine: EmbeddedEngine) -> None:
     written = [(pack((number,)), value_of(size)) for number, size in enumerate([10, 300_000, 0, 200_000, 5])]
     for key, value in written:
         write(engine, key, value)
@@ -111,7 +111,7 @@ def test_a_value_is_written_and_read_in_one_transaction(engine: EmbeddedEngine) 
 
 
 def damaged(engine: EmbeddedEngine, changes: dict[bytes, bytes | None]) -> None:
-    """Changes the bytes in the store, then expects that no way to read them gives an answer."""
+    """Changes bytes in the store, then asserts that no way to read them gives an answer."""
 
     def work(tr: Transaction) -> None:
         for key, value in changes.items():
@@ -143,14 +143,14 @@ def test_no_single_bit_takes_the_checksum_away(engine: EmbeddedEngine, bit: int)
 
 
 @pytest.mark.parametrize("value", [b"", b"checks itself", value_of(PART_BYTES)])
-def test_a_value_that_checks_itself_takes_one_byte_more(value: bytes) -> None:
+def test_a_value_with_its_own_check_takes_one_byte_more(value: bytes) -> None:
     (head,) = codec.frame(value, checksum=False)
     assert len(head) == 1 + len(value)
     assert codec.parts_of(KEY, head) == 0
     assert codec.unframe(KEY, head, []) == value
 
 
-def test_a_value_that_checks_itself_is_still_split() -> None:
+def test_a_value_with_its_own_check_is_still_split() -> None:
     head, *parts = codec.frame(value_of(200_000), checksum=False)
     assert codec.parts_of(KEY, head) == len(parts) == 3
     assert codec.unframe(KEY, head, parts) == value_of(200_000)
@@ -164,7 +164,7 @@ def test_a_flipped_bit_in_the_head_of_a_split_value_is_found(engine: EmbeddedEng
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 @pytest.mark.parametrize("change", ["flipped", "missing", "shorter", "empty"])
-def test_a_part_that_is_not_what_was_written_is_found(engine: EmbeddedEngine, number: int, change: str) -> None:
+def test_a_changed_part_is_found(engine: EmbeddedEngine, number: int, change: str) -> None:
     write(engine, KEY, value_of(200_000))
     write(engine, pack(("the next record",)), b"next")
     key = pack((number,), KEY)
@@ -179,15 +179,15 @@ def test_a_part_too_many_is_found(engine: EmbeddedEngine, part: bytes) -> None:
     damaged(engine, {pack((4,), KEY): part})
 
 
-def test_parts_that_changed_places_are_found(engine: EmbeddedEngine) -> None:
+def test_swapped_parts_are_found(engine: EmbeddedEngine) -> None:
     write(engine, KEY, value_of(200_000))
-    one, two = pack((1,), KEY), pack((2,), KEY)
+    first, two = pack((1,), KEY), pack((2,), KEY)
     stored = raw(engine)
-    damaged(engine, {one: stored[two], two: stored[one]})
+    damaged(engine, {first: stored[two], two: stored[first]})
 
 
 @pytest.mark.parametrize("head", [b"", b"\0", b"\0\0\0\0", b"\1", b"\2" + bytes(20), b"\1" + bytes(15)])
-def test_a_head_cut_short_or_of_an_unknown_kind_is_found(engine: EmbeddedEngine, head: bytes) -> None:
+def test_a_head_that_is_cut_short_or_of_an_unknown_kind_is_found(engine: EmbeddedEngine, head: bytes) -> None:
     damaged(engine, {KEY: head})
 
 
@@ -203,7 +203,7 @@ RECORDS = st.dictionaries(
 
 
 @given(RECORDS)
-def test_a_record_is_decoded_as_it_was_encoded(record: dict[str, Any]) -> None:
+def test_a_record_is_decoded_unchanged(record: dict[str, Any]) -> None:
     assert codec.decode(codec.encode(record)) == record
     assert codec.encode(codec.decode(codec.encode(record))) == codec.encode(record)
 
@@ -228,6 +228,6 @@ def test_bytes_that_are_no_record_are_damage(value: bytes) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_no_bytes_at_all_break_decoding(value: bytes) -> None:
+def test_no_input_makes_decoding_crash(value: bytes) -> None:
     with contextlib.suppress(StoreCorruptError):
         assert isinstance(codec.decode(value), dict | list)

@@ -1,4 +1,4 @@
-"""The conflict check, against a list of all commits that is searched from one end to the other."""
+"""The conflict check, compared with a list of all commits that is searched from end to end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEYS = [b"", b"a", b"b", b"b\0", b"c"]
 RANGES = list(combinations(KEYS, 2))
 FEW_KEYS = st.lists(st.sampled_from(KEYS), max_size=2)
 SOME_KEYS = FEW_KEYS | FEW_KEYS.map(lambda few: [*few, *(b"z%02d" % number for number in range(20))])
-"""Few and many: the check of a range looks at many keys in another way."""
+"""Few keys and many: a check of a range handles many keys differently."""
 SOME_RANGES = st.lists(st.sampled_from(RANGES), max_size=1)
 Ranges = list[tuple[bytes, bytes]]
 
@@ -43,7 +43,7 @@ STEPS = st.lists(
 
 
 class Naive:
-    """Never forgets a commit; knows the last version before the window."""
+    """Never forgets a commit, but knows the last version before the window."""
 
     def __init__(self) -> None:
         self.commits: list[Commit] = []
@@ -59,8 +59,8 @@ class Naive:
 
 
 def check_all(window: ConflictWindow, naive: Naive, version: int) -> None:
-    """Every version that can be judged, with every single key, every single range, and one of each."""
-    assert window.oldest_version == naive.oldest_version, "a transaction is too old sooner or later than promised"
+    """Compares all versions that can be judged: for every single key, every single range, and one of each."""
+    assert window.oldest_version == naive.oldest_version, "a transaction becomes too old at another time than promised"
     reads: list[tuple[list[bytes], Ranges]] = [([key], []) for key in KEYS] + [([], [span]) for span in RANGES]
     reads += [([b"c", b"a"], [(b"", b"a")]), ([], [])]
     for read_version in range(naive.oldest_version, version + 1):
@@ -71,7 +71,7 @@ def check_all(window: ConflictWindow, naive: Naive, version: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(STEPS)
-def test_a_transaction_conflicts_exactly_if_something_it_read_was_written_since(steps: list[tuple]) -> None:
+def test_a_transaction_conflicts_exactly_if_its_reads_were_written_since(steps: list[tuple]) -> None:
     window, naive = ConflictWindow(0, KEEP_S), Naive()
     version, now_s = 0, 100.0
     for step in steps:
@@ -91,7 +91,7 @@ def test_a_transaction_conflicts_exactly_if_something_it_read_was_written_since(
     check_all(window, naive, version)
 
 
-def test_what_is_past_its_time_is_forgotten_so_that_the_window_does_not_grow() -> None:
+def test_old_commits_are_forgotten_so_that_the_window_does_not_grow() -> None:
     window = ConflictWindow(0, KEEP_S)
     for version in range(1, 1_001):
         window.record(version, [b"%d" % version], [(b"a", b"b")], float(version))

@@ -1,4 +1,4 @@
-"""Directories are kept as FoundationDB's directory layer keeps them, and no prefix is ever given twice."""
+"""Directories are stored as FoundationDB's directory layer stores them, and no prefix is ever given twice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def nodes(engine: EmbeddedEngine) -> list[tuple[bytes, bytes]]:
     return engine.run(lambda tr: list(tr.range(b"\xfe", b"\xff")))
 
 
-def test_what_is_stored_is_what_foundationdb_stores(engine: EmbeddedEngine) -> None:
+def test_the_stored_keys_are_those_of_foundationdb(engine: EmbeddedEngine) -> None:
     engine.directory("drillcore")
     engine.directory("a", "b")
     assert nodes(engine) == golden()
@@ -49,7 +49,7 @@ def test_opening_again_writes_nothing(engine: EmbeddedEngine) -> None:
     assert engine.space()["version"] == version
 
 
-def test_a_removed_directory_leaves_only_what_the_allocator_remembers(engine: EmbeddedEngine) -> None:
+def test_a_removed_directory_leaves_only_the_allocators_records(engine: EmbeddedEngine) -> None:
     engine.directory("drillcore")
     before = nodes(engine)
     below = engine.directory("a", "b")
@@ -64,11 +64,11 @@ def test_a_removed_directory_leaves_only_what_the_allocator_remembers(engine: Em
 
 def check_distinct(prefixes: list[bytes]) -> None:
     assert len(set(prefixes)) == len(prefixes), "a prefix was given twice"
-    for one, following in pairwise(sorted(prefixes)):
-        assert not following.startswith(one), "a prefix begins with another"
+    for prefix, following in pairwise(sorted(prefixes)):
+        assert not following.startswith(prefix), "a prefix begins with another"
 
 
-def test_no_prefix_is_ever_given_again_also_after_removals(engine: EmbeddedEngine) -> None:
+def test_no_prefix_is_given_again_even_after_removals(engine: EmbeddedEngine) -> None:
     dice = random.Random(1)
     prefixes: list[bytes] = []
     living: list[str] = []
@@ -85,20 +85,20 @@ def test_no_prefix_is_ever_given_again_also_after_removals(engine: EmbeddedEngin
     assert max(map(len, prefixes)) <= 3
 
 
-def test_directories_made_at_once_have_prefixes_of_their_own(engine: EmbeddedEngine) -> None:
+def test_directories_made_at_once_have_different_prefixes(engine: EmbeddedEngine) -> None:
     with ThreadPoolExecutor(4) as threads:
         made = list(threads.map(lambda number: engine.directory(f"directory {number}").prefix, range(80)))
     check_distinct(made)
 
 
-def test_a_prefix_that_is_in_use_by_nobodys_keys_is_not_given_away(engine: EmbeddedEngine) -> None:
+def test_a_prefix_with_keys_that_no_directory_owns_is_not_given_away(engine: EmbeddedEngine) -> None:
     engine.run(lambda tr: tr.set(b"\x14 somebody wrote here", b""))
     with pytest.raises(EngineError, match="which no directory owns"):
         engine.directory("drillcore")
     assert nodes(engine) == []
 
 
-def test_directories_of_a_newer_layer_are_not_added_to(engine: EmbeddedEngine) -> None:
+def test_no_directory_is_added_to_those_of_a_newer_layer(engine: EmbeddedEngine) -> None:
     engine.directory("drillcore")
     engine.run(lambda tr: tr.set(VERSION_KEY, struct.pack("<III", 1, 1, 0)))
     with pytest.raises(EngineError, match="newer directory layer"):
@@ -106,7 +106,7 @@ def test_directories_of_a_newer_layer_are_not_added_to(engine: EmbeddedEngine) -
     assert engine.directory("drillcore").prefix == b"\x14"
 
 
-def test_directories_of_a_layer_with_another_layout_are_not_even_opened(engine: EmbeddedEngine) -> None:
+def test_directories_of_a_layer_with_another_layout_are_not_opened(engine: EmbeddedEngine) -> None:
     engine.directory("drillcore")
     engine.run(lambda tr: tr.set(VERSION_KEY, struct.pack("<III", 2, 0, 0)))
     with pytest.raises(EngineError, match="newer directory layer"):

@@ -40,7 +40,7 @@ def test_many_threads_need_far_fewer_writes_to_disk_than_commits(tmp_path: Path)
         assert totals["commit_groups"] < 640 / 4
 
 
-def test_in_one_group_a_commit_conflicts_with_those_before_it(tmp_path: Path) -> None:
+def test_a_commit_conflicts_with_earlier_commits_of_its_group(tmp_path: Path) -> None:
     def work(tr: Transaction) -> None:
         tr.set(b"a", (tr.get(b"a") or b"") + b"x")
 
@@ -63,7 +63,7 @@ def test_versions_and_versionstamps_rise_across_restarts(tmp_path: Path) -> None
     assert stamps == sorted(set(stamps))  # type: ignore[type-var]
 
 
-def test_close_waits_for_the_commits_under_way_and_refuses_later_ones(tmp_path: Path) -> None:
+def test_close_waits_for_running_commits_and_refuses_later_ones(tmp_path: Path) -> None:
     with opened(tmp_path, Durability.FULL) as engine:
         with ThreadPoolExecutor(2) as threads:
             with disk_held(engine):
@@ -80,7 +80,7 @@ def test_close_waits_for_the_commits_under_way_and_refuses_later_ones(tmp_path: 
         assert engine.run(lambda tr: [key for key, _ in tr.range(b"", b"\xff")]) == [b"0", b"1"]
 
 
-def test_a_closed_engine_says_so(tmp_path: Path) -> None:
+def test_calls_of_a_closed_engine_are_refused(tmp_path: Path) -> None:
     with opened(tmp_path) as engine:
         begun = engine.begin(Options())
         assert begun.get(b"a") is None
@@ -124,14 +124,14 @@ def crowd(engine: EmbeddedEngine) -> Iterator[list[Attempts]]:
         transaction.close()
 
 
-def test_a_reader_too_many_gets_an_error_that_can_be_retried(engine: Engine, crowd: list[Attempts]) -> None:
+def test_one_reader_too_many_gets_a_retryable_error(engine: Engine, crowd: list[Attempts]) -> None:
     with pytest.raises(RetryableError) as refused:
         engine.run(lambda tr: tr.get(b"a"), NO_RETRY)
     assert refused.value.code == 1037
     assert [transaction.get(b"a") for transaction in crowd] == [b"1"] * READERS_MAX
 
 
-def test_a_reader_too_many_is_run_when_another_is_done(engine: Engine, crowd: list[Attempts]) -> None:
+def test_one_reader_too_many_runs_once_another_is_done(engine: Engine, crowd: list[Attempts]) -> None:
     runs: list[None] = []
 
     def work(tr: Transaction) -> bytes | None:
@@ -144,13 +144,13 @@ def test_a_reader_too_many_is_run_when_another_is_done(engine: Engine, crowd: li
     assert len(runs) > 1
 
 
-def test_a_blind_write_needs_no_room_among_the_readers(engine: Engine, crowd: list[Attempts]) -> None:
+def test_a_blind_write_needs_no_reader_slot(engine: Engine, crowd: list[Attempts]) -> None:
     engine.run(lambda tr: tr.set(b"a", b"2"))
     crowd.pop().close()
     assert engine.run(lambda tr: tr.get(b"a")) == b"2"
 
 
-def test_a_commit_is_not_failed_by_a_watch_that_finds_no_room_among_the_readers(engine: EmbeddedEngine) -> None:
+def test_a_commit_succeeds_even_if_a_watch_finds_no_reader_slot(engine: EmbeddedEngine) -> None:
     engine.run(lambda tr: tr.set(b"a", b"1"))
     watch = engine.run(lambda tr: tr.watch(b"a"))
     reading = [engine.begin(Options()) for _ in range(READERS_MAX)]
@@ -162,7 +162,7 @@ def test_a_commit_is_not_failed_by_a_watch_that_finds_no_room_among_the_readers(
     assert watch.wait(1)
 
 
-def test_what_fails_after_the_write_to_disk_leaves_the_result_unknown_not_undone(
+def test_a_failure_after_the_write_to_disk_leaves_the_result_unknown(
     engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = engine.run(lambda tr: tr.watch(b"watched"))
@@ -179,5 +179,5 @@ def test_what_fails_after_the_write_to_disk_leaves_the_result_unknown_not_undone
     watch.cancel()
 
 
-def test_metrics_need_no_room_among_the_readers(engine: Engine, crowd: list[Attempts]) -> None:
+def test_metrics_need_no_reader_slot(engine: Engine, crowd: list[Attempts]) -> None:
     assert engine.figures().gauges["keys"] == 1

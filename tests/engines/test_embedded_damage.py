@@ -1,4 +1,4 @@
-"""A damaged data directory is refused with a clear error and left as it is; no damage passes for good data."""
+"""A damaged data directory is refused with a clear error and left unchanged; no damage passes for good data."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 from drillcore_fdb import codec
 from drillcore_fdb.embedded import EmbeddedEngine, EmbeddedSettings, verify
+from drillcore_fdb.engine import Transaction
 from drillcore_fdb.errors import StoreCorruptError, UnavailableError
 from tests.support.processes.damage import PAGE_BYTES, digest
 from tests.support.processes.killed import process
@@ -41,7 +42,7 @@ def data_of(store: Path) -> Path:
 
 
 def refused(store: Path) -> UnavailableError:
-    """The error that opening raises, once it is certain that nothing was changed by the attempt."""
+    """The error that opening raises. Asserts that the attempt changed nothing."""
     before = contents(store)
     with pytest.raises(UnavailableError) as raised:
         EmbeddedEngine.open(EmbeddedSettings(path=store))
@@ -54,8 +55,30 @@ def contents(store: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in files if path.name not in {"LOCK", "lock.mdb"}}
 
 
-def test_a_sound_store_has_no_problems(store: Path) -> None:
+def test_an_undamaged_store_has_no_problems(store: Path) -> None:
     assert verify(store) == []
+
+
+def test_a_value_that_shrank_within_a_transaction_is_no_damage(tmp_path: Path) -> None:
+    """LMDB keeps the pages of such a value, and leaves out pages at the end of the file that a commit freed."""
+    large = bytes(5_000)
+    path = tmp_path / "store"
+
+    def shrink(tr: Transaction) -> None:
+        tr.set(b"shrinks", large)
+        tr.set(b"shrinks", b"")
+
+    def come_and_go(tr: Transaction) -> None:
+        tr.set(b"", large)
+        tr.clear(b"")
+
+    with opened(path) as engine:
+        engine.run(lambda tr: tr.set(b"", large))
+        engine.run(shrink)
+        engine.run(come_and_go)
+    assert verify(path) == []
+    with opened(path) as engine:
+        assert engine.run(lambda tr: list(tr.range(b"", b"\xff"))) == [(b"shrinks", b"")]
 
 
 CUTS = {
@@ -68,11 +91,11 @@ CUTS = {
     "by a page": -PAGE_BYTES,
     "by a byte": -1,
 }
-"""The new size; a negative one counts from the end."""
+"""The new size. A negative size counts from the end."""
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_file_cut_short_is_refused(store: Path, cut: str) -> None:
+def test_a_truncated_file_is_refused(store: Path, cut: str) -> None:
     size = CUTS[cut]
     os.truncate(data_of(store), size if size >= 0 else data_of(store).stat().st_size + size)
     assert verify(store)
@@ -83,7 +106,7 @@ def test_a_file_cut_short_is_refused(store: Path, cut: str) -> None:
 
 
 @pytest.mark.parametrize("noise", [random.Random(2).randbytes(50_000), bytes(50_000), b"a text file\n" * 4_000])
-def test_a_file_that_is_something_else_is_refused(store: Path, noise: bytes) -> None:
+def test_a_foreign_file_is_refused(store: Path, noise: bytes) -> None:
     data_of(store).write_bytes(noise)
     assert verify(store)
     assert isinstance(refused(store), StoreCorruptError)
@@ -100,7 +123,7 @@ def test_a_file_without_its_meta_pages_is_refused(store: Path, pages: list[int])
 
 
 @pytest.mark.parametrize("missing", ["kv/data.mdb", "kv"])
-def test_a_store_whose_file_is_missing_is_not_made_anew(store: Path, missing: str) -> None:
+def test_a_store_whose_file_is_missing_is_not_created_again(store: Path, missing: str) -> None:
     if missing == "kv":
         shutil.rmtree(store / missing)
     else:
@@ -133,7 +156,7 @@ def test_a_broken_engine_json_is_refused(store: Path, marker: bytes) -> None:
     assert "engine.json" in error.message
 
 
-def test_a_newer_engine_format_is_refused_with_the_way_out(store: Path) -> None:
+def test_a_newer_engine_format_is_refused_with_a_remedy(store: Path) -> None:
     (store / "engine.json").write_text(json.dumps({"engine": "embedded", "engine_format": 2}))
     error = refused(store)
     assert not isinstance(error, StoreCorruptError)
@@ -141,13 +164,13 @@ def test_a_newer_engine_format_is_refused_with_the_way_out(store: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["LOCK", "engine.json", "kv/data.mdb"])
-def test_a_directory_where_a_file_should_be_is_refused(store: Path, place: str) -> None:
+def test_a_directory_in_place_of_a_file_is_refused(store: Path, place: str) -> None:
     (store / place).unlink()
     (store / place).mkdir()
     refused(store)
 
 
-def test_a_file_where_a_directory_should_be_is_refused(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kv").write_text("a file")
     refused(tmp_path)
 
@@ -159,7 +182,7 @@ def test_a_data_directory_that_cannot_be_made_is_refused(tmp_path: Path, path: s
         EmbeddedEngine.open(EmbeddedSettings(path=tmp_path / path))
 
 
-def test_a_crash_before_the_first_open_was_finished_leaves_a_store_that_opens(store: Path) -> None:
+def test_a_store_opens_after_a_crash_during_its_first_open(store: Path) -> None:
     (store / "engine.json").unlink()
     with opened(store) as engine:
         assert engine.run(lambda tr: codec.read(tr, b"large"))
@@ -178,5 +201,5 @@ def test_no_damaged_page_passes_for_good_data(store: Path, tmp_path: Path) -> No
     for result in results:
         outcome = result["outcome"]
         assert result["problems"] or outcome == sound or outcome.startswith("refused: "), result
-    assert any(result["problems"] for result in results), "no damage that is found by looking at the file"
-    assert any(result["outcome"].startswith("refused: ") for result in results), "no damage that is found by reading"
+    assert any(result["problems"] for result in results), "no damage was found by a check of the file"
+    assert any(result["outcome"].startswith("refused: ") for result in results), "no damage was found by reading"

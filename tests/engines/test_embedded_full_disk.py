@@ -1,4 +1,4 @@
-"""A full disk or a full map refuses what does not fit, loses nothing, and is over when there is room."""
+"""A full disk or a full map refuses commits that do not fit, loses nothing, and recovers when there is room."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAP_BYTES = 1 << 20
 
 
 @pytest.mark.parametrize("room_bytes", [0, 8_192, 100_000], ids=lambda room: f"{room} bytes left")
-def test_a_full_disk_refuses_the_commit_keeps_what_was_there_and_recovers(tmp_path: Path, room_bytes: int) -> None:
+def test_a_full_disk_refuses_the_commit_keeps_stored_data_and_recovers(tmp_path: Path, room_bytes: int) -> None:
     with process("-m", "tests.support.processes.full_disk", str(tmp_path), str(room_bytes)) as writer:
         assert writer.stdout is not None
         result = json.loads(writer.stdout.read())
@@ -30,7 +30,7 @@ def test_a_full_disk_refuses_the_commit_keeps_what_was_there_and_recovers(tmp_pa
 
 
 def fill(engine: EmbeddedEngine) -> list[bytes]:
-    """Writes until the map is full; the keys that fit."""
+    """Writes until the map is full. Returns the keys that fit."""
     kept: list[bytes] = []
 
     def write_on() -> None:
@@ -66,7 +66,7 @@ def test_deletes_make_room_in_a_full_map(tmp_path: Path) -> None:
         assert keys(engine) == [*kept[4:], b"new"]
 
 
-def test_a_larger_map_is_all_a_full_store_needs(tmp_path: Path) -> None:
+def test_a_full_store_needs_only_a_larger_map(tmp_path: Path) -> None:
     with opened(tmp_path, map_size_bytes=MAP_BYTES) as engine:
         kept = fill(engine)
     with opened(tmp_path, map_size_bytes=4 * MAP_BYTES) as engine:
@@ -75,7 +75,7 @@ def test_a_larger_map_is_all_a_full_store_needs(tmp_path: Path) -> None:
         assert engine.space()["limit_bytes"] == 4 * MAP_BYTES
 
 
-def test_a_smaller_map_than_the_file_still_opens_it(tmp_path: Path) -> None:
+def test_a_store_opens_with_a_map_smaller_than_its_file(tmp_path: Path) -> None:
     with opened(tmp_path, map_size_bytes=4 * MAP_BYTES) as engine:
         engine.run(lambda tr: [tr.set(b"%d" % number, bytes(90_000)) for number in range(20)])
     with opened(tmp_path, map_size_bytes=MAP_BYTES) as engine:
@@ -87,7 +87,7 @@ def write_too_much(tr: Transaction) -> None:
         tr.set(b"much/%d" % number, bytes(90_000))
 
 
-def test_one_transaction_that_does_not_fit_leaves_the_others_of_its_group_alone(tmp_path: Path) -> None:
+def test_a_transaction_that_does_not_fit_does_not_fail_the_others_of_its_group(tmp_path: Path) -> None:
     with opened(tmp_path, map_size_bytes=MAP_BYTES) as engine:
         small = [lambda tr, n=number: tr.add(b"small/%d" % n, 1) for number in range(6)]
         futures = commit_as_group(engine, [*small[:3], write_too_much, *small[3:]])
@@ -97,8 +97,8 @@ def test_one_transaction_that_does_not_fit_leaves_the_others_of_its_group_alone(
         assert engine.run(lambda tr: list(tr.range(b"much/", b"much0"))) == []
 
 
-def test_reads_of_before_a_full_map_are_still_judged_after_it(tmp_path: Path) -> None:
-    """A transaction that read before somebody's failed commit, and whose reads nobody has changed, commits."""
+def test_reads_before_a_full_map_are_still_checked_after_it(tmp_path: Path) -> None:
+    """A transaction commits if it read before another's failed commit and its reads have not changed."""
     with opened(tmp_path, map_size_bytes=MAP_BYTES) as engine:
         engine.run(lambda tr: tr.set(b"a", b"1"))
         runs: list[None] = []

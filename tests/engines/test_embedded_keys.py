@@ -17,7 +17,7 @@ from tests.support.stores.stores import opened
 EDGES = sorted(
     {0, 1, 2, 3, KEY_BYTES_MAX}
     | {PIECE_BYTES * pieces + around for pieces in range(1, 6) for around in range(-3, 4)}
-    # Below the first piece a marker holds an id of eight bytes, so later pieces take 1892 bytes of the key each.
+    # Below the first piece, a marker holds an id of eight bytes, so each later piece takes 1892 bytes of the key.
     | {PIECE_BYTES + (PIECE_BYTES - 8) * pieces + around for pieces in range(1, 5) for around in range(-2, 3)}
 )
 LENGTHS = st.sampled_from([length for length in EDGES if length <= KEY_BYTES_MAX]) | st.integers(0, KEY_BYTES_MAX)
@@ -71,8 +71,8 @@ def apply(step: tuple, store: OrderedStore, txn: lmdb.Transaction, model: Sorted
             if model:
                 key, _ = model.popitem(number % len(model))
                 store.delete(txn, key)
-        case "delete_range", one, other:
-            begin, end = min(one, other), max(one, other)
+        case "delete_range", first, second:
+            begin, end = min(first, second), max(first, second)
             store.delete_range(txn, begin, end)
             for key in list(model.irange(begin, end, (True, False))):
                 del model[key]
@@ -93,18 +93,18 @@ def test_keys_of_any_length_behave_as_in_a_sorted_dictionary(
         everything = list(model.items())
         assert list(store.iterate(txn, b"", KEYS_END, False)) == everything
         assert list(store.iterate(txn, b"", KEYS_END, True)) == everything[::-1]
-        for one, other, limit in bounds:
-            begin, end = min(one, other), max(one, other)
+        for first, second, limit in bounds:
+            begin, end = min(first, second), max(first, second)
             wanted = [(key, model[key]) for key in model.irange(begin, end, (True, False))]
             assert list(store.iterate(txn, begin, end, False)) == wanted
             assert store.batch(txn, begin, end, limit, False) == wanted[:limit]
             assert store.batch(txn, begin, end, limit, True) == wanted[::-1][:limit]
-            assert store.get(txn, one) == model.get(one)
+            assert store.get(txn, first) == model.get(first)
         for key, value in everything:
             assert store.get(txn, key) == value
         store.delete_range(txn, b"", KEYS_END)
         left = [txn.stat(database)["entries"] for database in store.databases()[1:]]
-        assert left == [0, 0], "a marker of a long key outlived it"
+        assert left == [0, 0], "a marker of a long key was left after its key"
         txn.abort()
 
 

@@ -1,4 +1,4 @@
-"""One process at a time has a data directory, and the others are told which."""
+"""Only one process at a time has a data directory. The others are told which process has it."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def test_a_store_held_by_another_process_is_refused_until_that_process_is_killed
 
 
 @pytest.mark.parametrize("tool", [verify, compact])
-def test_nothing_else_touches_a_store_that_is_open(tmp_path: Path, tool: object) -> None:
+def test_no_tool_touches_an_open_store(tmp_path: Path, tool: object) -> None:
     with opened(tmp_path), pytest.raises(StoreInUseError):
         tool(tmp_path)  # type: ignore[operator]
     tool(tmp_path)  # type: ignore[operator]
 
 
-def test_an_open_that_failed_does_not_keep_the_directory(tmp_path: Path) -> None:
+def test_a_failed_open_does_not_keep_the_directory(tmp_path: Path) -> None:
     with opened(tmp_path):
         pass
     marker = (tmp_path / "engine.json").read_bytes()

@@ -1,4 +1,4 @@
-"""Room on the disk: what old snapshots keep, what compaction gives back."""
+"""Space on the disk: old snapshots keep pages, and compaction gives pages back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def overwrite(engine: EmbeddedEngine, times: int) -> None:
         engine.run(lambda tr, value=value: tr.set(b"a", value))  # type: ignore[misc]
 
 
-def test_a_transaction_left_open_keeps_old_pages_only_until_it_is_too_old(
+def test_an_open_transaction_keeps_old_pages_only_until_it_is_too_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transaction, "TRANSACTION_AGE_S_MAX", 1.0)
@@ -30,7 +30,7 @@ def test_a_transaction_left_open_keeps_old_pages_only_until_it_is_too_old(
         before = engine.space()["file_bytes"]
         overwrite(engine, 20)
         grown = engine.space()["file_bytes"]
-        assert grown > before + 15 * 90_000, "an open snapshot pins the pages it shows"
+        assert grown > before + 15 * 90_000, "an open snapshot keeps its pages"
         wait_until(lambda: not len(engine.snapshots), "the reaper ends the snapshot")
         overwrite(engine, 40)
         assert engine.space()["file_bytes"] <= grown + 3 * 90_000
@@ -46,7 +46,7 @@ def everything(path: Path) -> list[KeyValue]:
 
 @pytest.fixture
 def half_empty(tmp_path: Path) -> Path:
-    """A store with short and long keys of which most were deleted."""
+    """A store with short and long keys, most of which were deleted."""
     path = tmp_path / "store"
     with opened(path) as engine:
         for number in range(100):
@@ -81,7 +81,7 @@ def test_compaction_fills_the_pages_that_splits_left_half_empty(tmp_path: Path) 
     assert everything(tmp_path) == kept
 
 
-def test_versions_go_on_after_compaction(half_empty: Path) -> None:
+def test_versions_continue_after_compaction(half_empty: Path) -> None:
     with opened(half_empty) as engine:
         version = engine.commit(lambda tr: tr.set(b"a", b"")).version
     compact(half_empty)
@@ -90,7 +90,7 @@ def test_versions_go_on_after_compaction(half_empty: Path) -> None:
 
 
 @pytest.mark.parametrize("leftovers", [{}, {"data.mdb": b"half a file"}, {"data.mdb": b"", "lock.mdb": b"x"}])
-def test_a_compaction_that_was_killed_harms_nothing_and_the_next_one_cleans_up(
+def test_a_killed_compaction_does_no_harm_and_the_next_one_cleans_up(
     half_empty: Path, leftovers: dict[str, bytes]
 ) -> None:
     kept = everything(half_empty)

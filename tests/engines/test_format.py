@@ -1,4 +1,4 @@
-"""The store's header: made once, kept, checked at every open."""
+"""The store's header is made once, kept, and checked at every open."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def test_the_header_is_made_once_and_kept(tmp_path: Path) -> None:
 
 
 def test_two_stores_have_different_ids(tmp_path: Path) -> None:
-    with opened(tmp_path / "one") as one, opened(tmp_path / "two") as two:
-        assert open_store(one)[1].store_id != open_store(two)[1].store_id
+    with opened(tmp_path / "one") as first, opened(tmp_path / "two") as second:
+        assert open_store(first)[1].store_id != open_store(second)[1].store_id
 
 
-def test_whoever_opens_at_the_same_time_gets_the_same_header(engine: EmbeddedEngine) -> None:
+def test_concurrent_opens_get_the_same_header(engine: EmbeddedEngine) -> None:
     with ThreadPoolExecutor(8) as threads:
         headers = list(threads.map(lambda _: open_store(engine), range(16)))
     assert len({header.store_id for _, header in headers}) == 1
     assert len({root for root, _ in headers}) == 1
 
 
-def test_a_newer_format_is_refused_and_left_as_it_is(engine: EmbeddedEngine) -> None:
+def test_a_newer_format_is_refused_and_left_unchanged(engine: EmbeddedEngine) -> None:
     write_header(engine, {"format": FORMAT_VERSION + 1, "store": str(STORE_ID), "new in that format": True})
     before, version = everything(engine), engine.space()["version"]
     with pytest.raises(UnavailableError, match=r"format 7, this Drillcore knows up to 6; upgrade Drillcore") as refused:
@@ -67,7 +67,7 @@ def test_a_newer_format_is_refused_and_left_as_it_is(engine: EmbeddedEngine) -> 
     assert engine.space()["version"] == version
 
 
-def test_a_format_from_before_the_first_release_is_refused_and_left_as_it_is(engine: EmbeddedEngine) -> None:
+def test_a_format_from_before_the_first_release_is_refused_and_left_unchanged(engine: EmbeddedEngine) -> None:
     write_header(engine, {"format": 1, "store": str(STORE_ID)})
     before = everything(engine)
     with pytest.raises(UnavailableError, match="format 1, from before the first release"):
@@ -91,9 +91,7 @@ def test_a_format_from_before_the_first_release_is_refused_and_left_as_it_is(eng
         {"format": 1, "store": STORE_ID.bytes},
     ],
 )
-def test_a_header_that_cannot_be_read_is_damage_and_left_as_it_is(
-    engine: EmbeddedEngine, header: dict[str, Any]
-) -> None:
+def test_an_unreadable_header_is_damage_and_left_unchanged(engine: EmbeddedEngine, header: dict[str, Any]) -> None:
     write_header(engine, header)
     before = everything(engine)
     with pytest.raises(StoreCorruptError, match="header"):
@@ -101,7 +99,7 @@ def test_a_header_that_cannot_be_read_is_damage_and_left_as_it_is(
     assert everything(engine) == before
 
 
-def test_a_header_whose_bytes_were_changed_is_damage(engine: EmbeddedEngine) -> None:
+def test_a_header_with_changed_bytes_is_damage(engine: EmbeddedEngine) -> None:
     root, _ = open_store(engine)
     key = root.pack((0,))
     engine.run(lambda tr: tr.set(key, (tr.get(key) or b"")[:-1]))

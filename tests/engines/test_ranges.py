@@ -1,4 +1,4 @@
-"""Sets of keys as ranges, against a plain set of numbers."""
+"""Sets of keys as ranges, checked against a plain set of numbers."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ def play(steps: list[tuple[str, tuple[int, int]]]) -> tuple[RangeSet, set[int]]:
 
 
 @given(STEPS)
-def test_it_holds_what_was_added_and_not_removed_since(steps: list[tuple[str, tuple[int, int]]]) -> None:
+def test_a_set_holds_the_keys_that_were_added_and_not_removed_since(steps: list[tuple[str, tuple[int, int]]]) -> None:
     ranges, model = play(steps)
     for number in NUMBERS:
         assert (key(number) in ranges) == (number in model)
-        assert (key(number) + b"\0" in ranges) == (number in model), "the keys between two numbers go with the lower"
+        assert (key(number) + b"\0" in ranges) == (number in model), (
+            "keys between two numbers belong to the lower number"
+        )
     assert bool(ranges) == bool(model)
 
 
 @given(STEPS)
-def test_its_ranges_are_in_order_apart_from_each_other_and_cover_the_same(
+def test_the_ranges_are_in_order_do_not_touch_and_cover_the_same_keys(
     steps: list[tuple[str, tuple[int, int]]],
 ) -> None:
     ranges, model = play(steps)

@@ -1,4 +1,4 @@
-"""What is left of a context window for an envelope, and what a caller is told if nothing is."""
+"""The token budget: what a context window leaves for an envelope, and the refusal if nothing is left."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from drillcore_proto.reasons import Reason
+from drillcore_server.envelopes.envelope_text import GROUNDING_INSTRUCTIONS
 from drillcore_server.envelopes.model import Budget, GroundingMode
-from drillcore_server.envelopes.packing import BudgetRequest, token_budget
-from drillcore_server.envelopes.rendering import GROUNDING_INSTRUCTIONS
+from drillcore_server.envelopes.token_packer import BudgetRequest, token_budget
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.tokenizers.encodings import token_counter
 
@@ -32,7 +32,7 @@ def test_a_number_of_tokens_is_taken_as_it_is() -> None:
     assert budget(BudgetRequest(tokens=1_000, system_prompt="Be kind."), window=None) == Budget(1_000)
 
 
-def test_what_a_window_leaves_is_measured() -> None:
+def test_the_budget_is_what_the_window_leaves() -> None:
     found = budget(BudgetRequest(system_prompt="Be kind."))
     prompt = count("Be kind.") + count(STRICT)
     assert found == Budget(8_192 - prompt - count(QUERY) - 2_048 - 512, 8_192, prompt, count(QUERY), 2_048, 512)
@@ -62,7 +62,7 @@ def test_zero_and_less_is_refused_by_name(name: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["system_prompt_tokens", "expected_response_tokens", "safety_margin_tokens"])
-def test_parts_may_be_nothing_but_not_less(name: str) -> None:
+def test_parts_may_be_zero_but_not_negative(name: str) -> None:
     assert budget(BudgetRequest(**{name: 0})).tokens > 0  # type: ignore[arg-type]
     assert f"budget.{name}" in refusal(**{name: -1}).message
 
@@ -80,6 +80,6 @@ def test_a_query_larger_than_the_window_is_refused() -> None:
         budget(BudgetRequest(), query="word " * 99_999 + "word")
 
 
-def test_a_model_without_a_window_needs_to_be_told() -> None:
+def test_a_model_without_a_known_window_needs_a_budget() -> None:
     with pytest.raises(BadInput, match=r"gpt-4 has no known context window: give budget\.tokens"):
         budget(BudgetRequest(), window=None)

@@ -1,4 +1,4 @@
-"""Which queries ask for several things, and what these are."""
+"""Which queries ask for several things, and the sub-queries they are split into."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COMPARED = {
         "die DSGVO vs HIPAA comparison",
     ),
 }
-"""These say all that the query says, and stand in its place."""
+"""Together these sub-queries say all that the query says, so they replace it."""
 
 BESIDE_THE_WHOLE = {
     "What is the difference between a controller and a processor under the GDPR?": (
@@ -202,7 +202,7 @@ def test_several_needs_are_searched_beside_the_whole(query: str, parts: tuple[st
 
 
 @pytest.mark.parametrize("query", ONE_NEED)
-def test_a_query_without_a_sign_of_several_needs_is_left_whole(query: str) -> None:
+def test_a_query_without_a_sign_of_several_needs_is_not_split(query: str) -> None:
     assert decompose(query) == (query,)
 
 
@@ -211,11 +211,11 @@ def test_white_space_is_made_single() -> None:
 
 
 @pytest.mark.parametrize("query", ["", " \n\t\u3000"])
-def test_of_nothing_there_are_no_sub_queries(query: str) -> None:
+def test_an_empty_query_has_no_sub_queries(query: str) -> None:
     assert decompose(query) == ()
 
 
-def test_there_are_never_more_than_eight() -> None:
+def test_there_are_never_more_than_eight_sub_queries() -> None:
     parts = decompose(" ".join(f"What is number {number}?" for number in range(30)))
     assert len(parts) == SUB_QUERIES_MAX
     assert parts[0].endswith("number 29?")
@@ -226,7 +226,7 @@ def test_the_same_question_twice_is_asked_once() -> None:
     assert decompose(query) == (query, "What is a fact?", "What is a chunk?")
 
 
-def test_a_text_that_is_no_question_any_more_stays_whole() -> None:
+def test_a_query_over_the_length_limit_is_not_split() -> None:
     text = ("What is a fact? " * CHARACTERS_MAX).strip()
     assert decompose(text) == (text,)
 

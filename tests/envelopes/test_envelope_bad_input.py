@@ -1,4 +1,4 @@
-"""What cannot be packed is refused with a reason, and the server goes on."""
+"""Invalid requests are refused with a reason, and the server goes on."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("fields", [pytest.param(*one[:1], id=name) for name, one in WRONG.items()])
-def test_it_is_refused_with_a_reason(caller: EnvelopeCaller, fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize("fields", [pytest.param(*case[:1], id=name) for name, case in WRONG.items()])
+def test_an_invalid_request_is_refused_with_a_reason(caller: EnvelopeCaller, fields: dict[str, Any]) -> None:
     (reason,) = [reason for wrong, reason in WRONG.values() if wrong is fields]
     assert refusal(lambda: caller.pack(QUERY, **fields)).reason == reason.name
 
@@ -82,12 +82,12 @@ def test_an_unknown_model_says_how_to_add_one(caller: EnvelopeCaller) -> None:
     "query",
     ["?", "\u0000 \ufffe", "🙂🙂🙂", "' OR 1=1 --", "and and and, or; vs vs", "الأرشفة", "x" * 9_999, '"' * 500],
 )
-def test_odd_queries_are_packed_as_well_as_they_can_be(caller: EnvelopeCaller, query: str) -> None:
+def test_odd_queries_are_packed_without_an_error(caller: EnvelopeCaller, query: str) -> None:
     envelope = caller.pack(query).envelope
     assert envelope.token_count <= envelope.token_budget
 
 
-def test_all_facts_quarantined_is_an_honest_empty_envelope(caller: EnvelopeCaller) -> None:
+def test_an_envelope_is_empty_and_says_so_if_all_facts_are_quarantined(caller: EnvelopeCaller) -> None:
     corpus = filled(caller, "doubtful")
     for fact in caller.list(corpus):
         caller.set_status(fact.fact_id, facts_pb2.FACT_STATUS_QUARANTINED, reason="doubt")

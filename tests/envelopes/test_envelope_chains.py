@@ -1,4 +1,4 @@
-"""Windows after the first: deferred facts, nothing twice, the answer so far, and sessions that end."""
+"""Later windows bring deferred facts, repeat nothing, contain the answer so far, and end with the session."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def corpus(caller: EnvelopeCaller) -> str:
         f"In {site} the firm must keep its records of transactions for {number} years, as local law requires."
         for number, site in enumerate(SITES, 2)
     ]
-    caller.put(corpus, *(facts_pb2.FactDraft(content=one, source_id="manual") for one in texts))
+    caller.put(corpus, *(facts_pb2.FactDraft(content=text, source_id="manual") for text in texts))
     return corpus
 
 
@@ -48,7 +48,7 @@ def first_window(caller: EnvelopeCaller, corpus: str, **fields: object) -> pb.Pa
     return caller.pack(QUERY, corpus, budget=BUDGET, scoring=scoring, **fields)
 
 
-def test_windows_go_on_with_what_was_left_and_repeat_nothing(caller: EnvelopeCaller, corpus: str) -> None:
+def test_windows_go_on_with_deferred_facts_and_repeat_nothing(caller: EnvelopeCaller, corpus: str) -> None:
     answer = first_window(caller, corpus, session_id="talk")
     assert answer.headers["CRP-Context-Continuation-Id"] == answer.continuation_id
     assert ("CRP-Context-Cache" in answer.headers) == (answer.envelope.saturation >= 0.95)
@@ -64,7 +64,7 @@ def test_windows_go_on_with_what_was_left_and_repeat_nothing(caller: EnvelopeCal
             break
         answer = caller.go_on(answer.continuation_id)
         assert answer.envelope.strategy == "continuation"
-        assert answer.envelope.memory_tier_hit <= 1, "it was left over from the session"
+        assert answer.envelope.memory_tier_hit <= 1, "the fact was left over from the session"
     assert windows > 1
     assert set(deferred) <= set(seen)
     assert len(answer.quality_history) == windows
@@ -74,7 +74,7 @@ def test_the_answer_so_far_is_a_fact_of_the_next_window(caller: EnvelopeCaller, 
     first = first_window(caller, corpus)
     said = "In Boston the records are kept for two years. " * 100
     window = caller.go_on(first.continuation_id, said).envelope
-    (summary,) = [one for one in window.facts if one.answer_summary]
+    (summary,) = [fact for fact in window.facts if fact.answer_summary]
     assert summary.position == 1
     assert "Boston" in summary.content
     assert len(summary.content) < len(said) / 4
@@ -82,7 +82,7 @@ def test_the_answer_so_far_is_a_fact_of_the_next_window(caller: EnvelopeCaller, 
     assert "[1, previous answer] " in window.text
 
 
-def test_a_fact_that_says_something_else_by_now_comes_again(caller: EnvelopeCaller, corpus: str) -> None:
+def test_a_fact_whose_content_has_changed_comes_again(caller: EnvelopeCaller, corpus: str) -> None:
     first = first_window(caller, corpus)
     changed = ids(first)[0]
     content = "In Boston the firm must keep its records of transactions for ever, as local law requires by now."
@@ -90,10 +90,10 @@ def test_a_fact_that_says_something_else_by_now_comes_again(caller: EnvelopeCall
     assert changed in ids(caller.go_on(first.continuation_id))
     weighed = first_window(caller, corpus)
     caller.update(ids(weighed)[0], importance_weight=0.9)
-    assert ids(weighed)[0] not in ids(caller.go_on(weighed.continuation_id)), "it says what it said"
+    assert ids(weighed)[0] not in ids(caller.go_on(weighed.continuation_id)), "its content has not changed"
 
 
-def test_continuing_again_gives_the_same(caller: EnvelopeCaller, corpus: str) -> None:
+def test_a_repeated_continuation_gives_the_same_window(caller: EnvelopeCaller, corpus: str) -> None:
     first = first_window(caller, corpus)
     windows = [caller.go_on(first.continuation_id).envelope for _ in range(2)]
     assert windows[0] == windows[1]
@@ -101,7 +101,7 @@ def test_continuing_again_gives_the_same(caller: EnvelopeCaller, corpus: str) ->
     assert caller.go_on(first.continuation_id, request_id="r").envelope == windows[0]
 
 
-def test_a_continuation_is_its_callers_own(caller: EnvelopeCaller, corpus: str) -> None:
+def test_a_continuation_belongs_to_its_caller(caller: EnvelopeCaller, corpus: str) -> None:
     token = first_window(caller, corpus, session_id="talk").continuation_id
     with EnvelopeCaller(caller.server, GLOBEX) as stranger:
         assert refusal(lambda: stranger.go_on(token)).reason == Reason.CONTINUATION_NOT_FOUND.name
@@ -113,12 +113,12 @@ def test_a_continuation_is_its_callers_own(caller: EnvelopeCaller, corpus: str) 
     assert refusal(lambda: caller.go_on(whole.envelope_id)).reason == Reason.CONTINUATION_NOT_FOUND.name
 
 
-def test_a_continuation_is_not_that_of_a_colleague(caller: EnvelopeCaller, corpus: str) -> None:
+def test_a_continuation_cannot_be_used_by_a_colleague(caller: EnvelopeCaller, corpus: str) -> None:
     token = first_window(caller, corpus, session_id="talk").continuation_id
     client = person(caller.server, "colleague", Role.READER).log_in()
-    with EnvelopeCaller(caller.server, str(client.settings.token)) as other:
-        first_window(other, corpus, session_id="talk")  # a session of the same name
-        assert refusal(lambda: other.go_on(token)).reason == Reason.CONTINUATION_NOT_FOUND.name
+    with EnvelopeCaller(caller.server, str(client.settings.token)) as colleague:
+        first_window(colleague, corpus, session_id="talk")  # the colleague has a session of the same name
+        assert refusal(lambda: colleague.go_on(token)).reason == Reason.CONTINUATION_NOT_FOUND.name
 
 
 def test_ending_the_session_ends_its_windows(caller: EnvelopeCaller, corpus: str) -> None:
@@ -142,7 +142,7 @@ def test_memory_tiers_say_where_facts_were_found(caller: EnvelopeCaller, corpus:
     draft = facts_pb2.FactDraft(content=said, source_id="talk")
     (kept,) = caller.put(corpus, draft, cache_control="no-store", session_id="s").fact_ids
     alone = caller.pack(QUERY, corpus, session_id="s", memory_tier_max=1).envelope
-    assert [one.fact_id for one in alone.facts] == [kept]
+    assert [fact.fact_id for fact in alone.facts] == [kept]
     assert (alone.memory_tier_hit, alone.facts[0].memory_tier) == (1, 1)
     assert list(caller.pack(QUERY, corpus, session_id="s", memory_tier_max=0).envelope.facts) == []
     assert caller.pack(QUERY, corpus, session_id="s").envelope.memory_tier_hit == 3

@@ -1,4 +1,4 @@
-"""Community expansion, and drilling down through sections: ways to facts that the question itself does not lead to."""
+"""Community expansion and drilling down through sections find facts that the question alone would not find."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONE_EACH = {"scoring": pb.ScoringOptions(policy="cosine-1", candidates_per_query
 
 @pytest.fixture
 def caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EnvelopeCaller]:
-    monkeypatch.setattr(envelope_select, "WORDS_TIMES", 1)
+    monkeypatch.setattr(envelope_select, "WORDS_FACTOR", 1)
     with running(tmp_path) as server:
         create_tenants(server.client(OPERATOR))
         with EnvelopeCaller(server, ACME) as found:
@@ -31,7 +31,7 @@ def caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Envelope
 
 @pytest.fixture
 def corpus(caller: EnvelopeCaller) -> str:
-    """Facts of each topic, which make a community."""
+    """A corpus with facts of several topics. Each topic is a community."""
     corpus = caller.corpus()
     for topic, said in TOPICS.items():
         drafts = [facts_pb2.FactDraft(content=f"In year {1900 + year} {said}.", source_id=topic) for year in range(15)]
@@ -42,34 +42,34 @@ def corpus(caller: EnvelopeCaller) -> str:
 
 
 def expanded(caller: EnvelopeCaller, corpus: str, query: str) -> dict[str, int]:
-    """The topics whose communities were looked at again, and how many facts that led to."""
+    """The topics whose communities were expanded, and how many facts each expansion found."""
     answer = caller.pack(query, corpus, explain=True, **ONE_EACH)
-    sources = {one.fact_id: one.source_id for one in caller.list(corpus)}
-    led = [sources[one.fact_id] for one in answer.candidates if "community" in one.found_by]
+    sources = {fact.fact_id: fact.source_id for fact in caller.list(corpus)}
+    led = [sources[candidate.fact_id] for candidate in answer.candidates if "community" in candidate.found_by]
     return {topic: led.count(topic) for topic in TOPICS if topic in led}
 
 
 @pytest.mark.parametrize("query", [SALMON, TURBINE])
-def test_a_community_that_is_hardly_there_is_looked_at_again(caller: EnvelopeCaller, corpus: str, query: str) -> None:
+def test_a_community_with_few_candidates_is_expanded(caller: EnvelopeCaller, corpus: str, query: str) -> None:
     found = expanded(caller, corpus, query)
     assert set(found) == {"salmon", "turbine"}
     assert all(count >= 10 for count in found.values())
 
 
-def test_a_community_that_is_there_is_not_looked_at_again(caller: EnvelopeCaller, corpus: str) -> None:
+def test_a_community_with_enough_candidates_is_not_expanded(caller: EnvelopeCaller, corpus: str) -> None:
     answer = caller.pack(SALMON, corpus, explain=True)
-    assert not [one for one in answer.candidates if "community" in one.found_by]
+    assert not [candidate for candidate in answer.candidates if "community" in candidate.found_by]
 
 
 @pytest.mark.parametrize(("query", "best"), [(SALMON, "salmon"), (TURBINE, "turbine")])
-def test_of_too_many_communities_those_of_the_best_candidates_are_looked_at(
+def test_only_the_communities_of_the_best_candidates_are_expanded(
     caller: EnvelopeCaller, corpus: str, monkeypatch: pytest.MonkeyPatch, query: str, best: str
 ) -> None:
     monkeypatch.setattr(envelope_select, "COMMUNITIES_MAX", 1)
     assert set(expanded(caller, corpus, query)) == {best}
 
 
-def test_a_community_that_is_far_away_is_not_looked_at_again(
+def test_a_community_far_from_the_question_is_not_expanded(
     caller: EnvelopeCaller, corpus: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scoring = pb.ScoringOptions(policy="cosine-1", candidates_per_query=1, relevance_floor=0.99)
@@ -93,41 +93,43 @@ The balance is levelled each morning by whoever comes first, with the screws bel
 """
 
 
-def test_sections_lead_to_facts_that_neither_words_nor_vectors_lead_to(caller: EnvelopeCaller) -> None:
+def test_sections_lead_to_facts_that_neither_words_nor_vectors_find(caller: EnvelopeCaller) -> None:
     corpus = caller.corpus()
     caller.add_texts(corpus, {"manual.md": MANUAL})
     answer = caller.pack("what does a box bear?", corpus, explain=True, **ONE_EACH)
-    led = {one.fact_id for one in answer.candidates if "sections" in one.found_by}
-    alone = {one.fact_id for one in answer.candidates if list(one.found_by) == ["sections"]}
-    said = {one.fact_id: one.content for one in caller.list(corpus)}
-    assert any("drying room" in said[one] for one in alone), "it is in the same section"
+    led = {candidate.fact_id for candidate in answer.candidates if "sections" in candidate.found_by}
+    alone = {candidate.fact_id for candidate in answer.candidates if list(candidate.found_by) == ["sections"]}
+    said = {fact.fact_id: fact.content for fact in caller.list(corpus)}
+    assert any("drying room" in said[fact] for fact in alone), "the fact is in the same section"
     assert led <= set(said)
 
 
-def test_of_a_section_only_so_many_facts_are_taken(caller: EnvelopeCaller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_facts_taken_from_a_section_is_limited(
+    caller: EnvelopeCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(envelope_select, "SECTION_FACTS_MAX", 1)
     monkeypatch.setattr(envelope_select, "SECTIONS_MAX", 1)
     corpus = caller.corpus()
     caller.add_texts(corpus, {"manual.md": MANUAL})
     answer = caller.pack("what does a box bear?", corpus, explain=True, **ONE_EACH)
-    assert len([one for one in answer.candidates if "sections" in one.found_by]) == 1
+    assert len([candidate for candidate in answer.candidates if "sections" in candidate.found_by]) == 1
 
 
-def test_what_a_session_used_before_is_warm(caller: EnvelopeCaller, corpus: str) -> None:
-    """Tier 2 is the communities of its earlier envelopes, and nothing beside them."""
+def test_facts_that_a_session_used_before_are_warm(caller: EnvelopeCaller, corpus: str) -> None:
+    """Tier 2 has the communities of the session's earlier envelopes and nothing else."""
     salmon, violin = TOPICS["salmon"], TOPICS["violin"]
     first = caller.pack(salmon, corpus, session_id="s").envelope
-    assert (first.memory_tier_hit, {one.source_id for one in first.facts}) == (3, {"salmon"})
+    assert (first.memory_tier_hit, {fact.source_id for fact in first.facts}) == (3, {"salmon"})
     again = caller.pack(salmon, corpus, session_id="s").envelope
-    assert (again.memory_tier_hit, {one.memory_tier for one in again.facts}) == (2, {2})
+    assert (again.memory_tier_hit, {fact.memory_tier for fact in again.facts}) == (2, {2})
     narrow = caller.pack(violin, corpus, session_id="s", memory_tier_max=2).envelope
-    assert {one.source_id for one in narrow.facts} == {"salmon"}
+    assert {fact.source_id for fact in narrow.facts} == {"salmon"}
     assert narrow.memory_tier_hit == 2
     assert caller.pack(violin, corpus, session_id="s").envelope.memory_tier_hit == 3
     assert not caller.pack(salmon, corpus, session_id="other", memory_tier_max=2).envelope.facts
 
 
-def test_an_etag_of_warm_facts_is_of_what_was_warm(caller: EnvelopeCaller, corpus: str) -> None:
+def test_an_etag_of_warm_facts_depends_on_what_was_warm(caller: EnvelopeCaller, corpus: str) -> None:
     asked = {"session_id": "s", "memory_tier_max": 2, "budget": 1_000}
     caller.pack(TOPICS["salmon"], corpus, session_id="s")
     caller.pack(TOPICS["violin"], corpus, **asked)
@@ -139,7 +141,7 @@ def test_an_etag_of_warm_facts_is_of_what_was_warm(caller: EnvelopeCaller, corpu
     assert again.envelope.facts[0].source_id == "violin"
 
 
-def test_a_tier_that_is_not_accepted_is_tried_for_once_more_with_a_wider_selection(
+def test_an_unaccepted_tier_is_retried_once_with_a_wider_selection(
     caller: EnvelopeCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(envelope_select, "FACT_TOKENS", 1_000_000)
@@ -151,22 +153,24 @@ def test_a_tier_that_is_not_accepted_is_tried_for_once_more_with_a_wider_selecti
     wide = caller.pack(query, corpus, scoring=scoring(4), budget=4_000).envelope
     asked = {"scoring": scoring(1), "budget": wide.token_count}
     plain = caller.pack(query, corpus, **asked).envelope
-    accepted = [one for one in (pb.QUALITY_TIER_S, pb.QUALITY_TIER_A, pb.QUALITY_TIER_B) if one < plain.quality_tier]
+    accepted = [tier for tier in (pb.QUALITY_TIER_S, pb.QUALITY_TIER_A, pb.QUALITY_TIER_B) if tier < plain.quality_tier]
     upgraded = caller.pack(query, corpus, accept_tiers=accepted, **asked)
     assert (plain.strategy, upgraded.envelope.strategy) == ("direct", "widened")
-    assert {one.fact_id for one in upgraded.envelope.facts} == {one.fact_id for one in wide.facts}
+    assert {fact.fact_id for fact in upgraded.envelope.facts} == {fact.fact_id for fact in wide.facts}
     assert upgraded.headers["CRP-Context-Strategy"] == "widened"
     assert caller.replay(upgraded.envelope_id).replay == pb.REPLAY_SAME
     unmet = caller.preview(query, corpus, accept_tiers=[pb.QUALITY_TIER_S], budget=4_000)
-    assert unmet.headers["CRP-Context-Strategy"] == "direct", "wider was no better"
+    assert unmet.headers["CRP-Context-Strategy"] == "direct", "the wider selection was no better"
 
 
-def test_a_session_remembers_only_so_much(caller: EnvelopeCaller, corpus: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_a_session_is_limited(
+    caller: EnvelopeCaller, corpus: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(envelopes, "HISTORY_MAX", 2)
     monkeypatch.setattr(envelopes, "WARM_MAX", 1)
     for topic in ("violin", "turbine", "salmon"):
         caller.pack(TOPICS[topic], corpus, session_id="s")
     last = caller.pack(TOPICS["salmon"], corpus, session_id="s")
     assert len(last.quality_history) == 2 + 1
-    assert last.envelope.memory_tier_hit == 2, "what was used last is warm"
+    assert last.envelope.memory_tier_hit == 2, "the facts used last are warm"
     assert caller.pack(TOPICS["violin"], corpus, session_id="s").envelope.memory_tier_hit == 3

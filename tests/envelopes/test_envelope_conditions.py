@@ -1,4 +1,4 @@
-"""if_match: an envelope that the caller has is not made again, and one that would differ always is."""
+"""if_match: an envelope that the caller already has is not made again, and an envelope that would differ always is."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_an_unchanged_state_is_not_packed_again(caller: EnvelopeCaller, corpus: 
     assert not again.HasField("envelope")
     assert (again.envelope_id, again.headers["CRP-Context-Cache-Status"]) == (first.envelope_id, "HIT")
     assert again.headers["CRP-Context-ETag"] == first.envelope.etag
-    assert {one.access_count for one in caller.list(corpus)} == {1}, "nothing was read"
+    assert {fact.access_count for fact in caller.list(corpus)} == {1}, "no fact was read again"
     assert records(caller.server, call="PackEnvelope")[-1]["detail"]["not_modified"] is True
 
 
@@ -57,7 +57,7 @@ def _add(caller: EnvelopeCaller, corpus: str) -> None:
 
 
 def _edit(caller: EnvelopeCaller, corpus: str) -> None:
-    """In place: the ids, and so the etag, stay as they are."""
+    """Changes a fact in place: the ids, and so the etag, stay the same."""
     caller.update(caller.list(corpus)[0].fact_id, content=TEXTS[0].replace("seven", "eight"))
 
 
@@ -79,11 +79,11 @@ def _erase(caller: EnvelopeCaller, corpus: str) -> None:
 
 def _recluster(caller: EnvelopeCaller, corpus: str) -> None:
     alike = [f"The auditor of site {number} reads all records of transactions once a month." for number in range(5)]
-    caller.put(corpus, *(facts_pb2.FactDraft(content=one, source_id="sites") for one in alike))
+    caller.put(corpus, *(facts_pb2.FactDraft(content=text, source_id="sites") for text in alike))
 
 
 @pytest.mark.parametrize("change", [_add, _edit, _weigh, _quarantine, _archive, _erase, _recluster])
-def test_no_change_that_could_matter_leaves_an_etag_good(
+def test_every_change_that_could_matter_makes_an_etag_outdated(
     caller: EnvelopeCaller, corpus: str, change: Callable[[EnvelopeCaller, str], None]
 ) -> None:
     etag = caller.pack(QUERY, corpus).envelope.etag
@@ -103,7 +103,7 @@ def test_an_erasure_is_seen_at_earlier_revisions_too(caller: EnvelopeCaller, cor
     assert TEXTS[0] not in again.envelope.text
 
 
-def test_an_etag_counts_for_the_question_and_the_caller_it_was_given_to(caller: EnvelopeCaller, corpus: str) -> None:
+def test_an_etag_holds_only_for_its_question_and_its_caller(caller: EnvelopeCaller, corpus: str) -> None:
     etag = caller.pack(QUERY, corpus).envelope.etag
     for fields in ({"budget": 150}, {"grounding_mode": pb.GROUNDING_MODE_OPEN}, {"exact": True}, {"session_id": "s"}):
         assert not caller.pack(QUERY, corpus, if_match=etag, **fields).not_modified
@@ -111,17 +111,17 @@ def test_an_etag_counts_for_the_question_and_the_caller_it_was_given_to(caller: 
     assert not caller.pack(QUERY, corpus, if_match="sha256:" + 64 * "0").not_modified
     shared = caller.server.client(OPERATOR).update_corpus(corpus, share_with=[GLOBEX_ID], tenant_id=ACME_ID)
     assert shared.id
-    with EnvelopeCaller(caller.server, GLOBEX) as other:
-        assert not other.pack(QUERY, corpus, if_match=etag).not_modified
-        assert other.pack(QUERY, corpus, if_match=other.pack(QUERY, corpus).envelope.etag).not_modified
+    with EnvelopeCaller(caller.server, GLOBEX) as stranger:
+        assert not stranger.pack(QUERY, corpus, if_match=etag).not_modified
+        assert stranger.pack(QUERY, corpus, if_match=stranger.pack(QUERY, corpus).envelope.etag).not_modified
 
 
-def test_an_etag_is_not_that_of_a_colleague(caller: EnvelopeCaller, corpus: str) -> None:
+def test_an_etag_cannot_be_used_by_a_colleague(caller: EnvelopeCaller, corpus: str) -> None:
     known = caller.pack(QUERY, corpus)
     client = person(caller.server, "colleague", Role.READER).log_in()
-    with EnvelopeCaller(caller.server, str(client.settings.token)) as other:
-        assert not other.pack(QUERY, corpus, if_match=known.envelope.etag).not_modified
-        assert not other.pack(QUERY, corpus, if_match=known.envelope_id).not_modified
+    with EnvelopeCaller(caller.server, str(client.settings.token)) as colleague:
+        assert not colleague.pack(QUERY, corpus, if_match=known.envelope.etag).not_modified
+        assert not colleague.pack(QUERY, corpus, if_match=known.envelope_id).not_modified
 
 
 def test_not_modified_needs_no_embedding(caller: EnvelopeCaller, corpus: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_no_cache_overrides_if_match(caller: EnvelopeCaller, corpus: str) -> Non
     assert not caller.pack(QUERY, corpus, cache_control="no-cache", if_match=etag).not_modified
 
 
-def test_facts_that_grow_too_old_modify_an_envelope(caller: EnvelopeCaller, corpus: str) -> None:
+def test_facts_that_become_too_old_modify_an_envelope(caller: EnvelopeCaller, corpus: str) -> None:
     first = caller.pack(QUERY, corpus, cache_control="max-age=3600")
     assert caller.pack(QUERY, corpus, cache_control="max-age=3600", if_match=first.envelope.etag).not_modified
     aged = caller.pack(QUERY, corpus, cache_control="max-age=0")
@@ -145,34 +145,34 @@ def test_facts_that_grow_too_old_modify_an_envelope(caller: EnvelopeCaller, corp
 
 def test_not_modified_ends_when_the_first_fact_is_too_old(caller: EnvelopeCaller, corpus: str) -> None:
     first = caller.pack(QUERY, corpus, cache_control="max-age=2")
-    assert not any(one.stale for one in first.envelope.facts)
+    assert not any(fact.stale for fact in first.envelope.facts)
     until = monotonic() + 30
     while (again := caller.pack(QUERY, corpus, cache_control="max-age=2", if_match=first.envelope_id)).not_modified:
-        assert monotonic() < until, "it is never too old"
-    assert all(one.stale for one in again.envelope.facts)
+        assert monotonic() < until, "the fact never became too old"
+    assert all(fact.stale for fact in again.envelope.facts)
 
 
 def test_a_shared_corpus_that_changes_modifies_an_envelope_of_everything(caller: EnvelopeCaller, corpus: str) -> None:
-    with EnvelopeCaller(caller.server, GLOBEX) as other:
-        before = other.pack(QUERY)
+    with EnvelopeCaller(caller.server, GLOBEX) as owner:
+        before = owner.pack(QUERY)
         caller.server.client(OPERATOR).update_corpus(corpus, share_with=[GLOBEX_ID], tenant_id=ACME_ID)
-        after = other.pack(QUERY, if_match=before.envelope.etag)
+        after = owner.pack(QUERY, if_match=before.envelope.etag)
         assert not after.not_modified
         assert len(ids(after)) == len(TEXTS)
-        assert other.pack(QUERY, if_match=after.envelope.etag).not_modified
+        assert owner.pack(QUERY, if_match=after.envelope.etag).not_modified
         _add(caller, corpus)
-        assert not other.pack(QUERY, if_match=after.envelope.etag).not_modified
+        assert not owner.pack(QUERY, if_match=after.envelope.etag).not_modified
 
 
-def test_salted_etags_are_of_their_session(caller: EnvelopeCaller, corpus: str) -> None:
+def test_salted_etags_hold_only_in_their_session(caller: EnvelopeCaller, corpus: str) -> None:
     def salted(session: str, if_match: str = "") -> pb.PackEnvelopeResponse:
         return caller.pack(QUERY, corpus, session_id=session, salted_etag=True, if_match=if_match)
 
-    one, other, plain = salted("one"), salted("other"), caller.pack(QUERY, corpus)
-    assert len({answer.envelope.etag for answer in (one, other, plain)}) == 3
-    assert ids(one) == ids(other) == ids(plain)
-    assert salted("one", one.envelope.etag).not_modified
-    assert not salted("other", one.envelope.etag).not_modified
+    first, second, plain = salted("one"), salted("other"), caller.pack(QUERY, corpus)
+    assert len({answer.envelope.etag for answer in (first, second, plain)}) == 3
+    assert ids(first) == ids(second) == ids(plain)
+    assert salted("one", first.envelope.etag).not_modified
+    assert not salted("other", first.envelope.etag).not_modified
 
 
 def test_facts_of_the_session_modify_an_envelope(caller: EnvelopeCaller, corpus: str) -> None:
@@ -182,5 +182,5 @@ def test_facts_of_the_session_modify_an_envelope(caller: EnvelopeCaller, corpus:
     caller.put(corpus, draft, cache_control="no-store", session_id="s")
     again = caller.pack(QUERY, corpus, session_id="s", if_match=first.envelope.etag)
     assert NEW in again.envelope.text
-    assert [one.session_only for one in again.envelope.facts if one.content == NEW] == [True]
+    assert [fact.session_only for fact in again.envelope.facts if fact.content == NEW] == [True]
     assert NEW not in caller.pack(QUERY, corpus, session_id="another").envelope.text

@@ -22,7 +22,7 @@ from tests.support.servers.running import ACME, OPERATOR, SETTINGS, Running, cre
 QUERY = "how long does the site keep records of deviations, and who signs them?"
 SITES = 60
 GRAPH = VectorSettings(exact_below=20)
-"""So that there is a graph to search."""
+"""Settings with which the corpus is large enough for a graph."""
 GOLDEN = GOLDEN_FILES / "envelopes.json"
 """For each policy, the facts of an envelope in order, each with its relevance and composite score."""
 
@@ -34,7 +34,7 @@ def texts() -> list[str]:
 
 
 def fill(caller: EnvelopeCaller, start: int = 1) -> str:
-    """Facts with ids of their own choice, in an order of their own."""
+    """Puts facts with fixed ids, in an order that depends on `start`. Returns the corpus."""
     corpus = caller.corpus()
     drafts = [
         facts_pb2.FactDraft(fact_id=f"{number:08x}-0000-4000-8000-000000000000", content=text, source_id="sites")
@@ -53,7 +53,7 @@ def packed(caller: EnvelopeCaller, corpus: str, **fields: object) -> bytes:
 @pytest.mark.parametrize("policy", ["fused-1", "cosine-1"])
 @pytest.mark.parametrize("vectors", [None, GRAPH], ids=["few", "many"])
 def test_a_restart_changes_no_byte(tmp_path: Path, policy: str, vectors: VectorSettings | None) -> None:
-    """Of many facts a graph finds the nearest, and what it misses may differ: so every vector is compared there."""
+    """A graph may miss different facts after a restart, so every vector is compared."""
     asked = {"scoring": pb.ScoringOptions(policy=policy), "exact": vectors is not None}
     with running(tmp_path, vectors=vectors) as server:
         create_tenants(server.client(OPERATOR))
@@ -69,7 +69,7 @@ def test_a_restart_changes_no_byte(tmp_path: Path, policy: str, vectors: VectorS
 def test_an_envelope_does_not_depend_on_how_candidates_were_found(
     tmp_path: Path, policy: str, vectors: VectorSettings | None
 ) -> None:
-    """On any Python and processor, and with any library for the graph: candidates are scored again exactly."""
+    """This holds on any Python and processor and with any graph library, since candidates are scored again exactly."""
     with running(tmp_path, vectors=vectors) as server:
         create_tenants(server.client(OPERATOR))
         with EnvelopeCaller(server, ACME) as caller:
@@ -83,24 +83,24 @@ def test_an_envelope_does_not_depend_on_how_candidates_were_found(
 
 
 def _beside(folder: Path) -> Path:
-    """What another server on the same store has of its own: its keys, which are the same."""
-    other = folder / "another server"
-    store = {str(folder): ["kv", "indexes", other.name]}
-    shutil.copytree(folder, other, ignore=lambda place, names: [*store.get(place, []), *({"LOCK"} & set(names))])
-    return other
+    """The folder of another server on the same store, with a copy of the keys."""
+    other_folder = folder / "another server"
+    store = {str(folder): ["kv", "indexes", other_folder.name]}
+    shutil.copytree(folder, other_folder, ignore=lambda place, names: [*store.get(place, []), *({"LOCK"} & set(names))])
+    return other_folder
 
 
-def test_two_servers_on_one_store_pack_the_same_and_see_each_other_at_once(tmp_path: Path) -> None:
-    with running(tmp_path) as one, EnvelopeCaller(one, ACME) as first:
-        create_tenants(one.client(OPERATOR))
+def test_two_servers_on_one_store_pack_the_same_and_see_each_others_writes_at_once(tmp_path: Path) -> None:
+    with running(tmp_path) as first_server, EnvelopeCaller(first_server, ACME) as first:
+        create_tenants(first_server.client(OPERATOR))
         corpus = fill(first)
         before = packed(first, corpus)
         folder = _beside(tmp_path)
         settings = Settings(server=SETTINGS, engine=EngineSettings(data_dir=folder))
-        server = Server(settings, one.engine, make_logger(LogFormat.JSON, one.log))
-        other = Running(server, one.engine, server.start(), one.log)
+        server = Server(settings, first_server.engine, make_logger(LogFormat.JSON, first_server.log))
+        second_server = Running(server, first_server.engine, server.start(), first_server.log)
         try:
-            with EnvelopeCaller(other, ACME) as second:
+            with EnvelopeCaller(second_server, ACME) as second:
                 assert packed(second, corpus) == before
                 changed = texts()[7].replace("Site 7", "Site 7 of the company")
                 first.update("00000007-0000-4000-8000-000000000000", content=changed)
@@ -108,12 +108,12 @@ def test_two_servers_on_one_store_pack_the_same_and_see_each_other_at_once(tmp_p
                 etag = first.pack(QUERY, corpus).envelope.etag
                 assert second.pack(QUERY, corpus, if_match=etag).not_modified
         finally:
-            other.clients.close()
+            second_server.clients.close()
             server.stop()
 
 
 def test_the_history_of_a_store_does_not_matter(tmp_path: Path) -> None:
-    """Facts put in another order, with some that came and went: only what is there counts, but for its numbers."""
+    """The facts were put in another order, and some were deleted. Only the revision numbers may differ."""
     made = []
     for name, start in (("one", 0), ("other", 17)):
         with running(tmp_path / name) as server:
@@ -125,8 +125,8 @@ def test_the_history_of_a_store_does_not_matter(tmp_path: Path) -> None:
                     (fact,) = caller.put(corpus, gone).fact_ids
                     caller.set_status(fact, facts_pb2.FACT_STATUS_DELETED)
                 made.append(caller.pack(QUERY, corpus).envelope)
-    assert [(one.fact_id, one.relevance_score, one.composite_score) for one in made[0].facts] == [
-        (one.fact_id, one.relevance_score, one.composite_score) for one in made[1].facts
+    assert [(fact.fact_id, fact.relevance_score, fact.composite_score) for fact in made[0].facts] == [
+        (fact.fact_id, fact.relevance_score, fact.composite_score) for fact in made[1].facts
     ]
     assert made[0].text == made[1].text
     assert made[0].etag == made[1].etag
@@ -141,7 +141,7 @@ def test_an_envelope_says_whether_every_vector_was_compared(tmp_path: Path) -> N
             tend(caller)
             few = caller.corpus("few")
             caller.put(few, facts_pb2.FactDraft(content=texts()[0], source_id="sites"))
-            assert [caller.pack(QUERY, *those).envelope.exact for those in ((corpus,), (few,), (corpus, few))] == [
+            assert [caller.pack(QUERY, *corpora).envelope.exact for corpora in ((corpus,), (few,), (corpus, few))] == [
                 False, True, False,
             ]  # fmt: skip
             assert caller.pack(QUERY, corpus, few, exact=True).envelope.exact

@@ -1,4 +1,4 @@
-"""Questions at the edges: tiny and huge budgets, filters that allow nothing, several models, moments, regions."""
+"""Extreme requests: tiny and huge budgets, filters that allow nothing, several models, moments and regions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from drillcore_proto.reasons import RESIDENCY_HEADER, Reason
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
-from tests.support.callers.communities import of_topics
+from tests.support.callers.communities import topic_drafts
 from tests.support.callers.envelopes import TEXTS, EnvelopeCaller, filled, ids, question, refusal
 from tests.support.servers.running import ACME, OPERATOR, create_tenants, running
 
@@ -41,7 +41,7 @@ def test_a_budget_of_one_token_packs_nothing(
     answer = caller.pack(QUERY, corpus, budget=1, format=form, scoring=EVERYTHING)
     assert (ids(answer), answer.envelope.text, answer.envelope.token_count) == ([], "", 0)
     assert answer.envelope.quality_tier == pb.QUALITY_TIER_D
-    assert not answer.continuation_id, "no window of this budget could hold any of it"
+    assert not answer.continuation_id, "no window of this budget could hold any fact"
 
 
 def test_a_budget_of_ten_million_tokens_packs_everything(caller: EnvelopeCaller, corpus: str) -> None:
@@ -67,7 +67,7 @@ def test_filters_that_allow_nothing_give_an_empty_envelope(caller: EnvelopeCalle
 def test_filters_hold_for_every_way_to_a_fact(caller: EnvelopeCaller, corpus: str) -> None:
     filters = facts_pb2.FactFilters(source_ids=["manual 0", "manual 3"])
     answer = caller.pack(QUERY, corpus, filters=filters, scoring=EVERYTHING, explain=True)
-    assert {one.source_id for one in answer.envelope.facts} == {"manual 0", "manual 3"}
+    assert {fact.source_id for fact in answer.envelope.facts} == {"manual 0", "manual 3"}
     assert len(answer.candidates) == 2
 
 
@@ -76,10 +76,10 @@ def test_accepting_tier_d_accepts_every_envelope(caller: EnvelopeCaller) -> None
     assert (envelope.quality_tier, envelope.strategy) == (pb.QUALITY_TIER_D, "direct")
 
 
-def test_the_window_of_the_caller_is_not_packed_again(caller: EnvelopeCaller, corpus: str) -> None:
+def test_facts_in_the_callers_window_are_not_packed_again(caller: EnvelopeCaller, corpus: str) -> None:
     first = ids(caller.pack(QUERY, corpus, budget=42))
     answer = caller.pack(QUERY, corpus, budget=4_000, scoring=EVERYTHING, window_fact_ids=first)
-    assert set(ids(answer)) == {one.fact_id for one in caller.list(corpus)} - set(first)
+    assert set(ids(answer)) == {fact.fact_id for fact in caller.list(corpus)} - set(first)
     assert answer.envelope.total_facts_available == len(TEXTS)
 
 
@@ -89,7 +89,7 @@ def test_without_a_session_the_lower_tiers_are_empty(caller: EnvelopeCaller, cor
     assert (list(envelope.facts), envelope.memory_tier_hit) == ([], tier)
 
 
-def test_what_says_the_same_is_packed_once(caller: EnvelopeCaller) -> None:
+def test_facts_with_the_same_content_are_packed_once(caller: EnvelopeCaller) -> None:
     corpus = caller.corpus()
     drafts = [
         facts_pb2.FactDraft(content=TEXTS[0], source_id=f"copy {number}", importance_weight=0.1 * number)
@@ -98,15 +98,15 @@ def test_what_says_the_same_is_packed_once(caller: EnvelopeCaller) -> None:
     caller.put(corpus, *drafts)
     for policy in ("cosine-1", "fused-1"):
         (kept,) = caller.pack(QUERY, corpus, scoring=pb.ScoringOptions(policy=policy)).envelope.facts
-        assert kept.source_id == "copy 5", "the most important of them"
+        assert kept.source_id == "copy 5", "the most important copy is kept"
 
 
-def test_a_corpus_of_a_model_that_the_server_has_not_is_named(caller: EnvelopeCaller, corpus: str) -> None:
-    other = caller.corpus("other")
-    caller.put(other, *of_topics(salmon=3), embedding_model="planted")
-    known = refusal(lambda: caller.pack(QUERY, corpus, other))
+def test_a_refusal_names_a_corpus_whose_model_the_server_lacks(caller: EnvelopeCaller, corpus: str) -> None:
+    other_corpus = caller.corpus("other")
+    caller.put(other_corpus, *topic_drafts(salmon=3), embedding_model="planted")
+    known = refusal(lambda: caller.pack(QUERY, corpus, other_corpus))
     assert known.reason == Reason.MODEL_MISMATCH.name
-    assert caller.pack(QUERY, corpus).envelope.facts, "without it all is well"
+    assert caller.pack(QUERY, corpus).envelope.facts, "the corpus without that model can be packed"
 
 
 def test_a_corpus_without_vectors_is_passed_over(caller: EnvelopeCaller, corpus: str) -> None:
@@ -120,22 +120,22 @@ def test_a_corpus_without_vectors_is_passed_over(caller: EnvelopeCaller, corpus:
     assert not caller.pack(QUERY, corpus, empty, scoring=EVERYTHING, if_match=answer.envelope.etag).not_modified
 
 
-def test_a_moment_is_that_of_every_corpus(caller: EnvelopeCaller, corpus: str) -> None:
-    other = filled(caller, "other")
+def test_as_of_a_time_applies_to_every_corpus(caller: EnvelopeCaller, corpus: str) -> None:
+    other_corpus = filled(caller, "other")
     moment = Timestamp()
     moment.FromDatetime(datetime.now(UTC))
-    then = pb.EnvelopeQuestion(as_of={"time": moment}).as_of
-    for one in (corpus, other):
-        caller.put(one, facts_pb2.FactDraft(content=NEW, source_id="new"))
-    before = caller.pack(QUERY, corpus, other, as_of=then, scoring=EVERYTHING, budget=4_000)
+    earlier = pb.EnvelopeQuestion(as_of={"time": moment}).as_of
+    for target in (corpus, other_corpus):
+        caller.put(target, facts_pb2.FactDraft(content=NEW, source_id="new"))
+    before = caller.pack(QUERY, corpus, other_corpus, as_of=earlier, scoring=EVERYTHING, budget=4_000)
     assert NEW not in before.envelope.text
-    assert NEW in caller.pack(QUERY, corpus, other, scoring=EVERYTHING, budget=4_000).envelope.text
-    fields = {"as_of": then, "scoring": EVERYTHING, "budget": 4_000, "if_match": before.envelope.etag}
-    assert caller.pack(QUERY, corpus, other, **fields).not_modified
+    assert NEW in caller.pack(QUERY, corpus, other_corpus, scoring=EVERYTHING, budget=4_000).envelope.text
+    fields = {"as_of": earlier, "scoring": EVERYTHING, "budget": 4_000, "if_match": before.envelope.etag}
+    assert caller.pack(QUERY, corpus, other_corpus, **fields).not_modified
     assert caller.replay(before.envelope_id).replay == pb.REPLAY_SAME
 
 
-def test_a_call_that_is_bound_to_a_region_packs_only_what_is_there(caller: EnvelopeCaller) -> None:
+def test_a_call_that_is_bound_to_a_region_packs_only_facts_of_that_region(caller: EnvelopeCaller) -> None:
     client = caller.server.client(ACME)
     corpora = {region: str(client.create_corpus(region, region=region).id) for region in ("eu", "us")}
     for region, corpus in corpora.items():
@@ -144,9 +144,9 @@ def test_a_call_that_is_bound_to_a_region_packs_only_what_is_there(caller: Envel
     options["metadata"] = [*options["metadata"], (RESIDENCY_HEADER, "eu")]
     request = pb.PackEnvelopeRequest(question=question(QUERY, scoring=EVERYTHING))
     bound = caller.envelopes.PackEnvelope(request, **options)
-    assert [one.source_id for one in bound.envelope.facts] == ["eu"]
+    assert [fact.source_id for fact in bound.envelope.facts] == ["eu"]
     free = caller.pack(QUERY, scoring=EVERYTHING)
-    assert {one.source_id for one in free.envelope.facts} == {"eu", "us"}
+    assert {fact.source_id for fact in free.envelope.facts} == {"eu", "us"}
     assert not caller.pack(QUERY, scoring=EVERYTHING, if_match=bound.envelope.etag).not_modified
 
 
@@ -158,10 +158,10 @@ def test_facts_of_the_session_are_gone_with_their_source(caller: EnvelopeCaller,
     caller.server.client(ACME).erase_source(corpus, "manual 0", reason="GDPR", purge_now=True)
     again = caller.pack(QUERY, corpus, session_id="s", scoring=EVERYTHING, if_match=first.envelope.etag)
     assert not again.not_modified
-    assert not {NEW, TEXTS[0]} & {one.content for one in again.envelope.facts}
+    assert not {NEW, TEXTS[0]} & {fact.content for fact in again.envelope.facts}
 
 
-def test_what_is_erased_between_two_windows_is_in_neither_text(caller: EnvelopeCaller, corpus: str) -> None:
+def test_a_source_erased_between_two_windows_is_in_neither_text(caller: EnvelopeCaller, corpus: str) -> None:
     first = caller.pack(QUERY, corpus, budget=42, scoring=EVERYTHING)
     gone = first.envelope.deferred_fact_ids[0]
     source = caller.get(gone).source_id
@@ -169,12 +169,12 @@ def test_what_is_erased_between_two_windows_is_in_neither_text(caller: EnvelopeC
     windows = [caller.go_on(first.continuation_id)]
     while windows[-1].continuation_id:
         windows.append(caller.go_on(windows[-1].continuation_id))
-    packed = [fact for one in windows for fact in ids(one)]
+    packed = [fact for window in windows for fact in ids(window)]
     assert gone not in packed
     assert len(packed) + len(ids(first)) == len(TEXTS) - 1
 
 
-def test_what_is_added_between_two_windows_joins_the_next(caller: EnvelopeCaller, corpus: str) -> None:
+def test_facts_added_between_two_windows_join_the_next(caller: EnvelopeCaller, corpus: str) -> None:
     first = caller.pack(QUERY, corpus, budget=42, scoring=EVERYTHING)
     content = "The firm must keep records of every transaction for nine years from now on."
     (added,) = caller.put(corpus, facts_pb2.FactDraft(content=content, source_id="new", importance_weight=1.0)).fact_ids
@@ -185,13 +185,13 @@ def test_a_fact_that_is_too_large_for_any_window_is_not_left_for_the_next(caller
     content = " ".join(f"Records of transactions of site {number} are kept for {number} years." for number in range(20))
     (large,) = caller.put(corpus, facts_pb2.FactDraft(content=content, source_id="large")).fact_ids
     answer = caller.pack(QUERY, corpus, budget=60, scoring=EVERYTHING, explain=True)
-    (told,) = [one for one in answer.candidates if one.fact_id == large]
+    (told,) = [candidate for candidate in answer.candidates if candidate.fact_id == large]
     assert told.outcome == "over-budget"
     assert answer.envelope.deferred_fact_ids
     assert large not in answer.envelope.deferred_fact_ids
 
 
-def test_only_what_is_relevant_is_left_for_the_next_window(caller: EnvelopeCaller, corpus: str) -> None:
+def test_only_relevant_facts_are_left_for_the_next_window(caller: EnvelopeCaller, corpus: str) -> None:
     scoring = pb.ScoringOptions(relevance_floor=0.99, duplicate_similarity=1.0)
     answer = caller.pack(QUERY, corpus, budget=30, scoring=scoring)
     assert answer.envelope.total_facts_included < answer.envelope.total_facts_available
@@ -209,18 +209,18 @@ def test_filters_hold_for_facts_of_the_session(caller: EnvelopeCaller, corpus: s
 
 def test_facts_of_the_session_are_not_those_of_an_earlier_moment(caller: EnvelopeCaller, corpus: str) -> None:
     caller.put(corpus, facts_pb2.FactDraft(content=NEW, source_id="talk"), cache_control="no-store", session_id="s")
-    then = pb.EnvelopeQuestion(as_of={"revision": 1}).as_of
-    assert NEW not in caller.pack(QUERY, corpus, session_id="s", as_of=then).envelope.text
+    earlier = pb.EnvelopeQuestion(as_of={"revision": 1}).as_of
+    assert NEW not in caller.pack(QUERY, corpus, session_id="s", as_of=earlier).envelope.text
 
 
-def test_strict_grounding_on_little_context_is_warned_of(caller: EnvelopeCaller, corpus: str) -> None:
+def test_strict_grounding_on_little_context_gives_a_warning(caller: EnvelopeCaller, corpus: str) -> None:
     strict = caller.pack(QUERY, corpus, budget=4_000, grounding_mode=pb.GROUNDING_MODE_CONTEXT_STRICT).envelope
     plain = caller.pack(QUERY, corpus, budget=4_000).envelope
-    assert [one.split(":")[0] for one in strict.warnings] == ["limited-ckf-coverage", "strict-grounding-sparse"]
-    assert [one.split(":")[0] for one in plain.warnings] == ["limited-ckf-coverage"]
+    assert [warning.split(":")[0] for warning in strict.warnings] == ["limited-ckf-coverage", "strict-grounding-sparse"]
+    assert [warning.split(":")[0] for warning in plain.warnings] == ["limited-ckf-coverage"]
 
 
-def test_a_session_that_gets_worse_is_warned_of(caller: EnvelopeCaller, corpus: str) -> None:
+def test_a_session_whose_quality_falls_gives_a_warning(caller: EnvelopeCaller, corpus: str) -> None:
     def packed(**fields: object) -> pb.PackEnvelopeResponse:
         return caller.pack(QUERY, corpus, session_id="s", **fields)
 
@@ -228,8 +228,10 @@ def test_a_session_that_gets_worse_is_warned_of(caller: EnvelopeCaller, corpus: 
     best = packed(budget=whole.token_count, scoring=EVERYTHING)
     worse = packed(budget=int(whole.token_count / 0.9), scoring=EVERYTHING)
     last = packed(budget=4_000, filters=facts_pb2.FactFilters(source_ids=["nowhere"]))
-    assert list(last.quality_history) == sorted(set(last.quality_history)), "each is worse than the one before"
+    assert list(last.quality_history) == sorted(set(last.quality_history)), (
+        "each window is worse than the window before"
+    )
     warned = [
-        any(text.startswith("quality-degrading") for text in one.envelope.warnings) for one in (best, worse, last)
+        any(text.startswith("quality-degrading") for text in answer.envelope.warnings) for answer in (best, worse, last)
     ]
     assert warned == [False, False, True]

@@ -1,4 +1,4 @@
-"""Headers of the Context Relay Protocol: each with its exact form, and which are left out when."""
+"""Headers of the Context Relay Protocol: the exact form of each header, and when it is left out."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_label_without_a_latin_letter_gives_no_header() -> None:
     assert "CRP-Memory-CKF-Community" not in made
 
 
-def test_the_window_is_told_of_as_many_as_there_may_be() -> None:
+def test_the_window_header_names_the_window_and_the_largest_number_of_windows() -> None:
     made = headers(replace(envelope(), window=3), ckf_hits=1, miss=Miss.NOT_CACHED, windows_max=8)
     assert made["CRP-Context-Window"] == "3/8"
 
@@ -166,7 +166,7 @@ def test_a_refused_quality_names_the_best_tier() -> None:
     assert refused_quality_headers(QualityTier.B) == {"CRP-Status": "503", "CRP-Context-Quality-Tier": "B"}
 
 
-def test_the_age_is_that_of_the_newest_fact_of_the_store() -> None:
+def test_the_age_header_is_the_age_of_the_newest_fact_of_the_store() -> None:
     answer = candidate(99, is_answer=True)
     made = headers(envelope(*FACTS, answer), ckf_hits=1, miss=Miss.NOT_CACHED)
     assert made["CRP-Memory-Knowledge-Age"] == "P11D"

@@ -1,4 +1,4 @@
-"""Which envelope is which: etags that two envelopes share, retries of one request, ids that two facts share."""
+"""Identity of envelopes: etags that two envelopes share, retries of a request, and ids that two facts share."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_not_modified_never_passes_a_tier_that_is_not_accepted(caller: EnvelopeC
     assert again.not_modified
 
 
-def test_an_etag_that_two_texts_have_is_good_for_neither(caller: EnvelopeCaller, corpus: str) -> None:
-    """Whoever has the first may ask after somebody else has got the second."""
+def test_an_etag_shared_by_two_texts_is_valid_for_neither(caller: EnvelopeCaller, corpus: str) -> None:
+    """A caller with the first text may ask after another caller has received the second."""
     first = caller.pack(QUERY, corpus)
     caller.update(ids(first)[0], content=TEXTS[0].replace("seven", "eight"))
     second = caller.pack(QUERY, corpus)
@@ -82,11 +82,11 @@ def test_facts_of_another_session_of_the_same_name_modify_an_envelope(caller: En
 
 def add_a_community(caller: EnvelopeCaller, corpus: str) -> None:
     alike = [f"The auditor of site {number} reads all records of transactions once a month." for number in range(30)]
-    caller.put(corpus, *(facts_pb2.FactDraft(content=one, source_id="sites") for one in alike))
+    caller.put(corpus, *(facts_pb2.FactDraft(content=text, source_id="sites") for text in alike))
     assert caller.server.client(ACME).recompute_communities(corpus)
 
 
-def test_a_repeated_request_gets_the_envelope_that_was_kept(caller: EnvelopeCaller, corpus: str) -> None:
+def test_a_repeated_request_gets_the_kept_envelope(caller: EnvelopeCaller, corpus: str) -> None:
     add_a_community(caller, corpus)
     fields = {"session_id": "s", "scoring": EVERYTHING, "request_id": "once"}
     first = caller.pack(QUERY, corpus, **fields)
@@ -99,9 +99,7 @@ def test_a_repeated_request_gets_the_envelope_that_was_kept(caller: EnvelopeCall
     assert len(records(caller.server, call="PackEnvelope")) == 4
 
 
-def test_a_repeated_request_is_not_told_that_it_has_what_it_may_not_have_got(
-    caller: EnvelopeCaller, corpus: str
-) -> None:
+def test_a_repeated_request_is_not_answered_as_not_modified(caller: EnvelopeCaller, corpus: str) -> None:
     first = caller.pack(QUERY, corpus, budget=42)
     caller.put(corpus, facts_pb2.FactDraft(content="The canteen serves soup on Mondays, if at all.", source_id="menu"))
     fields = {"budget": 42, "if_match": first.envelope.etag, "request_id": "once"}
@@ -114,13 +112,13 @@ def test_a_repeated_request_is_not_told_that_it_has_what_it_may_not_have_got(
 def test_a_fact_is_a_candidate_once_though_two_tenants_have_its_id(caller: EnvelopeCaller) -> None:
     own, shared = caller.corpus("own"), ""
     caller.put(own, facts_pb2.FactDraft(fact_id=FACT, content=TEXTS[0], source_id="own"))
-    with EnvelopeCaller(caller.server, GLOBEX) as other:
-        shared = other.corpus("shared")
-        other.put(shared, facts_pb2.FactDraft(fact_id=FACT, content=TEXTS[3], source_id="theirs"))
+    with EnvelopeCaller(caller.server, GLOBEX) as stranger:
+        shared = stranger.corpus("shared")
+        stranger.put(shared, facts_pb2.FactDraft(fact_id=FACT, content=TEXTS[3], source_id="theirs"))
         caller.server.client(OPERATOR).update_corpus(shared, share_with=[ACME_ID], tenant_id=GLOBEX_ID)
     for corpora in ((own, shared), (shared, own)):
         envelope = caller.pack(QUERY, *corpora, scoring=EVERYTHING).envelope
-        assert [one.fact_id for one in envelope.facts] == [FACT]
+        assert [fact.fact_id for fact in envelope.facts] == [FACT]
         assert envelope.facts[0].source_id == envelope.facts[0].provenance.source_id
 
 
@@ -129,23 +127,23 @@ def test_a_fact_of_the_session_comes_before_a_stored_one_with_its_id(caller: Env
     caller.put(corpus, draft, cache_control="no-store", session_id="s")
     caller.put(corpus, facts_pb2.FactDraft(fact_id=FACT, content=f"{TEXTS[3]} Or so.", source_id="manual"))
     envelope = caller.pack(QUERY, corpus, session_id="s", scoring=EVERYTHING, budget=4_000).envelope
-    (found,) = [one for one in envelope.facts if one.fact_id == FACT]
+    (found,) = [fact for fact in envelope.facts if fact.fact_id == FACT]
     assert (found.session_only, found.content) == (True, NEW)
     assert found.provenance.source_id == "talk"
     assert envelope.total_facts_available == len(TEXTS) + 1
 
 
-def test_packs_of_one_session_at_once_are_each_in_its_history(caller: EnvelopeCaller, corpus: str) -> None:
+def test_concurrent_packs_of_a_session_are_all_in_its_history(caller: EnvelopeCaller, corpus: str) -> None:
     with ThreadPoolExecutor(4) as threads:
         made = list(threads.map(lambda _: caller.pack(QUERY, corpus, session_id="s"), range(12)))
-    assert len({one.envelope_id for one in made}) == 12
+    assert len({answer.envelope_id for answer in made}) == 12
     assert len(caller.pack(QUERY, corpus, session_id="s").quality_history) == 13
-    assert {one.access_count for one in caller.list(corpus)} == {13}
+    assert {fact.access_count for fact in caller.list(corpus)} == {13}
 
 
-def test_a_session_without_the_store_is_continued_without_it(caller: EnvelopeCaller, corpus: str) -> None:
+def test_a_chain_without_the_store_goes_on_without_the_store(caller: EnvelopeCaller, corpus: str) -> None:
     said = [f"Somebody said that records of transactions of site {number} are kept for a year." for number in range(6)]
-    drafts = [facts_pb2.FactDraft(content=one, source_id="talk") for one in said]
+    drafts = [facts_pb2.FactDraft(content=text, source_id="talk") for text in said]
     kept = caller.put(corpus, *drafts, cache_control="no-store", session_id="s").fact_ids
     add_a_community(caller, corpus)
     warm = caller.pack(QUERY, corpus, session_id="s", scoring=EVERYTHING, budget=4_000)

@@ -1,4 +1,4 @@
-"""GetEnvelope: what was issued is built again as of its revisions, and compared."""
+"""GetEnvelope builds an issued envelope again as of its revisions and compares the two."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_windows_of_a_chain_are_built_again_too(caller: EnvelopeCaller, corpus: 
     assert (again.parent_envelope_id, again.window_number) == (first.envelope_id, 2)
 
 
-def test_what_was_erased_is_said_to_be_erased(caller: EnvelopeCaller, corpus: str) -> None:
+def test_a_replay_says_which_facts_were_erased(caller: EnvelopeCaller, corpus: str) -> None:
     issued = caller.pack(QUERY, corpus)
     caller.server.client(ACME).erase_source(corpus, "manual 0", reason="GDPR", purge_now=True)
     replayed = caller.replay(issued.envelope_id)
@@ -89,7 +89,7 @@ def test_facts_of_a_session_are_not_built_again(caller: EnvelopeCaller, corpus: 
 
 
 def edit(caller: EnvelopeCaller, corpus: str, fact: str, content: str) -> None:
-    """As nobody may: in the store itself, at the revision that the fact is of."""
+    """Edits a fact in the store itself, at the revision that wrote the fact. No caller may do this."""
     keys, sealed = keys_of(caller.server, corpus), SealedRecords(caller.server.server.keyring)
     key = keys.fact(FactId(UUID(fact)))
 
@@ -105,14 +105,12 @@ def edit(caller: EnvelopeCaller, corpus: str, fact: str, content: str) -> None:
 
 
 @pytest.mark.parametrize("session", ["", "s"])
-def test_a_store_that_says_something_else_is_found_out_also_in_a_session(
-    caller: EnvelopeCaller, corpus: str, session: str
-) -> None:
+def test_an_edited_store_is_found_out_even_in_a_session(caller: EnvelopeCaller, corpus: str, session: str) -> None:
     if session:
         draft = facts_pb2.FactDraft(content=NEW, source_id="talk")
         caller.put(corpus, draft, cache_control="no-store", session_id=session)
     issued = caller.pack(QUERY, corpus, session_id=session)
-    known = next(one for one in issued.envelope.facts if one.content == TEXTS[0])
+    known = next(fact for fact in issued.envelope.facts if fact.content == TEXTS[0])
     edit(caller, corpus, known.fact_id, TEXTS[0].replace("seven", "nine"))
     assert caller.replay(issued.envelope_id).replay == pb.REPLAY_DIFFERENT
 
@@ -129,23 +127,23 @@ def test_only_its_caller_and_auditors_see_an_envelope(caller: EnvelopeCaller, co
     assert refusal(lambda: caller.replay(str(uuid4()))).reason == Reason.ENVELOPE_NOT_FOUND.name
     for role, expected in ((Role.READER, None), (Role.AUDITOR, pb.REPLAY_SAME)):
         client = person(caller.server, role.name.lower(), role).log_in()
-        with EnvelopeCaller(caller.server, str(client.settings.token)) as other:
+        with EnvelopeCaller(caller.server, str(client.settings.token)) as colleague:
             if expected is None:
-                assert refusal(lambda: other.replay(issued.envelope_id)).reason == Reason.ENVELOPE_NOT_FOUND.name
+                assert refusal(lambda: colleague.replay(issued.envelope_id)).reason == Reason.ENVELOPE_NOT_FOUND.name
             else:
-                assert other.replay(issued.envelope_id).replay == expected
+                assert colleague.replay(issued.envelope_id).replay == expected
 
 
 def test_an_auditor_of_one_corpus_sees_no_envelopes_of_others(caller: EnvelopeCaller, corpus: str) -> None:
-    """An envelope may be of several corpora, and its question is the tenant's."""
+    """An envelope may contain facts of several corpora, and its question belongs to the tenant."""
     issued = caller.pack(QUERY, corpus)
     grants = [Grant(Role.AUDITOR, corpus_id=UUID(corpus)), Grant(Role.READER, corpus_id=UUID(corpus))]
     client = person(caller.server, "narrow", *grants).log_in()
-    with EnvelopeCaller(caller.server, str(client.settings.token)) as other:
-        assert refusal(lambda: other.replay(issued.envelope_id)).reason == Reason.ENVELOPE_NOT_FOUND.name
+    with EnvelopeCaller(caller.server, str(client.settings.token)) as colleague:
+        assert refusal(lambda: colleague.replay(issued.envelope_id)).reason == Reason.ENVELOPE_NOT_FOUND.name
 
 
-def test_an_envelope_of_a_revision_that_was_trimmed_is_said_to_be_so(caller: EnvelopeCaller, corpus: str) -> None:
+def test_a_replay_of_a_trimmed_revision_says_that_it_was_trimmed(caller: EnvelopeCaller, corpus: str) -> None:
     issued = caller.pack(QUERY, corpus)
     age(caller.server, corpus, days=40)
     caller.put(corpus, facts_pb2.FactDraft(content=NEW, source_id="manual"))
@@ -159,19 +157,21 @@ def test_an_envelope_of_a_revision_that_was_trimmed_is_said_to_be_so(caller: Env
     assert list(replayed.fact_ids) == ids(issued)
 
 
-def test_envelopes_are_forgotten_after_so_many_days_and_sessions_when_they_are_idle(
+def test_envelopes_are_forgotten_after_their_retention_and_sessions_when_they_are_idle(
     caller: EnvelopeCaller, corpus: str
 ) -> None:
     scoring = pb.ScoringOptions(relevance_floor=0.0, duplicate_similarity=1.0)
     issued = [caller.pack(QUERY, corpus, budget=42, scoring=scoring, session_id="s") for _ in range(3)]
     engine, keys, now = caller.server.engine, keyspace(caller.server), datetime.now(UTC)
     assert forget_envelopes(engine, keys, now) == 0
-    assert forget_envelopes(engine, keys, now + timedelta(days=1)) == 1, "the session, once, however often it was used"
+    assert forget_envelopes(engine, keys, now + timedelta(days=1)) == 1, (
+        "the session is forgotten once, however often it was used"
+    )
     assert refusal(lambda: caller.go_on(issued[0].continuation_id)).reason == Reason.CONTINUATION_NOT_FOUND.name
     assert caller.replay(issued[0].envelope_id).replay == pb.REPLAY_SAME
     assert forget_envelopes(engine, keys, now + timedelta(days=399)) == 0
     assert forget_envelopes(engine, keys, now + timedelta(days=401)) == len(issued)
-    for one in issued:
-        assert refusal(lambda e=one.envelope_id: caller.replay(e)).reason == Reason.ENVELOPE_NOT_FOUND.name  # type: ignore[misc]
+    for answer in issued:
+        assert refusal(lambda e=answer.envelope_id: caller.replay(e)).reason == Reason.ENVELOPE_NOT_FOUND.name  # type: ignore[misc]
     again = caller.pack(QUERY, corpus, budget=42, scoring=scoring, session_id="s", if_match=issued[0].envelope.etag)
     assert not again.not_modified

@@ -1,4 +1,4 @@
-"""Envelopes through the real server: what is in them, what they say of it, and that the same gives the same."""
+"""Envelopes through the real server: their facts, their headers, and that equal requests give equal envelopes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
 from drillcore_server.envelopes.model import RenderFormat
-from drillcore_server.facts.filters import Narrowing
+from drillcore_server.facts.filters import FilteredSearch
 from drillcore_server.tokenizers.encodings import EncodingName, token_counter
 from tests.support.callers.envelopes import BUDGET, TEXTS, EnvelopeCaller, filled, ids, refusal
 from tests.support.data.rendered_facts import read, whole
@@ -62,7 +62,7 @@ def test_the_best_facts_are_packed_within_the_budget(caller: EnvelopeCaller, cor
     assert 0 < envelope.total_facts_included < envelope.total_facts_available == len(TEXTS)
     assert envelope.token_count <= envelope.token_budget == 60
     assert envelope.saturation == envelope.token_count / 60
-    assert [one.position for one in envelope.facts] == list(range(1, len(envelope.facts) + 1))
+    assert [fact.position for fact in envelope.facts] == list(range(1, len(envelope.facts) + 1))
 
 
 @pytest.mark.parametrize("form", [pb.RENDER_FORMAT_MARKDOWN, pb.RENDER_FORMAT_XML, pb.RENDER_FORMAT_JSON])
@@ -81,22 +81,22 @@ def test_the_reported_tokens_are_those_of_the_text(
 def test_the_text_can_be_cited_by_number_in_every_format(caller: EnvelopeCaller, corpus: str) -> None:
     markdown = caller.pack(QUERY, corpus).envelope
     said = dict(re.findall(r"^\[(\d+)\] (.*)$", markdown.text, re.MULTILINE))
-    assert said == {str(one.position): one.content for one in markdown.facts}
+    assert said == {str(fact.position): fact.content for fact in markdown.facts}
     tagged = caller.pack(QUERY, corpus, format=pb.RENDER_FORMAT_XML).envelope
-    assert [one.text for one in ElementTree.fromstring(tagged.text)] == [one.content for one in tagged.facts]
+    assert [element.text for element in ElementTree.fromstring(tagged.text)] == [fact.content for fact in tagged.facts]
     encoded = caller.pack(QUERY, corpus, format=pb.RENDER_FORMAT_JSON).envelope
-    assert [one["text"] for one in json.loads(encoded.text)] == [one.content for one in encoded.facts]
+    assert [entry["text"] for entry in json.loads(encoded.text)] == [fact.content for fact in encoded.facts]
 
 
 @pytest.mark.parametrize("form", list(RenderFormat))
-def test_the_text_says_once_what_introduces_the_facts_of_a_list(caller: EnvelopeCaller, form: RenderFormat) -> None:
+def test_the_text_states_the_introduction_of_a_list_once(caller: EnvelopeCaller, form: RenderFormat) -> None:
     corpus = caller.corpus("duties")
     caller.add_texts(corpus, {"duties.md": DUTIES})
     envelope = caller.pack(QUERY, corpus, format=pb.RenderFormat.ValueType(form)).envelope
     found = read(envelope.text, form)
-    assert [one.begins_as for one in found] == [0, 1, 1]
-    assert whole(found) == [one.content for one in envelope.facts]
-    assert all(one.content.startswith("A firm that carries on") for one in envelope.facts)
+    assert [fact.begins_as for fact in found] == [0, 1, 1]
+    assert whole(found) == [fact.content for fact in envelope.facts]
+    assert all(fact.content.startswith("A firm that carries on") for fact in envelope.facts)
     assert envelope.token_count == token_counter(EncodingName.O200K_BASE).count(envelope.text)
 
 
@@ -117,7 +117,7 @@ def test_the_budget_is_what_is_left_of_the_window(caller: EnvelopeCaller, corpus
 
 def test_the_etag_is_that_of_the_specification(caller: EnvelopeCaller, corpus: str) -> None:
     envelope = caller.pack(QUERY, corpus).envelope
-    names = sorted(one.fact_id for one in envelope.facts)
+    names = sorted(fact.fact_id for fact in envelope.facts)
     expected = hashlib.sha256(("|".join(names) + "|" + str(len(names))).encode()).hexdigest()
     assert envelope.etag == f"sha256:{expected}"
 
@@ -136,19 +136,21 @@ def test_the_headers_say_what_the_envelope_says(caller: EnvelopeCaller, corpus: 
     assert float(headers["CRP-Context-Saturation"]) == pytest.approx(envelope.saturation, abs=1e-3)
 
 
-def test_a_preview_says_the_same_without_content_and_counts_no_access(caller: EnvelopeCaller, corpus: str) -> None:
+def test_a_preview_is_the_same_without_content_and_counts_no_access(caller: EnvelopeCaller, corpus: str) -> None:
     preview = caller.preview(QUERY, corpus)
-    assert all(one.access_count == 0 for one in caller.list(corpus))
+    assert all(fact.access_count == 0 for fact in caller.list(corpus))
     assert TEXTS[0] not in str(preview)
     (record,) = records(caller.server, call="PreviewEnvelope")
-    assert set(record["nodes"]) == {one.fact_id for one in caller.list(corpus)}, "what the caller was told of"
+    assert set(record["nodes"]) == {fact.fact_id for fact in caller.list(corpus)}, (
+        "the facts that the caller was told of"
+    )
     envelope = caller.pack(QUERY, corpus).envelope
     assert (preview.etag, preview.quality_tier, preview.estimated_tokens) == (
         envelope.etag,
         envelope.quality_tier,
         envelope.token_count,
     )
-    assert {one.access_count for one in caller.list(corpus)} == {1}
+    assert {fact.access_count for fact in caller.list(corpus)} == {1}
 
 
 def test_every_fact_leads_to_the_characters_of_its_document(caller: EnvelopeCaller) -> None:
@@ -165,41 +167,43 @@ def test_every_fact_leads_to_the_characters_of_its_document(caller: EnvelopeCall
         assert known.chunk_id
         assert all(raw.span.start < known.span.end and known.span.start < raw.span.end for raw in known.raws)
         assert any(raw.span.start <= known.span.start and known.span.end <= raw.span.end for raw in known.raws), (
-            "a raw holds all of it"
+            "a raw must hold the whole fact"
         )
 
 
-def test_a_fact_leads_to_those_raws_of_its_chunk_that_it_is_in(caller: EnvelopeCaller) -> None:
+def test_a_fact_leads_to_the_raws_of_its_chunk_that_contain_it(caller: EnvelopeCaller) -> None:
     corpus = caller.corpus()
-    text = "# Deviations\n\n" + "\n\n".join(f"{one} The {place} rule is this." for place, one in enumerate(TEXTS[:4]))
+    text = "# Deviations\n\n" + "\n\n".join(
+        f"{sentence} The {place} rule is this." for place, sentence in enumerate(TEXTS[:4])
+    )
     caller.add_texts(corpus, {"sop-8.md": text})
     facts = caller.pack(QUERY, corpus, budget=1_000).envelope.facts
-    chunks = [one.provenance.chunk_id for one in facts]
-    assert len(set(chunks)) < len(chunks), "several are in one chunk"
-    assert len({raw.raw_id for one in facts for raw in one.provenance.raws}) > len(set(chunks))
-    for known in (one.provenance for one in facts):
+    chunks = [fact.provenance.chunk_id for fact in facts]
+    assert len(set(chunks)) < len(chunks), "several facts are in one chunk"
+    assert len({raw.raw_id for fact in facts for raw in fact.provenance.raws}) > len(set(chunks))
+    for known in (fact.provenance for fact in facts):
         assert all(raw.span.start < known.span.end and known.span.start < raw.span.end for raw in known.raws)
 
 
-def test_words_find_what_vectors_alone_would_not_put_first(caller: EnvelopeCaller) -> None:
+def test_words_find_a_fact_that_vectors_alone_would_not_put_first(caller: EnvelopeCaller) -> None:
     corpus = caller.corpus()
     form = "Form QX-{} has to be filled in by whoever hands over the shift to somebody else."
     texts = [form.format(number) for number in range(200)]
     caller.put(corpus, *(facts_pb2.FactDraft(content=text, source_id="forms") for text in texts))
     answer = caller.pack("what is form QX-137 for?", corpus, explain=True, scoring=pb.ScoringOptions(policy="fused-1"))
     assert answer.envelope.facts[0].content == texts[137]
-    found = {one.fact_id: list(one.found_by) for one in answer.candidates}
+    found = {candidate.fact_id: list(candidate.found_by) for candidate in answer.candidates}
     assert "words" in found[answer.envelope.facts[0].fact_id]
 
 
-def test_explaining_tells_of_every_candidate(caller: EnvelopeCaller, corpus: str) -> None:
+def test_an_explanation_lists_every_candidate(caller: EnvelopeCaller, corpus: str) -> None:
     caller.put(corpus, facts_pb2.FactDraft(content=TEXTS[0], source_id="copy", importance_weight=0.1))
     answer = caller.pack(QUERY, corpus, budget=60, explain=True, window_fact_ids=[caller.list(corpus)[4].fact_id])
-    outcomes = {one.outcome for one in answer.candidates}
+    outcomes = {candidate.outcome for candidate in answer.candidates}
     assert outcomes == {"included", "duplicate", "over-budget", "in-window"}
     assert len(answer.candidates) == answer.envelope.total_facts_available
-    (duplicate,) = [one for one in answer.candidates if one.outcome == "duplicate"]
-    assert duplicate.detail in {one.fact_id for one in answer.candidates if one.outcome == "included"}
+    (duplicate,) = [candidate for candidate in answer.candidates if candidate.outcome == "duplicate"]
+    assert duplicate.detail in {candidate.fact_id for candidate in answer.candidates if candidate.outcome == "included"}
     assert not caller.pack(QUERY, corpus, budget=60).candidates
 
 
@@ -217,15 +221,15 @@ def test_a_stale_fact_has_no_freshness_and_is_marked(caller: EnvelopeCaller, cor
     (first, *_) = ids(caller.pack(QUERY, corpus))
     caller.set_status(first, facts_pb2.FACT_STATUS_STALE)
     envelope = caller.pack(QUERY, corpus).envelope
-    (stale,) = [one for one in envelope.facts if one.fact_id == first]
+    (stale,) = [fact for fact in envelope.facts if fact.fact_id == first]
     assert (stale.stale, stale.freshness_score) == (True, 0.0)
     assert f"[{stale.position}, stale] " in envelope.text
-    assert all(one.freshness_score == 1.0 for one in envelope.facts if one.fact_id != first)
+    assert all(fact.freshness_score == 1.0 for fact in envelope.facts if fact.fact_id != first)
 
 
 def test_max_age_makes_older_facts_stale_for_this_ranking(caller: EnvelopeCaller, corpus: str) -> None:
-    assert not any(one.stale for one in caller.pack(QUERY, corpus, cache_control="max-age=3600").envelope.facts)
-    assert all(one.stale for one in caller.pack(QUERY, corpus, cache_control="max-age=0").envelope.facts)
+    assert not any(fact.stale for fact in caller.pack(QUERY, corpus, cache_control="max-age=3600").envelope.facts)
+    assert all(fact.stale for fact in caller.pack(QUERY, corpus, cache_control="max-age=0").envelope.facts)
 
 
 def test_the_mode_changes_weights_and_instruction(caller: EnvelopeCaller, corpus: str) -> None:
@@ -235,13 +239,15 @@ def test_the_mode_changes_weights_and_instruction(caller: EnvelopeCaller, corpus
     assert "ONLY" in strict.grounding_instruction
     assert (plain.grounding_mode, free.grounding_instruction) == (pb.GROUNDING_MODE_CONTEXT_PREFERRED, "")
     assert strict.weights.importance > plain.weights.importance > free.weights.importance
-    for one in (strict, plain, free):
-        total = one.weights.relevance + one.weights.importance + one.weights.freshness + one.weights.diversity
+    for answer in (strict, plain, free):
+        total = (
+            answer.weights.relevance + answer.weights.importance + answer.weights.freshness + answer.weights.diversity
+        )
         assert total == pytest.approx(1.0)
     assert any(cap.reason == "strict-grounding" for cap in strict.caps) == (strict.saturation < 0.8)
 
 
-def test_the_query_is_taken_apart(caller: EnvelopeCaller, corpus: str) -> None:
+def test_the_query_is_split_into_sub_queries(caller: EnvelopeCaller, corpus: str) -> None:
     query = "Compare the EU AI Act and GDPR approaches to automated decision-making"
     assert list(caller.pack(query, corpus).envelope.sub_queries) == [
         "EU AI Act automated decision-making",
@@ -250,7 +256,7 @@ def test_the_query_is_taken_apart(caller: EnvelopeCaller, corpus: str) -> None:
     ]
 
 
-def test_a_hundred_times_the_same_bytes(caller: EnvelopeCaller, corpus: str) -> None:
+def test_a_hundred_equal_requests_give_the_same_bytes(caller: EnvelopeCaller, corpus: str) -> None:
     made = {caller.pack(QUERY, corpus).envelope.SerializeToString(deterministic=True) for _ in range(100)}
     assert len(made) == 1
 
@@ -268,7 +274,7 @@ def test_accepted_tiers_are_a_gate_that_says_what_is_missing(caller: EnvelopeCal
     assert caller.pack(QUERY, corpus, budget=4_000, accept_tiers=[pb.QUALITY_TIER_D]).envelope.facts
 
 
-def test_an_empty_store_gives_an_honest_empty_envelope(caller: EnvelopeCaller) -> None:
+def test_an_empty_store_gives_an_empty_envelope_that_says_so(caller: EnvelopeCaller) -> None:
     envelope = caller.pack(QUERY, caller.corpus()).envelope
     assert (envelope.quality_tier, list(envelope.facts), envelope.text) == (pb.QUALITY_TIER_D, [], "")
     assert (envelope.token_count, envelope.saturation, envelope.token_budget) == (0, 0.0, BUDGET)
@@ -304,13 +310,13 @@ def test_a_pack_that_tries_many_facts_in_vain_finds_those_that_are_allowed(
     asked = {"filters": facts_pb2.FactFilters(metadata={"rare": "yes"}), "exact": True}
     patient = caller.pack(QUERY, corpus, **asked)
     gathered = []
-    gather = Narrowing._gathered
-    monkeypatch.setattr(Narrowing, "_gathered", lambda own, at: gathered.append(at) or gather(own, at))
+    gather = FilteredSearch._gathered
+    monkeypatch.setattr(FilteredSearch, "_gathered", lambda own, at: gathered.append(at) or gather(own, at))
     monkeypatch.setattr("drillcore_server.facts.filters.TRIED_MAX", 2)
     impatient = caller.pack(QUERY, corpus, **asked)
     assert ids(patient) == ids(impatient) == rare
-    assert len(gathered) == 1, "what is allowed was found out once"
-    assert caller.get(rare[0]).access_count == 2, "one for each answer"
+    assert len(gathered) == 1, "the allowed facts were gathered once"
+    assert caller.get(rare[0]).access_count == 2, "one access for each answer"
     assert caller.replay(impatient.envelope_id).replay == pb.REPLAY_SAME
     nothing = facts_pb2.FactFilters(metadata={"rare": "never"})
     assert list(caller.pack(QUERY, corpus, filters=nothing).envelope.facts) == []

@@ -1,4 +1,4 @@
-"""Etags of envelopes: exactly what the specification computes, and keyed where a session wants that."""
+"""Etags of envelopes: exactly as the specification computes them, and keyed where a session asks for it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ANY_IDS = st.lists(st.uuids().map(FactId), unique=True, max_size=20)
 
 
 def specified(ids: list[FactId]) -> str:
-    """Word by word."""
-    fact_ids_sorted = sorted([str(one) for one in ids])
+    """The etag as the specification words it."""
+    fact_ids_sorted = sorted([str(fact_id) for fact_id in ids])
     etag_input = "|".join(fact_ids_sorted) + "|" + str(len(ids))
     return "sha256:" + hashlib.sha256(etag_input.encode()).hexdigest()
 
@@ -39,9 +39,9 @@ def test_the_etag_is_the_specified_one_in_any_order(ids: list[FactId]) -> None:
 
 
 @given(ANY_IDS, ANY_IDS)
-def test_other_facts_have_another_etag(some: list[FactId], others: list[FactId]) -> None:
-    assert (etag(some) == etag(others)) == (set(some) == set(others))
-    assert (etag(some, b"salt") == etag(others, b"salt")) == (set(some) == set(others))
+def test_other_facts_have_another_etag(facts: list[FactId], others: list[FactId]) -> None:
+    assert (etag(facts) == etag(others)) == (set(facts) == set(others))
+    assert (etag(facts, b"salt") == etag(others, b"salt")) == (set(facts) == set(others))
 
 
 @given(ANY_IDS)

@@ -1,4 +1,4 @@
-"""Quality tiers: the score, every cap at its edge, and what is said of an envelope that is not good enough."""
+"""Quality tiers: the score, every cap at its edge, and the message for an envelope that is not good enough."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from drillcore_server.envelopes.model import Candidate, GroundingMode, Quality, QualityTier, TierCap
 from drillcore_server.envelopes.quality import (
-    Assessed,
+    QualityInput,
     assess,
     gap,
     is_degrading,
@@ -38,9 +38,9 @@ def judged(
     floor: float = 0.5,
     mode: GroundingMode = PREFERRED,
     time_sensitive: bool = False,
-) -> Assessed:
+) -> QualityInput:
     everything = [*included, *excluded, *duplicates]
-    return Assessed(packing(included, excluded, tokens), everything, budget, floor, mode, time_sensitive, TODAY)
+    return QualityInput(packing(included, excluded, tokens), everything, budget, floor, mode, time_sensitive, TODAY)
 
 
 def quality(included: Sequence[Candidate], excluded: Sequence[Candidate] = (), **said: object) -> Quality:
@@ -54,7 +54,7 @@ def reasons(given: Quality) -> dict[str, QualityTier]:
 GOOD = [candidate(number, 1.0) for number in range(1, 11)]
 
 
-def test_all_that_is_relevant_in_a_full_envelope_is_s() -> None:
+def test_a_full_envelope_with_every_relevant_fact_is_s() -> None:
     assert quality(GOOD) == Quality(S, 1.0, 1.0, 1.0, 1.0, ())
 
 
@@ -100,7 +100,7 @@ def test_a_good_envelope_is_capped_by_its_saturation(tokens: int, tier: QualityT
     assert reasons(given) == ({} if tier is S else {"saturation": tier})
 
 
-def test_a_score_just_under_a_tier_for_want_of_precision_is_in_it() -> None:
+def test_a_score_below_a_tier_only_by_rounding_is_in_that_tier() -> None:
     given = quality([candidate(number, 0.9) for number in range(1, 4)], tokens=95)
     assert given.score == 0.95
     assert given.tier is A
@@ -119,7 +119,7 @@ def test_a_fact_that_is_not_critical_or_not_relevant_may_be_left_out(left_out: C
     assert "critical-fact-excluded" not in reasons(quality(GOOD, [left_out]))
 
 
-def test_a_critical_duplicate_is_not_left_out_for_want_of_room() -> None:
+def test_a_critical_duplicate_does_not_cap_the_tier() -> None:
     assert "critical-fact-excluded" not in reasons(quality(GOOD, duplicates=[candidate(99, 0.9, importance=1.0)]))
 
 
@@ -130,7 +130,7 @@ def test_coverage_below_30_percent_is_d(included: int, capped: bool) -> None:
     assert (given.tier is D) is capped
 
 
-def test_what_is_below_the_floor_does_not_count_for_coverage() -> None:
+def test_facts_below_the_floor_do_not_count_for_coverage() -> None:
     noise = [candidate(number, 0.49) for number in range(50, 90)]
     assert quality(GOOD, noise).coverage == 1.0
     assert quality([*GOOD[:5], *noise[:20]], GOOD[5:]).coverage == 0.5
@@ -141,7 +141,7 @@ def test_with_a_floor_of_0_coverage_is_the_literal_formula() -> None:
     assert quality(GOOD, noise, floor=0.0).coverage == 0.25
 
 
-def test_where_nothing_is_relevant_there_is_no_coverage() -> None:
+def test_without_relevant_facts_coverage_is_zero() -> None:
     given = quality([candidate(1, 0.4)])
     assert given.coverage == 0.0
     assert reasons(given)["coverage"] is D
@@ -168,7 +168,7 @@ def test_the_primary_community_has_the_most_relevance_at_or_above_the_floor() ->
     assert primary_community(judged(GOOD)) is None
 
 
-def test_of_equal_communities_the_one_with_the_smaller_id_is_primary() -> None:
+def test_the_smaller_id_decides_between_equally_relevant_communities() -> None:
     tenths = [candidate(number, value, community=community(7)) for number, value in enumerate((0.1, 0.2, 0.3), 1)]
     whole = candidate(9, 0.600_000_4, community=community(8))
     assert primary_community(judged([whole, *tenths], floor=0.0)) == community(7)
@@ -185,7 +185,7 @@ def test_a_time_sensitive_query_needs_a_fact_of_the_last_90_days(days: int, time
     assert given.tier is (C if capped else S)
 
 
-def test_a_stale_fact_is_not_news() -> None:
+def test_a_stale_fact_does_not_count_as_recent() -> None:
     stale = candidate(1, 1.0, stale=True)
     assert reasons(quality([stale], time_sensitive=True)) == {"freshness": C}
     assert not reasons(quality([stale, candidate(2, 1.0)], time_sensitive=True))
@@ -221,7 +221,7 @@ def test_an_empty_envelope_is_d(budget: int) -> None:
         assert (given.tier, given.score, given.coverage, given.saturation, given.relevance_mean) == (D, 0, 0, 0, 0)
 
 
-def test_what_the_model_said_before_takes_up_room_and_counts_for_nothing_else() -> None:
+def test_the_answer_so_far_takes_room_and_counts_for_nothing_else() -> None:
     answer = candidate(99, 0.9, is_answer=True)
     assert quality([*GOOD, answer]) == quality(GOOD)
     assert quality(GOOD, [answer]) == quality(GOOD)
@@ -264,13 +264,13 @@ def test_the_worst_tier_is_the_greatest_letter() -> None:
         (D, [C], False),
     ],
 )
-def test_a_tier_meets_what_is_accepted_when_it_is_as_good(
+def test_a_tier_meets_an_accepted_tier_when_it_is_at_least_as_good(
     tier: QualityTier, accepted: list[QualityTier], met: bool
 ) -> None:
     assert meets(tier, accepted) is met
 
 
-def test_the_gap_names_the_best_tier_the_caps_and_what_would_help() -> None:
+def test_the_gap_names_the_best_tier_the_caps_and_the_remedies() -> None:
     given = quality(GOOD, [candidate(99, 0.9, importance=0.95)], tokens=900, budget=1_000)
     told = gap(given, [A, S], 900, 1_000)
     assert json.loads(json.dumps(told)) == told
@@ -279,18 +279,18 @@ def test_the_gap_names_the_best_tier_the_caps_and_what_would_help() -> None:
     assert (told["quality_score_needed"], told["saturation_needed"]) == (0.85, 0.95)
     assert [cap["reason"] for cap in told["caps"]] == ["saturation", "critical-fact-excluded"]  # type: ignore[attr-defined]
     assert told["would_help"] == [
-        "a token budget of at most 947, or sources that fill the one there is",
+        "a token budget of at most 947, or sources that fill the present budget",
         "a larger token budget, so that the most important facts fit",
     ]
 
 
-def test_the_gap_of_an_empty_envelope_is_told_too() -> None:
+def test_an_empty_envelope_has_a_gap_too() -> None:
     told = gap(quality([], tokens=0), [B], 0, 100)
     assert told["best_tier"] == "D"
     assert len(told["would_help"]) == 3  # type: ignore[arg-type]
 
 
-def test_caps_that_are_no_worse_than_what_is_accepted_need_no_help() -> None:
+def test_caps_that_are_no_worse_than_the_accepted_tier_need_no_remedy() -> None:
     low = Quality(C, 0.6, 0.5, 0.6, 0.7, (TierCap(C, "saturation"), TierCap(C, "freshness")))
     assert gap(low, [C], 60, 100)["would_help"] == []
     assert len(gap(low, [B], 60, 100)["would_help"]) == 3  # type: ignore[arg-type]
@@ -317,9 +317,14 @@ def test_the_tier_is_never_better_than_the_score_or_any_cap(
 ) -> None:
     facts = [
         candidate(
-            number, relevance, importance=weight, days_old=days, community=community(of) if of else None, stale=old
+            number,
+            relevance,
+            importance=weight,
+            days_old=days,
+            community=community(community_number) if community_number else None,
+            stale=old,
         )
-        for number, (relevance, weight, days, of, old) in enumerate(drawn, 1)
+        for number, (relevance, weight, days, community_number, old) in enumerate(drawn, 1)
     ]
     given = quality(
         facts[:cut], facts[cut:], tokens=tokens, budget=1_000, floor=floor, mode=mode, time_sensitive=time_sensitive

@@ -1,4 +1,4 @@
-"""Ranking: what each part of the score does, which duplicates are dropped, and what equal scores come to."""
+"""Ranking: what each part of the score does, which duplicates are dropped, and how equal scores are ordered."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def ranking(*candidates: Candidate, weights: Weights = DEFAULT, duplicate_simila
 
 
 def order(given: Ranking) -> list[int]:
-    return [one.candidate.id.int for one in given.kept]
+    return [ranked.candidate.id.int for ranked in given.kept]
 
 
 def dropped(given: Ranking) -> list[tuple[int, int]]:
-    return [(one.ranked.candidate.id.int, one.of.int) for one in given.duplicates]
+    return [(duplicate.ranked.candidate.id.int, duplicate.of.int) for duplicate in given.duplicates]
 
 
 def test_nothing_to_rank_is_an_empty_ranking() -> None:
@@ -81,13 +81,13 @@ def test_diversity_is_counted_while_picking() -> None:
     small = candidate(4, 0.5, community=community(2))
     given = ranking(*big, small, weights=RELEVANCE_AND_DIVERSITY)
     assert order(given) == [1, 2, 4, 3]
-    assert [one.diversity for one in given.kept] == [1.0, pytest.approx(2 / 3, abs=1e-6), 1.0, 0.0]
-    assert [one.composite for one in given.kept] == [0.95, 0.783333, 0.75, 0.45]
+    assert [ranked.diversity for ranked in given.kept] == [1.0, pytest.approx(2 / 3, abs=1e-6), 1.0, 0.0]
+    assert [ranked.composite for ranked in given.kept] == [0.95, 0.783333, 0.75, 0.45]
 
 
 def test_facts_in_no_community_are_each_a_community_of_their_own() -> None:
     given = ranking(*(candidate(number, 0.9) for number in (1, 2, 3)), weights=RELEVANCE_AND_DIVERSITY)
-    assert [one.diversity for one in given.kept] == [1.0, 1.0, 1.0]
+    assert [ranked.diversity for ranked in given.kept] == [1.0, 1.0, 1.0]
 
 
 def test_equal_scores_go_to_the_smaller_id() -> None:
@@ -101,7 +101,7 @@ def test_scores_are_rounded_before_they_are_compared() -> None:
     assert order(ranking(candidate(1, 0.700_001), candidate(2, 0.700_003), weights=RELEVANCE)) == [2, 1]
 
 
-def test_of_two_that_say_the_same_the_better_is_kept() -> None:
+def test_the_better_of_two_duplicates_is_kept() -> None:
     worse, better = candidate(1, 0.6, vector=axis(0)), candidate(2, 0.8, vector=at_angle(0.97))
     given = ranking(worse, better)
     assert order(given) == [2]
@@ -129,7 +129,7 @@ def test_with_a_limit_of_1_nothing_is_a_duplicate() -> None:
     assert order(given) == [1, 2]
 
 
-def test_what_is_like_a_dropped_one_but_not_like_a_kept_one_is_kept() -> None:
+def test_a_fact_like_a_dropped_duplicate_but_unlike_every_kept_fact_is_kept() -> None:
     first, between, third = candidate(1, 0.9, vector=axis(0)), candidate(2, 0.8, vector=at_angle(0.96)), at_angle(0.85)
     assert float(between.vector @ third) > 0.95
     given = ranking(first, between, candidate(3, 0.7, vector=third))
@@ -137,28 +137,28 @@ def test_what_is_like_a_dropped_one_but_not_like_a_kept_one_is_kept() -> None:
     assert dropped(given) == [(2, 1)]
 
 
-def test_a_duplicate_is_named_with_the_best_that_it_is_like() -> None:
+def test_a_duplicate_names_the_best_fact_that_it_is_like() -> None:
     middle = at_angle(0.97)
-    other = at_angle(0.89)
+    other_vector = at_angle(0.89)
     given = ranking(
-        candidate(1, 0.7, vector=axis(0)), candidate(2, 0.9, vector=other), candidate(3, 0.5, vector=middle)
+        candidate(1, 0.7, vector=axis(0)), candidate(2, 0.9, vector=other_vector), candidate(3, 0.5, vector=middle)
     )
     assert dropped(given) == [(3, 2)]
 
 
 def test_vectors_of_different_models_are_never_compared() -> None:
-    other = candidate(2, vector=np.ones(3, np.float32) / np.float32(3**0.5), model="other")
+    of_other_model = candidate(2, vector=np.ones(3, np.float32) / np.float32(3**0.5), model="other")
     same = candidate(3, vector=axis(1), model="third")
-    assert order(ranking(candidate(1, vector=axis(1)), other, same)) == [1, 2, 3]
+    assert order(ranking(candidate(1, vector=axis(1)), of_other_model, same)) == [1, 2, 3]
 
 
 def test_a_dropped_duplicate_does_not_count_for_its_community() -> None:
-    """Were it counted, 2 of 4 would be picked and fact 3 would get no bonus."""
+    """If the duplicate counted, 2 of 4 facts would be picked and fact 3 would get no bonus."""
     facts = [candidate(number, 0.9 - number / 100, community=community(1)) for number in range(1, 5)]
     facts[1] = candidate(2, 0.88, community=community(1), vector=facts[0].vector)
     given = ranking(*facts, weights=RELEVANCE_AND_DIVERSITY)
     assert dropped(given) == [(2, 1)]
-    assert [(one.candidate.id, one.diversity) for one in given.kept] == [
+    assert [(ranked.candidate.id, ranked.diversity) for ranked in given.kept] == [
         (fact_id(1), 1.0),
         (fact_id(3), 0.75),
         (fact_id(4), 0.0),

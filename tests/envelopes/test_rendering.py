@@ -1,4 +1,4 @@
-"""A fact in a prompt has one number, says what it says, and cannot be taken for another."""
+"""A fact in a prompt has one number, keeps its content, and cannot be confused with another fact."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drillcore_server.envelopes.envelope_text import GROUNDING_INSTRUCTIONS, FactText, render
 from drillcore_server.envelopes.model import Candidate, GroundingMode, RenderFormat
-from drillcore_server.envelopes.rendering import GROUNDING_INSTRUCTIONS, Said, render
 from tests.support.data.ranked_facts import NASTY, candidate, introduced
 from tests.support.data.rendered_facts import Read, as_shown, read
 
@@ -19,7 +19,7 @@ TEXTS = st.one_of(st.sampled_from(NASTY), st.text(max_size=30), st.text('[]\\1, 
 
 
 def text_of(facts: Sequence[Candidate], form: RenderFormat) -> str:
-    return render([Said(fact, number) for number, fact in enumerate(facts, 1)], form)
+    return render([FactText(fact, number) for number, fact in enumerate(facts, 1)], form)
 
 
 def test_markdown_has_a_line_for_each_fact() -> None:
@@ -53,14 +53,14 @@ def test_json_has_an_object_for_each_fact() -> None:
         ),
     ],
 )
-def test_a_fact_says_which_one_it_begins_as(form: RenderFormat, expected: str) -> None:
-    first = Said(introduced("It must:", "(a) pay"), 1, introduces=True)
-    second = Said(replace(introduced("It must:", "(b) report"), stale=True), 2, begins_as=1)
+def test_a_fact_names_the_fact_with_the_same_beginning(form: RenderFormat, expected: str) -> None:
+    first = FactText(introduced("It must:", "(a) pay"), 1, introduces=True)
+    second = FactText(replace(introduced("It must:", "(b) report"), stale=True), 2, begins_as=1)
     assert render([first, second], form) == expected
 
 
 @pytest.mark.parametrize("form", RenderFormat)
-def test_no_facts_are_no_text(form: RenderFormat) -> None:
+def test_no_facts_give_an_empty_text(form: RenderFormat) -> None:
     assert text_of([], form) == ""
 
 
@@ -77,14 +77,14 @@ def test_nasty_content_stays_in_its_fact(form: RenderFormat, content: str) -> No
 
 @pytest.mark.parametrize("form", RenderFormat)
 @given(contents=st.lists(TEXTS, max_size=5), stale=st.booleans())
-def test_what_is_rendered_can_be_read_back(form: RenderFormat, contents: list[str], stale: bool) -> None:
+def test_rendered_facts_can_be_read_back(form: RenderFormat, contents: list[str], stale: bool) -> None:
     facts: list[Candidate] = [candidate(content, stale=stale) for content in contents]
     note = "stale" if stale else ""
     expected = [Read(number, note, as_shown(content, form)) for number, content in enumerate(contents, 1)]
     assert read(text_of(facts, form), form) == expected
 
 
-def test_a_number_in_brackets_is_always_a_facts_own() -> None:
+def test_a_number_in_brackets_is_always_the_number_of_a_fact() -> None:
     text = text_of([candidate(content) for content in NASTY], RenderFormat.MARKDOWN)
     unescaped_brackets = re.findall(r"(?<!\\)(?:\\\\)*\[\s*\d", text)
     assert len(unescaped_brackets) == len(NASTY)

@@ -1,4 +1,4 @@
-"""Which queries ask for what holds now."""
+"""Which queries are time-sensitive, that is, ask for the current state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_server.envelopes.scoring import is_time_sensitive
+from drillcore_server.envelopes.scoring_policy import is_time_sensitive
 
 TODAY = date(2026, 5, 24)
 
@@ -90,26 +90,26 @@ TIMELESS = [
 
 
 @pytest.mark.parametrize("query", SENSITIVE)
-def test_a_query_for_what_holds_now_is_time_sensitive(query: str) -> None:
+def test_a_query_for_the_current_state_is_time_sensitive(query: str) -> None:
     assert is_time_sensitive(query, TODAY)
 
 
 @pytest.mark.parametrize("query", TIMELESS)
-def test_a_query_without_a_sign_of_it_is_not(query: str) -> None:
+def test_a_query_without_such_a_sign_is_not_time_sensitive(query: str) -> None:
     assert not is_time_sensitive(query, TODAY)
 
 
-def test_years_count_from_the_day_it_is_asked() -> None:
+def test_years_count_from_the_day_of_the_query() -> None:
     assert is_time_sensitive("rules of 2019", date(2019, 1, 1))
     assert is_time_sensitive("rules of 2019", date(2020, 12, 31))
     assert not is_time_sensitive("rules of 2019", date(2021, 1, 1))
 
 
 @given(st.text(max_size=200), st.dates())
-def test_any_text_is_one_or_the_other(query: str, today: date) -> None:
+def test_any_text_is_classified(query: str, today: date) -> None:
     assert is_time_sensitive(query, today) in {True, False}
 
 
-def test_a_text_without_end_takes_no_time() -> None:
+def test_a_very_long_text_is_classified_quickly() -> None:
     for piece in ("as of ", '"', "is a b c ", "2026.", "keep up to ", "„"):
         is_time_sensitive(piece * 100_000, TODAY)

@@ -1,4 +1,4 @@
-"""Communities after an erasure: without the facts that are gone, and without a word of them."""
+"""Communities after an erasure contain none of the erased facts and none of their words."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def erase(caller: CommunityCaller, corpus: str, source: str, **fields: Any) -> s
     return sources_pb2_grpc.SourceServiceStub(caller._channel).EraseSource(request, **caller.options()).erasure
 
 
-def test_a_purge_removes_the_labels_that_were_made_of_it_and_no_others(
+def test_a_purge_removes_the_labels_made_from_the_erased_source_and_no_others(
     server: Running, caller: CommunityCaller
 ) -> None:
     corpus = caller.corpus()
@@ -50,7 +50,7 @@ def test_a_purge_removes_the_labels_that_were_made_of_it_and_no_others(
     assert problems(server) == ()
 
 
-def test_a_label_is_made_anew_from_the_facts_that_are_left(server: Running, caller: CommunityCaller) -> None:
+def test_a_label_is_made_anew_from_the_remaining_facts(server: Running, caller: CommunityCaller) -> None:
     corpus = caller.corpus()
     erased = [
         draft("violin", number, embedding=vector("salmon", 20 + number), importance_weight=0.95, source_id="erased")
@@ -58,17 +58,17 @@ def test_a_label_is_made_anew_from_the_facts_that_are_left(server: Running, call
     ]
     caller.plant(corpus, *planted("salmon", 12), *erased, *planted("turbine", 6))
     caller.recompute(corpus)
-    labels = {one.label for one in caller.all_communities(corpus)}
+    labels = {community.label for community in caller.all_communities(corpus)}
     assert any("violin" in label for label in labels)
     head = caller.state(corpus).states[0].state_revision
     erase(caller, corpus, "erased")
     found = caller.all_communities(corpus)
-    assert sorted(one.size for one in found) == [6, 12]
-    assert not any("violin" in str(one) for one in found)
-    assert any("salmon" in one.label for one in found)
+    assert sorted(community.size for community in found) == [6, 12]
+    assert not any("violin" in str(community) for community in found)
+    assert any("salmon" in community.label for community in found)
     gone = {str(fact_of("violin", number)) for number in range(5)}
     assert not any(gone & members for members in caller.members(corpus).values())
-    assert not any("violin" in one.label for one in caller.all_communities(corpus, as_of=at_revision(head)))
+    assert not any("violin" in community.label for community in caller.all_communities(corpus, as_of=at_revision(head)))
     assert problems(server) == ()
 
 
@@ -83,7 +83,7 @@ def test_a_community_without_facts_is_gone_and_the_others_stay(server: Running, 
     erase(caller, corpus, "erased")
     (left,) = caller.members(corpus).values()
     assert left == {str(fact_of("turbine", number)) for number in (0, 1, 2, 3, 5)}
-    (old,) = [one for one, members in before.items() if str(fact_of("salmon", 0)) in members]
+    (old,) = [community for community, members in before.items() if str(fact_of("salmon", 0)) in members]
     with refused(Reason.COMMUNITY_NOT_FOUND, Reason.ERASED):
         caller.community(corpus, old)
     assert problems(server) == ()

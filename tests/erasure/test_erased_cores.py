@@ -1,4 +1,4 @@
-"""Full cores of revisions of which something was erased since: importable, or refused with the reason."""
+"""Full cores of revisions with erased content can be imported or are refused with a reason."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import cores_pb2
-from drillcore_server.cores.imports.check import CheckedCore, check_core
+from drillcore_server.cores.imports.check_core import CheckedCore, check_core
 from drillcore_server.storage.sealed_file import SealedFile
-from tests.support.callers.communities import CommunityCaller, of_topics
+from tests.support.callers.communities import CommunityCaller, topic_drafts
 from tests.support.callers.core_exports import CoreCaller, auditor, serving
 from tests.support.callers.knowledge import File, at_revision, refused
 from tests.support.data.texts import REGULATIONS
@@ -25,10 +25,10 @@ def parties(tmp_path: Path) -> Iterator[tuple[Running, CoreCaller, CoreCaller]]:
 
 
 def check(data: bytes) -> CheckedCore:
-    """Raises `InvalidCore` if no server would take it."""
+    """Reads a core; raises `InvalidCore` if no server would accept it."""
     with SealedFile() as file:
         file.write(data)
-        with check_core(file, strict=True, tell=lambda *_: None) as core:
+        with check_core(file, strict=True, progress=lambda *_: None) as core:
             return core
 
 
@@ -47,10 +47,10 @@ def test_a_hierarchy_that_is_no_longer_whole_is_not_exported(parties: tuple[Runn
         check(eve.export(corpus, as_of=at_revision(revision)).data)
 
 
-def test_a_community_counts_the_members_that_are_left(parties: tuple[Running, CoreCaller, CoreCaller]) -> None:
+def test_a_community_counts_its_remaining_members(parties: tuple[Running, CoreCaller, CoreCaller]) -> None:
     server, writer, eve = parties
     corpus = writer.corpus()
-    *drafts, extra = of_topics(salmon=6)
+    *drafts, extra = topic_drafts(salmon=6)
     extra.source_id, extra.importance_weight = "another", 0.01
     with CommunityCaller(server, ACME) as keeper:
         keeper.plant(corpus, *drafts, extra)

@@ -1,4 +1,4 @@
-"""After an erasure not even the server's own keys open anything of it, wherever the server keeps something."""
+"""After an erasure, not even the server's own keys open anything of the source, wherever the server stored it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2
-from drillcore_server.kernel.requests import OUTCOME
+from drillcore_server.kernel.unit import OUTCOME
 from drillcore_server.storage.ids import Revision
 from drillcore_server.storage.keyring import KeyErased
 from drillcore_server.storage.sealed import SealedRecords
@@ -23,7 +23,7 @@ from drillcore_server.storage.versioned import Entry
 from tests.support.callers.erasures import MARKED, MARKER, OTHER, ErasingCaller, opened
 from tests.support.callers.knowledge import File, refused
 from tests.support.servers.running import ACME, Running, create_tenants, running
-from tests.support.servers.watcher import told
+from tests.support.servers.watcher import all_events
 from tests.support.stores.aged import keyspace
 from tests.support.stores.trails import all_records
 
@@ -47,7 +47,7 @@ def caller(server: Running) -> Iterator[ErasingCaller]:
 
 @pytest.fixture
 def corpus(caller: ErasingCaller) -> str:
-    """The marker is in names, texts, metadata, reasons, queries and a session, all about the one source."""
+    """A corpus with the marker in names, texts, metadata, reasons, queries and a session, all of a single source."""
     made = caller.corpus()
     caller.add(made, File("other.md", OTHER, "other"))
     for text in (MARKED, MARKED + f"\nA second {MARKER} edition adds that keepers must pay.\n"):
@@ -74,7 +74,7 @@ def everything(engine: Engine) -> list[tuple[bytes, bytes]]:
 
 
 def remembered(server: Running) -> list[bytes]:
-    """The outcomes of requests, opened where they are sealed and the keyring can."""
+    """The outcomes of requests. Sealed outcomes are opened if the keyring can open them."""
     keys = keyspace(server)._spaces[Space.REQUESTS]
     found = server.engine.run(lambda tr: list(codec.scan(tr, *keys.range())))
     return [open_if_can(server, keys.unpack(key)[-1].encode(), OUTCOME.decode(stored).result) for key, stored in found]
@@ -96,19 +96,19 @@ def open_if_can(server: Running, bound_to: bytes, stored: bytes) -> bytes:
 
 
 def in_the_clear(server: Running, corpus: str) -> dict[str, int]:
-    """How much of what the server has tells of the source, by where it is, with all keys that there are."""
+    """For each kind of storage, how many values contain the marker when opened with all existing keys."""
     of_keyring = server.server.keyring._engine
     values = {
         "keys and values": [key + value for key, value in everything(server.engine)],
         "keyring": [key + value for key, value in everything(of_keyring)],
         "records": list(opened(server, corpus)),
-        "audit": [orjson.dumps(one, default=str) for one in all_records(server)],
+        "audit": [orjson.dumps(record, default=str) for record in all_records(server)],
         "outcomes": remembered(server),
         "sessions": in_sessions(server),
-        "events": [one.SerializeToString() for one in told(server.address, ACME, from_beginning=True)],
+        "events": [event.SerializeToString() for event in all_events(server.address, ACME, from_beginning=True)],
         "log": [server.log.getvalue().encode()],
     }
-    return {name: found for name, some in values.items() if (found := sum(map(marked, some)))}
+    return {name: found for name, texts in values.items() if (found := sum(map(marked, texts)))}
 
 
 def test_no_key_of_the_server_opens_anything_of_an_erased_source(
@@ -119,8 +119,8 @@ def test_no_key_of_the_server_opens_anything_of_an_erased_source(
     assert in_the_clear(server, corpus) == {}
 
 
-def test_a_repeated_request_is_not_answered_with_what_was_erased(caller: ErasingCaller) -> None:
-    """Who has sent it knows its name; but nothing is kept to answer with."""
+def test_a_repeated_request_is_not_answered_with_erased_content(caller: ErasingCaller) -> None:
+    """The sender knows the name of the source, but the server keeps nothing to answer with."""
     corpus, sent, request = caller.corpus(), File(f"{MARKER}.md", MARKED, SOURCE), str(uuid4())
     caller.add(corpus, sent, request_id=request)
     assert caller.add(corpus, sent, request_id=request).ids.keys() == {f"{MARKER}.md"}

@@ -1,4 +1,4 @@
-"""What a server keeps beside the store, in memory and in files, is let go of when something is erased."""
+"""An erasure removes the source from what a server keeps in memory and in files outside the store."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from uuid import UUID
 import pytest
 
 from drillcore_server.app.config import EmbedderKind, FormerSettings, IngestSettings
-from drillcore_server.documents.ingestion import builtin
-from drillcore_server.documents.ingestion.reader_process import TASK, Said, Task, work_on
+from drillcore_server.documents.ingestion.prepared_documents import builtin_preparer
+from drillcore_server.documents.ingestion.reader_process import TASK, Task, WorkerMessage, work_on
 from drillcore_server.documents.processing import extractive, summaries
 from drillcore_server.facts.state_hash import STATE, StateHashes
-from drillcore_server.graphs.conversation import TurnGraphs
+from drillcore_server.graphs.turn_graph import TurnGraphs
 from drillcore_server.hierarchy.sections import SectionCache, SectionIndexes
 from drillcore_server.kernel import corpus_store as corpora
 from drillcore_server.storage.ids import CorpusId, CorpusNumber, TenantId
@@ -38,15 +38,15 @@ WITH_GRAPHS = VectorSettings(exact_below=1, tail_max=1, build_threads=1)
 
 
 class Kept:
-    """What came to be in this process since: of the server that a test starts, and of none that another has left."""
+    """Instances created since this object: those of the server that a test starts, not of servers of earlier tests."""
 
     def __init__(self) -> None:
-        self._earlier = [one for one in gc.get_objects() if isinstance(one, KINDS)]
+        self._earlier = [instance for instance in gc.get_objects() if isinstance(instance, KINDS)]
 
     def every(self, kind: type[T]) -> list[T]:
         gc.collect()
         earlier = set(map(id, self._earlier))
-        return [one for one in gc.get_objects() if isinstance(one, kind) and id(one) not in earlier]
+        return [instance for instance in gc.get_objects() if isinstance(instance, kind) and id(instance) not in earlier]
 
 
 @pytest.fixture
@@ -101,25 +101,25 @@ def test_passages_are_forgotten(caller: ErasingCaller, corpus: str) -> None:
     assert summaries._measured.cache_info().currsize == extractive._heading_words.cache_info().currsize == 0
 
 
-def test_outlines_and_hashes_of_its_corpus_are_forgotten_and_no_others(
+def test_outlines_and_hashes_of_the_erased_corpus_are_forgotten_and_no_others(
     server: Running, caller: ErasingCaller, corpus: str, kept: Kept
 ) -> None:
-    other = caller.corpus("other")
-    caller.add(other, File("other.md", OTHER, "other"))
-    for place, one in enumerate((corpus, other)):
-        caller.query(one, level=SECTION, text="register of birds")
-        caller.state(one)
-        slice_a_turn(server, one, place)
-    numbers = [number_of(server, one) for one in (corpus, other)]
-    found: list[Any] = [one for kind in (SectionCache, SectionIndexes, TurnGraphs) for one in kept.every(kind)]
-    found += [one._follower for one in kept.every(StateHashes)]
-    assert [[number in one._kept for number in numbers] for one in found] == [[True, True]] * 4
+    other_corpus = caller.corpus("other")
+    caller.add(other_corpus, File("other.md", OTHER, "other"))
+    for place, target in enumerate((corpus, other_corpus)):
+        caller.query(target, level=SECTION, text="register of birds")
+        caller.state(target)
+        slice_a_turn(server, target, place)
+    numbers = [number_of(server, target) for target in (corpus, other_corpus)]
+    found: list[Any] = [cache for kind in (SectionCache, SectionIndexes, TurnGraphs) for cache in kept.every(kind)]
+    found += [state_hashes._follower for state_hashes in kept.every(StateHashes)]
+    assert [[number in cache._kept for number in numbers] for cache in found] == [[True, True]] * 4
     caller.erase(corpus, "marked")
-    assert [[number in one._kept for number in numbers] for one in found] == [[False, True]] * 4
+    assert [[number in cache._kept for number in numbers] for cache in found] == [[False, True]] * 4
 
 
 def test_the_stored_state_hash_is_removed_and_made_anew(server: Running, caller: ErasingCaller, corpus: str) -> None:
-    """Of a corpus with one fact it would tell whether a guess of what that said is right."""
+    """For a corpus with a single fact, the hash would confirm a guess of its content."""
     before, key = caller.state(corpus), keys_of(server, corpus).state_hash()
     caller.erase(corpus, "marked")
     assert server.engine.run(lambda tr: STATE.read(tr, key)) is None
@@ -130,15 +130,15 @@ def test_the_stored_state_hash_is_removed_and_made_anew(server: Running, caller:
     assert (stored.revision, stored.state_hash) == (after.states[0].state_revision, after.states[0].state_hash)
 
 
-def test_saved_indexes_of_its_corpus_are_removed_and_no_others(tmp_path: Path) -> None:
+def test_saved_indexes_of_the_erased_corpus_are_removed_and_no_others(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with running(data, vectors=WITH_GRAPHS) as server, ErasingCaller(server, ACME) as caller:
         create_tenants(server.client())
         made = [caller.corpus(name) for name in ("one", "two")]
-        for one in made:
-            caller.add(one, File("marked.md", MARKED, "marked"), File("other.md", OTHER, "other"))
-            caller.search("register of birds", one)
-        numbers = [number_of(server, one) for one in made]
+        for target in made:
+            caller.add(target, File("marked.md", MARKED, "marked"), File("other.md", OTHER, "other"))
+            caller.search("register of birds", target)
+        numbers = [number_of(server, target) for target in made]
         for number in numbers:
             server.server.indexes.facts.tend(IndexName(number, "facts", 1), lambda: False)
         assert saved(data) == set(numbers)
@@ -150,19 +150,19 @@ def saved(data: Path) -> set[int]:
     return {int(path.name.split("-")[0]) for path in (data / "indexes").iterdir()}
 
 
-def test_a_worker_keeps_nothing_of_what_it_has_read() -> None:
-    here, there = Pipe()
-    worker = threading.Thread(target=lambda: _until_closed(there))
+def test_a_worker_keeps_nothing_of_the_documents_it_has_read() -> None:
+    parent_end, child_end = Pipe()
+    worker = threading.Thread(target=lambda: _until_closed(child_end))
     worker.start()
-    here.send_bytes(TASK.encode(Task("marked.md", "", None)))
-    here.send_bytes(MARKED.encode())
-    while here.recv_bytes()[:1] != Said.END.value:
+    parent_end.send_bytes(TASK.encode(Task("marked.md", "", None)))
+    parent_end.send_bytes(MARKED.encode())
+    while parent_end.recv_bytes()[:1] != WorkerMessage.END.value:
         continue
-    here.close()
+    parent_end.close()
     worker.join()
     assert extractive._heading_words.cache_info().currsize == 0
 
 
 def _until_closed(connection: Any) -> None:
     with suppress(EOFError):
-        work_on(connection, builtin.preparer().digester)
+        work_on(connection, builtin_preparer().digester)

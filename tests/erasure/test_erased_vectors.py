@@ -1,4 +1,4 @@
-"""Erasure and the vector indexes: nothing is left of what was erased, and what was not is found at every revision."""
+"""Vector indexes after an erasure: no erased vector is left, and all other vectors are found at every revision."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from drillcore_server.vectors.index_snapshots import IndexName, IndexSnapshots
 from drillcore_server.vectors.vector_index import VectorIndex
 from drillcore_server.vectors.vector_log import VectorLog
 from tests.facts.test_fact_index import MODEL, SMALL, found, index, number_of, put, tend, vectors
-from tests.support.callers.communities import CommunityCaller, fact_of, of_topics, planted
+from tests.support.callers.communities import CommunityCaller, fact_of, planted, topic_drafts
 from tests.support.callers.knowledge import CHUNK, File, at_revision
 from tests.support.servers.running import ACME, OPERATOR, Running, create_tenants, running
 
@@ -42,14 +42,14 @@ def erase(caller: CommunityCaller, corpus: str, source: str) -> None:
 
 
 def everything(log: VectorLog) -> list[np.ndarray]:
-    """All vectors of a log, and all of its graph."""
+    """All vectors of a log and of its graph."""
     assert log.graph is not None
     in_graph = log.graph._vectors()
     return [log.units(np.arange(log.size)), in_graph]
 
 
 def saved_log(caller: CommunityCaller, path: Path, kind: str) -> VectorLog:
-    """As the next server would read it."""
+    """A saved log, as the next server would read it."""
     server = caller.server.server
     snapshots = IndexSnapshots(path / "indexes", server.keyring, SMALL, server.log)
     loaded = snapshots.read(IndexName(number_of(caller), kind, 1))
@@ -61,11 +61,11 @@ def saved_log(caller: CommunityCaller, path: Path, kind: str) -> VectorLog:
 def assert_without(log: VectorLog, rows: list[list[float]]) -> None:
     for row in np.array(rows, np.float32):
         for stored in everything(log):
-            assert (stored @ row).max() < 0.999, "a vector of what was erased"
+            assert (stored @ row).max() < 0.999, "an erased vector is still there"
 
 
 def test_former_vectors_of_an_erased_source_are_in_no_later_snapshot(caller: CommunityCaller, tmp_path: Path) -> None:
-    """Those of facts that were changed, deleted or archived before: no search found them any more."""
+    """These are vectors of facts that were changed, deleted or archived before. No search found them any more."""
     corpus, rows, fresh = caller.corpus(), vectors(360), vectors(1, seed=2)
     put(caller, corpus, rows[:300])
     erased = put(caller, corpus, rows[300:], "leaflet")
@@ -82,8 +82,8 @@ def test_former_vectors_of_an_erased_source_are_in_no_later_snapshot(caller: Com
     assert_without(saved_log(caller, tmp_path, "facts"), rows[300:] + fresh)
 
 
-def test_who_saves_first_takes_what_was_erased_out_of_the_graph(caller: CommunityCaller, tmp_path: Path) -> None:
-    """As a server does that stops before its thread got so far."""
+def test_saving_an_index_first_removes_erased_vectors_from_the_graph(caller: CommunityCaller, tmp_path: Path) -> None:
+    """A server does this when it stops before its background thread removed them."""
     corpus, rows = caller.corpus(), vectors(360)
     put(caller, corpus, rows[:300])
     put(caller, corpus, rows[300:], "leaflet")
@@ -98,10 +98,10 @@ def test_who_saves_first_takes_what_was_erased_out_of_the_graph(caller: Communit
     assert_without(saved_log(caller, tmp_path, "facts"), rows[300:])
 
 
-def test_a_source_that_is_erased_while_an_index_is_saved_is_not_in_what_is_saved(
+def test_a_source_erased_while_an_index_is_saved_is_not_in_the_saved_index(
     caller: CommunityCaller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the moment: the key comes first, so that what is saved is of a later revision, or unreadable."""
+    """This holds at any moment: the key is read first, so the saved index is of a later revision or unreadable."""
     corpus, rows = caller.corpus(), vectors(360)
     put(caller, corpus, rows[:300])
     put(caller, corpus, rows[300:], "leaflet")
@@ -118,7 +118,7 @@ def test_a_source_that_is_erased_while_an_index_is_saved_is_not_in_what_is_saved
     assert_without(saved_log(caller, tmp_path, "facts"), rows[300:])
 
 
-def test_the_next_search_has_what_was_erased_taken_out_of_the_graph(caller: CommunityCaller) -> None:
+def test_the_next_search_removes_erased_vectors_from_the_graph(caller: CommunityCaller) -> None:
     corpus, rows = caller.corpus(), vectors(360)
     put(caller, corpus, rows[:300])
     put(caller, corpus, rows[300:], "leaflet")
@@ -136,7 +136,7 @@ def test_the_next_search_has_what_was_erased_taken_out_of_the_graph(caller: Comm
     assert_without(log, rows[300:])
 
 
-def test_states_from_before_a_rebuild_do_not_keep_what_is_erased(caller: CommunityCaller) -> None:
+def test_states_from_before_a_rebuild_keep_no_erased_vectors(caller: CommunityCaller) -> None:
     corpus, rows = caller.corpus(), vectors(1_300)
     ids = put(caller, corpus, rows[:600]) + put(caller, corpus, rows[600:1_200])
     put(caller, corpus, rows[1_200:], "leaflet")
@@ -163,8 +163,8 @@ def test_vectors_of_documents_that_were_removed_before_are_in_no_later_snapshot(
     texts = [f"Rule {n} of the harbour says that boat {n * 7} leaves the quay at {n} o'clock." for n in range(130)]
     caller.add(corpus, *(File(f"{n}.txt", text, f"rule {n}") for n, text in enumerate(texts)))
     caller.add(corpus, File("secret.txt", "The violin of the baron is hidden in the cellar of the mill.", "leaflet"))
-    (document,) = [one.id for one in caller.list_documents(corpus) if one.source_id == "leaflet"]
-    chunk = next(one for one in caller.query(corpus, level=CHUNK) if one.chunk.source_id == "leaflet")
+    (document,) = [document.id for document in caller.list_documents(corpus) if document.source_id == "leaflet"]
+    chunk = next(node for node in caller.query(corpus, level=CHUNK) if node.chunk.source_id == "leaflet")
     row = list(caller.node(chunk.id, with_embedding=True).chunk.embedding)
     caller.query(corpus, level=CHUNK, text="boat")
     chunks = caller.server.server.indexes.chunks
@@ -189,36 +189,36 @@ def test_a_revision_with_facts_that_were_erased_since_is_still_searched(caller: 
         assert set(found(caller, corpus, rows[0], limit=30, as_of=at_revision(revision))) == expected
 
 
-def test_indexes_of_earlier_revisions_from_before_an_erasure_are_let_go(caller: CommunityCaller) -> None:
+def test_indexes_of_earlier_revisions_from_before_an_erasure_are_dropped(caller: CommunityCaller) -> None:
     corpus, rows = caller.corpus(), vectors(30)
     first = put(caller, corpus, rows[:10])
     erased = put(caller, corpus, rows[10:20], "leaflet")
     put(caller, corpus, rows[20:])
     indexes = caller.server.server.indexes.facts
     assert set(found(caller, corpus, rows[0], limit=30, as_of=at_revision(2))) == {*first, *erased}
-    (before,) = indexes._occasions.values()
+    (before,) = indexes._earlier.values()
     erase(caller, corpus, "leaflet")
     assert set(found(caller, corpus, rows[0], limit=30, as_of=at_revision(2))) == {*first}
-    (after,) = indexes._occasions.values()
+    (after,) = indexes._earlier.values()
     assert (len(before), len(after)) == (20, 10)
 
 
 def test_a_fact_that_is_put_again_after_its_erasure_is_found(caller: CommunityCaller) -> None:
-    """Also by who has not searched in between, and knows the same vector of it from before."""
+    """This holds even if no search came in between, so that the index still knows the same vector from before."""
     corpus, rows = caller.corpus(), vectors(20)
     put(caller, corpus, rows[1:])
     said = "This fact comes from a leaflet that is erased and printed again."
     draft = pb.FactDraft(fact_id=str(UUID(int=7)), content=said, source_id="leaflet", embedding=rows[0])
-    (one,) = caller.put(corpus, draft, embedding_model=MODEL).fact_ids
-    assert found(caller, corpus, rows[0], limit=1) == [one]
+    (fact_id,) = caller.put(corpus, draft, embedding_model=MODEL).fact_ids
+    assert found(caller, corpus, rows[0], limit=1) == [fact_id]
     erase(caller, corpus, "leaflet")
     caller.put(corpus, draft, embedding_model=MODEL)
-    assert found(caller, corpus, rows[0], limit=1) == [one]
+    assert found(caller, corpus, rows[0], limit=1) == [fact_id]
 
 
-def test_communities_of_a_revision_are_told_though_a_member_was_erased_since(caller: CommunityCaller) -> None:
+def test_communities_of_a_revision_are_listed_though_a_member_was_erased_since(caller: CommunityCaller) -> None:
     corpus = caller.corpus()
-    caller.plant(corpus, *of_topics(salmon=9, turbine=7))
+    caller.plant(corpus, *topic_drafts(salmon=9, turbine=7))
     caller.recompute(corpus)
     caller.update(str(fact_of("turbine", 6)), importance_weight=0.1)
     caller.plant(corpus, *planted("orchard", 5))
@@ -227,4 +227,4 @@ def test_communities_of_a_revision_are_told_though_a_member_was_erased_since(cal
     label = caller.get(fact).community_label
     for revision in (2, 3, 4):
         assert caller.get(fact, as_of=at_revision(revision)).community_label == label
-        assert [one.size for one in caller.all_communities(corpus, as_of=at_revision(revision))] == [9]
+        assert [community.size for community in caller.all_communities(corpus, as_of=at_revision(revision))] == [9]

@@ -1,4 +1,4 @@
-"""Erasing a source: from the moment the call returns nobody gets anything of it, and that it was erased is proved."""
+"""Erasing a source: once the call returns, no caller gets anything of it, and a proof of the erasure exists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from drillcore import Client, ExportFormat, Role, SignatureTarget, SignatureTarg
 from drillcore_fdb.engine import Engine
 from drillcore_formats.audit.bundle import verify_bundle
 from drillcore_formats.audit.exported import verify_export
-from drillcore_formats.audit.notes import VerifierKey
 from drillcore_formats.audit.pins import Pins
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2, nodes_pb2
@@ -48,7 +47,7 @@ def caller(server: Running) -> Iterator[ErasingCaller]:
 
 @pytest.fixture
 def corpus(caller: ErasingCaller) -> str:
-    """Three revisions; the marked source is cited by a section and the master, and has facts and an earlier version."""
+    """Three revisions. The marked source has facts and an earlier version; a section and the master cite it."""
     made = caller.corpus()
     caller.add(made, File("marked.md", MARKED, "marked"), File("other.md", OTHER, "other"))
     caller.add(made, File("marked.md", MARKED + f"\nA second {MARKER} edition adds that keepers must pay.\n", "marked"))
@@ -61,22 +60,22 @@ def corpus(caller: ErasingCaller) -> str:
 
 
 def marked(answers: Iterable[bytes]) -> int:
-    """How many answers have the marker, in whatever case."""
-    return sum(MARKER.encode() in one.lower() for one in answers)
+    """How many answers contain the marker, in any case."""
+    return sum(MARKER.encode() in answer.lower() for answer in answers)
 
 
-def test_nothing_of_an_erased_source_is_said_at_any_revision(caller: ErasingCaller, corpus: str) -> None:
+def test_nothing_of_an_erased_source_is_shown_at_any_revision(caller: ErasingCaller, corpus: str) -> None:
     ids = caller.ids(corpus)
     assert MARKER in caller.master(corpus).master.summary.lower()
-    assert marked(caller.said(corpus, ids)) > 20
+    assert marked(caller.all_answers(corpus, ids)) > 20
     erased = caller.erase(corpus, "marked", reason="the subject asked for it")
-    assert marked(caller.said(corpus, ids)) == 0
+    assert marked(caller.all_answers(corpus, ids)) == 0
     assert erased.revision == caller.head(corpus)
     assert "kestrel" in caller.master(corpus).master.summary
 
 
-def test_what_is_left_is_as_if_the_source_had_never_been(caller: ErasingCaller, corpus: str) -> None:
-    assert len(caller.query(corpus, level=SECTION)) == 1, "both sources are of one section"
+def test_the_corpus_is_as_if_the_erased_source_had_never_existed(caller: ErasingCaller, corpus: str) -> None:
+    assert len(caller.query(corpus, level=SECTION)) == 1, "both sources are in the same section"
     caller.erase(corpus, "marked")
     alone = caller.corpus("alone")
     caller.add(alone, File("other.md", OTHER, "other"))
@@ -91,18 +90,18 @@ def _told(node: nodes_pb2.Node) -> tuple[object, ...]:
     return content.summary, list(content.keywords), *extra
 
 
-def test_what_was_erased_is_refused_by_its_id_with_the_reason(caller: ErasingCaller, corpus: str) -> None:
+def test_reading_an_erased_node_by_its_id_is_refused_with_the_reason(caller: ErasingCaller, corpus: str) -> None:
     head = caller.head(corpus)
-    (document,) = [one.id for one in caller.list_documents(corpus) if one.source_id == "marked"]
-    chunk = next(one.id for one in caller.query(corpus, level=CHUNK) if one.chunk.source_id == "marked")
-    fact = next(one.fact_id for one in caller.list(corpus) if one.source_id == "marked")
-    section = next(one.id for one in caller.query(corpus, level=SECTION) if MARKER in one.section.summary.lower())
+    (document,) = [document.id for document in caller.list_documents(corpus) if document.source_id == "marked"]
+    chunk = next(node.id for node in caller.query(corpus, level=CHUNK) if node.chunk.source_id == "marked")
+    fact = next(fact.fact_id for fact in caller.list(corpus) if fact.source_id == "marked")
+    section = next(node.id for node in caller.query(corpus, level=SECTION) if MARKER in node.section.summary.lower())
     raw = caller.below(chunk, RAW)[0].id
     caller.erase(corpus, "marked")
     for as_of in (None, at_revision(head)):
-        for one in (chunk, raw):
+        for node_id in (chunk, raw):
             with refused(Reason.ERASED):
-                caller.node(one, as_of=as_of)
+                caller.node(node_id, as_of=as_of)
         with refused(Reason.ERASED):
             caller.document(corpus, document, as_of)
         with refused(Reason.ERASED):
@@ -115,9 +114,9 @@ def test_what_was_erased_is_refused_by_its_id_with_the_reason(caller: ErasingCal
         caller.node(section, as_of=at_revision(head))
 
 
-def test_an_erasure_is_told_without_what_was_erased(caller: ErasingCaller, corpus: str) -> None:
+def test_an_erasure_is_announced_without_the_erased_content(caller: ErasingCaller, corpus: str) -> None:
     documents = len(caller.list_documents(corpus))
-    facts = [one for one in caller.list(corpus) if one.source_id == "marked"]
+    facts = [fact for fact in caller.list(corpus) if fact.source_id == "marked"]
     erased = caller.erase(corpus, "marked", reason="asked").erasure
     assert caller.erasures(corpus) == [erased]
     assert (erased.documents, erased.chunks, erased.facts) == (1, 1, len(facts))
@@ -132,7 +131,7 @@ def test_an_erasure_is_told_without_what_was_erased(caller: ErasingCaller, corpu
 
 
 @pytest.mark.parametrize("kind", list(ExportFormat))
-def test_exports_of_any_revision_are_without_it_and_say_so(
+def test_exports_of_any_revision_leave_out_the_erased_source_and_say_so(
     server: Running, caller: ErasingCaller, corpus: str, kind: ExportFormat
 ) -> None:
     eve, head = auditor(server), caller.head(corpus)
@@ -166,7 +165,7 @@ def test_the_audit_trail_verifies_and_proves_the_erasure(server: Running, caller
 
 
 def _pins(server: Running) -> Pins:
-    return Pins((VerifierKey.parse(server.server.logs.signing.verifier_key(1)),))
+    return Pins((server.server.logs.signing.signer(1).verifier,))
 
 
 def _audit(client: Client) -> str:
@@ -175,7 +174,9 @@ def _audit(client: Client) -> str:
     return file.getvalue().decode()
 
 
-def test_a_source_that_is_not_there_or_was_erased_is_said_to_be(caller: ErasingCaller, corpus: str) -> None:
+def test_an_unknown_source_and_an_erased_source_are_refused_with_their_reasons(
+    caller: ErasingCaller, corpus: str
+) -> None:
     head = caller.head(corpus)
     with refused(Reason.SOURCE_NOT_FOUND):
         caller.erase(corpus, "nobody")
@@ -227,7 +228,7 @@ def hooked(path: Path) -> Iterator[tuple[HookedEngine, Running, ErasingCaller]]:
         yield engines[0], server, caller
 
 
-def test_a_copy_is_not_sent_if_something_of_it_is_erased_before_it_is_recorded(tmp_path: Path) -> None:
+def test_a_copy_is_not_sent_if_part_of_it_is_erased_before_it_is_recorded(tmp_path: Path) -> None:
     with hooked(tmp_path / "data") as (engine, server, caller):
         corpus, client = caller.corpus(), auditor(server)
         caller.add(corpus, File("marked.md", MARKED, "marked"))
@@ -235,11 +236,11 @@ def test_a_copy_is_not_sent_if_something_of_it_is_erased_before_it_is_recorded(t
         with pytest.raises(drillcore.DrillcoreError) as told:
             bundle(client, corpus, ExportFormat.JSON, 1)
         assert told.value.reason is Reason.CONFLICT
-        assert [one["outcome"] for one in records(server, call="ExportCorpus")] == ["CONFLICT"]
+        assert [record["outcome"] for record in records(server, call="ExportCorpus")] == ["CONFLICT"]
         assert marked(members(bundle(client, corpus, ExportFormat.JSON, 1)).values()) == 0
 
 
-def test_a_copy_is_not_sent_to_its_end_if_something_of_it_is_erased_meanwhile(
+def test_a_copy_is_not_sent_to_its_end_if_part_of_it_is_erased_meanwhile(
     server: Running, caller: ErasingCaller, corpus: str
 ) -> None:
     pieces, sent = SealedFile.pieces, 0
@@ -274,17 +275,22 @@ def test_a_hold_that_is_put_on_while_a_source_is_erased_wins(tmp_path: Path) -> 
         assert MARKER in caller.master(corpus).master.summary.lower()
 
 
-def test_how_often_its_facts_were_read_is_forgotten(server: Running, caller: ErasingCaller, corpus: str) -> None:
+def test_access_counts_of_erased_facts_are_forgotten(server: Running, caller: ErasingCaller, corpus: str) -> None:
     keys = keys_of(server, corpus)
-    (other,) = [one.fact_id for one in caller.list(corpus) if one.source_id == "other"][:1]
-    for fact in (other, *(one.fact_id for one in caller.list(corpus) if one.source_id == "marked")):
+    (other_fact,) = [fact.fact_id for fact in caller.list(corpus) if fact.source_id == "other"][:1]
+    for fact in (
+        other_fact,
+        *(marked_fact.fact_id for marked_fact in caller.list(corpus) if marked_fact.source_id == "marked"),
+    ):
         caller.get(fact)
     caller.erase(corpus, "marked")
     counted = server.engine.run(lambda tr: [key for key, _ in tr.range(*keys.fact_accesses())])
-    assert {key[len(keys.fact_accesses().begin) :][:16] for key in counted} == {UUID(other).bytes}
+    assert {key[len(keys.fact_accesses().begin) :][:16] for key in counted} == {UUID(other_fact).bytes}
 
 
-def test_a_source_that_comes_again_is_a_new_one(caller: ErasingCaller, corpus: str, server: Running) -> None:
+def test_an_erased_source_that_is_added_again_is_a_new_source(
+    caller: ErasingCaller, corpus: str, server: Running
+) -> None:
     ids, old = caller.ids(corpus), caller.head(corpus)
     first = caller.erase(corpus, "marked").erasure
     again = caller.add(corpus, File("marked.md", f"# New\n\nThe keeper consented to this {MARKER} text.\n", "marked"))
@@ -292,22 +298,23 @@ def test_a_source_that_comes_again_is_a_new_one(caller: ErasingCaller, corpus: s
     assert "consented" in caller.text(corpus, document)
     for revision in range(1, old + 1):
         assert (
-            marked(one.SerializeToString() for one in caller.list_documents(corpus, as_of=at_revision(revision))) == 0
+            marked(listed.SerializeToString() for listed in caller.list_documents(corpus, as_of=at_revision(revision)))
+            == 0
         )
     assert problems(server) == ()
     second = caller.erase(corpus, "marked").erasure
     assert not set(first.erased_keys) & set(second.erased_keys)
-    assert marked(caller.said(corpus, [*ids, document])) == 0
+    assert marked(caller.all_answers(corpus, [*ids, document])) == 0
     assert caller.erasures(corpus) == [first, second]
 
 
 def test_erasing_one_source_leaves_the_others_history(caller: ErasingCaller, corpus: str) -> None:
-    (other,) = [one.id for one in caller.list_documents(corpus) if one.source_id == "other"]
-    chunks = {one.id for one in caller.query(corpus, level=CHUNK) if one.chunk.source_id == "other"}
+    (other_document,) = [document.id for document in caller.list_documents(corpus) if document.source_id == "other"]
+    chunks = {node.id for node in caller.query(corpus, level=CHUNK) if node.chunk.source_id == "other"}
     caller.erase(corpus, "marked")
     for revision in range(1, caller.head(corpus) + 1):
-        assert caller.text(corpus, other, at_revision(revision)) == OTHER
-        assert {one.id for one in caller.query(corpus, level=CHUNK, as_of=at_revision(revision))} == chunks
+        assert caller.text(corpus, other_document, at_revision(revision)) == OTHER
+        assert {node.id for node in caller.query(corpus, level=CHUNK, as_of=at_revision(revision))} == chunks
 
 
 def test_the_last_source_of_a_corpus_can_be_erased(caller: ErasingCaller, server: Running) -> None:
@@ -315,40 +322,40 @@ def test_the_last_source_of_a_corpus_can_be_erased(caller: ErasingCaller, server
     caller.add(corpus, File("marked.md", MARKED, "marked"))
     ids = caller.ids(corpus)
     caller.erase(corpus, "marked", purge_now=True)
-    assert marked(caller.said(corpus, ids)) == 0
+    assert marked(caller.all_answers(corpus, ids)) == 0
     assert caller.query(corpus, level=SECTION) == []
     assert problems(server) == ()
 
 
 def test_a_source_whose_document_was_removed_before_can_be_erased(caller: ErasingCaller, server: Running) -> None:
-    """Titles and categories of sections do not outlive what they came from either."""
+    """Titles and categories of sections that came from the source are erased with it."""
     corpus = caller.corpus()
     caller.add(corpus, File("marked.md", MARKED, "marked"), File("other.md", OTHER, "other"))
     ids = caller.ids(corpus)
-    (document,) = [one.id for one in caller.list_documents(corpus) if one.source_id == "marked"]
+    (document,) = [document.id for document in caller.list_documents(corpus) if document.source_id == "marked"]
     caller.remove(corpus, document)
-    assert marked(caller.said(corpus, ids)) > 5
+    assert marked(caller.all_answers(corpus, ids)) > 5
     erased = caller.erase(corpus, "marked").erasure
     assert (erased.documents, erased.chunks) == (0, 0)
-    assert marked(caller.said(corpus, ids)) == 0
+    assert marked(caller.all_answers(corpus, ids)) == 0
     assert problems(server) == ()
 
 
-def test_sections_and_masters_that_a_client_made_are_erased_with_any_source_below(
+def test_sections_and_masters_made_by_a_client_are_erased_with_any_source_below_them(
     caller: ErasingCaller, server: Running
 ) -> None:
     corpus = caller.corpus()
     server.client(ACME).put_hierarchy(corpus, list(_client_made()))
     ids = caller.ids(corpus)
-    assert marked(caller.said(corpus, ids)) > 4
+    assert marked(caller.all_answers(corpus, ids)) > 4
     caller.erase(corpus, "marked")
-    assert marked(caller.said(corpus, ids)) == 0
-    assert [one.source_id for one in caller.list_documents(corpus)] == ["other"]
+    assert marked(caller.all_answers(corpus, ids)) == 0
+    assert [document.source_id for document in caller.list_documents(corpus)] == ["other"]
     assert problems(server) == ()
 
 
 def _client_made() -> Iterator[drillcore.HierarchyDocument | drillcore.NewNode]:
-    """A section that is the marker's in all that its citations do not tell."""
+    """A hierarchy whose section and master contain the marker in their own texts but do not cite its source."""
     master, section = uuid4(), uuid4()
     documents = {"marked": (uuid4(), uuid4(), MARKED), "other": (uuid4(), uuid4(), OTHER)}
     for source, (document, _, _) in documents.items():
@@ -360,17 +367,19 @@ def _client_made() -> Iterator[drillcore.HierarchyDocument | drillcore.NewNode]:
     yield drillcore.NewMaster(master, f"The {MARKER} and others.", keywords=[MARKER])
 
 
-def test_a_signature_of_what_was_erased_stays_without_its_salt(server: Running, caller: ErasingCaller) -> None:
+def test_a_signature_of_an_erased_node_stays_without_its_salt(server: Running, caller: ErasingCaller) -> None:
     corpus = caller.corpus()
     caller.add(corpus, File("marked.md", MARKED, "marked"), File("other.md", OTHER, "other"))
     ann = person(server, "ann", Role.REVIEWER)
     client = ann.log_in()
     for level in (MASTER, SECTION, CHUNK):
-        node = next(one for one in caller.query(corpus, level=level) if marked([one.SerializeToString()]))
+        node = next(node for node in caller.query(corpus, level=level) if marked([node.SerializeToString()]))
         target = SignatureTarget(SignatureTargetKind.NODE, UUID(node.id))
         client.sign_record(client.prepare_signature(target, "read"), ann.password, login="ann")
     before = client.list_signatures().items
-    assert all(one.content_salt for one in before)
+    assert all(signature.content_salt for signature in before)
     caller.erase(corpus, "marked")
     after = client.list_signatures().items
-    assert [(one.id, one.content_salt) for one in after] == [(one.id, b"") for one in before]
+    assert [(signature.id, signature.content_salt) for signature in after] == [
+        (signature.id, b"") for signature in before
+    ]

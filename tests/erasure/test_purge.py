@@ -1,4 +1,4 @@
-"""Purging: the bytes of what was erased go too, from every file, and fsck can tell that from tampering."""
+"""Purging removes the bytes of erased content from every file, and fsck can tell a purge from tampering."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from drillcore_proto.v1 import nodes_pb2
 from drillcore_server.app.config import EngineSettings
 from drillcore_server.app.factories import open_keyring
 from drillcore_server.erasure import purge_store as purging
-from drillcore_server.erasure.eraser import finish_erasures
+from drillcore_server.erasure.destroy_keys import finish_erasures
 from drillcore_server.erasure.purge import purge_due
 from drillcore_server.storage import versioned
 from drillcore_server.storage.keyring import KeyErased, KeyNumber, Keyring
@@ -63,7 +63,7 @@ def corpus(caller: ErasingCaller) -> str:
 
 
 def filled(caller: ErasingCaller, name: str = "plan") -> str:
-    """Three revisions, of which the second and the third changed what the first made."""
+    """A corpus of three revisions. The second and the third changed what the first made."""
     made = caller.corpus(name)
     caller.add(made, File("other.md", OTHER, "other"))
     caller.add(made, File("marked.md", MARKED, "marked"))
@@ -72,7 +72,7 @@ def filled(caller: ErasingCaller, name: str = "plan") -> str:
 
 
 def marked(values: Iterator[bytes]) -> int:
-    return sum(MARKER.encode() in one.lower() for one in values)
+    return sum(MARKER.encode() in value.lower() for value in values)
 
 
 def test_an_erasure_leaves_bytes_that_a_purge_removes(server: Running, caller: ErasingCaller, corpus: str) -> None:
@@ -101,13 +101,13 @@ def test_a_purge_is_on_the_record_and_fsck_accepts_it_and_nothing_else(
     assert record["detail"]["purged_records"] == done.records_removed
     assert problems(server) == ()
     keys = keys_of(server, corpus)
-    chunk = next(one.id for one in caller.query(corpus, level=CHUNK))
+    chunk = next(node.id for node in caller.query(corpus, level=CHUNK))
     server.engine.run(lambda tr: tr.clear_range(keys.chunk(UUID(chunk)), versioned.behind(keys.chunk(UUID(chunk)))))  # type: ignore[arg-type]
-    assert any("is gone, and not by trimming or a purge" in one for one in problems(server))
+    assert any("is gone, and not by trimming or a purge" in problem for problem in problems(server))
 
 
-def test_a_list_that_was_changed_is_found(server: Running, caller: ErasingCaller, corpus: str) -> None:
-    """Who removes a record cannot hide it by adding it to what was purged."""
+def test_a_changed_list_of_purged_records_is_found(server: Running, caller: ErasingCaller, corpus: str) -> None:
+    """Removing a record cannot be hidden by adding it to the list of purged records."""
     caller.erase(corpus, "marked", purge_now=True)
     assert problems(server) == ()
     keys = keys_of(server, corpus)
@@ -118,52 +118,52 @@ def test_a_list_that_was_changed_is_found(server: Running, caller: ErasingCaller
         purging.codec.write(tr, place, listed + bytes(12) + (1).to_bytes(6, "big"))
 
     server.engine.run(forge)
-    assert any("the list of purge 1 is not what its audit record committed to" in one for one in problems(server))
+    assert any(
+        "the list of purge 1 is not what its audit record committed to" in problem for problem in problems(server)
+    )
 
 
-def test_history_is_readable_after_a_purge_without_what_was_erased(
+def test_history_is_readable_after_a_purge_without_the_erased_content(
     server: Running, caller: ErasingCaller, corpus: str
 ) -> None:
-    """What a purge takes away does not bring back what was there before it."""
+    """Removing a record does not bring back an older version of it."""
     (first,) = caller.query(corpus, level=SECTION, as_of=at_revision(1))
     (second,) = caller.query(corpus, level=SECTION, as_of=at_revision(2))
     assert (first.id, first.version + 1) == (second.id, second.version)
     caller.erase(corpus, "marked", purge_now=True)
-    assert [one.section.summary for one in caller.query(corpus, level=SECTION, as_of=at_revision(1))] == [
+    assert [node.section.summary for node in caller.query(corpus, level=SECTION, as_of=at_revision(1))] == [
         first.section.summary
     ]
     for revision in range(1, caller.head(corpus) + 1):
-        sources = {one.source_id for one in caller.list_documents(corpus, as_of=at_revision(revision))}
+        sources = {document.source_id for document in caller.list_documents(corpus, as_of=at_revision(revision))}
         assert sources == {"other"}
-        assert [one.chunk.source_id for one in caller.query(corpus, level=CHUNK, as_of=at_revision(revision))] == [
+        assert [node.chunk.source_id for node in caller.query(corpus, level=CHUNK, as_of=at_revision(revision))] == [
             "other"
         ]
     for revision in (2, 3):
         assert caller.query(corpus, level=SECTION, as_of=at_revision(revision)) == []
 
 
-def test_a_section_that_was_made_with_what_is_erased_stays_in_every_list(
-    server: Running, caller: ErasingCaller
-) -> None:
-    """The entries that lead to it are as old as its first record, which is gone; those after it are not."""
+def test_a_section_made_from_erased_content_stays_in_every_list(server: Running, caller: ErasingCaller) -> None:
+    """The index entries of the section are as old as its first record, which is purged. Its later records stay."""
     corpus = caller.corpus()
     caller.add(corpus, File("marked.md", MARKED, "marked"), File("other.md", OTHER, "other"))
     (section,) = caller.query(corpus, level=SECTION)
     caller.erase(corpus, "marked")
     before = caller.query(corpus, level=SECTION)
-    assert [one.id for one in before] == [section.id]
+    assert [listed.id for listed in before] == [section.id]
     caller.purge(corpus)
     category = nodes_pb2.Filters(categories=[section.section.category])
     assert caller.query(corpus, level=SECTION) == caller.query(corpus, level=SECTION, filters=category) == before
     assert problems(server) == ()
 
 
-def test_no_index_names_what_was_purged(server: Running, caller: ErasingCaller, corpus: str) -> None:
-    """Neither entries nor removals of entries; only what manifests list does: emptied records, and removals."""
-    documents = [one.id for one in caller.list_documents(corpus) if one.source_id == "marked"]
-    chunks = [one.id for one in caller.query(corpus, level=CHUNK) if one.chunk.source_id == "marked"]
-    facts = [one.fact_id for one in caller.list(corpus) if one.source_id == "marked"]
-    gone = [UUID(one).bytes for one in (*documents, *chunks, *facts)]
+def test_no_index_names_purged_nodes(server: Running, caller: ErasingCaller, corpus: str) -> None:
+    """Indexes keep neither entries nor removals. Only keys that manifests list remain: emptied records and removals."""
+    documents = [document.id for document in caller.list_documents(corpus) if document.source_id == "marked"]
+    chunks = [node.id for node in caller.query(corpus, level=CHUNK) if node.chunk.source_id == "marked"]
+    facts = [fact.fact_id for fact in caller.list(corpus) if fact.source_id == "marked"]
+    gone = [UUID(node_id).bytes for node_id in (*documents, *chunks, *facts)]
     assert all((documents, chunks, facts))
     assert index_keys(server, corpus, gone) > 5
     caller.erase(corpus, "marked", purge_now=True)
@@ -175,11 +175,11 @@ def index_keys(server: Running, corpus: str, ids: list[bytes]) -> int:
     keys = keys_of(server, corpus)
     spaces = [space for space in keys.by_revision() if keys.space_of(space.begin) not in SEALED]
     found = [key for space in spaces for key, _ in server.engine.run(lambda tr, s=space: list(tr.range(*s)))]  # type: ignore[misc]
-    return sum(any(one in key for one in ids) for key in found if not keys.is_committed(key))
+    return sum(any(node_id in key for node_id in ids) for key in found if not keys.is_committed(key))
 
 
 @pytest.mark.parametrize("is_trimmed_first", [True, False])
-def test_a_purge_and_a_trim_leave_what_is_left(
+def test_a_purge_and_a_trim_in_either_order_keep_the_remaining_content(
     server: Running, caller: ErasingCaller, corpus: str, is_trimmed_first: bool
 ) -> None:
     key, _ = caller.erase(corpus, "marked").erasure.erased_keys
@@ -197,7 +197,7 @@ def test_a_purge_and_a_trim_leave_what_is_left(
 
 
 def test_no_file_has_the_text_after_purge_and_compaction(tmp_path: Path) -> None:
-    """Nor the sealed bytes of it: who has a copy of the disk and all keys has nothing to open."""
+    """The sealed bytes are gone too, so a copy of the disk with all keys has nothing to open."""
     data = tmp_path / "data"
     with running(data) as server:
         create_tenants(server.client())
@@ -221,14 +221,15 @@ def _sealed_chunk(server: Running, corpus: str) -> bytes:
     values, _ = server.engine.run(lambda tr: versioned.values_page(tr, *keys.chunks(), 10_000))
     sealed = SealedRecords(server.server.keyring)
     found = (
-        one.value
-        for one in values
-        if one.value is not None and MARKER.encode() in sealed.opened(Entry(one.key, one.revision, one.value)).value
+        version.value
+        for version in values
+        if version.value is not None
+        and MARKER.encode() in sealed.opened(Entry(version.key, version.revision, version.value)).value
     )
     return next(found)[-64:]
 
 
-def test_an_old_copy_of_the_store_cannot_be_read_with_the_keyring_of_today(tmp_path: Path) -> None:
+def test_an_old_copy_of_the_store_cannot_be_read_with_the_current_keyring(tmp_path: Path) -> None:
     data, backup = tmp_path / "data", tmp_path / "backup"
     with running(data) as server:
         create_tenants(server.client())
@@ -242,11 +243,13 @@ def test_an_old_copy_of_the_store_cannot_be_read_with_the_keyring_of_today(tmp_p
     with open_keyring(EngineSettings(data_dir=backup), engine) as keyring:
         sealed, keys = SealedRecords(keyring), keys_in(engine, corpus)
         values, _ = engine.run(lambda tr: versioned.values_page(tr, *keys.chunks(), 10_000))
-        entries = [Entry(one.key, one.revision, one.value) for one in values if one.value is not None]
+        entries = [
+            Entry(version.key, version.revision, version.value) for version in values if version.value is not None
+        ]
         left = list(sealed.opened_all(entries))
         assert 0 < len(left) < len(entries)
-        assert marked(one.value for one in left) == 0
-        erased = next(one for one in entries if one.key not in {known.key for known in left})
+        assert marked(entry.value for entry in left) == 0
+        erased = next(entry for entry in entries if entry.key not in {known.key for known in left})
         with pytest.raises(KeyErased):
             sealed.opened(erased)
     engine.close()
@@ -265,16 +268,19 @@ def test_a_keyring_that_is_restored_from_an_older_copy_loses_the_erased_keys_aga
     shutil.copytree(copied, data / "keyring")
     with running(data) as server, ErasingCaller(server, ACME) as caller:
         wait_until(lambda: "erased keys destroyed" in server.log.getvalue(), "the server destroys the key by itself")
-        assert server.server.keyring.left_of([KeyNumber(key)]) == (set(), {key})
-        assert not any("again" in one for one in problems(server))
+        assert server.server.keyring.stored_and_destroyed([KeyNumber(key)]) == (set(), {key})
+        assert not any("again" in problem for problem in problems(server))
         unit, now = server.server._unit, datetime.now(UTC)
-        assert finish_erasures(server.engine, unit.keys, server.server.keyring, now) == 0, "it is done once"
+        done = dict(finish_erasures(server.engine, unit.keys, server.server.keyring, now))
+        assert set(done.values()) == {0}, "the erasure is finished only once"
         caller.add(corpus, File("marked.md", MARKED, "marked"))
         server.server._housekeeper.destroy_keys(now)
         assert marked(opened(server, corpus)) > 0, "a source that came again keeps its new key"
 
 
-def test_the_housekeeper_purges_what_is_due_and_not_before(server: Running, caller: ErasingCaller, corpus: str) -> None:
+def test_the_housekeeper_purges_when_a_purge_is_due_and_not_before(
+    server: Running, caller: ErasingCaller, corpus: str
+) -> None:
     key, _ = caller.erase(corpus, "marked").erasure.erased_keys
     now, unit = datetime.now(UTC), server.server._unit
     assert list(purge_due(server.engine, unit, now + timedelta(days=29), lambda: False)) == []
@@ -286,20 +292,20 @@ def test_the_housekeeper_purges_what_is_due_and_not_before(server: Running, call
     assert problems(server) == ()
 
 
-def test_the_housekeeper_destroys_keys_that_were_left_and_purges_when_it_is_time(
+def test_the_housekeeper_destroys_remaining_keys_and_purges_when_due(
     server: Running, caller: ErasingCaller, corpus: str
 ) -> None:
-    """The keyring fails after the commit; no server is started anew."""
+    """The keyring fails after the commit, and no server is restarted."""
     failing = mock.patch.object(Keyring, "destroy", side_effect=UnavailableError("the disk is gone"))
     with failing, refused(Reason.STORE_UNAVAILABLE):
         caller.erase(corpus, "marked")
     (erasure,) = caller.erasures(corpus)
     key, housekeeper, keyring = erasure.erased_keys[0], server.server._housekeeper, server.server.keyring
-    assert keyring.left_of([KeyNumber(key)]) == ({key}, set())
-    assert marked(opened(server, corpus)) == 0, "nobody uses it"
+    assert keyring.stored_and_destroyed([KeyNumber(key)]) == ({key}, set())
+    assert marked(opened(server, corpus)) == 0, "the remaining key is not used"
     housekeeper.destroy_keys(datetime.now(UTC))
     housekeeper.purge(datetime.now(UTC))
-    assert keyring.left_of([KeyNumber(key)]) == (set(), {key})
+    assert keyring.stored_and_destroyed([KeyNumber(key)]) == (set(), {key})
     assert sealed_under(server, corpus, key) > 0
     housekeeper.purge(datetime.now(UTC) + timedelta(days=31))
     assert sealed_under(server, corpus, key) == 0
@@ -319,9 +325,7 @@ def test_the_housekeeper_purges_nothing_of_a_corpus_on_hold(
     assert sealed_under(server, corpus, key) == 0
 
 
-def test_what_was_erased_from_a_corpus_that_is_deleted_is_purged_too(
-    server: Running, caller: ErasingCaller, corpus: str
-) -> None:
+def test_erased_content_of_a_deleted_corpus_is_purged_too(server: Running, caller: ErasingCaller, corpus: str) -> None:
     key, _ = caller.erase(corpus, "marked").erasure.erased_keys
     keys, unit = keys_of(server, corpus), server.server._unit
     server.client(ACME).delete_corpus(UUID(corpus))
@@ -337,7 +341,7 @@ def test_what_was_erased_from_a_corpus_that_is_deleted_is_purged_too(
 
 def test_a_lost_key_is_an_error_and_never_taken_for_erased(server: Running, caller: ErasingCaller, corpus: str) -> None:
     keyring = server.server.keyring
-    (document,) = [one.id for one in caller.list_documents(corpus) if one.source_id == "marked"]
+    (document,) = [document.id for document in caller.list_documents(corpus) if document.source_id == "marked"]
     (number,) = _numbers(server, corpus, document)
     keyring._engine.run(lambda tr: tr.clear(keyring._root.pack((1, number))))
     keyring._keys.clear()
@@ -346,7 +350,7 @@ def test_a_lost_key_is_an_error_and_never_taken_for_erased(server: Running, call
         caller.document(corpus, document)
     with refused(Reason.STORE_UNAVAILABLE):
         caller.list_documents(corpus)
-    assert any(f"the key {number} is lost" in one for one in problems(server))
+    assert any(f"the key {number} is lost" in problem for problem in problems(server))
 
 
 def _numbers(server: Running, corpus: str, document: str) -> tuple[int, ...]:

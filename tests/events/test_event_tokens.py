@@ -1,4 +1,4 @@
-"""Events: what a change of a fact is told as, and the tokens that say how far a follower is."""
+"""Events: the kind of event for each change of a fact, and the tokens that say how far a watcher has read."""
 
 from __future__ import annotations
 
@@ -48,23 +48,23 @@ def test_kinds_are_numbered_as_in_the_protocol() -> None:
     ],
     ids=str,
 )
-def test_a_change_is_told_as_what_it_is(change: FactChange, status: FactStatus, kind: EventKind | None) -> None:
+def test_each_change_has_its_kind_of_event(change: FactChange, status: FactStatus, kind: EventKind | None) -> None:
     assert kind_of(change, status) is kind
 
 
 @given(CURSORS)
-def test_a_token_leads_back_to_its_place(cursor: Cursor) -> None:
+def test_a_token_decodes_to_its_cursor(cursor: Cursor) -> None:
     assert read_cursor(OWN, cursor.token(OWN)) == cursor
 
 
 @given(CURSORS)
-def test_another_tenants_token_is_none(cursor: Cursor) -> None:
+def test_a_token_of_another_tenant_is_refused(cursor: Cursor) -> None:
     with pytest.raises(BadInput) as refused:
         read_cursor(OWN, cursor.token(OTHER))
     assert (refused.value.reason, refused.value.details) == (Reason.INVALID_PAGE_TOKEN, {"field": "resume_token"})
 
 
 @pytest.mark.parametrize("cursor", [b"", b"x", bytes(30), bytes(14) + b"\4" + bytes(16), bytes(32)], ids=len)
-def test_a_token_that_is_marked_as_ours_but_says_nothing_is_refused(cursor: bytes) -> None:
+def test_a_sealed_token_without_a_valid_cursor_is_refused(cursor: bytes) -> None:
     with pytest.raises(BadInput, match="INVALID_PAGE_TOKEN"):
         read_cursor(OWN, make_token(f"events in {OWN}", cursor))

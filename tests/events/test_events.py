@@ -1,4 +1,4 @@
-"""The events that a server tells: all of them, once, in order, to those who may hear them, wherever they go on from."""
+"""Events: watchers get every event they may see, once and in order, from wherever they resume."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.callers.knowledge import refused
 from tests.support.servers.concurrently import concurrently
 from tests.support.servers.people import age_session, make_person, make_service
 from tests.support.servers.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, OPERATOR, create_tenants, running
-from tests.support.servers.watcher import Watcher, told
+from tests.support.servers.watcher import Watcher, all_events
 from tests.support.stores.trails import records
 
 TEXT = "The firm must keep records of every transaction for at least {} years after it was made."
@@ -49,44 +49,44 @@ def watch(caller: FactCaller, **wanted: Any) -> Watcher:
 
 
 def everything(caller: FactCaller, **wanted: Any) -> list[pb.Event]:
-    return told(caller.server.address, caller.token, **{"from_beginning": True, **wanted})
+    return all_events(caller.server.address, caller.token, **{"from_beginning": True, **wanted})
 
 
 def brief(events: list[pb.Event]) -> list[tuple[int, int, str]]:
     return [(event.revision, event.kind, event.fact_id or event.document_id) for event in events]
 
 
-def test_each_change_of_a_fact_is_told_by_its_kind_and_the_state_last(caller: FactCaller) -> None:
+def test_each_change_of_a_fact_is_an_event_of_its_kind_followed_by_the_state(caller: FactCaller) -> None:
     corpus = caller.corpus()
     with watch(caller) as watcher:
-        one, other = sorted(put(caller, corpus, 2))
-        caller.update(one, source_location="page 3")
-        caller.set_status(one, facts_pb2.FACT_STATUS_QUARANTINED, reason="why not")
-        caller.set_status(other, facts_pb2.FACT_STATUS_STALE)
-        caller.archive(other)
-        caller.restore(other)
+        first, second = sorted(put(caller, corpus, 2))
+        caller.update(first, source_location="page 3")
+        caller.set_status(first, facts_pb2.FACT_STATUS_QUARANTINED, reason="why not")
+        caller.set_status(second, facts_pb2.FACT_STATUS_STALE)
+        caller.archive(second)
+        caller.restore(second)
         heard = watcher.up_to(6)
     assert brief(heard) == [
-        (1, ADDED, one),
-        (1, ADDED, other),
+        (1, ADDED, first),
+        (1, ADDED, second),
         (1, STATE, ""),
-        (2, CHANGED, one),
+        (2, CHANGED, first),
         (2, STATE, ""),
-        (3, QUARANTINED, one),
+        (3, QUARANTINED, first),
         (3, STATE, ""),
-        (4, CHANGED, other),
+        (4, CHANGED, second),
         (4, STATE, ""),
-        (5, CHANGED, other),
+        (5, CHANGED, second),
         (5, STATE, ""),
-        (6, CHANGED, other),
+        (6, CHANGED, second),
         (6, STATE, ""),
     ]
     assert {event.corpus_id for event in heard} == {corpus}
-    assert [event.fact_status for event in heard if event.fact_id == other] == ["ACTIVE", "STALE", "STALE", "STALE"]
+    assert [event.fact_status for event in heard if event.fact_id == second] == ["ACTIVE", "STALE", "STALE", "STALE"]
     assert [event.at.ToMicroseconds() for event in heard] == sorted(event.at.ToMicroseconds() for event in heard)
 
 
-def test_documents_are_told_when_they_come_and_when_they_go(caller: FactCaller) -> None:
+def test_added_and_removed_documents_are_events(caller: FactCaller) -> None:
     corpus = caller.corpus()
     ids = caller.add_texts(corpus, {"one.txt": DOCUMENT})
     caller.remove(corpus, ids["one.txt"])
@@ -109,12 +109,12 @@ def test_events_hold_no_content(caller: FactCaller) -> None:
 
 def test_reading_is_no_event(caller: FactCaller) -> None:
     corpus = caller.corpus()
-    (one,) = put(caller, corpus)
+    (fact_id,) = put(caller, corpus)
     with watch(caller) as watcher:
-        caller.get(one)
+        caller.get(fact_id)
         caller.search("records", corpus)
-        caller.update(one, source_location="page 3")
-        assert brief(watcher.up_to(2)) == [(2, CHANGED, one), (2, STATE, "")]
+        caller.update(fact_id, source_location="page 3")
+        assert brief(watcher.up_to(2)) == [(2, CHANGED, fact_id), (2, STATE, "")]
 
 
 def a_busy_corpus(caller: FactCaller) -> str:
@@ -126,7 +126,7 @@ def a_busy_corpus(caller: FactCaller) -> str:
     return corpus
 
 
-def test_whoever_goes_on_from_any_event_gets_exactly_the_rest(
+def test_a_watcher_that_resumes_from_any_event_gets_exactly_the_rest(
     caller: FactCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_busy_corpus(caller)
@@ -142,26 +142,28 @@ def test_whoever_goes_on_from_any_event_gets_exactly_the_rest(
             assert everything(caller, from_beginning=False, resume_token=event.resume_token) == whole[place:]
 
 
-def test_the_token_of_a_response_goes_on_behind_what_was_not_for_the_caller(caller: FactCaller) -> None:
-    corpus, other = caller.corpus("one"), caller.corpus("other")
+def test_the_token_of_a_response_skips_events_that_were_not_for_the_caller(caller: FactCaller) -> None:
+    corpus, other_corpus = caller.corpus("one"), caller.corpus("other")
     put(caller, corpus)
-    put(caller, other, 3)
+    put(caller, other_corpus, 3)
     with watch(caller, from_beginning=True, corpus_ids=[corpus]) as watcher:
         assert brief(watcher.drained())[-1] == (1, STATE, "")
     assert everything(caller, from_beginning=False, resume_token=watcher.token) == []
 
 
-def test_only_the_kinds_and_corpora_that_were_asked_for_are_told(caller: FactCaller) -> None:
-    corpus, other = a_busy_corpus(caller), caller.corpus("other")
-    put(caller, other)
+def test_only_the_requested_kinds_and_corpora_are_sent(caller: FactCaller) -> None:
+    corpus, other_corpus = a_busy_corpus(caller), caller.corpus("other")
+    put(caller, other_corpus)
     whole = everything(caller)
     of_kind = everything(caller, kinds=[QUARANTINED, STATE])
     assert of_kind == [event for event in whole if event.kind in {QUARANTINED, STATE}]
-    assert everything(caller, corpus_ids=[other]) == [event for event in whole if event.corpus_id == other]
-    assert {event.corpus_id for event in whole} == {corpus, other}
+    assert everything(caller, corpus_ids=[other_corpus]) == [
+        event for event in whole if event.corpus_id == other_corpus
+    ]
+    assert {event.corpus_id for event in whole} == {corpus, other_corpus}
 
 
-def test_a_watcher_hears_only_of_what_comes_after_it_unless_it_says_otherwise(caller: FactCaller) -> None:
+def test_a_watcher_gets_only_later_events_unless_it_asks_otherwise(caller: FactCaller) -> None:
     corpus = caller.corpus()
     put(caller, corpus)
     with watch(caller) as watcher:
@@ -169,7 +171,7 @@ def test_a_watcher_hears_only_of_what_comes_after_it_unless_it_says_otherwise(ca
         assert {event.revision for event in watcher.up_to(2)} == {2}
 
 
-def test_nothing_is_lost_or_told_twice_while_many_write(caller: FactCaller) -> None:
+def test_no_event_is_lost_or_repeated_while_many_write(caller: FactCaller) -> None:
     corpora = [caller.corpus(f"corpus {number}") for number in range(4)]
     heard: list[pb.Event] = []
     with watch(caller) as watcher:
@@ -188,7 +190,7 @@ def _listen(watcher: Watcher, revisions: int) -> Iterator[pb.Event]:
         revisions -= event.kind == STATE
 
 
-def test_a_watcher_goes_on_at_a_restarted_server(tmp_path: Path) -> None:
+def test_a_watcher_resumes_at_a_restarted_server(tmp_path: Path) -> None:
     heard: list[pb.Event] = []
     token = ""
     for first in (True, False, False):
@@ -212,7 +214,7 @@ def test_a_server_that_stops_ends_its_watchers_with_a_token(tmp_path: Path) -> N
         create_tenants(server.client(OPERATOR))
         watcher = watch(caller)
         begun = time.monotonic()
-    assert time.monotonic() - begun < 50, "it did not wait for the grace"
+    assert time.monotonic() - begun < 50, "the server did not wait for the grace period"
     for response in watcher.stream:
         watcher.token = response.resume_token
     assert watcher.stream.code() is grpc.StatusCode.OK
@@ -220,7 +222,7 @@ def test_a_server_that_stops_ends_its_watchers_with_a_token(tmp_path: Path) -> N
     watcher.close()
 
 
-def test_another_tenants_token_and_what_is_none_are_refused(caller: FactCaller) -> None:
+def test_another_tenants_token_and_malformed_tokens_are_refused(caller: FactCaller) -> None:
     put(caller, caller.corpus())
     token = everything(caller)[0].resume_token
     with FactCaller(caller.server, GLOBEX) as globex:
@@ -230,7 +232,7 @@ def test_another_tenants_token_and_what_is_none_are_refused(caller: FactCaller) 
         assert everything(globex) == []
 
 
-def test_a_corpus_that_is_not_there_cannot_be_watched(caller: FactCaller) -> None:
+def test_an_unknown_corpus_cannot_be_watched(caller: FactCaller) -> None:
     corpus = caller.corpus()
     with FactCaller(caller.server, GLOBEX) as globex, refused(Reason.CORPUS_NOT_FOUND):
         everything(globex, corpus_ids=[corpus])
@@ -240,7 +242,7 @@ def test_a_corpus_that_is_not_there_cannot_be_watched(caller: FactCaller) -> Non
         everything(caller, from_beginning=True, resume_token="x")
 
 
-def test_a_corpus_that_is_taken_away_is_heard_of_no_more(caller: FactCaller) -> None:
+def test_events_of_a_corpus_end_when_access_to_it_is_revoked(caller: FactCaller) -> None:
     kept, taken = caller.corpus("kept"), caller.corpus("taken")
     reader = make_service(caller.server, Grant(Role.READER, corpus_id=kept), Grant(Role.READER, corpus_id=taken))
     with Watcher(caller.server.address, reader.token) as watcher:
@@ -255,15 +257,15 @@ def test_a_corpus_that_is_taken_away_is_heard_of_no_more(caller: FactCaller) -> 
             watcher.next()
 
 
-def test_who_may_not_read_chunks_hears_only_of_the_state(caller: FactCaller) -> None:
+def test_a_caller_who_may_not_read_chunks_gets_only_state_events(caller: FactCaller) -> None:
     corpus = caller.corpus()
     put(caller, corpus)
     reader = make_service(caller.server, Grant(Role.READER, corpus_id=corpus, levels=(Level.SECTION,)))
-    heard = told(caller.server.address, reader.token, from_beginning=True)
+    heard = all_events(caller.server.address, reader.token, from_beginning=True)
     assert brief(heard) == [(1, STATE, "")]
 
 
-def test_a_deleted_corpus_is_passed_by(caller: FactCaller) -> None:
+def test_a_deleted_corpus_is_skipped(caller: FactCaller) -> None:
     gone, kept = caller.corpus("gone"), caller.corpus("kept")
     put(caller, gone)
     put(caller, kept)
@@ -271,7 +273,7 @@ def test_a_deleted_corpus_is_passed_by(caller: FactCaller) -> None:
     assert {event.corpus_id for event in everything(caller)} == {kept}
 
 
-def test_a_session_that_ends_ends_its_watch_and_a_watch_keeps_no_session_alive(caller: FactCaller) -> None:
+def test_the_end_of_a_session_ends_its_watch_and_a_watch_keeps_no_session_alive(caller: FactCaller) -> None:
     person = make_person(caller.server, Grant(Role.READER))
     with Watcher(caller.server.address, person.token) as watcher:
         age_session(caller.server, person.token, unused_for=timedelta(hours=2))
@@ -279,7 +281,7 @@ def test_a_session_that_ends_ends_its_watch_and_a_watch_keeps_no_session_alive(c
             watcher.next()
 
 
-def test_events_of_a_shared_corpus_are_heard_in_the_order_of_the_commits(caller: FactCaller) -> None:
+def test_events_of_a_shared_corpus_come_in_commit_order(caller: FactCaller) -> None:
     operator = caller.server.client()
     with FactCaller(caller.server, GLOBEX) as globex:
         shared, own, secret = globex.corpus("shared"), caller.corpus("own"), globex.corpus("secret")
@@ -294,17 +296,17 @@ def test_events_of_a_shared_corpus_are_heard_in_the_order_of_the_commits(caller:
             assert everything(caller, from_beginning=False, resume_token=event.resume_token) == heard[place:]
 
 
-def test_a_corpus_that_is_shared_while_one_watches_is_heard_of_from_then_on(caller: FactCaller) -> None:
+def test_events_of_a_corpus_shared_during_a_watch_come_from_then_on(caller: FactCaller) -> None:
     with FactCaller(caller.server, GLOBEX) as globex:
         shared = globex.corpus("shared")
         put(globex, shared)
         with watch(caller) as watcher:
             caller.server.client().update_corpus(shared, tenant_id=GLOBEX_ID, share_with=[ACME_ID])
             put(globex, shared)
-            assert watcher.next().revision == 2, "the first one was before the watch"
+            assert watcher.next().revision == 2, "the first revision was before the watch"
 
 
-def test_corpora_of_a_region_that_is_not_allowed_are_not_heard_of(caller: FactCaller) -> None:
+def test_corpora_of_a_region_that_is_not_allowed_send_no_events(caller: FactCaller) -> None:
     client = caller.server.client(ACME)
     inside, outside = (str(client.create_corpus(region, region=region).id) for region in ("eu-west-1", "us-east-1"))
     for corpus in (inside, outside):
@@ -326,7 +328,7 @@ def test_a_watch_has_one_record_made_when_it_begins(caller: FactCaller) -> None:
     assert record["detail"] == {"since": "now", "kinds": ["STATE_CHANGED"]}
 
 
-def test_so_many_may_watch_and_others_are_still_served(tmp_path: Path) -> None:
+def test_the_number_of_watchers_is_limited_and_other_calls_are_still_served(tmp_path: Path) -> None:
     with running(tmp_path, workers=4, watchers_max=8) as server, FactCaller(server, ACME) as caller:
         create_tenants(server.client(OPERATOR))
         corpus = caller.corpus()
@@ -349,7 +351,7 @@ def wait_for_a_place(caller: FactCaller) -> None:
             time.sleep(0.05)
 
 
-def test_a_caller_who_is_silent_is_ended_and_one_who_answers_is_not(tmp_path: Path) -> None:
+def test_a_silent_watcher_is_ended_and_an_answering_watcher_is_not(tmp_path: Path) -> None:
     with running(tmp_path, stream_idle_s=0.6) as server, FactCaller(server, ACME) as caller:
         create_tenants(server.client(OPERATOR))
         with watch(caller, answers=False) as silent, refused(Reason.STREAM_IDLE):
@@ -357,13 +359,13 @@ def test_a_caller_who_is_silent_is_ended_and_one_who_answers_is_not(tmp_path: Pa
         with watch(caller) as answering:
             begun = time.monotonic()
             while time.monotonic() - begun < 2:
-                assert answering.take() == [], "a sign of life"
+                assert answering.take() == [], "only keepalives come, without events"
             corpus = caller.corpus()
             put(caller, corpus)
             assert answering.up_to(1)
 
 
-def test_communities_that_are_computed_anew_are_told_before_the_state(caller: FactCaller) -> None:
+def test_recomputed_communities_are_sent_before_the_state(caller: FactCaller) -> None:
     corpus = caller.corpus()
     put(caller, corpus, 6)
     caller.server.client(OPERATOR).recompute_communities(corpus, tenant_id=ACME_ID, timeout_s=60)
@@ -373,7 +375,7 @@ def test_communities_that_are_computed_anew_are_told_before_the_state(caller: Fa
     assert everything(caller, from_beginning=False, resume_token=first.resume_token) == heard[1:]
 
 
-def test_what_is_erased_is_told_by_its_ids(caller: FactCaller) -> None:
+def test_erased_content_is_announced_by_its_ids(caller: FactCaller) -> None:
     corpus = caller.corpus()
     ids = caller.add_texts(corpus, {"one.txt": DOCUMENT})
     (fact,) = put(caller, corpus)
@@ -382,9 +384,9 @@ def test_what_is_erased_is_told_by_its_ids(caller: FactCaller) -> None:
     operator.erase_source(corpus, "manual", reason="asked for", tenant_id=ACME_ID)
     operator.erase_source(corpus, "one.txt", reason="asked for", tenant_id=ACME_ID)
     after = everything(caller)
-    assert after[: len(before)] == before, "what was told stays so"
+    assert after[: len(before)] == before, "events sent before do not change"
     heard = after[len(before) :]
     erased = [(pb.EVENT_KIND_FACT_ERASED, fact), (STATE, "")]
-    assert [(kind, one) for _, kind, one in brief(heard)[: len(erased)]] == erased
-    assert (SOURCE, ids["one.txt"]) in [(kind, one) for _, kind, one in brief(heard)]
+    assert [(kind, subject) for _, kind, subject in brief(heard)[: len(erased)]] == erased
+    assert (SOURCE, ids["one.txt"]) in [(kind, subject) for _, kind, subject in brief(heard)]
     assert all(event.fact_status == "DELETED" for event in heard if event.kind == pb.EVENT_KIND_FACT_ERASED)

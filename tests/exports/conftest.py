@@ -1,4 +1,4 @@
-"""Corpora that are made once: they are only read."""
+"""Corpora for tests of exports. They are made once, since tests only read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.data.exported_corpora import Desk, fill, opened_desk
 
 @pytest.fixture(scope="session")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """Of hard texts, with signatures."""
+    """A corpus of texts that are hard to export, with signatures."""
     with opened_desk(tmp_path_factory.mktemp("exported")) as opened:
         fill(opened.archive)
         opened.sign("master", "section", "chunk")

@@ -1,4 +1,4 @@
-"""Bundles: whole, verifiable offline, and refused with anything changed."""
+"""Bundles are complete, can be verified offline, and are refused if anything was changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from drillcore_formats.audit.bundle import verify_bundle
 from drillcore_formats.audit.findings import Report
-from drillcore_server.exports.bundle import Bundle, Wanted
+from drillcore_server.exports.bundle import Bundle, BundleOptions
 from drillcore_server.exports.store import ExportFormat
 from drillcore_server.storage.sealed_file import PIECE_BYTES, SealedFile
 from tests.support.data.exported_corpora import ABOUT, TEXTS, Desk
@@ -24,7 +24,7 @@ RECORD = {"log": "x", "request_id": "y"}
 
 def bound(desk: Desk, kind: ExportFormat = ExportFormat.JSON, *, include_audit: bool = True) -> Bundle:
     desk.sequence()
-    return desk.binder().bind(desk.walk(), ABOUT, Wanted(kind, include_audit, RECORD))
+    return desk.binder().bind(desk.walk(), ABOUT, BundleOptions(kind, include_audit, RECORD))
 
 
 def written(desk: Desk, kind: ExportFormat = ExportFormat.JSON, *, include_audit: bool = True) -> bytes:
@@ -41,11 +41,11 @@ def names(bundle: bytes) -> list[str]:
 
 
 def with_member(bundle: bytes, name: str, content: bytes) -> bytes:
-    """The bundle with another content of a file."""
+    """The bundle with other content in one of its files."""
     changed = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(bundle)) as old, zipfile.ZipFile(changed, "w") as new:
-        for one in old.namelist():
-            new.writestr(one, content if one == name else old.read(one))
+        for member in old.namelist():
+            new.writestr(member, content if member == name else old.read(member))
     return changed.getvalue()
 
 
@@ -75,7 +75,7 @@ def test_a_bundle_without_its_audit_trail_says_so(desk: Desk, kind: ExportFormat
     assert "audit.ndjson" not in names(bundle)
     report = checked(desk, bundle)
     assert report.ok, report.problems
-    assert any("without the audit trail" in one for one in report.remarks)
+    assert any("without the audit trail" in remark for remark in report.remarks)
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "manifest.note", "content.json", "audit.ndjson", "checkpoint",
@@ -87,7 +87,7 @@ def test_a_bundle_with_a_changed_file_is_refused(desk: Desk, name: str) -> None:
     assert not checked(desk, with_member(bundle, name, bytes(content))).ok
 
 
-def test_the_manifest_tells_what_is_there(desk: Desk) -> None:
+def test_the_manifest_lists_the_content_of_the_bundle(desk: Desk) -> None:
     made = bound(desk, ExportFormat.PDF)
     with made.file as file:
         archive = zipfile.ZipFile(io.BytesIO(b"".join(file.pieces())))
@@ -96,7 +96,7 @@ def test_the_manifest_tells_what_is_there(desk: Desk) -> None:
     for name, said in manifest["files"].items():
         content = archive.read(name)
         assert (said["sha256"], said["size"]) == (hashlib.sha256(content).hexdigest(), len(content))
-    assert manifest["pdf_certificate_sha256"] == desk.press.signer.certificate_sha256
+    assert manifest["pdf_certificate_sha256"] == desk.pdf.signer.certificate_sha256
     assert (manifest["revision"], manifest["format"]) == (2, "pdf")
     json_copy = zipfile.ZipFile(io.BytesIO(written(desk))).read("content.json")
     assert manifest["content_digest"] == hashlib.sha256(json_copy).hexdigest()
@@ -106,12 +106,12 @@ def test_the_signatures_of_the_nodes_are_listed_and_are_of_their_content(desk: D
     archive = zipfile.ZipFile(io.BytesIO(written(desk)))
     listed = json.loads(archive.read("signatures.json"))["signatures"]
     nodes = json.loads(archive.read("content.json"))["nodes"]
-    assert listed == [one for node in nodes for one in node["signatures"]]
+    assert listed == [signature for node in nodes for signature in node["signatures"]]
     assert len(listed) > 10
 
 
 def test_a_signature_moved_to_another_node_is_refused(desk: Desk) -> None:
-    """Also by a server that signs the manifest anew: the node's content is not what was signed."""
+    """It is refused even if a server signs the manifest anew, since the content of the node is not what was signed."""
     walk = desk.walk()
     items = list(walk.items())
     signed = [item for item in items if item.content.get("signatures")]
@@ -119,13 +119,13 @@ def test_a_signature_moved_to_another_node_is_refused(desk: Desk) -> None:
         signed[1].content["signatures"],
         signed[0].content["signatures"],
     )
-    walk.items = lambda: iter(items)  # type: ignore[method-assign]  # what a lying server would export
+    walk.items = lambda: iter(items)  # type: ignore[method-assign]  # as a lying server would export it
     desk.sequence()
-    with desk.binder().bind(walk, ABOUT, Wanted(ExportFormat.JSON, True, RECORD)).file as file:
+    with desk.binder().bind(walk, ABOUT, BundleOptions(ExportFormat.JSON, True, RECORD)).file as file:
         assert not checked(desk, b"".join(file.pieces())).ok
 
 
-def test_the_same_bundle_is_made_of_the_same_state(desk: Desk) -> None:
+def test_the_same_state_gives_the_same_bundle(desk: Desk) -> None:
     assert written(desk) == written(desk)
 
 
@@ -136,14 +136,17 @@ def test_an_empty_corpus_has_a_bundle_that_verifies(empty: Desk) -> None:
 
 def test_a_corpus_in_volumes_has_a_bundle_that_verifies(empty: Desk) -> None:
     empty.archive.add({"consent": TEXTS["consent"]})
-    empty.press = replace(empty.press, pages_max=2)
+    empty.pdf = replace(empty.pdf, pages_max=2)
     bundle = written(empty, ExportFormat.PDF)
-    assert [one for one in names(bundle) if one.startswith("content")][:2] == ["content-001.pdf", "content-002.pdf"]
+    assert [member for member in names(bundle) if member.startswith("content")][:2] == [
+        "content-001.pdf",
+        "content-002.pdf",
+    ]
     report = checked(empty, bundle)
     assert report.ok, report.problems
 
 
-def test_what_waits_on_disk_is_sealed_and_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_files_are_sealed_and_have_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with SealedFile() as file:
         file.write(b"secret words " * PIECE_BYTES)

@@ -1,8 +1,8 @@
-"""The copies for people say what the JSON copy says: every text, every signature, every audit record.
+"""The copies for people contain every text, signature and audit record of the JSON copy.
 
-White space is compared as one: lines are broken anew. A character may stand by its number, U+XXXX. Letters that a PDF
-joins (Arabic) are compared as the letters they are, and words of scripts that run from right to left one by one, since
-readers of PDF put mixed lines together in their own ways.
+White space is ignored, since lines are broken anew. A character may be written as its number, U+XXXX. Letters that
+a PDF joins (Arabic) are compared as separate letters, and words of right-to-left scripts are compared one by one, since
+PDF readers assemble mixed lines in different ways.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ FORMATS = ["markdown", "pdf"]
 def copied(desk: Desk, kind: str, files: ExitStack) -> list[Member]:
     walk = desk.walk()
     human: HumanCopy = (
-        MarkdownFile(walk, ABOUT, files) if kind == "markdown" else PdfFiles(desk.press, walk, ABOUT, files)
+        MarkdownFile(walk, ABOUT, files) if kind == "markdown" else PdfFiles(desk.pdf, walk, ABOUT, files)
     )
     return copy_for_people(walk, human, desk.trail().lines(), lambda _: None).members
 
 
 def read(members: list[Member], kind: str) -> str:
-    """All that a reader sees, without running titles."""
+    """All text that a reader sees, without running titles."""
     contents = [b"".join(member.read()) for member in members]
     if kind == "markdown":
         return markdown_text(contents[0].decode())
@@ -67,30 +67,32 @@ def pdf_text(content: bytes) -> str:
 
 
 def squeezed(text: str) -> str:
-    """Without white space, and without the marks that pdfium puts where a word was cut at the end of a line."""
+    """The text without white space and without the marks that pdfium puts where a word was cut at the end of a line."""
     return re.sub(r"[\s\x02\ufffe]+", "", unicodedata.normalize("NFKC", text))
 
 
 def is_told(text: str, said: str) -> bool:
-    """Whether a squeezed text has it: each character as it is, or by its number."""
+    """Whether a squeezed text contains the other text, each character as it is or as its number."""
     if scripts.is_right_to_left(text):
         return all(is_told(word, said) for word in re.findall(r"\w+", text) if word != text)
     return squeezed(text) in said or re.search(_folded(text), said) is not None
 
 
 def _folded(text: str) -> str:
-    kept = [one for one in text if not one.isspace()]
-    return "".join(f"(?:{re.escape(unicodedata.normalize('NFKC', one))}|U\\+{ord(one):04X})" for one in kept)
+    kept = [character for character in text if not character.isspace()]
+    return "".join(
+        f"(?:{re.escape(unicodedata.normalize('NFKC', character))}|U\\+{ord(character):04X})" for character in kept
+    )
 
 
 def texts_in(value: Any) -> Iterator[str]:
     """Every text and number of a JSON value."""
     if isinstance(value, dict):
-        for one in value.values():
-            yield from texts_in(one)
+        for child in value.values():
+            yield from texts_in(child)
     elif isinstance(value, list):
-        for one in value:
-            yield from texts_in(one)
+        for child in value:
+            yield from texts_in(child)
     elif isinstance(value, str) and value:
         yield value
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -127,7 +129,7 @@ def test_every_audit_record_is_shown(desk: Desk, files: ExitStack, kind: str) ->
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_copy_that_leaves_something_out_is_found_out(desk: Desk, files: ExitStack, kind: str) -> None:
-    """The comparison itself: with a word gone, or another in its place, it fails."""
+    """The comparison itself fails if a word is missing or replaced."""
     said = squeezed(read(copied(desk, kind, files), kind))
     sentence = re.findall("The [^.]+[.]", TEXTS["consent"])[0]
     assert is_told(sentence, said)
@@ -141,14 +143,14 @@ def test_no_content_can_look_like_structure(desk: Desk, files: ExitStack) -> Non
     (member,) = copied(desk, "markdown", files)
     tokens = MarkdownIt("commonmark").enable("table").parse(b"".join(member.read()).decode())
     headings = [tokens[place + 1].content for place, token in enumerate(tokens) if token.type == "heading_open"]
-    assert not any("not a heading" in one for one in headings)
+    assert not any("not a heading" in heading for heading in headings)
     inline = [child.content for token in tokens for child in token.children or () if child.type == "html_inline"]
     assert not any(token.type == "html_block" for token in tokens)
-    assert all(re.fullmatch(r'<a id="part-\d+">|</a>', one) for one in inline)
-    anchors = [one for one in inline if one != "</a>"]
-    assert len(anchors) == len(set(anchors)), "the document's own anchor is none"
+    assert all(re.fullmatch(r'<a id="part-\d+">|</a>', tag) for tag in inline)
+    anchors = [tag for tag in inline if tag != "</a>"]
+    assert len(anchors) == len(set(anchors)), "an anchor in a document is not rendered as an anchor"
     fences = [token.content for token in tokens if token.type == "fence"]
-    assert any("```` fenced" in one and "Mallory" in one for one in fences)
+    assert any("```` fenced" in fence and "Mallory" in fence for fence in fences)
 
 
 def test_contents_lead_to_their_parts(desk: Desk, files: ExitStack) -> None:
@@ -169,5 +171,5 @@ def test_an_empty_corpus_says_that_there_is_nothing(empty: Desk, files: ExitStac
 def test_all_copies_share_the_digest_of_the_json_copy(desk: Desk, files: ExitStack) -> None:
     walk = desk.walk()
     digest = copy_json(walk, files, lambda _: None).content_digest
-    for human in (MarkdownFile(walk, ABOUT, files), PdfFiles(desk.press, walk, ABOUT, files)):
+    for human in (MarkdownFile(walk, ABOUT, files), PdfFiles(desk.pdf, walk, ABOUT, files)):
         assert copy_for_people(walk, human, (), lambda _: None).content_digest == digest

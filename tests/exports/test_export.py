@@ -1,4 +1,4 @@
-"""ExportCorpus: who may, what is recorded when, what comes, and what is refused."""
+"""ExportCorpus: who may call it, what is recorded, what is sent, and what is refused."""
 
 from __future__ import annotations
 
@@ -38,12 +38,11 @@ from drillcore import (
 from drillcore.cli import main
 from drillcore_formats.audit.bundle import verify_bundle
 from drillcore_formats.audit.findings import Report
-from drillcore_formats.audit.notes import VerifierKey
 from drillcore_formats.audit.pins import Pins
 from drillcore_proto.v1 import exports_pb2 as pb
 from drillcore_proto.v1.exports_pb2_grpc import ExportServiceStub
 from drillcore_server.exports import store as exports
-from drillcore_server.kernel import trimming
+from drillcore_server.kernel import retention
 from drillcore_server.kernel.revisions import Revision
 from drillcore_server.storage.ids import TenantId
 from tests.support.callers.knowledge import refused
@@ -89,7 +88,7 @@ def exported(client: Client, corpus: UUID, **wanted: Any) -> tuple[ExportResult,
 
 
 def checked(server: Running, bundle: bytes) -> Report:
-    pinned = VerifierKey.parse(server.server.logs.signing.verifier_key(1))
+    pinned = server.server.logs.signing.signer(1).verifier
     return verify_bundle(io.BytesIO(bundle), Pins((pinned,)))
 
 
@@ -99,7 +98,7 @@ def content_of(bundle: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", list(ExportFormat))
-def test_a_bundle_is_what_was_recorded_and_verifies_offline(
+def test_a_bundle_agrees_with_its_record_and_verifies_offline(
     server: Running, auditor: Client, corpus: UUID, kind: ExportFormat
 ) -> None:
     result, bundle = exported(auditor, corpus, format=kind)
@@ -123,7 +122,7 @@ def test_a_bundle_is_what_was_recorded_and_verifies_offline(
     }
 
 
-def test_the_export_is_kept_as_it_was(server: Running, auditor: Client, corpus: UUID) -> None:
+def test_an_export_is_stored_with_its_record_and_hash(server: Running, auditor: Client, corpus: UUID) -> None:
     result, _ = exported(auditor, corpus)
     keys = keyspace(server)
     kept = server.engine.run(lambda tr: exports.find(tr, keys, TenantId(ACME_ID), result.export_id))
@@ -136,13 +135,13 @@ def test_the_bundle_has_the_audit_trail_of_this_corpus_only(
     server: Running, writer: Client, auditor: Client, corpus: UUID
 ) -> None:
     writer.get_corpus(corpus)
-    other = writer.create_corpus("others")
+    other_corpus = writer.create_corpus("others")
     _, bundle = exported(auditor, corpus)
     lines = zipfile.ZipFile(io.BytesIO(bundle)).read("audit.ndjson").splitlines()
     bodies = [json.loads(line)["body"] for line in lines[1:-1]]
     assert [body["call"] for body in bodies] == ["CreateCorpus", "AddDocuments", "GetCorpus"]
     assert all(list(body["corpora"]) == [str(corpus)] for body in bodies)
-    assert str(other.id).encode() not in b"".join(lines)
+    assert str(other_corpus.id).encode() not in b"".join(lines)
 
 
 def test_an_export_without_the_audit_trail(server: Running, auditor: Client, corpus: UUID) -> None:
@@ -159,7 +158,7 @@ def test_signatures_of_people_are_in_the_bundle_and_hold(
     signature = auditor.sign_record(prepared, ann.password, login="ann")
     _, bundle = exported(auditor, corpus)
     assert checked(server, bundle).ok
-    (shown,) = (one for node in content_of(bundle)["nodes"] for one in node["signatures"])
+    (shown,) = (signature for node in content_of(bundle)["nodes"] for signature in node["signatures"])
     assert (shown["id"], shown["signer_name"], shown["meaning"]) == (str(signature.id), "Ann Auditor", "approved")
     _, markdown = exported(auditor, corpus, format=ExportFormat.MARKDOWN)
     assert b"**Signed electronically by Ann Auditor**" in zipfile.ZipFile(io.BytesIO(markdown)).read("content.md")
@@ -187,7 +186,7 @@ def test_an_earlier_moment_can_be_exported(writer: Client, auditor: Client, corp
         assert (result.revision, content_of(bundle)["revision"], len(content_of(bundle)["documents"])) == (1, 1, 1)
 
 
-def test_an_empty_corpus_has_an_honest_export(server: Running, writer: Client, auditor: Client) -> None:
+def test_an_empty_corpus_has_an_export_that_verifies(server: Running, writer: Client, auditor: Client) -> None:
     made = writer.create_corpus("empty")
     for kind in ExportFormat:
         result, bundle = exported(auditor, made.id, format=kind)
@@ -204,24 +203,24 @@ def test_an_empty_corpus_has_an_honest_export(server: Running, writer: Client, a
         Grant(Role.AUDITOR, levels=(Level.SECTION, Level.MASTER)),
     ],
 )
-def test_only_who_may_export_every_level_can(server: Running, corpus: UUID, grant: Grant) -> None:
-    other = person(server, "bea", grant).log_in()
+def test_only_a_caller_with_every_level_can_export(server: Running, corpus: UUID, grant: Grant) -> None:
+    client = person(server, "bea", grant).log_in()
     with pytest.raises(PermissionDenied):
-        exported(other, corpus)
+        exported(client, corpus)
     (record,) = records(server, call="ExportCorpus")
     assert record["outcome"] == "PERMISSION_DENIED"
 
 
-def test_what_is_not_granted_is_not_there(server: Running, writer: Client, corpus: UUID) -> None:
-    other = writer.create_corpus("other")
-    bob = person(server, "bob", Grant(Role.AUDITOR, corpus_id=other.id)).log_in()
+def test_a_corpus_that_is_not_granted_is_not_found(server: Running, writer: Client, corpus: UUID) -> None:
+    other_corpus = writer.create_corpus("other")
+    bob = person(server, "bob", Grant(Role.AUDITOR, corpus_id=other_corpus.id)).log_in()
     with pytest.raises(NotFound) as error:
         exported(bob, corpus)
     assert error.value.reason is Reason.CORPUS_NOT_FOUND
-    assert exported(bob, other.id)[0].revision == 0
+    assert exported(bob, other_corpus.id)[0].revision == 0
 
 
-def test_another_tenants_corpus_is_not_there(server: Running, corpus: UUID) -> None:
+def test_a_corpus_of_another_tenant_is_not_found(server: Running, corpus: UUID) -> None:
     gus = person(server, "gus", Role.AUDITOR, tenant=GLOBEX_ID).log_in()
     with pytest.raises(NotFound) as error:
         exported(gus, corpus)
@@ -245,7 +244,7 @@ def test_unknown_corpora_and_revisions_are_refused_and_recorded(server: Running,
 def test_a_trimmed_revision_is_refused(server: Running, writer: Client, auditor: Client, corpus: UUID) -> None:
     writer.add_documents(corpus, [NewDocument("food.txt", REGULATIONS["food.txt"].encode())])
     keys = keys_of(server, str(corpus))
-    server.engine.run(lambda tr: trimming.raise_floor(tr, keys, Revision(2)))
+    server.engine.run(lambda tr: retention.raise_floor(tr, keys, Revision(2)))
     with pytest.raises(NotFound) as error:
         exported(auditor, corpus, as_of=1)
     assert error.value.reason is Reason.REVISION_TRIMMED
@@ -254,7 +253,7 @@ def test_a_trimmed_revision_is_refused(server: Running, writer: Client, auditor:
 def test_a_revision_trimmed_while_it_is_exported_is_refused(
     server: Running, writer: Client, auditor: Client, corpus: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the bundle and its record: what was read may have had gaps, so nothing is sent."""
+    """It is trimmed between the bundle and its record. The bundle may have gaps, so nothing is sent."""
     writer.add_documents(corpus, [NewDocument("food.txt", REGULATIONS["food.txt"].encode())])
     keys = keys_of(server, str(corpus))
     from drillcore_server.exports.bundle import Binder
@@ -263,7 +262,7 @@ def test_a_revision_trimmed_while_it_is_exported_is_refused(
 
     def trimmed_meanwhile(*args: Any) -> Any:
         bundle = bind(*args)
-        server.engine.run(lambda tr: trimming.raise_floor(tr, keys, Revision(2)))
+        server.engine.run(lambda tr: retention.raise_floor(tr, keys, Revision(2)))
         return bundle
 
     monkeypatch.setattr(Binder, "bind", trimmed_meanwhile)
@@ -303,7 +302,7 @@ def test_a_bundle_is_made_once_for_a_request(server: Running, auditor: Client, c
     assert outcomes == ["OK", "EXPORT_MADE", "REQUEST_ID_REUSED"]
 
 
-def test_of_two_runs_of_a_request_at_once_one_sends_its_bundle(
+def test_only_one_of_two_concurrent_runs_of_a_request_sends_its_bundle(
     server: Running, ann: Person, auditor: Client, corpus: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from drillcore_server.exports.bundle import Binder
@@ -340,13 +339,13 @@ def test_nothing_leaves_the_server_if_it_cannot_be_recorded(
     assert [record["outcome"] for record in records(server, call="ExportCorpus")] == ["INTERNAL"]
 
 
-def test_a_bundle_comes_in_pieces_then_what_it_is(server: Running, corpus: UUID) -> None:
+def test_a_bundle_comes_in_pieces_followed_by_its_description(server: Running, corpus: UUID) -> None:
     request = pb.ExportCorpusRequest(tenant_id=str(ACME_ID), corpus_id=str(corpus), format=pb.EXPORT_FORMAT_PDF)
     with grpc.insecure_channel(server.address) as channel:
         metadata = [("authorization", f"Bearer {OPERATOR}")]
         *pieces, last = ExportServiceStub(channel).ExportCorpus(iter([request]), metadata=metadata)
-    assert all(len(one.data) <= 256 * 1024 for one in pieces)
-    assert last.done.size_bytes == sum(len(one.data) for one in pieces)
+    assert all(len(piece.data) <= 256 * 1024 for piece in pieces)
+    assert last.done.size_bytes == sum(len(piece.data) for piece in pieces)
 
 
 def test_the_async_client_exports_too(server: Running, corpus: UUID) -> None:
@@ -364,7 +363,7 @@ def test_the_async_client_exports_too(server: Running, corpus: UUID) -> None:
 def command(server: Running, token: str, home: Path, *arguments: object) -> Any:
     runner = CliRunner()
     flags = ["--address", server.address, "--token", token]
-    return runner.invoke(main, [str(one) for one in (*arguments, *flags)], env={"HOME": str(home)})
+    return runner.invoke(main, [str(argument) for argument in (*arguments, *flags)], env={"HOME": str(home)})
 
 
 def test_the_command_writes_a_bundle_that_the_other_command_verifies(
@@ -375,7 +374,7 @@ def test_the_command_writes_a_bundle_that_the_other_command_verifies(
     done = command(server, OPERATOR, tmp_path, *wanted, "--tenant", ACME_ID)
     assert done.exit_code == 0, done.output
     assert hashlib.sha256(output.read_bytes()).hexdigest() in done.output
-    key = server.server.logs.signing.verifier_key(1)
+    key = server.server.logs.signing.signer(1).verifier.encode()
     found = CliRunner().invoke(main, ["verify", str(output), "--key", key])
     assert found.exit_code == 0, found.output
     again = command(server, OPERATOR, tmp_path, *wanted, "--tenant", ACME_ID)

@@ -1,4 +1,4 @@
-"""The JSON copy: canonical, complete, the same each time."""
+"""The JSON copy is canonical, complete and reproducible."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def written(walk: CorpusWalk, files: ExitStack) -> bytes:
 
 
 @given(JSON)
-def test_what_is_written_fast_is_written_as_rfc_8785_wants_it(value: object) -> None:
+def test_the_fast_writer_follows_rfc_8785(value: object) -> None:
     assert canonical(value) == rfc8785.dumps(value)  # type: ignore[arg-type]
 
 
@@ -52,11 +52,11 @@ def test_a_copy_of_hard_text_is_canonical(desk: Desk, files: ExitStack) -> None:
 
 def test_a_copy_has_every_character_of_every_document(desk: Desk, files: ExitStack) -> None:
     copy = json.loads(written(desk.walk(), files))
-    sources = {one["id"]: one["source_id"] for one in copy["documents"]}
+    sources = {document["id"]: document["source_id"] for document in copy["documents"]}
     assert set(sources.values()) == set(TEXTS)
     told: dict[str, str] = dict.fromkeys(TEXTS, "")
-    raws = [one for one in copy["nodes"] if one["level"] == "raw"]
-    for raw in sorted(raws, key=lambda one: one["span"]["start"]):
+    raws = [node for node in copy["nodes"] if node["level"] == "raw"]
+    for raw in sorted(raws, key=lambda node: node["span"]["start"]):
         told[sources[raw["document_id"]]] += raw["content"]
     assert told == TEXTS
     assert all(text in json.dumps(copy, ensure_ascii=False) for text in (HEBREW, ARABIC))
@@ -68,8 +68,8 @@ def test_a_copy_has_hashes_metadata_and_history(desk: Desk, files: ExitStack) ->
     for document in copy["documents"]:
         assert document["content_hash"] == hashlib.sha256(TEXTS[document["source_id"]].encode()).hexdigest()
         assert document["preprocessing"][0] == "decoded as utf-8"
-    assert {one["metadata"].get("𐐷 key") for one in copy["documents"]} == {"ключ", None}
-    assert [one["revision"] for one in copy["history"]] == [1, 2]
+    assert {document["metadata"].get("𐐷 key") for document in copy["documents"]} == {"ключ", None}
+    assert [entry["revision"] for entry in copy["history"]] == [1, 2]
     assert copy["revision"] == 2
 
 
@@ -84,9 +84,7 @@ def test_nodes_are_in_reading_order_below_their_parents(desk: Desk, files: ExitS
     assert {node["level"] for node in copy["nodes"]} == set(depths)
 
 
-def test_two_copies_of_a_revision_are_the_same_bytes_also_when_the_corpus_went_on(
-    empty: Desk, files: ExitStack
-) -> None:
+def test_two_copies_of_a_revision_are_the_same_bytes_even_after_later_revisions(empty: Desk, files: ExitStack) -> None:
     empty.archive.add({"consent": TEXTS["consent"]})
     first = written(empty.walk(), files)
     empty.archive.add({"fishing": TEXTS["fishing"]})
@@ -94,13 +92,13 @@ def test_two_copies_of_a_revision_are_the_same_bytes_also_when_the_corpus_went_o
     assert written(empty.walk(), files) != first
 
 
-def test_an_empty_corpus_has_an_honest_copy(empty: Desk, files: ExitStack) -> None:
+def test_an_empty_corpus_has_a_copy_with_empty_lists(empty: Desk, files: ExitStack) -> None:
     copy = json.loads(written(empty.walk(), files))
     assert (copy["documents"], copy["history"], copy["nodes"], copy["parents"]) == ([], [], [], [])
     assert (copy["drillcore_export"], copy["revision"], copy["corpus"]["id"]) == (1, 0, str(empty.archive.corpus.id))
 
 
-def test_a_node_is_told_as_callers_see_it(desk: Desk) -> None:
+def test_a_node_is_exported_as_callers_see_it(desk: Desk) -> None:
     shown = {item.content["id"]: item for item in desk.walk().items() if item.part is Part.NODE}
 
     def check(tr: Reader) -> None:
@@ -117,7 +115,7 @@ def test_a_node_is_told_as_callers_see_it(desk: Desk) -> None:
 
 
 def test_a_signature_covers_every_field_but_the_signatures(desk: Desk) -> None:
-    item = next(one for one in desk.walk().items() if one.part is Part.NODE)
+    item = next(item for item in desk.walk().items() if item.part is Part.NODE)
     hashed = content_hash(b"salt", item.content)
     assert content_hash(b"salt", item.content | {"signatures": [{"id": "x"}]}) == hashed
     assert content_hash(b"other", item.content) != hashed
@@ -129,8 +127,8 @@ def test_a_signature_covers_every_field_but_the_signatures(desk: Desk) -> None:
 
 def test_a_copy_has_every_fact_with_its_place_and_the_hash_of_its_vector(desk: Desk, files: ExitStack) -> None:
     copy = json.loads(written(desk.walk(), files))
-    facts = {one["id"]: one for one in copy["facts"]}
-    nodes = {one["id"]: one for one in copy["nodes"]}
+    facts = {fact["id"]: fact for fact in copy["facts"]}
+    nodes = {node["id"]: node for node in copy["nodes"]}
     assert facts
     assert list(facts) == sorted(facts)
     for fact in facts.values():
@@ -139,14 +137,14 @@ def test_a_copy_has_every_fact_with_its_place_and_the_hash_of_its_vector(desk: D
         assert fact["content_hash"] == hashlib.sha256(fact["content"].encode()).hexdigest()
         assert (fact["status"], fact["embedding"]["dimensions"]) == ("ACTIVE", 256)
         assert len(fact["embedding"]["sha256"]) == 64
-    assert sum(one["facts_changed"] for one in copy["history"]) == len(facts)
+    assert sum(entry["facts_changed"] for entry in copy["history"]) == len(facts)
 
 
 def test_a_copy_has_deleted_facts_without_a_vector(empty: Desk, files: ExitStack) -> None:
     archive = empty.archive
-    archive.add({one: TEXTS[one] for one in ("consent", "fishing")})
+    archive.add({name: TEXTS[name] for name in ("consent", "fishing")})
     archive.remove([archive.documents()["consent"]])
     facts = json.loads(written(empty.walk(), files))["facts"]
-    deleted = [one for one in facts if one["status"] == "DELETED"]
-    assert {one["source_id"] for one in deleted} == {"consent"}
-    assert {one["embedding"] for one in deleted} == {None}
+    deleted = [fact for fact in facts if fact["status"] == "DELETED"]
+    assert {fact["source_id"] for fact in deleted} == {"consent"}
+    assert {fact["embedding"] for fact in deleted} == {None}

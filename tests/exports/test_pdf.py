@@ -1,4 +1,4 @@
-"""The PDF copy as a PDF: signed, reproducible, in volumes, with pages that are numbered and text that is not lost."""
+"""The PDF copy is signed, reproducible, split into volumes, has numbered pages and loses no text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from drillcore_server.exports.blocks import Facts, Heading, Prose, Table
 from drillcore_server.exports.copies import copy_for_people
 from drillcore_server.exports.pdf import fonts as scripts
 from drillcore_server.exports.pdf.fonts import FontError, Fonts, Style
-from drillcore_server.exports.pdf.line_breaks import Setter
+from drillcore_server.exports.pdf.line_breaks import LineSetter
 from drillcore_server.exports.pdf.pdf_signature import PdfKeyError, PdfSigner
 from drillcore_server.exports.pdf.volumes import Front, PdfCopy, PdfFiles
 from tests.support.data.exported_corpora import ABOUT, Desk
@@ -33,11 +33,11 @@ FRONT = Front("Rules — Übersicht", "Signed export of revision 1", Facts([("Ex
 
 
 @pytest.fixture(scope="module")
-def setter() -> Setter:
-    return Setter(Fonts())
+def setter() -> LineSetter:
+    return LineSetter(Fonts())
 
 
-def made(setter: Setter, tell: Callable[[PdfCopy], object], pages_max: int = 400) -> list[bytes]:
+def made(setter: LineSetter, tell: Callable[[PdfCopy], object], pages_max: int = 400) -> list[bytes]:
     volumes: list[bytes] = []
     copy = PdfCopy(FRONT, setter, volumes.append, pages_max)
     tell(copy)
@@ -66,14 +66,14 @@ def checked(pdf: bytes, signer: PdfSigner) -> PdfSignatureStatus:
 
 def copy_of(desk: Desk, files: ExitStack) -> bytes:
     walk = desk.walk()
-    (member,) = copy_for_people(walk, PdfFiles(desk.press, walk, ABOUT, files), (), lambda _: None).members
+    (member,) = copy_for_people(walk, PdfFiles(desk.pdf, walk, ABOUT, files), (), lambda _: None).members
     assert member.name == "content.pdf"
     return b"".join(member.read())
 
 
 def test_a_copy_has_a_valid_pades_signature(desk: Desk, files: ExitStack) -> None:
     pdf = copy_of(desk, files)
-    status = checked(pdf, desk.press.signer)
+    status = checked(pdf, desk.pdf.signer)
     assert status.bottom_line
     assert status.intact
     assert status.trusted
@@ -85,13 +85,13 @@ def test_a_copy_with_one_byte_changed_fails(desk: Desk, files: ExitStack, share:
     pdf = bytearray(copy_of(desk, files))
     pdf[int(pdf.rindex(b"/ByteRange") * share)] ^= 1
     try:
-        status = checked(bytes(pdf), desk.press.signer)
+        status = checked(bytes(pdf), desk.pdf.signer)
     except Exception:
         return
     assert not status.bottom_line
 
 
-def test_something_added_behind_the_signature_fails(desk: Desk, files: ExitStack) -> None:
+def test_bytes_added_after_the_signature_fail(desk: Desk, files: ExitStack) -> None:
     from pyhanko.pdf_utils import generic
     from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 
@@ -102,13 +102,13 @@ def test_something_added_behind_the_signature_fails(desk: Desk, files: ExitStack
     writer.update_container(page)
     added = io.BytesIO()
     writer.write(added)
-    assert not checked(added.getvalue(), desk.press.signer).bottom_line
+    assert not checked(added.getvalue(), desk.pdf.signer).bottom_line
 
 
 def test_another_servers_certificate_is_not_trusted(desk: Desk, files: ExitStack, tmp_path: Path) -> None:
-    other = PdfSigner.made_in(tmp_path, STORE)
-    assert other.certificate_sha256 != desk.press.signer.certificate_sha256
-    assert not checked(copy_of(desk, files), other).trusted
+    other_signer = PdfSigner.made_in(tmp_path, STORE)
+    assert other_signer.certificate_sha256 != desk.pdf.signer.certificate_sha256
+    assert not checked(copy_of(desk, files), other_signer).trusted
 
 
 def test_the_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_the_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> 
     assert f"drillcore-{STORE}" in name
 
 
-def test_a_key_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_invalid_key_file_is_named(tmp_path: Path) -> None:
     signer = PdfSigner.made_in(tmp_path, STORE)
     signer.check()
     signer.key_file.write_text("no key")
@@ -131,11 +131,11 @@ def test_a_key_that_is_none_is_named(tmp_path: Path) -> None:
         _ = signer.certificate_sha256
 
 
-def test_a_copy_is_the_same_bytes_each_time_before_it_is_signed(setter: Setter) -> None:
+def test_a_copy_is_the_same_bytes_each_time_before_it_is_signed(setter: LineSetter) -> None:
     assert made(setter, chapters) == made(setter, chapters)
 
 
-def test_contents_name_the_pages_and_pages_say_which_they_are(setter: Setter) -> None:
+def test_contents_name_the_pages_and_pages_show_their_numbers(setter: LineSetter) -> None:
     (volume,) = made(setter, chapters)
     pages = list(texts(volume))
     for number, page in enumerate(pages, 1):
@@ -148,7 +148,7 @@ def test_contents_name_the_pages_and_pages_say_which_they_are(setter: Setter) ->
     assert "Übersicht" in pages[0]
 
 
-def test_large_copies_come_in_volumes_each_complete(setter: Setter) -> None:
+def test_large_copies_come_in_volumes_that_are_each_complete(setter: LineSetter) -> None:
     volumes = made(setter, chapters, pages_max=10)
     assert len(volumes) > 2
     said = ""
@@ -163,7 +163,7 @@ def test_large_copies_come_in_volumes_each_complete(setter: Setter) -> None:
     assert all(said.count(f"Chapter {number} says so.") > 150 for number in range(30))
 
 
-def test_what_no_font_has_is_shown_by_its_number(setter: Setter) -> None:
+def test_a_character_that_no_font_has_is_shown_as_its_number(setter: LineSetter) -> None:
     line = setter.line("a\x07b 日 \U0001f41f \u200b", Style.REGULAR)
     assert "".join(run.text for run in line.runs) == "aU+0007b U+65E5 U+1F41F U+200B"
     assert [run.text for run in line.runs if run.is_number] == ["U+0007", "U+65E5", "U+1F41F", "U+200B"]
@@ -183,12 +183,12 @@ def test_what_no_font_has_is_shown_by_its_number(setter: Setter) -> None:
         "≤ ≥ → € ™ “x”",
     ],
 )
-def test_the_scripts_of_most_regulators_are_covered(setter: Setter, text: str) -> None:
+def test_the_scripts_of_most_regulators_are_covered(setter: LineSetter, text: str) -> None:
     assert not any(run.is_number for style in Style for run in setter.line(text, style).runs)
 
 
 def font_with(character: str) -> bytes:
-    """A TrueType font that has a sign for this character, and for no other."""
+    """A TrueType font with a glyph for this character only."""
     import pymupdf_fonts
 
     font = bytearray(pymupdf_fonts.fontbuffers["ubuntu"]())
@@ -201,24 +201,24 @@ def font_with(character: str) -> bytes:
     return bytes(font) + table
 
 
-def test_a_font_of_the_site_covers_what_the_others_do_not(tmp_path: Path) -> None:
+def test_a_font_of_the_site_covers_characters_that_the_others_lack(tmp_path: Path) -> None:
     assert Fonts().glyph(Style.BOLD, "日").is_number
     file = tmp_path / "mine.ttf"
     file.write_bytes(font_with("日"))
     found = Fonts([file]).glyph(Style.BOLD, "日")
     assert (found.text, found.is_number, found.font) == ("日", False, f"drillcore-{file}")
-    (volume,) = made(Setter(Fonts([file])), lambda copy: copy.take(Prose("Summary", "Made in 日本.")))
+    (volume,) = made(LineSetter(Fonts([file])), lambda copy: copy.take(Prose("Summary", "Made in 日本.")))
     assert "Made in 日U+672C." in " ".join(texts(volume))
 
 
-def test_a_font_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_invalid_font_file_is_named(tmp_path: Path) -> None:
     broken = tmp_path / "broken.ttf"
     broken.write_bytes(b"no font")
     with pytest.raises(FontError, match=re.escape(str(broken))):
         Fonts([broken])
 
 
-def test_words_longer_than_a_line_are_cut_and_lose_nothing(setter: Setter) -> None:
+def test_words_longer_than_a_line_are_cut_and_lose_nothing(setter: LineSetter) -> None:
     word = "".join(chr(ord("a") + place % 26) for place in range(2_000))
     lines = list(setter.lines(word, Style.REGULAR, 9.0, 200.0))
     assert len(lines) > 10
@@ -226,7 +226,7 @@ def test_words_longer_than_a_line_are_cut_and_lose_nothing(setter: Setter) -> No
     assert all(line.width * 9.0 / 1000 <= 200.0 for line in lines)
 
 
-def test_a_long_cell_goes_on_on_the_next_page(setter: Setter) -> None:
+def test_a_long_cell_goes_on_on_the_next_page(setter: LineSetter) -> None:
     words = [f"w{number}" for number in range(6_000)]
     table = Table("Records", ("No.", "Record"), (10, 90), [["1", " ".join(words)], ["2", "short"]])
     (volume,) = made(setter, lambda copy: copy.take(table))
@@ -234,7 +234,7 @@ def test_a_long_cell_goes_on_on_the_next_page(setter: Setter) -> None:
     assert [word for word in words if not re.search(rf"\b{word}\b", said)] == []
 
 
-def test_text_from_right_to_left_stands_in_the_order_of_display(setter: Setter) -> None:
+def test_right_to_left_text_is_in_display_order(setter: LineSetter) -> None:
     (line,) = setter.lines("אבג (12) abc", Style.REGULAR, 9.0, 500.0)
     assert "".join(run.text for run in line.runs) == "abc (12) גבא"
     assert line.from_right

@@ -1,4 +1,4 @@
-"""Blocks for people: each item is told in full, in its own place, and nothing in it can look like something else."""
+"""Blocks of copies for people: each item is shown in full in its own blocks, and no content can imitate structure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from drillcore_server.exports.blocks import Block, Facts, Heading, Manifestation, Prose, Quote, Table, Verbatim
 from drillcore_server.exports.markdown_copy import MarkdownCopy
-from drillcore_server.exports.prose import Teller, audit_record
+from drillcore_server.exports.prose import BlockMaker, audit_record
 from tests.exports.test_equal_content import markdown_text, squeezed, texts_in
 from tests.support.data.exported_corpora import Desk
 
@@ -35,26 +35,26 @@ HOSTILE = [
 
 
 def said_in(value: Any) -> Iterator[str]:
-    """Every text of a block."""
+    """Every text in a block."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from said_in(one)
+        for child in value:
+            yield from said_in(child)
     elif dataclasses.is_dataclass(value):
-        for one in dataclasses.fields(value):
-            yield from said_in(getattr(value, one.name))
+        for field in dataclasses.fields(value):
+            yield from said_in(getattr(value, field.name))
 
 
-def test_each_item_is_told_in_full_by_its_own_blocks(desk: Desk) -> None:
-    teller = Teller()
+def test_each_item_is_shown_in_full_by_its_own_blocks(desk: Desk) -> None:
+    maker = BlockMaker()
     for item in desk.walk().items():
-        told = "\n".join(text for block in teller.tell(item) for text in said_in(block))
+        told = "\n".join(text for block in maker.blocks_of(item) for text in said_in(block))
         assert [text for text in texts_in(item.content) if text not in told] == []
         assert item.parent is None or str(item.parent) in told
 
 
-def test_an_audit_record_is_told_in_full_by_its_own_row() -> None:
+def test_an_audit_record_is_shown_in_full_by_its_own_row() -> None:
     body = {
         "id": "r1", "at": "2026-01-01T00:00:00Z", "operator": "ann", "action": "ACCESS", "outcome": "OK",
         "nodes": ["n1", "n2"], "detail": {"count": 3, "deep": {"er": "yes"}}, "private": {"commitment": "c0", "key": 7},
@@ -66,7 +66,7 @@ def test_an_audit_record_is_told_in_full_by_its_own_row() -> None:
 
 
 def blocks_of(text: str) -> list[Block]:
-    """One of each kind, made of a text that somebody else wrote."""
+    """A block of each kind, made from a text of another author."""
     return [
         Heading(text, 2),
         Facts([(text, text)]),
@@ -79,12 +79,14 @@ def blocks_of(text: str) -> list[Block]:
 
 
 def structure(source: str) -> list[str]:
-    """What the document is made of, without what is written in it. Lines of a text may become paragraphs."""
+    """The structure of a document without its texts. Lines of a text may become paragraphs."""
     tokens = MarkdownIt("commonmark").enable("table").parse(source)
     inner = [child.type for token in tokens for child in token.children or ()]
     plain = {"text", "text_special", "softbreak", "hardbreak", "strong_open", "strong_close"}
     paragraphs = {"paragraph_open", "paragraph_close", "inline"}
-    return [token.type for token in tokens if token.type not in paragraphs] + [one for one in inner if one not in plain]
+    return [token.type for token in tokens if token.type not in paragraphs] + [
+        kind for kind in inner if kind not in plain
+    ]
 
 
 def copied(blocks: list[Block]) -> str:
@@ -96,12 +98,12 @@ def copied(blocks: list[Block]) -> str:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_no_text_changes_what_a_document_is_made_of(text: str) -> None:
+def test_no_text_changes_the_structure_of_a_document(text: str) -> None:
     assert structure(copied(blocks_of(text))) == structure(copied(blocks_of("harmless")))
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_every_text_comes_out_as_it_was(text: str) -> None:
+def test_every_text_is_read_back_unchanged(text: str) -> None:
     said = squeezed(markdown_text(copied(blocks_of(text))))
     times = squeezed(markdown_text(copied(blocks_of("harmless")))).count("harmless")
     assert said.count(squeezed(text)) >= times

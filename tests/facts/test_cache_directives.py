@@ -1,4 +1,4 @@
-"""Cache directives: what is taken for one, what is refused, and what they mean."""
+"""Cache directives: which texts are accepted, which are refused, and what they mean."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "meant"), TAKEN.items(), ids=range(len(TAKEN)))
-def test_directives_are_taken_in_any_order_and_case(text: str, meant: CacheDirectives) -> None:
+def test_directives_are_accepted_in_any_order_and_case(text: str, meant: CacheDirectives) -> None:
     assert parse_directives(text) == meant
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=range(len(REFUSED)))
-def test_what_is_unknown_malformed_or_given_twice_is_refused(text: str) -> None:
+def test_unknown_malformed_and_repeated_directives_are_refused(text: str) -> None:
     with pytest.raises(BadInput) as caught:
         parse_directives(text)
     assert caught.value.reason is Reason.INVALID_ARGUMENT
@@ -75,12 +75,12 @@ def test_a_text_that_is_too_long_is_refused() -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_taken_or_refused(text: str) -> None:
+def test_any_text_is_accepted_or_refused(text: str) -> None:
     with suppress(BadInput):
         parse_directives(text)
 
 
-def test_facts_are_too_old_past_the_age_and_not_at_it() -> None:
+def test_facts_are_too_old_beyond_the_maximum_age_and_not_at_it() -> None:
     bound = CacheDirectives(max_age=timedelta(seconds=60))
     assert not bound.is_too_old(timedelta(seconds=60))
     assert bound.is_too_old(timedelta(seconds=61))

@@ -1,4 +1,4 @@
-"""ISO 8601 durations: which are taken, and what moment they lead to."""
+"""ISO 8601 durations: which are accepted, and which moment they lead to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.facts.model import after, check_duration
+from drillcore_server.facts.model import add_duration, check_duration
 from drillcore_server.kernel.errors import BadInput
 
 START = datetime(2024, 1, 31, 12, 30, 15, 250_000, tzinfo=UTC)
@@ -37,11 +37,11 @@ LAST = datetime.max.replace(tzinfo=UTC)
 )
 def test_a_duration_leads_to_a_moment(duration: str, until: datetime) -> None:
     check_duration(duration, "ttl")
-    assert after(START, duration) == until
+    assert add_duration(START, duration) == until
 
 
-def test_a_leap_day_has_its_year_on_the_last_of_february() -> None:
-    assert after(datetime(2024, 2, 29, tzinfo=UTC), "P1Y") == datetime(2025, 2, 28, tzinfo=UTC)
+def test_a_year_after_a_leap_day_ends_on_the_last_of_february() -> None:
+    assert add_duration(datetime(2024, 2, 29, tzinfo=UTC), "P1Y") == datetime(2025, 2, 28, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_a_leap_day_has_its_year_on_the_last_of_february() -> None:
         "P1D" * 1000,
     ],
 )
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(BadInput) as refused:
         check_duration(text, "ttl")
     assert (refused.value.reason, refused.value.details) == (Reason.INVALID_DURATION, {"field": "ttl"})
 
 
 @pytest.mark.parametrize("text", ["P0D", "PT0S", "P0Y0M0DT0H0M0.000000S", "P0W"])
-def test_no_time_at_all_is_refused(text: str) -> None:
+def test_a_duration_of_zero_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="longer than nothing"):
         check_duration(text, "ttl")

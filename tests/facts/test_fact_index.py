@@ -1,4 +1,4 @@
-"""The index of facts through the real server: with settings at which a few hundred facts have a graph of their own."""
+"""The index of facts through the real server, with settings at which a few hundred facts already have a graph."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import facts_pb2 as pb
 from drillcore_server.facts import index as fact_feed
+from drillcore_server.facts.checks import SavedIndexes
 from drillcore_server.facts.index import FactIndex, FactIndexes, FactVectors
-from drillcore_server.facts.vector_checks import SavedIndexes
 from drillcore_server.fsck.check_store import Fsck
 from drillcore_server.kernel import revisions
-from drillcore_server.kernel.corpora import Corpus
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.corpus_store import CORPORA
 from drillcore_server.storage import versioned
 from drillcore_server.storage.corpus_keys import CorpusKeys
@@ -81,7 +81,7 @@ def is_exact(caller: FactCaller, corpus: str, **fields: object) -> bool:
 
 
 def tend(caller: FactCaller) -> None:
-    """What the server does in the background, to its end."""
+    """Runs the background work on indexes to its end."""
     caller.server.server.indexes.facts.tend(IndexName(number_of(caller), "facts", 1), lambda: False)
 
 
@@ -90,7 +90,7 @@ def number_of(caller: FactCaller) -> CorpusNumber:
 
 
 def corpus_of(caller: FactCaller) -> Corpus:
-    """Of the only corpus."""
+    """The record of the only corpus."""
     keys = Keyspace(open_store(caller.server.engine)[0])
     ((corpus, _),) = caller.server.engine.run(lambda tr: list(CORPORA.scan(tr, keys.corpora(TenantId(ACME_ID)))))
     return corpus
@@ -101,7 +101,7 @@ def keys_of(caller: FactCaller) -> CorpusKeys:
 
 
 def index(caller: FactCaller, indexes: FactIndexes | None = None) -> FactIndex:
-    """At the head, by the server's own indexes or by others."""
+    """The index at the head, from the server's own indexes or from others."""
     server, keys, corpus = caller.server.server, keys_of(caller), corpus_of(caller)
 
     def work(tr: Transaction) -> FactIndex:
@@ -116,7 +116,7 @@ def saved(path: Path) -> list[Path]:
 
 
 def test_a_graph_that_is_missing_is_asked_for_by_every_search(caller: FactCaller) -> None:
-    """The first may not get so far: it takes long to read very many facts."""
+    """The first search may not finish it, since reading very many facts takes long."""
     put(caller, caller.corpus(), vectors(200))
     keeper = IndexKeeper(caller.server.server.log)
     indexes = FactIndexes(caller.server.engine, SMALL, keeper)
@@ -162,8 +162,8 @@ def test_a_stale_fact_stays_where_it_is_and_a_changed_one_moves(caller: FactCall
     assert found(caller, corpus, fresh, limit=1, as_of=at_revision(1)) != ids[4:5]
 
 
-def test_what_an_index_is_wrong_about_is_not_found(caller: FactCaller) -> None:
-    """It only says where to look: what is found is what the store has."""
+def test_a_search_finds_no_fact_that_only_a_wrong_index_has(caller: FactCaller) -> None:
+    """The index only says where to look. Search results always come from the store."""
     corpus, rows = caller.corpus(), vectors(20)
     ids = put(caller, corpus, rows)
     caller.set_status(ids[0], pb.FACT_STATUS_DELETED, reason="it is old")
@@ -172,7 +172,7 @@ def test_what_an_index_is_wrong_about_is_not_found(caller: FactCaller) -> None:
     right = index(caller)
     (history,) = caller.server.server.indexes.facts._histories.values()
     strange = {FactId(UUID(int=7)): rows[3]} | {FactId(UUID(ids[place])): rows[place] for place in range(3)}
-    wrong = right.changed({one: np.array(row, np.float16) for one, row in strange.items()})
+    wrong = right.changed({fact: np.array(row, np.float16) for fact, row in strange.items()})
     history.keep(Revision(caller.head(corpus)), wrong)
     assert len(index(caller)) == 21
     assert set(found(caller, corpus, rows[0], limit=30)) == set(ids[3:])
@@ -183,8 +183,8 @@ def test_more_changes_than_one_read_takes_are_all_followed(caller: FactCaller, m
     first = put(caller, corpus, rows[:20])
     assert len(index(caller)) == 20
     second = put(caller, corpus, rows[20:])
-    for one in first[:5]:
-        caller.set_status(one, pb.FACT_STATUS_DELETED, reason="it is old")
+    for fact_id in first[:5]:
+        caller.set_status(fact_id, pb.FACT_STATUS_DELETED, reason="it is old")
     monkeypatch.setattr(fact_feed, "_PAGE", 7)
     assert set(map(str, index(caller).ids())) == {*first[5:], *second}
 
@@ -193,8 +193,8 @@ def test_an_earlier_revision_is_searched_as_it_was(caller: FactCaller) -> None:
     corpus, rows = caller.corpus(), vectors(260)
     first = put(caller, corpus, rows[:120])
     second = put(caller, corpus, rows[120:])
-    for one in first[:40]:
-        caller.set_status(one, pb.FACT_STATUS_DELETED, reason="it is old")
+    for fact_id in first[:40]:
+        caller.set_status(fact_id, pb.FACT_STATUS_DELETED, reason="it is old")
     tend(caller)
     assert set(found(caller, corpus, rows[0], limit=200, as_of=at_revision(1))) == set(first)
     assert set(found(caller, corpus, rows[0], limit=300, as_of=at_revision(2))) == {*first, *second}
@@ -204,10 +204,10 @@ def test_an_earlier_revision_is_searched_as_it_was(caller: FactCaller) -> None:
 def test_an_earlier_moment_of_many_corpora_is_read_once_for_each(
     caller: FactCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More of them than indexes of earlier revisions are kept."""
+    """There are more corpora than kept indexes of earlier revisions."""
     corpora, rows, read = [caller.corpus(name) for name in ("one", "two", "three", "four")], vectors(8), []
     first = [put(caller, corpus, rows[place : place + 1])[0] for place, corpus in enumerate(corpora)]
-    (moment,) = (one.at for one in caller.history(corpus_id=corpora[-1]))
+    (moment,) = (entry.at for entry in caller.history(corpus_id=corpora[-1]))
     for corpus in corpora:
         put(caller, corpus, rows[4:])
     load = FactVectors.load
@@ -251,16 +251,16 @@ def test_a_server_starts_from_its_snapshot_and_follows_from_there(tmp_path: Path
         assert found(caller, corpus, fresh[0], limit=1) == [added]
         state = index(caller)
         assert state.log.graph is not None
-        assert state.log.graph.count == 300, "the graph that was saved is used"
+        assert state.log.graph.count == 300, "the saved graph is used"
         assert set(map(str, state.ids())) == {*ids[1:], added}
         assert not [line for line in caller.server.log_lines() if "discarded" in line["event"]]
         (second,) = put(caller, corpus, fresh[1:])
         assert found(caller, corpus, fresh[1], limit=1) == [second]
         written = path.stat().st_mtime_ns
-    assert path.stat().st_mtime_ns > written, "a server that stops saves"
+    assert path.stat().st_mtime_ns > written, "a server that stops saves its indexes"
 
 
-def test_a_snapshot_that_is_damaged_is_built_anew_and_that_is_said(tmp_path: Path) -> None:
+def test_a_damaged_snapshot_is_built_anew_and_the_log_says_so(tmp_path: Path) -> None:
     rows = vectors(300)
     with serving(tmp_path) as caller:
         create_tenants(caller.server.client(OPERATOR))
@@ -281,8 +281,8 @@ def test_a_snapshot_that_is_damaged_is_built_anew_and_that_is_said(tmp_path: Pat
         assert saved(tmp_path) == [path]
 
 
-def test_a_snapshot_of_a_later_revision_than_a_reader_s_is_left_alone(caller: FactCaller, tmp_path: Path) -> None:
-    """Servers may save to one folder: a reader's transaction may have begun before the revision that was saved."""
+def test_a_snapshot_of_a_later_revision_than_the_readers_is_left_alone(caller: FactCaller, tmp_path: Path) -> None:
+    """Servers may share a folder, so a reader's transaction may have begun before the saved revision."""
     corpus, rows = caller.corpus(), vectors(300)
     put(caller, corpus, rows[:150])
     server, keys, own = caller.server.server, keys_of(caller), corpus_of(caller)
@@ -301,7 +301,7 @@ def test_a_snapshot_of_a_later_revision_than_a_reader_s_is_left_alone(caller: Fa
 
 
 def test_a_snapshot_of_another_history_of_the_store_is_not_used(tmp_path: Path) -> None:
-    """As after a restore: the revision has the same number, but is another."""
+    """This happens after a restore: the revision has the same number but another content."""
     rows = vectors(300)
     with serving(tmp_path) as caller:
         create_tenants(caller.server.client(OPERATOR))
@@ -313,14 +313,14 @@ def test_a_snapshot_of_another_history_of_the_store_is_not_used(tmp_path: Path) 
         record = caller.server.engine.run(lambda tr: revisions.get(tr, keys, revisions.head(tr, keys)))
         assert record is not None
     with serving(tmp_path) as caller:
-        other = replace(record, audit_id=RecordId(UUID(int=1)))
-        caller.server.engine.run(lambda tr: revisions.REVISION.write(tr, keys.revision(record.revision), other))
+        altered = replace(record, audit_id=RecordId(UUID(int=1)))
+        caller.server.engine.run(lambda tr: revisions.REVISION.write(tr, keys.revision(record.revision), altered))
         assert len(found(caller, corpus, rows[0])) == 10
         (line,) = [line for line in caller.server.log_lines() if "discarded" in line["event"]]
         assert "no such revision" in line["reason"]
 
 
-def test_an_index_with_much_that_is_gone_is_rebuilt_while_it_is_searched(caller: FactCaller) -> None:
+def test_an_index_with_many_removed_facts_is_rebuilt_while_it_is_searched(caller: FactCaller) -> None:
     corpus, rows = caller.corpus(), vectors(1_200)
     ids = put(caller, corpus, rows[:600]) + put(caller, corpus, rows[600:])
     found(caller, corpus, rows[0])
@@ -341,26 +341,26 @@ def test_an_index_with_much_that_is_gone_is_rebuilt_while_it_is_searched(caller:
     assert found(caller, corpus, rows[500], limit=1) == ids[500:501]
 
 
-def test_two_servers_on_one_store_see_each_other_s_facts_at_once(caller: FactCaller) -> None:
-    """The second has indexes of its own, and follows when it is asked."""
+def test_two_servers_on_one_store_see_each_others_facts_at_once(caller: FactCaller) -> None:
+    """The second server has its own indexes, which follow the store at each search."""
     corpus, rows = caller.corpus(), vectors(200)
     put(caller, corpus, rows)
-    other = FactIndexes(caller.server.engine, SMALL)
-    assert len(index(caller, other)) == 200
+    other_indexes = FactIndexes(caller.server.engine, SMALL)
+    assert len(index(caller, other_indexes)) == 200
     fresh = vectors(1, seed=5)[0]
     (added,) = put(caller, corpus, [fresh])
-    ((one, score),) = index(caller, other).search(np.array(fresh, np.float32), 1)
-    assert (str(one), round(score, 3)) == (added, 1)
+    ((nearest, score),) = index(caller, other_indexes).search(np.array(fresh, np.float32), 1)
+    assert (str(nearest), round(score, 3)) == (added, 1)
     caller.set_status(added, pb.FACT_STATUS_DELETED, reason="it is old")
-    assert one not in index(caller, other)
+    assert nearest not in index(caller, other_indexes)
 
 
 def problems(caller: FactCaller, path: Path) -> list[str]:
-    """What fsck finds about vectors and indexes."""
+    """The problems of vectors and indexes that fsck finds."""
     root, header = open_store(caller.server.engine)
     saved_indexes = SavedIndexes(path / "indexes", SMALL)
     report = Fsck(caller.server.engine, Keyspace(root), caller.server.server.keyring, header.store_id, saved_indexes)
-    return [one for one in report.run().problems if "vector" in one or "index" in one]
+    return [problem for problem in report.run().problems if "vector" in problem or "index" in problem]
 
 
 @pytest.fixture
@@ -381,14 +381,14 @@ def test_fsck_proves_that_facts_and_vectors_are_the_same_set(
     keys, engine = keys_of(caller), caller.server.engine
     sealed, keyring = SealedRecords(caller.server.server.keyring), caller.server.server.keyring
     (number,) = keyring.numbers(number_of(caller), [SourceId("manual")])
-    lost, deleted, short, other = (FactId(UUID(filled[place])) for place in (2, 0, 3, 4))
+    lost, deleted, short, wrong_model = (FactId(UUID(filled[place])) for place in (2, 0, 3, 4))
 
     def damage(tr: Transaction) -> None:
         head = revisions.head(tr, keys)
         versioned.remove(tr, keys.fact_vector(1, lost), head)
         sealed.put(tr, keys.fact_vector(1, deleted), head, number, bytes(2 * DIMENSIONS))
         sealed.put(tr, keys.fact_vector(1, short), head, number, bytes(DIMENSIONS))
-        sealed.put(tr, keys.fact_vector(9, other), head, number, bytes(2 * DIMENSIONS))
+        sealed.put(tr, keys.fact_vector(9, wrong_model), head, number, bytes(2 * DIMENSIONS))
 
     engine.run(damage)
     told = problems(caller, tmp_path)
@@ -396,9 +396,9 @@ def test_fsck_proves_that_facts_and_vectors_are_the_same_set(
         f"fact {lost} has no vector",
         f"there is a vector for {deleted}, which is missing or deleted",
         f"the vector of fact {short} has the wrong length",
-        f"a vector of fact {other} is of model 9, which the corpus does not have",
+        f"a vector of fact {wrong_model} is of model 9, which the corpus does not have",
     ):
-        assert any(expected in one for one in told), expected
+        assert any(expected in problem for problem in told), expected
 
 
 def test_fsck_compares_saved_indexes_with_the_store(caller: FactCaller, filled: list[str], tmp_path: Path) -> None:
@@ -414,10 +414,10 @@ def test_fsck_compares_saved_indexes_with_the_store(caller: FactCaller, filled: 
     told = problems(caller, tmp_path)
     assert len(told) == 3
     for expected in (f"lacks {lost}", f"has another vector for {moved}", f"has {strange}, which the store lacks"):
-        assert any(expected in one for one in told), expected
+        assert any(expected in problem for problem in told), expected
 
 
-def test_an_erasure_ends_the_snapshot_and_the_next_one_has_nothing_of_it(tmp_path: Path) -> None:
+def test_an_erasure_discards_the_snapshot_and_the_next_snapshot_has_nothing_of_the_source(tmp_path: Path) -> None:
     rows = vectors(360)
     with serving(tmp_path) as caller:
         create_tenants(caller.server.client(OPERATOR))
@@ -432,7 +432,7 @@ def test_an_erasure_ends_the_snapshot_and_the_next_one_has_nothing_of_it(tmp_pat
         copied = path.read_bytes()
         server.client(ACME).erase_source(corpus, "leaflet", reason="asked for")
         assert saved(tmp_path) == []
-        path.write_bytes(copied)  # from a backup
+        path.write_bytes(copied)  # as if restored from a backup
         with pytest.raises(KeyErased):
             snapshots.read(name)
         assert not set(erased) & set(found(caller, corpus, rows[310], limit=300))
@@ -446,5 +446,5 @@ def test_an_erasure_ends_the_snapshot_and_the_next_one_has_nothing_of_it(tmp_pat
         in_graph = log.graph._vectors()
         for row in np.array(rows[300:], np.float32):
             for stored in (log.units(np.arange(log.size)), in_graph):
-                assert (stored @ row).max() < 0.999, "a vector of what was erased"
+                assert (stored @ row).max() < 0.999, "an erased vector is still there"
         assert found(caller, corpus, rows[5], limit=1) == kept[5:6]

@@ -1,4 +1,4 @@
-"""Cache directives of PutFacts and SearchFacts, and facts that are kept in a session only."""
+"""Cache directives of PutFacts and SearchFacts, and facts that are kept only in a session."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2 as pb
 from drillcore_server.app.config import FactSettings
-from drillcore_server.facts import session_store as fact_sessions
-from drillcore_server.facts.session_store import SESSION
+from drillcore_server.facts import session_fact_store
+from drillcore_server.facts.session_fact_store import SESSION
 from drillcore_server.storage.keyring import KeyErased, KeyNumber
 from drillcore_server.storage.spaces import Space
 from tests.support.callers.facts import FactCaller
@@ -38,7 +38,7 @@ FACTS_MAX = 5
 
 @dataclass
 class Desk:
-    """A corpus of acme with one fact, and those who call."""
+    """A corpus of acme with one fact, and the callers of the tests."""
 
     server: Running
     corpus: str
@@ -64,7 +64,7 @@ class Desk:
         return who.facts.EndSession(request, **who.options(request_id)).facts_forgotten
 
     def keys(self) -> list[bytes]:
-        """Everything that is stored of sessions."""
+        """The keys of everything that is stored about sessions."""
         keys = self.server.server._unit.keys
         spaces = [keys._spaces[space].range() for space in (Space.SESSION_FACTS, Space.SESSION_ENDS)]
         return [key for space in spaces for key, _ in self.run(lambda tr, space=space: list(tr.range(*space)))]
@@ -86,7 +86,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield Desk(server, corpus, stored, caller, stack)
 
 
-def test_a_fact_that_is_not_to_be_stored_is_found_in_its_session_only(desk: Desk) -> None:
+def test_a_fact_put_with_no_store_is_found_in_its_session_only(desk: Desk) -> None:
     (kept,) = desk.keep(KEPT)
     (hit, _) = desk.caller.search(KEPT, session_id="s-1").hits
     assert (hit.fact.fact_id, hit.fact.content, hit.fact.session_only, hit.fact.corpus_id) == (
@@ -118,10 +118,10 @@ def test_no_store_makes_no_revision_and_changes_no_state(desk: Desk) -> None:
     put = desk.caller.put(desk.corpus, *drafts, cache_control="No-Store, reuse-ckf", session_id="s-1")
     assert put.revision == head
     assert desk.caller.state(desk.corpus) == before
-    assert [one.revision for one in desk.caller.history(corpus_id=desk.corpus)] == [1]
+    assert [entry.revision for entry in desk.caller.history(corpus_id=desk.corpus)] == [1]
 
 
-def test_another_callers_session_of_the_same_name_is_not_there(desk: Desk) -> None:
+def test_another_callers_session_of_the_same_name_is_not_found(desk: Desk) -> None:
     desk.keep(KEPT)
     colleague = desk.caller_of(make_service(desk.server, Grant(Role.WRITER)).token)
     assert desk.found(caller=colleague, session_id="s-1") == [desk.stored]
@@ -132,7 +132,7 @@ def test_another_callers_session_of_the_same_name_is_not_there(desk: Desk) -> No
     assert len(desk.found(session_id="s-1")) == 2
 
 
-def test_a_session_is_of_one_tenant_also_for_an_operator(desk: Desk) -> None:
+def test_a_session_belongs_to_one_tenant_even_for_an_operator(desk: Desk) -> None:
     operator = desk.server.client()
     elsewhere = operator.create_corpus("elsewhere", tenant_id=GLOBEX_ID).id
     root = desk.caller_of(OPERATOR)
@@ -153,14 +153,14 @@ def test_a_session_that_is_ended_leaves_nothing_and_its_key_is_destroyed(desk: D
     assert desk.end() == 0
 
 
-def test_the_same_id_begins_another_session_after_the_end(desk: Desk) -> None:
+def test_the_same_id_begins_a_new_session_after_the_end(desk: Desk) -> None:
     desk.keep(KEPT)
     desk.end()
     (again,) = desk.keep(OTHER)
     assert desk.found(OTHER, session_id="s-1") == [again, desk.stored]
 
 
-def test_a_session_that_is_not_used_ends(desk: Desk) -> None:
+def test_an_unused_session_ends(desk: Desk) -> None:
     desk.keep(KEPT, OTHER)
     (number,) = numbers(desk)
     age(desk, timedelta(hours=1))
@@ -169,18 +169,18 @@ def test_a_session_that_is_not_used_ends(desk: Desk) -> None:
     assert desk.keys() == []
     with pytest.raises(KeyErased):
         desk.server.server.keyring.cipher(number)
-    (record,) = [one for one in all_records(desk.server) if one["call"] == "Housekeeping"]
+    (record,) = [record for record in all_records(desk.server) if record["call"] == "Housekeeping"]
     assert record["detail"]["session_facts_forgotten"] == 2
 
 
-def test_the_sweep_leaves_sessions_that_stand(desk: Desk) -> None:
+def test_the_sweep_leaves_sessions_that_are_not_over(desk: Desk) -> None:
     kept = desk.keep(KEPT)
     assert desk.sweep(after=timedelta(minutes=29)) == 0
     assert set(kept) < set(desk.found(session_id="s-1"))
 
 
 @pytest.mark.parametrize("use", ["search", "put"])
-def test_a_session_that_is_used_stands_longer(desk: Desk, use: str) -> None:
+def test_using_a_session_puts_off_its_end(desk: Desk, use: str) -> None:
     desk.keep(KEPT)
     age(desk, timedelta(minutes=20))
     if use == "search":
@@ -191,31 +191,31 @@ def test_a_session_that_is_used_stands_longer(desk: Desk, use: str) -> None:
     assert len(desk.found(session_id="s-1")) >= 2
 
 
-def test_a_session_that_is_used_while_it_is_swept_stays(desk: Desk) -> None:
-    """The sweep has seen that it is over; a call that began before then puts off its end."""
+def test_a_session_used_while_it_is_swept_stays(desk: Desk) -> None:
+    """The sweep has seen that the session is over, but a call that began before puts off its end."""
     (kept,) = desk.keep(KEPT)
     (number,) = numbers(desk)
     keys, later = desk.server.server._unit.keys, datetime.now(UTC) + timedelta(hours=1)
-    (seen,) = desk.run(lambda tr: fact_sessions.over(tr.snapshot, keys, later, 100))
-    desk.run(lambda tr: fact_sessions.renew(tr, keys, replace(seen, facts=1), later))
-    with mock.patch.object(fact_sessions, "over", side_effect=[[seen], []]):
+    (seen,) = desk.run(lambda tr: session_fact_store.sessions_over(tr.snapshot, keys, later, 100))
+    desk.run(lambda tr: session_fact_store.renew(tr, keys, replace(seen, facts=1), later))
+    with mock.patch.object(session_fact_store, "sessions_over", side_effect=[[seen], []]):
         assert desk.sweep(after=timedelta(hours=1)) == 0
     desk.server.server.keyring.cipher(number)
     assert kept in desk.found(session_id="s-1")
 
 
 def test_a_source_that_is_erased_is_gone_from_sessions_too(desk: Desk) -> None:
-    """Its key is one of those that the fact is sealed under."""
+    """The fact is sealed under the key of its source too."""
     draft = pb.FactDraft(content=KEPT, source_id="manual")
     put = desk.caller.put(desk.corpus, draft, cache_control="no-store", session_id="s-1")
-    (other,) = desk.keep(OTHER)
+    (other_fact,) = desk.keep(OTHER)
     assert set(put.fact_ids) < set(desk.found(session_id="s-1"))
     client = desk.server.client(ACME)
     client.erase_source(desk.corpus, "manual", reason="asked to")
-    assert desk.found(session_id="s-1") == [other]
+    assert desk.found(session_id="s-1") == [other_fact]
 
 
-def test_a_source_that_the_corpus_gets_only_later_is_erased_from_sessions_too(desk: Desk) -> None:
+def test_a_source_that_the_corpus_gets_later_is_erased_from_sessions_too(desk: Desk) -> None:
     (kept,) = desk.keep(KEPT)
     desk.caller.put(desk.corpus, pb.FactDraft(content=OTHER, source_id="talk"))
     assert kept in desk.found(session_id="s-1")
@@ -223,7 +223,7 @@ def test_a_source_that_the_corpus_gets_only_later_is_erased_from_sessions_too(de
     assert desk.found(session_id="s-1") == [desk.stored]
 
 
-def test_a_new_session_in_place_of_one_that_is_over_has_none_of_its_facts_and_both_keys_go(desk: Desk) -> None:
+def test_a_new_session_in_place_of_an_ended_one_has_none_of_its_facts_and_both_keys_are_destroyed(desk: Desk) -> None:
     desk.keep(KEPT)
     age(desk, timedelta(hours=1))
     (again,) = desk.keep(OTHER)
@@ -260,7 +260,7 @@ def test_a_repeated_put_is_done_once(desk: Desk) -> None:
     assert len(desk.found(session_id="s-1")) == 2
 
 
-def test_a_session_keeps_so_many_facts_and_no_more(desk: Desk) -> None:
+def test_a_session_keeps_a_limited_number_of_facts(desk: Desk) -> None:
     texts = [f"{KEPT} Point number {number} of the list is this one." for number in range(FACTS_MAX)]
     desk.keep(*texts)
     with refused(Reason.TOO_LARGE, field="session_id"):
@@ -271,7 +271,7 @@ def test_a_session_keeps_so_many_facts_and_no_more(desk: Desk) -> None:
     assert desk.keys() == []
 
 
-def test_an_id_is_of_one_fact_of_a_session(desk: Desk) -> None:
+def test_an_id_belongs_to_one_fact_of_a_session(desk: Desk) -> None:
     draft = pb.FactDraft(content=KEPT, source_id="talk", fact_id=str(uuid4()))
     fields = {"cache_control": "no-store", "session_id": "s-1"}
     desk.caller.put(desk.corpus, draft, **fields)
@@ -286,7 +286,7 @@ def test_content_of_a_session_is_sealed(desk: Desk) -> None:
     assert not [key for key, value in stored if KEPT.encode()[:20] in key + value]
 
 
-def test_who_may_not_write_the_corpus_keeps_no_facts_beside_it(desk: Desk) -> None:
+def test_a_caller_who_may_not_write_the_corpus_keeps_no_session_facts_beside_it(desk: Desk) -> None:
     reader = desk.caller_of(make_service(desk.server, Grant(Role.READER)).token)
     with refused(Reason.PERMISSION_DENIED):
         desk.keep(KEPT, caller=reader)
@@ -299,11 +299,11 @@ def test_calls_about_sessions_are_on_the_record(desk: Desk) -> None:
     desk.found(session_id="s-1")
     desk.end()
     calls = {"PutFacts", "SearchFacts", "EndSession"}
-    _, put, search, end = [one for one in all_records(desk.server) if one["call"] in calls]
+    _, put, search, end = [record for record in all_records(desk.server) if record["call"] in calls]
     assert (put["nodes"], put["detail"]["session_facts"], put["corpora"]) == ([kept], 1, {desk.corpus: 1})
     assert kept in search["nodes"]
     assert end["detail"]["session_facts_forgotten"] == 1
-    assert not [one for one in (put, search, end) if KEPT in str({**one, "opened": None})]
+    assert not [record for record in (put, search, end) if KEPT in str({**record, "opened": None})]
 
 
 def test_filters_hold_for_facts_of_a_session(desk: Desk) -> None:
@@ -314,8 +314,8 @@ def test_filters_hold_for_facts_of_a_session(desk: Desk) -> None:
 
 def test_facts_of_a_session_beside_a_corpus_that_is_not_searched_are_not_found(desk: Desk) -> None:
     (kept,) = desk.keep(KEPT)
-    other = desk.caller.corpus("other")
-    hits = desk.caller.search(KEPT, other, session_id="s-1").hits
+    other_corpus = desk.caller.corpus("other")
+    hits = desk.caller.search(KEPT, other_corpus, session_id="s-1").hits
     assert kept not in {hit.fact.fact_id for hit in hits}
 
 
@@ -330,7 +330,7 @@ def test_only_if_ckf_fails_with_424_unless_a_stored_fact_is_relevant(desk: Desk)
         assert (info.reason, info.metadata["CRP-Status"]) == (Reason.NO_CKF_FACTS.name, "424")
 
 
-def test_facts_older_than_max_age_are_told_as_stale(desk: Desk) -> None:
+def test_facts_older_than_max_age_are_reported_as_stale(desk: Desk) -> None:
     def stale(directives: str) -> list[bool]:
         return [hit.stale for hit in desk.caller.search(STORED, cache_control=directives).hits]
 
@@ -346,7 +346,7 @@ def test_no_cache_and_reuse_ckf_change_nothing_in_a_search(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["store", "max-age=x", "no-store, no-store", "no-store,"])
-def test_directives_that_are_none_are_refused(desk: Desk, wrong: str) -> None:
+def test_invalid_directives_are_refused(desk: Desk, wrong: str) -> None:
     with refused(Reason.INVALID_ARGUMENT, field="cache_control"):
         desk.found(cache_control=wrong)
     with refused(Reason.INVALID_ARGUMENT, field="cache_control"):
@@ -354,7 +354,7 @@ def test_directives_that_are_none_are_refused(desk: Desk, wrong: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "s" * 129, "s\n", "\u00fc"], ids=["none", "long", "control", "not ASCII"])
-def test_a_session_id_that_is_none_is_refused(desk: Desk, wrong: str) -> None:
+def test_an_invalid_session_id_is_refused(desk: Desk, wrong: str) -> None:
     with refused(Reason.INVALID_ARGUMENT, field="session_id"):
         desk.keep(KEPT, session=wrong)
     with refused(Reason.INVALID_ARGUMENT, field="session_id"):
@@ -364,7 +364,7 @@ def test_a_session_id_that_is_none_is_refused(desk: Desk, wrong: str) -> None:
             desk.found(session_id=wrong)
 
 
-def test_facts_that_are_to_be_stored_are_not_put_into_a_session(desk: Desk) -> None:
+def test_facts_put_without_no_store_cannot_name_a_session(desk: Desk) -> None:
     with refused(Reason.INVALID_ARGUMENT, field="session_id"):
         desk.caller.put(desk.corpus, pb.FactDraft(content=KEPT, source_id="talk"), session_id="s-1")
 
@@ -384,25 +384,25 @@ def test_bad_facts_are_refused_in_a_session_too(desk: Desk) -> None:
 
 
 def numbers(desk: Desk) -> list[KeyNumber]:
-    """Of the keys of all sessions, in the order of their ends."""
+    """The numbers of the keys of all sessions, in the order of the sessions' ends."""
     keys = desk.server.server._unit.keys
     far = datetime.now(UTC) + timedelta(days=30)
-    over = desk.run(lambda tr: fact_sessions.over(tr.snapshot, keys, far, 100))
-    return [KeyNumber(one.number) for one in over]
+    over = desk.run(lambda tr: session_fact_store.sessions_over(tr.snapshot, keys, far, 100))
+    return [KeyNumber(session.number) for session in over]
 
 
 def age(desk: Desk, by: timedelta) -> None:
-    """As if the sessions had not been used for so long."""
+    """Changes all sessions as if they had not been used for the given time."""
     keys = desk.server.server._unit.keys
 
     def work(tr: Transaction) -> None:
         far = datetime.now(UTC) + timedelta(days=30)
-        for one in fact_sessions.over(tr, keys, far, 100):
-            aged = replace(one, ends_at=one.ends_at - by)
-            head = SESSION.read(tr, fact_sessions._head(keys, one.own))
+        for session in session_fact_store.sessions_over(tr, keys, far, 100):
+            aged = replace(session, ends_at=session.ends_at - by)
+            head = SESSION.read(tr, session_fact_store._head(keys, session.own))
             assert head is not None
-            fact_sessions.forget(tr, keys, one)
-            SESSION.write(tr, fact_sessions._head(keys, one.own), replace(head, ends_at=aged.ends_at))
-            fact_sessions._set_end(tr, keys, aged)
+            session_fact_store.forget(tr, keys, session)
+            SESSION.write(tr, session_fact_store._head(keys, session.own), replace(head, ends_at=aged.ends_at))
+            session_fact_store._set_end(tr, keys, aged)
 
     desk.run(work)

@@ -11,7 +11,7 @@ import pytest
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2 as pb
-from drillcore_server.facts.filters import Narrowing
+from drillcore_server.facts.filters import FilteredSearch
 from drillcore_server.kernel.corpus_at_revision import BatchedReads
 from tests.support.callers.facts import FactCaller
 from tests.support.callers.knowledge import at_revision, refused
@@ -47,9 +47,9 @@ def test_a_fact_has_every_field_of_the_specification(caller: FactCaller) -> None
         ttl="P90D",
         metadata={"topic": "records"},
     )
-    (one,) = caller.put(corpus, draft).fact_ids
-    fact = caller.get(one, with_embedding=True)
-    assert (fact.fact_id, fact.corpus_id, fact.content, fact.source_id) == (one, corpus, TEXTS[0], "manual")
+    (fact_id,) = caller.put(corpus, draft).fact_ids
+    fact = caller.get(fact_id, with_embedding=True)
+    assert (fact.fact_id, fact.corpus_id, fact.content, fact.source_id) == (fact_id, corpus, TEXTS[0], "manual")
     assert fact.content_hash == hashlib.sha256(TEXTS[0].encode()).hexdigest()
     assert (fact.source_location, fact.importance_weight, fact.ttl) == ("page 3", 0.9, "P90D")
     assert fact.metadata == {"topic": "records"}
@@ -58,12 +58,12 @@ def test_a_fact_has_every_field_of_the_specification(caller: FactCaller) -> None
     assert len(fact.embedding) == 256
     assert fact.embedding_model
     assert (fact.version, fact.access_count, fact.HasField("last_accessed_at")) == (1, 0, False)
-    again = caller.get(one)
+    again = caller.get(fact_id)
     assert (again.access_count, list(again.embedding)) == (1, [])
     assert again.HasField("last_accessed_at")
 
 
-def test_facts_of_one_call_are_one_revision_and_listed_in_pages(caller: FactCaller) -> None:
+def test_facts_of_one_call_make_one_revision_and_are_listed_in_pages(caller: FactCaller) -> None:
     corpus = caller.corpus()
     ids = put(caller, corpus, *TEXTS)
     pages = list(caller.pages(corpus, page_size=2))
@@ -91,7 +91,7 @@ def test_a_search_finds_the_nearest_first_and_counts_the_access(caller: FactCall
     assert by_vector[0].score == pytest.approx(1.0, abs=1e-3)
 
 
-def test_a_search_sees_what_was_added_changed_and_taken_away_just_before(caller: FactCaller) -> None:
+def test_a_search_sees_additions_changes_and_removals_made_just_before(caller: FactCaller) -> None:
     corpus = caller.corpus()
     first, second, _ = put(caller, corpus, *TEXTS)
     found = {hit.fact.fact_id for hit in caller.search("records", corpus).hits}
@@ -109,20 +109,20 @@ def test_a_search_sees_what_was_added_changed_and_taken_away_just_before(caller:
 
 def test_new_content_is_embedded_anew(caller: FactCaller) -> None:
     corpus = caller.corpus()
-    one, *_ = put(caller, corpus, *TEXTS)
-    updated = caller.update(one, content="Elephants drink up to two hundred litres of water on a hot summer day.")
+    fact_id, *_ = put(caller, corpus, *TEXTS)
+    updated = caller.update(fact_id, content="Elephants drink up to two hundred litres of water on a hot summer day.")
     assert (updated.version, updated.revision) == (2, 2)
-    assert caller.search("what do elephants drink?", corpus, limit=1).hits[0].fact.fact_id == one
-    assert caller.get(one, as_of=at_revision(1)).content == TEXTS[0]
+    assert caller.search("what do elephants drink?", corpus, limit=1).hits[0].fact.fact_id == fact_id
+    assert caller.get(fact_id, as_of=at_revision(1)).content == TEXTS[0]
 
 
 def test_an_update_without_a_change_makes_no_revision(caller: FactCaller) -> None:
     corpus = caller.corpus()
-    (one,) = put(caller, corpus, TEXTS[0])
-    assert caller.update(one, content=TEXTS[0]).revision == 1
-    assert caller.update(one, importance_weight=0.1).revision == 2
+    (fact_id,) = put(caller, corpus, TEXTS[0])
+    assert caller.update(fact_id, content=TEXTS[0]).revision == 1
+    assert caller.update(fact_id, importance_weight=0.1).revision == 2
     with refused(Reason.VERSION_MISMATCH):
-        caller.update(one, importance_weight=0.2, expected_version=1)
+        caller.update(fact_id, importance_weight=0.2, expected_version=1)
 
 
 @pytest.mark.parametrize(
@@ -144,13 +144,13 @@ def test_filters_narrow_searches_and_listings(caller: FactCaller, filters: pb.Fa
     ]
     ids = list(caller.put(corpus, *drafts).fact_ids)
     caller.set_status(ids[1], pb.FACT_STATUS_STALE)
-    assert {fact.fact_id for fact in caller.list(corpus, filters=filters)} == {ids[one] for one in expected}
+    assert {fact.fact_id for fact in caller.list(corpus, filters=filters)} == {ids[place] for place in expected}
     hits = caller.search("records", corpus, filters=filters).hits
-    assert {hit.fact.fact_id for hit in hits} == {ids[one] for one in expected}
-    assert {hit.fact.fact_id for hit in hits if hit.stale} == {ids[one] for one in expected & {1}}
+    assert {hit.fact.fact_id for hit in hits} == {ids[place] for place in expected}
+    assert {hit.fact.fact_id for hit in hits if hit.stale} == {ids[place] for place in expected & {1}}
 
 
-def test_filters_by_time_begin_at_a_moment_and_end_before_one(caller: FactCaller) -> None:
+def test_filters_by_time_include_their_start_and_exclude_their_end(caller: FactCaller) -> None:
     corpus = caller.corpus()
     for text in TEXTS:
         put(caller, corpus, text)
@@ -164,21 +164,21 @@ def test_filters_by_time_begin_at_a_moment_and_end_before_one(caller: FactCaller
         assert {hit.fact.fact_id for hit in caller.search("records", corpus, filters=filters).hits} == expected
 
 
-def test_a_text_for_a_reason_or_a_place_is_so_long_and_no_longer(caller: FactCaller) -> None:
+def test_reasons_and_locations_have_a_maximum_length(caller: FactCaller) -> None:
     corpus = caller.corpus()
     draft = pb.FactDraft(content=TEXTS[0], source_id="s", source_location="p" * 1000)
-    (one,) = caller.put(corpus, draft).fact_ids
+    (fact_id,) = caller.put(corpus, draft).fact_ids
     with refused(Reason.TOO_LARGE):
         caller.put(corpus, pb.FactDraft(content=TEXTS[0], source_id="s", source_location="p" * 1001))
     with refused(Reason.TOO_LARGE):
-        caller.update(one, source_location="p" * 1001)
+        caller.update(fact_id, source_location="p" * 1001)
     with refused(Reason.TOO_LARGE):
-        caller.set_status(one, pb.FACT_STATUS_STALE, reason="r" * 1001)
-    caller.set_status(one, pb.FACT_STATUS_STALE, reason="r" * 1000)
-    assert len(caller.get(one).status_reason) == 1000
+        caller.set_status(fact_id, pb.FACT_STATUS_STALE, reason="r" * 1001)
+    caller.set_status(fact_id, pb.FACT_STATUS_STALE, reason="r" * 1000)
+    assert len(caller.get(fact_id).status_reason) == 1000
 
 
-def test_a_thousand_facts_are_put_at_once_and_no_more(caller: FactCaller) -> None:
+def test_a_thousand_facts_can_be_put_at_once_and_no_more(caller: FactCaller) -> None:
     corpus = caller.corpus()
     draft = pb.FactDraft(content=TEXTS[0], source_id="s", embedding=[1.0, 0.0])
     with refused(Reason.INVALID_ARGUMENT):
@@ -192,7 +192,7 @@ RARE = pb.FactFilters(metadata={"rare": "yes"})
 
 
 def put_rare(caller: FactCaller, corpus: str) -> set[str]:
-    """Facts among twelve others; their ids."""
+    """Puts a few rare facts among twelve others; returns the ids of the rare facts."""
     drafts = [
         pb.FactDraft(content=f"{TEXTS[0]} {number}", source_id="s", metadata={"rare": "no" if number % 7 else "yes"})
         for number in range(14)
@@ -208,7 +208,7 @@ def test_a_listing_that_looks_at_many_facts_goes_on_in_short_pages(
     corpus = caller.corpus()
     rare = put_rare(caller, corpus)
     for size in (1, 2, 3):
-        assert [one.fact_id for one in caller.list(corpus, filters=RARE, page_size=size)] == sorted(rare)
+        assert [fact.fact_id for fact in caller.list(corpus, filters=RARE, page_size=size)] == sorted(rare)
     assert len(caller.list(corpus, page_size=5)) == 14
     assert caller.list(corpus, filters=pb.FactFilters(metadata={"rare": "never"})) == []
     assert len(list(caller.pages(corpus, filters=RARE))) == -(-14 // looked_at)
@@ -217,8 +217,8 @@ def test_a_listing_that_looks_at_many_facts_goes_on_in_short_pages(
 def test_a_search_that_tries_many_facts_in_vain_finds_those_that_are_allowed(
     caller: FactCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    corpus, other = caller.corpus(), caller.corpus("other")
-    rare = put_rare(caller, corpus) | put_rare(caller, other)
+    corpus, other_corpus = caller.corpus(), caller.corpus("other")
+    rare = put_rare(caller, corpus) | put_rare(caller, other_corpus)
     patient = caller.search("records", filters=RARE)
     monkeypatch.setattr("drillcore_server.facts.filters.TRIED_MAX", 1)
     impatient = caller.search("records", filters=RARE)
@@ -227,26 +227,28 @@ def test_a_search_that_tries_many_facts_in_vain_finds_those_that_are_allowed(
     assert not caller.search("records", corpus, filters=pb.FactFilters(metadata={"rare": "never"})).hits
     narrowed = pb.FactFilters(metadata={"rare": "yes"}, source_ids=["s"])
     assert {hit.fact.fact_id for hit in caller.search("records", filters=narrowed).hits} == rare
-    assert {fact.access_count for fact in caller.list(corpus, filters=RARE)} == {3}, "one for each search that was told"
+    assert {fact.access_count for fact in caller.list(corpus, filters=RARE)} == {3}, (
+        "one access for each search that was answered"
+    )
 
 
-def test_a_search_that_begins_anew_sees_what_has_changed_meanwhile(
+def test_a_search_that_starts_again_sees_changes_made_meanwhile(
     caller: FactCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("drillcore_server.facts.filters.TRIED_MAX", 1)
     corpus = caller.corpus()
     gone, kept = sorted(put_rare(caller, corpus))
     new: list[str] = []
-    gather = Narrowing._gathered
+    gather = FilteredSearch._gathered
 
-    def gather_then_change(narrowing: Narrowing, snapshot: BatchedReads) -> object:
+    def gather_then_change(narrowing: FilteredSearch, snapshot: BatchedReads) -> object:
         found = gather(narrowing, snapshot)
         caller.set_status(gone, pb.FACT_STATUS_DELETED)
         draft = pb.FactDraft(content=TEXTS[1], source_id="s", metadata={"rare": "yes"})
         new.extend(caller.put(corpus, draft).fact_ids)
         return found
 
-    monkeypatch.setattr(Narrowing, "_gathered", gather_then_change)
+    monkeypatch.setattr(FilteredSearch, "_gathered", gather_then_change)
     found = caller.search("records", corpus, filters=RARE)
     assert {hit.fact.fact_id for hit in found.hits} == {kept, *new}
     assert found.revisions[corpus] == 3
@@ -274,7 +276,7 @@ BAD_DRAFTS = {
 
 
 @pytest.mark.parametrize("case", BAD_DRAFTS)
-def test_a_bad_fact_is_refused_with_all_others_of_the_call(caller: FactCaller, case: str) -> None:
+def test_a_bad_fact_makes_the_whole_call_fail(caller: FactCaller, case: str) -> None:
     corpus = caller.corpus()
     put(caller, corpus, TEXTS[1])
     model = caller.list(corpus)[0].embedding_model
@@ -287,16 +289,16 @@ def test_a_bad_fact_is_refused_with_all_others_of_the_call(caller: FactCaller, c
 
 
 def words(count: int) -> str:
-    """A text of so many tokens."""
+    """A text with the given number of tokens."""
     return " ".join(["word"] * count)
 
 
 @pytest.mark.parametrize("count", [10, 2048])
-def test_facts_of_the_least_and_the_most_tokens_are_taken(caller: FactCaller, count: int) -> None:
-    (one,) = put(caller, caller.corpus(), words(count))
-    assert caller.get(one).tokens == count
-    caller.update(one, content=words(count).replace("word", "term"))
-    assert caller.get(one).tokens == count
+def test_facts_with_the_fewest_and_the_most_allowed_tokens_are_accepted(caller: FactCaller, count: int) -> None:
+    (fact_id,) = put(caller, caller.corpus(), words(count))
+    assert caller.get(fact_id).tokens == count
+    caller.update(fact_id, content=words(count).replace("word", "term"))
+    assert caller.get(fact_id).tokens == count
 
 
 @pytest.mark.parametrize(
@@ -304,11 +306,11 @@ def test_facts_of_the_least_and_the_most_tokens_are_taken(caller: FactCaller, co
 )
 def test_facts_of_fewer_or_more_tokens_are_refused(caller: FactCaller, count: int, reason: Reason) -> None:
     corpus = caller.corpus()
-    (one,) = put(caller, corpus, TEXTS[0])
+    (fact_id,) = put(caller, corpus, TEXTS[0])
     with refused(reason):
         put(caller, corpus, words(count))
     with refused(reason):
-        caller.update(one, content=words(count))
+        caller.update(fact_id, content=words(count))
     assert [(fact.content, fact.version) for fact in caller.list(corpus)] == [(TEXTS[0], 1)]
 
 
@@ -321,20 +323,20 @@ def test_vectors_of_another_model_are_refused(caller: FactCaller) -> None:
     with refused(Reason.MODEL_MISMATCH):
         caller.search("", corpus, vector=[1.0] * 256, embedding_model="another")
     empty = caller.corpus("empty")
-    (one,) = caller.put(empty, draft, embedding_model="another").fact_ids
-    assert caller.search("", empty, vector=[1.0] * 256, embedding_model="another").hits[0].fact.fact_id == one
+    (fact_id,) = caller.put(empty, draft, embedding_model="another").fact_ids
+    assert caller.search("", empty, vector=[1.0] * 256, embedding_model="another").hits[0].fact.fact_id == fact_id
 
 
-def test_an_id_of_ones_own_is_taken_once(caller: FactCaller) -> None:
-    corpus, one = caller.corpus(), str(uuid4())
-    draft = pb.FactDraft(fact_id=one, content=TEXTS[0], source_id="s")
-    assert caller.put(corpus, draft).fact_ids == [one]
+def test_an_id_chosen_by_the_caller_is_accepted_once(caller: FactCaller) -> None:
+    corpus, fact_id = caller.corpus(), str(uuid4())
+    draft = pb.FactDraft(fact_id=fact_id, content=TEXTS[0], source_id="s")
+    assert caller.put(corpus, draft).fact_ids == [fact_id]
     with refused(Reason.NODE_EXISTS):
         caller.put(corpus, draft)
     with refused(Reason.NODE_EXISTS):
         caller.put(caller.corpus("other"), draft)
     with refused(Reason.NODE_NOT_FOUND):
-        caller.node(one)
+        caller.node(fact_id)
 
 
 LEGAL = {
@@ -351,57 +353,57 @@ WAYS = {"ACTIVE": [], "STALE": ["STALE"], "DELETED": ["DELETED"], "QUARANTINED":
 def test_only_legal_transitions_are_made(caller: FactCaller, start: str) -> None:
     corpus = caller.corpus()
     for end in WAYS:
-        (one,) = put(caller, corpus, TEXTS[0])
+        (fact_id,) = put(caller, corpus, TEXTS[0])
         for status in WAYS[start]:
-            caller.set_status(one, pb.FactStatus.Value(f"FACT_STATUS_{status}"), reason="why not")
+            caller.set_status(fact_id, pb.FactStatus.Value(f"FACT_STATUS_{status}"), reason="why not")
         if (start, end) in LEGAL:
-            caller.set_status(one, pb.FactStatus.Value(f"FACT_STATUS_{end}"), reason="why not")
-            assert caller.get(one).status == pb.FactStatus.Value(f"FACT_STATUS_{end}")
+            caller.set_status(fact_id, pb.FactStatus.Value(f"FACT_STATUS_{end}"), reason="why not")
+            assert caller.get(fact_id).status == pb.FactStatus.Value(f"FACT_STATUS_{end}")
             continue
         reason = Reason.REVIEW_REQUIRED if (start, end) == ("QUARANTINED", "ACTIVE") else Reason.ILLEGAL_TRANSITION
         with refused(reason):
-            caller.set_status(one, pb.FactStatus.Value(f"FACT_STATUS_{end}"), reason="why not")
-        assert caller.get(one).status == pb.FactStatus.Value(f"FACT_STATUS_{start}")
+            caller.set_status(fact_id, pb.FactStatus.Value(f"FACT_STATUS_{end}"), reason="why not")
+        assert caller.get(fact_id).status == pb.FactStatus.Value(f"FACT_STATUS_{start}")
 
 
 def test_a_deleted_fact_is_not_changed_any_more(caller: FactCaller) -> None:
-    (one,) = put(caller, caller.corpus(), TEXTS[0])
-    caller.set_status(one, pb.FACT_STATUS_DELETED)
+    (fact_id,) = put(caller, caller.corpus(), TEXTS[0])
+    caller.set_status(fact_id, pb.FACT_STATUS_DELETED)
     with refused(Reason.ILLEGAL_TRANSITION):
-        caller.update(one, importance_weight=0.1)
-    assert caller.get(one).version == 2
+        caller.update(fact_id, importance_weight=0.1)
+    assert caller.get(fact_id).version == 2
 
 
-def test_a_status_is_set_at_the_version_that_was_expected_or_not_at_all(caller: FactCaller) -> None:
-    (one,) = put(caller, caller.corpus(), TEXTS[0])
-    caller.update(one, importance_weight=0.1)
+def test_a_status_is_set_only_at_the_expected_version(caller: FactCaller) -> None:
+    (fact_id,) = put(caller, caller.corpus(), TEXTS[0])
+    caller.update(fact_id, importance_weight=0.1)
     with refused(Reason.VERSION_MISMATCH):
-        caller.set_status(one, pb.FACT_STATUS_STALE, expected_version=1)
-    caller.set_status(one, pb.FACT_STATUS_STALE, expected_version=2)
-    assert caller.get(one).status == pb.FACT_STATUS_STALE
+        caller.set_status(fact_id, pb.FACT_STATUS_STALE, expected_version=1)
+    caller.set_status(fact_id, pb.FACT_STATUS_STALE, expected_version=2)
+    assert caller.get(fact_id).status == pb.FACT_STATUS_STALE
 
 
 def test_a_quarantine_needs_a_reason(caller: FactCaller) -> None:
-    (one,) = put(caller, caller.corpus(), TEXTS[0])
+    (fact_id,) = put(caller, caller.corpus(), TEXTS[0])
     with refused(Reason.INVALID_ARGUMENT):
-        caller.set_status(one, pb.FACT_STATUS_QUARANTINED)
+        caller.set_status(fact_id, pb.FACT_STATUS_QUARANTINED)
 
 
-def test_another_tenants_fact_is_not_there(caller: FactCaller) -> None:
-    (one,) = put(caller, caller.corpus(), TEXTS[0])
-    with FactCaller(caller.server, GLOBEX) as other:
-        other.corpus()
+def test_another_tenants_fact_is_not_found(caller: FactCaller) -> None:
+    (fact_id,) = put(caller, caller.corpus(), TEXTS[0])
+    with FactCaller(caller.server, GLOBEX) as stranger:
+        stranger.corpus()
         for call in (
-            lambda: other.get(one),
-            lambda: other.update(one, importance_weight=0.1),
-            lambda: other.set_status(one, pb.FACT_STATUS_STALE),
+            lambda: stranger.get(fact_id),
+            lambda: stranger.update(fact_id, importance_weight=0.1),
+            lambda: stranger.set_status(fact_id, pb.FACT_STATUS_STALE),
         ):
             with refused(Reason.FACT_NOT_FOUND):
                 call()
-        assert not other.search("records").hits
+        assert not stranger.search("records").hits
 
 
-def test_a_repeated_put_is_answered_as_it_was(caller: FactCaller) -> None:
+def test_a_repeated_put_gets_the_first_answer(caller: FactCaller) -> None:
     corpus = caller.corpus()
     draft = pb.FactDraft(content=TEXTS[0], source_id="s")
     first = caller.put(corpus, draft, request_id="the same")
@@ -409,21 +411,21 @@ def test_a_repeated_put_is_answered_as_it_was(caller: FactCaller) -> None:
     assert len(caller.list(corpus)) == 1
 
 
-def by_the_book(facts: list[pb.Fact]) -> str:
-    """Seed 000, section 6.1."""
+def specified_hash(facts: list[pb.Fact]) -> str:
+    """The state hash as seed 000, section 6.1 defines it."""
     active = [f for f in facts if f.status == pb.FACT_STATUS_ACTIVE]
     components = sorted(f"{f.fact_id}:{hashlib.sha256(f.content.encode()).hexdigest()}:ACTIVE" for f in active)
     return hashlib.sha256("|".join(components).encode()).hexdigest()
 
 
-def test_the_state_is_the_one_of_the_specification_and_reading_does_not_change_it(caller: FactCaller) -> None:
+def test_the_state_follows_the_specification_and_reading_does_not_change_it(caller: FactCaller) -> None:
     corpus = caller.corpus()
     seen: list[tuple[int, str, str]] = []
 
     def check() -> None:
         state = caller.state(corpus)
         (own,) = state.states
-        assert own.state_hash == by_the_book(caller.list(corpus))
+        assert own.state_hash == specified_hash(caller.list(corpus))
         caller.search("records", corpus)
         again = caller.state(corpus)
         assert again == state, "reading has changed the state"
@@ -444,7 +446,7 @@ def test_the_state_is_the_one_of_the_specification_and_reading_does_not_change_i
     check()
     assert [revision for revision, _, _ in seen] == [0, 1, 2, 3, 4, 5]
     assert len({combined for _, _, combined in seen}) == len(seen)
-    assert seen[-1][1] == seen[-2][1], "a weight is no part of the state hash, but of the state revision"
+    assert seen[-1][1] == seen[-2][1], "a weight changes the state revision but not the state hash"
 
 
 def test_the_state_hash_is_the_same_after_a_restart(tmp_path: Path) -> None:
@@ -457,10 +459,10 @@ def test_the_state_hash_is_the_same_after_a_restart(tmp_path: Path) -> None:
     with running(tmp_path) as server, FactCaller(server, ACME) as caller:
         assert caller.state(corpus) == before
         put(caller, corpus, TEXTS[0])
-        assert caller.state(corpus).states[0].state_hash == by_the_book(caller.list(corpus))
+        assert caller.state(corpus).states[0].state_hash == specified_hash(caller.list(corpus))
 
 
-def test_who_is_not_known_gets_nothing(caller: FactCaller) -> None:
-    (one,) = put(caller, caller.corpus(), TEXTS[0])
+def test_an_unknown_caller_gets_nothing(caller: FactCaller) -> None:
+    (fact_id,) = put(caller, caller.corpus(), TEXTS[0])
     with FactCaller(caller.server, "nobody's token 0123456789") as stranger, refused(Reason.UNAUTHENTICATED):
-        stranger.get(one)
+        stranger.get(fact_id)

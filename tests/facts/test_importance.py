@@ -1,4 +1,4 @@
-"""What facts weigh, by the type of their source and by what adds to it."""
+"""The importance of facts: the weight of their source type, and what adds to it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from drillcore_formats.settings import SettingsError
 from drillcore_proto.reasons import Reason
 from drillcore_server.app.config import load_settings
 from drillcore_server.facts.importance import ClassificationWeights, ImportanceSettings, importance
-from drillcore_server.hierarchy.source_model import Described, SourceType, describe
+from drillcore_server.hierarchy.source_model import SourceDescription, SourceType, describe
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.storage.ids import SourceId
 
@@ -35,14 +35,14 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("kind", "metadata", "content", "headings", "weight"), TABLE)
-def test_the_table_of_weights(
+def test_weights_are_those_of_the_table(
     kind: str, metadata: dict[str, str], content: str, headings: tuple[str, ...], weight: float
 ) -> None:
     source = describe(SourceId("source"), "Title", {"source_type": kind, **metadata})
     assert importance(ImportanceSettings(), source, content, headings) == weight
 
 
-def test_a_title_that_says_meta_analysis_counts_for_research() -> None:
+def test_a_title_with_meta_analysis_adds_to_the_weight_of_research() -> None:
     source = describe(SourceId("x"), "Beta blockers: a meta-analysis", {"source_type": "research"})
     assert importance(ImportanceSettings(), source, "The dose was halved.") == 0.85
 
@@ -58,14 +58,14 @@ def test_a_title_that_says_meta_analysis_counts_for_research() -> None:
         ("https://a.example/b", {"source_type": "official"}, SourceType.OFFICIAL, "https://a.example/b"),
     ],
 )
-def test_the_type_is_what_the_metadata_say_else_by_where_the_source_is(
+def test_the_type_comes_from_the_metadata_or_else_from_the_address_of_the_source(
     source: str, metadata: dict[str, str], kind: SourceType, uri: str
 ) -> None:
     found = describe(SourceId(source), "", metadata)
     assert (found.type, found.uri) == (kind, uri)
 
 
-def test_a_type_that_there_is_not_is_refused_and_the_known_ones_are_named() -> None:
+def test_an_unknown_type_is_refused_and_the_known_types_are_named() -> None:
     with pytest.raises(BadInput, match="regulatory, official") as caught:
         describe(SourceId("x"), "", {"source_type": "rumour"})
     assert caught.value.reason is Reason.INVALID_ARGUMENT
@@ -73,17 +73,17 @@ def test_a_type_that_there_is_not_is_refused_and_the_known_ones_are_named() -> N
 
 def test_weights_never_leave_0_to_1() -> None:
     settings = ImportanceSettings(regulatory=1.0, specific_article=0.5)
-    assert importance(settings, Described(SourceType.REGULATORY), "As Article 6 says.") == 1.0
+    assert importance(settings, SourceDescription(SourceType.REGULATORY), "As Article 6 says.") == 1.0
 
 
-def test_an_address_that_is_none_weighs_as_the_web_does() -> None:
-    assert importance(ImportanceSettings(), Described(SourceType.WEB, "https://[half")) == 0.5
+def test_a_malformed_address_weighs_as_much_as_the_web() -> None:
+    assert importance(ImportanceSettings(), SourceDescription(SourceType.WEB, "https://[half")) == 0.5
 
 
 def test_weights_are_set_in_the_settings() -> None:
     environment = {"DRILLCORE_FACTS_IMPORTANCE_USER": "0.25", "DRILLCORE_FACTS_IMPORTANCE_CLASSIFICATION_PUBLIC": "0.1"}
     settings = load_settings(environment=environment).facts.importance
-    assert importance(settings, Described(SourceType.USER)) == 0.25
+    assert importance(settings, SourceDescription(SourceType.USER)) == 0.25
     assert settings.classification == ClassificationWeights(public=0.1)
     with pytest.raises(SettingsError, match="0 to 1"):
         load_settings(environment={"DRILLCORE_FACTS_IMPORTANCE_WEB": "1.5"})

@@ -1,4 +1,4 @@
-"""What introduces a fact can be said apart from it only if the fact is put together again by a space."""
+"""The introduction of a fact can be separated from it only if joining both by a space gives the fact again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from drillcore_server.envelopes.rendering import lead_of
+from drillcore_server.envelopes.envelope_text import lead_of
 from drillcore_server.facts.model import Fact, fact_hash
 from drillcore_server.storage.ids import DocumentId, FactId, PrincipalId, SourceId
 
@@ -34,7 +34,7 @@ def fact(content: str, lead_characters: int) -> Fact:
     )
 
 
-def test_a_fact_of_a_list_has_what_introduces_it() -> None:
+def test_a_fact_of_a_list_has_its_introduction() -> None:
     assert lead_of(fact(f"{LEAD} (a) keep records", len(LEAD))) == LEAD
 
 
@@ -56,5 +56,7 @@ def test_a_fact_without_a_document_has_no_introduction() -> None:
         (LEAD, len(LEAD) + 100),
     ],
 )
-def test_what_cannot_be_put_together_again_is_no_introduction(content: str, lead_characters: int) -> None:
+def test_a_beginning_that_cannot_be_joined_again_by_a_space_is_no_introduction(
+    content: str, lead_characters: int
+) -> None:
     assert lead_of(fact(content, lead_characters)) == ""

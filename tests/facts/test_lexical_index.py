@@ -1,4 +1,4 @@
-"""The words that facts are found by, through the real server: with the very next question, at every revision."""
+"""The lexical index through the real server: facts are found by their words at once and at every revision."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def caller(tmp_path: Path) -> Iterator[ErasingCaller]:
 def index(
     caller: ErasingCaller, indexes: LexicalIndexes | None = None, revision: Revision | None = None
 ) -> LexicalIndex:
-    """At the head or another revision, by the server's own indexes or by others."""
+    """The index at the head or another revision, from the server's own indexes or from others."""
     server, engine, corpus = caller.server.server, caller.server.engine, corpus_of(caller)
     keys = Keyspace(open_store(engine)[0]).of_corpus(corpus.number)
 
@@ -57,12 +57,14 @@ def index(
 def found(caller: ErasingCaller, text: str, revision: int | None = None) -> list[str]:
     at = None if revision is None else Revision(revision)
     followed = index(caller, revision=at).search(text, 10)
-    assert followed == index(caller, LexicalIndexes(caller.server.engine), at).search(text, 10), "as one just read"
+    assert followed == index(caller, LexicalIndexes(caller.server.engine), at).search(text, 10), (
+        "the index must equal one that was just read"
+    )
     return [str(fact) for fact, _ in followed]
 
 
 def put(caller: ErasingCaller, corpus: str, *contents: str, source: str = "manual") -> list[str]:
-    return list(caller.put(corpus, *(pb.FactDraft(content=one, source_id=source) for one in contents)).fact_ids)
+    return list(caller.put(corpus, *(pb.FactDraft(content=content, source_id=source) for content in contents)).fact_ids)
 
 
 def test_a_fact_is_found_by_its_words_as_soon_as_it_is_put(caller: ErasingCaller) -> None:
@@ -81,11 +83,11 @@ def test_a_fact_whose_content_changes_is_found_by_the_new_words_alone(caller: Er
     caller.update(fact, content=OTTERS)
     assert found(caller, "herons") == []
     assert found(caller, "otters") == [fact]
-    assert found(caller, "herons", 1) == [fact], "as it was"
+    assert found(caller, "herons", 1) == [fact], "the earlier revision has the old words"
 
 
 @pytest.mark.parametrize("status", [pb.FACT_STATUS_DELETED, pb.FACT_STATUS_QUARANTINED])
-def test_what_is_not_searched_is_not_found(caller: ErasingCaller, status: pb.FactStatus.ValueType) -> None:
+def test_a_fact_out_of_the_index_is_not_found(caller: ErasingCaller, status: pb.FactStatus.ValueType) -> None:
     corpus = caller.corpus()
     herons, otters = put(caller, corpus, HERONS, OTTERS)
     caller.set_status(herons, status, reason="so")
@@ -97,18 +99,18 @@ def test_what_is_not_searched_is_not_found(caller: ErasingCaller, status: pb.Fac
     assert set(found(caller, "herons otters", 1)) == {herons, otters}
 
 
-def test_titles_and_the_name_of_the_source_are_matched_too(caller: ErasingCaller) -> None:
+def test_titles_and_source_names_are_matched_too(caller: ErasingCaller) -> None:
     corpus = caller.corpus()
     text = f"# Waterfowl act\n\n## Wading birds\n\n{HERONS}\n"
     caller.add(corpus, *files({"BirdsAct-2015.md": text}))
-    here = index(caller)
+    lexical = index(caller)
     for word, level in {"wading": "headings", "waterfowl": "title", "2015": "title", "herons": "content"}.items():
-        matches = here.matches(question(word))
+        matches = lexical.matches(question(word))
         assert matches is not None
         assert getattr(matches.chunks, level).max() > 0, word
 
 
-def test_a_new_title_is_matched_though_the_facts_are_said_again(caller: ErasingCaller) -> None:
+def test_a_new_title_is_matched_though_the_facts_stay_the_same(caller: ErasingCaller) -> None:
     corpus = caller.corpus()
     caller.add(corpus, *files({"birds": f"# Waterfowl act\n\n{HERONS}\n"}))
     caller.add(corpus, *files({"birds": f"# Gamekeeping decree\n\n{HERONS}\n"}))
@@ -116,7 +118,7 @@ def test_a_new_title_is_matched_though_the_facts_are_said_again(caller: ErasingC
     assert titled(caller, "decree")
 
 
-def test_new_titles_of_a_hierarchy_are_matched_though_its_chunks_say_the_same(caller: ErasingCaller) -> None:
+def test_new_titles_of_a_hierarchy_are_matched_though_its_chunks_stay_the_same(caller: ErasingCaller) -> None:
     corpus, made = caller.corpus(), two_sections()
     put_hierarchy(caller, corpus, made)
     chunk = next(node for node in made.nodes if node.HasField("chunk"))
@@ -158,7 +160,7 @@ def test_nothing_of_an_erased_source_is_found_at_any_revision_or_kept_in_memory(
     kept = caller.server.server.indexes.words
     caller.erase(corpus, "marked")
     assert not kept._states
-    assert not kept._occasions
+    assert not kept._earlier
     assert found(caller, MARKER) == []
     assert found(caller, MARKER, 1) == []
     assert 0 < len(index(caller)) < facts
@@ -181,27 +183,27 @@ def test_the_same_facts_have_the_same_scores_after_a_restart(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "text", ["", "  ", "the of and", "\0\x01", "\ud800", "\u0130" * 99, "a" * 100_000, "s " * 50_000]
 )
-def test_any_text_can_be_asked(caller: ErasingCaller, text: str) -> None:
+def test_any_text_can_be_searched(caller: ErasingCaller, text: str) -> None:
     put(caller, caller.corpus(), HERONS)
     assert index(caller).search(text, 10) == []
 
 
-def test_of_a_very_long_text_the_first_words_count(caller: ErasingCaller) -> None:
+def test_only_the_first_words_of_a_very_long_text_count(caller: ErasingCaller) -> None:
     (fact,) = put(caller, caller.corpus(), HERONS)
     noise = " ".join(f"word{number}" for number in range(10_000))
     assert found(caller, f"herons {noise}") == [fact]
     assert found(caller, f"{noise} herons") == []
 
 
-def test_a_corpus_without_facts_is_asked(caller: ErasingCaller) -> None:
+def test_a_corpus_without_facts_can_be_searched(caller: ErasingCaller) -> None:
     caller.corpus()
     assert found(caller, "herons") == []
 
 
-def test_only_what_is_allowed_is_found(caller: ErasingCaller) -> None:
+def test_only_allowed_facts_are_found(caller: ErasingCaller) -> None:
     _, otters = put(caller, caller.corpus(), HERONS, OTTERS)
-    here = index(caller)
-    (one,) = (fact for fact, _ in here.search("otters", 1))
-    assert str(one) == otters
-    assert [str(fact) for fact, _ in here.search("herons otters", 5, allowed=[one])] == [otters]
-    assert here.search("herons", 5, allowed=[one]) == []
+    lexical = index(caller)
+    (otter_fact,) = (fact for fact, _ in lexical.search("otters", 1))
+    assert str(otter_fact) == otters
+    assert [str(fact) for fact, _ in lexical.search("herons otters", 5, allowed=[otter_fact])] == [otters]
+    assert lexical.search("herons", 5, allowed=[otter_fact]) == []

@@ -1,4 +1,4 @@
-"""Quarantines: what they keep from being found, who hears of them, and that only a signed review lifts them."""
+"""Quarantines hide facts, are reported to the operator, and are lifted only by a signed review."""
 
 from __future__ import annotations
 
@@ -59,60 +59,60 @@ def lift(caller: FactCaller, fact: str, signature: str) -> pb.SetFactStatusRespo
 
 @contextmanager
 def review_required(why: str) -> Iterator[None]:
-    """The block must be refused for want of a review, and say so."""
+    """Asserts that the block is refused because a review is missing, with this message."""
     with pytest.raises(grpc.RpcError) as caught:
         yield
     assert info_of(caught.value).reason == Reason.REVIEW_REQUIRED.name
     assert (caught.value.details() or "").startswith(f"{why};")
 
 
-def test_a_quarantined_fact_is_not_found_and_the_operator_hears_of_it(caller: FactCaller) -> None:
-    one, other = put(caller, 2)
-    caller.set_status(one, QUARANTINED, reason=WHY, request_id="once")
-    assert [hit.fact.fact_id for hit in caller.search("records").hits] == [other]
-    fact = caller.get(one)
+def test_a_quarantined_fact_is_not_found_and_the_operator_is_alerted(caller: FactCaller) -> None:
+    first, second = put(caller, 2)
+    caller.set_status(first, QUARANTINED, reason=WHY, request_id="once")
+    assert [hit.fact.fact_id for hit in caller.search("records").hits] == [second]
+    fact = caller.get(first)
     assert (fact.status, fact.status_reason) == (QUARANTINED, WHY)
-    caller.set_status(one, QUARANTINED, reason=WHY, request_id="once")
+    caller.set_status(first, QUARANTINED, reason=WHY, request_id="once")
     (told,) = [line for line in caller.server.log_lines() if line["event"] == "facts quarantined"]
-    assert (told["level"], told["fact_ids"], told["corpus_id"]) == ("warning", [one], fact.corpus_id)
+    assert (told["level"], told["fact_ids"], told["corpus_id"]) == ("warning", [first], fact.corpus_id)
     assert WHY not in caller.server.log.getvalue()
     registry = caller.server.server.metrics.registry
     assert registry.get_sample_value("drillcore_facts_quarantined_total") == 1
 
 
 def test_a_quarantine_needs_a_reason_which_is_on_the_record(caller: FactCaller) -> None:
-    (one,) = put(caller)
+    (fact_id,) = put(caller)
     with refused(Reason.INVALID_ARGUMENT):
-        caller.set_status(one, QUARANTINED, reason=" ")
-    assert caller.get(one).status == ACTIVE
-    caller.set_status(one, QUARANTINED, reason=WHY)
+        caller.set_status(fact_id, QUARANTINED, reason=" ")
+    assert caller.get(fact_id).status == ACTIVE
+    caller.set_status(fact_id, QUARANTINED, reason=WHY)
     record = records(caller.server, call="SetFactStatus")[-1]
     assert record["detail"]["status"] == "QUARANTINED"
     assert record["opened"]["status_reason"] == WHY
 
 
 def test_a_signed_review_of_the_fact_lifts_its_quarantine(caller: FactCaller, reviewer: Person) -> None:
-    (one,) = put(caller)
-    caller.set_status(one, QUARANTINED, reason=WHY)
-    signature = sign(reviewer, one)
-    lift(caller, one, str(signature.id))
-    assert (caller.get(one).status, caller.get(one).version) == (ACTIVE, 3)
-    assert [hit.fact.fact_id for hit in caller.search("records").hits] == [one]
+    (fact_id,) = put(caller)
+    caller.set_status(fact_id, QUARANTINED, reason=WHY)
+    signature = sign(reviewer, fact_id)
+    lift(caller, fact_id, str(signature.id))
+    assert (caller.get(fact_id).status, caller.get(fact_id).version) == (ACTIVE, 3)
+    assert [hit.fact.fact_id for hit in caller.search("records").hits] == [fact_id]
     record = records(caller.server, call="SetFactStatus")[-1]
     assert record["detail"]["signature_id"] == str(signature.id)
     assert (record["detail"]["status"], record["outcome"]) == ("ACTIVE", "OK")
 
 
-def test_without_a_signature_or_with_one_that_is_none_it_stays(caller: FactCaller) -> None:
-    (one,) = put(caller)
-    caller.set_status(one, QUARANTINED, reason=WHY)
+def test_without_a_valid_signature_the_quarantine_stays(caller: FactCaller) -> None:
+    (fact_id,) = put(caller)
+    caller.set_status(fact_id, QUARANTINED, reason=WHY)
     with refused(Reason.REVIEW_REQUIRED):
-        caller.set_status(one, ACTIVE, reason="I say so")
+        caller.set_status(fact_id, ACTIVE, reason="I say so")
     with refused(Reason.REVIEW_REQUIRED):
-        lift(caller, one, str(uuid4()))
+        lift(caller, fact_id, str(uuid4()))
     with refused(Reason.ILLEGAL_TRANSITION):
-        caller.set_status(one, pb.FACT_STATUS_STALE)
-    assert caller.get(one).status == QUARANTINED
+        caller.set_status(fact_id, pb.FACT_STATUS_STALE)
+    assert caller.get(fact_id).status == QUARANTINED
     assert [record["outcome"] for record in records(caller.server, call="SetFactStatus")] == [
         "OK",
         "REVIEW_REQUIRED",
@@ -122,44 +122,44 @@ def test_without_a_signature_or_with_one_that_is_none_it_stays(caller: FactCalle
 
 
 def test_a_signature_from_before_the_quarantine_does_not_lift_it(caller: FactCaller, reviewer: Person) -> None:
-    (one,) = put(caller)
-    before = sign(reviewer, one)
-    caller.set_status(one, QUARANTINED, reason=WHY)
+    (fact_id,) = put(caller)
+    before = sign(reviewer, fact_id)
+    caller.set_status(fact_id, QUARANTINED, reason=WHY)
     with refused(Reason.REVIEW_REQUIRED):
-        lift(caller, one, str(before.id))
+        lift(caller, fact_id, str(before.id))
 
 
 def test_a_signature_of_an_earlier_quarantine_does_not_lift_this_one(caller: FactCaller, reviewer: Person) -> None:
-    (one,) = put(caller)
-    caller.set_status(one, QUARANTINED, reason=WHY)
-    first = sign(reviewer, one)
-    lift(caller, one, str(first.id))
-    caller.set_status(one, QUARANTINED, reason="again")
+    (fact_id,) = put(caller)
+    caller.set_status(fact_id, QUARANTINED, reason=WHY)
+    first = sign(reviewer, fact_id)
+    lift(caller, fact_id, str(first.id))
+    caller.set_status(fact_id, QUARANTINED, reason="again")
     with refused(Reason.REVIEW_REQUIRED):
-        lift(caller, one, str(first.id))
+        lift(caller, fact_id, str(first.id))
 
 
 def test_a_signature_of_another_version_does_not_lift(caller: FactCaller, reviewer: Person) -> None:
-    (one,) = put(caller)
-    caller.set_status(one, QUARANTINED, reason=WHY)
-    signature = sign(reviewer, one)
-    caller.update(one, content=TEXT.format("twenty"))
+    (fact_id,) = put(caller)
+    caller.set_status(fact_id, QUARANTINED, reason=WHY)
+    signature = sign(reviewer, fact_id)
+    caller.update(fact_id, content=TEXT.format("twenty"))
     with review_required("the signature is of version 2, the fact is at 3"):
-        lift(caller, one, str(signature.id))
-    lift(caller, one, str(sign(reviewer, one).id))
+        lift(caller, fact_id, str(signature.id))
+    lift(caller, fact_id, str(sign(reviewer, fact_id).id))
 
 
 def test_a_signature_of_another_fact_does_not_lift(caller: FactCaller, reviewer: Person) -> None:
-    one, other = put(caller, 2)
-    for fact in (one, other):
+    first, second = put(caller, 2)
+    for fact in (first, second):
         caller.set_status(fact, QUARANTINED, reason=WHY)
     with review_required("the signature is not of this fact"):
-        lift(caller, one, str(sign(reviewer, other).id))
-    assert caller.get(one).status == QUARANTINED
+        lift(caller, first, str(sign(reviewer, second).id))
+    assert caller.get(first).status == QUARANTINED
 
 
 def tamper(server: Running, signature: UUID, **changes: object) -> None:
-    """Changes what is stored of a signature, as somebody with the database could."""
+    """Changes the stored record of a signature, as a person with access to the database could."""
     key = keyspace(server).signature(ACME_ID, signature)
 
     def work(tr: Transaction) -> None:
@@ -172,35 +172,35 @@ def tamper(server: Running, signature: UUID, **changes: object) -> None:
 
 @pytest.mark.parametrize("moved", ["target", "version", "hash"])
 def test_a_signature_that_was_tampered_with_does_not_lift(caller: FactCaller, reviewer: Person, moved: str) -> None:
-    one, other = put(caller, 2)
-    for fact in (one, other):
+    first, second = put(caller, 2)
+    for fact in (first, second):
         caller.set_status(fact, QUARANTINED, reason=WHY)
-    made = sign(reviewer, other if moved == "target" else one)
+    made = sign(reviewer, second if moved == "target" else first)
     said = made.manifestation
     if moved == "target":
-        said = said.replace(other, one)
+        said = said.replace(second, first)
     elif moved == "version":
-        caller.update(one, source_location="page 3")
+        caller.update(first, source_location="page 3")
         said = said.replace('"version":2', '"version":3')
     else:
         said = said.replace(made.content_hash.hex(), bytes(32).hex())
     assert said != made.manifestation
     tamper(caller.server, made.id, manifestation=said)
     with refused(Reason.REVIEW_REQUIRED):
-        lift(caller, one, str(made.id))
+        lift(caller, first, str(made.id))
     tamper(caller.server, made.id, manifestation=made.manifestation)
     if moved == "hash":
-        lift(caller, one, str(made.id))
+        lift(caller, first, str(made.id))
 
 
-def test_a_signature_that_is_whole_but_of_other_content_does_not_lift(caller: FactCaller, reviewer: Person) -> None:
-    """As if the fact had been changed in the database while its version stayed."""
-    (one,) = put(caller)
-    caller.set_status(one, QUARANTINED, reason=WHY)
-    made = sign(reviewer, one)
+def test_a_valid_signature_of_other_content_does_not_lift(caller: FactCaller, reviewer: Person) -> None:
+    """This is as if the fact had been changed in the database while its version stayed."""
+    (fact_id,) = put(caller)
+    caller.set_status(fact_id, QUARANTINED, reason=WHY)
+    made = sign(reviewer, fact_id)
     tamper(caller.server, made.id, sealed_by=made_by_another_key(caller))
     with refused(Reason.REVIEW_REQUIRED):
-        lift(caller, one, str(made.id))
+        lift(caller, fact_id, str(made.id))
 
 
 def made_by_another_key(caller: FactCaller) -> tuple[int, ...]:
@@ -208,28 +208,30 @@ def made_by_another_key(caller: FactCaller) -> tuple[int, ...]:
 
 
 def test_a_quarantine_is_not_lifted_for_several_facts_at_once(caller: FactCaller, reviewer: Person) -> None:
-    one, other = put(caller, 2)
-    for fact in (one, other):
+    first, second = put(caller, 2)
+    for fact in (first, second):
         caller.set_status(fact, QUARANTINED, reason=WHY)
-    request = pb.SetFactStatusRequest(fact_ids=[one, other], status=ACTIVE, signature_id=str(sign(reviewer, one).id))
+    request = pb.SetFactStatusRequest(
+        fact_ids=[first, second], status=ACTIVE, signature_id=str(sign(reviewer, first).id)
+    )
     with refused(Reason.INVALID_ARGUMENT):
         caller.facts.SetFactStatus(request, **caller.options())
 
 
-def test_a_signature_says_nothing_where_there_is_no_quarantine(caller: FactCaller, reviewer: Person) -> None:
-    (one,) = put(caller)
-    caller.set_status(one, pb.FACT_STATUS_STALE)
+def test_a_signature_is_refused_where_there_is_no_quarantine(caller: FactCaller, reviewer: Person) -> None:
+    (fact_id,) = put(caller)
+    caller.set_status(fact_id, pb.FACT_STATUS_STALE)
     with refused(Reason.INVALID_ARGUMENT):
-        lift(caller, one, str(sign(reviewer, one).id))
+        lift(caller, fact_id, str(sign(reviewer, fact_id).id))
 
 
-def test_a_signature_of_a_fact_is_listed_and_of_its_version(caller: FactCaller, reviewer: Person) -> None:
-    (one,) = put(caller)
-    made = sign(reviewer, one)
+def test_a_signature_of_a_fact_is_listed_with_its_version(caller: FactCaller, reviewer: Person) -> None:
+    (fact_id,) = put(caller)
+    made = sign(reviewer, fact_id)
     session = reviewer.log_in()
-    target = SignatureTarget(SignatureTargetKind.FACT, UUID(one))
+    target = SignatureTarget(SignatureTargetKind.FACT, UUID(fact_id))
     (listed,) = session.list_signatures(target).items
     assert listed.id == made.id
     assert (listed.target.kind, listed.target.version) == (SignatureTargetKind.FACT, 1)
     with pytest.raises(Exception, match="NODE_NOT_FOUND"):
-        sign(reviewer, one, SignatureTargetKind.NODE)
+        sign(reviewer, fact_id, SignatureTargetKind.NODE)

@@ -1,4 +1,4 @@
-"""Signed facts in exports: they stand with their facts, and whoever changes such a fact is found out offline."""
+"""Signatures of facts in exports stand with their facts, and a change of a signed fact is found offline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import pytest
 from drillcore import ExportFormat, NewFact, Role, Signature, SignatureTarget, SignatureTargetKind
 from drillcore_formats.audit.bundle import verify_bundle
 from drillcore_formats.audit.findings import Evidence, Findings
-from drillcore_formats.audit.notes import VerifierKey
 from drillcore_formats.audit.pins import Pins
 from drillcore_formats.audit.signatures import FACT, NODE, BundleSignatures
 from tests.support.servers.running import ACME, Running, create_tenants, running
@@ -60,11 +59,13 @@ def member(bundle: bytes, name: str) -> Any:
 def test_an_export_with_a_signed_fact_verifies_offline(server: Running, ann: Person, kind: ExportFormat) -> None:
     corpus, signature = signed_fact(server, ann)
     bundle = exported(ann, corpus, kind)
-    report = verify_bundle(io.BytesIO(bundle), Pins((VerifierKey.parse(server.server.logs.signing.verifier_key(1)),)))
+    report = verify_bundle(io.BytesIO(bundle), Pins((server.server.logs.signing.signer(1).verifier,)))
     assert report.ok, report.problems
-    assert [one["id"] for one in member(bundle, "signatures.json")["signatures"]] == [str(signature.id)]
+    assert [listed["id"] for listed in member(bundle, "signatures.json")["signatures"]] == [str(signature.id)]
     if kind is ExportFormat.JSON:
-        assert not [remark for remark in report.remarks if "not in content.json" in remark], "its content was checked"
+        assert not [remark for remark in report.remarks if "not in content.json" in remark], (
+            "the content of the fact was checked"
+        )
     if kind is ExportFormat.MARKDOWN:
         assert signature.signer_name in zipfile.ZipFile(io.BytesIO(bundle)).read("content.md").decode()
 
@@ -72,7 +73,7 @@ def test_an_export_with_a_signed_fact_verifies_offline(server: Running, ann: Per
 def test_a_signature_stands_with_its_fact_and_no_other(server: Running, ann: Person) -> None:
     corpus, signature = signed_fact(server, ann)
     facts = member(exported(ann, corpus), "content.json")["facts"]
-    assert {fact["id"]: [one["id"] for one in fact["signatures"]] for fact in facts} == {
+    assert {fact["id"]: [listed["id"] for listed in fact["signatures"]] for fact in facts} == {
         str(signature.target.id): [str(signature.id)],
         **{fact["id"]: [] for fact in facts if fact["id"] != str(signature.target.id)},
     }
@@ -83,21 +84,21 @@ def test_a_signed_fact_that_was_changed_is_found(server: Running, ann: Person, c
     corpus, signature = signed_fact(server, ann)
     bundle = exported(ann, corpus)
     facts = member(bundle, "content.json")["facts"]
-    (fact,) = [one for one in facts if one["id"] == str(signature.target.id)]
-    (other,) = [one for one in facts if one is not fact]
+    (fact,) = [fact for fact in facts if fact["id"] == str(signature.target.id)]
+    (other_fact,) = [candidate for candidate in facts if candidate is not fact]
     assert problems(server, bundle, FACT, fact) == []
     if change == "moved":
-        fact = other | {"signatures": fact["signatures"]}
+        fact = other_fact | {"signatures": fact["signatures"]}
     elif change != "kind":
         fact = fact | {change: "QUARANTINED"}
     assert problems(server, bundle, NODE if change == "kind" else FACT, fact)
 
 
 def problems(server: Running, bundle: bytes, kind: str, item: Any) -> list[str]:
-    """What a verifier has to say of a fact that is shown so."""
+    """The problems that a verifier finds if the export shows the fact in this form."""
     found = Findings(Evidence.BUNDLE)
     trusted = server.engine.run(server.server.logs.signing.trusted)
     check = BundleSignatures(trusted, found)
     check.listed(member(bundle, "signatures.json")["signatures"])
     check.shown([(kind, item)])
-    return [one.problem for one in found.problems]
+    return [problem.problem for problem in found.problems]

@@ -1,4 +1,4 @@
-"""The state hash is the one of the specification, however it was arrived at."""
+"""The state hash is that of the specification, whatever changes led to it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def fact(fact: FactId, content: str = "content", status: FactStatus = FactStatus
     return Fact(fact, content, fact_hash(content), 10, SourceId("s"), "", 0.5, AT, AT, by, {}, status)
 
 
-def by_the_book(facts: dict[FactId, Fact]) -> str:
-    """Seed 000, section 6.1."""
+def specified_hash(facts: dict[FactId, Fact]) -> str:
+    """The state hash as seed 000, section 6.1 defines it."""
     active = [f for f in facts.values() if f.status.name == "ACTIVE"]
     components = sorted(f"{f.id}:{hashlib.sha256(f.content.encode()).hexdigest()}:{f.status.name}" for f in active)
     return hashlib.sha256("|".join(components).encode()).hexdigest()
@@ -40,7 +40,7 @@ def small_blocks() -> object:
         yield
 
 
-def test_without_facts_it_is_the_hash_of_nothing() -> None:
+def test_the_state_hash_without_facts_is_the_hash_of_nothing() -> None:
     assert StateHash().hexdigest() == hashlib.sha256(b"").hexdigest() == StateHash.of([]).hexdigest()
 
 
@@ -50,30 +50,32 @@ CHANGES = st.dictionaries(IDS, st.none() | st.tuples(CONTENTS, STATUSES), max_si
 
 @settings(max_examples=300)
 @given(st.lists(CHANGES, max_size=8))
-def test_after_any_changes_it_is_the_hash_by_the_book(
+def test_after_any_changes_the_state_hash_is_that_of_the_specification(
     rounds: list[dict[FactId, tuple[str, FactStatus] | None]],
 ) -> None:
     model: dict[FactId, Fact] = {}
     kept = StateHash()
     for changes in rounds:
-        now = {one: None if made is None else fact(one, *made) for one, made in changes.items()}
+        now = {fact_id: None if made is None else fact(fact_id, *made) for fact_id, made in changes.items()}
         before, digest = kept, kept.hexdigest()
         kept = kept.changed(now)
-        model = {one: made for one, made in {**model, **now}.items() if made is not None}
-        assert kept.hexdigest() == by_the_book(model)
-        assert before.hexdigest() == digest, "what others hold has changed"
-        assert kept.count == sum(one.status is FactStatus.ACTIVE for one in model.values())
-        assert kept.hexdigest() == StateHash.of(model[one] for one in sorted(model)).hexdigest()
+        model = {fact_id: made for fact_id, made in {**model, **now}.items() if made is not None}
+        assert kept.hexdigest() == specified_hash(model)
+        assert before.hexdigest() == digest, "an earlier state hash has changed"
+        assert kept.count == sum(present.status is FactStatus.ACTIVE for present in model.values())
+        assert kept.hexdigest() == StateHash.of(model[fact_id] for fact_id in sorted(model)).hexdigest()
 
 
 def test_new_facts_are_hashed_from_the_last_block_on() -> None:
     made = [FactId(UUID(int=number)) for number in range(30)]
-    kept = StateHash.of(fact(one) for one in made)
+    kept = StateHash.of(fact(fact_id) for fact_id in made)
     after = kept.changed({FactId(UUID(int=99)): fact(FactId(UUID(int=99)))})
-    assert all(one is other for one, other in zip(kept.states[:-1], after.states, strict=False))
+    assert all(old is new for old, new in zip(kept.states[:-1], after.states, strict=False))
 
 
-def test_the_combined_hash_does_not_depend_on_the_order_and_tells_corpora_apart() -> None:
-    one, other = (UUID(int=1), 3, "a" * 64), (UUID(int=2), 4, "b" * 64)
-    assert combined_hash([one, other]) == combined_hash([other, one])
-    assert len({combined_hash([one]), combined_hash([other]), combined_hash([one, other]), combined_hash([])}) == 4
+def test_the_combined_hash_is_independent_of_order_and_distinguishes_corpora() -> None:
+    first, second = (UUID(int=1), 3, "a" * 64), (UUID(int=2), 4, "b" * 64)
+    assert combined_hash([first, second]) == combined_hash([second, first])
+    assert (
+        len({combined_hash([first]), combined_hash([second]), combined_hash([first, second]), combined_hash([])}) == 4
+    )

@@ -1,4 +1,4 @@
-"""Terms: the same words give the same numbers, whatever surrounds them."""
+"""Terms: the same words give the same numbers in any context."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from drillcore_server.facts.words import (
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("word", "variant"),
     [
         ("policies", "policy"),
         ("contracts", "contracting"),
@@ -27,28 +27,30 @@ from drillcore_server.facts.words import (
         ("employees", "employee"),
     ],
 )
-def test_endings_make_no_difference(one: str, other: str) -> None:
-    assert Lexicon().terms(one) == Lexicon().terms(other)
+def test_endings_make_no_difference(word: str, variant: str) -> None:
+    assert Lexicon().terms(word) == Lexicon().terms(variant)
 
 
-@pytest.mark.parametrize(("one", "other"), [("gas", "gab"), ("2015", "2016"), ("status", "state"), ("§4a", "§4b")])
-def test_other_words_are_other_terms(one: str, other: str) -> None:
-    assert Lexicon().terms(one) != Lexicon().terms(other)
+@pytest.mark.parametrize(
+    ("word", "other_word"), [("gas", "gab"), ("2015", "2016"), ("status", "state"), ("§4a", "§4b")]
+)
+def test_different_words_are_different_terms(word: str, other_word: str) -> None:
+    assert Lexicon().terms(word) != Lexicon().terms(other_word)
 
 
-def test_case_marks_and_words_that_say_nothing_make_no_difference() -> None:
+def test_case_punctuation_and_stop_words_make_no_difference() -> None:
     lexicon = Lexicon()
     assert lexicon.terms("The CONTRACTS, of 2015!") == lexicon.terms("contract 2015")
     assert lexicon.terms("a _ of it, I") == []
     assert lexicon.terms("section 4.2.1") == lexicon.terms("sections 4 (2) 1")
 
 
-def test_terms_are_what_they_were_when_stores_were_made() -> None:
+def test_terms_never_change_so_that_old_stores_stay_readable() -> None:
     assert Lexicon().terms("Keepers of herons") == [3086136914, 3228743794]
     assert list(pairs(Lexicon().terms("Keepers of herons"))) == [723083340]
 
 
-def test_neighbours_in_another_order_are_another_pair() -> None:
+def test_neighbours_in_another_order_are_a_different_pair() -> None:
     assert question("heron keeper").pairs != question("keeper heron").pairs
     assert question("heron").pairs == ()
 
@@ -60,7 +62,7 @@ def test_any_text_has_terms(text: str) -> None:
     assert set(question(text).terms) == set(terms)
 
 
-def test_a_question_is_bounded() -> None:
+def test_the_number_of_words_in_a_question_is_bounded() -> None:
     asked = question(" ".join(f"word{number}" for number in range(20_000)))
     assert len(asked.terms) == len(asked.pairs) == QUESTION_TERMS_MAX
 
@@ -74,11 +76,11 @@ def test_a_question_is_bounded() -> None:
         ("/", set()),
     ],
 )
-def test_the_name_of_a_source_is_told_in_words(source: str, words: set[str]) -> None:
+def test_the_name_of_a_source_is_split_into_words(source: str, words: set[str]) -> None:
     assert words <= set(readable_name(source).split())
 
 
-def test_a_fact_carries_as_much_of_its_titles_as_there_is_room_for() -> None:
+def test_a_fact_has_as_many_words_of_its_titles_as_fit() -> None:
     assert titles_above("Act", ["Part I", "Keepers"]) == ("Act", "Part I", "Keepers")
     titles = titles_above("x" * 990, ["y" * 20, "z"])
     assert sum(map(len, titles)) == TITLES_CHARACTERS_MAX

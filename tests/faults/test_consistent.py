@@ -1,4 +1,4 @@
-"""The checker finds what is wrong: one record more, less or other than it must be, in any space."""
+"""The checker finds every fault: a record too many, too few or changed, in any space."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ NOT_HERE = {
     Space.GRAPH_INDEX,
     Space.FOREIGN_SIGNATURES,
 }
-"""No fact of a document expires, nobody has computed communities, and documents bring neither quads nor turns.
+"""Spaces that this corpus leaves empty: no fact expires, no communities were computed, and there are no quads or turns.
 
-Damage in these is found by fsck: test_fsck_quads, test_foreign_checks and test_turns are its tests."""
+Damage in these is found by fsck: see test_fsck_quads, test_foreign_checks and test_turns."""
 VERSIONED = [space for space in BY_REVISION if space not in NOT_HERE]
 
 
@@ -46,7 +46,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
 
 
 def refused(archive: Archive, changed: dict[bytes, bytes | None]) -> bool:
-    """Whether the checker refuses the store with these keys changed; they are put back."""
+    """Whether the checker refuses the store with these keys changed. The old values are then put back."""
     before = archive.dump()
     _write(archive, changed)
     try:
@@ -74,14 +74,14 @@ def test_a_record_that_is_missing_is_found(archive: Archive, space: Space) -> No
     stored, everything = visible(archive, space), archive.dump()
     assert stored
     for key in stored:
-        assert refused(archive, {one: None for one in everything if one.startswith(key[:-8])})
+        assert refused(archive, {stored_key: None for stored_key in everything if stored_key.startswith(key[:-8])})
 
 
 @pytest.mark.parametrize("space", VERSIONED, ids=lambda space: space.name)
-def test_a_record_that_should_be_gone_or_is_of_nobody_is_found(archive: Archive, space: Space) -> None:
+def test_a_record_that_should_be_gone_or_belongs_to_nothing_is_found(archive: Archive, space: Space) -> None:
     key = visible(archive, space)[0]
     value = archive.dump()[key]
-    if space not in {Space.MASTERS, Space.EMBEDDINGS}:  # one of each in a corpus
+    if space not in {Space.MASTERS, Space.EMBEDDINGS}:  # a corpus has only one record in each of these
         stranger = key[:-9] + bytes([key[-9] ^ 1]) + key[-8:]
         assert refused(archive, {stranger: value})
     beyond = key[:-8] + Revision(archive.head() + 1).to_bytes(6, "big") + b"\0\0"
@@ -89,8 +89,8 @@ def test_a_record_that_should_be_gone_or_is_of_nobody_is_found(archive: Archive,
     assert refused(archive, {beyond: b""}), "a tombstone of a revision that is not published"
 
 
-@pytest.mark.parametrize("space", [Space.LOCATORS, Space.REVISIONS, Space.REVISION_TIMES], ids=lambda one: one.name)
-def test_a_lost_or_strange_plain_record_is_found(archive: Archive, space: Space) -> None:
+@pytest.mark.parametrize("space", [Space.LOCATORS, Space.REVISIONS, Space.REVISION_TIMES], ids=lambda space: space.name)
+def test_a_lost_or_unknown_plain_record_is_found(archive: Archive, space: Space) -> None:
     prefix = archive.keyspace._spaces[space].prefix
     stored = {key: value for key, value in archive.dump().items() if key.startswith(prefix)}
     assert all(refused(archive, {key: None}) for key in stored)
@@ -98,6 +98,6 @@ def test_a_lost_or_strange_plain_record_is_found(archive: Archive, space: Space)
     assert refused(archive, {key[:-1] + bytes([key[-1] ^ 64]): value})
 
 
-def test_what_is_left_of_a_claim_is_found(archive: Archive) -> None:
+def test_the_remains_of_a_claim_are_found(archive: Archive) -> None:
     assert refused(archive, {archive.keys.claim(): b"claim"})
     assert refused(archive, {archive.keys.staged(Revision(9), 1): b""})

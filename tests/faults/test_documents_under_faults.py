@@ -1,4 +1,4 @@
-"""AddDocuments and RemoveDocuments are done exactly once and wholly, whatever the store says of their commits.
+"""AddDocuments and RemoveDocuments are done exactly once and completely, whatever their commits report.
 
 DRILLCORE_SOAK=1 runs many more seeds.
 """
@@ -28,12 +28,12 @@ SEEDS = range(200 if SOAK else 10)
 REQUESTS = 6
 MIXED = rates(commit=0.3, read=0.001)
 OFTEN = rates(commit=0.7, read=0.004)
-"""For revisions that are one commit."""
+"""For revisions of a single commit, which meet fewer occasions for faults."""
 
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweep may fail too; what it leaves is the next one's to sweep, and the test does not wait long for it."""
+    """A sweep may fail too. The next sweep removes what it left; short leases keep the test from waiting long."""
     monkeypatch.setattr(revise, "LEASE_S", 0.05)
 
 
@@ -43,7 +43,7 @@ def set_path(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
 
 
 class Session:
-    """Seeded requests of one caller, and a plain model of what they must lead to."""
+    """Seeded requests of a caller, and a plain model of what they must lead to."""
 
     def __init__(self, archive: Archive, seed: int) -> None:
         self._archive = archive
@@ -64,7 +64,7 @@ class Session:
         new = {f"{self._prefix}-{topic}": text_of(topic, self._dice.randint(1, 3)) for topic in topics}
         call = self._archive.call("AddDocuments")
         added = ask(call, lambda c: self._archive.add(new, c))
-        kinds = {one.name.removesuffix(".md"): one.kind for one in added.outcomes}
+        kinds = {outcome.name.removesuffix(".md"): outcome.kind for outcome in added.outcomes}
         assert kinds == {source: self._kind(source, text) for source, text in new.items()}
         if set(kinds.values()) != {OutcomeKind.UNCHANGED}:
             self.made[call.request_id] = added.revision
@@ -94,7 +94,7 @@ def requests_made(archive: Archive) -> dict[RequestId, Revision]:
 
 @pytest.mark.timeout(3600 if SOAK else 120)
 @pytest.mark.parametrize("path", ["small", "large", "either"])
-def test_every_request_makes_one_revision_and_it_is_whole(
+def test_every_request_makes_exactly_one_whole_revision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     set_path(monkeypatch, path)
@@ -113,7 +113,7 @@ def test_every_request_makes_one_revision_and_it_is_whole(
 
 
 def sweep_leftovers(archive: Archive) -> None:
-    """A claim that could not be cleared for faults stays until the next writer: here is one, which leaves nothing."""
+    """Clears a claim that faults left behind, as the next writer does. This writer writes nothing."""
     before = archive.head()
     if archive.engine.run(lambda tr: revisions.get_claim(tr, archive.keys)) is None:
         return
@@ -124,7 +124,7 @@ def sweep_leftovers(archive: Archive) -> None:
 
 @pytest.mark.parametrize("fault", [Fault.UNKNOWN_APPLIED, Fault.UNKNOWN_NOT_APPLIED])
 @pytest.mark.parametrize("path", ["small", "large"])
-def test_a_lost_answer_never_repeats_a_revision_and_never_loses_it(
+def test_a_lost_answer_neither_repeats_a_revision_nor_loses_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, fault: Fault
 ) -> None:
     set_path(monkeypatch, path)
@@ -140,8 +140,8 @@ def test_a_lost_answer_never_repeats_a_revision_and_never_loses_it(
     assert injected >= 2 * len(seeds)
 
 
-def test_callers_at_once_make_one_revision_for_each_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each on a server of its own, some of their revisions small and some large, all with faults."""
+def test_concurrent_callers_make_one_revision_for_each_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each caller is on a server of its own. Some revisions are small and some large, all with faults."""
     set_path(monkeypatch, "either")
     monkeypatch.setattr(revise, "LEASE_S", 1.0)
     with opened_archive(tmp_path) as archive:
@@ -156,13 +156,13 @@ def test_callers_at_once_make_one_revision_for_each_request(tmp_path: Path, monk
 
 
 class Forgetful(revise.Reviser):
-    """A planted bug: what was staged is not swept when its claim is taken over."""
+    """A planted bug: does not sweep what was staged when it takes over a claim."""
 
     def _sweep(self, keys: revisions.CorpusKeys, claim: revisions.Claim) -> None:  # noqa: ARG002 - forgotten
         self.engine.run(lambda tr: revisions.clear_claim(tr, keys))
 
 
-def test_the_check_catches_a_sweep_that_leaves_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_catches_a_sweep_that_leaves_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_path(monkeypatch, "large")
     monkeypatch.setattr(revise.Reviser, "_sweep", Forgetful._sweep)
     caught = 0
@@ -177,14 +177,14 @@ def test_the_check_catches_a_sweep_that_leaves_something(tmp_path: Path, monkeyp
     assert caught >= 3
 
 
-def test_a_document_left_alone_that_has_gone_meanwhile_is_a_conflict_and_nothing_is_written(tmp_path: Path) -> None:
+def test_an_unchanged_document_that_was_removed_meanwhile_is_a_conflict_and_nothing_is_written(tmp_path: Path) -> None:
     with opened_archive(tmp_path) as archive:
         archive.add({"x": text_of("fishing", 1)})
         call = archive.call("AddDocuments")
         with DocumentBatch(archive.planner, call, archive.target, lambda _: None) as batch:
             batch.take(Upload("x.md", "", "x", {}, text_of("fishing", 1).encode()))
             batch.take(Upload("y.md", "", "y", {}, text_of("school", 1).encode()))
-            batch._line.finish()
+            batch._queue.finish()
             archive.remove([archive.documents()["x"]])
             with pytest.raises(Unavailable) as refused:
                 batch.commit(call)

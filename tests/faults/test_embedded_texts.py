@@ -1,4 +1,4 @@
-"""A text that a corpus has a vector of is not embedded again, whoever sends it, as long as its source is there."""
+"""A text that a corpus already has a vector for is not embedded again, whoever sends it, while its source exists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from drillcore_server.documents.add import DocumentBatch, Upload
-from drillcore_server.documents.ingestion import builtin
+from drillcore_server.documents.ingestion.prepared_documents import builtin_embedder
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
 from drillcore_server.storage.ids import SourceId
@@ -28,10 +28,10 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
 
 
 class Counting:
-    """The built-in model, and what it was asked for. A fact is one line; of a chunk its titles are embedded too."""
+    """The built-in model, which notes the texts it embeds. A fact is one line; a chunk is embedded with its titles."""
 
     def __init__(self) -> None:
-        self._embedder = builtin.embedder()
+        self._embedder = builtin_embedder()
         self.model, self.dimensions = self._embedder.model, self._embedder.dimensions
         self.texts: list[str] = []
 
@@ -49,7 +49,7 @@ class Counting:
 
 
 def counting(archive: Archive) -> tuple[Archive, Counting]:
-    """The corpus as a server just started has it, and what counts the texts it embeds: nothing is kept in memory."""
+    """The corpus as a freshly started server has it, with nothing in memory, and the model that notes its texts."""
     embedder = Counting()
     restarted = archive.on(archive.engine)
     preparer = replace(restarted.planner.preparer, embedder=embedder)
@@ -69,28 +69,28 @@ def vectors(archive: Archive, source: str) -> list[bytes | None]:
     return head.read(read)
 
 
-def test_a_text_is_embedded_once_over_sources_calls_and_restarts(archive: Archive) -> None:
+def test_a_text_is_embedded_once_across_sources_calls_and_restarts(archive: Archive) -> None:
     first, embedder = counting(archive)
     first.add({"a": ONE})
     assert len(embedder.chunks) >= 3
     second, embedder = counting(archive)
     second.add({"b": ONE, "c": OTHER, "d": OTHER})
-    assert 0 < len(embedder.chunks) <= 2 * 3, "of the known text none"
+    assert 0 < len(embedder.chunks) <= 2 * 3, "the known text is not embedded again"
     assert vectors(archive, "a") == vectors(archive, "b")
     check(archive)
 
 
-def test_of_an_updated_document_only_the_changed_chunks_are_embedded(archive: Archive) -> None:
+def test_only_the_changed_chunks_of_an_updated_document_are_embedded(archive: Archive) -> None:
     archive.add({"a": ONE})
     updated, embedder = counting(archive)
     more = "One more rule, which nobody has heard of before, ends the document."
     updated.add({"a": f"{ONE}\n\n{more}\n"})
     assert len(embedder.chunks) == 1
-    assert embedder.facts == [more], "nor what the source has said before"
+    assert embedder.facts == [more], "facts that the source had before are not embedded again"
     check(archive)
 
 
-def test_what_a_corpus_no_longer_has_is_embedded_again(archive: Archive) -> None:
+def test_a_text_that_a_corpus_no_longer_has_is_embedded_again(archive: Archive) -> None:
     archive.add({"a": ONE})
     archive.remove([archive.documents()["a"]])
     again, embedder = counting(archive)
@@ -99,12 +99,12 @@ def test_what_a_corpus_no_longer_has_is_embedded_again(archive: Archive) -> None
     check(archive)
 
 
-def test_a_vector_whose_key_is_destroyed_is_made_anew(archive: Archive) -> None:
+def test_a_vector_whose_key_is_destroyed_is_made_again(archive: Archive) -> None:
     archive.add({"a": ONE})
     (number,) = archive.keyring.numbers(archive.corpus.number, [SourceId("a")])
     archive.keyring.destroy(archive.corpus.number, {number: archive.keyring.hashed(SourceId("a"))}, datetime.now(UTC))
     again, embedder = counting(archive)
     with DocumentBatch(again.planner, again.call("AddDocuments"), again.target, lambda _: None) as batch:
         batch.take(Upload("b.md", "", "b", {}, ONE.encode()))
-        batch._line.finish()
+        batch._queue.finish()
     assert len(embedder.chunks) >= 3

@@ -1,5 +1,5 @@
 """An envelope is issued once for each request, with its record, its accesses and its place in the session's history,
-whatever the engine says of its commit."""
+whatever the engine reports about its commit."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ T = TypeVar("T")
 
 
 class Failing:
-    """A caller of a server whose engine fails when it is told to."""
+    """A caller of a server whose engine fails on demand."""
 
     def __init__(self, caller: EnvelopeCaller, faults: Faults) -> None:
         self.caller = caller
         self.faults = faults
 
     def until_answered(self, call: Callable[[], T]) -> T:
-        """As a client does that tries again under the same request id."""
+        """Repeats a call under the same request id until it is answered, as a client does."""
         for _ in range(50):
             try:
                 return call()
             except grpc.RpcError as error:
                 if error.code() not in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}:
                     raise
-        raise AssertionError("it is never answered")
+        raise AssertionError("the call is never answered")
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_an_envelope_is_issued_once_however_often_the_call_is_run(failing: Faili
     failing.faults.rates = RATES[name]
     expected, made = Counter[str](), []
     for number in range(PACKS):
-        for _ in range(2):  # the same request once more: it is answered as before
+        for _ in range(2):  # the same request again gets the same answer
             answer = failing.until_answered(
                 lambda n=number: caller.pack(QUERY, corpus, session_id="s", request_id=f"pack {n}")  # type: ignore[misc]
             )
@@ -71,14 +71,14 @@ def test_an_envelope_is_issued_once_however_often_the_call_is_run(failing: Faili
     failing.faults.rates = {}
     assert failing.faults.injected.total() > PACKS / 4
     assert len(set(made)) == PACKS
-    assert {one.fact_id: one.access_count for one in caller.list(corpus)} == expected
-    recorded = [one["detail"]["envelope"] for one in records(caller.server, call="PackEnvelope", outcome="OK")]
+    assert {fact.fact_id: fact.access_count for fact in caller.list(corpus)} == expected
+    recorded = [record["detail"]["envelope"] for record in records(caller.server, call="PackEnvelope", outcome="OK")]
     assert recorded == made
     assert len(caller.pack(QUERY, corpus, session_id="s").quality_history) == PACKS + 1
-    assert all(caller.replay(one).replay == pb.REPLAY_SAME for one in made)
+    assert all(caller.replay(envelope).replay == pb.REPLAY_SAME for envelope in made)
 
 
-def test_windows_go_on_once_each_under_faults(failing: Failing) -> None:
+def test_each_window_is_continued_once_under_faults(failing: Failing) -> None:
     caller, corpus = failing.caller, filled(failing.caller)
     failing.faults.rates = RATES["all"]
     answer = failing.until_answered(lambda: caller.pack(QUERY, corpus, budget=30, scoring=EVERYTHING, request_id="w"))
@@ -89,8 +89,8 @@ def test_windows_go_on_once_each_under_faults(failing: Failing) -> None:
             answer = failing.until_answered(lambda: caller.go_on(token, request_id=name))  # noqa: B023 - called at once
         windows.append(answer)
     failing.faults.rates = {}
-    packed = Counter(fact for one in windows for fact in ids(one))
+    packed = Counter(fact for window in windows for fact in ids(window))
     assert len(windows) > 2
     assert set(packed.values()) == {1}
-    assert {one.fact_id: one.access_count for one in caller.list(corpus) if one.access_count} == packed
+    assert {fact.fact_id: fact.access_count for fact in caller.list(corpus) if fact.access_count} == packed
     assert len(windows[-1].quality_history) == len(windows)

@@ -1,4 +1,4 @@
-"""Accesses of facts are counted once for each call that is answered, whatever the engine says of its commit."""
+"""Each answered call counts its accesses of facts once, whatever the engine reports about its commit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pytest
 from drillcore_fdb.embedded import EmbeddedEngine
 from drillcore_fdb.engine import Engine, Reader
 from drillcore_proto.reasons import Reason
-from drillcore_server.facts import counters as fact_accesses
-from drillcore_server.facts.counters import Access
+from drillcore_server.facts.store import Access, note_accesses_later, read_accesses
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import Granted
 from drillcore_server.kernel.errors import Missing, Refused
@@ -39,10 +38,10 @@ def make_unit(engine: EmbeddedEngine, path: Path, name: str, faults: Faults) -> 
 
 
 def get(unit: Unit, call: Call, facts: list[FactId], *, fails: bool = False) -> None:
-    """As GetFacts does."""
+    """Reads facts as GetFacts does."""
 
     def work(_tr: Reader, _granted: Granted, _trail: Trail, notes: Notes) -> None:
-        fact_accesses.note_later(notes, unit.keys.of_corpus(CORPUS), facts, call.at)
+        note_accesses_later(notes, unit.keys.of_corpus(CORPUS), facts, call.at)
         if fails:
             raise Missing(Reason.FACT_NOT_FOUND, "there is no such fact")
 
@@ -50,7 +49,7 @@ def get(unit: Unit, call: Call, facts: list[FactId], *, fails: bool = False) -> 
 
 
 def counts(engine: Engine, keys: Keyspace) -> list[Access]:
-    return engine.run(lambda tr: fact_accesses.read(tr, keys.of_corpus(CORPUS), FACTS))
+    return engine.run(lambda tr: read_accesses(tr, keys.of_corpus(CORPUS), FACTS))
 
 
 @pytest.mark.parametrize(
@@ -67,16 +66,18 @@ def test_an_access_is_counted_once_however_often_the_call_is_run(
         wanted = dice.sample(FACTS, dice.randint(1, len(FACTS)))
         call = make_call(dice, number, "GetFacts")
         ask(call, lambda c, w=wanted: get(unit, c, w))  # type: ignore[misc]
-        get(unit, call, wanted)  # the same request once more
+        get(unit, call, wanted)  # the same request again
         expected.update(wanted)
         last |= dict.fromkeys(wanted, call.at)
     assert faults.injected.total() > 20
     found = counts(engine, keys)
-    assert [one.count for one in found] == [expected[fact] for fact in FACTS]
-    assert all(one.last_at is not None and one.last_at >= last[fact] for one, fact in zip(found, FACTS, strict=True))
+    assert [access.count for access in found] == [expected[fact] for fact in FACTS]
+    assert all(
+        access.last_at is not None and access.last_at >= last[fact] for access, fact in zip(found, FACTS, strict=True)
+    )
 
 
-def test_a_call_that_is_refused_counts_nothing(engine: EmbeddedEngine, tmp_path: Path) -> None:
+def test_a_refused_call_counts_nothing(engine: EmbeddedEngine, tmp_path: Path) -> None:
     unit, keys, _ = make_unit(engine, tmp_path, "refused", Faults(1, {}))
     call = make_call(random.Random(1), 1, "GetFacts")
     with pytest.raises(Refused) as refused:
@@ -91,5 +92,5 @@ def test_readers_of_the_same_facts_never_conflict(engine: EmbeddedEngine, tmp_pa
     before = engine.figures().totals
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda call: get(unit, call, FACTS), calls))
-    assert [one.count for one in counts(faulty, keys)] == [80] * len(FACTS)
+    assert [access.count for access in counts(faulty, keys)] == [80] * len(FACTS)
     assert engine.figures().totals["conflicts"] == before["conflicts"]

@@ -1,4 +1,4 @@
-"""The fault wrapper injects what it says, and what the engine contract promises about each fault holds."""
+"""The wrapper injects the faults it should, and the engine keeps its promises about each fault."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def count(engine: Engine) -> int:
 
 
 def failing_first(engine: Engine, fault: Fault, times: int = 1) -> FaultyEngine:
-    """An engine on which `fault` strikes the first `times` occasions, and then never again."""
+    """An engine on which `fault` strikes on the first `times` occasions and then never again."""
 
     class Striking(Faults):
         def draw(self, dice: random.Random, among: Sequence[Fault]) -> Fault | None:  # noqa: ARG002 - nothing random
@@ -39,9 +39,7 @@ def failing_first(engine: Engine, fault: Fault, times: int = 1) -> FaultyEngine:
 
 
 @pytest.mark.parametrize("fault", RESULT_UNKNOWN)
-def test_a_commit_with_an_unknown_result_is_raised_to_work_that_cannot_tell(
-    engine: EmbeddedEngine, fault: Fault
-) -> None:
+def test_an_unknown_commit_result_is_raised_unless_the_work_is_idempotent(engine: EmbeddedEngine, fault: Fault) -> None:
     faulty = failing_first(engine, fault)
     with pytest.raises(UnknownResultError) as raised:
         faulty.run(count_up)
@@ -50,7 +48,7 @@ def test_a_commit_with_an_unknown_result_is_raised_to_work_that_cannot_tell(
 
 
 @pytest.mark.parametrize("fault", RESULT_UNKNOWN)
-def test_a_commit_with_an_unknown_result_is_run_again_by_idempotent_work(engine: EmbeddedEngine, fault: Fault) -> None:
+def test_idempotent_work_is_run_again_after_an_unknown_commit_result(engine: EmbeddedEngine, fault: Fault) -> None:
     faulty = failing_first(engine, fault, times=3)
     faulty.run(count_up, IDEMPOTENT)
     assert faulty.faults.injected[fault] == 3
@@ -66,7 +64,7 @@ def test_a_timeout_during_the_commit_is_never_run_again(engine: EmbeddedEngine, 
 
 
 @pytest.mark.parametrize("fault", [Fault.CONFLICT, Fault.TOO_OLD])
-def test_a_commit_that_was_refused_is_run_again_and_applied_once(engine: EmbeddedEngine, fault: Fault) -> None:
+def test_a_refused_commit_is_run_again_and_applied_once(engine: EmbeddedEngine, fault: Fault) -> None:
     faulty = failing_first(engine, fault, times=3)
     faulty.run(count_up)
     assert faulty.faults.injected[fault] == 3
@@ -86,7 +84,7 @@ READS: dict[str, Callable[[Transaction], object]] = {
 
 @pytest.mark.parametrize("fault", READ_FAULTS)
 @pytest.mark.parametrize("read", READS)
-def test_a_read_that_fails_is_run_again(engine: EmbeddedEngine, fault: Fault, read: str) -> None:
+def test_work_is_run_again_after_a_failed_read(engine: EmbeddedEngine, fault: Fault, read: str) -> None:
     faulty = failing_first(engine, fault)
     runs: list[None] = []
 
@@ -113,14 +111,14 @@ def test_a_range_can_fail_between_two_of_its_entries(engine: EmbeddedEngine) -> 
     assert any(0 < entries < 20 for entries in seen[:-1])
 
 
-def test_reads_that_are_committed_without_a_write_have_no_commit_to_fail(engine: EmbeddedEngine) -> None:
+def test_transactions_without_writes_have_no_commit_that_could_fail(engine: EmbeddedEngine) -> None:
     faulty = FaultyEngine(engine, Faults(0, {Fault.UNKNOWN_APPLIED: 1.0}))
     assert faulty.run(lambda tr: tr.get(b"a")) is None
     assert not faulty.faults.injected
 
 
 def injected_by(engine: Engine, seed: int) -> list[str]:
-    """What one hundred transactions met, one after the other."""
+    """The faults that one hundred transactions met, in order."""
     faulty = FaultyEngine(engine, Faults(seed, rates(commit=0.5, read=0.2)))
 
     def work(tr: Transaction) -> None:
@@ -137,7 +135,7 @@ def injected_by(engine: Engine, seed: int) -> list[str]:
     return met
 
 
-def test_the_same_seed_fails_the_same_way_and_another_does_not(engine: EmbeddedEngine) -> None:
+def test_equal_seeds_fail_alike_and_different_seeds_do_not(engine: EmbeddedEngine) -> None:
     assert injected_by(engine, 1) == injected_by(engine, 1)
     assert injected_by(engine, 1) != injected_by(engine, 2)
 

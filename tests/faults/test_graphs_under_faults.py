@@ -1,4 +1,4 @@
-"""Quads and turns are put and removed exactly once for each request, whatever the engine says of their commits."""
+"""Quads and turns are put and removed exactly once for each request, whatever the engine reports about commits."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def server(
 
 
 def until_answered(call: Callable[[], T]) -> T:
-    """As a client does that tries again under the same request id."""
+    """Repeats a call under the same request id until it is answered, as a client does."""
     for _ in range(200):
         try:
             return call()
         except grpc.RpcError as error:
             if error.code() not in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}:
                 raise
-    raise AssertionError("it is never answered")
+    raise AssertionError("the call is never answered")
 
 
 @pytest.mark.parametrize("rate", RATES)
@@ -98,17 +98,17 @@ def test_turns_are_put_and_removed_once(server: Running, faults: Faults, rate: s
                 until_answered(lambda s=some, n=number: caller.remove_turns(corpus, *s, request_id=f"r{n}"))  # type: ignore[misc]
                 there -= some
             else:
-                first, *others = sorted(some)
+                first, *rest = sorted(some)
                 put = until_answered(
-                    lambda s=some, f=first, o=others, n=number: caller.put_turns(  # type: ignore[misc]
-                        corpus, [turn(one) for one in s], [edge(f, one) for one in o], request_id=f"r{n}"
+                    lambda s=some, f=first, o=rest, n=number: caller.put_turns(  # type: ignore[misc]
+                        corpus, [turn(node) for node in s], [edge(f, child) for child in o], request_id=f"r{n}"
                     )
                 )
                 assert (put.added, put.replaced) == (len(some - there), len(some & there))
                 there |= some
             sliced = until_answered(lambda t=there: caller.slice(min(t)))  # type: ignore[misc]
-            assert {one.id for one in sliced.nodes} <= set(map(name, there))
+            assert {node.id for node in sliced.nodes} <= set(map(name, there))
         faults.rates = {}
-        assert [one.turn_id for one in caller.turns(corpus)] == sorted(map(name, there))
+        assert [turn.turn_id for turn in caller.turns(corpus)] == sorted(map(name, there))
     assert faults.injected.total() > 5
     assert problems(server) == ()

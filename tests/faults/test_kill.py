@@ -1,4 +1,4 @@
-"""Kill -9 at any moment: what was acknowledged is there, whole, and nothing is half done.
+"""Kill -9 at any moment: whatever was acknowledged is stored completely, and nothing is half done.
 
 DRILLCORE_SOAK=1 kills 200 times instead of a few.
 """
@@ -36,7 +36,7 @@ Acknowledged = dict[tuple[int, int], bytes]
 
 
 def write_and_be_killed(store: Path, durability: Durability, round_number: int, kill_after: int) -> Acknowledged:
-    """Everything a writing process acknowledged before it was killed: thread and sequence to versionstamp."""
+    """Everything that a writing process acknowledged before it was killed: thread and sequence, to versionstamp."""
     acknowledged: Acknowledged = {}
     arguments = ("-m", "tests.support.processes.writer", str(store), durability.value, str(THREADS), str(round_number))
     with process(*arguments) as writer:
@@ -56,7 +56,7 @@ class Written:
     counter: int
     records: set[tuple[int, int]]
     log: list[tuple[bytes, int, int, int]]
-    """Versionstamp, thread, sequence, round; in the order of versionstamps."""
+    """Versionstamp, thread, sequence and round, in the order of versionstamps."""
 
 
 def read_written(tr: Transaction) -> Written:
@@ -87,9 +87,9 @@ def check_written(written: Written, acknowledged: Acknowledged) -> None:
     assert written.records == set(logged), "a transaction is half done"
     for thread in range(THREADS):
         sequences = sorted(sequence for writer, sequence in logged if writer == thread)
-        assert sequences == list(range(1, len(sequences) + 1)), "a commit is there without the one before it"
+        assert sequences == list(range(1, len(sequences) + 1)), "a commit is there without its predecessor"
     rounds = [round_number for _, _, _, round_number in written.log]
-    assert rounds == sorted(rounds), "a versionstamp after a restart is not above those before it"
+    assert rounds == sorted(rounds), "a versionstamp after a restart is not above the earlier ones"
 
 
 def kill_repeatedly(store: Path, durability: Durability, rounds: int, seed: int) -> Acknowledged:
@@ -112,7 +112,7 @@ def test_relaxed_durability_survives_the_death_of_the_process(tmp_path: Path) ->
     assert acknowledged
 
 
-def test_the_check_catches_a_lost_a_halved_and_a_moved_commit() -> None:
+def test_the_check_catches_lost_half_done_and_moved_commits() -> None:
     log = [(b"%010d" % number, 0, number, 0) for number in range(1, 5)]
     records = {(0, number) for number in range(1, 5)}
     acknowledged = {(0, number): b"%010d" % number for number in range(1, 4)}
@@ -140,7 +140,7 @@ class Serving:
 
 @contextmanager
 def serving(data_dir: Path) -> Iterator[Serving]:
-    """`drillcore serve`, killed at the end of the block if not before."""
+    """`drillcore serve`, killed at the end of the block at the latest."""
     arguments = ("-m", "drillcore", "serve", "--json", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0")
     with process(*arguments, "--metrics-listen", "", stderr=subprocess.DEVNULL) as server:
         assert server.stdout is not None
@@ -150,7 +150,7 @@ def serving(data_dir: Path) -> Iterator[Serving]:
 
 
 def _document(lines: Iterator[bytes]) -> bytes:
-    """The first JSON document of a stream that goes on."""
+    """The first JSON document of a stream that continues."""
     document = b""
     for line in lines:
         document += line
@@ -160,7 +160,7 @@ def _document(lines: Iterator[bytes]) -> bytes:
 
 
 class Creator:
-    """Threads that create corpora until the server is killed, each remembering what was acknowledged."""
+    """Threads that create corpora until the server is killed. Each remembers what was acknowledged."""
 
     def __init__(self, server: Serving, tenant: uuid.UUID, kill_after: int) -> None:
         self._server = server
@@ -169,7 +169,7 @@ class Creator:
         self._lock = threading.Lock()
         self.acknowledged: dict[str, uuid.UUID] = {}
         self.unanswered: dict[str, str] = {}
-        """Request id to name, of the requests that were under way when the server died."""
+        """The names of requests that were under way when the server died, by request id."""
 
     def run(self) -> None:
         with ThreadPoolExecutor(THREADS) as threads:

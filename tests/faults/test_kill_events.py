@@ -1,4 +1,4 @@
-"""Kill -9 of a server that is watched: who goes on with its token hears of every commit, and of none twice."""
+"""Kill -9 of a watched server: a watcher that continues with its token gets every commit exactly once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from drillcore import Client, DrillcoreError, NewFact
 from drillcore_proto.v1 import events_pb2 as pb
 from tests.faults.test_kill import Serving, serving
-from tests.support.servers.watcher import Watcher, told
+from tests.support.servers.watcher import Watcher, all_events
 
 SOAK = os.environ.get("DRILLCORE_SOAK") == "1"
 ROUNDS = 30 if SOAK else 3
@@ -24,7 +24,7 @@ TEXT = "The firm must keep records of every transaction for at least {} years af
 
 
 def write_until_killed(server: Serving, tenant: UUID, corpus: UUID) -> list[int]:
-    """The revisions that were acknowledged."""
+    """Puts facts until the server is killed. Returns the acknowledged revisions."""
     made: list[int] = []
     with Client(server.address, token=server.token, timeout_s=10.0, attempts=1) as client:
         while True:
@@ -36,7 +36,7 @@ def write_until_killed(server: Serving, tenant: UUID, corpus: UUID) -> list[int]
 
 
 def listen_until(server: Serving, tenant: UUID, token: str, kill_after: int) -> Iterator[pb.Event]:
-    """What is heard, until so many events were; then the server is killed. What it still sends is heard too."""
+    """Events up to a number of them; then the server is killed. Events that still arrive are included."""
     start = {"resume_token": token} if token else {"from_beginning": True}
     heard = 0
     with Watcher(server.address, server.token, tenant_id=str(tenant), **start) as watcher:
@@ -51,7 +51,7 @@ def listen_until(server: Serving, tenant: UUID, token: str, kill_after: int) -> 
 
 
 @pytest.mark.timeout(1800 if SOAK else 120)
-def test_no_event_is_lost_or_told_twice_over_kill_9(tmp_path: Path) -> None:
+def test_no_event_is_lost_or_repeated_across_kill_9(tmp_path: Path) -> None:
     dice = random.Random(25)
     with serving(tmp_path) as server, server.client() as client:
         tenant = client.create_tenant("sponsor").id
@@ -61,14 +61,14 @@ def test_no_event_is_lost_or_told_twice_over_kill_9(tmp_path: Path) -> None:
     for _ in range(ROUNDS):
         token = heard[-1].resume_token if heard else ""
         with serving(tmp_path) as server, ThreadPoolExecutor(WRITERS) as threads:
-            writing = {one: threads.submit(write_until_killed, server, tenant, one) for one in corpora}
+            writing = {corpus: threads.submit(write_until_killed, server, tenant, corpus) for corpus in corpora}
             heard += listen_until(server, tenant, token, dice.randint(1, 60))
-            acknowledged |= {(str(one), revision) for one, made in writing.items() for revision in made.result()}
+            acknowledged |= {(str(corpus), revision) for corpus, made in writing.items() for revision in made.result()}
     with serving(tmp_path) as server:
         token = heard[-1].resume_token
-        heard += told(server.address, server.token, tenant_id=str(tenant), resume_token=token)
-        assert heard == told(server.address, server.token, tenant_id=str(tenant), from_beginning=True)
+        heard += all_events(server.address, server.token, tenant_id=str(tenant), resume_token=token)
+        assert heard == all_events(server.address, server.token, tenant_id=str(tenant), from_beginning=True)
     states = [(event.corpus_id, event.revision) for event in heard if event.kind == pb.EVENT_KIND_STATE_CHANGED]
-    assert acknowledged <= set(states), "a commit that was acknowledged is told"
+    assert acknowledged <= set(states), "every acknowledged commit has its event"
     assert len(states) == len(set(states))
-    assert len(heard) == 4 * len(states), "each revision with its three facts"
+    assert len(heard) == 4 * len(states), "each revision has its event and those of its three facts"

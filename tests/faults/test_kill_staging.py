@@ -1,4 +1,4 @@
-"""Kill -9 in the middle of a large revision: readers find the one before it, whole, and the next writer goes on.
+"""Kill -9 in the middle of a large revision: readers find the previous revision whole, and the next writer can write.
 
 DRILLCORE_SOAK=1 kills 60 times instead of a few.
 """
@@ -23,11 +23,11 @@ from tests.support.stores.consistent import check
 SOAK = os.environ.get("DRILLCORE_SOAK") == "1"
 ROUNDS = 60 if SOAK else 4
 STAGES_MAX = 90
-"""More batches than a revision has, so that some are killed in their second one."""
+"""More batches than a revision has, so that some processes are killed in their second revision."""
 
 
 def write_and_be_killed(store: Path, acknowledged: int, kill_after: int) -> int:
-    """The last revision acknowledged, before a process or by it, until it was killed at its so-manieth batch."""
+    """Kills a writer at its `kill_after`-th batch. Returns the last revision acknowledged by it or before it."""
     stages = 0
     with process("-m", "tests.support.processes.stager", str(store)) as writer:
         assert writer.stdout is not None
@@ -45,13 +45,13 @@ def write_and_be_killed(store: Path, acknowledged: int, kill_after: int) -> int:
 @dataclass(frozen=True)
 class Left:
     head: Revision
-    """After the next writer."""
+    """The head after the next writer has written."""
     claimed: bool
-    """Whether the killed one had claimed a revision."""
+    """Whether the killed writer had claimed a revision."""
 
 
 def reopen_and_write(store: Path, acknowledged: int) -> Left:
-    """What a killed writer left is whole; then the next writer adds an edition of its own, by the same path."""
+    """Checks that a killed writer left the store whole. Then another writer adds an edition by the same path."""
     assert verify(store) == []
     with opened_archive(store) as archive:
         before = check(archive, idle=False)
@@ -77,4 +77,4 @@ def test_a_writer_killed_while_staging_leaves_the_old_revision_or_the_new_one(
     for _ in range(ROUNDS):
         acknowledged = write_and_be_killed(tmp_path, left[-1].head, dice.randint(1, STAGES_MAX))
         left.append(reopen_and_write(tmp_path, acknowledged))
-    assert any(one.claimed for one in left), "none was killed in the middle"
+    assert any(remains.claimed for remains in left), "no writer was killed in the middle of a revision"

@@ -1,7 +1,7 @@
-"""An update of any size is atomic: for those who read meanwhile, and if the server is killed in its middle.
+"""An update of any size is atomic, both for concurrent readers and when the server is killed in the middle.
 
-A real server as a process, a client, and readers in a process of their own. DRILLCORE_SOAK=1 takes 200 MB of text in
-100,000 nodes, and 21 MB of documents; otherwise it is a hundredth, with the limits between small and large lowered.
+The test runs a real server, a client, and readers in processes of their own. DRILLCORE_SOAK=1 takes 200 MB of text in
+100,000 nodes, and 21 MB of documents. Otherwise it takes a hundredth, and the limits of small revisions are lower.
 Run it with -s to see sizes, times and the server's memory.
 """
 
@@ -42,18 +42,18 @@ HIERARCHY = Size(300, 399, 83, 2_680) if SOAK else Size(6, 15, 41, 2_720)
 DOCUMENTS, DOCUMENT_CHARACTERS = (1_400, 15_000) if SOAK else (25, 5_000)
 ADDED_CHARACTERS = DOCUMENTS * DOCUMENT_CHARACTERS
 KILLED_AT = 40 if SOAK else 10
-"""The batch before which the server is killed: it has staged some, and has many to go."""
+"""The batch before which the server is killed: some batches are staged, many are not."""
 LIMITS = ("0", "0", "0") if SOAK else ("10000", "40000", "1")
-"""For a small revision, for a batch, and how long the claim of a dead writer holds. 0: as they are."""
+"""The limits of a small revision and of a batch, and how long a dead writer's claim lasts. 0: unchanged."""
 SERVER = [sys.executable, str(ROOT / "tests/support/processes/telling_server.py"), *LIMITS]
 NO_COMMUNITIES = {"DRILLCORE_COMMUNITIES_NEW_FACTS_MIN": "1000000"}
-"""A server that found communities by itself would make a revision of its own: a revision here is an edition."""
+"""Without this, the server would make revisions of its own for communities. Here a revision is an edition."""
 MIB = 1 << 20
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """An embedded store with one corpus, and the server on it."""
+    """An embedded store with a corpus, and the server on it."""
 
     directory: Path
     tenant: UUID
@@ -69,7 +69,7 @@ class Corpus:
         return Plan(server.address, token, str(self.tenant), str(self.id), documents, put)
 
     def staged(self) -> tuple[bool, int]:
-        """Whether somebody claims the next revision, and how many batches of it there are. While there is no server."""
+        """Whether the next revision is claimed, and how many of its batches are staged. Only while no server runs."""
         engine = open_engine(EngineSettings(data_dir=self.directory / "data"))
         try:
             root, _ = open_store(engine)
@@ -84,7 +84,7 @@ class Corpus:
             engine.close()
 
     def assert_agrees(self) -> None:
-        """By `drillcore fsck`."""
+        """Asserts that `drillcore fsck` finds no problem."""
         checked = CliRunner(env={"DRILLCORE_SOAK": None}).invoke(
             main, ["fsck", "--json", "--data-dir", str(self.directory / "data")]
         )
@@ -93,14 +93,14 @@ class Corpus:
 
 
 class Clock:
-    """When something happened, in seconds since the start."""
+    """Notes when something happened, in seconds since the start."""
 
     def __init__(self) -> None:
         self._started = time.perf_counter()
         self.at_s: dict[str, float] = {}
 
-    def note(self, what: str) -> None:
-        self.at_s[what] = round(time.perf_counter() - self._started, 1)
+    def note(self, event: str) -> None:
+        self.at_s[event] = round(time.perf_counter() - self._started, 1)
 
 
 @contextmanager
@@ -111,7 +111,7 @@ def new_corpus(directory: Path) -> Iterator[tuple[Corpus, Serving, Client]]:
 
 
 def put(client: Client, corpus: Corpus, number: int) -> tuple[PutResult, Clock]:
-    """Edition `number` as revision `number`, and when it was received, prepared and done."""
+    """Puts edition `number` as revision `number`. The clock has when it was received, prepared and done."""
     clock, edition = Clock(), Edition(number, HIERARCHY)
 
     def listen(progress: PutProgress) -> None:
@@ -138,7 +138,7 @@ def add(client: Client, corpus: Corpus, number: int) -> tuple[AddResult, Clock]:
     clock.note("done")
     counts = (0, DOCUMENTS) if number > 1 else (DOCUMENTS, 0)
     assert (done.added, done.updated, done.failed) == (*counts, 0)
-    assert done.revision >= number  # communities found after a start are a revision too
+    assert done.revision >= number  # a search for communities after a start makes a revision too
     return done, clock
 
 
@@ -152,11 +152,11 @@ class Kind:
     put: Size | None
     characters: int
     own_bytes_max: int
-    """Of the server's own memory, above what it has before the first update."""
+    """The most memory of its own that the server may take above what it had before the first update."""
 
 
-# A hierarchy that is put is held encoded. Of documents that are added, a spool holds some (about 128 MiB), the cache of
-# embeddings up to 64 MiB, and planning and the readers' search hold ids and vectors of all chunks.
+# A hierarchy that is put is held encoded. For documents that are added, a spool holds up to about 128 MiB, the cache of
+# embeddings holds up to 64 MiB, and planning and the readers' search hold the ids and vectors of all chunks.
 KINDS = {
     "PutHierarchy": Kind(put, HIERARCHY.documents, HIERARCHY, HIERARCHY.characters, 3 * HIERARCHY.characters),
     "AddDocuments": Kind(add, DOCUMENTS, None, ADDED_CHARACTERS, 192 * MIB + 8 * ADDED_CHARACTERS),
@@ -168,17 +168,20 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
 
-def tell(what: str, clock: Clock, peak: Peak) -> None:
-    print(f"\n{what}: {clock.at_s} s, {peak.own / MIB:.0f} MiB, with files {peak.resident / MIB:.0f} MiB", flush=True)
+def tell(title: str, clock: Clock, peak: Peak) -> None:
+    print(f"\n{title}: {clock.at_s} s, {peak.own / MIB:.0f} MiB, with files {peak.resident / MIB:.0f} MiB", flush=True)
 
 
 def tell_readers(seen: dict[str, Seen]) -> None:
-    for name, one in seen.items():
-        print(f"  {name}: {one.answers} answers, slowest {one.slowest_s:.2f} s ({one.slowest_call})", flush=True)
+    for name, reads in seen.items():
+        print(
+            f"  {name}: {reads.answers} answers, slowest {reads.slowest_s:.2f} s ({reads.slowest_call})",
+            flush=True,
+        )
 
 
 @pytest.mark.timeout(3_600 if SOAK else 120)
-def test_readers_see_all_of_one_edition_or_all_of_the_next_and_never_go_back(tmp_path: Path, kind: Kind) -> None:
+def test_readers_see_one_whole_edition_at_a_time_and_never_an_older_one(tmp_path: Path, kind: Kind) -> None:
     with new_corpus(tmp_path) as (corpus, server, client):
         pid = server.process.pid
         idle = own_bytes(pid)
@@ -199,7 +202,7 @@ def test_readers_see_all_of_one_edition_or_all_of_the_next_and_never_go_back(tmp
 
 
 @pytest.mark.timeout(3_600 if SOAK else 120)
-def test_a_server_killed_while_it_stages_an_edition_has_all_of_the_one_before(tmp_path: Path, kind: Kind) -> None:
+def test_a_server_killed_while_it_stages_an_edition_still_has_the_previous_one(tmp_path: Path, kind: Kind) -> None:
     with new_corpus(tmp_path) as (corpus, server, client):
         kind.write(client, corpus, 1)
         with ThreadPoolExecutor(1) as thread:
@@ -224,11 +227,11 @@ def test_a_server_killed_while_it_stages_an_edition_has_all_of_the_one_before(tm
 
 
 def wait_for_second_staging(server: Serving) -> None:
-    """Until the server is about to stage batch KILLED_AT of a second revision."""
+    """Returns when the server is about to stage batch KILLED_AT of a second revision."""
     assert server.process.stdout is not None
     stagings = 0
     for line in server.process.stdout:
         stagings += line == "stage 0\n"
         if stagings == 2 and line == f"stage {KILLED_AT}\n":
             return
-    raise AssertionError("it has ended before")
+    raise AssertionError("the server ended before that")

@@ -1,4 +1,4 @@
-"""A corpus is changed to another embedding model, whatever happens meanwhile."""
+"""A corpus is migrated to another embedding model, whatever happens meanwhile."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.documents.ingestion import builtin
+from drillcore_server.documents.ingestion.prepared_documents import builtin_embedder
 from drillcore_server.embeddings import migration as migrating
-from drillcore_server.embeddings import missing as missing_vectors
+from drillcore_server.embeddings import missing_vectors
 from drillcore_server.embeddings.migration import Migrator
 from drillcore_server.facts.index import FactIndexes, FactVectors
 from drillcore_server.facts.update import FactUpdate, update_fact
@@ -22,7 +22,7 @@ from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel import revise
 from drillcore_server.kernel.errors import NotReady, Unavailable
 from drillcore_server.storage.ids import FactId
-from drillcore_server.vectors import store as embeddings
+from drillcore_server.vectors.corpus_models import embeddings_at
 from drillcore_server.vectors.embedding.cache import CachingEmbedder, MemoryCache
 from drillcore_server.vectors.embedding.embedders import Embedders, ProviderFailed, model_of
 from drillcore_server.vectors.model import Model
@@ -45,7 +45,7 @@ from tests.support.stores.consistent import check
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
-    """A corpus of the built-in model, with chunks, some of which overlap, and facts; migrated in small slices."""
+    """A corpus of the built-in model with facts and overlapping chunks. It is migrated in small slices."""
     monkeypatch.setattr(migrating, "SLICE_MAX", 7)
     monkeypatch.setattr(migrating, "CLEARED_MAX", 9)
     monkeypatch.setattr(migrating, "LAST_MAX", 2)
@@ -54,24 +54,24 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive
     with opened_archive(tmp_path) as archive:
         archive.add({topic: text_of(topic, 1, 4) for topic in SENTENCES})
         put(archive, [fact_text(number) for number in range(20)])
-        check_vectors(archive, builtin.embedder())
+        check_vectors(archive, builtin_embedder())
         yield archive
 
 
 @pytest.fixture
 def new(archive: Archive) -> Archive:
-    """The same corpus, whose server has another model now."""
-    return with_model(archive, short(), builtin.embedder())
+    """The same corpus on a server with another model."""
+    return with_model(archive, short(), builtin_embedder())
 
 
 def agree(archive: Archive) -> None:
-    """The store agrees with itself."""
+    """Asserts that the store agrees with itself."""
     check(archive)
     assert archive.fsck().problems == ()
 
 
 def once(monkeypatch: pytest.MonkeyPatch, step: str, happens: Callable[[], None], after: int = 0) -> list[int]:
-    """Has something happen before a step of a migration is planned, after it was planned that often; as it counts."""
+    """Calls `happens` once, before a migration plans a step for the `after` + 1st time. Returns the count of plans."""
     planned, plan = [0], getattr(Migrator, step)
 
     def before(self: Migrator, *given: Any) -> Any:
@@ -94,7 +94,7 @@ def test_every_chunk_and_fact_gets_the_vector_of_its_text(new: Archive) -> None:
     counts = [count for count, _ in told]
     assert counts == sorted(counts)
     assert (counts[0], counts[-1]) == (0, told[0][1])
-    assert len(set(counts)) > 4, "it is told of every slice"
+    assert len(set(counts)) > 4, "progress is reported for every slice"
 
 
 def test_chunks_are_read_with_the_end_of_the_chunk_before_them(archive: Archive) -> None:
@@ -102,12 +102,12 @@ def test_chunks_are_read_with_the_end_of_the_chunk_before_them(archive: Archive)
     found = [
         chunk for document in at.read(lambda view: list(HierarchyReader(view).documents())) for chunk in document.chunks
     ]
-    overlaps = [chunk.overlap for chunk in at.each(found, lambda view, one: HierarchyReader(view).chunk(one))]
-    assert any(overlaps), "else this proves nothing of them"
+    overlaps = [chunk.overlap for chunk in at.each(found, lambda view, chunk: HierarchyReader(view).chunk(chunk))]
+    assert any(overlaps), "without overlaps, this test would prove nothing"
 
 
 @pytest.mark.parametrize(("step", "after"), [("_slice", 3), ("_flip", 0)])
-def test_what_is_added_meanwhile_gets_both_vectors_and_is_there_afterwards(
+def test_documents_added_during_a_migration_get_both_vectors_and_stay(
     new: Archive, monkeypatch: pytest.MonkeyPatch, step: str, after: int
 ) -> None:
     def write() -> None:
@@ -122,7 +122,7 @@ def test_what_is_added_meanwhile_gets_both_vectors_and_is_there_afterwards(
     agree(new)
 
 
-def test_a_fact_that_changes_after_its_new_vector_was_made_gets_that_of_its_new_content(
+def test_a_fact_that_changes_during_a_migration_gets_the_vector_of_its_new_content(
     new: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def change() -> None:
@@ -138,10 +138,8 @@ def test_a_fact_that_changes_after_its_new_vector_was_made_gets_that_of_its_new_
     agree(new)
 
 
-def test_those_who_write_before_the_flip_is_committed_are_part_of_it(
-    new: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However often they are faster: in the end their vectors come with the flip itself."""
+def test_writes_before_the_flip_is_committed_become_part_of_it(new: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if writers are always faster, in the end the flip itself brings their vectors."""
     written = iter(range(12))
 
     def write(self: Any, *given: Any, plan: Any = revise.Reviser._write) -> Any:
@@ -160,9 +158,7 @@ def test_those_who_write_before_the_flip_is_committed_are_part_of_it(
 
 
 @pytest.mark.parametrize("step", ["_slice", "_flip", "_clear"])
-def test_a_migration_that_dies_anywhere_goes_on_where_it_was(
-    new: Archive, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+def test_a_migration_that_dies_continues_where_it_was(new: Archive, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     def die() -> None:
         raise KeyboardInterrupt
 
@@ -178,15 +174,15 @@ def test_a_migration_that_dies_anywhere_goes_on_where_it_was(
     left = -(-(done.total - done.done) // migrating.SLICE_MAX)
     again = once(monkeypatch, "_slice", lambda: None)
     assert migrate(with_model(new, short())).is_finished
-    assert again[0] in ({left, left + 1} if step == "_slice" else {0}), "what was done is not done again"
+    assert again[0] in ({left, left + 1} if step == "_slice" else {0}), "finished slices are not repeated"
     check_vectors(new, short())
     agree(new)
 
 
-def test_two_at_once_do_no_harm(new: Archive) -> None:
-    others = [with_model(new, short()), with_model(new, short())]
+def test_two_migrations_at_once_do_no_harm(new: Archive) -> None:
+    servers = [with_model(new, short()), with_model(new, short())]
     ends: list[Any] = []
-    threads = [threading.Thread(target=lambda one=one: ends.append(migrate(one))) for one in others]
+    threads = [threading.Thread(target=lambda server=server: ends.append(migrate(server))) for server in servers]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -197,7 +193,7 @@ def test_two_at_once_do_no_harm(new: Archive) -> None:
     agree(new)
 
 
-def test_a_model_that_fails_leaves_the_old_one_in_use_and_what_was_made(
+def test_after_the_new_model_fails_the_old_one_stays_in_use_and_progress_is_kept(
     new: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embed = type(short()).embed
@@ -206,7 +202,7 @@ def test_a_model_that_fails_leaves_the_old_one_in_use_and_what_was_made(
     def failing(self: Any, texts: Any) -> Any:
         calls[0] += self is short()
         if calls[0] > 2 and self is short():
-            raise ProviderFailed("it is gone", retryable=True)
+            raise ProviderFailed("the provider is gone", retryable=True)
         return embed(self, texts)
 
     with monkeypatch.context() as patch:
@@ -216,14 +212,14 @@ def test_a_model_that_fails_leaves_the_old_one_in_use_and_what_was_made(
         assert caught.value.reason is Reason.MODEL_UNAVAILABLE
         new.add({"banking": text_of("banking", 9, 3)})
         put(new, [fact_text(7_000)])
-    assert models(new).current.name == builtin.embedder().model
+    assert models(new).current.name == builtin_embedder().model
     agree(new)
     assert migrate(new).is_finished
     check_vectors(new, short())
     agree(new)
 
 
-def test_a_migration_to_another_model_takes_the_place_of_one_that_was_begun(
+def test_a_migration_to_another_model_replaces_an_unfinished_one(
     archive: Archive, new: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = migrator(new, lambda: True)
@@ -234,31 +230,31 @@ def test_a_migration_to_another_model_takes_the_place_of_one_that_was_begun(
     with pytest.raises(NotReady) as refused:
         migrator(archive).run(corpus, lambda _: None)
     assert refused.value.reason is Reason.MODEL_MISMATCH
-    assert migrate(archive).is_finished, "back to what it has: nothing but to remove what was made"
+    assert migrate(archive).is_finished, "a return to the present model only removes the new vectors"
     assert (models(archive).current.number, models(archive).others) == (1, ())
-    check_vectors(archive, builtin.embedder())
+    check_vectors(archive, builtin_embedder())
     agree(archive)
     migrate(new)
-    assert models(new).current.number == 3, "a server may have an index of what had the number before"
+    assert models(new).current.number == 3, "numbers are not used again, since a server may still have an old index"
 
 
-def test_there_and_back_is_as_before(archive: Archive, new: Archive) -> None:
+def test_migrating_there_and_back_gives_the_first_state_again(archive: Archive, new: Archive) -> None:
     migrate(new)
     migrate(archive)
     assert models(archive).current.number == 3
-    check_vectors(archive, builtin.embedder())
+    check_vectors(archive, builtin_embedder())
     agree(archive)
     archive.add({"consent-2": text_of("consent", 1, 4)})
-    check_vectors(archive, builtin.embedder())
+    check_vectors(archive, builtin_embedder())
 
 
-def test_a_corpus_that_needs_none_gets_no_revision(archive: Archive) -> None:
+def test_a_corpus_that_needs_no_migration_gets_no_revision(archive: Archive) -> None:
     head = archive.head()
     assert migrate(archive).is_finished
     assert archive.head() == head
 
 
-def test_a_large_flip_is_as_whole_as_a_small_one(new: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_flip_is_as_atomic_as_a_small_one(new: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(revise, "SMALL_BYTES_MAX", 0)
     monkeypatch.setattr(revise, "BATCH_BYTES_MAX", 1_500)
     migrate(new)
@@ -271,12 +267,12 @@ def test_earlier_revisions_keep_their_model(archive: Archive, new: Archive) -> N
     before = check(archive, head).records
     migrate(new)
     assert check(archive, head).records == before
-    found = archive.engine.run(lambda tr: embeddings.get(tr, archive.keys, head))
+    found = archive.engine.run(lambda tr: embeddings_at(tr, archive.keys, head))
     assert found is not None
-    assert found.current.name == builtin.embedder().model
+    assert found.current.name == builtin_embedder().model
 
 
-def test_a_document_whose_model_changes_while_it_is_read_is_to_be_sent_again(
+def test_a_caller_must_resend_a_document_if_the_model_changes_while_it_is_read(
     archive: Archive, new: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = type(archive.planner).plan
@@ -297,10 +293,10 @@ def test_a_document_whose_model_changes_while_it_is_read_is_to_be_sent_again(
     agree(new)
 
 
-def test_documents_removed_while_the_model_changes_leave_sums_of_the_new_one(
+def test_removing_documents_while_the_model_changes_leaves_sums_of_the_new_model(
     archive: Archive, new: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plan was made once with the old vectors, then overtaken: what it had worked out is of no use."""
+    """The plan was made with the old vectors and then overtaken, so its sums must not be used."""
     write = revise.Reviser._write
     done: list[bool] = []
 
@@ -317,15 +313,15 @@ def test_documents_removed_while_the_model_changes_leave_sums_of_the_new_one(
     agree(new)
 
 
-def test_indexes_of_the_next_model_are_in_memory_when_it_is_searched_by(
+def test_indexes_of_the_next_model_are_loaded_before_searches_use_it(
     new: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chunks, facts = VectorCache(new.engine), FactIndexes(new.engine)
-    one = Migrator(new.planner.reviser, new.planner.embedders, (chunks, facts))
-    one.run(one.begin(new.call("MigrateEmbeddings"), new.target), lambda _: None)
+    migration = Migrator(new.planner.reviser, new.planner.embedders, (chunks, facts))
+    migration.run(migration.begin(new.call("MigrateEmbeddings"), new.target), lambda _: None)
 
     def load(*_: object) -> None:
-        raise AssertionError("it is read from the store")
+        raise AssertionError("the index is read from the store")
 
     monkeypatch.setattr(ChunkVectors, "load", load)
     monkeypatch.setattr(FactVectors, "load", load)
@@ -335,38 +331,38 @@ def test_indexes_of_the_next_model_are_in_memory_when_it_is_searched_by(
     assert sum(map(len, found)) == len(items(new))
 
 
-def test_a_text_is_embedded_once_for_each_model_that_corpora_have(archive: Archive, new: Archive) -> None:
-    counted = [CachingEmbedder(one, MemoryCache(0)) for one in (short(), builtin.embedder())]
+def test_a_text_is_embedded_once_for_each_model_of_the_corpora(archive: Archive, new: Archive) -> None:
+    counted = [CachingEmbedder(embedder, MemoryCache(0)) for embedder in (short(), builtin_embedder())]
     old = models(archive).current.model
     sought = SoughtText(Embedders(counted[0], (counted[1],)), "who signs the log")
     tries: list[None] = []
 
     def search() -> list[int]:
         tries.append(None)
-        return [len(sought.of(archive.corpus.id, one)) for one in (model_of(short()), old, old, model_of(short()))]
+        return [len(sought.of(archive.corpus.id, model)) for model in (model_of(short()), old, old, model_of(short()))]
 
     assert sought.run(search) == [64, 256, 256, 64]
-    assert [one.counts.misses for one in counted] == [1, 1]
-    assert len(tries) == 2, "begun anew only when it came upon another model"
+    assert [embedder.counts.misses for embedder in counted] == [1, 1]
+    assert len(tries) == 2, "the search starts again only when it meets another model"
     with pytest.raises(NotReady) as refused:
         sought.of(archive.corpus.id, Model("nobody's", 3))
     assert "[[ingest.former]]" in refused.value.message
     assert "MigrateEmbeddings" in refused.value.message
 
 
-def test_fsck_finds_a_vector_that_is_missing_or_of_no_model(new: Archive) -> None:
+def test_fsck_finds_missing_vectors_and_vectors_of_no_model(new: Archive) -> None:
     migrate(new)
     at = snapshot(new)
     first = next(iter(at.entries(at.keys.vectors(2)))).key
     new.engine.run(lambda tr: tr.clear_range(first, first + b"\xff"))
-    assert any("has no vector" in one for one in new.fsck().problems)
+    assert any("has no vector" in problem for problem in new.fsck().problems)
     stray = new.keys.vectors(77).begin + first[-16:]
     new.engine.run(lambda tr: new.sealed.put(tr, stray, at.revision, 1, b"12"))  # type: ignore[arg-type]
-    assert any("is of no model" in one for one in new.fsck().problems)
+    assert any("is of no model" in problem for problem in new.fsck().problems)
 
 
 @pytest.mark.parametrize("kind", ["facts", "chunks"])
-def test_fsck_takes_no_vector_of_the_next_model_for_one_that_searches_use(
+def test_fsck_does_not_mistake_vectors_of_the_next_model_for_those_in_use(
     new: Archive, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     def die() -> None:
@@ -379,6 +375,6 @@ def test_fsck_takes_no_vector_of_the_next_model_for_one_that_searches_use(
     at = snapshot(new)
     current, following = map(at.keys.fact_vectors if kind == "facts" else at.keys.vectors, (1, 2))
     lost = next(iter(at.entries(current))).key
-    assert next(iter(at.entries(following))).key[-16:] == lost[-16:], "it has one of the next model"
+    assert next(iter(at.entries(following))).key[-16:] == lost[-16:], "the record has a vector of the next model"
     new.engine.run(lambda tr: tr.clear_range(lost, lost + b"\xff"))
-    assert any("has no vector" in one for one in new.fsck().problems)
+    assert any("has no vector" in problem for problem in new.fsck().problems)

@@ -1,4 +1,4 @@
-"""A hierarchy that a client put is whole or not there at all, and ids stay with the nodes that have them."""
+"""A hierarchy that a client puts is stored whole or not at all, and nodes keep their ids."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import pytest
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.tuples import prefix_end
 from drillcore_proto.reasons import Reason
-from drillcore_server.documents.put_hierarchy import replace as earlier
 from drillcore_server.documents.put_hierarchy import replace as replacing
-from drillcore_server.documents.put_hierarchy.command import HierarchyUpload, Put, PutTarget
+from drillcore_server.documents.put_hierarchy.hierarchy_upload import HierarchyUpload, Put, PutTarget
 from drillcore_server.documents.put_hierarchy.stream import document_draft, node_draft
 from drillcore_server.kernel import corpus_store as corpora
 from drillcore_server.kernel import revise
@@ -41,7 +40,7 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
 
 
 @pytest.fixture
-def other(archive: Archive) -> Archive:
+def second_corpus(archive: Archive) -> Archive:
     """Another corpus of the tenant."""
     second = CorpusId(UUID(int=3))
     unit = Unit(archive.engine, archive.keyspace, archive.journal)
@@ -84,7 +83,7 @@ def assert_agrees(archive: Archive) -> None:
 
 
 def grown(made: Made) -> Made:
-    """The same nodes and as many new ones: a copy of each under another id."""
+    """The same nodes and as many new ones: a copy of each node under another id."""
     more, copy = two_sections(), made.copy()
     for document in more.documents:
         document.source_id += " again"
@@ -96,21 +95,21 @@ def grown(made: Made) -> Made:
 
 
 @pytest.mark.usefixtures("large")
-def test_batches_are_staged_between_reads_of_what_the_chunks_were(
+def test_batches_are_staged_between_reads_of_the_former_chunks(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each renews the lease: of a large hierarchy, to read it all at once would take longer than a lease."""
+    """Each staged batch renews the lease. To read all of a large hierarchy at once would take longer than a lease."""
     made, events = two_sections(), list[str]()
     put(archive, made)
-    had = replacing.Replacement._had
+    origins = replacing.Replacement._origins
 
     def read(self: replacing.Replacement, decode: Any, *more: Any) -> Any:
-        if decode is replacing._decode_any_chunk:
+        if decode is replacing._decode_without_id:
             events.append("read")
-        return had(self, decode, *more)
+        return origins(self, decode, *more)
 
-    monkeypatch.setattr(replacing.Replacement, "_had", read)
-    monkeypatch.setattr(earlier, "_BATCH", 2)
+    monkeypatch.setattr(replacing.Replacement, "_origins", read)
+    monkeypatch.setattr(replacing, "_BATCH", 2)
     before_each(monkeypatch, "_stage", lambda *_: events.append("stage"))
     put(archive, made)
     first, last = events.index("read"), len(events) - events[::-1].index("read")
@@ -120,10 +119,10 @@ def test_batches_are_staged_between_reads_of_what_the_chunks_were(
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("batches", [1, 5, 12, None])
-def test_a_put_that_fails_half_way_leaves_every_key_as_it_was(
+def test_a_put_that_fails_halfway_leaves_every_key_as_it_was(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, batches: int | None
 ) -> None:
-    """Also the locators of nodes that were there before: the sweep clears what the put wrote and nothing else."""
+    """That includes the locators of earlier nodes: the sweep clears what the put wrote and nothing else."""
     made = two_sections()
     put(archive, made)
     before = archive.dump()
@@ -144,10 +143,10 @@ def test_a_put_that_fails_half_way_leaves_every_key_as_it_was(
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("fault", [Fault.UNKNOWN_APPLIED, Fault.UNKNOWN_NOT_APPLIED])
-def test_a_batch_whose_result_was_lost_is_swept_with_the_others(
+def test_a_batch_whose_result_was_lost_is_swept_too(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
-    """Run again it finds its own locators: they are still its own to clear."""
+    """The batch runs again and finds its own locators, which are still its own to clear."""
     before = archive.dump()
     for commits in range(1, 40, 3):
         faulty = failing_after(archive.engine, fault, commits)
@@ -160,7 +159,7 @@ def test_a_batch_whose_result_was_lost_is_swept_with_the_others(
 
 @pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("fault", [Fault.UNKNOWN_APPLIED, Fault.UNKNOWN_NOT_APPLIED, Fault.CONFLICT])
-def test_a_put_whose_commits_get_lost_is_made_once(archive: Archive, fault: Fault) -> None:
+def test_a_put_whose_commit_results_get_lost_is_made_once(archive: Archive, fault: Fault) -> None:
     faulty: FaultyEngine = failing_first(archive.engine, fault, times=3)
     made = two_sections()
     assert put(archive.on(faulty), made).revision == 2
@@ -169,7 +168,7 @@ def test_a_put_whose_commits_get_lost_is_made_once(archive: Archive, fault: Faul
 
 
 @pytest.mark.usefixtures("large")
-def test_a_store_that_fails_in_the_midst_of_a_put_is_a_refusal_and_leaves_nothing(archive: Archive) -> None:
+def test_a_store_failure_during_a_put_is_a_refusal_and_leaves_nothing(archive: Archive) -> None:
     made, call = two_sections(), archive.call("PutHierarchy")
     before = archive.dump()
     with pytest.raises(Unavailable):
@@ -180,18 +179,18 @@ def test_a_store_that_fails_in_the_midst_of_a_put_is_a_refusal_and_leaves_nothin
 
 
 @pytest.mark.usefixtures("either")
-def test_two_corpora_that_put_the_same_ids_at_once_do_not_both_get_them(
-    archive: Archive, other: Archive, monkeypatch: pytest.MonkeyPatch
+def test_only_one_of_two_corpora_that_put_the_same_ids_at_once_gets_them(
+    archive: Archive, second_corpus: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other is first, after this one has looked and before it writes."""
+    """The second corpus writes after the first has checked the ids and before the first writes."""
     made, theirs = two_sections(), two_sections()
-    shared = made.of("raw")[-1].id
-    theirs.of("raw")[-1].id = shared
+    shared = made.nodes_of("raw")[-1].id
+    theirs.nodes_of("raw")[-1].id = shared
     inner = Reviser._write
 
     def overtaken(self: Reviser, *arguments: Any) -> Any:
         if self is archive.planner.reviser:
-            put(other, theirs)
+            put(second_corpus, theirs)
         return inner(self, *arguments)
 
     with monkeypatch.context() as patch:
@@ -200,14 +199,14 @@ def test_two_corpora_that_put_the_same_ids_at_once_do_not_both_get_them(
             put(archive, made)
     assert refused.value.reason is Reason.NODE_EXISTS
     assert shared in refused.value.message
-    assert (archive.head(), other.head()) == (Revision(1), Revision(1))
+    assert (archive.head(), second_corpus.head()) == (Revision(1), Revision(1))
     own = {UUID(node.id).bytes for node in made.nodes} - {UUID(shared).bytes}
     assert not own & {key[-16:] for key in locators(archive)}
     assert_agrees(archive)
 
 
 @pytest.mark.usefixtures("either")
-def test_a_plan_that_was_overtaken_replaces_what_the_other_left(
+def test_an_overtaken_put_replaces_what_the_other_writer_stored(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = archive.on(archive.engine)
@@ -224,8 +223,8 @@ def test_a_plan_that_was_overtaken_replaces_what_the_other_left(
     assert_agrees(archive)
 
 
-def test_trimming_leaves_no_locator_of_a_hierarchy_that_is_gone(archive: Archive) -> None:
-    """But for the master's: every corpus has one, and its id is never given to another. Facts stay, as deleted ones."""
+def test_trimming_removes_the_locators_of_a_replaced_hierarchy(archive: Archive) -> None:
+    """The master's locator stays: every corpus has a master, and its id is never given away. Deleted facts stay too."""
     put(archive, two_sections())
     gone = locators(archive)
     put(archive, two_sections())
@@ -237,7 +236,7 @@ def test_trimming_leaves_no_locator_of_a_hierarchy_that_is_gone(archive: Archive
 
 
 def damaged(archive: Archive, change: Callable[[Transaction], object]) -> str:
-    """What fsck says after a change below everything."""
+    """The problems that fsck finds after a change made directly in the store."""
     archive.engine.run(change)
     return "\n".join(archive.fsck().problems)
 
@@ -245,7 +244,7 @@ def damaged(archive: Archive, change: Callable[[Transaction], object]) -> str:
 def test_fsck_finds_a_raw_whose_locator_or_chunk_is_lost(archive: Archive) -> None:
     made = two_sections()
     put(archive, made)
-    first, second = (NodeId(UUID(node.id)) for node in made.of("raw")[:2])
+    first, second = (NodeId(UUID(node.id)) for node in made.nodes_of("raw")[:2])
     lost = archive.keyspace.locator(archive.corpus.tenant_id, first)
     assert f"the locator of {first} does not lead to it" in damaged(archive, lambda tr: tr.clear(lost))
     parent = archive.keys.parent(second)
@@ -253,10 +252,10 @@ def test_fsck_finds_a_raw_whose_locator_or_chunk_is_lost(archive: Archive) -> No
     assert f"the parent of {second} is not the node it is in" in found
 
 
-def test_fsck_finds_a_vector_of_another_length(archive: Archive) -> None:
+def test_fsck_finds_a_vector_of_the_wrong_length(archive: Archive) -> None:
     made = two_sections()
     put(archive, made)
-    chunk = NodeId(UUID(made.of("chunk")[0].id))
+    chunk = NodeId(UUID(made.nodes_of("chunk")[0].id))
     (number,) = archive.keyring.numbers(archive.corpus.number, [SourceId("manual.txt")])
     key = archive.keys.vector(1, chunk)
     found = damaged(archive, lambda tr: archive.sealed.put(tr, key, Revision(2), number, b"12"))
@@ -264,13 +263,13 @@ def test_fsck_finds_a_vector_of_another_length(archive: Archive) -> None:
 
 
 @pytest.mark.usefixtures("large")
-def test_a_trim_while_a_put_is_staged_that_never_ends_leaves_no_locator_in_the_end(
+def test_a_trim_during_a_put_that_never_ends_leaves_no_locator_in_the_end(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nodes were there before, are gone, and are being put again when the trim comes by."""
-    made, others = two_sections(), locators(archive).keys()
+    """The nodes were there before, are gone, and are being put again while the corpus is trimmed."""
+    made, known = two_sections(), locators(archive).keys()
     put(archive, made)
-    gone = locators(archive).keys() - others
+    gone = locators(archive).keys() - known
     put(archive, two_sections())
     keep_days(archive, 1)
 
@@ -282,7 +281,7 @@ def test_a_trim_while_a_put_is_staged_that_never_ends_leaves_no_locator_in_the_e
         patch.setattr(Reviser, "_publish", publish)
         with pytest.raises(KeyboardInterrupt):
             put(archive, made)
-    assert gone <= set(locators(archive)), "whoever stages a node counts on its locator"
+    assert gone <= set(locators(archive)), "a writer that stages a node relies on its locator"
     trim(archive, archive.head())
     left = locators(archive)
     assert {left[key][0] for key in gone & left.keys()} == {Level.MASTER}

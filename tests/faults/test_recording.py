@@ -1,4 +1,4 @@
-"""A read has exactly one record, of what the caller was given, whatever the engine says of its commit."""
+"""A read has exactly one record, of what the caller was given, whatever the engine reports about its commit."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def bodies(store: Audited) -> list[bytes]:
 
 
 @pytest.mark.parametrize("fault", [Fault.UNKNOWN_APPLIED, Fault.UNKNOWN_NOT_APPLIED], ids=["applied", "not applied"])
-def test_a_read_whose_commit_is_in_doubt_has_one_record_of_what_was_given(store: Audited, fault: Fault) -> None:
-    """Every run of the work finds something else, as if the store had changed between them."""
+def test_a_read_with_an_unknown_commit_result_has_one_record_of_the_given_answer(store: Audited, fault: Fault) -> None:
+    """Every run of the work finds something different, as if the store had changed in between."""
     faulty = FaultyEngine(store.engine, Faults(5, {fault: 0.5}))
     unit, runs = Unit(faulty, store.keys, store.unit.journal), count(1)
 
@@ -45,16 +45,16 @@ def test_a_read_whose_commit_is_in_doubt_has_one_record_of_what_was_given(store:
         trail.detail["run"] = next(runs)
         return int(trail.detail["run"])
 
-    given = [unit.read(store.call("GetCorpus", f"read-{one}"), as_server(TENANT), work) for one in range(READS)]
+    given = [unit.read(store.call("GetCorpus", f"read-{number}"), as_server(TENANT), work) for number in range(READS)]
     assert faulty.faults.injected.total() > READS / 4
     found = bodies(store)
     assert len(found) == READS
     for number, run in enumerate(given):
         (own,) = [body for body in found if b'"request_id":"read-%d"' % number in body]
-        assert b'"run":%d}' % run in own, "the record is of the run whose findings the caller got"
+        assert b'"run":%d}' % run in own, "the record is of the run whose answer the caller got"
 
 
-def test_a_read_that_was_run_in_vain_is_not_recorded(store: Audited) -> None:
+def test_a_read_without_an_answer_is_not_recorded(store: Audited) -> None:
     faulty = FaultyEngine(store.engine, Faults(5, {Fault.TIMED_OUT_NOT_APPLIED: 1.0}))
     unit = Unit(faulty, store.keys, store.unit.journal)
     with pytest.raises(Unavailable):

@@ -23,8 +23,8 @@ from drillcore_server.hierarchy.chunk_index import VectorCache
 from drillcore_server.hierarchy.sections import Outline, Outlines, SectionCache
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel import corpus_at_revision, revise, revisions
-from drillcore_server.kernel.corpora import Corpus
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput, Missing, Unavailable
 from drillcore_server.kernel.revise import Claimed, Overtaken, Plan, Reviser, Staged
 from drillcore_server.kernel.revisions import Claim
@@ -50,7 +50,7 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every revision is too large for one transaction, and takes many."""
+    """Makes every revision too large for one transaction, so that it takes many."""
     monkeypatch.setattr(revise, "SMALL_BYTES_MAX", 0)
     monkeypatch.setattr(revise, "BATCH_BYTES_MAX", 3_000)
 
@@ -63,7 +63,7 @@ def either(request: pytest.FixtureRequest) -> str:
 
 
 def before_each(monkeypatch: pytest.MonkeyPatch, method: str, hook: Callable[[Reviser, int], None]) -> list[int]:
-    """Calls `hook` with the count so far before each call of a method of any reviser; the calls."""
+    """Calls `hook` with the count of earlier calls before each call of a method of any reviser. Returns the calls."""
     inner: Callable[..., Any] = getattr(Reviser, method)
     calls: list[int] = []
 
@@ -77,7 +77,7 @@ def before_each(monkeypatch: pytest.MonkeyPatch, method: str, hook: Callable[[Re
 
 
 @pytest.mark.usefixtures("either")
-def test_a_revision_of_any_size_is_whole_and_the_one_before_is_still_there(archive: Archive) -> None:
+def test_a_revision_of_any_size_is_whole_and_keeps_the_previous_revision(archive: Archive) -> None:
     before = check(archive)
     added = archive.add(NEXT)
     assert added.revision == before.revision + 1
@@ -91,7 +91,7 @@ def test_a_revision_of_any_size_is_whole_and_the_one_before_is_still_there(archi
 
 
 @pytest.mark.usefixtures("large")
-def test_nothing_of_a_large_revision_is_seen_until_it_is_published(
+def test_nothing_of_a_large_revision_is_visible_until_it_is_published(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = check(archive)
@@ -108,7 +108,7 @@ def test_nothing_of_a_large_revision_is_seen_until_it_is_published(
 
 
 def edition(archive: Archive, number: int) -> None:
-    """All documents replaced, so that no two editions share a chunk."""
+    """Replaces all documents, so that no two editions share a chunk."""
     archive.add({topic: text_of(topic, number) for topic in SENTENCES})
 
 
@@ -126,7 +126,7 @@ class Readers:
             self.seen.add(way())
 
     def in_one_transaction(self) -> Revision:
-        """Every space, every index: a mixture of two editions would not agree with itself."""
+        """Reads every space and every index. A mixture of two editions would not agree with itself."""
         found = check(self._archive, idle=False)
         assert found.texts == {topic: text_of(topic, found.revision) for topic in SENTENCES}
         return found.revision
@@ -134,8 +134,8 @@ class Readers:
     def in_many_transactions(self) -> Revision:
         revision = self._archive.head()
         reader = self._archive.planner.reader(self._archive.corpus, revision)
-        chunks = [one.id for section in reader.outlines().ids for one in reader.members(section)]
-        texts = ["".join(raw.content for raw in one.page.raws) for one in reader.chunks_with_raws(chunks)]
+        chunks = [chunk.id for section in reader.outlines().ids for chunk in reader.members(section)]
+        texts = ["".join(raw.content for raw in chunk.page.raws) for chunk in reader.chunks_with_raws(chunks)]
         master = reader.master()
         assert master is not None
         assert master.statistics.chunks == len(chunks)
@@ -150,9 +150,14 @@ class Readers:
             view = CorpusAtRevision(tr, archive.corpus, archive.keys, archive.sealed, revisions.head(tr, archive.keys))
             chunks = {chunk for document in HierarchyReader(view).documents() for chunk in document.chunks}
             assert set(self._vectors.at(view).ids()) == chunks
-            sections = {one: HierarchyReader(view).section(one) for one in HierarchyReader(view).section_ids()}
+            sections = {
+                section_id: HierarchyReader(view).section(section_id)
+                for section_id in HierarchyReader(view).section_ids()
+            }
             outlines = self._sections.at(view)
-            assert outlines.by_id == {one: Outline.of(section) for one, section in sections.items() if section}
+            assert outlines.by_id == {
+                section_id: Outline.of(section) for section_id, section in sections.items() if section
+            }
             assert outlines.ids == tuple(sections)
             assert np.array_equal(outlines.rows, Outlines.of(outlines.by_id.values()).rows)
             return view.revision
@@ -161,7 +166,7 @@ class Readers:
 
 
 @pytest.mark.usefixtures("either")
-def test_readers_at_any_moment_see_all_of_one_revision_and_nothing_of_another(archive: Archive) -> None:
+def test_readers_at_any_moment_see_exactly_one_whole_revision(archive: Archive) -> None:
     editions = range(4, 9)
     archive.remove(list(archive.documents().values()))
     edition(archive, 3)
@@ -172,56 +177,57 @@ def test_readers_at_any_moment_see_all_of_one_revision_and_nothing_of_another(ar
         try:
             for number in editions:
                 edition(archive, number)
-                wait_until(lambda n=number: n in readers.seen or any(r.done() for r in reading), "it is read")  # type: ignore[misc]
+                wait_until(
+                    lambda n=number: n in readers.seen or any(r.done() for r in reading),
+                    "a reader has seen the revision",
+                )  # type: ignore[misc]
         finally:
             readers.stop.set()
-        for one in reading:
-            one.result()
+        for reader in reading:
+            reader.result()
     assert {*editions} <= readers.seen
     assert check(archive).revision == editions[-1]
 
 
 @pytest.mark.usefixtures("either")
-def test_a_plan_that_was_overtaken_is_made_again_on_what_the_other_left(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = archive.on(archive.engine)
+def test_an_overtaken_plan_is_made_again_on_the_new_head(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    second_server = archive.on(archive.engine)
     inner = Reviser._write
 
     def overtaken(self: Reviser, *arguments: Any) -> Any:
         if self is archive.planner.reviser and archive.head() == 1:
-            other.add({"consent": text_of("consent", 5), "aircraft": text_of("aircraft", 9)})
+            second_server.add({"consent": text_of("consent", 5), "aircraft": text_of("aircraft", 9)})
         return inner(self, *arguments)
 
     monkeypatch.setattr(Reviser, "_write", overtaken)
     added = archive.add(NEXT)
     assert added.revision == 3
-    assert [one.kind for one in added.outcomes] == [OutcomeKind.UPDATED, OutcomeKind.UPDATED]
+    assert [outcome.kind for outcome in added.outcomes] == [OutcomeKind.UPDATED, OutcomeKind.UPDATED]
     assert check(archive).texts == FIRST | {"consent": text_of("consent", 5)} | NEXT
     assert check(archive, Revision(2)).texts["aircraft"] == text_of("aircraft", 9)
 
 
 @pytest.mark.usefixtures("either")
-def test_what_others_added_meanwhile_is_reported_as_unchanged(
+def test_documents_that_another_writer_added_meanwhile_are_reported_as_unchanged(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = archive.on(archive.engine)
+    second_server = archive.on(archive.engine)
     inner = Reviser._write
 
     def overtaken(self: Reviser, *arguments: Any) -> Any:
         if self is archive.planner.reviser and archive.head() == 1:
-            other.add(NEXT)
+            second_server.add(NEXT)
         return inner(self, *arguments)
 
     monkeypatch.setattr(Reviser, "_write", overtaken)
     added = archive.add(NEXT)
     assert added.revision == check(archive).revision == 2
-    assert [one.kind for one in added.outcomes] == [OutcomeKind.UNCHANGED] * 2
-    assert [one.document for one in added.outcomes] == [archive.documents()[source] for source in NEXT]
+    assert [outcome.kind for outcome in added.outcomes] == [OutcomeKind.UNCHANGED] * 2
+    assert [outcome.document for outcome in added.outcomes] == [archive.documents()[source] for source in NEXT]
 
 
 def hold_claim(archive: Archive, lease_s: float) -> Claim:
-    """As another writer would, which does nothing more."""
+    """Claims the next revision as another writer would, and does nothing more."""
     claim = Claim(uuid4(), Revision(archive.head() + 1), datetime.now(UTC) + timedelta(seconds=lease_s))
     archive.engine.run(lambda tr: revisions.put_claim(tr, archive.keys, claim))
     return claim
@@ -232,7 +238,7 @@ def release_claim(archive: Archive) -> None:
 
 
 @pytest.mark.usefixtures("either")
-def test_a_writer_waits_for_whoever_holds_the_claim_and_then_goes_on(archive: Archive) -> None:
+def test_a_writer_waits_while_the_revision_is_claimed_and_then_writes(archive: Archive) -> None:
     hold_claim(archive, 60)
     done = threading.Event()
     writer = started(lambda: (archive.add(NEXT), done.set()))
@@ -243,8 +249,8 @@ def test_a_writer_waits_for_whoever_holds_the_claim_and_then_goes_on(archive: Ar
     assert check(archive).texts == FIRST | NEXT
 
 
-def test_a_writer_that_waits_does_not_plan_over_and_over(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planning reads and summarises every section it touches; a claim may be held for minutes."""
+def test_a_waiting_writer_does_not_plan_again_and_again(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planning reads and summarises every section it touches, and a claim may be held for minutes."""
     calls = before_each(monkeypatch, "_write", lambda *_: None)
     hold_claim(archive, 60)
     writer = started(lambda: archive.add(NEXT))
@@ -257,7 +263,7 @@ def test_a_writer_that_waits_does_not_plan_over_and_over(archive: Archive, monke
 
 
 @pytest.mark.usefixtures("either")
-def test_a_writer_that_waited_too_long_says_so_and_has_written_nothing(archive: Archive) -> None:
+def test_a_writer_that_waited_too_long_is_refused_and_has_written_nothing(archive: Archive) -> None:
     hold_claim(archive, 60)
     before = archive.dump()
     with pytest.raises(Unavailable) as refused:
@@ -267,7 +273,7 @@ def test_a_writer_that_waited_too_long_says_so_and_has_written_nothing(archive: 
 
 
 def slow_to_plan(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> None:
-    """The first plan of the archive's own writer takes longer than any call may."""
+    """Makes the first plan of the archive's own writer take longer than a call may take."""
     ahead_s = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0], sleep=time.sleep)
     monkeypatch.setattr(revise, "time", clock)
@@ -280,7 +286,7 @@ def slow_to_plan(monkeypatch: pytest.MonkeyPatch, archive: Archive) -> None:
 
 
 @pytest.mark.usefixtures("either")
-def test_a_writer_that_planned_for_long_still_sweeps_up_after_a_dead_one(
+def test_a_writer_with_a_slow_plan_still_sweeps_after_a_dead_writer(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     die_while_staging(archive, monkeypatch, 2)
@@ -290,15 +296,15 @@ def test_a_writer_that_planned_for_long_still_sweeps_up_after_a_dead_one(
 
 
 @pytest.mark.usefixtures("either")
-def test_a_writer_that_planned_for_long_and_was_overtaken_once_plans_again(
+def test_a_writer_with_a_slow_plan_that_was_overtaken_once_plans_again(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = archive.on(archive.engine)
+    second_server = archive.on(archive.engine)
     inner = Reviser._write
 
     def overtaken(self: Reviser, *arguments: Any) -> Any:
         if self is archive.planner.reviser and archive.head() == 1:
-            other.add({"consent": text_of("consent", 5)})
+            second_server.add({"consent": text_of("consent", 5)})
         return inner(self, *arguments)
 
     monkeypatch.setattr(Reviser, "_write", overtaken)
@@ -307,12 +313,12 @@ def test_a_writer_that_planned_for_long_and_was_overtaken_once_plans_again(
     assert check(archive).texts == FIRST | {"consent": text_of("consent", 5)} | NEXT
 
 
-class Died(Exception):  # noqa: N818 - what becomes of a writer
+class Died(Exception):  # noqa: N818 - the fate of a writer
     pass
 
 
 def die_while_staging(archive: Archive, monkeypatch: pytest.MonkeyPatch, batches: int | None) -> None:
-    """Leaves what a writer leaves that is killed after so many batches; with None just before it publishes."""
+    """Leaves what a writer leaves that is killed after this many batches; None: just before it publishes."""
 
     def die(_: Reviser, number: int) -> None:
         if batches is None or number == batches:
@@ -329,7 +335,7 @@ def die_while_staging(archive: Archive, monkeypatch: pytest.MonkeyPatch, batches
 
 
 @pytest.mark.parametrize("batches", [0, 1, 4, None])
-def test_an_expired_claim_is_swept_to_the_last_key(
+def test_every_key_of_an_expired_claim_is_swept(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, batches: int | None
 ) -> None:
     before = archive.dump()
@@ -352,7 +358,7 @@ def test_an_expired_claim_is_swept_to_the_last_key(
 
 @pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("batches", [0, 4, None])
-def test_the_writer_after_one_that_died_succeeds(
+def test_the_next_writer_after_a_dead_one_succeeds(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, batches: int | None
 ) -> None:
     die_while_staging(archive, monkeypatch, batches)
@@ -363,11 +369,11 @@ def test_the_writer_after_one_that_died_succeeds(
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("method", ["_stage", "_publish"])
 @pytest.mark.parametrize("other_publishes", [True, False])
-def test_a_writer_that_paused_until_its_claim_was_taken_over_starts_again(
+def test_a_writer_whose_claim_was_taken_over_while_it_paused_starts_again(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, method: str, other_publishes: bool
 ) -> None:
-    """The other sweeps its batches away, and publishes a revision of its own or not."""
-    other = archive.on(archive.engine)
+    """The second server sweeps the paused writer's batches, and publishes a revision of its own or not."""
+    second_server = archive.on(archive.engine)
     monkeypatch.setattr(revise, "LEASE_S", -1.0)
     paused: list[int] = []
 
@@ -375,7 +381,7 @@ def test_a_writer_that_paused_until_its_claim_was_taken_over_starts_again(
         if reviser is archive.planner.reviser and not paused and (method == "_publish" or number == 4):
             paused.append(number)
             if other_publishes:
-                other.add({"school": text_of("school", 5)})
+                second_server.add({"school": text_of("school", 5)})
             else:
                 hold_claim(archive, -1)
 
@@ -388,7 +394,7 @@ def test_a_writer_that_paused_until_its_claim_was_taken_over_starts_again(
 
 
 @pytest.mark.usefixtures("large")
-def test_nothing_can_be_staged_or_published_under_a_claim_that_is_not_held(archive: Archive) -> None:
+def test_nothing_is_staged_or_published_without_holding_the_claim(archive: Archive) -> None:
     reviser: Any = archive.planner.reviser
     own = Claim(uuid4(), Revision(2), datetime.now(UTC) + timedelta(seconds=60))
     plan = Plan(**_plan_fields(archive))
@@ -408,7 +414,7 @@ def test_nothing_can_be_staged_or_published_under_a_claim_that_is_not_held(archi
             step()
     assert archive.dump() == held
     reviser._sweep(archive.keys, own)
-    assert archive.dump() == held, "and nobody sweeps under another's claim"
+    assert archive.dump() == held, "nobody sweeps under another writer's claim"
     release_claim(archive)
     assert archive.dump() == before
 
@@ -424,12 +430,12 @@ def _plan_fields(archive: Archive) -> dict[str, Any]:
         "result": lambda _: None,
         "number": archive.keyring.numbers(archive.corpus.number, [CORPUS_SCOPE])[0],
     }
-    needed = [one for one in fields(Plan) if one.default is MISSING]
-    return {one.name: known[one.name] for one in needed}
+    needed = [field for field in fields(Plan) if field.default is MISSING]
+    return {field.name: known[field.name] for field in needed}
 
 
 @pytest.mark.usefixtures("either")
-def test_a_request_made_again_gets_its_first_answer_and_makes_no_second_revision(archive: Archive) -> None:
+def test_a_repeated_request_gets_its_first_answer_and_makes_no_second_revision(archive: Archive) -> None:
     adding, removing = archive.call("AddDocuments"), archive.call("RemoveDocuments")
     added = archive.add(NEXT, adding)
     assert archive.add(NEXT, adding) == added
@@ -437,12 +443,12 @@ def test_a_request_made_again_gets_its_first_answer_and_makes_no_second_revision
     gone = archive.documents()["aircraft"]
     removed = archive.remove([gone], removing)
     assert archive.remove([gone], removing) == removed
-    assert archive.add(NEXT, adding) == added, "also when the corpus has moved on"
+    assert archive.add(NEXT, adding) == added, "the answer is the same after later revisions"
     assert check(archive).revision == removed.revision
 
 
 @pytest.mark.usefixtures("either")
-def test_another_request_under_the_same_id_is_refused(archive: Archive) -> None:
+def test_a_different_request_under_the_same_id_is_refused(archive: Archive) -> None:
     call = archive.call("AddDocuments")
     archive.add(NEXT, call)
     for texts in (NEXT, {"consent": text_of("consent", 1)}):
@@ -453,10 +459,10 @@ def test_another_request_under_the_same_id_is_refused(archive: Archive) -> None:
 
 
 @pytest.mark.usefixtures("large")
-def test_the_same_request_twice_at_once_is_done_once_and_leaves_no_claim(
+def test_two_equal_requests_at_once_are_done_once_and_leave_no_claim(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A caller that lost patience asks again while its first request is still staging."""
+    """An impatient caller sends its request again while the first request is still staging."""
     call, answers = archive.call("AddDocuments"), []
     again = archive.on(archive.engine)
     monkeypatch.setattr(revise, "LEASE_S", -1.0)
@@ -472,7 +478,7 @@ def test_the_same_request_twice_at_once_is_done_once_and_leaves_no_claim(
 
 
 @pytest.mark.usefixtures("either")
-def test_removing_what_is_not_there_is_refused_and_writes_nothing(archive: Archive) -> None:
+def test_removing_a_missing_document_is_refused_and_writes_nothing(archive: Archive) -> None:
     before = archive.dump()
     with pytest.raises(Missing):
         archive.remove([archive.documents()["school"], DocumentId(uuid4())])
@@ -485,10 +491,10 @@ STRIKES = [Fault.TIMED_OUT_APPLIED, Fault.TIMED_OUT_NOT_APPLIED]
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("fault", STRIKES)
 @pytest.mark.parametrize("commits_before", [0, 1, 5])
-def test_a_store_that_fails_in_the_midst_is_a_refusal_and_the_next_writer_need_not_wait(
+def test_a_store_failure_during_a_revision_is_a_refusal_and_the_next_writer_need_not_wait(
     archive: Archive, fault: Fault, commits_before: int
 ) -> None:
-    """At the claim, at the first batch and at a later one; not a defect of the server, and no claim stays behind."""
+    """The store fails at the claim, the first batch or a later one. That is no server defect and leaves no claim."""
     call = archive.call("AddDocuments")
     with pytest.raises(Unavailable) as refused:
         archive.on(failing_after(archive.engine, fault, commits_before)).add(NEXT, call)
@@ -514,17 +520,17 @@ def failing_after(engine: Engine, fault: Fault, commits: int) -> Engine:
 
 
 class _Drawing:
-    """Other faults' bookkeeping, with another way to draw."""
+    """Another object's count of faults, with a different way to draw them."""
 
     def __init__(self, faults: Any, draw: Callable[..., Fault | None]) -> None:
         self.begin, self.draw, self.injected = faults.begin, draw, faults.injected
 
 
 @pytest.mark.usefixtures("either")
-def test_a_time_gives_what_readers_saw_then_also_while_a_revision_was_being_made(
+def test_a_read_at_a_time_gives_what_readers_saw_then_even_during_a_write(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A call takes its time from when it came in; readers see its revision only later."""
+    """A call takes its time from its arrival, but readers see its revision only later."""
     moments: list[datetime] = []
 
     def note(*_: object) -> None:
@@ -538,10 +544,10 @@ def test_a_time_gives_what_readers_saw_then_also_while_a_revision_was_being_made
     assert archive.engine.run(lambda tr: revisions.at_time(tr, archive.keys, datetime.now(UTC))) == 2
 
 
-def test_sections_are_followed_in_transactions_of_bounded_size(
+def test_changed_sections_are_read_in_transactions_of_bounded_size(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A revision may change any number of them."""
+    """A revision may change any number of sections."""
 
     def outlines(cache: SectionCache) -> Outlines:
         def work(tr: revisions.Transaction) -> Outlines:
@@ -558,6 +564,6 @@ def test_sections_are_followed_in_transactions_of_bounded_size(
     read = BatchedReads.read
     monkeypatch.setattr(BatchedReads, "read", lambda self, work: (reads.append(1), read(self, work))[1])
     after = outlines(cache)
-    changed = [one for one, outline in after.by_id.items() if outline != before.by_id.get(one)]
+    changed = [section for section, outline in after.by_id.items() if outline != before.by_id.get(section)]
     assert len(reads) >= len(changed) > 1
     assert after.by_id == outlines(SectionCache(archive.engine)).by_id

@@ -1,4 +1,4 @@
-"""Content is nowhere in the clear: the bytes of the store's file, free pages included, do not have it."""
+"""Content is never stored in the clear: the bytes of the store's file, including free pages, do not contain it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ The {BODY} must be kept for 12 years. Dr. {PERSON} Miller of {BODY} Holdings Ltd
 
 @pytest.fixture(scope="module", params=["small", "large"])
 def data_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that documents were added to, updated in and removed from, by either path, and then closed."""
+    """A store whose documents were added, updated and removed, by either path, and which was then closed."""
     path: Path = tmp_path_factory.mktemp("store")
     with pytest.MonkeyPatch.context() as patch, opened_archive(path, Durability.FULL) as archive:
         if request.param == "large":
@@ -47,7 +47,7 @@ def data_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.mark.parametrize("marker", MARKERS)
-def test_no_content_and_no_name_of_a_source_is_in_the_file_of_the_store(data_dir: Path, marker: str) -> None:
+def test_the_stores_file_has_no_content_and_no_source_name(data_dir: Path, marker: str) -> None:
     stored = (data_dir / "kv" / "data.mdb").read_bytes()
     assert len(stored) > 50_000
     for form in (marker, marker.lower(), marker.casefold()):
@@ -55,15 +55,15 @@ def test_no_content_and_no_name_of_a_source_is_in_the_file_of_the_store(data_dir
         assert form.encode("utf-16-le") not in stored
 
 
-def test_the_markers_are_there_for_a_reader_with_the_keys(data_dir: Path) -> None:
-    """So that the test above does not search for what was never stored."""
+def test_a_reader_with_the_keys_finds_the_markers(data_dir: Path) -> None:
+    """Shows that the test above searches for something that was stored."""
     with opened_archive(data_dir) as archive:
         hierarchy = check(archive)
         everything = b"".join(v for records in hierarchy.records.values() for v in records.values())
         assert all(marker.encode() in everything for marker in MARKERS)
 
 
-def test_the_other_files_of_the_store_do_not_have_it_either(data_dir: Path) -> None:
+def test_the_other_files_of_the_store_have_no_content_either(data_dir: Path) -> None:
     for file in data_dir.rglob("*"):
         if file.is_file():
             stored = file.read_bytes()
@@ -86,20 +86,20 @@ def read_chunks(archive: Archive) -> int:
     return archive.engine.run(work)
 
 
-def test_a_chunk_in_the_place_of_another_is_refused(archive: Archive) -> None:
+def test_a_chunk_copied_over_another_is_refused(archive: Archive) -> None:
     assert read_chunks(archive) > 1
     prefix = archive.keys.chunks().begin
-    one, two = [key for key in archive.dump() if key.startswith(prefix)][:2]
-    archive.engine.run(lambda tr: tr.set(one, tr.get(two) or b""))
+    target, two = [key for key in archive.dump() if key.startswith(prefix)][:2]
+    archive.engine.run(lambda tr: tr.set(target, tr.get(two) or b""))
     with pytest.raises(StoreCorruptError):
         read_chunks(archive)
 
 
-def test_a_store_without_its_keyring_says_which_key_is_lost(archive: Archive, tmp_path: Path) -> None:
-    """As after a restore of the store alone: the keyring is in no backup of it."""
-    with opened_archive(tmp_path / "another") as other:
+def test_without_its_keyring_a_store_names_the_lost_key(archive: Archive, tmp_path: Path) -> None:
+    """The same happens after a restore of the store alone: no backup of the store has the keyring."""
+    with opened_archive(tmp_path / "another") as stranger:
         bare = archive.on(archive.engine)
-        bare.keyring = other.keyring
-        bare.sealed._keyring = other.keyring
+        bare.keyring = stranger.keyring
+        bare.sealed._keyring = stranger.keyring
         with pytest.raises(KeyLostError, match=r"the key \d+ is not in the keyring"):
             read_chunks(bare)

@@ -1,4 +1,4 @@
-"""The sequencer: whatever fails, and however many servers try, every record is in its log once, in its order."""
+"""The sequencer: whatever fails, and however many servers try, every record is in its log once, in order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Iterator[Audited]:
 
 
 def check_logs(store: Audited) -> int:
-    """Every record is in its log once, in the order of the commits, and the tree is of just those; how many."""
+    """Checks that each log and its tree have exactly their records, once, in commit order. Returns their number."""
     leaves: dict[UUID, list[tuple[UUID, bytes]]] = {log: [] for log in LOGS.values()}
     for position, record in store.stored():
         leaves[record.log].append((record.id, leaf_hash(store.opener.leaf(record, position).encode())))
@@ -53,7 +53,7 @@ def check_logs(store: Audited) -> int:
                 log_origin(store.header.store_id, log), head.size, head.root
             )
         places = store.run(
-            lambda tr, ids=[one for one, _ in expected]: [  # type: ignore[misc]
+            lambda tr, ids=[record for record, _ in expected]: [  # type: ignore[misc]
                 audit_log.place_of(tr, store.keys, record) for record in ids
             ]
         )
@@ -79,7 +79,7 @@ def test_records_of_many_writers_are_in_their_logs_in_the_order_of_their_commits
     [rates(commit=0.5, read=0.002), {Fault.UNKNOWN_APPLIED: 0.6}, {Fault.UNKNOWN_NOT_APPLIED: 0.6}],
     ids=["all", "applied", "not applied"],
 )
-def test_no_leaf_is_lost_doubled_or_moved_by_a_fault(store: Audited, fault_rates: dict[Fault, float]) -> None:
+def test_a_fault_neither_loses_nor_doubles_nor_moves_a_leaf(store: Audited, fault_rates: dict[Fault, float]) -> None:
     faulty = FaultyEngine(store.engine, Faults(5, fault_rates))
     sequencer = store.on(faulty).sequencer()
     for seed in range(60):
@@ -87,7 +87,7 @@ def test_no_leaf_is_lost_doubled_or_moved_by_a_fault(store: Audited, fault_rates
         try:
             sequencer.step()
         except EngineError as error:
-            assert error.message.startswith("injected")  # noqa: PT017 - it may or may not fail
+            assert error.message.startswith("injected")  # noqa: PT017 - the call may or may not fail
     assert faulty.faults.injected.total() > 20
     while True:
         try:
@@ -101,8 +101,8 @@ def test_no_leaf_is_lost_doubled_or_moved_by_a_fault(store: Audited, fault_rates
 
 
 @pytest.mark.parametrize("waiting", [20, 0], ids=["with records to write", "with only its lease to renew"])
-def test_a_server_that_was_paused_past_its_lease_cannot_write_any_more(store: Audited, waiting: int) -> None:
-    """It stands still in the middle of its transaction while another takes over and goes on."""
+def test_a_server_that_paused_beyond_its_lease_cannot_write(store: Audited, waiting: int) -> None:
+    """The server stops in the middle of its transaction while another takes over and writes."""
     first, second = store.sequencer(lease_s=0.05), store.on(store.engine).sequencer(lease_s=10.0)
     write(store, 20, 1)
     assert first.step() is not None
@@ -125,7 +125,7 @@ def test_a_server_that_was_paused_past_its_lease_cannot_write_any_more(store: Au
         write(store, 5, 3)
         second.step()
         go_on.set()
-        assert result.result() is None, "it found out"
+        assert result.result() is None, "the paused server found out"
     assert first.epoch is None
     assert second.epoch == _lease(store).epoch == 2
     second.step()
@@ -138,7 +138,7 @@ def _lease(store: Audited) -> audit_log.Lease:
     return lease
 
 
-def test_an_epoch_that_is_over_is_refused_though_its_holder_thinks_it_has_time(store: Audited) -> None:
+def test_a_past_epoch_is_refused_even_if_its_holder_thinks_it_still_holds_the_lease(store: Audited) -> None:
     first, second = store.sequencer(lease_s=0.01), store.on(store.engine).sequencer()
     write(store, 3, 1)
     first.step()
@@ -150,7 +150,7 @@ def test_an_epoch_that_is_over_is_refused_though_its_holder_thinks_it_has_time(s
     assert check_logs(store) == 6
 
 
-def test_a_server_that_stops_gives_its_lease_away_at_once(store: Audited) -> None:
+def test_a_server_that_stops_releases_its_lease_at_once(store: Audited) -> None:
     first, second = store.sequencer(lease_s=1000), store.on(store.engine).sequencer()
     write(store, 3, 1)
     with at_work(first):
@@ -162,8 +162,8 @@ def test_a_server_that_stops_gives_its_lease_away_at_once(store: Audited) -> Non
     assert check_logs(store) == 6
 
 
-def test_two_servers_at_once_put_every_record_in_order_once(store: Audited) -> None:
-    """Leases so short that they lose them all the time."""
+def test_two_servers_at_once_order_every_record_once(store: Audited) -> None:
+    """The leases are so short that the servers keep losing them."""
     servers = [store.on(store.engine).sequencer(lease_s=0.002) for _ in range(2)]
     with at_work(servers[0]), at_work(servers[1]), ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda seed: write(store, 50, seed), range(4)))
@@ -171,7 +171,7 @@ def test_two_servers_at_once_put_every_record_in_order_once(store: Audited) -> N
     assert check_logs(store) == 200
     lease = store.run(lambda tr: audit_log.lease(tr, store.keys))
     assert lease is not None
-    assert lease.epoch > 2, "they did take turns"
+    assert lease.epoch > 2, "the servers took turns"
 
 
 def test_many_records_are_put_in_order_in_batches(store: Audited, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_many_records_are_put_in_order_in_batches(store: Audited, monkeypatch: p
     assert check_logs(store) == 40
 
 
-def test_a_record_that_is_damaged_stops_its_own_log_until_it_is_mended(store: Audited) -> None:
+def test_a_damaged_record_stops_its_own_log_until_it_is_repaired(store: Audited) -> None:
     write(store, 10, 1)
     store.record(TENANT)
     position, _ = store.stored()[-1]
@@ -225,7 +225,7 @@ def _sound(store: Audited) -> list[tuple[audit_log.Position, audit_records.Store
     return found
 
 
-def test_a_record_that_is_nobodys_stops_every_log_until_it_is_mended(store: Audited) -> None:
+def test_a_record_of_no_log_stops_every_log_until_it_is_repaired(store: Audited) -> None:
     write(store, 10, 1)
     position, _ = store.stored()[4]
     key = store.keys.audit_record(position.incarnation, position.bucket, position.versionstamp)
@@ -245,7 +245,7 @@ def test_a_record_that_is_nobodys_stops_every_log_until_it_is_mended(store: Audi
     assert check_logs(store) == 10
 
 
-def test_a_record_put_there_a_second_time_is_not_taken(store: Audited) -> None:
+def test_a_second_copy_of_a_record_is_not_taken(store: Audited) -> None:
     write(store, 10, 1)
     store.sequence()
     position, record = store.stored()[-1]
@@ -260,7 +260,7 @@ def test_a_record_put_there_a_second_time_is_not_taken(store: Audited) -> None:
     assert "stored twice" in store.head(record.log).problem
 
 
-def test_a_body_that_cannot_be_unsealed_is_still_in_the_log_for_its_leaf_is_signed(store: Audited) -> None:
+def test_a_record_that_cannot_be_unsealed_stays_in_the_log_since_its_leaf_is_signed(store: Audited) -> None:
     store.record()
     position, record = store.stored()[0]
     key = store.keys.audit_record(position.incarnation, position.bucket, position.versionstamp)
@@ -276,7 +276,7 @@ def test_a_body_that_cannot_be_unsealed_is_still_in_the_log_for_its_leaf_is_sign
     assert store.head().problem
 
 
-def test_a_tile_that_was_changed_stops_its_log(store: Audited) -> None:
+def test_a_changed_tile_stops_its_log(store: Audited) -> None:
     write(store, 10, 1)
     store.sequence()
     store.run(lambda tr: tr.set(store.keys.audit_tile(SERVER_LOG, 0, 0), bytes(32 * store.head().size)))
@@ -285,7 +285,7 @@ def test_a_tile_that_was_changed_stops_its_log(store: Audited) -> None:
     assert "do not lead to the root" in store.head().problem
 
 
-def test_a_restored_store_goes_on_in_a_new_incarnation_after_what_it_has(store: Audited) -> None:
+def test_a_restored_store_continues_its_logs_in_a_new_incarnation(store: Audited) -> None:
     write(store, 5, 1)
     store.sequence()
     assert not store.run(lambda tr: audit_log.is_restored(tr, store.keys))
@@ -302,7 +302,7 @@ def test_a_restored_store_goes_on_in_a_new_incarnation_after_what_it_has(store: 
     assert {position.incarnation for position, _ in store.stored()} == {0, 1}
 
 
-def test_the_thread_lives_on_when_the_store_fails_for_a_while(store: Audited) -> None:
+def test_the_thread_survives_a_failing_store(store: Audited) -> None:
     faulty = FaultyEngine(store.engine, Faults(5, {Fault.TIMED_OUT_NOT_APPLIED: 1.0}))
     sequencer = store.on(faulty).sequencer()
     write(store, 5, 1)
@@ -323,6 +323,6 @@ def test_a_nudge_is_answered_at_once(store: Audited) -> None:
             store.record()
             began = datetime.now(UTC)
             sequencer.nudge()
-            wait_until(lambda number=number: store.head().size == number + 1, "it is in order")  # type: ignore[misc]
+            wait_until(lambda number=number: store.head().size == number + 1, "the record is in its log")  # type: ignore[misc]
             waits.append((datetime.now(UTC) - began).total_seconds())
     assert sorted(waits)[5] < 0.1, "polling alone takes 0.2 s"

@@ -1,4 +1,4 @@
-"""Kill -9 of a server in the middle of its work leaves logs that verify, and that go on."""
+"""Kill -9 of a server in the middle of its work leaves logs that verify and that the next server continues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.stores.audited import Audited, audited
 
 
 def check(store: Audited, log: UUID) -> int:
-    """How many records of a log there are, all of them verified."""
+    """Verifies every record of a log and returns how many there are."""
     search = LogSearch(store.keys, store.opener, store.terms)
     checker = LogChecker(store.keys, store.opener, search, store.signing.trusted)
     done = store.run(lambda tr: checker.check(tr.snapshot, log, 0, 100_000, 4.0))
@@ -47,10 +47,10 @@ def test_logs_verify_after_kill_9_and_have_every_call_once(tmp_path: Path) -> No
             assert store.head(tenant).problem == ""
             lease = store.run(lambda tr: audit_log.lease(tr, store.keys))
             assert lease is not None
-            assert lease.epoch > 1, "the next server does not wait for a lease that nobody has"
+            assert lease.epoch > 1, "the next server does not wait for the lease of a dead one"
 
 
-def test_a_server_that_is_stopped_leaves_nothing_to_put_in_order(tmp_path: Path) -> None:
+def test_a_stopped_server_leaves_no_unordered_records(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         with server.client() as client:
             for _ in range(5):

@@ -1,4 +1,4 @@
-"""A trim may fail, be killed, be held up or be made twice at once: no revision that is kept ever changes."""
+"""A trim may fail, be killed, be held up or run twice at once: no revision that is kept ever changes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from drillcore_fdb.errors import EngineError
 from drillcore_proto.reasons import Reason
 from drillcore_server.hierarchy.chunk_index import VectorCache
 from drillcore_server.hierarchy.store import HierarchyReader, Located, locate
-from drillcore_server.kernel import revisions, trimming
-from drillcore_server.kernel.corpora import TrimState
+from drillcore_server.kernel import retention, revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.corpus_model import TrimState
 from drillcore_server.kernel.errors import Missing, NotReady
-from drillcore_server.kernel.trimming import UnseenPage
+from drillcore_server.kernel.retention import UnseenPage
 from drillcore_server.storage import versioned
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import Level, NodeId, Revision
@@ -40,7 +40,7 @@ Known = dict[Revision, Hierarchy]
 
 
 def fill(archive: Archive) -> Known:
-    """Six revisions in which everything changes and some of it goes; each that will be kept as it is."""
+    """Makes six revisions that add, change and remove documents. Returns those that will be kept."""
     for number in range(1, 6):
         archive.add({topic: text_of(topic, number) for topic in SENTENCES if topic != "school" or number != 3})
     archive.remove([archive.documents()["fishing"]])
@@ -61,7 +61,7 @@ def known(archive: Archive) -> Known:
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trimming, "PAGE_ENTRIES", PAGE_ENTRIES)
+    monkeypatch.setattr(retention, "PAGE_ENTRIES", PAGE_ENTRIES)
 
 
 def assert_kept(archive: Archive, known: Known, *, finished: bool) -> None:
@@ -70,21 +70,21 @@ def assert_kept(archive: Archive, known: Known, *, finished: bool) -> None:
 
 
 def fsck(archive: Archive) -> tuple[str, ...]:
-    """Notes; there must be no problems."""
+    """The notes of fsck, which must find no problem."""
     report = archive.fsck()
     assert report.problems == ()
     return report.notes
 
 
 def finish(archive: Archive, known: Known) -> None:
-    """The next trim leaves nothing."""
+    """Trims once more and asserts that nothing is left to trim."""
     assert trim(archive, FLOOR).finished
     assert state(archive) == TrimState(floor=FLOOR, trimmed=FLOOR)
     assert_kept(archive, known, finished=True)
     assert fsck(archive) == ()
 
 
-def test_after_every_page_all_kept_revisions_are_as_they_were(archive: Archive, known: Known) -> None:
+def test_every_kept_revision_is_unchanged_after_every_page(archive: Archive, known: Known) -> None:
     notes: list[str] = []
     pages = 0
     while not trim(archive, FLOOR, Pages.of(1)).finished:
@@ -93,35 +93,35 @@ def test_after_every_page_all_kept_revisions_are_as_they_were(archive: Archive, 
         notes += fsck(archive)
     assert pages > 10
     assert all("before revision 4 are still stored" in note for note in notes)
-    assert len(set(notes)) > 5, "what is left gets less"
+    assert len(set(notes)) > 5, "less is left each time"
     finish(archive, known)
 
 
-def test_a_trim_goes_on_where_it_was(archive: Archive, known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trim_continues_where_it_stopped(archive: Archive, known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
     walked: list[bytes] = []
-    inner = trimming.find_unseen
+    inner = retention.find_unseen
 
     def find_unseen(tr: Reader, keys: CorpusKeys, floor: Revision, begin: bytes) -> UnseenPage:
         walked.append(begin)
         return inner(tr, keys, floor, begin)
 
-    monkeypatch.setattr(trimming, "find_unseen", find_unseen)
+    monkeypatch.setattr(retention, "find_unseen", find_unseen)
     trim(archive, FLOOR, Pages.of(3))
     trim(archive, FLOOR)
     assert walked == sorted(set(walked))
     count = len(walked)
     assert trim(archive, FLOOR).finished
-    assert len(walked) == count, "there is nothing to look for"
+    assert len(walked) == count, "a finished trim looks for nothing"
 
 
-def test_a_floor_that_moves_during_a_walk_gets_a_walk_of_its_own(archive: Archive, known: Known) -> None:
+def test_a_floor_that_rises_during_a_walk_gets_another_walk(archive: Archive, known: Known) -> None:
     assert not trim(archive, Revision(2), Pages.of(4)).finished
     assert not trim(archive, FLOOR, Pages.of(2)).finished
     assert state(archive).walking == 2
     finish(archive, known)
 
 
-def test_a_killed_trim_harms_nothing_and_is_finished_by_the_next(tmp_path: Path) -> None:
+def test_a_killed_trim_does_no_harm_and_the_next_one_finishes_it(tmp_path: Path) -> None:
     dice = random.Random(5)
     with opened_archive(tmp_path) as archive:
         known = fill(archive)
@@ -146,7 +146,7 @@ def test_a_killed_trim_harms_nothing_and_is_finished_by_the_next(tmp_path: Path)
         finish(archive, known)
 
 
-def test_faults_of_the_store_cost_no_kept_revision(tmp_path: Path) -> None:
+def test_store_faults_damage_no_kept_revision(tmp_path: Path) -> None:
     injected: Counter[Fault] = Counter()
     for seed in range(8):
         with opened_archive(tmp_path / str(seed)) as archive:
@@ -163,7 +163,7 @@ def test_faults_of_the_store_cost_no_kept_revision(tmp_path: Path) -> None:
     assert {Fault.UNKNOWN_APPLIED, Fault.UNKNOWN_NOT_APPLIED, Fault.CONFLICT} <= set(injected)
 
 
-def test_a_hold_stops_a_trim_under_way_and_the_rest_stays_until_it_is_released(archive: Archive, known: Known) -> None:
+def test_a_hold_stops_a_running_trim_until_it_is_released(archive: Archive, known: Known) -> None:
     pages = Pages.of(4)
 
     def enough() -> bool:
@@ -191,8 +191,8 @@ def test_a_hold_stops_a_trim_under_way_and_the_rest_stays_until_it_is_released(a
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, function: str, event: Callable[[], object]) -> None:
-    """Lets something happen once, inside a transaction of a trim: after it has read, before it commits."""
-    inner: Callable[..., Any] = getattr(trimming, function)
+    """Calls `event` once, inside a transaction of a trim, after its reads and before its commit."""
+    inner: Callable[..., Any] = getattr(retention, function)
     events = [event]
 
     def wrapper(*arguments: Any) -> Any:
@@ -201,10 +201,10 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, function: str, event: Callable[[]
             events.pop()()
         return result
 
-    monkeypatch.setattr(trimming, function, wrapper)
+    monkeypatch.setattr(retention, function, wrapper)
 
 
-def test_a_hold_put_on_while_the_floor_is_raised_wins(
+def test_a_hold_wins_over_a_floor_that_rises_at_the_same_time(
     archive: Archive, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meanwhile(monkeypatch, "raise_floor", lambda: hold(archive))
@@ -214,7 +214,7 @@ def test_a_hold_put_on_while_the_floor_is_raised_wins(
     check(archive, Revision(1))
 
 
-def test_a_hold_put_on_while_a_page_is_removed_wins(
+def test_a_hold_wins_over_a_page_that_is_removed_at_the_same_time(
     archive: Archive, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = archive.engine.run(lambda tr: list(tr.range(*archive.keys.chunks())))
@@ -225,15 +225,15 @@ def test_a_hold_put_on_while_a_page_is_removed_wins(
     assert archive.engine.run(lambda tr: list(tr.range(*archive.keys.chunks()))) == before
 
 
-def test_several_who_trim_at_once_do_no_harm(archive: Archive, known: Known) -> None:
+def test_several_trims_at_once_do_no_harm(archive: Archive, known: Known) -> None:
     with ThreadPoolExecutor(4) as threads:
         done = list(threads.map(lambda to: trim(archive, Revision(to)), [2, FLOOR, 3, FLOOR]))
-    assert all(one.finished for one in done)
+    assert all(outcome.finished for outcome in done)
     finish(archive, known)
 
 
 def test_writers_and_a_trim_do_not_wait_for_each_other(archive: Archive, known: Known) -> None:
-    """What is staged for the next revision is above every floor."""
+    """Records that are staged for the next revision are above every floor."""
 
     def enough() -> bool:
         if archive.head() < HEAD + 3:
@@ -247,7 +247,7 @@ def test_writers_and_a_trim_do_not_wait_for_each_other(archive: Archive, known: 
 
 
 def removed_chunk(archive: Archive) -> NodeId:
-    """One that no revision from the floor on has."""
+    """A chunk that no revision from the floor on has."""
     view = archive.engine.run(lambda tr: _chunks(tr, archive, Revision(1)))
     return min(view - archive.engine.run(lambda tr: _chunks(tr, archive, FLOOR)))
 
@@ -261,12 +261,12 @@ def located(archive: Archive, node: NodeId) -> Located | None:
     return archive.engine.run(lambda tr: locate(tr, archive.keyspace, archive.corpus.tenant_id, node))
 
 
-def test_the_locator_of_a_node_that_comes_back_meanwhile_stays(
+def test_the_locator_of_a_node_that_returns_during_a_trim_stays(
     archive: Archive, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its record is written before its locator, perhaps in another transaction."""
+    """The node's record is written before its locator, perhaps in another transaction."""
     chunk = removed_chunk(archive)
-    monkeypatch.setattr(trimming, "PAGE_ENTRIES", 100_000)
+    monkeypatch.setattr(retention, "PAGE_ENTRIES", 100_000)
 
     def come_back() -> None:
         archive.engine.run(lambda tr: versioned.put(tr, archive.keys.chunk(chunk), Revision(HEAD + 1), b"record"))
@@ -276,16 +276,16 @@ def test_the_locator_of_a_node_that_comes_back_meanwhile_stays(
     assert located(archive, chunk) == Located(archive.corpus.number, Level.CHUNK)
 
 
-def test_the_locator_of_an_id_that_another_corpus_has_now_stays(archive: Archive, known: Known) -> None:
+def test_the_locator_of_an_id_that_now_belongs_to_another_corpus_stays(archive: Archive, known: Known) -> None:
     chunk = removed_chunk(archive)
-    other = bytes([Level.CHUNK]) + (archive.corpus.number + 1).to_bytes(4, "big")
+    foreign = bytes([Level.CHUNK]) + (archive.corpus.number + 1).to_bytes(4, "big")
     key = archive.keyspace.locator(archive.corpus.tenant_id, chunk)
-    archive.engine.run(lambda tr: tr.set(key, other))
+    archive.engine.run(lambda tr: tr.set(key, foreign))
     assert trim(archive, FLOOR).finished
-    assert archive.engine.run(lambda tr: tr.get(key)) == other
+    assert archive.engine.run(lambda tr: tr.get(key)) == foreign
 
 
-def test_the_locator_of_a_raw_with_an_id_of_its_own_goes_with_its_parent(archive: Archive, known: Known) -> None:
+def test_the_locator_of_a_raw_with_its_own_id_is_removed_with_its_parent(archive: Archive, known: Known) -> None:
     raw = NodeId(UUID(int=77))
     key = archive.keyspace.locator(archive.corpus.tenant_id, raw)
 
@@ -300,11 +300,11 @@ def test_the_locator_of_a_raw_with_an_id_of_its_own_goes_with_its_parent(archive
     check(archive)
 
 
-def test_a_reader_that_began_before_the_floor_was_raised_reads_on(archive: Archive, known: Known) -> None:
+def test_a_reader_that_began_before_the_floor_rose_can_finish(archive: Archive, known: Known) -> None:
     oldest = check(archive, Revision(1))
 
     def work(tr: Transaction) -> None:
-        assert trimming.floor(tr.snapshot, archive.keys) == 0
+        assert retention.floor(tr.snapshot, archive.keys) == 0
         with ThreadPoolExecutor(1) as threads:
             assert threads.submit(trim, archive, FLOOR).result().finished
         view = CorpusAtRevision(tr.snapshot, archive.corpus, archive.keys, archive.sealed, Revision(1))
@@ -314,8 +314,8 @@ def test_a_reader_that_began_before_the_floor_was_raised_reads_on(archive: Archi
     assert state(archive).floor == FLOOR
 
 
-def test_what_is_read_into_memory_while_its_revision_is_trimmed_is_not_used(archive: Archive, known: Known) -> None:
-    """It is read in several transactions, so some of it may be gone already."""
+def test_a_load_into_memory_is_not_used_if_its_revision_was_trimmed_meanwhile(archive: Archive, known: Known) -> None:
+    """The load takes several transactions, so a part may be gone already."""
 
     def load(_snapshot: BatchedReads) -> str:
         trim(archive, FLOOR)
@@ -349,7 +349,7 @@ def test_fsck_finds_a_gap_in_the_list_of_revisions(archive: Archive, known: Know
     assert any("the record of revision 2 is missing" in problem for problem in report.problems)
 
 
-def test_what_follows_revisions_that_are_trimmed_meanwhile_is_read_anew(
+def test_an_index_is_read_again_if_the_revisions_it_follows_were_trimmed(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive.add({"x": text_of("fishing", 1)})

@@ -1,4 +1,4 @@
-"""A write is done exactly once and wholly, whatever the engine says of its commit."""
+"""A write is done exactly once and completely, whatever the engine reports about its commit."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ import pytest
 
 from drillcore_fdb.embedded import EmbeddedEngine
 from drillcore_fdb.engine import Engine, Options, Transaction
-from drillcore_server.kernel import requests
 from drillcore_server.kernel.access import Granted, Rule
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import Refused, Unavailable
 from drillcore_server.kernel.journal import Journal
-from drillcore_server.kernel.requests import Outcome
 from drillcore_server.kernel.trail import Trail
-from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.kernel.unit import Call, Outcome, Unit, find_outcome, remember_outcome
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
 from drillcore_server.tenancy.corpora import create_corpus, update_corpus
@@ -54,14 +52,14 @@ Work = Callable[[Transaction, G, Trail], T]
 
 @pytest.fixture
 def journals(engine: EmbeddedEngine, tmp_path: Path) -> Journals:
-    """Makes the journal of a store's keys. The journal's own work, before a call, meets no faults."""
+    """Makes the journal for a store's keys. The journal's own work, before a call, meets no faults."""
     return lambda keys: open_journal_here(engine, keys, tmp_path)
 
 
 def run_seed(
     engine: Engine, journals: Journals, unit_type: type[Unit], seed: int, fault_rates: dict[Fault, float]
 ) -> Counter[Fault]:
-    """One session in keys of its own, then the check of everything it left; what was injected."""
+    """Runs a session in keys of its own and checks everything that it left. Returns the injected faults."""
     root, keys = open_root(engine, f"{unit_type.__name__}-{seed}-{len(fault_rates)}")
     journal = journals(keys)
     faulty = FaultyEngine(engine, Faults(seed, fault_rates))
@@ -82,14 +80,14 @@ def test_every_request_is_done_exactly_once_under_every_fault(engine: EmbeddedEn
 
 
 @pytest.mark.parametrize("fault_rates", [ONLY_UNKNOWN_APPLIED, ONLY_UNKNOWN_NOT_APPLIED], ids=["applied", "not"])
-def test_a_lost_answer_of_a_commit_never_repeats_and_never_loses_it(
+def test_a_commit_whose_answer_is_lost_is_neither_repeated_nor_lost(
     engine: EmbeddedEngine, journals: Journals, fault_rates: dict[Fault, float]
 ) -> None:
     assert sum(run_seed(engine, journals, Unit, seed, fault_rates).total() for seed in range(30)) > 100
 
 
 class ForgetfulUnit(Unit):
-    """A planted bug: runs a write again without looking whether it was committed."""
+    """A planted bug: runs a write again without checking whether it was committed."""
 
     def write(
         self, call: Call, access: Rule[G], result: RecordKind[T], work: Callable[[Transaction, G, Trail], T]
@@ -99,20 +97,20 @@ class ForgetfulUnit(Unit):
             done = work(tr, granted, trail)
             self.journal.append(tr, call.occasion, trail)
             outcome = Outcome(call.fingerprint, result.encode(done), call.at)
-            requests.remember(tr, self.keys, call.principal.id, call.request_id, outcome)
+            remember_outcome(tr, self.keys, call.principal.id, call.request_id, outcome)
             return done
 
         return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
 
 class HalfDoneUnit(Unit):
-    """A planted bug: remembers the outcome in a transaction of its own, after the work's."""
+    """A planted bug: remembers the outcome in a transaction of its own, after that of the work."""
 
     def write(
         self, call: Call, access: Rule[G], result: RecordKind[T], work: Callable[[Transaction, G, Trail], T]
     ) -> T:
         def first(tr: Transaction) -> T:
-            known = requests.find(tr, self.keys, call.principal.id, call.request_id)
+            known = find_outcome(tr, self.keys, call.principal.id, call.request_id)
             granted, trail = self._begin(tr, call, access)
             if known is not None:
                 return result.decode(known.result)
@@ -122,7 +120,7 @@ class HalfDoneUnit(Unit):
 
         def second(tr: Transaction) -> None:
             outcome = Outcome(call.fingerprint, result.encode(done), call.at)
-            requests.remember(tr, self.keys, call.principal.id, call.request_id, outcome)
+            remember_outcome(tr, self.keys, call.principal.id, call.request_id, outcome)
 
         done = self._run(first, Options(timeout_s=call.timeout_s, idempotent=True))
         self._run(second, Options(timeout_s=call.timeout_s, idempotent=True))
@@ -130,9 +128,7 @@ class HalfDoneUnit(Unit):
 
 
 @pytest.mark.parametrize("broken", [ForgetfulUnit, HalfDoneUnit])
-def test_the_check_catches_a_unit_that_is_broken(
-    engine: EmbeddedEngine, journals: Journals, broken: type[Unit]
-) -> None:
+def test_the_check_catches_a_broken_unit(engine: EmbeddedEngine, journals: Journals, broken: type[Unit]) -> None:
     caught = 0
     for seed in range(20):
         try:
@@ -142,7 +138,7 @@ def test_the_check_catches_a_unit_that_is_broken(
     assert caught >= 15
 
 
-def test_without_faults_even_the_broken_units_pass_so_it_is_the_faults_that_find_them(
+def test_broken_units_pass_without_faults_so_only_faults_reveal_them(
     engine: EmbeddedEngine, journals: Journals
 ) -> None:
     run_seed(engine, journals, ForgetfulUnit, 1, {})
@@ -150,7 +146,7 @@ def test_without_faults_even_the_broken_units_pass_so_it_is_the_faults_that_find
 
 @pytest.fixture
 def corpus(engine: EmbeddedEngine, journals: Journals) -> tuple[Unit, Corpus]:
-    """A corpus that several callers will change at once, through an engine with faults."""
+    """A corpus that several callers change at once, through an engine with faults."""
     _, keys = open_root(engine, "together")
     unit = Unit(FaultyEngine(engine, Faults(7, rates(commit=0.3, read=0.01))), keys, journals(keys))
     dice = random.Random(7)
@@ -182,7 +178,7 @@ def change(unit: Unit, corpus: Corpus, number: int) -> Corpus:
     )
 
 
-def test_callers_at_once_change_a_record_once_for_each_request(
+def test_concurrent_callers_change_a_record_once_for_each_request(
     engine: EmbeddedEngine, corpus: tuple[Unit, Corpus]
 ) -> None:
     unit, made = corpus
@@ -197,7 +193,7 @@ def test_callers_at_once_change_a_record_once_for_each_request(
 
 
 @pytest.mark.parametrize("fault", [Fault.TIMED_OUT_APPLIED, Fault.TIMED_OUT_NOT_APPLIED])
-def test_a_timeout_during_the_commit_tells_the_caller_so_and_a_retry_gets_the_outcome(
+def test_a_timeout_during_the_commit_is_reported_and_a_retry_gets_the_outcome(
     engine: EmbeddedEngine, journals: Journals, fault: Fault
 ) -> None:
     root, keys = open_root(engine, "timeout")

@@ -1,4 +1,4 @@
-"""A bundle is what its server signed, whole and in agreement with itself, or it is refused; and no bundle does harm."""
+"""A bundle that is not complete, consistent and signed by its server is refused, and no bundle does harm."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def verified(members: dict[str, bytes], pins: Pins = PINS) -> Report:
 
 
 def problems(report: Report) -> list[str]:
-    return [one.problem for one in report.problems]
+    return [problem.problem for problem in report.problems]
 
 
 def signed_bundle() -> Bundle:
@@ -67,7 +67,7 @@ def test_a_changed_file_is_found(name: str) -> None:
     members = signed_bundle().members()
     data = members[name]
     members[name] = data[:-1] + bytes([data[-1] ^ 1])
-    assert any(name in one or "note" in one for one in problems(verified(members)))
+    assert any(name in problem or "note" in problem for problem in problems(verified(members)))
 
 
 @pytest.mark.parametrize("name", ["content.json", "audit.ndjson", "signatures.json", "checkpoint", "keys.json"])
@@ -91,7 +91,7 @@ def test_an_extra_file_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["../evil", "/etc/passwd", "a/content.json", "..\\evil", "folder/", "C:\\evil"])
-def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
+def test_a_name_that_leaves_the_bundle_is_refused(name: str) -> None:
     assert problems(verified(signed_bundle().members() | {name: b"x"}))[0].startswith("the ZIP file has")
 
 
@@ -103,7 +103,7 @@ def test_an_extra_file_that_the_manifest_lists_is_refused_unless_it_belongs_ther
     ]
 
 
-def test_a_file_that_is_there_twice_is_refused() -> None:
+def test_a_duplicate_file_is_refused() -> None:
     file = packed(signed_bundle().members())
     with zipfile.ZipFile(file, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("content.json", b"{}")
@@ -124,13 +124,13 @@ def test_an_unknown_compression_is_refused() -> None:
     assert "compressed in an unknown way" in problems(report)[0]
 
 
-def test_a_file_that_swells_beyond_the_manifest_is_refused() -> None:
+def test_a_file_that_unpacks_to_more_than_the_manifest_says_is_refused() -> None:
     members = signed_bundle().members()
     members["content.json"] += b" " * (10 << 20)
     assert "in the manifest" in problems(verified(members))[0]
 
 
-def test_a_file_that_swells_though_its_size_is_declared_as_small_is_refused() -> None:
+def test_a_file_that_unpacks_to_more_than_its_declared_size_is_refused() -> None:
     members = signed_bundle().members()
     size_bytes = len(members["content.json"])
     members["content.json"] += b" " * (10 << 20)
@@ -152,7 +152,7 @@ def test_too_many_files_are_refused() -> None:
 
 
 @pytest.mark.parametrize("where", ["before", "between", "comment"])
-def test_what_is_hidden_in_the_file_is_refused(where: str) -> None:
+def test_hidden_bytes_in_the_file_are_refused(where: str) -> None:
     data = packed(signed_bundle().members()).getvalue()
     if where == "before":
         data = b"hidden" + data
@@ -198,8 +198,10 @@ def test_a_manifest_of_another_key_or_export_is_refused() -> None:
     manifest = members["manifest.json"]
     forged = {"manifest.note": bundle.note(manifest, store_key(seed="x"))}
     assert problems(verified(members | forged)) == ["manifest.note is not signed by a trusted key"]
-    other = bundle.manifest(made_by="mallory")
-    assert problems(verified(members | {"manifest.json": other})) == ["manifest.note was signed for another manifest"]
+    other_manifest = bundle.manifest(made_by="mallory")
+    assert problems(verified(members | {"manifest.json": other_manifest})) == [
+        "manifest.note was signed for another manifest"
+    ]
     stranger = Bundle(make_log(keys=[store_key(seed="x")])).make().members()
     assert problems(verified(stranger)) == ["the pinned key is not in the chain of keys"]
     elsewhere = Bundle(make_log(store=uuid.uuid4())).make().members()
@@ -218,11 +220,11 @@ def test_a_manifest_of_another_key_or_export_is_refused() -> None:
         ({"tenant": str(uuid.uuid4())}, "audit.ndjson is of another log than the bundle"),
     ],
 )
-def test_a_manifest_that_is_wrong_is_refused_whoever_signed_it(changed: dict[str, Any], problem: str) -> None:
+def test_a_wrong_manifest_is_refused_whoever_signed_it(changed: dict[str, Any], problem: str) -> None:
     bundle = signed_bundle()
     manifest = bundle.manifest(**changed)
     members = bundle.members() | {"manifest.json": manifest, "manifest.note": bundle.note(manifest)}
-    assert any(one.startswith(problem) for one in problems(verified(members)))
+    assert any(message.startswith(problem) for message in problems(verified(members)))
 
 
 def test_a_manifest_in_another_form_is_refused_whoever_signed_it() -> None:
@@ -232,13 +234,13 @@ def test_a_manifest_in_another_form_is_refused_whoever_signed_it() -> None:
     assert problems(verified(members)) == ["manifest.json is not a manifest of format 1 in canonical JSON"]
 
 
-def test_no_more_of_a_file_is_read_than_the_manifest_says() -> None:
+def test_reading_a_file_stops_at_the_size_that_the_manifest_says() -> None:
     member = CheckedMember(io.BytesIO(b"x" * 100), "content.md", 99, hashlib.sha256(b"x" * 99).hexdigest())
     with pytest.raises(Mismatch, match=r"content.md is larger than the manifest says"):
         member.read()
 
 
-def test_parts_that_do_not_agree_are_refused() -> None:
+def test_contradicting_parts_are_refused() -> None:
     bundle = signed_bundle()
     bundle.files["checkpoint"] = bundle.log.checkpoint(5).encode()
     assert problems(verified(bundle.members())) == ["audit.ndjson has another checkpoint than the bundle"]
@@ -258,16 +260,18 @@ def test_a_tampered_audit_trail_is_found_whoever_signed_the_manifest() -> None:
     lines[3]["body"]["operator"] = "mallory"
     bundle.files["audit.ndjson"] = written(lines)
     report = verified(bundle.members())
-    assert [(one.index, one.problem) for one in report.problems] == [(2, "its body is not the one that was signed")]
+    assert [(problem.index, problem.problem) for problem in report.problems] == [
+        (2, "its body is not the one that was signed")
+    ]
 
 
 def test_a_pinned_checkpoint_counts_for_bundles_too() -> None:
     longer = make_log(9)
     pins = Pins(PINS.keys, (Note.parse(longer.checkpoint()),))
-    assert any("rolled back" in one for one in problems(verified(signed_bundle().members(), pins)))
+    assert any("rolled back" in problem for problem in problems(verified(signed_bundle().members(), pins)))
     pins = Pins(PINS.keys, (Note.parse(longer.checkpoint(5)),))
     assert verified(signed_bundle().members(), pins).ok
-    assert any("not shown" in one for one in problems(verified(Bundle().make(audit=False).members(), pins)))
+    assert any("not shown" in problem for problem in problems(verified(Bundle().make(audit=False).members(), pins)))
 
 
 def change_node(bundle: Bundle) -> None:
@@ -291,10 +295,10 @@ def change_manifestation(bundle: Bundle) -> None:
 
 
 def respace_manifestation(bundle: Bundle) -> None:
-    one = bundle.signatures[1]
-    one["manifestation"] = one["manifestation"].replace(":", ": ", 1)
-    message = b"drillcore signature 1\n" + one["manifestation"].encode()
-    one["signature"] = base64_text(bundle.key.sign(message))
+    signature = bundle.signatures[1]
+    signature["manifestation"] = signature["manifestation"].replace(":", ": ", 1)
+    message = b"drillcore signature 1\n" + signature["manifestation"].encode()
+    signature["signature"] = base64_text(bundle.key.sign(message))
 
 
 def add_title(bundle: Bundle) -> None:
@@ -328,16 +332,16 @@ def sign_other_content(bundle: Bundle) -> None:
         (sign_other_content, "is not of this content"),
     ],
 )
-def test_a_signature_that_is_not_of_the_node_is_found_whoever_signed_the_manifest(
+def test_a_signature_of_other_content_is_found_whoever_signed_the_manifest(
     lie: Callable[[Bundle], None], problem: str
 ) -> None:
     bundle = signed_bundle()
     lie(bundle)
     found = problems(verified(bundle.make().members()))
-    assert any(problem in one for one in found), found
+    assert any(problem in message for message in found), found
 
 
-def test_signatures_of_what_is_not_in_the_copy_are_told() -> None:
+def test_signatures_of_targets_that_are_not_in_the_copy_are_remarked() -> None:
     bundle = signed_bundle()
     bundle.signatures.append(make_signature({"id": str(uuid.uuid4()), "version": 1}, bundle.key, 9))
     report = verified(bundle.make().members())
@@ -345,7 +349,7 @@ def test_signatures_of_what_is_not_in_the_copy_are_told() -> None:
     assert report.remarks[0].startswith("1 of 4 signatures are of records that are not in content.json, or were erased")
 
 
-def test_a_signature_without_its_salt_is_told_not_to_have_been_checked_against_the_content() -> None:
+def test_the_report_says_that_a_signature_without_its_salt_was_not_checked() -> None:
     bundle = signed_bundle()
     bundle.signatures[0]["content_salt"] = ""
     report = verified(bundle.make().members())
@@ -354,10 +358,10 @@ def test_a_signature_without_its_salt_is_told_not_to_have_been_checked_against_t
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"nodes":[1]}', b'{"nodes":[],"nodes":[]}', b'{"nodes":[]} x'])
-def test_content_that_is_none_is_refused(content: bytes) -> None:
+def test_invalid_content_is_refused(content: bytes) -> None:
     bundle = Bundle().make()
     bundle.files["content.json"] = content
-    assert any("content.json" in one for one in problems(verified(bundle.members())))
+    assert any("content.json" in problem for problem in problems(verified(bundle.members())))
 
 
 def test_large_content_is_read_piece_by_piece() -> None:
@@ -420,7 +424,7 @@ def test_a_pdf_that_was_changed_after_it_was_signed_is_found_whoever_signed_the_
         (make_pdf("hello"), "content.pdf has no digital signature"),
     ],
 )
-def test_a_pdf_that_is_none_or_not_signed_is_refused(pdf: bytes, problem: str) -> None:
+def test_an_invalid_or_unsigned_pdf_is_refused(pdf: bytes, problem: str) -> None:
     assert problems(verified(pdf_bundle(pdf)))[0].startswith(problem)
 
 

@@ -1,4 +1,4 @@
-"""JSON is read strictly and written in its one canonical form; base64 has one form too."""
+"""JSON is read strictly and written in canonical form. Base64 has a single form too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.paths import GOLDEN_FILES
 
 VECTORS = json.loads((GOLDEN_FILES / "rfc8785.json").read_text())["files"]
 
-# Of RFC 8785, appendix B.
+# From RFC 8785, appendix B.
 NUMBERS = {
     "0000000000000000": "0",
     "8000000000000000": "0",
@@ -60,19 +60,19 @@ values = st.recursive(
 
 
 @pytest.mark.parametrize("name", VECTORS)
-def test_the_rfcs_own_files(name: str) -> None:
+def test_the_rfcs_own_files_are_written_as_it_says(name: str) -> None:
     parsed = parse_json(VECTORS[name]["input"], name, floats=True)
     assert canonical_json(parsed) == VECTORS[name]["output"].encode()
 
 
 @pytest.mark.parametrize("bits", NUMBERS)
-def test_the_rfcs_own_numbers(bits: str) -> None:
+def test_the_rfcs_own_numbers_are_written_as_it_says(bits: str) -> None:
     (number,) = struct.unpack(">d", bytes.fromhex(bits))
     assert canonical_json(number) == NUMBERS[bits].encode()
 
 
 @given(values)
-def test_it_is_what_another_implementation_writes(value: Any) -> None:
+def test_the_canonical_form_is_that_of_another_implementation(value: Any) -> None:
     assert canonical_json(value) == rfc8785.dumps(value)
     assert canonical_json(parse_json(canonical_json(value), "it", floats=True)) == canonical_json(value)
 
@@ -89,18 +89,18 @@ def test_the_faster_writer_for_records_writes_the_same(value: Any) -> None:
     assert canonical_record(value) == canonical_json(value)
 
 
-def test_names_beyond_the_first_2_to_the_16_characters_come_before_those_at_their_end() -> None:
+def test_names_are_sorted_by_utf_16_code_units() -> None:
     value = {"\uffff": 1, "\U00010000": 2}
     assert canonical_record(value) == canonical_json(value) == '{"\U00010000":2,"\uffff":1}'.encode()
 
 
-def test_half_a_character_is_refused_by_the_faster_writer_too() -> None:
+def test_a_lone_surrogate_is_refused_by_the_faster_writer_too() -> None:
     with pytest.raises(Malformed):
         canonical_record({"text": "\ud800"})
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 2**53, -(2**53), {1, 2}, b"x", "\ud800", {"\udc00": 1}])
-def test_what_has_no_canonical_form_is_refused(value: Any) -> None:
+def test_a_value_without_a_canonical_form_is_refused(value: Any) -> None:
     with pytest.raises(Malformed):
         canonical_json(value)
 
@@ -123,25 +123,25 @@ def test_what_has_no_canonical_form_is_refused(value: Any) -> None:
         b"\xff",
     ],
 )
-def test_what_two_readers_may_read_differently_is_refused(text: str | bytes) -> None:
+def test_ambiguous_json_is_refused(text: str | bytes) -> None:
     with pytest.raises(Malformed, match=r"^the file "):
         parse_json(text, "the file")
 
 
 @pytest.mark.parametrize("text", ["[]", "null", '"{}"', "3"])
-def test_what_is_no_object_is_refused(text: str) -> None:
+def test_json_that_is_no_object_is_refused(text: str) -> None:
     with pytest.raises(Malformed):
         parse_object(text, "it")
 
 
 @pytest.mark.parametrize("value", [None, 5, "", "x", "5707E000-0000-4000-8000-000000000001", "5707e0"])
-def test_what_is_no_id_is_refused(value: object) -> None:
+def test_a_value_that_is_no_id_is_refused(value: object) -> None:
     with pytest.raises(Malformed, match="the id of the store is not a UUID"):
         parse_id(value, "the store")
 
 
 @pytest.mark.parametrize("value", [None, True, -1, 1.0, "1"])
-def test_what_is_no_count_is_refused(value: object) -> None:
+def test_a_value_that_is_no_count_is_refused(value: object) -> None:
     with pytest.raises(Malformed):
         parse_count(value, "it")
 

@@ -1,4 +1,4 @@
-"""The bytes of a leaf, of what is signed and of what is committed to never change: old records must verify for ever."""
+"""The bytes of leaves, of signed messages and of commitments never change, so that old records verify for ever."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STORE, LOG, RECORD = (uuid.UUID(int=number) for number in (1, 2, 3))
 LEAF = Leaf(STORE, LOG, 7, bytes(range(10)), RECORD, b"c" * 32, b"hash", b"s" * 64)
 
 
-def test_a_leaf_is_what_it_always_was() -> None:
+def test_the_bytes_of_a_leaf_never_change() -> None:
     assert LEAF.encode() == (
         b"\1"
         + STORE.bytes
@@ -30,17 +30,17 @@ def test_a_leaf_is_what_it_always_was() -> None:
     assert Leaf.decode(LEAF.encode()) == LEAF
 
 
-def test_what_is_signed_is_what_it_always_was() -> None:
+def test_the_bytes_that_are_signed_never_change() -> None:
     expected = b"drillcore audit record 1\n" + STORE.bytes + LOG.bytes + RECORD.bytes + b"c" * 32
     assert LEAF.signed == signed_message(STORE, LOG, RECORD, b"c" * 32) == expected
 
 
-def test_a_commitment_is_what_it_always_was() -> None:
+def test_the_bytes_of_a_commitment_never_change() -> None:
     assert commit_to(b"salt", b"body") == hashlib.sha256(b"drillcore audit body 1\nsaltbody").digest()
 
 
 @pytest.mark.parametrize("data", [b"", LEAF.encode()[:-1], LEAF.encode() + b"x", b"\2" + LEAF.encode()[1:]])
-def test_what_is_no_leaf_is_refused(data: bytes) -> None:
+def test_bytes_that_are_no_leaf_are_refused(data: bytes) -> None:
     with pytest.raises(Malformed):
         Leaf.decode(data)
 

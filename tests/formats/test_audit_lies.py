@@ -1,6 +1,6 @@
-"""A server that lies is found out: whatever it does to an export, a proof or a checkpoint is refused and named.
+"""A lying server is found out: every change of an export, a proof or a checkpoint is refused and named.
 
-The server here has the honest log, its current key and all the files; only the pinned key it cannot replace.
+The server here has the honest log, its current key and all files. It cannot replace the pinned key.
 """
 
 from __future__ import annotations
@@ -32,21 +32,23 @@ def verified(lines: list[Line], pins: Pins) -> Report:
 
 
 def told(report: Report) -> dict[int | None, str]:
-    """What is wrong, by the record's index; under None what is wrong with the whole."""
+    """Problems by the index of their record. Problems of the whole file are under None."""
     assert report.problems_count == len(report.problems)
-    assert len({one.index for one in report.problems}) == report.problems_count, "each record once"
-    return {one.index: one.problem for one in report.problems}
+    assert len({problem.index for problem in report.problems}) == report.problems_count, (
+        "each record has one problem at most"
+    )
+    return {problem.index: problem.problem for problem in report.problems}
 
 
 def changed(line: Line, **fields: object) -> None:
-    """Changes fields of a leaf, and leaves the rest of it as it was signed."""
+    """Changes fields of a leaf and keeps the rest as it was signed."""
     leaf = Leaf.decode(base64.b64decode(line["leaf"]))
     values = {name: getattr(leaf, name) for name in Leaf.__slots__} | fields
     line["leaf"] = base64_text(Leaf(**values).encode())
 
 
 def renumbered(lines: list[Line]) -> list[Line]:
-    """Records with the indexes of an honest log, between its first and last lines."""
+    """The lines with their records renumbered as in an honest log."""
     first, *records, _ = lines
     return [first, *({**line, "index": index} for index, line in enumerate(records)), {"end": len(records)}]
 
@@ -144,14 +146,14 @@ def test_a_dropped_record_is_found(index: int) -> None:
 
 
 @pytest.mark.parametrize("index", [0, 3, 6])
-def test_a_dropped_record_is_found_though_the_others_close_up(index: int) -> None:
+def test_a_dropped_record_is_found_though_the_others_are_renumbered(index: int) -> None:
     log = make_log()
     lines = log.export()
     del lines[1 + index]
     assert told(verified(renumbered(lines), log.pins)) == {6: "record 6 is missing"}
 
 
-def test_a_dropped_record_is_found_though_a_checkpoint_of_fewer_is_signed_by_a_stolen_name() -> None:
+def test_a_dropped_record_is_found_though_a_stranger_signs_a_smaller_checkpoint() -> None:
     log, thief = make_log(), store_key(seed="thief")
     shorter = make_log(6)
     lines = shorter.export()
@@ -193,19 +195,19 @@ def test_reordered_lines_are_found() -> None:
     log = make_log()
     lines = log.export()
     lines[2], lines[3] = lines[3], lines[2]
-    problems = {one.problem for one in verified(lines, log.pins).problems}
+    problems = {problem.problem for problem in verified(lines, log.pins).problems}
     assert "record 1 is missing" in problems
     assert "it is said to be at 1, where another record is already" in problems
 
 
-def test_a_record_that_is_there_twice_is_found() -> None:
+def test_a_duplicate_record_is_found() -> None:
     log = make_log()
     lines = log.export()
     lines[4] = {**lines[2], "index": 3}
     assert told(verified(lines, log.pins))[3] == "it is there twice"
 
 
-def test_a_record_that_is_there_twice_in_a_selection_is_found() -> None:
+def test_a_duplicate_record_in_a_selection_is_found() -> None:
     log = make_log()
     lines = log.selection([1, 3])
     lines.insert(2, dict(lines[1]))
@@ -215,7 +217,7 @@ def test_a_record_that_is_there_twice_in_a_selection_is_found() -> None:
 @pytest.mark.parametrize("kept", [0, 1, 5])
 def test_a_truncated_export_is_found(kept: int) -> None:
     log = make_log()
-    problems = {one.problem for one in verified(log.export()[: 1 + kept], log.pins).problems}
+    problems = {problem.problem for problem in verified(log.export()[: 1 + kept], log.pins).problems}
     assert f"the export is cut short: it has {kept} records and no last line" in problems
 
 
@@ -230,11 +232,11 @@ def test_an_export_cut_within_a_line_is_found() -> None:
     log = make_log()
     data = written(log.export())
     report = verify_export(io.BytesIO(data[: len(data) // 2]), log.pins)
-    assert any("is not JSON" in one.problem for one in report.problems)
-    assert any("cut short" in one.problem for one in report.problems)
+    assert any("is not JSON" in problem.problem for problem in report.problems)
+    assert any("cut short" in problem.problem for problem in report.problems)
 
 
-def test_what_comes_after_the_last_line_is_refused() -> None:
+def test_bytes_after_the_last_line_are_refused() -> None:
     log = make_log()
     lines = [*log.export(), log.lines[0]]
     assert told(verified(lines, log.pins)) == {None: "there is something after the last line of the export"}
@@ -268,42 +270,42 @@ def test_a_log_rolled_back_behind_a_pinned_checkpoint_is_found() -> None:
 
 
 def forked(records: int = 7, at: int = 3) -> tuple[Log, Log]:
-    """An honest log, and another that the same server signed."""
+    """An honest log, and a fork of it that the same server signed."""
     log = make_log(records)
-    other = make_log(at)
-    while len(other.lines) < records:
-        other.append("DELETE")
-    return log, other
+    fork = make_log(at)
+    while len(fork.lines) < records:
+        fork.append("DELETE")
+    return log, fork
 
 
 def test_a_forked_log_is_found_by_a_pinned_checkpoint_of_the_same_size() -> None:
-    log, other = forked()
-    assert verified(other.export(), other.pins).ok
+    log, fork = forked()
+    assert verified(fork.export(), fork.pins).ok
     pins = Pins(log.pins.keys, (Note.parse(log.checkpoint()),))
     problem = {None: "the log was forked: there are two different logs of 7 records"}
-    assert told(verified(other.export(), pins)) == problem
-    assert told(verify_proof(other.proof(2), pins)) == {2: problem[None]}
+    assert told(verified(fork.export(), pins)) == problem
+    assert told(verify_proof(fork.proof(2), pins)) == {2: problem[None]}
 
 
 def test_a_forked_log_is_found_by_a_pinned_checkpoint_of_an_earlier_size() -> None:
-    log, other = forked()
+    log, fork = forked()
     pins = Pins(log.pins.keys, (Note.parse(log.checkpoint(5)),))
     assert verified(log.export(), pins).ok
-    assert told(verified(other.export(), pins)) == {
+    assert told(verified(fork.export(), pins)) == {
         None: "the log was forked: its first 5 records are not those of the pinned checkpoint"
     }
 
 
-def test_a_proof_or_selection_has_to_be_shown_to_continue_a_pinned_checkpoint() -> None:
+def test_a_proof_or_selection_must_prove_that_it_continues_a_pinned_checkpoint() -> None:
     log = make_log()
     pins = Pins(log.pins.keys, (Note.parse(log.checkpoint(5)),))
     for report in (verify_proof(log.proof(2), pins), verified(log.selection([1]), pins)):
         assert told(report)[None].startswith("it is not shown that the log of 7 records continues the pinned")
 
 
-def test_a_pinned_checkpoint_of_another_log_does_not_pass_for_one_of_this() -> None:
-    log, other = make_log(), make_log(log=SERVER_LOG)
-    pins = Pins(log.pins.keys, (Note.parse(other.checkpoint()),))
+def test_a_pinned_checkpoint_of_another_log_is_refused() -> None:
+    log, server_log = make_log(), make_log(log=SERVER_LOG)
+    pins = Pins(log.pins.keys, (Note.parse(server_log.checkpoint()),))
     assert told(verified(log.export(), pins))[None] == f"no pinned checkpoint is of {log_origin(STORE, log.log)}"
 
 
@@ -314,11 +316,11 @@ def test_a_forged_pinned_checkpoint_is_refused() -> None:
 
 
 def test_checkpoints_of_a_fork_or_of_a_rolled_back_log_are_no_pair() -> None:
-    log, other = forked()
-    proof = audit_trees.consistency(5, other.leaves)
+    log, fork = forked()
+    proof = audit_trees.consistency(5, fork.leaves)
     for data, problem in [
-        (make_pair(log.checkpoint(5), other.checkpoint(), proof), "it is not shown that the log of 7 records"),
-        (make_pair(log.checkpoint(), other.checkpoint(), []), "the log was forked"),
+        (make_pair(log.checkpoint(5), fork.checkpoint(), proof), "it is not shown that the log of 7 records"),
+        (make_pair(log.checkpoint(), fork.checkpoint(), []), "the log was forked"),
         (make_pair(log.checkpoint(7), log.checkpoint(5), proof), "the log was rolled back: it had 7 records"),
         (make_pair(log.checkpoint(5), log.checkpoint(), proof[:-1]), "it is not shown that the log of 7 records"),
     ]:
@@ -334,14 +336,14 @@ def test_a_pair_whose_first_checkpoint_a_stranger_signed_is_refused() -> None:
 
 
 def test_a_replaced_key_is_found() -> None:
-    log, other = make_log(), make_log(keys=[store_key(seed="other")])
-    assert told(verified(other.export(), log.pins)) == {None: "the pinned key is not in the chain of keys"}
-    assert told(verify_proof(other.proof(2), log.pins)) == {2: "the checkpoint is not signed by a trusted key"}
+    log, other_log = make_log(), make_log(keys=[store_key(seed="other")])
+    assert told(verified(other_log.export(), log.pins)) == {None: "the pinned key is not in the chain of keys"}
+    assert told(verify_proof(other_log.proof(2), log.pins)) == {2: "the checkpoint is not signed by a trusted key"}
 
 
-def test_a_replaced_key_is_found_though_it_is_put_in_the_chain() -> None:
-    log, other = make_log(), make_log(keys=[store_key(), store_key(seed="other")])
-    lines = other.export()
+def test_a_replaced_key_is_found_though_it_is_in_the_chain() -> None:
+    log, other_log = make_log(), make_log(keys=[store_key(), store_key(seed="other")])
+    lines = other_log.export()
     genuine = log.chain.document()["keys"]
     stranger = lines[0]["keys"]["keys"][1]
     for signature in (None, base64_text(bytes(64)), base64_text(store_key(seed="other").sign(b"me"))):
@@ -370,7 +372,7 @@ def test_keys_before_the_pinned_one_are_not_trusted() -> None:
     assert all(problem.startswith("it is signed by a key that is not trusted") for problem in problems.values())
 
 
-def test_a_rotated_key_goes_on() -> None:
+def test_records_of_a_rotated_key_are_verified() -> None:
     log = make_log(3)
     log.rotate("2")
     log.append()
@@ -379,7 +381,7 @@ def test_a_rotated_key_goes_on() -> None:
     assert verify_checkpoints(log.pair(2), log.pins).ok
 
 
-def test_a_record_of_an_old_key_after_a_new_one_took_over_is_found() -> None:
+def test_a_record_of_an_old_key_after_a_record_of_a_new_key_is_found() -> None:
     log = make_log(3)
     log.rotate("2")
     log.append()
@@ -406,11 +408,11 @@ def test_a_checkpoint_of_an_old_key_over_records_of_a_new_one_is_found() -> None
 
 def test_records_of_another_store_or_log_cannot_be_replayed() -> None:
     log = make_log()
-    for other, problem in [
+    for other_log, problem in [
         (make_log(store=uuid.uuid4()), "it belongs to another store"),
         (make_log(log=SERVER_LOG), "it belongs to another log"),
     ]:
-        lines = [log.header(), *other.lines, {"end": 7}]
+        lines = [log.header(), *other_log.lines, {"end": 7}]
         problems = told(verified(lines, log.pins))
         assert problems.keys() == {None, *range(7)}
         assert problems[3].startswith(problem)
@@ -418,9 +420,9 @@ def test_records_of_another_store_or_log_cannot_be_replayed() -> None:
 
 def test_an_export_of_another_store_or_log_cannot_be_passed_off() -> None:
     log = make_log()
-    other = make_log(store=uuid.uuid4())
-    assert told(verified(other.export(), log.pins)) == {
-        None: f"no key of store {other.store} is pinned; give a verifier key of this store"
+    other_log = make_log(store=uuid.uuid4())
+    assert told(verified(other_log.export(), log.pins)) == {
+        None: f"no key of store {other_log.store} is pinned; give a verifier key of this store"
     }
     lines = make_log(log=SERVER_LOG).export()
     lines[0]["log"] = str(log.log)
@@ -441,7 +443,7 @@ def test_an_erased_record_with_its_erasure_has_an_outcome_of_its_own() -> None:
     outcomes: list[RecordOutcome] = []
     report = verify_export(io.BytesIO(written(log.export())), log.pins, on_record=outcomes.append)
     assert (report.ok, report.verified, report.erased) == (True, 4, 1)
-    assert {one.index: one.outcome for one in outcomes} == {
+    assert {result.index: result.outcome for result in outcomes} == {
         index: Outcome.ERASED if index == 2 else Outcome.VERIFIED for index in range(5)
     }
 
@@ -463,13 +465,13 @@ def test_an_erased_record_without_an_erasure_is_found() -> None:
         {"action": "ERASE"},
     ],
 )
-def test_an_erasure_of_something_else_does_not_explain_it(said: Line) -> None:
+def test_an_erasure_of_another_source_does_not_explain_it(said: Line) -> None:
     log = erased_log(erasure=False)
     log.append(**said)
     assert told(verified(log.export(), log.pins)) == {2: "its private part is missing without an erasure"}
 
 
-def test_a_private_part_that_is_just_left_out_is_found() -> None:
+def test_a_private_part_that_is_left_out_is_found() -> None:
     log = erased_log(erasure=True)
     lines = log.export()
     del lines[4]["private"], lines[4]["private_salt"]
@@ -478,14 +480,14 @@ def test_a_private_part_that_is_just_left_out_is_found() -> None:
     assert told(verified(lines, log.pins)) == {3: "its private part is missing without an erasure"}
 
 
-def test_a_record_that_is_there_cannot_be_called_erased() -> None:
+def test_a_record_that_still_exists_cannot_be_called_erased() -> None:
     log = make_log()
     lines = log.export()
     lines[3]["erased"] = True
     assert told(verified(lines, log.pins)) == {2: "it is said to be erased, but nothing of it is"}
 
 
-def test_a_selection_brings_the_erasure_that_explains_it() -> None:
+def test_a_selection_includes_the_erasure_that_explains_it() -> None:
     log = erased_log(erasure=True)
     report = verified(log.selection([1, 2], explaining=[4]), log.pins)
     assert (report.ok, report.verified, report.erased) == (True, 1, 1)
@@ -520,7 +522,7 @@ def test_a_record_of_a_selection_needs_its_own_proof() -> None:
     assert told(verified(lines, log.pins)) == dict.fromkeys([1, 3], "it is shown without a proof that it is in the log")
 
 
-def test_an_export_from_the_middle_on_has_all_records_with_their_proofs() -> None:
+def test_an_export_from_the_middle_has_all_records_with_their_proofs() -> None:
     log = make_log()
     whole = [log.header(first=4), *map(log.proven, range(4, 7)), {"end": 3}]
     assert verified(whole, log.pins).ok
@@ -555,7 +557,7 @@ def test_a_wrong_first_line_is_refused(change: Line, problem: str) -> None:
 
 
 @pytest.mark.parametrize("line", [b"\n", b"{}\n", b"[]\n", b"null\n", b"\xff\n", b'{"index": 1e0}\n', b"[" * 100_000])
-def test_a_line_that_is_none_is_refused(line: bytes) -> None:
+def test_an_invalid_line_is_refused(line: bytes) -> None:
     log = make_log(2)
     first, *records, end = written(log.export()).splitlines(keepends=True)
     report = verify_export(io.BytesIO(b"".join([first, records[0], line, records[1], end])), log.pins)
@@ -563,7 +565,7 @@ def test_a_line_that_is_none_is_refused(line: bytes) -> None:
     assert report.problems[0].index == 1
 
 
-def test_a_line_that_says_something_twice_is_refused() -> None:
+def test_a_line_with_a_duplicate_field_is_refused() -> None:
     log = make_log(2)
     data = written(log.export()).replace(b'"body": {', b'"body": {"operator": "mallory", ', 1)
     assert told(verify_export(io.BytesIO(data), log.pins))[0] == "its line names something twice"
@@ -573,7 +575,7 @@ def test_a_line_without_end_is_not_read_into_memory() -> None:
     log = make_log(2)
     first = written(log.export()[:1])
     report = verify_export(io.BytesIO(first + b"x" * (9 << 20)), log.pins)
-    assert "a line has more than 8,388,608 bytes" in {one.problem for one in report.problems}
+    assert "a line has more than 8,388,608 bytes" in {problem.problem for problem in report.problems}
 
 
 def test_an_empty_log_is_verified() -> None:
@@ -607,13 +609,13 @@ def proof_with(log: Log, index: int, **changed: object) -> str:
 
 
 def test_a_proof_of_another_place_record_or_checkpoint_is_refused() -> None:
-    log, other = forked()
+    log, fork = forked()
     record = Proof.parse(log.proof(3)).record
     lies = {
         proof_with(log, 2): "the inclusion proof does not lead to the root",
         proof_with(log, 7): "a tree of 7 leaves has no leaf at index 7",
         proof_with(log, 3, hashes=()): "the inclusion proof is too short",
-        proof_with(log, 3, checkpoint=other.checkpoint()): "the inclusion proof does not lead to the root",
+        proof_with(log, 3, checkpoint=fork.checkpoint()): "the inclusion proof does not lead to the root",
         proof_with(log, 3, checkpoint=log.checkpoint(key=store_key(seed="x"))): "the checkpoint is not signed by",
         proof_with(log, 3, checkpoint=make_log(log=SERVER_LOG).checkpoint()): "the checkpoint is of",
         proof_with(log, 3, record={**record, "body": {}}): "its body is not the one that was signed",
@@ -675,11 +677,11 @@ def test_a_record_that_names_another_in_its_own_body_is_refused() -> None:
     "text",
     ["", "c2sp.org/tlog-proof@v1\n", "c2sp.org/tlog-proof@v2\nindex 0\n\n", "c2sp.org/tlog-proof@v1\nindex 0\n\nx\n"],
 )
-def test_what_is_no_proof_is_refused(text: str) -> None:
+def test_a_text_that_is_no_proof_is_refused(text: str) -> None:
     assert not verify_proof(text, make_log().pins).ok
 
 
-def test_a_proof_with_a_record_that_swells_is_refused() -> None:
+def test_a_proof_whose_record_unpacks_to_too_much_is_refused() -> None:
     log = make_log()
     swelling = {**Proof.parse(log.proof(3)).record, "body": {"x": " " * (17 << 20)}}
     assert told(verify_proof(proof_with(log, 3, record=swelling), log.pins))[None].startswith(
@@ -694,7 +696,7 @@ def test_a_chain_of_another_store_is_refused() -> None:
     assert told(verified(lines, log.pins))[None].startswith("the chain of keys is of store")
 
 
-def test_a_checkpoint_that_is_no_log_of_the_store_is_refused() -> None:
+def test_a_checkpoint_of_a_foreign_log_is_refused() -> None:
     log = make_log()
     key = log.keys[0]
     note = make_checkpoint(Checkpoint("elsewhere", 7, bytes(32)), key.verifier, key.sign).encode()
@@ -704,7 +706,7 @@ def test_a_checkpoint_that_is_no_log_of_the_store_is_refused() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"first": 1, "second": 2, "proof": []}', b"x" * (5 << 20)])
-def test_what_is_no_pair_of_checkpoints_is_refused(data: bytes) -> None:
+def test_bytes_that_are_no_pair_of_checkpoints_are_refused(data: bytes) -> None:
     assert not verify_checkpoints(data, make_log().pins).ok
 
 

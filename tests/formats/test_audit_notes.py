@@ -1,4 +1,4 @@
-"""Signed notes, checkpoints and cosignatures are those of C2SP, and nothing else passes for one."""
+"""Signed notes, checkpoints and cosignatures follow C2SP, and everything else is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from drillcore_formats.audit.findings import Malformed, Untrusted, WrongSignatur
 from drillcore_formats.audit.notes import COSIGNATURE_V1, Note, VerifierKey, make_note
 from tests.support.data.audit_logs import Key
 
-# Of Go's package golang.org/x/mod/sumdb/note, whose format C2SP took over.
+# From Go's package golang.org/x/mod/sumdb/note, whose format C2SP took over.
 PETERS_KEY = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
 PETERS_NOTE = (
     "If you think cryptography is the answer to your problem,\n"
@@ -18,7 +18,7 @@ PETERS_NOTE = (
     "— PeterNeumann x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZInNIuGUgYN1FFYC2pZSNXgKvqfqdngotpRZb6KE6RyyBwJnAM=\n"
 )
 
-# Of the test log of transparency-dev/tessera (Apache-2.0).
+# From the test log of transparency-dev/tessera (Apache-2.0).
 TESSERAS_KEY = "example.com/log/testdata+33d7b496+AeHTu4Q3hEIMHNqc6fASMsq3rKNx280NI+oO5xCFkkSx"
 TESSERAS_CHECKPOINT = (
     "example.com/log/testdata\n"
@@ -64,11 +64,11 @@ def test_a_note_that_only_strangers_signed_is_refused() -> None:
 
 
 def test_one_wrong_signature_of_a_trusted_key_spoils_the_note() -> None:
-    key, other = Key("signer"), Key("other")
-    forged = make_note("text\n", (key.verifier, key.sign), (other.verifier, key.sign))
+    key, other_key = Key("signer"), Key("other")
+    forged = make_note("text\n", (key.verifier, key.sign), (other_key.verifier, key.sign))
     assert forged.check([key.verifier]) == [key.verifier]
     with pytest.raises(WrongSignature):
-        forged.check([key.verifier, other.verifier])
+        forged.check([key.verifier, other_key.verifier])
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_one_wrong_signature_of_a_trusted_key_spoils_the_note() -> None:
         "x" * 100_000 + PETERS_NOTE,
     ],
 )
-def test_what_is_no_note_is_refused(note: str) -> None:
+def test_a_text_that_is_no_note_is_refused(note: str) -> None:
     with pytest.raises(Malformed):
         Note.parse(note)
 
@@ -110,7 +110,7 @@ def test_what_is_no_note_is_refused(note: str) -> None:
         "x" * 1_000 + PETERS_KEY,
     ],
 )
-def test_what_is_no_verifier_key_is_refused(key: str) -> None:
+def test_a_text_that_is_no_verifier_key_is_refused(key: str) -> None:
     with pytest.raises(Malformed):
         VerifierKey.parse(key)
 
@@ -134,7 +134,7 @@ ROOT = "rKbDipCvhuX1GZ7g5BBe8sA6BbJ7ja/1nk427v383cs="
         f"origin\n1\n{ROOT}\n\n",
     ],
 )
-def test_what_is_no_checkpoint_is_refused(text: str) -> None:
+def test_a_text_that_is_no_checkpoint_is_refused(text: str) -> None:
     with pytest.raises(Malformed):
         Checkpoint.parse(text)
 
@@ -150,7 +150,10 @@ def test_cosignatures_are_counted_and_say_when() -> None:
     first, second, third = (Key(name, COSIGNATURE_V1) for name in ("first", "second", "third"))
     note = Note.parse(cosigned(first, second).encode())
     found = check_cosignatures(note, [first.verifier, second.verifier, third.verifier], 2)
-    assert {one.witness.name: one.at for one in found} == {"first": 1679315147, "second": 1679315147}
+    assert {cosignature.witness.name: cosignature.at for cosignature in found} == {
+        "first": 1679315147,
+        "second": 1679315147,
+    }
     with pytest.raises(Untrusted, match="by 2 of the witnesses, 3 are required"):
         check_cosignatures(note, [first.verifier, second.verifier, third.verifier], 3)
 
@@ -162,7 +165,7 @@ def test_the_message_of_a_cosignature_is_that_of_the_format() -> None:
     assert signature == (1679315147).to_bytes(8, "big") + witness.sign(message)
 
 
-def test_a_cosignature_counts_once_however_often_it_is_there() -> None:
+def test_a_repeated_cosignature_counts_once() -> None:
     witness = Key("first", COSIGNATURE_V1)
     alias = VerifierKey("alias", witness.verifier.public_key, COSIGNATURE_V1)
     note = cosign(cosigned(witness, witness), alias, 1, witness.sign)
@@ -179,7 +182,7 @@ def test_a_cosignature_of_another_checkpoint_or_time_is_refused() -> None:
         check_cosignatures(moved, [witness.verifier], 1)
 
 
-def test_a_cosignature_of_no_time_at_all_or_of_another_length_is_refused() -> None:
+def test_a_cosignature_without_a_time_or_of_another_length_is_refused() -> None:
     witness = Key("first", COSIGNATURE_V1)
     note = cosign(cosigned(), witness.verifier, 1 << 63, witness.sign)
     with pytest.raises(Malformed, match="out of range"):

@@ -1,4 +1,4 @@
-"""Terms and quads as N-Quads writes them, and what is refused."""
+"""Terms and quads in the syntax of N-Quads, and which texts are refused."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_terms_are_read(text: str, term: Term) -> None:
         ("<<( <urn:s> <urn:p> " * 9 + "<urn:o> " + ")>> " * 9, 161),
     ],
 )
-def test_what_is_no_term_is_refused_with_its_place(text: str, place: int) -> None:
+def test_a_text_that_is_no_term_is_refused_with_the_place(text: str, place: int) -> None:
     with pytest.raises(ValueError, match=f"^at character {place}: "):
         parse_term(text)
 
@@ -107,7 +107,7 @@ def _parts(quad: Quad) -> tuple[Term, Term, Term]:
         "<urn:s> <urn:p> _:o . x",
     ],
 )
-def test_what_is_no_quad_is_refused(text: str) -> None:
+def test_a_text_that_is_no_quad_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^at character|^a graph"):
         parse_quad(text)
 
@@ -134,7 +134,7 @@ quads = st.builds(
 
 
 @given(quads)
-def test_what_is_written_is_read_back_here_and_by_a_library(quad: Quad) -> None:
+def test_a_written_quad_is_read_back_here_and_by_a_library(quad: Quad) -> None:
     line = quad_text(quad)
     assert parse_quad(line) == quad
     (read,) = pyoxigraph.parse(line.encode(), pyoxigraph.RdfFormat.N_QUADS)

@@ -1,4 +1,4 @@
-"""Records are found in any stream of bytes, and what is no core is told by the record and the place."""
+"""Records are found in any stream of bytes, and an invalid core is refused with the record and the place."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def pieces_of(data: bytes, size: int) -> Iterator[bytes]:
 
 
 def told(parts: Iterator[Record | Blob]) -> list[Any]:
-    """Everything that the reader gives, in full."""
+    """Everything that the reader yields, in full."""
     return [
-        (one.number, one.offset, one.id, b"".join(one.pieces()))
-        if isinstance(one, Blob)
-        else (one.number, one.offset, one.tag, one.data)
-        for one in parts
+        (part.number, part.offset, part.id, b"".join(part.pieces()))
+        if isinstance(part, Blob)
+        else (part.number, part.offset, part.tag, part.data)
+        for part in parts
     ]
 
 
@@ -58,37 +58,37 @@ CORE = packed(triples(3), ENTITIES, described("d"), blob("d", b"x" * 999))
 
 
 @given(st.integers(1, 200))
-def test_records_are_found_however_the_file_is_cut_into_pieces(size: int) -> None:
+def test_records_are_found_however_the_file_is_split_into_pieces(size: int) -> None:
     assert told(read_core(pieces_of(CORE, size))) == told(read_core([CORE]))
 
 
 def test_records_keep_their_bytes_numbers_and_places() -> None:
     found = told(read_core([CORE]))
-    assert [one[0] for one in found] == [1, 2, 3, 4]
-    assert b"".join(one[3] for one in found[:3]) == CORE[: found[3][1]]
+    assert [record[0] for record in found] == [1, 2, 3, 4]
+    assert b"".join(record[3] for record in found[:3]) == CORE[: found[3][1]]
     assert found[3][2:] == ("d", b"x" * 999)
 
 
 @given(st.integers(0, len(CORE) - 1), st.integers(1, 300))
-def test_a_file_that_was_cut_short_is_whole_up_to_there_or_refused(end: int, size: int) -> None:
-    boundaries = {0, *(one[1] for one in told(read_core([CORE])))}
+def test_a_truncated_file_is_refused_unless_it_ends_between_records(end: int, size: int) -> None:
+    boundaries = {0, *(record[1] for record in told(read_core([CORE])))}
     if end in boundaries:
         told(read_core(pieces_of(CORE[:end], size)))
         return
     with pytest.raises(InvalidCore, match="the file ends in the middle of it") as refused:
         told(read_core(pieces_of(CORE[:end], size)))
-    assert refused.value.offset_bytes == max(one for one in boundaries if one < end)
+    assert refused.value.offset_bytes == max(boundary for boundary in boundaries if boundary < end)
 
 
-def test_a_blob_is_read_in_pieces_and_the_rest_is_passed_if_nobody_asks() -> None:
+def test_a_blob_is_read_in_pieces_and_its_unread_rest_is_skipped() -> None:
     content = bytes(range(256)) * 20_000
     data = packed(described("a"), blob("a", content), described("b"), blob("b", b"short"))
     largest = 0
-    for one in read_core(pieces_of(data, 100_000)):
-        if isinstance(one, Blob) and one.id == "a":
-            largest = len(next(one.pieces()))
+    for part in read_core(pieces_of(data, 100_000)):
+        if isinstance(part, Blob) and part.id == "a":
+            largest = len(next(part.pieces()))
     assert 0 < largest <= PIECE_BYTES
-    kept = [b"".join(one.pieces()) for one in read_core(pieces_of(data, 100_000)) if isinstance(one, Blob)]
+    kept = [b"".join(part.pieces()) for part in read_core(pieces_of(data, 100_000)) if isinstance(part, Blob)]
     assert kept == [content, b"short"]
 
 
@@ -127,14 +127,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("data", "why"), WRONG.values(), ids=WRONG)
-def test_what_is_no_core_is_refused_with_its_record_and_place(data: bytes, why: str) -> None:
+def test_an_invalid_core_is_refused_with_the_record_and_the_place(data: bytes, why: str) -> None:
     begin = len(packed(triples(2)))
     with pytest.raises(InvalidCore, match=why) as refused:
         told(read_core([packed(triples(2)) + data + packed(triples(1))]))
     assert (refused.value.record, refused.value.offset_bytes) == (2, begin)
 
 
-def test_a_record_that_says_it_is_huge_is_refused_before_it_is_read() -> None:
+def test_a_record_that_declares_a_huge_size_is_refused_before_it_is_read() -> None:
     given_bytes = 0
 
     def endless() -> Iterator[bytes]:
@@ -175,7 +175,7 @@ def test_a_record_of_the_wrong_shape_is_refused(record: Any, why: str) -> None:
     assert refused.value.record == 2
 
 
-def test_quoted_triples_nest_to_a_limit() -> None:
+def test_quoted_triples_may_nest_up_to_a_limit() -> None:
     def nested(depth: int) -> dict[str, Any]:
         return {"t": "t", "tr": {"s": nested(depth - 1), "p": IRI, "o": IRI}} if depth else IRI
 
@@ -187,7 +187,7 @@ def test_quoted_triples_nest_to_a_limit() -> None:
         inspect(core(9))
 
 
-def test_both_dialects_of_terms_are_the_same_triple() -> None:
+def test_both_dialects_of_terms_give_the_same_triple() -> None:
     current = {"s": IRI, "p": IRI, "o": {"t": "l", "v": "text"}}
     old = {"s": {"v": "urn:x:1", "e": True}, "p": {"v": "urn:x:1", "e": True}, "o": {"v": "text", "e": False}}
     assert read_triple(current) == read_triple(old) == (("i", "urn:x:1"), ("i", "urn:x:1"), ("l", "text", "", ""), "")
@@ -203,10 +203,10 @@ def test_a_core_of_the_older_trustgraph_is_read() -> None:
     record = next(read_core([data]))
     assert isinstance(record, Record)
     listing = read_listing(record)
-    assert [read_triple(one) for one in listing.meta.triples] == [(("i", "urn:x:1"),) * 3 + ("",)]
+    assert [read_triple(triple) for triple in listing.meta.triples] == [(("i", "urn:x:1"),) * 3 + ("",)]
 
 
-def test_a_summary_counts_what_is_in_the_file() -> None:
+def test_a_summary_counts_the_records_of_the_file() -> None:
     unknown = ["zz", {"anything": [1, 2]}]
     chunks = ["de", {"m": META, "c": [{"i": "c1", "v": [0.5] * 4}, {"i": "c2", "v": []}]}]
     no_term = ["t", {"m": META, "t": [{"s": {"t": ""}, "p": IRI, "o": IRI}]}]

@@ -1,4 +1,4 @@
-"""Settings: where they come from, which source wins, and what is refused."""
+"""Settings: where they come from, which source wins, and which values are refused."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_relative_path_in_a_file_counts_from_the_file(tmp_path: Path) -> None:
     assert read(tmp_path, '[part]\npath = "data"').path == tmp_path / "data"
 
 
-def test_an_optional_table_is_there_when_it_is_named_and_else_not(tmp_path: Path) -> None:
+def test_an_optional_table_is_set_only_if_it_is_named(tmp_path: Path) -> None:
     assert read(tmp_path, "[part]").nested is None
     assert read(tmp_path, "[part.nested]").nested == Nested()
 
@@ -232,11 +232,11 @@ def test_an_unknown_override_is_refused(tmp_path: Path) -> None:
         read(tmp_path, overrides={"part.txt": "x"})
 
 
-def test_tables_and_variables_of_others_are_not_looked_at(tmp_path: Path) -> None:
+def test_tables_and_variables_of_other_programs_are_ignored(tmp_path: Path) -> None:
     assert read(tmp_path, "[elsewhere]\nanything = 1", {"DRILLCORE_ELSEWHERE_ANYTHING": "1"}) == Part()
 
 
-def test_variables_that_are_no_settings_are_not_looked_at(tmp_path: Path) -> None:
+def test_variables_that_are_no_settings_are_ignored(tmp_path: Path) -> None:
     kubernetes = {
         "DRILLCORE_SERVICE_HOST": "10.0.0.1",
         "DRILLCORE_PORT": "tcp://10.0.0.1:7600",
@@ -252,7 +252,7 @@ def test_a_port_that_kubernetes_did_not_set_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"[part", b"\xff\xfe", b"[part]\ntext = 1\ntext = 2"])
-def test_a_file_that_is_no_toml_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_toml_is_refused_with_its_name(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "broken.toml"
     file.write_bytes(content)
     with pytest.raises(SettingsError, match=r"broken\.toml"):
@@ -268,7 +268,7 @@ def test_a_secret_is_neither_in_a_repr_nor_in_an_error_nor_in_the_list_of_values
     assert [text for name, text, _ in loaded.values() if name == "part.password"] == ["set, not shown"]
 
 
-def test_each_value_tells_where_it_came_from(tmp_path: Path) -> None:
+def test_each_value_names_the_source_it_came_from(tmp_path: Path) -> None:
     file = tmp_path / "drillcore.toml"
     file.write_text('[part]\ntext = "x"\non = true')
     environment = {"DRILLCORE_PART_COUNT": "7", "DRILLCORE_PART_ON": "false"}
@@ -281,7 +281,7 @@ def test_each_value_tells_where_it_came_from(tmp_path: Path) -> None:
     assert origins["part.level"][1] is Origin.DEFAULT
 
 
-def test_the_file_is_the_named_one_then_the_variables_then_the_directorys_then_the_users(
+def test_the_file_comes_from_the_flag_the_variable_the_directory_or_the_user_in_this_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = [tmp_path / "named.toml", tmp_path / "variable.toml", Path("drillcore.toml")]
@@ -338,7 +338,7 @@ def test_the_token_is_read_from_its_file(tmp_path: Path) -> None:
     assert client_settings(tmp_path, '[client]\ntoken_file = "operator.token"').bearer_token() == "secret"
 
 
-def test_of_token_and_token_file_the_stronger_source_wins(tmp_path: Path) -> None:
+def test_the_stronger_source_decides_between_token_and_token_file(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from the file")
     assert client_settings(tmp_path, '[client]\ntoken_file = "token"', TOKEN="direct").bearer_token() == "direct"
     weaker = client_settings(tmp_path, '[client]\ntoken = "direct"', TOKEN_FILE=str(tmp_path / "token"))

@@ -1,4 +1,4 @@
-"""A core file is the one that was signed, or verification says why not."""
+"""Verification of a core file succeeds if the file was signed, and otherwise says why it failed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def note(text: str = STATEMENT.encode()) -> str:
     return make_note(text, (KEY.verifier, KEY.sign)).encode()
 
 
-def test_the_file_that_was_signed_verifies(tmp_path: Path) -> None:
+def test_a_signed_file_verifies(tmp_path: Path) -> None:
     path = tmp_path / "a.core"
     path.write_bytes(FILE)
     verified = verify(path, note(), [OTHER.verifier, KEY.verifier])
@@ -40,18 +40,18 @@ def test_the_file_that_was_signed_verifies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", [FILE[:-1], FILE + b"x", b"X" + FILE[1:], b""])
-def test_a_file_that_was_changed_does_not(file: bytes) -> None:
+def test_a_changed_file_does_not_verify(file: bytes) -> None:
     with pytest.raises(Mismatch):
         verify(io.BytesIO(file), note(), [KEY.verifier])
 
 
-def test_a_note_of_another_key_does_not() -> None:
+def test_a_note_of_another_key_does_not_verify() -> None:
     with pytest.raises(Untrusted):
         verify(io.BytesIO(FILE), note(), [OTHER.verifier])
 
 
 @pytest.mark.parametrize(("before", "after"), [("\n7\n", "\n8\n"), (STATEMENT.sha256, "0" * 64)])
-def test_a_note_that_was_changed_does_not(before: str, after: str) -> None:
+def test_a_changed_note_does_not_verify(before: str, after: str) -> None:
     with pytest.raises(WrongSignature):
         verify(io.BytesIO(FILE), note().replace(before, after), [KEY.verifier])
 
@@ -67,6 +67,6 @@ def test_a_note_that_was_changed_does_not(before: str, after: str) -> None:
         "another note\n",
     ],
 )
-def test_a_note_about_something_else_does_not(text: str) -> None:
+def test_a_note_about_something_else_does_not_verify(text: str) -> None:
     with pytest.raises(Malformed):
         verify(io.BytesIO(FILE), note(text), [KEY.verifier])

@@ -1,4 +1,4 @@
-"""What cores are written with: the shortest msgpack, one order, ids in little memory."""
+"""Writing cores: the shortest msgpack, a fixed order, and sets of ids that need little memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def plain(term: Term) -> tuple[Any, ...]:
 
 
 @given(QUADS)
-def test_a_quad_is_written_as_msgpack_would_and_read_as_it_was(quad: Quad) -> None:
+def test_a_quad_is_written_as_msgpack_would_write_it_and_read_back_unchanged(quad: Quad) -> None:
     same = Triple(plain(quad.subject), plain(quad.predicate), plain(quad.object), quad.graph)
     packed = triple(quad)
     assert packed == encoded_triple(encoded_quad(quad)) == msgpack.packb(write_triple(same))
@@ -52,7 +52,7 @@ def test_a_quad_is_written_as_msgpack_would_and_read_as_it_was(quad: Quad) -> No
 def test_a_number_takes_32_bits_where_that_is_exact_and_64_otherwise(numbers: list[float]) -> None:
     packed = floats(np.array(numbers, np.float64))
     assert msgpack.unpackb(packed) == numbers
-    sizes = [5 if _is_short(one) else 9 for one in numbers]
+    sizes = [5 if _is_short(number) else 9 for number in numbers]
     assert len(packed) == len(array_head(len(numbers))) + sum(sizes)
 
 
@@ -64,11 +64,11 @@ def _is_short(number: float) -> bool:
 
 
 @given(st.lists(st.floats(width=16, allow_nan=False, allow_infinity=False)))
-def test_stored_vectors_are_written_as_they_are(numbers: list[float]) -> None:
+def test_stored_vectors_are_written_unchanged(numbers: list[float]) -> None:
     assert floats(np.array(numbers, "<f2")) == msgpack.packb(numbers, use_single_float=True)
 
 
-def test_heads_are_the_shortest() -> None:
+def test_msgpack_heads_are_as_short_as_possible() -> None:
     for length in (0, 15, 16, 31, 32, 255, 256, 65_535, 65_536):
         assert msgpack.packb("x" * length).startswith(text_head(length))
         assert msgpack.packb([0] * length).startswith(array_head(length))
@@ -77,36 +77,36 @@ def test_heads_are_the_shortest() -> None:
 
 
 @given(st.lists(st.tuples(st.binary(), st.binary())))
-def test_pairs_keep_their_order_as_one_string_of_bytes(pairs: list[tuple[bytes, bytes]]) -> None:
+def test_joined_pairs_sort_like_the_pairs(pairs: list[tuple[bytes, bytes]]) -> None:
     joined = [in_order(first) + second for first, second in pairs]
-    assert [cut(one) for one in joined] == pairs
-    assert [cut(one) for one in sorted(joined)] == sorted(pairs)
+    assert [cut(encoded) for encoded in joined] == pairs
+    assert [cut(encoded) for encoded in sorted(joined)] == sorted(pairs)
 
 
 @given(st.lists(st.tuples(st.text(), st.binary())))
-def test_items_come_by_source_each_once(items: list[tuple[str, bytes]]) -> None:
+def test_items_are_grouped_by_source_without_duplicates(items: list[tuple[str, bytes]]) -> None:
     with BySource() as file:
         for source, item in items:
             file.add(source.encode(), item)
-        found = [(source, list(some)) for source, some in file.groups()]
+        found = [(source, list(members)) for source, members in file.groups()]
     assert [source for source, _ in found] == sorted({source for source, _ in items}, key=str.encode)
-    assert [(source, item) for source, some in found for item in some] == sorted(
-        set(items), key=lambda one: (one[0].encode(), one[1])
+    assert [(source, item) for source, members in found for item in members] == sorted(
+        set(items), key=lambda pair: (pair[0].encode(), pair[1])
     )
 
 
 @given(st.sets(st.uuids()), st.lists(st.uuids()))
 def test_a_set_of_ids_knows_its_own_and_no_others(own: set[UUID], others: list[UUID]) -> None:
     ids = IdSet()
-    for one in sorted(own):
-        ids.add(one)
-    assert all(one in ids for one in own)
-    assert not any(one in ids for one in others if one not in own)
+    for id_ in sorted(own):
+        ids.add(id_)
+    assert all(id_ in ids for id_ in own)
+    assert not any(id_ in ids for id_ in others if id_ not in own)
     asked = [*others, *own]
-    assert ids.among(b"".join(one.bytes for one in asked)) == b"".join(one.bytes for one in asked if one in own)
+    assert ids.among(b"".join(id_.bytes for id_ in asked)) == b"".join(id_.bytes for id_ in asked if id_ in own)
 
 
-def test_ids_with_zeros_at_their_end_are_told_apart() -> None:
+def test_ids_that_end_in_zeros_are_distinguished() -> None:
     ids = IdSet()
     ids.add(UUID(int=1 << 64))
     assert UUID(int=1 << 64) in ids

@@ -1,7 +1,7 @@
-"""Who edits the store itself is found, whatever keys they have, as long as they cannot sign.
+"""fsck finds edits of the store, whatever keys the editor has, as long as the editor cannot sign.
 
-fsck compares the records with what the signed audit trail committed to. The editor here has the keyring, so what it
-writes is sealed as it should be, and makes its edits so that nodes and indexes still agree with each other.
+fsck compares the records with the commitments of the signed audit trail. The editor here has the keyring, so every
+edit is sealed correctly, and nodes and indexes still agree with each other after every edit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def stored(tr: Transaction, keys: tuple[bytes, bytes]) -> list[versioned.Value]:
 
 
 def rewrite_a_master(tr: Transaction, archive: Archive) -> None:
-    """The summary of revision 2 says something else, sealed under the right key."""
+    """Changes the summary of revision 2 and seals it under the right key."""
     key = archive.keys.master()
     entry = archive.sealed.get(tr, key, Revision(2))
     assert entry is not None
@@ -51,7 +51,7 @@ def rewrite_a_master(tr: Transaction, archive: Archive) -> None:
 
 
 def seal_anew(tr: Transaction, archive: Archive) -> None:
-    """The same content, sealed again: nobody did that either."""
+    """Seals the same content again. This is an edit too."""
     key = archive.keys.master()
     entry = archive.sealed.get(tr, key, Revision(1))
     assert entry is not None
@@ -59,43 +59,43 @@ def seal_anew(tr: Transaction, archive: Archive) -> None:
 
 
 def roll_back_a_master(tr: Transaction, archive: Archive) -> None:
-    """Readers of the head see the master of the revision before."""
+    """Makes readers of the head see the master of the revision before."""
     place = archive.keys.master() + Revision(3).to_bytes(6, "big")
     tr.clear_range(place, place + b"\xff\xff")
 
 
 def remove_an_old_version(tr: Transaction, archive: Archive) -> None:
-    """History, which no reader of the head sees."""
-    old = next(one for one in stored(tr, archive.keys.chunks()) if one.revision == 1 and one.value)
+    """Removes a part of the history that no reader of the head sees."""
+    old = next(version for version in stored(tr, archive.keys.chunks()) if version.revision == 1 and version.value)
     place = old.key + old.revision.to_bytes(6, "big")
     tr.clear_range(place, place + b"\xff\xff")
 
 
 def add_a_version(tr: Transaction, archive: Archive) -> None:
-    there = stored(tr, archive.keys.parents())
-    changed = {one.key for one in there if one.revision == 2}
-    old = next(one for one in there if one.revision == 1 and one.key not in changed)
+    versions = stored(tr, archive.keys.parents())
+    changed = {version.key for version in versions if version.revision == 2}
+    old = next(version for version in versions if version.revision == 1 and version.key not in changed)
     assert old.value is not None
     versioned.put(tr, old.key, Revision(2), old.value)
 
 
-def take_a_tombstone_away(tr: Transaction, archive: Archive) -> None:
-    gone = next(one for one in stored(tr, archive.keys.documents()) if one.value is None)
+def remove_a_tombstone(tr: Transaction, archive: Archive) -> None:
+    gone = next(version for version in stored(tr, archive.keys.documents()) if version.value is None)
     tr.clear(gone.key + gone.revision.to_bytes(6, "big") + b"\0\0")
 
 
 def fit_the_manifest(tr: Transaction, archive: Archive) -> None:
-    """A version is rewritten, and the manifest with it: the audit record still says what it was."""
+    """Rewrites a version and the manifest with it. The audit record still commits to the old manifest."""
     rewrite_a_master(tr, archive)
     key = archive.keys.master()
-    now = next(one for one in stored(tr, (key, key + b"\xff" * 8)) if one.revision == 2)
+    now = next(version for version in stored(tr, (key, key + b"\xff" * 8)) if version.revision == 2)
     entries, _ = manifests.read(tr, archive.keys, Revision(2))
     hashed = manifests.key_hash(key)
     fitted = manifests.Entry(hashed, manifests.value_hash(key, Revision(2), now.value))
-    manifests.put(tr, archive.keys, Revision(2), 0, [fitted if one.key == hashed else one for one in entries])
+    manifests.put(tr, archive.keys, Revision(2), 0, [fitted if entry.key == hashed else entry for entry in entries])
 
 
-def lose_an_audit_record(tr: Transaction, archive: Archive) -> None:
+def remove_an_audit_record(tr: Transaction, archive: Archive) -> None:
     tr.clear(archive.keyspace.audit_record(*_position(tr, archive, Revision(2))))
 
 
@@ -108,10 +108,10 @@ def change_a_commitment(tr: Transaction, archive: Archive) -> None:
 
 
 def put_another_body_there(tr: Transaction, archive: Archive) -> None:
-    """Of the same log, and sealed to its own record."""
-    other = audit_records.get(tr, archive.keyspace, audit_records.Position(*_position(tr, archive, Revision(3))))
-    assert other is not None
-    _change_record(tr, archive, lambda record: replace(record, body=other.body))
+    """Puts the body of another record there. It is of the same log and sealed to its own record."""
+    other_record = audit_records.get(tr, archive.keyspace, audit_records.Position(*_position(tr, archive, Revision(3))))
+    assert other_record is not None
+    _change_record(tr, archive, lambda record: replace(record, body=other_record.body))
 
 
 def name_another_audit_record(tr: Transaction, archive: Archive) -> None:
@@ -123,14 +123,14 @@ def name_another_audit_record(tr: Transaction, archive: Archive) -> None:
 
 def exchange_two_revisions(tr: Transaction, archive: Archive) -> None:
     """The record of revision 2 names the audit record of revision 3, and its caller and request."""
-    second, third = (revisions.get(tr, archive.keys, Revision(one)) for one in (2, 3))
+    second, third = (revisions.get(tr, archive.keys, Revision(number)) for number in (2, 3))
     assert second is not None
     assert third is not None
     forged = replace(second, audit_id=third.audit_id, by=third.by, request_id=third.request_id)
     revisions.REVISION.write(tr, archive.keys.revision(Revision(2)), forged)
 
 
-def lose_a_revision(tr: Transaction, archive: Archive) -> None:
+def remove_a_revision(tr: Transaction, archive: Archive) -> None:
     codec.clear(tr, archive.keys.revision(Revision(2)))
 
 
@@ -157,15 +157,15 @@ EDITS = {
     roll_back_a_master: "is gone, and not by trimming",
     remove_an_old_version: "is gone, and not by trimming",
     add_a_version: "is in no manifest: no recorded call wrote it",
-    take_a_tombstone_away: "is gone, and not by trimming",
+    remove_a_tombstone: "is gone, and not by trimming",
     fit_the_manifest: "revision 2: its manifest is not what its audit record committed to",
-    lose_an_audit_record: "revision 2: its audit record is missing",
+    remove_an_audit_record: "revision 2: its audit record is missing",
     sign_with_another_key: "revision 2: its audit record was changed",
     change_a_commitment: "revision 2: its audit record was changed",
     put_another_body_there: "revision 2: its audit record was changed",
     name_another_audit_record: "revision 2: its audit record is missing",
     exchange_two_revisions: "revision 2: its audit record is about something else",
-    lose_a_revision: "revision 2: its record is missing",
+    remove_a_revision: "revision 2: its record is missing",
 }
 
 
@@ -176,7 +176,7 @@ def test_an_edit_of_the_store_is_found(archive: Archive, edit: Edit) -> None:
     assert any(EDITS[edit] in problem for problem in found), found
 
 
-def test_what_trimming_takes_is_not_missed_and_what_it_leaves_is_still_checked(archive: Archive) -> None:
+def test_fsck_does_not_miss_trimmed_records_and_still_checks_the_rest(archive: Archive) -> None:
     keep_days(archive, 1)
     trim(archive, Revision(3))
     assert archive.fsck().problems == ()

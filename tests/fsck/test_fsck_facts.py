@@ -1,4 +1,4 @@
-"""fsck finds facts that do not agree with what leads to them, with their chunks, or with the source registry."""
+"""fsck finds facts that do not agree with their indexes, their chunks or the source registry."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from drillcore_fdb.engine import Transaction
 from drillcore_server.facts.model import Fact
 from drillcore_server.facts.state_hash import STATE, StateHashes, StoredState
-from drillcore_server.facts.store import FACT, FactReader, encode_words
-from drillcore_server.facts.words import Lexicon, words_of
+from drillcore_server.facts.store import FACT, FactReader
+from drillcore_server.facts.words import Lexicon, encode_words, words_of
 from drillcore_server.hierarchy.store import SOURCE, HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
 from drillcore_server.kernel.writes import fact_locator
@@ -91,7 +91,7 @@ def keep_state(archive: Archive, tr: Transaction, state_hash: str) -> None:
     STATE.write(tr, archive.keys.state_hash(), StoredState(HEAD, state_hash, 1))
 
 
-def test_a_state_hash_that_is_right_is_accepted(archive: Archive) -> None:
+def test_a_right_state_hash_is_accepted(archive: Archive) -> None:
     hashes = StateHashes(archive.engine)
     archive.engine.run(lambda tr: hashes.at(view(archive, tr)))
     assert archive.engine.run(lambda tr: STATE.read(tr, archive.keys.state_hash())) is not None
@@ -122,7 +122,7 @@ DAMAGES: dict[str, tuple[Callable[[Archive, Transaction, Fact], None], str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_fact_that_does_not_agree_is_found(archive: Archive, damage: str) -> None:
+def test_a_fact_that_disagrees_is_found(archive: Archive, damage: str) -> None:
     make, said = DAMAGES[damage]
     fact = first_fact(archive)
     archive.engine.run(lambda tr: make(archive, tr, fact))

@@ -1,4 +1,4 @@
-"""fsck finds quads that do not agree with what leads to them, or with the source registry."""
+"""fsck finds quads that do not agree with their indexes or with the source registry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drillcore_fdb.engine import Transaction
 from drillcore_formats.quads import Iri
 from drillcore_server.graphs.quad_model import Quad, literal
 from drillcore_server.graphs.quad_store import QuadWrites, encode_record, index_keys
-from drillcore_server.hierarchy.source_model import registered
+from drillcore_server.hierarchy.source_model import source_without_document
 from drillcore_server.hierarchy.store import HierarchyWrites
 from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import Revision, SourceId
@@ -27,7 +27,7 @@ def writes(archive: Archive) -> QuadWrites:
 
 
 def put(archive: Archive, tr: Transaction, quad: Quad, source: SourceId = SOURCE) -> None:
-    """Written into the head as it is: manifests are for others to check."""
+    """Writes a quad into the head without a manifest, since other tests check manifests."""
     for write in writes(archive).add(quad, source):
         write.apply(tr, HEAD, archive.sealed)
 
@@ -36,24 +36,24 @@ def put(archive: Archive, tr: Transaction, quad: Quad, source: SourceId = SOURCE
 def archive(tmp_path: Path) -> Iterator[Archive]:
     with opened_archive(tmp_path) as archive:
         archive.add({SOURCE: text_of("fishing", 1)})
-        archive.engine.run(lambda tr: [put(archive, tr, one) for one in QUADS])
+        archive.engine.run(lambda tr: [put(archive, tr, quad) for quad in QUADS])
         assert quad_problems(archive) == []
         yield archive
 
 
 def quad_problems(archive: Archive) -> list[str]:
-    return [one for one in archive.fsck().problems if "quad" in one]
+    return [problem for problem in archive.fsck().problems if "quad" in problem]
 
 
 def place(archive: Archive, quad: Quad = QUADS[0]) -> bytes:
     return writes(archive).hashes.place(quad, SOURCE)
 
 
-def lose_an_entry(archive: Archive, tr: Transaction) -> None:
+def remove_an_entry(archive: Archive, tr: Transaction) -> None:
     versioned.remove(tr, index_keys(archive.keys, place(archive))[3], HEAD)
 
 
-def lose_a_record(archive: Archive, tr: Transaction) -> None:
+def remove_a_record(archive: Archive, tr: Transaction) -> None:
     versioned.remove(tr, archive.keys.quad(place(archive)), HEAD)
 
 
@@ -74,18 +74,18 @@ def put_of_nobody(archive: Archive, tr: Transaction) -> None:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lose_an_entry, "the quads' index lacks"),
-        (lose_a_record, "which leads nowhere"),
+        (remove_an_entry, "the quads' index lacks"),
+        (remove_a_record, "which leads nowhere"),
         (add_an_entry, "which leads nowhere"),
-        (keep_as_another, "a quad is stored under the key of another"),
+        (keep_as_another, "a quad is stored under the key of another quad"),
         (put_of_nobody, "1 sources of quads are not registered"),
     ],
 )
-def test_what_does_not_agree_is_found(
+def test_a_quad_that_disagrees_is_found(
     archive: Archive, damage: Callable[[Archive, Transaction], None], said: str
 ) -> None:
     archive.engine.run(lambda tr: damage(archive, tr))
-    assert any(said in one for one in quad_problems(archive))
+    assert any(said in problem for problem in quad_problems(archive))
 
 
 def test_a_registered_source_of_quads_alone_is_fine(archive: Archive) -> None:
@@ -94,7 +94,7 @@ def test_a_registered_source_of_quads_alone_is_fine(archive: Archive) -> None:
 
     def register(tr: Transaction) -> None:
         put(archive, tr, QUADS[0], source)
-        for write in make.put_source(registered(source, archive.corpus.created_at)):
+        for write in make.put_source(source_without_document(source, archive.corpus.created_at)):
             write.apply(tr, HEAD, archive.sealed)
 
     archive.engine.run(register)

@@ -1,4 +1,4 @@
-"""Explain: from anything in a corpus, and from an envelope, to the exact characters of the original documents."""
+"""Explain leads from anything in a corpus, and from an envelope, to the exact characters of the original documents."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def caller(tmp_path: Path) -> Iterator[ExplainingCaller]:
 
 @pytest.fixture
 def corpus(caller: ExplainingCaller) -> str:
-    """With documents whose sources are their names."""
+    """A corpus with documents whose sources are their names."""
     made = caller.corpus()
     caller.add(made, *files(SENT))
     return made
@@ -45,21 +45,25 @@ def corpus(caller: ExplainingCaller) -> str:
 
 def text_at(explained: pb.ExplainResponse, step: pb.Explained) -> str:
     """The characters of the file that a step is about."""
-    (document,) = [one for one in of_kind(explained, "document") if one.id == step.document_id]
+    (document,) = [
+        document_step for document_step in of_kind(explained, "document") if document_step.id == step.document_id
+    ]
     (source,) = document.derived_from
-    (name,) = [one.id for one in of_kind(explained, "source") if one.iri == source]
+    (name,) = [source_step.id for source_step in of_kind(explained, "source") if source_step.iri == source]
     return SENT[name][step.span.start : step.span.end]
 
 
 def assert_original(explained: pb.ExplainResponse) -> None:
-    """Whatever text there is, is that of the file, from the first character of its span to the last."""
-    shown = [one for one in explained.steps if one.text]
+    """Asserts that every text is that of the file, from the first character of its span to the last."""
+    shown = [step for step in explained.steps if step.text]
     assert shown
-    for one in shown:
-        assert one.text == text_at(explained, one), one.iri
+    for step in shown:
+        assert step.text == text_at(explained, step), step.iri
 
 
-def test_a_fact_of_a_document_ends_in_exactly_its_characters(caller: ExplainingCaller, corpus: str) -> None:
+def test_the_explanation_of_a_documents_fact_ends_in_exactly_its_characters(
+    caller: ExplainingCaller, corpus: str
+) -> None:
     facts = caller.list(corpus)
     assert len(facts) > 5
     for fact in facts:
@@ -71,13 +75,13 @@ def test_a_fact_of_a_document_ends_in_exactly_its_characters(caller: ExplainingC
         shown = explained.steps[0]
         assert (shown.iri, shown.id) == (iri_of("fact", UUID(fact.fact_id)), fact.fact_id)
         assert (shown.span.start, shown.span.end) == (fact.span.start, fact.span.end)
-        assert "".join(one.text for one in of_kind(explained, "raw")) == shown.text
+        assert "".join(raw.text for raw in of_kind(explained, "raw")) == shown.text
         assert fact.content.endswith(" ".join(shown.text.split()))
         assert (explained.corpus_id, explained.revision) == (corpus, caller.head(corpus))
         assert not explained.truncated
 
 
-def test_a_fact_that_is_of_no_document_ends_in_its_source(caller: ExplainingCaller, corpus: str) -> None:
+def test_the_explanation_of_a_fact_without_document_ends_in_its_source(caller: ExplainingCaller, corpus: str) -> None:
     (fact,) = caller.put(corpus, facts_pb2.FactDraft(content=TEXTS[0], source_id="a conversation")).fact_ids
     explained = caller.explain(fact)
     assert kinds(explained) == ["fact", "source"]
@@ -85,12 +89,14 @@ def test_a_fact_that_is_of_no_document_ends_in_its_source(caller: ExplainingCall
     assert (explained.steps[0].text, explained.steps[1].id) == ("", "a conversation")
 
 
-def test_a_chunk_ends_in_all_its_characters_and_a_raw_in_its_own(caller: ExplainingCaller, corpus: str) -> None:
+def test_the_explanation_of_a_chunk_or_raw_ends_in_exactly_its_characters(
+    caller: ExplainingCaller, corpus: str
+) -> None:
     for chunk in caller.query(corpus, level=nodes_pb2.LEVEL_CHUNK):
         explained = caller.explain(chunk.id)
         assert_chained(explained.steps)
         assert_original(explained)
-        assert "".join(one.text for one in of_kind(explained, "raw")) == text_at(explained, explained.steps[0])
+        assert "".join(raw.text for raw in of_kind(explained, "raw")) == text_at(explained, explained.steps[0])
     for raw in caller.query(corpus, level=nodes_pb2.LEVEL_RAW):
         explained = caller.explain(raw.id)
         assert kinds(explained) == ["raw", "document", "source"]
@@ -99,7 +105,7 @@ def test_a_chunk_ends_in_all_its_characters_and_a_raw_in_its_own(caller: Explain
 
 
 @pytest.mark.parametrize("level", [nodes_pb2.LEVEL_SECTION, nodes_pb2.LEVEL_MASTER])
-def test_a_summary_ends_in_what_it_cites(
+def test_the_explanation_of_a_summary_ends_in_its_citations(
     caller: ExplainingCaller, corpus: str, level: nodes_pb2.Level.ValueType
 ) -> None:
     for node in caller.query(corpus, level=level):
@@ -109,11 +115,11 @@ def test_a_summary_ends_in_what_it_cites(
         assert_original(explained)
         assert explained.steps[0].title == (node.section.title if level == nodes_pb2.LEVEL_SECTION else "")
         assert content.citations
-        named = [iri_of("chunk", UUID(one.chunk_id)) for one in content.citations]
+        named = [iri_of("chunk", UUID(citation.chunk_id)) for citation in content.citations]
         assert set(named) <= set(explained.steps[0].derived_from)
-        for one in content.citations:
-            shown = [raw for raw in of_kind(explained, "raw") if _overlap(raw, one)]
-            assert one.text in "".join(raw.text for raw in shown)
+        for citation in content.citations:
+            shown = [raw for raw in of_kind(explained, "raw") if _overlap(raw, citation)]
+            assert citation.text in "".join(raw.text for raw in shown)
 
 
 def _overlap(raw: pb.Explained, cited: nodes_pb2.Citation) -> bool:
@@ -134,17 +140,19 @@ def test_documents_and_sources_are_found_in_their_corpus(caller: ExplainingCalle
     assert refusal(lambda: caller.explain(document.id)).reason == Reason.NODE_NOT_FOUND.name
 
 
-def test_an_iri_explains_the_same_as_an_id_and_only_what_it_says(caller: ExplainingCaller, corpus: str) -> None:
+def test_an_iri_gives_the_same_explanation_as_an_id_but_only_for_its_own_kind(
+    caller: ExplainingCaller, corpus: str
+) -> None:
     fact = caller.list(corpus)[0].fact_id
     nodes = {kind: caller.query(corpus, level=getattr(nodes_pb2, f"LEVEL_{kind.upper()}"))[0].id for kind in LEVELS}
-    for kind, one in {"fact": fact, **nodes}.items():
-        by_id = caller.explain(one)
-        assert caller.explain(iri_of(kind, UUID(one))) == by_id
-        assert caller.explain(one, corpus) == by_id
-        other = "raw" if kind != "raw" else "fact"
-        assert refusal(lambda o=other, i=one: caller.explain(iri_of(o, UUID(i)))).reason == "NODE_NOT_FOUND"  # type: ignore[misc]
+    for kind, identity in {"fact": fact, **nodes}.items():
+        by_id = caller.explain(identity)
+        assert caller.explain(iri_of(kind, UUID(identity))) == by_id
+        assert caller.explain(identity, corpus) == by_id
+        wrong_kind = "raw" if kind != "raw" else "fact"
+        assert refusal(lambda o=wrong_kind, i=identity: caller.explain(iri_of(o, UUID(i)))).reason == "NODE_NOT_FOUND"  # type: ignore[misc]
         elsewhere = caller.corpus(f"elsewhere {kind}")
-        assert refusal(lambda i=one, e=elsewhere: caller.explain(i, e)).reason == "NODE_NOT_FOUND"  # type: ignore[misc]
+        assert refusal(lambda i=identity, e=elsewhere: caller.explain(i, e)).reason == "NODE_NOT_FOUND"  # type: ignore[misc]
 
 
 LEVELS = ("master", "section", "chunk", "raw")
@@ -164,12 +172,12 @@ LEVELS = ("master", "section", "chunk", "raw")
         ("no id", Reason.INVALID_ID),
     ],
 )
-def test_what_is_not_there_is_not_found(caller: ExplainingCaller, node: str, reason: Reason) -> None:
+def test_a_missing_node_is_not_found(caller: ExplainingCaller, node: str, reason: Reason) -> None:
     corpus = caller.corpus()
     assert refusal(lambda: caller.explain(node, corpus)).reason == reason.name
 
 
-def test_a_hierarchy_that_a_client_made_ends_in_its_raws(caller: ExplainingCaller) -> None:
+def test_the_explanation_of_a_clients_hierarchy_ends_in_its_raws(caller: ExplainingCaller) -> None:
     corpus, made = caller.corpus(), two_sections()
     put(caller, corpus, made)
     for node in made.nodes:
@@ -180,50 +188,52 @@ def test_a_hierarchy_that_a_client_made_ends_in_its_raws(caller: ExplainingCalle
         if node.HasField("raw"):
             assert explained.steps[0].text == node.raw.content
     cited = of_kind(caller.explain(made.master.id), "raw")
-    assert sorted({one.text for one in cited}) == sorted({PARAGRAPHS[0][:10], PARAGRAPHS[2][:10]}), "just what is cited"
+    assert sorted({step.text for step in cited}) == sorted({PARAGRAPHS[0][:10], PARAGRAPHS[2][:10]}), (
+        "exactly the cited characters"
+    )
 
 
-def test_an_envelope_ends_where_its_facts_come_from(caller: ExplainingCaller, corpus: str) -> None:
-    other = filled(caller, "other")
-    issued = caller.pack("how long are records kept?", corpus, other, budget=400)
+def test_the_explanation_of_an_envelope_ends_in_the_sources_of_its_facts(caller: ExplainingCaller, corpus: str) -> None:
+    second_corpus = filled(caller, "other")
+    issued = caller.pack("how long are records kept?", corpus, second_corpus, budget=400)
     caller.put(corpus, facts_pb2.FactDraft(content=TEXTS[0], source_id="later"))
     for node in (issued.envelope_id, iri_of("envelope", UUID(issued.envelope_id))):
         explained = caller.explain(node)
         assert_chained(explained.steps)
         assert_original(explained)
-        assert list(explained.steps[0].derived_from) == [iri_of("fact", UUID(one)) for one in ids(issued)]
-        assert sorted(one.id for one in of_kind(explained, "fact")) == sorted(ids(issued))
-        assert (explained.corpus_id, explained.revision) == ("", 0), "it is of two corpora"
+        assert list(explained.steps[0].derived_from) == [iri_of("fact", UUID(fact_id)) for fact_id in ids(issued)]
+        assert sorted(step.id for step in of_kind(explained, "fact")) == sorted(ids(issued))
+        assert (explained.corpus_id, explained.revision) == ("", 0), "the envelope is of two corpora"
     alone = caller.pack("how long are records kept?", corpus)
     explained = caller.explain(alone.envelope_id)
     assert (explained.corpus_id, explained.revision) == (corpus, alone.envelope.revisions[corpus])
 
 
-def test_an_envelope_is_nothing_to_others(caller: ExplainingCaller) -> None:
+def test_an_envelope_is_explained_only_to_its_recipient(caller: ExplainingCaller) -> None:
     issued = caller.pack(QUERY, filled(caller))
     for role in (Role.READER, Role.AUDITOR, Role.OPERATOR):
         token = make_service(caller.server, Grant(role), Grant(Role.READER)).token
-        with ExplainingCaller(caller.server, token) as other:
-            assert refusal(lambda c=other: c.explain(issued.envelope_id)).reason == Reason.NODE_NOT_FOUND.name  # type: ignore[misc]
+        with ExplainingCaller(caller.server, token) as stranger:
+            assert refusal(lambda c=stranger: c.explain(issued.envelope_id)).reason == Reason.NODE_NOT_FOUND.name  # type: ignore[misc]
 
 
-def test_facts_of_the_session_are_not_told_of_in_an_envelope(caller: ExplainingCaller) -> None:
+def test_the_explanation_of_an_envelope_leaves_out_facts_of_the_session(caller: ExplainingCaller) -> None:
     corpus = filled(caller)
     draft = facts_pb2.FactDraft(content=TEXTS[0].replace("seven", "nine"), source_id="s")
     caller.put(corpus, draft, cache_control="no-store", session_id="s")
     issued = caller.pack(QUERY, corpus, session_id="s", budget=400)
-    own = [one.fact_id for one in issued.envelope.facts if one.session_only]
+    own = [fact.fact_id for fact in issued.envelope.facts if fact.session_only]
     assert own
     explained = caller.explain(issued.envelope_id)
-    assert sorted(one.id for one in of_kind(explained, "fact")) == sorted(set(ids(issued)) - set(own))
+    assert sorted(step.id for step in of_kind(explained, "fact")) == sorted(set(ids(issued)) - set(own))
 
 
-def test_what_was_erased_is_named_and_says_nothing(caller: ExplainingCaller, corpus: str) -> None:
-    fact = next(one for one in caller.list(corpus) if one.source_id == "privacy.txt")
+def test_an_erased_source_is_named_without_its_content(caller: ExplainingCaller, corpus: str) -> None:
+    fact = next(listed for listed in caller.list(corpus) if listed.source_id == "privacy.txt")
     issued = caller.pack("erasure of personal data without undue delay", corpus, budget=600)
-    assert fact.source_id in {one.provenance.source_id for one in issued.envelope.facts}
+    assert fact.source_id in {fact.provenance.source_id for fact in issued.envelope.facts}
     before, whole = caller.head(corpus), caller.explain(fact.fact_id)
-    document = next(one for one in caller.list_documents(corpus) if one.source_id == "privacy.txt").id
+    document = next(listed for listed in caller.list_documents(corpus) if listed.source_id == "privacy.txt").id
     chunk, raw = (of_kind(whole, kind)[0].id for kind in ("chunk", "raw"))
     caller.erase(corpus, "privacy.txt")
     for revision in (before, None):
@@ -232,19 +242,21 @@ def test_what_was_erased_is_named_and_says_nothing(caller: ExplainingCaller, cor
             (step,) = caller.explain(node, corpus, as_of=as_of).steps
             assert (step.gone, step.title, step.text, list(step.derived_from)) == (True, "", "", [])
     told = caller.explain(issued.envelope_id)
-    gone = [one for one in of_kind(told, "fact") if one.gone]
-    assert fact.fact_id in {one.id for one in gone}
+    gone = [step for step in of_kind(told, "fact") if step.gone]
+    assert fact.fact_id in {step.id for step in gone}
     assert len(gone) < len(of_kind(told, "fact"))
-    for one in told.steps:
-        assert "privacy" not in f"{one.id} {one.title} {one.text}"
-        assert not one.text or one.text not in SENT["privacy.txt"]
+    for step in told.steps:
+        assert "privacy" not in f"{step.id} {step.title} {step.text}"
+        assert not step.text or step.text not in SENT["privacy.txt"]
 
 
-def test_what_was_removed_is_gone_and_is_there_as_of_before(caller: ExplainingCaller, corpus: str) -> None:
-    fact = next(one for one in caller.list(corpus) if one.source_id == "trials.txt")
+def test_a_removed_document_is_gone_at_the_head_and_there_at_earlier_revisions(
+    caller: ExplainingCaller, corpus: str
+) -> None:
+    fact = next(listed for listed in caller.list(corpus) if listed.source_id == "trials.txt")
     before, whole = caller.head(corpus), caller.explain(fact.fact_id)
     caller.remove(corpus, fact.document_id)
-    assert [(one.kind, one.gone) for one in caller.explain(fact.fact_id).steps] == [("fact", False), ("chunk", True)]
+    assert [(step.kind, step.gone) for step in caller.explain(fact.fact_id).steps] == [("fact", False), ("chunk", True)]
     (gone,) = caller.explain(fact.document_id, corpus).steps
     assert gone.gone
     assert caller.explain(fact.fact_id, as_of=at_revision(before)) == whole
@@ -252,30 +264,30 @@ def test_what_was_removed_is_gone_and_is_there_as_of_before(caller: ExplainingCa
     assert unborn.gone
 
 
-def test_a_fact_that_its_source_does_not_say_any_more_leads_to_what_is_gone(
-    caller: ExplainingCaller, corpus: str
-) -> None:
-    fact = next(one for one in caller.list(corpus) if "72 hours" in one.content)
+def test_a_stale_fact_leads_to_its_former_chunk(caller: ExplainingCaller, corpus: str) -> None:
+    fact = next(listed for listed in caller.list(corpus) if "72 hours" in listed.content)
     parts = update_parts(
         corpus, SENT["privacy.txt"].replace("72 hours", "three days"), document_id=fact.document_id, name="privacy.txt"
     )
     list(caller.documents.UpdateDocument(parts, **caller.options()))
     explained = caller.explain(fact.fact_id)
-    assert [(one.kind, one.gone, one.text) for one in explained.steps] == [("fact", False, ""), ("chunk", True, "")]
+    assert [(step.kind, step.gone, step.text) for step in explained.steps] == [("fact", False, ""), ("chunk", True, "")]
 
 
-def test_what_it_shows_was_read_and_the_record_says_so(caller: ExplainingCaller, corpus: str) -> None:
+def test_everything_that_an_explanation_shows_is_recorded_as_read(caller: ExplainingCaller, corpus: str) -> None:
     fact = caller.list(corpus)[0]
     count = caller.get(fact.fact_id).access_count
     explained = caller.explain(fact.fact_id)
-    assert caller.get(fact.fact_id).access_count == count + 2, "that we looked before, and what was explained"
+    assert caller.get(fact.fact_id).access_count == count + 2, (
+        "the read before the explanation, and the explanation itself"
+    )
     (record,) = records(caller.server, call="Explain")
-    shown = {one.id for kind in ("fact", "chunk", "raw") for one in of_kind(explained, kind)}
+    shown = {step.id for kind in ("fact", "chunk", "raw") for step in of_kind(explained, kind)}
     assert shown <= set(record["nodes"])
-    assert {one.id for one in of_kind(explained, "document")} <= set(record["documents"])
+    assert {step.id for step in of_kind(explained, "document")} <= set(record["documents"])
 
 
-def test_who_may_not_read_every_level_gets_nothing(caller: ExplainingCaller, corpus: str) -> None:
+def test_a_caller_who_may_not_read_every_level_gets_no_explanation(caller: ExplainingCaller, corpus: str) -> None:
     fact = caller.list(corpus)[0]
     issued = caller.pack(QUERY, corpus)
     assert issued.envelope_id
@@ -286,7 +298,7 @@ def test_who_may_not_read_every_level_gets_nothing(caller: ExplainingCaller, cor
             assert refusal(lambda n=node: some.explain(n, corpus)).reason == Reason.PERMISSION_DENIED.name  # type: ignore[misc]
 
 
-def test_a_shared_corpus_is_explained_to_who_may_read_it(caller: ExplainingCaller, corpus: str) -> None:
+def test_a_shared_corpus_is_explained_to_a_tenant_that_may_read_it(caller: ExplainingCaller, corpus: str) -> None:
     fact = caller.list(corpus)[0].fact_id
     with ExplainingCaller(caller.server, GLOBEX) as globex:
         assert refusal(lambda: globex.explain(fact)).reason == Reason.NODE_NOT_FOUND.name

@@ -1,4 +1,4 @@
-"""MatchQuads against a plain model: all sixteen patterns, of any source, in pages of any size, at every revision."""
+"""MatchQuads against a plain model: all sixteen patterns, any source, pages of any size, every revision."""
 
 from __future__ import annotations
 
@@ -39,34 +39,36 @@ def caller(tmp_path: Path) -> Iterator[QuadCaller]:
 
 
 def drawn(dice: random.Random, count: int) -> list[Quad]:
-    every = [Quad(*one) for one in product(SUBJECTS, PREDICATES, OBJECTS, GRAPHS)]
+    every = [Quad(*terms) for terms in product(SUBJECTS, PREDICATES, OBJECTS, GRAPHS)]
     return dice.sample(every, count)
 
 
 def filled(caller: QuadCaller, corpus: str, dice: random.Random) -> list[Model]:
-    """What each revision has, from the empty one on: put and removed at random."""
+    """The model of each revision, from the empty one on. Quads are put and removed at random."""
     models: list[Model] = [{}]
     for _ in range(4):
-        model = {one: set(sources) for one, sources in models[-1].items()}
+        model = {known: set(sources) for known, sources in models[-1].items()}
         source = dice.choice(SOURCES)
         if model and dice.random() < 0.4:
             gone = dice.sample(sorted(model, key=repr), len(model) // 3)
             caller.remove_quads(corpus, *gone)
-            model = {one: sources for one, sources in model.items() if one not in gone}
+            model = {known: sources for known, sources in model.items() if known not in gone}
         else:
             put = drawn(dice, 40)
             caller.put_quads(corpus, *put, source=source)
-            for one in put:
-                model.setdefault(one, set()).add(source)
+            for new in put:
+                model.setdefault(new, set()).add(source)
         models.append(model)
     return models
 
 
 def wanted(model: Model, pattern: QuadPattern) -> dict[Quad, tuple[str, ...]]:
-    matching = {one: sources for one, sources in model.items() if pattern.matches(one)}
+    matching = {matching_quad: sources for matching_quad, sources in model.items() if pattern.matches(matching_quad)}
     if pattern.source is not None:
-        return {one: (pattern.source,) for one, sources in matching.items() if pattern.source in sources}
-    return {one: tuple(sorted(sources - {""})) for one, sources in matching.items()}
+        return {
+            matching_quad: (pattern.source,) for matching_quad, sources in matching.items() if pattern.source in sources
+        }
+    return {matching_quad: tuple(sorted(sources - {""})) for matching_quad, sources in matching.items()}
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -82,14 +84,14 @@ def test_every_pattern_finds_what_the_model_has(caller: QuadCaller, seed: int, m
             like = dice.choice([*sorted(models[revision], key=repr), *drawn(dice, 2)])
             source = dice.choice([None, None, SourceId("manual")])
             pattern = QuadPattern(
-                *(one if is_bound else None for one, is_bound in zip(like, bound, strict=True)), source
+                *(term if is_bound else None for term, is_bound in zip(like, bound, strict=True)), source
             )
             found = caller.match(corpus, pattern, as_of=at_revision(revision), page_size=dice.choice([2, 7, 1_000]))
             assert found == wanted(models[revision], pattern), (revision, pattern)
     assert caller.match(corpus) == wanted(models[-1], EVERY)
 
 
-def test_later_pages_are_of_the_first_ones_revision(caller: QuadCaller) -> None:
+def test_later_pages_are_of_the_first_pages_revision(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     caller.put_quads(corpus, *(quad("a", "p", f"o{number}") for number in range(5)))
     pages = caller.match_pages(corpus, EVERY, page_size=2)
@@ -97,7 +99,7 @@ def test_later_pages_are_of_the_first_ones_revision(caller: QuadCaller) -> None:
     caller.remove_quads(corpus, pattern=pb.QuadPattern())
     rest = list(pages)
     assert [first.revision, *(page.revision for page in rest)] == [1] * (1 + len(rest))
-    assert sum(len(page.quads) for page in [first, *rest] if not any(one.derived for one in page.quads)) == 5
+    assert sum(len(page.quads) for page in [first, *rest] if not any(quad.derived for quad in page.quads)) == 5
     assert caller.match(corpus) == {}
 
 
@@ -109,13 +111,13 @@ def test_a_token_of_another_pattern_is_refused(caller: QuadCaller) -> None:
         next(caller.match_pages(corpus, QuadPattern(predicate=ex("p")), page_token=token))
 
 
-def test_what_a_page_looks_at_is_bounded_by_its_size_too(caller: QuadCaller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_reads_a_bounded_number_of_bytes(caller: QuadCaller, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = caller.corpus()
     put = [quad("a", "p", literal("x" * 2_000 + str(number))) for number in range(6)]
     caller.put_quads(corpus, *put, source="manual")
     monkeypatch.setattr(quad_matching, "LOOKED_AT_BYTES_MAX", 4_000)
     pages = list(caller.match_pages(corpus, QuadPattern(predicate=ex("q"), source=SourceId("manual"))))
-    assert [len(page.quads) for page in pages] == [0, 0, 0], "two of 2 kB for each"
+    assert [len(page.quads) for page in pages] == [0, 0, 0], "each page reads two quads of 2 kB"
     assert caller.match(corpus, QuadPattern(source=SourceId("manual"))) == dict.fromkeys(put, ("manual",))
 
 
@@ -138,7 +140,7 @@ def test_a_pattern_removes_large_quads_a_few_at_a_time(caller: QuadCaller, monke
     assert caller.match(corpus) == {}
 
 
-def test_a_quad_of_more_sources_than_are_read_at_once_has_them_all(
+def test_a_quad_with_more_sources_than_are_read_at_once_has_all_of_them(
     caller: QuadCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quad_matching, "_KEYS_MAX", 3)
@@ -148,10 +150,10 @@ def test_a_quad_of_more_sources_than_are_read_at_once_has_them_all(
     pages = caller.match_pages(corpus, QuadPattern(object=ex("o")), page_size=1)
     found: dict[Quad, list[str]] = {}
     for page in pages:
-        for one in page.quads:
-            found.setdefault(Quad(ex(one.quad.subject.iri[-1]), ex("p"), ex("o")), []).extend(one.source_ids)
+        for listed in page.quads:
+            found.setdefault(Quad(ex(listed.quad.subject.iri[-1]), ex("p"), ex("o")), []).extend(listed.source_ids)
     every = [f"source {number}" for number in range(5)]
-    assert {one: sorted(sources) for one, sources in found.items()} == dict.fromkeys(found, every)
+    assert {matched: sorted(sources) for matched, sources in found.items()} == dict.fromkeys(found, every)
     assert found.keys() == {quad("a", "p", "o"), quad("b", "p", "o")}
 
 
@@ -163,17 +165,17 @@ def test_an_unselective_pattern_is_answered_in_bounded_pages(
     caller.put_quads(corpus, *(quad(f"s{number}", "p", f"o{number}") for number in range(1_000)), source="manual")
     asked = QuadPattern(object=ex("o7"), source=SourceId("manual"))
     pages = list(caller.match_pages(corpus, asked))
-    assert len(pages) > 3, "none looked at all of them"
+    assert len(pages) > 3, "no page read all the quads"
     assert sum(len(page.quads) for page in pages) == 1
 
 
-def test_what_the_records_tell_follows_what_was_put(caller: QuadCaller) -> None:
+def test_derived_quads_follow_stored_quads(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     ids = caller.add_texts(corpus, {"records.txt": "Records of every transaction are kept for seven years. " * 5})
     document = Iri(iri_of("document", ids["records.txt"]))
     caller.put_quads(corpus, Quad(document, ex("p"), ex("o"), GRAPH_SOURCE[:-1]))
-    found = [one for page in caller.match_pages(corpus, EVERY, page_size=3) for one in page.quads]
-    derived = [one.derived for one in found]
+    found = [quad for page in caller.match_pages(corpus, EVERY, page_size=3) for quad in page.quads]
+    derived = [quad.derived for quad in found]
     assert derived == sorted(derived)
     assert sum(derived) > 5
     about = caller.derived(corpus, QuadPattern(subject=document, graph=GRAPH_SOURCE))
@@ -183,12 +185,12 @@ def test_what_the_records_tell_follows_what_was_put(caller: QuadCaller) -> None:
     assert not caller.derived(corpus, QuadPattern(source=SourceId("records.txt")))
 
 
-def test_a_page_names_in_its_record_what_it_told_of(caller: QuadCaller) -> None:
+def test_the_record_of_a_page_names_the_nodes_that_it_told_about(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     caller.add_texts(corpus, {"records.txt": "Records of every transaction are kept for seven years. " * 5})
     caller.put_quads(corpus, quad("a", "p", "o"), source="manual")
     list(caller.match_pages(corpus, EVERY, page_size=1_000))
-    record = next(one for one in reversed(list(all_records(caller.server))) if one["call"] == "MatchQuads")
+    record = next(body for body in reversed(list(all_records(caller.server))) if body["call"] == "MatchQuads")
     assert record["corpora"] == {corpus: 2}
     assert record["nodes_count"] > 1
     assert record["detail"]["quads"] > 5

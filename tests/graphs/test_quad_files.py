@@ -1,4 +1,4 @@
-"""Files of quads through the real server: imported as one revision or not at all, exported as they were recorded."""
+"""Files of quads through the real server: imported as one revision or not at all, and exported as recorded."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def exporter(server: Running) -> Iterator[QuadCaller]:
         yield found
 
 
-def test_a_file_is_one_revision(caller: QuadCaller) -> None:
+def test_a_file_is_imported_as_one_revision(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     answers = caller.send_import(import_parts(corpus, FILE, part_bytes=7, source_id="manual"))
     assert (answers[-1].done.revision, answers[-1].done.added, answers[-1].done.known) == (1, 4, 0)
@@ -73,7 +73,7 @@ def test_a_file_is_one_revision(caller: QuadCaller) -> None:
     assert caller.import_quads(corpus, b"# nothing\n") == pb.PutQuadsResponse(revision=1)
 
 
-def test_n_quads_go_out_as_they_came_in(caller: QuadCaller, exporter: QuadCaller) -> None:
+def test_n_quads_are_exported_as_they_were_imported(caller: QuadCaller, exporter: QuadCaller) -> None:
     corpus, copy = caller.corpus(), caller.corpus("copy")
     caller.import_quads(corpus, FILE)
     first = exporter.export_quads(corpus)
@@ -84,14 +84,14 @@ def test_n_quads_go_out_as_they_came_in(caller: QuadCaller, exporter: QuadCaller
     assert exporter.export_quads(corpus).content == first.content
 
 
-def test_what_two_sources_say_is_said_once(caller: QuadCaller, exporter: QuadCaller) -> None:
+def test_a_quad_of_two_sources_is_exported_once(caller: QuadCaller, exporter: QuadCaller) -> None:
     corpus = caller.corpus()
     for source in ("manual", "memo"):
         caller.put_quads(corpus, *QUADS, source=source)
     assert exporter.export_quads(corpus, QuadPattern(predicate=ex("p"))).done.quads == 4
 
 
-def test_turtle_goes_into_one_graph_and_comes_from_one(caller: QuadCaller, exporter: QuadCaller) -> None:
+def test_turtle_is_imported_into_a_single_graph_and_exported_from_one(caller: QuadCaller, exporter: QuadCaller) -> None:
     corpus, graph = caller.corpus(), "http://example.org/g"
     turtle = b'@prefix ex: <http://example.org/> . ex:s ex:p ex:o, "tagged"@en ; ex:q 1 . <rel> ex:p ex:o .'
     done = caller.import_quads(corpus, turtle, TURTLE, graph=graph, base_iri="http://example.org/base/")
@@ -107,9 +107,7 @@ def test_turtle_goes_into_one_graph_and_comes_from_one(caller: QuadCaller, expor
         exporter.export_quads(corpus, EVERY, TURTLE)
 
 
-def test_a_file_of_all_quads_leaves_out_what_they_tell_of_records_elsewhere(
-    caller: QuadCaller, exporter: QuadCaller
-) -> None:
+def test_a_file_of_all_quads_leaves_out_derived_quads(caller: QuadCaller, exporter: QuadCaller) -> None:
     corpus, copy = caller.corpus(), caller.corpus("copy")
     caller.import_quads(corpus, FILE, source_id="manual")
     exported = exporter.export_quads(corpus)
@@ -123,14 +121,14 @@ def test_a_file_of_all_quads_leaves_out_what_they_tell_of_records_elsewhere(
     assert caller.import_quads(copy, only) == pb.PutQuadsResponse(revision=1, derived=derived)
 
 
-def test_a_relative_iri_is_named_as_what_is_wrong(caller: QuadCaller) -> None:
+def test_a_relative_iri_is_named_as_the_error(caller: QuadCaller) -> None:
     corpus, content = caller.corpus(), b"<http://example.org/s> <http://example.org/p> <o> ."
-    with pytest.raises(grpc.RpcError, match="an IRI is relative; give a base_iri"):
+    with pytest.raises(grpc.RpcError, match="an IRI is relative; set base_iri"):
         caller.import_quads(corpus, content, TURTLE)
     assert caller.import_quads(corpus, content, TURTLE, base_iri="http://example.org/").added == 1
 
 
-def test_a_quoted_triple_as_a_subject_is_said_by_what_it_reifies(caller: QuadCaller, exporter: QuadCaller) -> None:
+def test_a_quoted_triple_as_a_subject_becomes_a_reifying_blank_node(caller: QuadCaller, exporter: QuadCaller) -> None:
     corpus = caller.corpus()
     inner = Quoted(ex("s"), ex("p"), literal("o"))
     caller.put_quads(corpus, Quad(Quoted(inner, ex("p"), inner), ex("p"), ex("o"), "http://example.org/g"))
@@ -138,7 +136,7 @@ def test_a_quoted_triple_as_a_subject_is_said_by_what_it_reifies(caller: QuadCal
     assert exported.content.count(b"22-rdf-syntax-ns#reifies> <<( ") == 2
     copy = caller.corpus("copy")
     assert caller.import_quads(copy, exported.content).added == 3
-    assert {one.graph for one in caller.match(copy)} == {"http://example.org/g"}
+    assert {matched.graph for matched in caller.match(copy)} == {"http://example.org/g"}
 
 
 def test_blank_nodes_keep_their_labels_unless_they_are_renamed(caller: QuadCaller) -> None:
@@ -148,12 +146,12 @@ def test_blank_nodes_keep_their_labels_unless_they_are_renamed(caller: QuadCalle
     assert caller.import_quads(corpus, content).known == 1
     assert caller.import_quads(corpus, content, rename_blank_nodes=True).added == 1
     assert caller.import_quads(corpus, content, rename_blank_nodes=True).added == 1
-    for one in caller.match(corpus):
-        assert isinstance(one.subject, Blank)
-        assert one.graph == f"_:{one.subject.label}", "the same label is the same node in one file"
+    for matched in caller.match(corpus):
+        assert isinstance(matched.subject, Blank)
+        assert matched.graph == f"_:{matched.subject.label}", "the same label is the same node in one file"
 
 
-def test_a_retried_import_is_answered_and_another_file_is_refused(caller: QuadCaller) -> None:
+def test_a_retried_import_gets_its_answer_and_a_different_file_is_refused(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     first = caller.import_quads(corpus, FILE, request_id="import", rename_blank_nodes=True)
     assert caller.import_quads(corpus, FILE, request_id="import", rename_blank_nodes=True) == first
@@ -169,7 +167,9 @@ def test_a_large_file_with_every_quad_twice_is_one_revision(
     monkeypatch.setattr(revise, "SMALL_BYTES_MAX", 200_000)
     monkeypatch.setattr(revise, "BATCH_BYTES_MAX", 200_000)
     corpus = caller.corpus()
-    lines = [f"<http://example.org/s{one}> <http://example.org/p> <http://example.org/o> .\n" for one in range(10_000)]
+    lines = [
+        f"<http://example.org/s{number}> <http://example.org/p> <http://example.org/o> .\n" for number in range(10_000)
+    ]
     done = caller.import_quads(corpus, "".join(lines * 2).encode(), source_id="manual")
     assert (done.revision, done.added, done.known) == (1, 10_000, 10_000)
     assert (
@@ -198,9 +198,9 @@ LINE = b'<http://example.org/s> <http://example.org/p> "o" .\n'
         (b"ex:s ex:p ex:o .", TURTLE, 1),
         (LINE + b"<http://example.org/s> <http://example.org/p> [", TURTLE, 2),
     ],
-    ids=lambda one: repr(one)[-40:],
+    ids=lambda value: repr(value)[-40:],
 )
-def test_what_cannot_be_parsed_is_refused_with_its_line(
+def test_a_file_that_cannot_be_parsed_is_refused_with_the_line(
     caller: QuadCaller, content: bytes, form: int, line: int
 ) -> None:
     corpus = caller.corpus()
@@ -219,7 +219,7 @@ def nested(depth: int) -> bytes:
 
 @pytest.mark.parametrize("form", [N_QUADS, TURTLE])
 @pytest.mark.parametrize("depth", [QUOTED_DEPTH_MAX + 1, 60, 1_000, 200_000])
-def test_triples_that_are_too_deep_in_each_other_are_refused(caller: QuadCaller, form: int, depth: int) -> None:
+def test_triples_that_are_nested_too_deep_are_refused(caller: QuadCaller, form: int, depth: int) -> None:
     corpus = caller.corpus()
     with refused(Reason.INVALID_QUAD):
         caller.import_quads(corpus, nested(QUOTED_DEPTH_MAX) + nested(depth), form)
@@ -230,7 +230,7 @@ def test_triples_that_are_too_deep_in_each_other_are_refused(caller: QuadCaller,
     assert caller.import_quads(corpus, nested(QUOTED_DEPTH_MAX) * 200, form).added == 1
 
 
-def test_terms_and_statements_without_end_are_refused(caller: QuadCaller) -> None:
+def test_endless_terms_and_statements_are_refused(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     with refused(Reason.INVALID_QUAD):
         caller.import_quads(corpus, LINE.replace(b'"o"', b'"' + b"o" * 1_000_001 + b'"'))
@@ -241,11 +241,11 @@ def test_terms_and_statements_without_end_are_refused(caller: QuadCaller) -> Non
     assert caller.head(corpus) == 0
 
 
-def test_a_mark_before_utf_8_is_skipped(caller: QuadCaller) -> None:
+def test_a_byte_order_mark_is_skipped(caller: QuadCaller) -> None:
     assert caller.import_quads(caller.corpus(), b"\xef\xbb\xbf" + LINE).added == 1
 
 
-def test_a_file_that_stops_lies_or_is_too_large_is_refused(tmp_path: Path, caller: QuadCaller) -> None:
+def test_an_incomplete_a_wrongly_declared_and_a_too_large_file_are_refused(tmp_path: Path, caller: QuadCaller) -> None:
     corpus = caller.corpus()
     sent = list(import_parts(corpus, FILE, part_bytes=50))
     with refused(Reason.CANCELLED):
@@ -262,8 +262,8 @@ def test_a_file_that_stops_lies_or_is_too_large_is_refused(tmp_path: Path, calle
         caller.import_quads(corpus, FILE, TURTLE, base_iri="no iri")
     with running(tmp_path / "small", upload_bytes_max=1_000) as small:
         create_tenants(small.client(OPERATOR))
-        with QuadCaller(small, ACME) as other, refused(Reason.TOO_LARGE, field="data"):
-            other.import_quads(other.corpus(), LINE * 30)
+        with QuadCaller(small, ACME) as small_caller, refused(Reason.TOO_LARGE, field="data"):
+            small_caller.import_quads(small_caller.corpus(), LINE * 30)
 
 
 def test_an_export_is_recorded_with_its_hash_before_it_is_sent(caller: QuadCaller, exporter: QuadCaller) -> None:
@@ -281,7 +281,7 @@ def test_an_export_is_recorded_with_its_hash_before_it_is_sent(caller: QuadCalle
         caller.export_quads(corpus)
 
 
-def test_an_export_has_what_matches_at_a_revision(
+def test_an_export_has_the_quads_that_match_at_a_revision(
     caller: QuadCaller, exporter: QuadCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = caller.corpus()
@@ -296,7 +296,7 @@ def test_an_export_has_what_matches_at_a_revision(
     assert exporter.export_quads(corpus, QuadPattern(subject=ex("nobody"))).content == b""
 
 
-def test_an_export_has_what_the_records_tell(caller: QuadCaller, exporter: QuadCaller) -> None:
+def test_an_export_of_a_derived_graph_has_its_quads(caller: QuadCaller, exporter: QuadCaller) -> None:
     corpus = caller.corpus()
     caller.add_texts(corpus, {"records.txt": "Records of every transaction are kept for seven years. " * 5})
     exported = exporter.export_quads(corpus, QuadPattern(graph=GRAPH_SOURCE))
@@ -304,7 +304,7 @@ def test_an_export_has_what_the_records_tell(caller: QuadCaller, exporter: QuadC
     assert all(line.endswith(f"<{GRAPH_SOURCE}> .") for line in exported.lines)
 
 
-def test_what_is_erased_while_a_file_is_made_is_not_sent(
+def test_quads_erased_while_a_file_is_made_are_not_sent(
     caller: QuadCaller, exporter: QuadCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = caller.corpus()
@@ -318,12 +318,12 @@ def test_what_is_erased_while_a_file_is_made_is_not_sent(
     monkeypatch.setattr(export_quads, "write_quads", erased_meanwhile)
     with refused(Reason.CONFLICT):
         exporter.export_quads(corpus)
-    assert not any("sha256" in one.get("detail", {}) for one in records(caller.server, call="ExportQuads"))
+    assert not any("sha256" in record.get("detail", {}) for record in records(caller.server, call="ExportQuads"))
     monkeypatch.undo()
     assert exporter.export_quads(corpus).content == b""
 
 
-def test_what_is_erased_before_a_recorded_file_is_sent_is_not_sent(
+def test_quads_erased_before_a_recorded_file_is_sent_are_not_sent(
     caller: QuadCaller, exporter: QuadCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = caller.corpus()
@@ -341,7 +341,7 @@ def test_what_is_erased_before_a_recorded_file_is_sent_is_not_sent(
         exporter.export_quads(corpus)
 
 
-def test_a_grant_for_some_levels_is_not_enough(server: Running, caller: QuadCaller) -> None:
+def test_quads_need_a_grant_for_all_levels(server: Running, caller: QuadCaller) -> None:
     corpus = caller.corpus()
     caller.put_quads(corpus, *QUADS)
     some = make_person(server, *(Grant(role, levels=[Level.MASTER, Level.RAW]) for role in (Role.READER, Role.AUDITOR)))
@@ -350,7 +350,7 @@ def test_a_grant_for_some_levels_is_not_enough(server: Running, caller: QuadCall
             with refused(Reason.PERMISSION_DENIED):
                 ask(corpus)
     writer = make_person(server, Grant(Role.WRITER, levels=[Level.CHUNK]))
-    with QuadCaller(server, writer.token) as other:
-        for change in (other.put_quads, other.remove_quads):
+    with QuadCaller(server, writer.token) as writing:
+        for change in (writing.put_quads, writing.remove_quads):
             with refused(Reason.PERMISSION_DENIED):
                 change(corpus, QUADS[0])

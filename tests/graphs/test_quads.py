@@ -1,4 +1,4 @@
-"""Quads through the real server: put, removed and retried, on the record, apart by tenant, erased with their source."""
+"""Quads through the real server: put, removed, retried, recorded, separate by tenant, and erased with their source."""
 
 from __future__ import annotations
 
@@ -60,20 +60,20 @@ def eraser(server: Running) -> Iterator[ErasingCaller]:
         yield found
 
 
-def test_quads_of_one_call_are_one_revision_and_known_ones_stay(caller: QuadCaller) -> None:
+def test_a_call_makes_one_revision_and_keeps_known_quads(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     first = caller.put_quads(corpus, *SOME[:2], source="manual")
     assert (first.revision, first.added, first.known) == (1, 2, 0)
     second = caller.put_quads(corpus, *SOME, SOME[2], source="manual")
     assert (second.revision, second.added, second.known) == (2, 1, 3)
     third = caller.put_quads(corpus, *SOME, source="manual")
-    assert (third.revision, third.added, third.known) == (2, 0, 3), "there is no revision that changes nothing"
+    assert (third.revision, third.added, third.known) == (2, 0, 3), "a call without changes makes no revision"
     assert caller.match(corpus) == dict.fromkeys(SOME, ("manual",))
     assert caller.match(corpus, as_of=at_revision(1)) == dict.fromkeys(SOME[:2], ("manual",))
     assert problems(caller.server) == ()
 
 
-def test_every_kind_of_term_comes_back_as_it_was(caller: QuadCaller) -> None:
+def test_every_kind_of_term_comes_back_unchanged(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     quoted = Quoted(Quoted(ex("a"), ex("p"), literal('x\0\n"é\U0001f600')), ex("p"), Blank("b.1-x"))
     terms: list[Term] = [
@@ -85,30 +85,30 @@ def test_every_kind_of_term_comes_back_as_it_was(caller: QuadCaller) -> None:
         literal("long" * 60_000),
         quoted,
     ]
-    put = [Quad(ex("s"), ex("p"), one, graph) for one in terms for graph in ("", "_:g", "urn:g")]
+    put = [Quad(ex("s"), ex("p"), term, graph) for term in terms for graph in ("", "_:g", "urn:g")]
     put += [Quad(quoted, ex("p"), quoted)]
     caller.put_quads(corpus, *put)
     assert caller.match(corpus, page_size=3) == dict.fromkeys(put, ())
 
 
-def test_what_rdf_says_is_the_same_is_one_quad(caller: QuadCaller) -> None:
+def test_terms_that_are_equal_in_rdf_give_one_quad(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     strings = [Literal("a"), Literal("a", "http://www.w3.org/2001/XMLSchema#string")]
     tagged = [
         Literal("a", language="en-GB"),
         Literal("a", "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString", "EN-gb"),
     ]
-    done = caller.put_quads(corpus, *(quad("s", "p", one) for one in [*strings, *tagged]))
+    done = caller.put_quads(corpus, *(quad("s", "p", term) for term in [*strings, *tagged]))
     assert (done.added, done.known) == (2, 2)
     assert caller.match(corpus, QuadPattern(object=tagged[1])) == {quad("s", "p", literal("a", language="en-gb")): ()}
 
 
-def test_quads_are_removed_of_one_source_or_of_all(caller: QuadCaller) -> None:
+def test_quads_are_removed_from_one_source_or_from_all(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     for source in ("", "manual", "memo"):
         caller.put_quads(corpus, *SOME, source=source)
-    one = caller.remove_quads(corpus, SOME[0], SOME[0], source="memo")
-    assert (one.revision, one.removed) == (4, 1)
+    done = caller.remove_quads(corpus, SOME[0], SOME[0], source="memo")
+    assert (done.revision, done.removed) == (4, 1)
     assert caller.match(corpus)[SOME[0]] == ("manual",)
     gone = caller.remove_quads(corpus, SOME[0], quad("not", "there", "either"))
     assert (gone.revision, gone.removed) == (5, 1)
@@ -122,11 +122,11 @@ def test_quads_are_removed_of_one_source_or_of_all(caller: QuadCaller) -> None:
     assert (every.revision, every.removed) == (7, 2)
     assert caller.match(corpus) == {}
     assert caller.match(corpus, as_of=at_revision(3)) == dict.fromkeys(SOME, ("manual", "memo"))
-    assert caller.put_quads(corpus, *SOME).added == 3, "what was removed can be put again"
+    assert caller.put_quads(corpus, *SOME).added == 3, "removed quads can be put again"
     assert problems(caller.server) == ()
 
 
-def test_a_retried_call_is_answered_and_not_done_again(caller: QuadCaller) -> None:
+def test_a_retried_call_gets_its_answer_and_is_not_done_again(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     first = caller.put_quads(corpus, *SOME, request_id="put")
     caller.remove_quads(corpus, SOME[0], request_id="remove")
@@ -139,10 +139,10 @@ def test_a_retried_call_is_answered_and_not_done_again(caller: QuadCaller) -> No
     for reused in ("put", "remove"):
         with refused(Reason.REQUEST_ID_REUSED):
             caller.put_quads(corpus, SOME[2], request_id=reused)
-    assert [one["outcome"] for one in records(caller.server, call="PutQuads")].count("OK") == 2
+    assert [record["outcome"] for record in records(caller.server, call="PutQuads")].count("OK") == 2
 
 
-def test_changes_are_on_the_record_without_their_content(caller: QuadCaller) -> None:
+def test_changes_are_recorded_without_their_content(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     caller.put_quads(corpus, *SOME, source="manual", request_id="put")
     caller.remove_quads(corpus, SOME[0], request_id="remove")
@@ -158,26 +158,28 @@ def test_a_source_of_quads_is_registered(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     caller.put_quads(corpus, *SOME, source="manual")
     client = caller.server.client(ACME)
-    assert [one.id for one in client.list_sources(UUID(corpus)).items] == ["manual"]
+    assert [source.id for source in client.list_sources(UUID(corpus)).items] == ["manual"]
 
 
-def test_another_tenant_has_none_of_them_and_a_shared_corpus_is_read_only(server: Running, caller: QuadCaller) -> None:
+def test_another_tenant_has_no_access_unless_the_corpus_is_shared_and_then_only_to_read(
+    server: Running, caller: QuadCaller
+) -> None:
     corpus = caller.corpus()
     caller.put_quads(corpus, *SOME)
-    with QuadCaller(server, GLOBEX) as other:
-        for call in (other.match, other.export_quads):
+    with QuadCaller(server, GLOBEX) as foreign_caller:
+        for call in (foreign_caller.match, foreign_caller.export_quads):
             with refused(Reason.CORPUS_NOT_FOUND, Reason.PERMISSION_DENIED):
                 call(corpus)
         server.client(OPERATOR).update_corpus(UUID(corpus), tenant_id=ACME_ID, share_with=[GLOBEX_ID])
-        assert other.match(corpus).keys() == set(SOME)
+        assert foreign_caller.match(corpus).keys() == set(SOME)
         with refused(Reason.PERMISSION_DENIED):
-            other.put_quads(corpus, quad("x", "p", "o"))
+            foreign_caller.put_quads(corpus, quad("x", "p", "o"))
         with refused(Reason.PERMISSION_DENIED):
-            other.remove_quads(corpus, pattern=pb.QuadPattern())
+            foreign_caller.remove_quads(corpus, pattern=pb.QuadPattern())
     assert caller.match(corpus).keys() == set(SOME)
 
 
-def test_a_pattern_to_remove_is_one_that_quads_match_and_names_its_source_itself(caller: QuadCaller) -> None:
+def test_a_pattern_to_remove_must_be_one_that_quads_can_match_and_name_its_source_itself(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     caller.put_quads(corpus, *SOME, source="manual")
     caller.put_quads(corpus, *SOME, source="memo")
@@ -193,15 +195,15 @@ def test_a_pattern_to_remove_is_one_that_quads_match_and_names_its_source_itself
 
 
 @pytest.mark.parametrize("kind", ["stored", "fact", "document"])
-def test_what_was_asked_for_in_one_source_is_erased_with_it(
+def test_recorded_patterns_are_erased_with_the_source_that_they_quote(
     eraser: ErasingCaller, caller: QuadCaller, kind: str
 ) -> None:
-    """A pattern may repeat what the source says: in the records of reads, and of exports."""
+    """A pattern may repeat a source's words, in the records of reads and of exports."""
     corpus, server = caller.corpus(), caller.server
     caller.add_texts(corpus, {"marked": MARKED})
     caller.put_quads(corpus, quad("a", "p", literal(MARKER)), source="marked")
-    fact = next(one.content for one in caller.list(corpus) if MARKER in one.content)
-    title = next(one.object for one in caller.derived(corpus) if one.predicate == Iri(f"{DC}title"))
+    fact = next(listed.content for listed in caller.list(corpus) if MARKER in listed.content)
+    title = next(derived.object for derived in caller.derived(corpus) if derived.predicate == Iri(f"{DC}title"))
     asked = {
         "stored": QuadPattern(object=literal(MARKER)),
         "fact": QuadPattern(object=literal(fact)),
@@ -211,29 +213,29 @@ def test_what_was_asked_for_in_one_source_is_erased_with_it(
     with QuadCaller(server, str(person(server, "eve", Role.AUDITOR).log_in()._token)) as exporter:
         assert exporter.export_quads(corpus, asked).lines
     (of_match, *_), (of_export,) = (
-        [one for one in records(server, call=name) if pattern_text(asked)[:1_000] == one["opened"]["query"]]
+        [record for record in records(server, call=name) if pattern_text(asked)[:1_000] == record["opened"]["query"]]
         for name in ("MatchQuads", "ExportQuads")
     )
     key, _ = eraser.erase(corpus, "marked").erasure.erased_keys
     assert (of_match["private"]["key"], of_export["private"]["key"]) == (key, key)
 
 
-def test_a_pattern_is_told_to_auditors_in_the_words_of_n_quads() -> None:
+def test_auditors_see_a_pattern_in_the_notation_of_n_quads() -> None:
     asked = QuadPattern(predicate=Iri("https://example.com/p"), object=literal("a"), graph="")
     assert pattern_text(asked) == 'predicate <https://example.com/p>, object "a", graph default'
     assert pattern_text(QuadPattern()) == "any quad"
 
 
-def test_quads_go_with_their_source_at_every_revision(eraser: ErasingCaller, caller: QuadCaller) -> None:
+def test_quads_are_erased_with_their_source_at_every_revision(eraser: ErasingCaller, caller: QuadCaller) -> None:
     corpus, server = caller.corpus(), caller.server
     marked = [quad("a", "p", literal(f"{MARKER} {number}")) for number in range(20)]
     caller.put_quads(corpus, *marked, *SOME, source="marked")
     caller.put_quads(corpus, *SOME, source="other")
     caller.put_quads(corpus, SOME[0])
     caller.remove_quads(corpus, marked[0])
-    assert any(MARKER.encode() in one for one in opened(server, corpus))
+    assert any(MARKER.encode() in value for value in opened(server, corpus))
     key, _ = eraser.erase(corpus, "marked").erasure.erased_keys
-    assert not any(MARKER.encode() in one for one in opened(server, corpus))
+    assert not any(MARKER.encode() in value for value in opened(server, corpus))
     for revision in range(1, 6):
         found = caller.match(corpus, as_of=at_revision(revision))
         assert MARKER not in str(found)
@@ -247,7 +249,7 @@ def test_quads_go_with_their_source_at_every_revision(eraser: ErasingCaller, cal
     assert caller.match(corpus, QuadPattern(predicate=ex("p"), graph="")) == dict.fromkeys(SOME[:2], ("other",))
     assert caller.match(corpus, as_of=at_revision(2)) == dict.fromkeys(SOME, ("other",))
     assert problems(server) == ()
-    assert caller.put_quads(corpus, marked[1], source="marked").added == 1, "under a new key"
+    assert caller.put_quads(corpus, marked[1], source="marked").added == 1, "the quad is stored again under a new key"
     assert caller.match(corpus, QuadPattern(source=SourceId("marked"))) == {marked[1]: ("marked",)}
 
 
@@ -256,21 +258,21 @@ def test_a_purge_leaves_every_index_of_other_sources(eraser: ErasingCaller, call
     caller.put_quads(corpus, quad("z", "z", "z"), source="marked")
     caller.put_quads(corpus, *SOME, source="other")
     eraser.erase(corpus, "marked", purge_now=True)
-    for one in SOME:
+    for stored in SOME:
         for pattern in (
-            QuadPattern(one.subject),
-            QuadPattern(predicate=one.predicate),
-            QuadPattern(object=one.object),
-            QuadPattern(graph=one.graph),
-            QuadPattern(subject=one.subject, object=one.object),
-            QuadPattern(predicate=one.predicate, graph=one.graph),
+            QuadPattern(stored.subject),
+            QuadPattern(predicate=stored.predicate),
+            QuadPattern(object=stored.object),
+            QuadPattern(graph=stored.graph),
+            QuadPattern(subject=stored.subject, object=stored.object),
+            QuadPattern(predicate=stored.predicate, graph=stored.graph),
             QuadPattern(source=SourceId("other")),
         ):
-            assert one in caller.match(corpus, pattern), pattern
+            assert stored in caller.match(corpus, pattern), pattern
     assert problems(caller.server) == ()
 
 
-def test_trimming_keeps_what_the_head_has(caller: QuadCaller) -> None:
+def test_trimming_keeps_the_quads_of_the_head(caller: QuadCaller) -> None:
     corpus, client = caller.corpus(), Client(caller.server.address, token=ACME)
     caller.put_quads(corpus, *SOME)
     caller.remove_quads(corpus, SOME[0])
@@ -313,9 +315,9 @@ def deep(depth: int) -> Term:
         quad("s", "p", Quoted(ex("a"), Blank("p"), ex("o"))),
         quad("s", "p", Quoted(Quoted(ex("a"), ex("p"), literal("l" * 600_000)), ex("p"), literal("l" * 600_000))),
     ],
-    ids=lambda one: repr(one)[:60],
+    ids=lambda value: repr(value)[:60],
 )
-def test_what_rdf_does_not_know_is_refused(caller: QuadCaller, wrong: Quad) -> None:
+def test_quads_that_are_invalid_in_rdf_are_refused(caller: QuadCaller, wrong: Quad) -> None:
     corpus = caller.corpus()
     with refused(Reason.INVALID_QUAD):
         caller.put_quads(corpus, quad("fine", "p", "o"), wrong)
@@ -324,7 +326,7 @@ def test_what_rdf_does_not_know_is_refused(caller: QuadCaller, wrong: Quad) -> N
         caller.remove_quads(corpus, wrong)
 
 
-def test_terms_at_their_limits_are_taken(caller: QuadCaller) -> None:
+def test_terms_at_their_limits_are_accepted(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     put = [
         quad("s", "p", deep(QUOTED_DEPTH_MAX)),
@@ -336,7 +338,7 @@ def test_terms_at_their_limits_are_taken(caller: QuadCaller) -> None:
     assert caller.match(corpus).keys() == set(put)
 
 
-def test_what_is_told_from_records_cannot_be_put(caller: QuadCaller) -> None:
+def test_derived_quads_cannot_be_put(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     own = Iri("urn:drillcore:document:1")
     for graph in (GRAPH_SOURCE, GRAPH_RETRIEVAL):
@@ -345,7 +347,7 @@ def test_what_is_told_from_records_cannot_be_put(caller: QuadCaller) -> None:
     assert caller.put_quads(corpus, Quad(own, ex("p"), ex("o")), Quad(ex("s"), ex("p"), own, GRAPH_SOURCE)).added == 2
 
 
-def test_calls_that_name_nothing_or_too_much_are_refused(caller: QuadCaller) -> None:
+def test_calls_without_quads_or_with_too_many_are_refused(caller: QuadCaller) -> None:
     corpus = caller.corpus()
     with refused(Reason.INVALID_ARGUMENT, field="quads"):
         caller.put_quads(corpus)
@@ -362,10 +364,8 @@ def test_calls_that_name_nothing_or_too_much_are_refused(caller: QuadCaller) -> 
         caller.quads.PutQuads(request, **caller.options())
 
 
-def test_ten_thousand_quads_are_one_call_whatever_is_staged(
-    caller: QuadCaller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In batches, since their writes are more than one transaction takes; the last ones are said twice."""
+def test_ten_thousand_quads_can_be_put_in_one_call(caller: QuadCaller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are staged in batches, since their writes are too many for one transaction. The last quads come twice."""
     corpus = caller.corpus()
     monkeypatch.setattr(revise, "SMALL_BYTES_MAX", 100_000)
     monkeypatch.setattr(revise, "BATCH_BYTES_MAX", 100_000)

@@ -1,4 +1,4 @@
-"""Files of quads: what is written is read again, and how deep triples are in each other is found without parsing."""
+"""Files of quads: written quads are read again, and the nesting depth of triples is found without parsing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ subjects = iris | blanks
 objects = st.recursive(
     subjects | literals | tagged, lambda inner: st.builds(Quoted, subjects, iris, inner), max_leaves=4
 )
-graphs = st.just("") | iris.map(lambda one: one.value) | blanks.map(lambda one: f"_:{one.label}")
+graphs = st.just("") | iris.map(lambda iri: iri.value) | blanks.map(lambda blank: f"_:{blank.label}")
 quads = st.builds(Quad, subjects, iris, objects, graphs)
 
 PIECES = [b'"""', b'"', b"'", b"'''", b"\\", b"#", b"\r", b"\n", b" ", b")>>", b"<<(", b"<<( <a:s> <a:p> ", b"<a:o>"]
@@ -47,16 +47,16 @@ def written(quads: list[Quad], form: QuadFormat) -> bytes:
 
 @given(st.lists(quads, max_size=5))
 @settings(deadline=None)
-def test_what_is_written_as_n_quads_is_read_again(quads: list[Quad]) -> None:
-    for one in quads:
-        check_quad(one, "")
+def test_quads_written_as_n_quads_are_read_again(quads: list[Quad]) -> None:
+    for quad in quads:
+        check_quad(quad, "")
     assert read(written(quads, QuadFormat.N_QUADS), QuadFormat.N_QUADS) == quads
 
 
 @given(st.lists(quads, max_size=5), graphs)
 @settings(deadline=None)
-def test_what_is_written_as_turtle_is_read_again(quads: list[Quad], graph: str) -> None:
-    of_graph = [one._replace(graph=graph) for one in quads]
+def test_quads_written_as_turtle_are_read_again(quads: list[Quad], graph: str) -> None:
+    of_graph = [quad._replace(graph=graph) for quad in quads]
     assert set(read(written(of_graph, QuadFormat.TURTLE), QuadFormat.TURTLE, graph=graph)) == set(of_graph)
 
 
@@ -78,11 +78,11 @@ def test_a_quoted_subject_is_a_blank_node_with_a_label_of_its_own() -> None:
     [Iri("urn:%"), Iri("http://[::1"), Iri("urn:a#b#c"), literal('"\\\n', language="abcd-e"), literal("x", "urn:%zz")],
     ids=repr,
 )
-def test_whatever_we_store_can_be_written(term: Iri | Literal) -> None:
-    """Also what the library would not make: it may have come with another system's core."""
-    one = Quad(Iri("urn:%"), Iri("urn:%"), term, "urn:%")
-    check_quad(one, "")
-    content = written([one], QuadFormat.N_QUADS)
+def test_every_stored_term_can_be_written(term: Iri | Literal) -> None:
+    """That includes terms that the library would not make: they may come with another system's core."""
+    stored = Quad(Iri("urn:%"), Iri("urn:%"), term, "urn:%")
+    check_quad(stored, "")
+    content = written([stored], QuadFormat.N_QUADS)
     (parsed,) = ox.parse(content, ox.RdfFormat.N_QUADS, lenient=True)
     assert parsed.object.value == term.value
 
@@ -93,8 +93,8 @@ def test_labels_of_blank_nodes_are_those_of_files(label: str) -> None:
     try:
         check_quad(Quad(Blank(label), Iri("urn:p"), Blank("b")), "")
     except BadInput:
-        if ":" not in label:  # that the library takes, and Turtle does not have
-            with pytest.raises(ValueError):  # noqa: PT011 - UnicodeEncodeError is one, too
+        if ":" not in label:  # the library accepts it, but Turtle does not
+            with pytest.raises(ValueError):  # noqa: PT011 - UnicodeEncodeError is a ValueError too
                 ox.BlankNode(label)
     else:
         assert ox.BlankNode(label).value == label
@@ -105,14 +105,14 @@ def depth(term: object) -> int:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_file_that_parses_is_deeper_than_was_found(seed: int) -> None:
-    """Whatever may hide what opens a triple, or close it: texts, comments, escapes, at the border of pieces."""
+def test_no_file_that_parses_is_deeper_than_the_depth_found(seed: int) -> None:
+    """Texts, comments, escapes and borders between pieces may hide the marks that open or close a triple."""
     dice = random.Random(seed)
     parsed = 0
     for _ in range(3_000):
         content = drawn(dice)
         try:
-            deepest = max(depth(one.object) for one in ox.parse(content, ox.RdfFormat.TURTLE))
+            deepest = max(depth(parsed.object) for parsed in ox.parse(content, ox.RdfFormat.TURTLE))
         except SyntaxError:
             continue
         parsed += 1
@@ -136,7 +136,7 @@ def value(dice: random.Random) -> bytes:
     return b"<a:o>" if dice.random() < 0.5 else b"".join(dice.choice(PIECES) for _ in range(dice.randint(1, 4)))
 
 
-def test_triples_beside_each_other_are_not_deep() -> None:
+def test_triples_side_by_side_are_not_deep() -> None:
     beside = b'<a:s> <a:p> <<( <a:s> <a:p> "<<( <<( <<(" )>> .\n' * 1_000
     assert count_openings([beside]) == 4_000
     assert not is_too_deep([beside], 1)

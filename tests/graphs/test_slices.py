@@ -21,9 +21,9 @@ from drillcore_fdb.engine import Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2
 from drillcore_proto.v1 import graphs_pb2 as pb
-from drillcore_server.graphs import slices as own_slices
-from drillcore_server.graphs.conversation import TurnGraph, TurnGraphs
-from drillcore_server.graphs.slices import single
+from drillcore_server.graphs import slice_model
+from drillcore_server.graphs.slice_model import single
+from drillcore_server.graphs.turn_graph import TurnGraph, TurnGraphs
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
 from drillcore_server.storage.ids import Revision
 from drillcore_server.storage.sealed import SealedRecords
@@ -52,16 +52,16 @@ def corpus(caller: GraphCaller) -> str:
 
 @pytest.fixture(scope="module")
 def anchors(caller: GraphCaller, filled: Filled) -> list[str]:
-    """One of each level, and two facts."""
+    """A node of each level, and two facts."""
     nodes = [caller.query(filled.corpus, level=level)[0].id for level in LEVELS]
-    return [*nodes, *(one.fact_id for one in caller.list(filled.corpus)[::20])]
+    return [*nodes, *(fact.fact_id for fact in caller.list(filled.corpus)[::20])]
 
 
 def moved(told: list[pb.Turn], links: list[pb.Edge], by: int) -> tuple[list[pb.Turn], list[pb.Edge]]:
-    """The same conversation under other ids: a tenant has each id once."""
-    own = {one.turn_id: str(UUID(int=UUID(one.turn_id).int + by)) for one in told}
-    for one in told:
-        one.turn_id = own[one.turn_id]
+    """The same conversation under other ids, because a tenant can use each id only once."""
+    own = {told_turn.turn_id: str(UUID(int=UUID(told_turn.turn_id).int + by)) for told_turn in told}
+    for told_turn in told:
+        told_turn.turn_id = own[told_turn.turn_id]
     for link in links:
         link.parent, link.child = own[link.parent], own[link.child]
     return told, links
@@ -71,10 +71,10 @@ def a_talk(turns: int, seed: int = 0) -> tuple[list[pb.Turn], list[pb.Edge]]:
     return moved(*talk(turns, seed), by=uuid4().int >> 64 << 64)
 
 
-def test_a_slice_of_a_conversation_is_on_the_record_by_its_anchor_its_policy_and_its_id(
+def test_a_slice_of_a_conversation_is_recorded_by_its_anchor_policy_and_id(
     shared: Running, caller: GraphCaller, corpus: str
 ) -> None:
-    """Turns have nothing that was said in them, and these three with the revision stand for exactly those it holds."""
+    """Turns have no content, and these three values with the revision identify exactly the turns of the slice."""
     told, links = a_talk(40)
     put_at = caller.put_turns(corpus, told, links).revision
     request = str(uuid4())
@@ -87,7 +87,7 @@ def test_a_slice_of_a_conversation_is_on_the_record_by_its_anchor_its_policy_and
     assert body["detail"]["policy"]["max_nodes"] == 7
 
 
-def test_a_slice_of_knowledge_is_on_the_record_with_all_that_it_holds(
+def test_a_slice_of_knowledge_is_recorded_with_all_its_nodes(
     shared: Running, caller: GraphCaller, anchors: list[str]
 ) -> None:
     request = str(uuid4())
@@ -111,38 +111,38 @@ def test_the_golden_vectors_come_through_the_protocol(tmp_path: Path) -> None:
             assert [(e.parent, e.child) for e in found.edges] == [(name(a), name(b)) for a, b, _ in GOLDEN_EDGES]
 
 
-def test_a_hundred_slices_are_one(caller: GraphCaller, corpus: str) -> None:
+def test_a_hundred_slices_are_equal(caller: GraphCaller, corpus: str) -> None:
     told, links = a_talk(400, seed=5)
     caller.put_turns(corpus, told, links)
     answers = {caller.slice(told[200].turn_id, format=pb.SLICE_FORMAT_BINARY).SerializeToString() for _ in range(100)}
     assert len(answers) == 1
 
 
-def test_a_hundred_slices_of_knowledge_are_one(caller: GraphCaller, anchors: list[str]) -> None:
+def test_a_hundred_slices_of_knowledge_are_equal(caller: GraphCaller, anchors: list[str]) -> None:
     for anchor in anchors:
         answers = {caller.slice(anchor, format=pb.SLICE_FORMAT_BINARY).SerializeToString() for _ in range(20)}
         assert len(answers) == 1
 
 
 def test_memory_and_store_give_the_same_slices_at_every_revision(caller: GraphCaller, corpus: str) -> None:
-    """The head is sliced in memory, which follows the changes; what came before is read from the store."""
+    """The head is sliced in memory, which follows the changes. Earlier revisions are read from the store."""
     chance = random.Random(7)
     told, links = a_talk(120, seed=9)
-    caller.put_turns(corpus, told[:60], [one for one in links if _within(one, told[:60])])
+    caller.put_turns(corpus, told[:60], [link for link in links if _within(link, told[:60])])
     seen = {1: caller.slices(*_ids(told[:60:6]))}
     for step in range(12):
         _change(caller, corpus, chance, told, links, step)
-        there = [one.turn_id for one in caller.turns(corpus)]
+        there = [turn.turn_id for turn in caller.turns(corpus)]
         seen[caller.head(corpus)] = caller.slices(*chance.sample(there, 10))
     assert len(seen) > 10
     for revision, before in seen.items():
-        again = caller.slices(*(one.anchor for one in before), as_of=at_revision(revision), corpus_id=corpus)
+        again = caller.slices(*(slice_.anchor for slice_ in before), as_of=at_revision(revision), corpus_id=corpus)
         assert again == before
-    assert len({one.slice_id for before in seen.values() for one in before}) > 50
+    assert len({slice_.slice_id for before in seen.values() for slice_ in before}) > 50
 
 
 def _ids(turns: list[pb.Turn]) -> list[str]:
-    return [one.turn_id for one in turns]
+    return [turn.turn_id for turn in turns]
 
 
 def _within(link: pb.Edge, turns: list[pb.Turn]) -> bool:
@@ -152,16 +152,16 @@ def _within(link: pb.Edge, turns: list[pb.Turn]) -> bool:
 def _change(
     caller: GraphCaller, corpus: str, chance: random.Random, told: list[pb.Turn], links: list[pb.Edge], step: int
 ) -> None:
-    """New turns, other saliences, fewer turns, other edges: one after the other."""
-    there = [one.turn_id for one in caller.turns(corpus)]
+    """Changes the corpus in turn by new turns, other saliences, fewer turns and other edges."""
+    there = [turn.turn_id for turn in caller.turns(corpus)]
     if step % 4 == 0:
         new = told[60 + 5 * step : 60 + 5 * step + 20]
         known = {*there, *_ids(new)}
-        caller.put_turns(corpus, new, [one for one in links if {one.parent, one.child} <= known])
+        caller.put_turns(corpus, new, [link for link in links if {link.parent, link.child} <= known])
     elif step % 4 == 1:
         found = chance.sample(caller.turns(corpus), 15)
-        for one in found:
-            one.salience, one.phase = chance.random(), chance.randint(1, 5)
+        for found_turn in found:
+            found_turn.salience, found_turn.phase = chance.random(), chance.randint(1, 5)
         caller.put_turns(corpus, found)
     elif step % 4 == 2:
         gone = chance.sample(there, 5)
@@ -173,21 +173,21 @@ def _change(
         caller.put_edges(corpus, *made)
 
 
-def test_a_server_that_reads_anew_slices_as_one_that_followed(tmp_path: Path) -> None:
+def test_a_restarted_server_gives_the_same_slices_as_one_that_followed_changes(tmp_path: Path) -> None:
     told, links = talk(200, seed=11)
     with running(tmp_path / "data") as first:
         create_tenants(first.client())
         with GraphCaller(first, ACME) as own:
             corpus = own.corpus()
-            own.put_turns(corpus, told[:100], [one for one in links if _within(one, told[:100])])
+            own.put_turns(corpus, told[:100], [link for link in links if _within(link, told[:100])])
             own.slice(1)
-            own.put_turns(corpus, told[100:], [one for one in links if not _within(one, told[:100])])
+            own.put_turns(corpus, told[100:], [link for link in links if not _within(link, told[:100])])
             followed = own.slices(*_ids(told[::20]))
     with running(tmp_path / "data") as second, GraphCaller(second, ACME) as own:
         assert own.slices(*_ids(told[::20])) == followed
 
 
-def test_a_reader_who_began_before_the_last_change_does_not_read_everything_anew(
+def test_a_reader_that_began_before_the_last_change_does_not_reload_everything(
     caller: GraphCaller, corpus: str, shared: Running
 ) -> None:
     told, links = a_talk(20)
@@ -217,9 +217,9 @@ def test_several_anchors_are_answered_in_their_order(caller: GraphCaller, corpus
     caller.put_turns(corpus, told, links)
     wanted = [told[3].turn_id, anchors[0], told[40].turn_id, anchors[-1], told[3].turn_id]
     found = caller.slices(*wanted)
-    assert [one.anchor for one in found] == wanted
-    assert found == [caller.slice(one) for one in wanted]
-    assert len({one.corpus_id for one in found}) == 2
+    assert [slice_.anchor for slice_ in found] == wanted
+    assert found == [caller.slice(anchor) for anchor in wanted]
+    assert len({slice_.corpus_id for slice_ in found}) == 2
     with refused(Reason.INVALID_ARGUMENT, field="as_of"):
         caller.slices(*wanted, as_of=at_revision(1))
 
@@ -236,29 +236,31 @@ def test_a_hundred_anchors_fit_and_more_are_refused(caller: GraphCaller, corpus:
         caller.slices(*_ids(told[:100]), policy=pb.SlicePolicy(max_nodes=1_000, max_radius=1_000))
 
 
-def test_what_slices_read_of_the_store_is_bounded(
+def test_the_reads_of_a_slice_from_the_store_are_bounded(
     caller: GraphCaller, corpus: str, filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told, _ = a_talk(60)
-    star = [pb.Edge(parent=told[0].turn_id, child=one.turn_id, edge_type=pb.EDGE_TYPE_REPLY) for one in told[1:]]
+    star = [pb.Edge(parent=told[0].turn_id, child=leaf.turn_id, edge_type=pb.EDGE_TYPE_REPLY) for leaf in told[1:]]
     caller.put_turns(corpus, told, star)
     caller.put_turns(corpus, a_talk(1)[0])
     near = pb.SlicePolicy(max_nodes=5)
     before = caller.slice(told[0].turn_id, as_of=at_revision(1), policy=near)
     master = caller.query(filled.corpus, level=MASTER)[0].id
-    monkeypatch.setattr(own_slices, "READ_MAX", 50)
+    monkeypatch.setattr(slice_model, "READ_MAX", 50)
     with refused(Reason.TOO_LARGE, field="anchors"):
         caller.slice(told[0].turn_id, as_of=at_revision(1), policy=near)
-    assert caller.slice(told[0].turn_id, policy=near).slice_id == before.slice_id, "the head is in memory"
-    monkeypatch.setattr(own_slices, "READ_MAX", 5)
+    assert caller.slice(told[0].turn_id, policy=near).slice_id == before.slice_id, (
+        "the head is sliced in memory, without that limit"
+    )
+    monkeypatch.setattr(slice_model, "READ_MAX", 5)
     with refused(Reason.TOO_LARGE, field="anchors"):
         caller.slice(master)
 
 
-def test_long_session_ids_count_for_what_fits_into_an_answer(tmp_path: Path) -> None:
+def test_long_session_ids_count_towards_the_size_of_an_answer(tmp_path: Path) -> None:
     told, links = a_talk(100)
-    for one in told:
-        one.session_id = one.turn_id + "\N{OLD ITALIC LETTER A}" * 900
+    for told_turn in told:
+        told_turn.session_id = told_turn.turn_id + "\N{OLD ITALIC LETTER A}" * 900
     with running(tmp_path / "small", message_bytes_max=256 << 10) as server:
         create_tenants(server.client())
         with GraphCaller(server, ACME) as caller:
@@ -313,7 +315,9 @@ def test_knowledge_is_sliced_along_its_hierarchy(caller: GraphCaller, filled: Fi
     ids = {node.id: node for node in found.nodes}
     for section in sections:
         below = {chunk.id for chunk in caller.below(section.id, CHUNK)}
-        told = {one.child for one in found.edges if one.parent == section.id and one.edge_type == pb.EDGE_TYPE_DEFAULT}
+        told = {
+            edge.child for edge in found.edges if edge.parent == section.id and edge.edge_type == pb.EDGE_TYPE_DEFAULT
+        }
         assert told == below & ids.keys()
     for node in found.nodes:
         phases = {"master": pb.PHASE_SYNTHESIS, "section": pb.PHASE_CONSOLIDATION, "fact": pb.PHASE_CONSOLIDATION}
@@ -326,15 +330,15 @@ def test_a_section_refers_to_the_chunks_that_its_summary_cites(caller: GraphCall
     for section in caller.query(filled.corpus, level=SECTION)[:3]:
         found = caller.slice(section.id, policy=pb.SlicePolicy(max_radius=1, include_siblings=False))
         told = {
-            one.child for one in found.edges if one.edge_type == pb.EDGE_TYPE_REFERENCE and one.parent == section.id
+            edge.child for edge in found.edges if edge.edge_type == pb.EDGE_TYPE_REFERENCE and edge.parent == section.id
         }
-        assert told == {one.chunk_id for one in section.section.citations}
+        assert told == {citation.chunk_id for citation in section.section.citations}
 
 
 def test_hierarchies_of_clients_are_sliced_by_their_own_ids(caller: GraphCaller, corpus: str) -> None:
     made = two_sections()
-    section = made.of("section")[0]
-    chunk = next(one.id for one in made.of("chunk") if one.parent_id == section.id)
+    section = made.nodes_of("section")[0]
+    chunk = next(node.id for node in made.nodes_of("chunk") if node.parent_id == section.id)
     put(caller, corpus, made)
     near = pb.SlicePolicy(max_radius=1, include_siblings=False)
     raws = {raw.id for raw in caller.below(chunk, RAW)}
@@ -345,12 +349,10 @@ def test_hierarchies_of_clients_are_sliced_by_their_own_ids(caller: GraphCaller,
     assert {node.id for node in whole.nodes} == {node.id for node in made.nodes}
 
 
-def test_a_section_that_was_erased_since_is_not_below_a_master_that_can_be_read(
-    caller: GraphCaller, corpus: str
-) -> None:
-    """A master is sealed with the sources that it may quote, a section with those of all its chunks."""
+def test_a_readable_master_has_no_section_that_was_erased_since(caller: GraphCaller, corpus: str) -> None:
+    """A master is sealed with the sources that it may quote, and a section with those of all its chunks."""
     zebras = {f"{n}.txt": f"Zebras {n} must graze near rivers of type {n}. " * 3 for n in range(25)}
-    caller.add(corpus, *(File(one, text, one) for one, text in {**REGULATIONS, **zebras}.items()))
+    caller.add(corpus, *(File(name, text, name) for name, text in {**REGULATIONS, **zebras}.items()))
     master, before = caller.master(corpus), {node.id for node in caller.query(corpus, level=SECTION)}
     assert before <= {node.id for node in caller.slice(master.id).nodes}
     caller.erase(corpus, "24.txt")
@@ -382,18 +384,18 @@ def test_the_invariants_hold_for_knowledge(caller: GraphCaller, anchors: list[st
     )
     found = caller.slice(anchor, policy=policy)
     ids = [node.id for node in found.nodes]
-    links = [(one.parent, one.child, one.edge_type) for one in found.edges]
+    links = [(edge.parent, edge.child, edge.edge_type) for edge in found.edges]
     assert anchor in ids
     assert len(ids) <= policy.max_nodes
     assert ids == sorted(set(ids))
     assert links == sorted(set(links))
-    assert all(one.parent in ids and one.child in ids for one in found.edges)
+    assert all(edge.parent in ids and edge.child in ids for edge in found.edges)
     assert caller.slice(anchor, policy=policy) == found
 
 
 @pytest.fixture(scope="module")
 def likenesses(caller: GraphCaller) -> tuple[str, list[str], np.ndarray[Any, Any]]:
-    """Facts with vectors of their own, many of which are alike; some twice."""
+    """Facts with given vectors, many of which are similar; some vectors are equal."""
     corpus, chance = caller.corpus(f"alike {uuid4()}"), np.random.default_rng(3)
     centres = chance.normal(size=(6, 16))
     rows = centres[chance.integers(0, 6, 150)] + 0.6 * chance.normal(size=(150, 16))
@@ -411,18 +413,20 @@ def likenesses(caller: GraphCaller) -> tuple[str, list[str], np.ndarray[Any, Any
 
 
 def expected_likeness(ids: list[str], rows: np.ndarray[Any, Any]) -> dict[str, set[str]]:
-    """The five nearest of each by comparing all, at least 0.6, ties to the smaller id."""
+    """The five nearest facts of each, found by comparing all: at least 0.6 similar, ties to the smaller id."""
     units = rows.astype(np.float32)
     units /= np.linalg.norm(units, axis=1, keepdims=True)
     cosines = np.round((units @ units.T).astype(np.float64), 6)
     found = {}
-    for place, one in enumerate(ids):
-        order = sorted((-cosines[place, other], ids[other]) for other in range(len(ids)) if other != place)
-        found[one] = {other for score, other in order[:5] if -score >= 0.6}
+    for place, identity in enumerate(ids):
+        order = sorted(
+            (-cosines[place, candidate], ids[candidate]) for candidate in range(len(ids)) if candidate != place
+        )
+        found[identity] = {neighbour for score, neighbour in order[:5] if -score >= 0.6}
     return found
 
 
-def test_facts_refer_to_the_five_that_are_most_like_them(
+def test_facts_refer_to_the_five_most_similar_facts(
     caller: GraphCaller, likenesses: tuple[str, list[str], np.ndarray[Any, Any]]
 ) -> None:
     _, ids, rows = likenesses
@@ -430,10 +434,10 @@ def test_facts_refer_to_the_five_that_are_most_like_them(
     assert sum(map(len, expected.values())) > 300
     found = caller.slice(ids[0], policy=pb.SlicePolicy(max_nodes=10_000, max_radius=1_000))
     inside = {node.id for node in found.nodes}
-    wanted = {tuple(sorted((one, other))) for one in inside for other in expected[one] & inside}
+    wanted = {tuple(sorted((fact_id, neighbour))) for fact_id in inside for neighbour in expected[fact_id] & inside}
     assert {(edge.parent, edge.child) for edge in found.edges} == wanted
     assert all(edge.edge_type == pb.EDGE_TYPE_REFERENCE for edge in found.edges)
-    assert all(expected[one] <= inside for one in inside), "and it was followed to its end"
+    assert all(expected[fact_id] <= inside for fact_id in inside), "every reference was followed"
 
 
 def test_facts_that_are_not_searched_are_in_no_slice(
@@ -441,17 +445,17 @@ def test_facts_that_are_not_searched_are_in_no_slice(
 ) -> None:
     corpus, ids, _ = likenesses
     revision, before = caller.head(corpus), caller.slice(ids[0])
-    other = next(node.id for node in before.nodes if node.id != ids[0] and node.distance == 1)
-    caller.archive(other)
-    assert other not in {node.id for node in caller.slice(ids[0]).nodes}
-    with refused(Reason.ANCHOR_NOT_FOUND, saying=other):
-        caller.slice(other)
+    neighbour = next(node.id for node in before.nodes if node.id != ids[0] and node.distance == 1)
+    caller.archive(neighbour)
+    assert neighbour not in {node.id for node in caller.slice(ids[0]).nodes}
+    with refused(Reason.ANCHOR_NOT_FOUND, saying=neighbour):
+        caller.slice(neighbour)
     caller.set_status(ids[1], facts_pb2.FACT_STATUS_DELETED)
     with refused(Reason.ANCHOR_NOT_FOUND, saying=ids[1]):
         caller.slice(ids[1])
     assert caller.slice(ids[0], as_of=at_revision(revision)) == before
-    caller.restore(other)
-    assert other in {node.id for node in caller.slice(ids[0]).nodes}
+    caller.restore(neighbour)
+    assert neighbour in {node.id for node in caller.slice(ids[0]).nodes}
 
 
 def test_earlier_knowledge_is_sliced_as_it_was(caller: GraphCaller, corpus: str) -> None:
@@ -476,7 +480,9 @@ def test_erased_knowledge_is_in_no_slice_of_any_revision(caller: GraphCaller, co
 
 
 @pytest.mark.parametrize("kind", [pb.SLICE_FORMAT_JSON, pb.SLICE_FORMAT_BINARY])
-def test_a_file_says_what_the_answer_says(caller: GraphCaller, corpus: str, anchors: list[str], kind: Any) -> None:
+def test_a_file_has_the_same_slice_as_the_answer(
+    caller: GraphCaller, corpus: str, anchors: list[str], kind: Any
+) -> None:
     told, links = a_talk(80)
     told[0].trajectory.CopyFrom(pb.Trajectory(depth=1.5, complexity=1e-7))
     caller.put_turns(corpus, told, links)
@@ -502,9 +508,10 @@ def test_a_file_says_what_the_answer_says(caller: GraphCaller, corpus: str, anch
                 assert node.turn.created_at == shown.turn.created_at.ToDatetime(tzinfo=node.turn.created_at.tzinfo)
                 assert node.turn.trajectory["depth"] == shown.turn.trajectory.depth
                 assert node.turn.trajectory["complexity"] == shown.turn.trajectory.complexity
-        named = [(str(one.parent), str(one.child), one.edge_type.upper()) for one in made.edges]
+        named = [(str(edge.parent), str(edge.child), edge.edge_type.upper()) for edge in made.edges]
         assert named == [
-            (one.parent, one.child, pb.EdgeType.Name(one.edge_type).removeprefix("EDGE_TYPE_")) for one in answer.edges
+            (edge.parent, edge.child, pb.EdgeType.Name(edge.edge_type).removeprefix("EDGE_TYPE_"))
+            for edge in answer.edges
         ]
 
 
@@ -518,7 +525,7 @@ def test_a_binary_file_is_compact(caller: GraphCaller, corpus: str) -> None:
     assert json.loads(text.file)["slice_id"] == binary.slice_id
 
 
-def test_a_file_that_was_changed_is_found(caller: GraphCaller, anchors: list[str]) -> None:
+def test_a_changed_file_is_detected(caller: GraphCaller, anchors: list[str]) -> None:
     binary = caller.slice(anchors[0], format=pb.SLICE_FORMAT_BINARY).file
     for place in range(0, len(binary), 37):
         with pytest.raises(slices.InvalidSlice):
@@ -542,8 +549,8 @@ def test_a_file_that_was_changed_is_found(caller: GraphCaller, anchors: list[str
             slices.read(nothing)
 
 
-def test_edges_are_of_the_nodes_in_the_slice_alone(caller: GraphCaller, corpus: str) -> None:
+def test_a_slice_has_only_edges_between_its_own_nodes(caller: GraphCaller, corpus: str) -> None:
     first = uuid4().int >> 64 << 64
     caller.put_turns(corpus, [turn(first + n) for n in range(1, 5)], [edge(first + 1, first + n) for n in (2, 3, 4)])
     found = caller.slice(first + 1, policy=pb.SlicePolicy(max_nodes=3))
-    assert [one.child for one in found.edges] == [name(first + 2), name(first + 3)]
+    assert [edge.child for edge in found.edges] == [name(first + 2), name(first + 3)]

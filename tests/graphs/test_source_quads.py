@@ -1,4 +1,4 @@
-"""The quads of urn:graph:source: every pattern finds exactly what the records tell, whatever happened to them."""
+"""The quads of urn:graph:source: every pattern finds exactly the quads of the records, after any change to them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def caller(tmp_path: Path) -> Iterator[ErasingCaller]:
 
 def assert_agrees(caller: ErasingCaller, corpus: str, revision: int | None = None) -> list[Quad]:
     plain = source_quads(caller.server, corpus, revision)
-    assert max(Counter(plain).values(), default=1) == 1, "nothing is said twice"
+    assert max(Counter(plain).values(), default=1) == 1, "no quad comes twice"
     for quad in plain:
         check_quad(quad, "derived")
     pages = source_pages(caller.server, corpus, revision)
@@ -55,7 +55,7 @@ def assert_agrees(caller: ErasingCaller, corpus: str, revision: int | None = Non
     return plain
 
 
-def test_every_pattern_agrees_through_all_that_happens_to_documents_and_facts(caller: ErasingCaller) -> None:
+def test_every_pattern_agrees_after_every_change_of_documents_and_facts(caller: ErasingCaller) -> None:
     corpus = caller.corpus()
     assert assert_agrees(caller, corpus) == []
     ids = caller.add(corpus, *files(dict(list(REGULATIONS.items())[:5]))).ids
@@ -86,7 +86,7 @@ def test_every_pattern_agrees_on_a_hierarchy_that_a_client_made(caller: ErasingC
     assert_agrees(caller, corpus, 1)
 
 
-def test_what_a_trim_leaves_tells_the_same(caller: ErasingCaller) -> None:
+def test_records_that_a_trim_leaves_give_the_same_quads(caller: ErasingCaller) -> None:
     corpus = caller.corpus()
     ids = caller.add(corpus, *files(dict(list(REGULATIONS.items())[:4]))).ids
     caller.erase(corpus, "trials.txt", purge_now=True)
@@ -100,7 +100,7 @@ def test_what_a_trim_leaves_tells_the_same(caller: ErasingCaller) -> None:
     assert assert_agrees(caller, corpus) == before
 
 
-def test_the_chain_leads_from_a_fact_to_its_source(caller: ErasingCaller) -> None:
+def test_a_chain_of_quads_leads_from_a_fact_to_its_source(caller: ErasingCaller) -> None:
     corpus = caller.corpus()
     caller.add(corpus, File("records.txt", REGULATIONS["records.txt"], metadata={"uri": "https://example.org/r"}))
     pages = source_pages(caller.server, corpus)
@@ -114,15 +114,17 @@ def test_the_chain_leads_from_a_fact_to_its_source(caller: ErasingCaller) -> Non
         assert isinstance(quad.object, Iri)
         node = quad.object
         chain.append(named_by(node.value))
-    assert [one and one.kind for one in chain] == ["chunk", "document", "source"]
-    said = {(one.predicate, one.object) for one in walked(pages, QuadPattern(subject=node))}
+    assert [step and step.kind for step in chain] == ["chunk", "document", "source"]
+    said = {(quad.predicate, quad.object) for quad in walked(pages, QuadPattern(subject=node))}
     assert said == {
         (Iri(RDF_TYPE), Iri(f"{PROV}Entity")),
         (Iri(RDF_TYPE), Iri(f"{NS}Source")),
         (Iri(f"{DC}title"), Literal(caller.list_documents(corpus)[0].title)),
         (Iri(f"{DC}source"), Iri("https://example.org/r")),
     }
-    said = {one.predicate: one.object for one in walked(pages, QuadPattern(subject=Iri(iri_of("fact", fact.fact_id))))}
+    said = {
+        quad.predicate: quad.object for quad in walked(pages, QuadPattern(subject=Iri(iri_of("fact", fact.fact_id))))
+    }
     assert said[Iri(f"{PROV}value")] == Literal(fact.content)
     offset, length = said[Iri(f"{TG}sourceCharOffset")], said[Iri(f"{TG}sourceCharLength")]
     assert isinstance(offset, Literal)
@@ -139,8 +141,8 @@ def test_the_chunks_places_make_up_the_whole_document(caller: ErasingCaller) -> 
     pages = source_pages(caller.server, corpus)
     chunks = walked(pages, QuadPattern(predicate=DERIVED_FROM, object=Iri(iri_of("document", document))))
     end = 0
-    for one in chunks:
-        said = {quad.predicate: quad.object for quad in walked(pages, QuadPattern(subject=one.subject))}
+    for chunk in chunks:
+        said = {quad.predicate: quad.object for quad in walked(pages, QuadPattern(subject=chunk.subject))}
         offset, length = said[Iri(f"{TG}charOffset")], said[Iri(f"{TG}charLength")]
         assert isinstance(offset, Literal)
         assert isinstance(length, Literal)
@@ -150,23 +152,23 @@ def test_the_chunks_places_make_up_the_whole_document(caller: ErasingCaller) -> 
     assert end == len(text)
 
 
-def test_what_was_erased_says_nothing_at_any_revision(caller: ErasingCaller) -> None:
+def test_erased_records_give_no_quads_at_any_revision(caller: ErasingCaller) -> None:
     corpus = caller.corpus()
     caller.add(corpus, *files(dict(list(REGULATIONS.items())[:3])))
     caller.put(corpus, facts_pb2.FactDraft(content=FACT, source_id="privacy.txt"))
     before = caller.head(corpus)
-    gone = {one.subject for one in source_quads(caller.server, corpus) if "privacy" in str(one)}
+    gone = {quad.subject for quad in source_quads(caller.server, corpus) if "privacy" in str(quad)}
     assert len(gone) >= 3, "the source, its document and the fact"
     caller.erase(corpus, "privacy.txt")
     for revision in (before, None):
         plain = assert_agrees(caller, corpus, revision)
         assert plain
-        assert not gone & {one.subject for one in plain}
+        assert not gone & {quad.subject for quad in plain}
         for subject in gone:
             assert walked(source_pages(caller.server, corpus, revision), QuadPattern(subject=subject)) == []
 
 
-def test_a_page_reads_no_more_than_it_may_however_little_matches(
+def test_a_page_reads_a_bounded_number_of_records_even_if_few_match(
     caller: ErasingCaller,
 ) -> None:
     corpus = caller.corpus()
@@ -177,11 +179,11 @@ def test_a_page_reads_no_more_than_it_may_however_little_matches(
     pages = source_pages(caller.server, corpus)
     pattern = QuadPattern(predicate=Iri(f"{PROV}value"), object=Literal(drafts[-1].content))
     first = pages(pattern, b"", 1_000)
-    assert (first.quads, first.following is None) == ([], False), "records of earlier revisions are read too, and count"
-    assert [one.subject for one in walked(pages, pattern)] == [Iri(iri_of("fact", max(ids)))]
+    assert (first.quads, first.following is None) == ([], False), "records of earlier revisions count as reads too"
+    assert [quad.subject for quad in walked(pages, pattern)] == [Iri(iri_of("fact", max(ids)))]
 
 
-def test_a_page_ends_where_it_would_be_too_large(caller: ErasingCaller) -> None:
+def test_a_page_ends_before_it_gets_too_large(caller: ErasingCaller) -> None:
     corpus = caller.corpus()
     text = FACT * 100
     caller.put(corpus, *[facts_pb2.FactDraft(content=f"{n} {text}", source_id="s") for n in range(150)])
@@ -208,7 +210,7 @@ def test_a_page_ends_where_it_would_be_too_large(caller: ErasingCaller) -> None:
         QuadPattern(predicate=DERIVED_FROM, object=Literal("records.txt"), graph=GRAPH_SOURCE),
     ],
 )
-def test_what_nothing_tells_of_is_not_found(caller: ErasingCaller, pattern: QuadPattern) -> None:
+def test_patterns_that_no_record_matches_find_nothing(caller: ErasingCaller, pattern: QuadPattern) -> None:
     corpus = caller.corpus()
     caller.add(corpus, *files(dict(list(REGULATIONS.items())[:1])))
     assert walked(source_pages(caller.server, corpus), pattern) == []

@@ -1,4 +1,4 @@
-"""Conversation graphs through gRPC: what is stored, listed, replaced, removed, refused, and seen at each revision."""
+"""Conversation graphs through gRPC: turns are stored, listed, replaced, removed, refused, and seen at each revision."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def corpus(caller: GraphCaller) -> str:
     return caller.corpus()
 
 
-def test_turns_come_back_as_they_were_put(caller: GraphCaller, corpus: str) -> None:
+def test_turns_come_back_unchanged(caller: GraphCaller, corpus: str) -> None:
     put = turn(
         1,
         session_id="Ünï",
@@ -54,33 +54,33 @@ def test_turns_come_back_as_they_were_put(caller: GraphCaller, corpus: str) -> N
     assert (done.revision, done.added, done.replaced, done.edges_added) == (1, 2, 0, 1)
     (page,) = caller.turn_pages(corpus)
     assert page.turns[0] == put
-    assert page.turns[1].HasField("created_at"), "by default now"
+    assert page.turns[1].HasField("created_at"), "the default is the present time"
     assert list(page.edges) == [edge(1, 2, BRANCH)]
     assert page.revision == 1
 
 
-def test_listings_are_in_the_order_of_ids_and_of_the_edges_to_them(caller: GraphCaller, corpus: str) -> None:
+def test_listings_are_ordered_by_turn_id_with_the_edges_to_each_turn(caller: GraphCaller, corpus: str) -> None:
     made, told = talk(50, seed=3)
     caller.put_turns(corpus, made[::-1], told[::-1])
     pages = list(caller.turn_pages(corpus, page_size=7))
     assert len(pages) == 8
-    assert [one.turn_id for page in pages for one in page.turns] == [one.turn_id for one in made]
-    listed = [(one.child, one.parent, one.edge_type) for page in pages for one in page.edges]
+    assert [turn.turn_id for page in pages for turn in page.turns] == [sent.turn_id for sent in made]
+    listed = [(edge.child, edge.parent, edge.edge_type) for page in pages for edge in page.edges]
     assert listed == sorted(listed)
     assert len(listed) == len(told)
 
 
-def test_a_session_is_listed_by_itself_whichever_case_it_is_written_in(caller: GraphCaller, corpus: str) -> None:
+def test_a_session_is_listed_by_itself_and_its_id_is_case_sensitive(caller: GraphCaller, corpus: str) -> None:
     caller.put_turns(corpus, [turn(1, session_id="a"), turn(2, session_id="A"), turn(3, session_id="a")])
-    assert [one.turn_id for one in caller.turns(corpus, session_id="a")] == [name(1), name(3)]
-    assert [one.turn_id for one in caller.turns(corpus, session_id="A", page_size=1)] == [name(2)]
+    assert [turn.turn_id for turn in caller.turns(corpus, session_id="a")] == [name(1), name(3)]
+    assert [turn.turn_id for turn in caller.turns(corpus, session_id="A", page_size=1)] == [name(2)]
     caller.put_turns(corpus, [turn(1, session_id="A")])
-    assert [one.turn_id for one in caller.turns(corpus, session_id="A")] == [name(1), name(2)]
-    assert [one.turn_id for one in caller.turns(corpus, session_id="a", as_of=at_revision(1))] == [name(1), name(3)]
+    assert [turn.turn_id for turn in caller.turns(corpus, session_id="A")] == [name(1), name(2)]
+    assert [turn.turn_id for turn in caller.turns(corpus, session_id="a", as_of=at_revision(1))] == [name(1), name(3)]
     assert not caller.turns(corpus, session_id="other")
 
 
-def test_what_is_put_again_replaces_and_what_is_the_same_makes_no_revision(
+def test_a_changed_turn_is_replaced_and_an_equal_one_makes_no_revision(
     server: Running, caller: GraphCaller, corpus: str
 ) -> None:
     at = Timestamp(seconds=1_700_000_000)
@@ -90,7 +90,7 @@ def test_what_is_put_again_replaces_and_what_is_the_same_makes_no_revision(
     assert (same.revision, same.added, same.replaced, same.edges_added) == (1, 0, 2, 0)
     changed = caller.put_turns(corpus, [turn(1, salience=0.9), turn(3)], [edge(1, 2), edge(1, 3)])
     assert (changed.revision, changed.added, changed.replaced, changed.edges_added) == (2, 1, 1, 1)
-    assert [round(one.salience, 3) for one in caller.turns(corpus)] == [0.9, 0.5, 0.5]
+    assert [round(turn.salience, 3) for turn in caller.turns(corpus)] == [0.9, 0.5, 0.5]
     known = caller.put_edges(corpus, edge(1, 2), edge(1, 3))
     assert (known.revision, known.added, known.known) == (2, 0, 2)
     more = caller.put_edges(corpus, edge(1, 2), edge(2, 3), edge(1, 2, BRANCH))
@@ -98,20 +98,20 @@ def test_what_is_put_again_replaces_and_what_is_the_same_makes_no_revision(
     assert problems(server) == ()
 
 
-def test_a_turn_goes_with_all_its_edges_and_is_still_there_before(
+def test_a_turn_is_removed_with_its_edges_and_earlier_revisions_keep_it(
     server: Running, caller: GraphCaller, corpus: str
 ) -> None:
     caller.put_turns(corpus, [turn(n) for n in range(1, 5)], edges([(1, 2, REPLY), (2, 3, REPLY), (3, 4, REPLY)]))
     done = caller.remove_turns(corpus, 2, 3, edges=[edge(3, 4), edge(1, 4)])
     assert (done.revision, done.turns_removed, done.edges_removed) == (2, 2, 3)
-    assert [one.turn_id for one in caller.turns(corpus)] == [name(1), name(4)]
+    assert [turn.turn_id for turn in caller.turns(corpus)] == [name(1), name(4)]
     assert caller.edges(corpus) == []
     assert len(caller.edges(corpus, as_of=at_revision(1))) == 3
     with refused(Reason.TURN_NOT_FOUND, saying=name(2)):
         caller.remove_turns(corpus, 1, 2)
     nothing = caller.remove_turns(corpus, edges=[edge(1, 4)])
     assert (nothing.revision, nothing.edges_removed) == (2, 0)
-    assert caller.put_turns(corpus, [turn(2)]).added == 1, "an id may come back"
+    assert caller.put_turns(corpus, [turn(2)]).added == 1, "a removed id may be put again"
     assert problems(server) == ()
 
 
@@ -133,9 +133,9 @@ WRONG: dict[str, tuple[dict[str, Any], Reason, str]] = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_turn_is_refused_and_nothing_is_put(caller: GraphCaller, corpus: str, what: str) -> None:
-    fields, reason, field = WRONG[what]
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_turn_is_refused_and_nothing_is_put(caller: GraphCaller, corpus: str, case: str) -> None:
+    fields, reason, field = WRONG[case]
     with refused(reason, field=field):
         caller.put_turns(corpus, [turn(1), turn(2, **fields)])
     assert not caller.turns(corpus)
@@ -155,7 +155,7 @@ def test_wrong_edges_are_refused(caller: GraphCaller, corpus: str) -> None:
         caller.put_turns(corpus, [turn(3)], [edge(9, 3)])
     with refused(Reason.INVALID_ARGUMENT, field="edges"):
         caller.put_edges(corpus)
-    assert [one.turn_id for one in caller.turns(corpus)] == [name(1), name(2)]
+    assert [turn.turn_id for turn in caller.turns(corpus)] == [name(1), name(2)]
 
 
 def test_calls_have_limits(caller: GraphCaller, corpus: str) -> None:
@@ -178,22 +178,22 @@ def test_calls_have_limits(caller: GraphCaller, corpus: str) -> None:
     assert len(caller.turns(corpus, page_size=1_000)) == 10_000
 
 
-def test_an_id_that_a_node_or_another_corpus_has_is_refused(caller: GraphCaller, corpus: str) -> None:
-    other = caller.corpus("other")
-    caller.add_texts(other, {"a.txt": "A record of the trial is kept for five years after the end of it. " * 3})
-    taken = caller.list(other)[0].fact_id
+def test_an_id_of_a_node_or_of_another_corpus_is_refused(caller: GraphCaller, corpus: str) -> None:
+    second_corpus = caller.corpus("other")
+    caller.add_texts(second_corpus, {"a.txt": "A record of the trial is kept for five years after the end of it. " * 3})
+    taken = caller.list(second_corpus)[0].fact_id
     with refused(Reason.NODE_EXISTS):
         caller.put_turns(corpus, [pb.Turn(turn_id=taken, role=pb.TURN_ROLE_USER, phase=pb.PHASE_PLANNING)])
     caller.put_turns(corpus, [turn(1)])
     with refused(Reason.NODE_EXISTS):
-        caller.put_turns(other, [turn(1)])
+        caller.put_turns(second_corpus, [turn(1)])
     with refused(Reason.NODE_NOT_FOUND):
         caller.node(name(1))
     with refused(Reason.FACT_NOT_FOUND):
         caller.get(name(1))
 
 
-def test_a_repeated_request_is_answered_and_done_once(caller: GraphCaller, corpus: str) -> None:
+def test_a_repeated_request_gets_its_answer_and_is_done_once(caller: GraphCaller, corpus: str) -> None:
     first = caller.put_turns(corpus, [turn(1)], request_id="again")
     assert caller.put_turns(corpus, [turn(1)], request_id="again") == first
     assert caller.head(corpus) == 1
@@ -201,12 +201,12 @@ def test_a_repeated_request_is_answered_and_done_once(caller: GraphCaller, corpu
         caller.put_turns(corpus, [turn(2)], request_id="again")
 
 
-def test_changes_and_reads_are_on_the_record(server: Running, caller: GraphCaller, corpus: str) -> None:
+def test_changes_and_reads_are_recorded(server: Running, caller: GraphCaller, corpus: str) -> None:
     caller.put_turns(corpus, [turn(1), turn(2)], [edge(1, 2)])
     caller.turns(corpus)
     caller.slice(1)
     caller.remove_turns(corpus, 2)
-    found = {one["call"]: one for one in records(server)}
+    found = {record["call"]: record for record in records(server)}
     assert found["PutTurns"]["detail"]["turns_put"] == 2
     assert set(found["PutTurns"]["nodes"]) == {name(1), name(2)}
     assert found["ListTurns"]["nodes"] == [name(1), name(2)]
@@ -214,16 +214,16 @@ def test_changes_and_reads_are_on_the_record(server: Running, caller: GraphCalle
     assert found["RemoveTurns"]["detail"] | {"turns_removed": 1, "edges_removed": 1} == found["RemoveTurns"]["detail"]
 
 
-def test_an_erased_source_takes_its_turns_from_every_revision(
+def test_erasing_a_source_erases_its_turns_from_every_revision(
     server: Running, caller: GraphCaller, corpus: str
 ) -> None:
     caller.put_turns(corpus, [turn(1), turn(2)], [edge(1, 2)], source_id="gone")
     caller.put_turns(corpus, [turn(3), turn(4)], [edge(2, 3), edge(3, 4)], source_id="stays")
     caller.put_turns(corpus, [turn(5)], [edge(4, 5), edge(1, 5)])
-    assert len(caller.slice(3).nodes) == 5, "it is in memory, too"
+    assert len(caller.slice(3).nodes) == 5, "the graph is in memory too"
     done = caller.erase(corpus, "gone")
-    assert [one.turn_id for one in caller.turns(corpus)] == [name(3), name(4), name(5)]
-    assert [one.turn_id for one in caller.turns(corpus, as_of=at_revision(3))] == [name(3), name(4), name(5)]
+    assert [turn.turn_id for turn in caller.turns(corpus)] == [name(3), name(4), name(5)]
+    assert [turn.turn_id for turn in caller.turns(corpus, as_of=at_revision(3))] == [name(3), name(4), name(5)]
     assert {node.id for node in caller.slice(3).nodes} == {name(3), name(4), name(5)}
     assert {node.id for node in caller.slice(3, as_of=at_revision(3)).nodes} == {name(3), name(4), name(5)}
     for revision in (1, 3):
@@ -235,11 +235,13 @@ def test_an_erased_source_takes_its_turns_from_every_revision(
     assert caller.purge(corpus).finished
     assert sealed_under(server, corpus, key) == 0
     assert problems(server) == ()
-    assert len(caller.edges(corpus)) == 2, "those of turns that are there stay"
+    assert len(caller.edges(corpus)) == 2, "edges between remaining turns stay"
     assert len(caller.edges(corpus, as_of=at_revision(3))) == 2
 
 
-def test_a_trim_keeps_what_is_there_and_gives_ids_back(server: Running, caller: GraphCaller, corpus: str) -> None:
+def test_a_trim_keeps_present_turns_and_frees_the_ids_of_removed_ones(
+    server: Running, caller: GraphCaller, corpus: str
+) -> None:
     made, told = talk(30)
     caller.put_turns(corpus, made, told)
     caller.put_turns(corpus, [turn(1, salience=1.0)])
@@ -257,18 +259,18 @@ def test_a_trim_keeps_what_is_there_and_gives_ids_back(server: Running, caller: 
     assert caller.put_turns(caller.corpus("other"), [turn(30)]).added == 1
 
 
-def test_turns_of_one_tenant_are_not_another_s(server: Running, caller: GraphCaller, corpus: str) -> None:
+def test_a_tenant_has_no_access_to_the_turns_of_another(server: Running, caller: GraphCaller, corpus: str) -> None:
     caller.put_turns(corpus, [turn(1, salience=1.0)])
-    with GraphCaller(server, GLOBEX) as other:
-        own = other.corpus()
-        assert other.put_turns(own, [turn(1, salience=0.0)]).added == 1
-        assert other.slice(1).corpus_id == own
+    with GraphCaller(server, GLOBEX) as foreign_caller:
+        own = foreign_caller.corpus()
+        assert foreign_caller.put_turns(own, [turn(1, salience=0.0)]).added == 1
+        assert foreign_caller.slice(1).corpus_id == own
         with refused(Reason.CORPUS_NOT_FOUND):
-            other.turns(corpus)
+            foreign_caller.turns(corpus)
     assert caller.slice(1).corpus_id == corpus
 
 
-def test_a_shared_corpus_is_sliced_and_not_changed(server: Running, caller: GraphCaller, corpus: str) -> None:
+def test_a_shared_corpus_can_be_sliced_but_not_changed(server: Running, caller: GraphCaller, corpus: str) -> None:
     caller.put_turns(corpus, [turn(1), turn(2)], [edge(1, 2)])
     server.client().update_corpus(corpus, tenant_id=ACME_ID, share_with=[GLOBEX_ID])
     with GraphCaller(server, GLOBEX) as reader:
@@ -278,7 +280,7 @@ def test_a_shared_corpus_is_sliced_and_not_changed(server: Running, caller: Grap
             reader.put_turns(corpus, [turn(3)])
 
 
-def test_a_grant_for_some_levels_is_not_enough(server: Running, caller: GraphCaller, corpus: str) -> None:
+def test_turns_need_a_grant_for_all_levels(server: Running, caller: GraphCaller, corpus: str) -> None:
     caller.put_turns(corpus, [turn(1)])
     person = make_person(server, Grant(Role.READER, levels=[Level.MASTER]))
     with GraphCaller(server, person.token) as reader:
@@ -292,14 +294,14 @@ def test_fsck_finds_an_edge_that_leads_nowhere(server: Running, caller: GraphCal
     keys = keys_of(server, corpus)
     entry = server.engine.run(lambda tr: next(iter(tr.range(*keys.all_graph_entries()))))
     server.engine.run(lambda tr: tr.clear(entry[0]))
-    assert any("index lacks" in one for one in problems(server))
+    assert any("index lacks" in problem for problem in problems(server))
     server.engine.run(lambda tr: tr.set(*entry))
     assert problems(server) == ()
     turns = server.engine.run(lambda tr: list(tr.range(*keys.turns())))
     server.engine.run(lambda tr: tr.clear(turns[1][0]))
     found = problems(server)
-    assert any("needs the missing turn" in one for one in found)
-    assert any("leads nowhere" in one for one in found)
+    assert any("needs the missing turn" in problem for problem in found)
+    assert any("leads nowhere" in problem for problem in found)
 
 
 def test_a_restart_gives_the_same_slices(tmp_path: Path) -> None:

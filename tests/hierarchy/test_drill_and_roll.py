@@ -34,7 +34,7 @@ def nodes_at(tree: Tree, level: int) -> list[Node]:
 def ancestors(tree: Tree, node: Node) -> list[Node]:
     """The node and those above it, the master last."""
     above = [node]
-    known = {one.id: one for level in LEVELS for one in nodes_at(tree, level)}
+    known = {candidate.id: candidate for level in LEVELS for candidate in nodes_at(tree, level)}
     while above[-1].parent_id:
         above.append(known[above[-1].parent_id])
     return above
@@ -52,12 +52,14 @@ def test_every_node_is_found_by_its_id_alone(library: Caller, filled: Filled, le
         found = library.node(node.id)
         assert (found.id, found.level, found.parent_id) == (node.id, level, node.parent_id)
         assert (found.corpus_id, found.version, found.created_by) == (filled.corpus, 1, "ann@acme")
-        children = {one.id for one in nodes_at(filled.tree, level - 1) if one.parent_id == node.id} if level > 1 else ()
+        children = (
+            {child.id for child in nodes_at(filled.tree, level - 1) if child.parent_id == node.id} if level > 1 else ()
+        )
         assert set(found.child_ids) == set(children)
         assert len(found.child_ids) == found.child_count == len(children)
 
 
-def test_of_many_children_a_node_names_the_first_and_says_how_many(library: Caller, filled: Filled) -> None:
+def test_a_node_with_many_children_names_the_first_and_says_how_many(library: Caller, filled: Filled) -> None:
     whole = library.node(filled.tree.master.id)
     with mock.patch.object(viewing, "CHILDREN_MAX", 2):
         found = library.node(whole.id)
@@ -72,7 +74,7 @@ def test_a_chunk_has_its_embedding_if_it_is_asked_for(library: Caller, filled: F
     assert math.isclose(math.sqrt(sum(x * x for x in having.embedding)), 1.0, abs_tol=0.01)
 
 
-def test_a_node_that_never_was_is_not_found(library: Caller) -> None:
+def test_a_node_that_never_existed_is_not_found(library: Caller) -> None:
     for attempt in (
         lambda: library.node(str(uuid4())),
         lambda: library.below(str(uuid4()), RAW),
@@ -83,8 +85,8 @@ def test_a_node_that_never_was_is_not_found(library: Caller) -> None:
             attempt()
 
 
-def test_a_raw_beyond_its_chunks_last_is_not_found(library: Caller, filled: Filled) -> None:
-    """Ids of raws are made from their chunk's: the next one must not be there."""
+def test_a_raw_after_the_last_of_its_chunk_is_not_found(library: Caller, filled: Filled) -> None:
+    """Ids of raws are made from the id of their chunk. The id after the last raw must not be found."""
     known = set(filled.tree.raws)
     for raw in list(known)[:5]:
         beyond = raw[:-1] + format((int(raw[-1], 16) + 7) % 16, "x")
@@ -94,11 +96,11 @@ def test_a_raw_beyond_its_chunks_last_is_not_found(library: Caller, filled: Fill
 
 
 @pytest.mark.parametrize(("upper", "lower"), DOWN)
-def test_a_drill_down_gives_what_is_below(library: Caller, filled: Filled, upper: int, lower: int) -> None:
+def test_a_drill_down_gives_the_nodes_below(library: Caller, filled: Filled, upper: int, lower: int) -> None:
     found: list[str] = []
     for top in nodes_at(filled.tree, upper):
         below = library.below(top.id, lower)
-        assert all(top.id in [one.id for one in ancestors(filled.tree, node)] for node in below)
+        assert all(top.id in [ancestor.id for ancestor in ancestors(filled.tree, node)] for node in below)
         found += [node.id for node in below]
     assert sorted(found) == sorted(node.id for node in nodes_at(filled.tree, lower))
 
@@ -158,81 +160,83 @@ def test_a_drill_down_stays_at_its_revision(library: Caller, corpus: str) -> Non
     assert found == whole
 
 
-def test_a_drill_downs_token_is_of_that_node_and_level(library: Caller, filled: Filled) -> None:
+def test_a_token_of_a_drill_down_is_valid_for_its_node_and_level_only(library: Caller, filled: Filled) -> None:
     master = filled.tree.master.id
     token = next(library.pages_below(master, CHUNK, page_size=1)).next_page_token
     section = next(iter(filled.tree.sections))
-    for one, target, wrong in (
+    for start, target, wrong in (
         (master, RAW, token),
         (section, CHUNK, token),
         (master, CHUNK, token[:-2]),
         (master, CHUNK, "made up"),
     ):
         with refused(Reason.INVALID_PAGE_TOKEN, field="page_token"):
-            library.below(one, target, page_token=wrong)
+            library.below(start, target, page_token=wrong)
 
 
 @pytest.mark.parametrize(("target", "level"), DOWN)
 def test_a_node_rolls_up_to_its_ancestor(library: Caller, filled: Filled, target: int, level: int) -> None:
     for node in nodes_at(filled.tree, level)[:6]:
         found = library.roll_up(node.id, target=target)
-        (expected,) = [one for one in ancestors(filled.tree, node) if one.level == target]
-        assert [one.id for one in found.nodes] == [expected.id]
+        (expected,) = [ancestor for ancestor in ancestors(filled.tree, node) if ancestor.level == target]
+        assert [upper.id for upper in found.nodes] == [expected.id]
         assert found.common.id == expected.id
         assert found.revision == 1
 
 
 def test_nodes_of_one_section_have_it_in_common(library: Caller, filled: Filled) -> None:
-    section = max(filled.tree.sections.values(), key=lambda one: len(one.child_ids))
-    chunks = [filled.tree.chunks[one] for one in section.child_ids]
+    section = max(filled.tree.sections.values(), key=lambda candidate: len(candidate.child_ids))
+    chunks = [filled.tree.chunks[child] for child in section.child_ids]
     raws = [raw for raw in filled.tree.raws.values() if raw.parent_id in section.child_ids]
     found = library.roll_up(*(node.id for node in (*chunks, *raws)), target=SECTION)
-    assert [one.id for one in found.nodes] == [section.id]
+    assert [upper.id for upper in found.nodes] == [section.id]
     assert found.common.id == section.id
 
 
 def test_nodes_of_several_sections_have_the_master_in_common(library: Caller, filled: Filled) -> None:
     chunks = [section.child_ids[0] for section in filled.tree.sections.values()]
     found = library.roll_up(*chunks, *chunks, target=SECTION)
-    assert [one.id for one in found.nodes] == list(filled.tree.sections), "each once, in the order of the nodes"
+    assert [upper.id for upper in found.nodes] == list(filled.tree.sections), (
+        "each section once, in the order of the nodes"
+    )
     assert found.common.id == filled.tree.master.id
     assert found.common.level == MASTER
 
 
-def test_the_master_is_common_only_if_nothing_lower_is(library: Caller, corpus: str) -> None:
+def test_the_common_node_is_the_lowest_that_all_nodes_share(library: Caller, corpus: str) -> None:
     """Raws of two chunks of one section have the section in common, though their chunks were asked for."""
     library.add_texts(corpus, {"long.txt": "\n\n".join([REGULATIONS["records.txt"].strip()] * 12)})
     (section,) = library.query(corpus, level=SECTION)
     by_chunk = {chunk.id: library.below(chunk.id, RAW) for chunk in library.query(corpus, level=CHUNK)}
     first, second = list(by_chunk.values())[:2]
     found = library.roll_up(first[0].id, second[0].id, target=CHUNK)
-    assert [one.id for one in found.nodes] == list(by_chunk)[:2]
+    assert [upper.id for upper in found.nodes] == list(by_chunk)[:2]
     assert (found.common.level, found.common.id) == (SECTION, section.id)
 
 
 def test_a_roll_up_to_the_master_gives_the_master(library: Caller, filled: Filled) -> None:
     mixed = [next(iter(nodes)) for nodes in (filled.tree.raws, filled.tree.chunks, filled.tree.sections)]
     found = library.roll_up(*mixed, target=MASTER)
-    assert [one.id for one in found.nodes] == [filled.tree.master.id] == [found.common.id]
+    assert [upper.id for upper in found.nodes] == [filled.tree.master.id] == [found.common.id]
 
 
-def test_every_pair_of_chunks_rolls_up_alike_in_either_order(library: Caller, filled: Filled) -> None:
-    for one, other in list(combinations(filled.tree.chunks.values(), 2))[:12]:
-        found = library.roll_up(one.id, other.id, target=SECTION)
-        assert found.common.id == (one.parent_id if one.parent_id == other.parent_id else filled.tree.master.id)
-        assert library.roll_up(other.id, one.id, target=SECTION).common == found.common
+def test_every_pair_of_chunks_rolls_up_to_the_same_nodes_in_either_order(library: Caller, filled: Filled) -> None:
+    for first, second in list(combinations(filled.tree.chunks.values(), 2))[:12]:
+        found = library.roll_up(first.id, second.id, target=SECTION)
+        assert found.common.id == (first.parent_id if first.parent_id == second.parent_id else filled.tree.master.id)
+        assert library.roll_up(second.id, first.id, target=SECTION).common == found.common
 
 
 def test_nodes_of_different_corpora_have_nothing_in_common(library: Caller, filled: Filled, shared: Running) -> None:
-    other = new_corpus(shared)
-    library.add_texts(other, {"a.txt": notice(1)})
-    (theirs,) = library.query(other, level=CHUNK, page_size=1)[:1]
+    other_corpus = new_corpus(shared)
+    library.add_texts(other_corpus, {"a.txt": notice(1)})
+    (theirs,) = library.query(other_corpus, level=CHUNK, page_size=1)[:1]
     for target in (SECTION, MASTER):
         with refused(Reason.INVALID_ARGUMENT, field="ids"):
             library.roll_up(next(iter(filled.tree.chunks)), theirs.id, target=target)
 
 
-def test_a_roll_up_needs_nodes_that_are_there(library: Caller, filled: Filled) -> None:
+def test_a_roll_up_of_unknown_nodes_is_refused(library: Caller, filled: Filled) -> None:
     chunk = next(iter(filled.tree.chunks))
     with refused(Reason.INVALID_ARGUMENT, field="ids"):
         library.roll_up(target=SECTION)

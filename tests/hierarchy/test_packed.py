@@ -1,4 +1,4 @@
-"""Chunks and sections come out of the store as they went in, whatever a client put there."""
+"""Chunks and sections are read from the store exactly as they were written, whatever a client put there."""
 
 from __future__ import annotations
 
@@ -83,25 +83,25 @@ def cut(document: UUID, start: int, contents: list[str]) -> RawPage:
 
 
 @given(CHUNKS, st.lists(TEXTS, min_size=1, max_size=4))
-def test_a_chunk_and_its_raws_come_out_as_they_went_in(chunk: Chunk, pieces: list[str]) -> None:
+def test_a_chunk_and_its_raws_are_read_back_unchanged(chunk: Chunk, pieces: list[str]) -> None:
     page = cut(chunk.document, chunk.span.start, pieces)
     chunk = replace(chunk, span=Span(chunk.span.start, page.raws[-1].span.end))
     assert decode_chunk(chunk.id, encode_chunk(chunk, page)) == ChunkWithRaws(chunk, page)
 
 
 @given(CHUNKS, st.lists(RAWS, max_size=3).map(tuple))
-def test_raws_that_do_not_fit_their_chunk_are_kept_as_they_are(chunk: Chunk, raws: tuple[Raw, ...]) -> None:
+def test_raws_that_do_not_fit_their_chunk_are_kept_unchanged(chunk: Chunk, raws: tuple[Raw, ...]) -> None:
     page = RawPage(raws)
     assert decode_chunk(chunk.id, encode_chunk(chunk, page)) == ChunkWithRaws(chunk, page)
 
 
 @given(st.lists(CITATIONS, max_size=6).map(tuple), st.lists(CITATIONS, max_size=6).map(tuple))
-def test_a_section_comes_out_as_it_went_in(citations: tuple[Citation, ...], candidates: tuple[Citation, ...]) -> None:
+def test_a_section_is_read_back_unchanged(citations: tuple[Citation, ...], candidates: tuple[Citation, ...]) -> None:
     section = replace(A_SECTION, citations=(*citations, *candidates[:2]), candidates=candidates)
     assert SECTION.decode(SECTION.encode(section)) == section
 
 
-def test_what_stands_in_the_text_and_what_repeats_is_kept_once() -> None:
+def test_text_of_the_chunk_and_repeated_values_are_stored_once() -> None:
     text = "Each record of the audit trail must be kept for at least ten years. " * 3
     best = tuple(Excerpt(Span(start, start + 67), 0.5) for start in (100_000, 100_068, 100_136))
     chunk = Chunk(
@@ -110,10 +110,12 @@ def test_what_stands_in_the_text_and_what_repeats_is_kept_once() -> None:
     )  # fmt: skip
     page = cut(chunk.document, 100_000, [text])
     assert len(encode_chunk(chunk, page)) < len(text) + 120
-    assert msgspec.msgpack.decode(encode_chunk(chunk, page))[0] == text, "first, so that the rest is compressed with it"
+    assert msgspec.msgpack.decode(encode_chunk(chunk, page))[0] == text, (
+        "the text comes first, so that the rest is compressed with it"
+    )
 
 
-def test_a_number_that_leads_nowhere_is_damage() -> None:
+def test_a_number_without_an_entry_is_damage() -> None:
     cited = Citation(DocumentId(UUID(int=1)), NodeId(UUID(int=3)), Span(0, 1), 1.0)
     record = msgspec.msgpack.decode(SECTION.encode(replace(A_SECTION, citations=(cited,))))
     place = [field.name for field in fields(_PackedSection)].index("citations")

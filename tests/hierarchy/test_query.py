@@ -60,7 +60,9 @@ def test_pages_are_complete_and_in_one_order(library: Caller, filled: Filled, le
 
 
 @pytest.mark.parametrize(("question", "name"), QUESTIONS.items(), ids=QUESTIONS.values())
-def test_a_text_finds_the_document_that_says_it(library: Caller, filled: Filled, question: str, name: str) -> None:
+def test_a_question_finds_the_document_that_answers_it(
+    library: Caller, filled: Filled, question: str, name: str
+) -> None:
     chunks = library.hits(filled.corpus, level=CHUNK, text=question)
     assert chunks[0].node.chunk.document_id == filled.ids[name]
     assert chunks[0].node.chunk.source_id == name
@@ -68,14 +70,14 @@ def test_a_text_finds_the_document_that_says_it(library: Caller, filled: Filled,
     assert chunks[0].node.id in filled.tree.sections[best.id].child_ids
 
 
-def test_a_chunks_own_text_finds_it_first(library: Caller, filled: Filled) -> None:
+def test_the_text_of_a_chunk_finds_that_chunk_first(library: Caller, filled: Filled) -> None:
     for chunk in list(filled.tree.chunks.values())[::3]:
         text = filled.tree.text(chunk.chunk.document_id)[chunk.chunk.span.start : chunk.chunk.span.end]
         assert library.hits(filled.corpus, level=CHUNK, text=text, page_size=1)[0].node.id == chunk.id
 
 
 @pytest.mark.parametrize("level", [SECTION, CHUNK])
-def test_hits_of_a_text_come_best_first_each_once(library: Caller, filled: Filled, level: int) -> None:
+def test_hits_of_a_text_come_once_and_best_first(library: Caller, filled: Filled, level: int) -> None:
     whole = library.hits(filled.corpus, level=level, text="time limits for reports")
     assert all(earlier.score >= later.score for earlier, later in pairwise(whole))
     assert all(-1.0 <= hit.score <= 1.0 + 1e-6 for hit in whole)
@@ -102,7 +104,7 @@ def test_a_query_must_name_a_level(library: Caller, filled: Filled) -> None:
             library.query(filled.corpus, level=level)
 
 
-def test_a_text_may_be_of_any_characters_up_to_a_limit(library: Caller, filled: Filled) -> None:
+def test_a_text_may_have_any_characters_up_to_a_limit(library: Caller, filled: Filled) -> None:
     for text in ("?", " ", "🧪", "\x00", "\u202e", "ص", "a" * 10_000):
         assert library.query(filled.corpus, level=CHUNK, text=text)
     with refused(Reason.TOO_LARGE, field="text"):
@@ -114,14 +116,14 @@ def test_a_category_gives_its_sections_and_their_chunks(library: Caller, filled:
     categories = {section.section.category for section in tree.sections.values()}
     assert len(categories) > 1
     for category in categories:
-        sections = {one for one, section in tree.sections.items() if section.section.category == category}
+        sections = {section_id for section_id, section in tree.sections.items() if section.section.category == category}
         filters = Filters(categories=[category])
         assert set(ids(library.query(filled.corpus, level=SECTION, filters=filters))) == sections
-        chunks = {one for one, chunk in tree.chunks.items() if chunk.parent_id in sections}
+        chunks = {chunk_id for chunk_id, chunk in tree.chunks.items() if chunk.parent_id in sections}
         assert set(ids(library.query(filled.corpus, level=CHUNK, filters=filters))) == chunks
         by_meaning = library.query(filled.corpus, level=CHUNK, filters=filters, text="reports")
         assert set(ids(by_meaning)) == chunks
-        raws = {one for one, raw in tree.raws.items() if raw.parent_id in chunks}
+        raws = {raw_id for raw_id, raw in tree.raws.items() if raw.parent_id in chunks}
         assert set(ids(library.query(filled.corpus, level=RAW, filters=filters))) == raws
     several = library.query(filled.corpus, level=SECTION, filters=Filters(categories=categories))
     assert set(ids(several)) == set(tree.sections)
@@ -133,40 +135,40 @@ def test_an_entity_gives_the_chunks_that_name_it(library: Caller, filled: Filled
     assert {"regulation", "amount", "email"} <= {kind for kind, _ in named}
     for kind, value in named:
         expected = {
-            one
-            for one, chunk in filled.tree.chunks.items()
+            chunk_id
+            for chunk_id, chunk in filled.tree.chunks.items()
             if any((entity.type, entity.value) == (kind, value) for entity in chunk.chunk.entities)
         }
         filters = Filters(entities=[Entity(type=kind, value=value)])
         assert set(ids(library.query(filled.corpus, level=CHUNK, filters=filters))) == expected, (kind, value)
 
 
-def test_an_entity_without_a_value_gives_all_of_its_type(library: Caller, filled: Filled) -> None:
+def test_an_entity_without_a_value_matches_all_entities_of_its_type(library: Caller, filled: Filled) -> None:
     expected = {
-        one
-        for one, chunk in filled.tree.chunks.items()
+        chunk_id
+        for chunk_id, chunk in filled.tree.chunks.items()
         if any(entity.type == "regulation" for entity in chunk.chunk.entities)
     }
     filters = Filters(entities=[Entity(type="regulation")])
     assert set(ids(library.query(filled.corpus, level=CHUNK, filters=filters))) == expected
-    sections = {filled.tree.chunks[one].parent_id for one in expected}
+    sections = {filled.tree.chunks[chunk_id].parent_id for chunk_id in expected}
     assert set(ids(library.query(filled.corpus, level=SECTION, filters=filters))) == sections
 
 
 def test_several_entities_must_all_be_named(library: Caller, filled: Filled) -> None:
     both = Filters(entities=[Entity(type="email"), Entity(type="regulation")])
     expected = {
-        one
-        for one, chunk in filled.tree.chunks.items()
+        chunk_id
+        for chunk_id, chunk in filled.tree.chunks.items()
         if {"email", "regulation"} <= {entity.type for entity in chunk.chunk.entities}
     }
     assert set(ids(library.query(filled.corpus, level=CHUNK, filters=both))) == expected
 
 
 def test_a_document_or_its_source_gives_its_nodes(library: Caller, filled: Filled) -> None:
-    for name, one in filled.ids.items():
-        expected = {chunk.id for chunk in filled.tree.chunks.values() if chunk.chunk.document_id == one}
-        for filters in (Filters(document_ids=[one]), Filters(source_ids=[name])):
+    for name, document_id in filled.ids.items():
+        expected = {chunk.id for chunk in filled.tree.chunks.values() if chunk.chunk.document_id == document_id}
+        for filters in (Filters(document_ids=[document_id]), Filters(source_ids=[name])):
             assert set(ids(library.query(filled.corpus, level=CHUNK, filters=filters))) == expected
             raws = library.query(filled.corpus, level=RAW, filters=filters)
             assert (
@@ -185,7 +187,7 @@ def test_filters_must_all_hold(library: Caller, filled: Filled) -> None:
     assert library.query(filled.corpus, level=CHUNK, filters=email) == []
 
 
-def test_what_is_not_there_filters_everything_out(library: Caller, filled: Filled) -> None:
+def test_a_filter_for_an_unknown_value_finds_nothing(library: Caller, filled: Filled) -> None:
     for filters in (Filters(document_ids=[str(uuid4())]), Filters(source_ids=["none"])):
         for level in (SECTION, CHUNK, RAW):
             assert library.query(filled.corpus, level=level, filters=filters) == []
@@ -195,13 +197,13 @@ def test_what_is_not_there_filters_everything_out(library: Caller, filled: Fille
 
 
 def test_filters_hold_for_masters_too(library: Caller, filled: Filled) -> None:
-    """Else a query of all corpora would give those that have nothing of it."""
+    """Otherwise a query of all corpora would give masters of corpora without a match."""
     absent, present = Filters(document_ids=[str(uuid4())]), Filters(source_ids=["food.txt"])
     assert library.query(filled.corpus, level=MASTER, filters=absent) == []
     assert ids(library.query(filled.corpus, level=MASTER, filters=present)) == [filled.tree.master.id]
 
 
-def test_a_time_gives_what_was_added_then(library: Caller, corpus: str) -> None:
+def test_filters_by_time_give_the_nodes_added_in_that_time(library: Caller, corpus: str) -> None:
     old = library.add_texts(corpus, {"old.txt": REGULATIONS["food.txt"]})["old.txt"]
     new = library.add_texts(corpus, {"new.txt": REGULATIONS["aviation.txt"]})["new.txt"]
     between = {document.id: document for document in library.list_documents(corpus)}[new].created_at
@@ -214,8 +216,8 @@ def test_a_time_gives_what_was_added_then(library: Caller, corpus: str) -> None:
 
 
 @pytest.mark.parametrize("seconds", [-(1 << 62), -62_135_596_801, 253_402_300_800, 1 << 62])
-def test_a_time_that_is_none_is_refused(library: Caller, filled: Filled, seconds: int) -> None:
-    """A timestamp holds years that no calendar of ours has."""
+def test_an_invalid_time_is_refused(library: Caller, filled: Filled, seconds: int) -> None:
+    """A timestamp can hold years that Python's calendar does not have."""
     wrong = Timestamp(seconds=seconds)
     with refused(Reason.INVALID_ARGUMENT):
         library.query(filled.corpus, level=CHUNK, filters=Filters(created_after=wrong))
@@ -227,7 +229,7 @@ def test_a_time_that_is_none_is_refused(library: Caller, filled: Filled, seconds
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server for queries of all corpora: nobody else makes any."""
+    """A server for queries of all corpora. Other tests make no corpora on it."""
     with running(tmp_path_factory.mktemp("many")) as server:
         create_tenants(server.client())
         yield server
@@ -262,8 +264,10 @@ def test_all_corpora_means_all_of_the_tenant(many: Running, alone: Caller) -> No
     assert {node.corpus_id for node in alone.query(level=CHUNK)} == set(corpora[1:])
 
 
-def test_all_corpora_are_not_cut_off_in_silence(many: Running, alone: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than a query searches: the caller must know that some would be left out."""
+def test_too_many_corpora_are_refused_rather_than_cut_off(
+    many: Running, alone: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are more corpora than a query searches. The caller must know that some would be left out."""
     monkeypatch.setattr("drillcore_server.hierarchy.query.CORPORA_MAX", 2)
     for number in range(3):
         alone.add_texts(new_corpus(many), {"a.txt": notice(number)})
@@ -289,14 +293,14 @@ def test_a_corpus_that_is_named_twice_is_searched_once(library: Caller, filled: 
         assert sorted(twice) == sorted(filled.tree.chunks)
 
 
-def test_a_corpus_that_is_not_there_is_told(library: Caller, filled: Filled) -> None:
+def test_an_unknown_corpus_is_refused(library: Caller, filled: Filled) -> None:
     with refused(Reason.CORPUS_NOT_FOUND):
         library.query(filled.corpus, str(uuid4()), level=CHUNK)
     with refused(Reason.INVALID_ARGUMENT, field="corpus_ids"):
         library.query(*(str(uuid4()) for _ in range(101)), level=CHUNK)
 
 
-def test_a_revision_is_of_one_corpus(library: Caller, filled: Filled, corpus: str) -> None:
+def test_a_query_by_revision_needs_exactly_one_corpus(library: Caller, filled: Filled, corpus: str) -> None:
     for named in ([], [filled.corpus, corpus]):
         with refused(Reason.INVALID_ARGUMENT, field="as_of"):
             library.query(*named, level=CHUNK, as_of=AsOf(revision=1))
@@ -317,10 +321,8 @@ def test_pages_stay_at_one_revision_while_documents_come_and_go(library: Caller,
 
 
 @pytest.mark.parametrize("text", ["", "inspectors and reports"])
-def test_pages_of_all_corpora_stay_as_they_began_while_corpora_are_made(
-    many: Running, alone: Caller, text: str
-) -> None:
-    """A new corpus comes before, between or behind those of the first page."""
+def test_pages_of_all_corpora_ignore_corpora_made_meanwhile(many: Running, alone: Caller, text: str) -> None:
+    """A new corpus sorts before, between or after the corpora of the first page."""
     for number in range(3):
         corpus = new_corpus(many)
         for place in range(number + 1):
@@ -339,7 +341,7 @@ def first_token(caller: Caller, *corpora: str, **fields: object) -> str:
     return str(page.next_page_token)
 
 
-def test_a_token_leads_on_in_its_own_query_only(library: Caller, filled: Filled, corpus: str) -> None:
+def test_a_token_is_valid_in_its_own_query_only(library: Caller, filled: Filled, corpus: str) -> None:
     library.add_texts(corpus, {f"{number}.txt": notice(number) for number in range(3)})
     token = first_token(library, filled.corpus)
     for wrong in (
@@ -359,7 +361,7 @@ def test_a_token_leads_on_in_its_own_query_only(library: Caller, filled: Filled,
 
 
 def test_a_token_of_another_tenants_query_is_refused(many: Running, alone: Caller) -> None:
-    """The same question of all corpora, by another tenant."""
+    """Another tenant asks the same question of all corpora."""
     theirs = Caller(many.address, GLOBEX)
     for caller, token in ((alone, ACME), (theirs, GLOBEX)):
         caller.add_texts(new_corpus(many, token), {f"{number}.txt": notice(number) for number in range(3)})
@@ -377,7 +379,7 @@ def test_the_same_filters_in_another_order_are_the_same_query(library: Caller, f
     assert library.nodes.Query(request, **library.options()).hits
 
 
-def test_the_corpora_of_a_query_are_asked_at_one_time(many: Running, alone: Caller) -> None:
+def test_all_corpora_of_a_query_are_read_as_of_the_same_time(many: Running, alone: Caller) -> None:
     first, second = new_corpus(many), new_corpus(many)
     alone.add_texts(first, {"a.txt": notice(1)})
     at = datetime.now(UTC)

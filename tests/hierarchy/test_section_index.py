@@ -1,4 +1,4 @@
-"""The index of sections through the real server: each section is where its chunks put it, at every revision."""
+"""The index of sections through the real server: vectors of sections follow their chunks at every revision."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.servers.running import ACME, Running, create_tenants, running
 
 
 def scores(caller: Caller, corpus: str, revision: int) -> dict[str, float]:
-    """Of every section."""
+    """The score of every section."""
     hits = caller.hits(corpus, level=SECTION, text="safety of clinical trials", as_of=at_revision(revision))
     return {hit.node.id: hit.score for hit in hits}
 
@@ -19,8 +19,8 @@ def opened(server: Running) -> Caller:
     return Caller(server.address, ACME)
 
 
-def test_sections_that_were_followed_are_where_those_are_that_were_read(tmp_path: Path) -> None:
-    """After documents came into them and left them again, a server has them where the next one reads them."""
+def test_sections_updated_in_memory_equal_sections_read_from_the_store(tmp_path: Path) -> None:
+    """After documents were added and removed, a server has the same vectors of sections as a server started later."""
     with running(tmp_path) as server:
         create_tenants(server.client())
         corpus, caller = str(server.client(ACME).create_corpus("plan").id), opened(server)
@@ -39,5 +39,5 @@ def test_sections_that_were_followed_are_where_those_are_that_were_read(tmp_path
         read = [scores(caller, corpus, revision) for revision in (1, 2, 3)]
         caller.close()
     assert followed == read
-    moved = [one for one in read[0].keys() & read[2].keys() if read[0][one] != read[2][one]]
-    assert moved, "else this proves nothing"
+    moved = [section for section in read[0].keys() & read[2].keys() if read[0][section] != read[2][section]]
+    assert moved, "without moved sections this test proves nothing"

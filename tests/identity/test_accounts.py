@@ -1,4 +1,4 @@
-"""Accounts: whose they are, who manages them, and that nothing of them is ever given twice."""
+"""Accounts: which tenant they belong to, who manages them, and that logins and bindings are unique."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def admin(acme_server: Running) -> Client:
     return administrator(acme_server)
 
 
-def test_an_account_is_as_it_was_created(operator: Client, acme_server: Running) -> None:
+def test_a_created_account_is_read_back_unchanged(operator: Client, acme_server: Running) -> None:
     corpus = operator.create_corpus("rules", tenant_id=ACME_ID).id
     grants = [Grant(Role.READER), Grant(Role.REVIEWER, corpus_id=corpus, levels=(Level.SECTION, Level.MASTER))]
     made = operator.create_account(
@@ -71,7 +71,7 @@ def test_a_login_is_never_given_twice(operator: Client, acme_server: Running) ->
             operator.create_account("Ann", name="Ann Other", tenant_id=tenant)
 
 
-def test_certificates_and_subjects_are_never_given_to_another(operator: Client, acme_server: Running) -> None:
+def test_a_certificate_or_subject_is_bound_to_one_account_only(operator: Client, acme_server: Running) -> None:
     ann = operator.create_account(
         "ann",
         name="Ann",
@@ -117,7 +117,7 @@ def test_certificates_and_subjects_are_never_given_to_another(operator: Client, 
         ({"tenant_id": uuid4()}, Reason.TENANT_NOT_FOUND),
     ],
 )
-def test_what_an_account_cannot_be(
+def test_an_invalid_account_is_refused(
     operator: Client, acme_server: Running, fields: dict[str, Any], reason: Reason
 ) -> None:
     asked = {"login": "ann", "name": "Ann Example", "tenant_id": ACME_ID, **fields}
@@ -126,12 +126,12 @@ def test_what_an_account_cannot_be(
     assert not operator.list_accounts(tenant_id=ACME_ID).items
 
 
-def test_accounts_are_listed_page_by_page_each_tenants_own(operator: Client, acme_server: Running) -> None:
+def test_each_tenants_accounts_are_listed_page_by_page(operator: Client, acme_server: Running) -> None:
     mine = [operator.create_account(f"a{n}", name="Ann", tenant_id=ACME_ID).id for n in range(5)]
     operator.create_account("bob", name="Bob", tenant_id=GLOBEX_ID)
     operator.create_account("root-ann", name="Ann", server_account=True)
-    assert [one.id for one in operator.iter_accounts(tenant_id=ACME_ID, page_size=2)] == mine
-    assert [one.login for one in operator.iter_accounts(server_accounts=True)] == ["root-ann"]
+    assert [account.id for account in operator.iter_accounts(tenant_id=ACME_ID, page_size=2)] == mine
+    assert [account.login for account in operator.iter_accounts(server_accounts=True)] == ["root-ann"]
     page = operator.list_accounts(tenant_id=ACME_ID, page_size=2)
     with refused(Reason.INVALID_PAGE_TOKEN):
         operator.list_accounts(tenant_id=GLOBEX_ID, page_token=page.next_page_token)
@@ -144,11 +144,11 @@ def test_a_tenants_administrator_manages_its_accounts(admin: Client, acme_server
     assert admin.update_account(made.id, name="Bob Other").name == "Bob Other"
     assert admin.set_grants(made.id, [Grant(Role.WRITER)]).grants == (Grant(Role.WRITER, ACME_ID),)
     admin.set_password("a new one from above", account_id=made.id)
-    assert {one.login for one in admin.list_accounts().items} > {"bob"}
+    assert {account.login for account in admin.list_accounts().items} > {"bob"}
 
 
 def test_a_tenants_administrator_reaches_no_other_account(admin: Client, acme_server: Running) -> None:
-    """Whatever it tries, another tenant's and the server's accounts are not there."""
+    """Accounts of other tenants and of the server are not found, whatever the administrator tries."""
     root = acme_server.client()
     gus = root.create_account("gus", name="Gus", tenant_id=GLOBEX_ID)
     boss = root.create_account("boss", name="Boss", server_account=True)
@@ -199,7 +199,7 @@ def test_an_operator_of_one_corpus_manages_no_accounts(acme_server: Running, ope
         mine.list_accounts()
 
 
-def test_everybody_sees_their_own_account(acme_server: Running) -> None:
+def test_all_callers_see_their_own_account(acme_server: Running) -> None:
     person = make_person(acme_server)
     assert acme_server.client(person.token).get_account(person.account.id).login == person.login
     with refused(Reason.PERMISSION_DENIED):
@@ -229,7 +229,7 @@ def test_a_grant_for_a_corpus_names_its_tenant_in_an_operators_account(acme_serv
         )
 
 
-def test_nobody_stops_being_an_operator_by_themselves(acme_server: Running) -> None:
+def test_operators_cannot_end_their_own_operator_role(acme_server: Running) -> None:
     boss = make_person(acme_server, Grant(Role.OPERATOR), tenant=None)
     client = acme_server.client(boss.token)
     with refused(Reason.PERMISSION_DENIED):
@@ -239,20 +239,22 @@ def test_nobody_stops_being_an_operator_by_themselves(acme_server: Running) -> N
     client.set_grants(boss.account.id, [Grant(Role.READER), Grant(Role.OPERATOR)])
 
 
-def test_disabling_ends_everything_at_once_and_enabling_brings_nothing_back(acme_server: Running) -> None:
+def test_disabling_an_account_ends_its_sessions_and_tokens_and_enabling_does_not_restore_them(
+    acme_server: Running,
+) -> None:
     root = acme_server.client()
     person, service = make_person(acme_server), make_service(acme_server)
-    for one in (person, service):
-        acme_server.client(one.token).server_info()
-        root.update_account(one.account.id, disabled=True, tenant_id=ACME_ID)
+    for holder in (person, service):
+        acme_server.client(holder.token).server_info()
+        root.update_account(holder.account.id, disabled=True, tenant_id=ACME_ID)
         with refused(Reason.SESSION_OVER):
-            acme_server.client(one.token).server_info()
-        root.update_account(one.account.id, disabled=False, tenant_id=ACME_ID)
+            acme_server.client(holder.token).server_info()
+        root.update_account(holder.account.id, disabled=False, tenant_id=ACME_ID)
         with refused(Reason.SESSION_OVER):
-            acme_server.client(one.token).server_info()
+            acme_server.client(holder.token).server_info()
 
 
-def test_an_update_names_the_version_it_is_of(admin: Client) -> None:
+def test_an_update_of_an_account_checks_the_expected_version(admin: Client) -> None:
     made = admin.create_account("bob", name="Bob")
     assert admin.update_account(made.id, name="Bob B", expected_version=1).version == 2
     with refused(Reason.VERSION_MISMATCH):
@@ -261,14 +263,19 @@ def test_an_update_names_the_version_it_is_of(admin: Client) -> None:
         admin.set_grants(made.id, [], expected_version=1)
 
 
-def test_changes_are_on_the_record_as_before_and_after(admin: Client, acme_server: Running) -> None:
+def test_changes_are_on_the_record_with_the_account_before_and_after(admin: Client, acme_server: Running) -> None:
     made = admin.create_account("bob", name="Bob", password=FIRST, request_id="create")
     admin.set_grants(made.id, [Grant(Role.AUDITOR)], request_id="grant")
     admin.update_account(made.id, disabled=True, request_id="disable")
     admin.set_password(PASSWORD, account_id=made.id, request_id="password")
     (created,), (granted,) = records(acme_server, request_id="create"), records(acme_server, request_id="grant")
     (disabled,), (changed,) = records(acme_server, request_id="disable"), records(acme_server, request_id="password")
-    assert [one["action"] for one in (created, granted, disabled, changed)] == ["CREATE", "GRANT", "UPDATE", "UPDATE"]
+    assert [record["action"] for record in (created, granted, disabled, changed)] == [
+        "CREATE",
+        "GRANT",
+        "UPDATE",
+        "UPDATE",
+    ]
     for record in (created, granted, disabled, changed):
         assert record["detail"]["account_id"] == str(made.id)
         assert record["log"] == str(ACME_ID)
@@ -279,7 +286,7 @@ def test_changes_are_on_the_record_as_before_and_after(admin: Client, acme_serve
     assert "opened" not in changed
 
 
-def test_what_concerns_the_servers_accounts_is_in_the_servers_own_log(acme_server: Running) -> None:
+def test_changes_of_the_servers_accounts_are_in_the_servers_own_log(acme_server: Running) -> None:
     acme_server.client().create_account("boss", name="Boss", server_account=True, request_id="create")
     (record,) = records(acme_server, request_id="create")
     assert record["log"] == str(UUID(int=0))

@@ -1,4 +1,4 @@
-"""Nobody calls without a valid token, but for health checks and reflection."""
+"""Every call needs a valid token, except health checks and reflection."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_client_raises_unauthenticated(server: Running) -> None:
 
 
 def test_a_stranger_learns_nothing_from_a_bad_request(server: Running) -> None:
-    """Authentication comes before the request is looked at."""
+    """Authentication comes before the request is checked."""
     path = "/drillcore_proto.v1.TenantService/GetTenant"
     answer = call(server.address, path, b"\x0a\x03abc", token="no-such-token-0123456789")
     assert answer.info.reason == Reason.UNAUTHENTICATED.name

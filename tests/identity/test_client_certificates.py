@@ -1,4 +1,4 @@
-"""A client certificate may stand for an account: then it is enough to call, as long as it is good."""
+"""A client certificate may be bound to an account. A valid certificate is then enough to call."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def sha256(shown: Certificate) -> str:
 
 @pytest.fixture
 def mutual(tmp_path: Path, authority: Authority, mine: Certificate) -> Iterator[Running]:
-    """A server that wants certificates, and both tenants."""
+    """A server that asks for client certificates, with both tenants."""
     own = authority.sign("server")
     settings = TlsSettings(certificate_file=own.certificate, key_file=own.key, client_ca_file=authority.certificate)
     with running(tmp_path, tls=settings) as server:
@@ -59,7 +59,7 @@ def root(mutual: Running, authority: Authority, mine: Certificate) -> Client:
     return mutual.client(OPERATOR, tls=tls(authority, mine), tenant_id=ACME_ID)
 
 
-def test_a_certificate_that_is_bound_is_enough(
+def test_a_bound_certificate_is_enough_to_call(
     mutual: Running, root: Client, authority: Authority, mine: Certificate
 ) -> None:
     client = mutual.client(None, tls=tls(authority, mine))
@@ -72,7 +72,7 @@ def test_a_certificate_that_is_bound_is_enough(
     assert (record["operator"], record["proof"], record["certificate"]) == (str(bound.id), "certificate", "job")
 
 
-def test_a_certificate_of_the_authority_that_nobody_bound_is_refused(
+def test_an_unbound_certificate_of_the_authority_is_refused(
     mutual: Running, root: Client, authority: Authority, mine: Certificate
 ) -> None:
     root.create_account("job", name="Job", certificate_sha256=[sha256(mine)])
@@ -80,7 +80,7 @@ def test_a_certificate_of_the_authority_that_nobody_bound_is_refused(
         mutual.client(None, tls=tls(authority, authority.sign("another"))).server_info()
 
 
-def test_a_certificate_that_was_taken_away_is_refused_at_once(
+def test_a_certificate_that_is_unbound_is_refused_at_once(
     mutual: Running, root: Client, authority: Authority, mine: Certificate
 ) -> None:
     account = root.create_account("job", name="Job", certificate_sha256=[sha256(mine)]).id
@@ -96,7 +96,7 @@ def test_a_certificate_that_was_taken_away_is_refused_at_once(
         client.server_info()
 
 
-def test_a_token_counts_before_the_certificate(
+def test_a_token_takes_precedence_over_the_certificate(
     mutual: Running, root: Client, authority: Authority, mine: Certificate
 ) -> None:
     root.create_account("job", name="Job", certificate_sha256=[sha256(mine)])
@@ -105,7 +105,7 @@ def test_a_token_counts_before_the_certificate(
         mutual.client("a-wrong-token-0123456789", tls=tls(authority, mine)).server_info()
 
 
-def test_its_account_stays_in_its_tenant(
+def test_an_account_with_a_certificate_stays_in_its_tenant(
     mutual: Running, root: Client, authority: Authority, mine: Certificate
 ) -> None:
     root.create_account("job", name="Job", grants=[Grant(Role.READER)], certificate_sha256=[sha256(mine)])
@@ -116,7 +116,7 @@ def test_its_account_stays_in_its_tenant(
         client.create_corpus("mine")
 
 
-def test_without_an_authority_for_clients_a_certificate_counts_for_nothing(
+def test_without_an_authority_for_clients_certificates_are_ignored(
     tmp_path: Path, authority: Authority, mine: Certificate
 ) -> None:
     own = authority.sign("plain")
@@ -136,7 +136,7 @@ def made(valid_from: datetime, valid_until: datetime) -> bytes:
 
 
 def test_a_certificate_that_expires_while_its_connection_lasts_is_refused() -> None:
-    """TLS looks only when the connection is made."""
+    """TLS checks the certificate only when the connection is made."""
     now = datetime.now(UTC).replace(microsecond=0)
     pem = made(now - timedelta(days=1), now + timedelta(days=1))
     certificate = read_certificate(pem)
@@ -147,6 +147,6 @@ def test_a_certificate_that_expires_while_its_connection_lasts_is_refused() -> N
             certificate.check_valid(at)
 
 
-def test_what_is_no_certificate_is_refused() -> None:
+def test_bytes_that_are_no_certificate_are_refused() -> None:
     with pytest.raises(Denied, match="cannot be read"):
         read_certificate(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")

@@ -1,4 +1,4 @@
-"""People log in with a password, for a while; whoever guesses is locked out."""
+"""People log in with a password for a limited time, and guessing locks the account."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def test_a_session_acts_for_its_account(acme_server: Running, nobody: Client) ->
 
 def test_every_login_opens_a_session_of_its_own(acme_server: Running, nobody: Client) -> None:
     person = make_person(acme_server)
-    one, other = nobody.login(person.login, PASSWORD), nobody.login(person.login, PASSWORD)
-    assert one.token != other.token
-    acme_server.client(one.token).logout()
-    acme_server.client(other.token).server_info()
+    first, second = nobody.login(person.login, PASSWORD), nobody.login(person.login, PASSWORD)
+    assert first.token != second.token
+    acme_server.client(first.token).logout()
+    acme_server.client(second.token).server_info()
 
 
 async def _log_in_async(address: str, login: str) -> str:
@@ -71,12 +71,12 @@ def test_the_async_client_logs_in_too(acme_server: Running) -> None:
     acme_server.client(token).server_info()
 
 
-def test_a_login_does_not_mind_case_and_form(acme_server: Running, nobody: Client) -> None:
+def test_a_login_ignores_case_and_unicode_form(acme_server: Running, nobody: Client) -> None:
     make_person(acme_server, login="Zoë@Example.org")
     nobody.login("ZOE\u0308@EXAMPLE.ORG", PASSWORD)
 
 
-def test_wrong_password_unknown_login_and_service_account_are_refused_alike(
+def test_wrong_password_unknown_login_and_service_account_get_the_same_refusal(
     acme_server: Running, nobody: Client
 ) -> None:
     person, service = make_person(acme_server), make_service(acme_server)
@@ -121,16 +121,16 @@ def test_an_old_password_must_be_changed(acme_server: Running, nobody: Client) -
     nobody.login(person.login, PASSWORD, new_password="a third passphrase of mine")
 
 
-def test_ones_own_password_is_changed_with_the_old_one(acme_server: Running, nobody: Client) -> None:
+def test_a_person_changes_their_password_by_giving_the_old_one(acme_server: Running, nobody: Client) -> None:
     person = make_person(acme_server)
-    other = nobody.login(person.login, PASSWORD)
+    other_session = nobody.login(person.login, PASSWORD)
     mine = acme_server.client(person.token)
     with refused(Reason.LOGIN_FAILED):
         mine.set_password("a third passphrase of mine", old_password=WRONG)
     mine.set_password("a third passphrase of mine", old_password=PASSWORD)
     mine.server_info()
     with refused(Reason.SESSION_OVER):
-        acme_server.client(other.token).server_info()
+        acme_server.client(other_session.token).server_info()
     nobody.login(person.login, "a third passphrase of mine")
 
 
@@ -156,7 +156,7 @@ def test_the_last_passwords_are_not_used_again_and_earlier_ones_are(tmp_path: Pa
         nobody.login(person.login, "a third passphrase of mine", new_password=FIRST)
 
 
-def test_a_session_ends_when_it_is_not_used(acme_server: Running) -> None:
+def test_an_unused_session_ends(acme_server: Running) -> None:
     token = make_person(acme_server).token
     age_session(acme_server, token, unused_for=timedelta(seconds=AUTH.session_idle_s - 60))
     acme_server.client(token).server_info()
@@ -167,7 +167,7 @@ def test_a_session_ends_when_it_is_not_used(acme_server: Running) -> None:
         acme_server.client(token).server_info()
 
 
-def test_a_session_ends_at_the_latest_when_its_time_is_over(acme_server: Running) -> None:
+def test_a_session_in_use_ends_when_its_maximum_time_is_over(acme_server: Running) -> None:
     token = make_person(acme_server).token
     age_session(acme_server, token, unused_for=timedelta(), opened_before=timedelta(seconds=AUTH.session_s_max + 1))
     with refused(Reason.SESSION_OVER):
@@ -214,8 +214,8 @@ def test_a_repeated_login_does_not_bring_an_ended_session_back(acme_server: Runn
         nobody.login(person.login, PASSWORD, request_id="one")
 
 
-def test_who_knows_a_request_id_cannot_guess_the_password_by_it(acme_server: Running, nobody: Client) -> None:
-    """Not even while the account is locked: a repeated request counts as an attempt."""
+def test_a_known_request_id_does_not_help_to_guess_the_password(acme_server: Running, nobody: Client) -> None:
+    """This holds even while the account is locked: a repeated request counts as an attempt."""
     person = make_person(acme_server)
     nobody.login(person.login, PASSWORD, request_id="one")
     for _ in range(AUTH.failures_max):
@@ -226,9 +226,9 @@ def test_who_knows_a_request_id_cannot_guess_the_password_by_it(acme_server: Run
 
 
 def test_two_people_may_use_the_same_request_id(acme_server: Running, nobody: Client) -> None:
-    one, other = make_person(acme_server), make_person(acme_server)
-    first = nobody.login(one.login, PASSWORD, request_id="login")
-    second = nobody.login(other.login, PASSWORD, request_id="login")
+    person, other_person = make_person(acme_server), make_person(acme_server)
+    first = nobody.login(person.login, PASSWORD, request_id="login")
+    second = nobody.login(other_person.login, PASSWORD, request_id="login")
     assert first.account_id != second.account_id
 
 
@@ -295,13 +295,15 @@ def test_parallel_guesses_are_all_counted(acme_server: Running) -> None:
         return None
 
     outcomes = concurrently(4 * AUTH.failures_max, guess)
-    assert outcomes.count(Reason.LOGIN_FAILED) == AUTH.failures_max, "so many passwords were looked at, and no more"
+    assert outcomes.count(Reason.LOGIN_FAILED) == AUTH.failures_max, (
+        "no more passwords are checked than failures are allowed"
+    )
     assert outcomes.count(Reason.ACCOUNT_LOCKED) == 3 * AUTH.failures_max
     assert len(records(acme_server, call="Alert")) == 1
 
 
 def test_wrong_old_passwords_lock_too(acme_server: Running) -> None:
-    """A session that was left open is not a way to guess the password."""
+    """An unattended session cannot be used to guess the password."""
     person = make_person(acme_server)
     mine = acme_server.client(person.token)
     for _ in range(AUTH.failures_max):
@@ -311,7 +313,7 @@ def test_wrong_old_passwords_lock_too(acme_server: Running) -> None:
         mine.set_password("a third passphrase of mine", old_password=PASSWORD)
 
 
-def test_a_disabled_account_does_not_log_in_and_only_who_knows_the_password_hears_why(
+def test_a_disabled_account_cannot_log_in_and_only_the_right_password_reveals_why(
     acme_server: Running, nobody: Client
 ) -> None:
     person = make_person(acme_server)
@@ -351,8 +353,8 @@ def test_no_secret_is_stored_or_logged(acme_server: Running, nobody: Client) -> 
         assert secret not in said
 
 
-def test_the_store_alone_does_not_tell_whether_a_guess_was_right(acme_server: Running, nobody: Client) -> None:
-    """What is kept of a request, to know it again, is keyed: its plain hash would let anybody try passwords."""
+def test_the_store_alone_does_not_reveal_whether_a_guess_was_right(acme_server: Running, nobody: Client) -> None:
+    """The stored hash of a request is keyed. With a plain hash, a reader of the store could try passwords."""
     person = make_person(acme_server)
     nobody.login(person.login, PASSWORD)
     request = accounts_pb2.LoginRequest(login=person.login, password=PASSWORD).SerializeToString(deterministic=True)
@@ -362,7 +364,7 @@ def test_the_store_alone_does_not_tell_whether_a_guess_was_right(acme_server: Ru
 
 
 def test_a_sessions_token_cannot_be_made_again_without_the_password(acme_server: Running, nobody: Client) -> None:
-    """Not even by who has the store and the keyring."""
+    """This holds even for somebody with the store and the keyring."""
     person = make_person(acme_server)
     opened = nobody.login(person.login, PASSWORD, request_id="one")
     keyring = acme_server.server.keyring
@@ -383,7 +385,7 @@ def test_a_new_password_ends_the_other_sessions(acme_server: Running, nobody: Cl
 
 
 @pytest.mark.parametrize("change", ["password", "disabled"])
-def test_what_changes_between_the_check_and_the_commit_counts(tmp_path: Path, change: str) -> None:
+def test_changes_between_the_check_and_the_commit_of_a_login_count(tmp_path: Path, change: str) -> None:
     engines: list[HookedEngine] = []
 
     def wrap(engine: Engine) -> Engine:
@@ -408,7 +410,7 @@ def test_what_changes_between_the_check_and_the_commit_counts(tmp_path: Path, ch
         hooked.hook = at_commit(3)
         with refused(Reason.ACCOUNT_DISABLED if change == "disabled" else Reason.CONFLICT):
             server.client(None).login(person.login, PASSWORD)
-        assert all(one.revoked for one in root.list_tokens(person.account.id))
+        assert all(token.revoked for token in root.list_tokens(person.account.id))
 
 
 def test_passwords_are_hashed_anew_when_the_settings_change(tmp_path: Path) -> None:
@@ -448,6 +450,6 @@ def test_a_password_does_not_leave_the_machine_unencrypted() -> None:
         client.login("ann", PASSWORD)
 
 
-def test_a_token_of_the_settings_needs_no_password(acme_server: Running) -> None:
+def test_a_caller_with_a_token_of_the_settings_needs_no_password(acme_server: Running) -> None:
     with refused(Reason.INVALID_ARGUMENT):
         acme_server.client(OPERATOR).set_password(PASSWORD, old_password=PASSWORD)

@@ -1,4 +1,4 @@
-"""Tokens of a trusted issuer stand for accounts; anything else that looks like one is refused."""
+"""Tokens of a trusted issuer stand for accounts, and all other tokens of that form are refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KEYS: dict[str, tuple[Any, str, Any]] = {
 
 
 def key_set(*names: str) -> str:
-    """The public keys, as an issuer shows them."""
+    """The key set of an issuer with the public keys of these names."""
     keys = []
     for name in names:
         key, algorithm, kind = KEYS[name]
@@ -47,7 +47,7 @@ def key_set(*names: str) -> str:
 
 
 def token(kid: str = "rsa", *, header: dict[str, Any] | None = None, without: str = "", **claims: Any) -> str:
-    """A token that has nothing wrong with it, with some claims changed."""
+    """A valid token with the given header fields and claims changed."""
     now = time.time()
     content = {"iss": ISSUER, "aud": AUDIENCE, "sub": SUBJECT, "iat": now, "exp": now + 300, **claims}
     content.pop(without, None)
@@ -84,7 +84,7 @@ class Trusting:
             return client.server_info().principal
 
     def why_not(self, bearer: str) -> str:
-        """How the token is refused."""
+        """The message of the refusal of the token."""
         with pytest.raises(DrillcoreError) as caught:
             self.principal(bearer)
         assert caught.value.reason is Reason.UNAUTHENTICATED
@@ -113,7 +113,7 @@ def test_an_audience_may_be_one_of_several(trusting: Trusting) -> None:
     assert trusting.principal(token(aud=["others", AUDIENCE])) == str(trusting.account.id)
 
 
-def test_what_is_done_by_it_is_on_the_record_as_such(trusting: Trusting) -> None:
+def test_calls_with_such_a_token_are_recorded_with_this_kind_of_proof(trusting: Trusting) -> None:
     trusting.server.client(token()).list_corpora(request_id="by-oidc")
     (record,) = records(trusting.server, request_id="by-oidc")
     assert (record["operator"], record["operator_login"], record["proof"]) == (str(trusting.account.id), "ann", "oidc")
@@ -140,7 +140,7 @@ CLAIMS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", CLAIMS)
-def test_a_token_with_something_wrong_is_refused(trusting: Trusting, case: str) -> None:
+def test_an_invalid_token_is_refused(trusting: Trusting, case: str) -> None:
     changes, why = CLAIMS[case]
     if changes.get("header") == {"kid": None}:
         now = time.time()
@@ -164,7 +164,7 @@ def test_a_token_with_something_wrong_is_refused(trusting: Trusting, case: str) 
         ({"iat": SKEW_S + 30}, False),
     ],
 )
-def test_clocks_may_differ_by_so_much_and_no_more(trusting: Trusting, claims: dict[str, float], good: bool) -> None:
+def test_clocks_may_differ_by_a_limited_time(trusting: Trusting, claims: dict[str, float], good: bool) -> None:
     made = token(**{name: time.time() + offset for name, offset in claims.items()})
     if good:
         assert trusting.principal(made) == str(trusting.account.id)
@@ -180,8 +180,8 @@ def test_a_token_that_is_not_signed_is_refused(trusting: Trusting) -> None:
             trusting.why_not(raw_token({"alg": algorithm, "kid": "rsa", "typ": "JWT"}, claims, signature))
 
 
-def test_a_public_key_is_no_secret_to_sign_with(trusting: Trusting) -> None:
-    """An HMAC made with the issuer's public key, which everybody knows."""
+def test_a_token_signed_with_the_public_key_as_a_secret_is_refused(trusting: Trusting) -> None:
+    """The signature is an HMAC keyed with the issuer's public key, which is not secret."""
     import hmac
 
     now = time.time()
@@ -212,9 +212,9 @@ def test_a_key_that_a_token_brings_along_is_not_used(trusting: Trusting) -> None
 
 def test_a_changed_token_is_refused(trusting: Trusting) -> None:
     header, claims, signature = token().split(".")
-    other = token(sub="user-2").split(".")[1]
+    other_claims = token(sub="user-2").split(".")[1]
     for made in (
-        f"{header}.{other}.{signature}",
+        f"{header}.{other_claims}.{signature}",
         f"{header}.{claims}.{signature[:-4]}AAAA",
         f"{header}.{claims}.",
         f"{header}..{signature}",
@@ -243,14 +243,14 @@ def test_an_account_that_is_disabled_or_not_bound_any_more_is_refused_at_once(tr
     assert "no longer stands for an account" in trusting.why_not(made)
 
 
-def test_grants_count_as_for_everybody(trusting: Trusting) -> None:
+def test_grants_apply_to_callers_with_such_tokens_too(trusting: Trusting) -> None:
     client = trusting.server.client(token())
     client.list_corpora()
     with refused(Reason.PERMISSION_DENIED):
         client.create_corpus("mine")
 
 
-def test_without_a_trusted_issuer_no_such_token_counts(tmp_path: Path) -> None:
+def test_without_a_trusted_issuer_all_such_tokens_are_refused(tmp_path: Path) -> None:
     with running(tmp_path) as server, refused(Reason.UNAUTHENTICATED):
         server.client(token()).server_info()
 
@@ -319,6 +319,6 @@ def test_where_the_issuer_names_the_tenant_it_must_be_the_accounts(tmp_path: Pat
     with running(tmp_path / "data", auth=replace(AUTH, oidc=(settings,))) as server:
         trusting = Trusting(server, file)
         assert trusting.principal(token(tenant=str(ACME_ID))) == str(trusting.account.id)
-        for other in (str(GLOBEX_ID), str(UUID(int=0)), "acme", "", 7):
-            assert "another tenant" in trusting.why_not(token(tenant=other))
+        for tenant in (str(GLOBEX_ID), str(UUID(int=0)), "acme", "", 7):
+            assert "another tenant" in trusting.why_not(token(tenant=tenant))
         assert "no claim 'tenant'" in trusting.why_not(token())

@@ -1,4 +1,4 @@
-"""What a password must be, and how it is kept."""
+"""Passwords: the rules for new passwords, and how they are stored."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ def passwords() -> Passwords:
     return Passwords(FAST)
 
 
-def refusal(passwords: Passwords, password: str, **of: str) -> str:
+def refusal(passwords: Passwords, password: str, **account: str) -> str:
     with pytest.raises(BadInput) as caught:
-        passwords.check_new(password, **{"login": "ann@acme.example", "name": "Ann Example", **of})
+        passwords.check_new(password, **{"login": "ann@acme.example", "name": "Ann Example", **account})
     assert caught.value.reason is Reason.PASSWORD_REFUSED
     assert len(password) < 5 or password not in caught.value.message
     return caught.value.message
 
 
 @pytest.mark.parametrize("good", [GOOD, "horse of the battery", "пароль из многих слов", "0f8a7d6e5c4b", GOOD * 30])
-def test_what_is_long_and_unusual_is_taken(passwords: Passwords, good: str) -> None:
+def test_long_and_unusual_passwords_are_accepted(passwords: Passwords, good: str) -> None:
     passwords.check_new(good, login="ann@acme.example", name="Ann Example")
 
 
 @pytest.mark.parametrize("short", ["", "a", "elevenchars", "elevenchare\u0301"])
-def test_short_ones_are_refused(passwords: Passwords, short: str) -> None:
+def test_short_passwords_are_refused(passwords: Passwords, short: str) -> None:
     assert "12 to" in refusal(passwords, short)
 
 
-def test_the_minimum_is_a_setting() -> None:
+def test_the_minimum_length_is_a_setting() -> None:
     strict = Passwords(replace(FAST, password_characters_min=30))
     with pytest.raises(BadInput, match="30 to"):
         strict.check_new(GOOD, login="ann", name="Ann")
 
 
-def test_very_long_ones_are_refused(passwords: Passwords) -> None:
+def test_very_long_passwords_are_refused(passwords: Passwords) -> None:
     assert "1024" in refusal(passwords, "abcdef" * 200)
 
 
 @pytest.mark.parametrize("bare", ["aaaaaaaaaaaa", "121212121212", "abcdabcdabcdabcd"])
-def test_few_different_characters_are_refused(passwords: Passwords, bare: str) -> None:
+def test_passwords_with_few_different_characters_are_refused(passwords: Passwords, bare: str) -> None:
     assert "different" in refusal(passwords, bare)
 
 
 @pytest.mark.parametrize(
     "telling", ["ann@acme.example", "my ANN@ACME.example 1", "example of a secret", "1 ann example 1"]
 )
-def test_login_and_name_are_refused_in_it(passwords: Passwords, telling: str) -> None:
+def test_passwords_with_the_login_or_the_name_are_refused(passwords: Passwords, telling: str) -> None:
     assert "login or the name" in refusal(passwords, telling)
 
 
@@ -70,11 +70,11 @@ def test_a_short_name_does_not_rule_out_half_of_all_words(passwords: Passwords) 
 @pytest.mark.parametrize(
     "common", ["Password1234", "qwertyuiop123", "passwordpassword!", "CorrectHorseBatteryStaple", "1q2w3e4r5t6y"]
 )
-def test_common_ones_are_refused(passwords: Passwords, common: str) -> None:
+def test_common_passwords_are_refused(passwords: Passwords, common: str) -> None:
     assert "first that others try" in refusal(passwords, common)
 
 
-def test_the_last_ones_are_refused_and_those_before_are_not(passwords: Passwords) -> None:
+def test_the_last_passwords_are_refused_and_earlier_ones_are_not(passwords: Passwords) -> None:
     hashes = [passwords.hash(f"{GOOD} number {n}") for n in range(FAST.passwords_remembered + 1)]
     for number in range(FAST.passwords_remembered):
         with pytest.raises(BadInput, match="one of the last 5"):
@@ -82,26 +82,26 @@ def test_the_last_ones_are_refused_and_those_before_are_not(passwords: Passwords
     passwords.check_new(f"{GOOD} number 5", login="ann", name="Ann", earlier=hashes)
 
 
-def test_only_the_right_one_is_right(passwords: Passwords) -> None:
+def test_only_the_right_password_is_accepted(passwords: Passwords) -> None:
     kept = passwords.hash(GOOD)
     assert kept.startswith("$argon2id$")
     assert GOOD not in kept
-    assert passwords.hash(GOOD) != kept, "each has a salt of its own"
+    assert passwords.hash(GOOD) != kept, "each hash has its own salt"
     assert passwords.is_right(kept, GOOD)
     for wrong in ("", GOOD[:-1], GOOD + " ", GOOD.upper(), GOOD * 1000):
         assert not passwords.is_right(kept, wrong)
 
 
-def test_the_same_characters_in_another_form_are_the_same(passwords: Passwords) -> None:
+def test_the_same_characters_in_another_unicode_form_are_the_same_password(passwords: Passwords) -> None:
     assert passwords.is_right(passwords.hash("caf\u00e9 of the corner"), "cafe\u0301 of the corner")
 
 
-def test_nobodys_password_is_never_right(passwords: Passwords) -> None:
+def test_no_password_is_right_without_an_account(passwords: Passwords) -> None:
     assert not passwords.is_right(None, GOOD)
     assert not passwords.is_right(None, "")
 
 
-def test_a_damaged_hash_is_told_from_a_wrong_password(passwords: Passwords) -> None:
+def test_a_damaged_hash_is_distinguished_from_a_wrong_password(passwords: Passwords) -> None:
     with pytest.raises(StoreCorruptError):
         passwords.is_right("$argon2id$damaged", GOOD)
 
@@ -114,7 +114,7 @@ def test_other_parameters_make_a_hash_outdated(passwords: Passwords) -> None:
     assert stronger.is_right(kept, GOOD)
 
 
-def test_so_many_are_hashed_at_once(passwords: Passwords) -> None:
+def test_the_number_of_passwords_hashed_at_once_is_limited(passwords: Passwords) -> None:
     one_at_a_time = Passwords(replace(FAST, hashes_at_once=1))
     under_way, most, lock = 0, 0, threading.Lock()
     hasher = one_at_a_time._hasher

@@ -1,4 +1,4 @@
-"""Tokens of service accounts: shown once, for a while, revoked at once."""
+"""Tokens of service accounts are shown once, expire, and can be revoked at once."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_an_expired_token_is_refused(acme_server: Running) -> None:
         acme_server.client(token).server_info()
 
 
-def test_a_token_may_rest(acme_server: Running) -> None:
+def test_an_unused_token_does_not_expire_early(acme_server: Running) -> None:
     token = make_service(acme_server).token
     age_session(acme_server, token, unused_for=timedelta(days=30))
     acme_server.client(token).server_info()
@@ -75,15 +75,15 @@ def test_a_token_may_rest(acme_server: Running) -> None:
 
 def test_a_revoked_token_is_refused_at_once_also_by_another_server(acme_server: Running, root: Client) -> None:
     service = make_service(acme_server)
-    other = root.create_token(service.account.id, "other")
+    other_token = root.create_token(service.account.id, "other")
     client = acme_server.client(service.token)
     client.server_info()
-    first = next(one for one in root.list_tokens(service.account.id) if one.id != other.info.id)
+    first = next(token for token in root.list_tokens(service.account.id) if token.id != other_token.info.id)
     assert root.revoke_token(service.account.id, first.id) == 1
     with refused(Reason.SESSION_OVER):
         client.server_info()
-    acme_server.client(other.token).server_info()
-    assert [one.revoked for one in root.list_tokens(service.account.id)] == [True, False]
+    acme_server.client(other_token.token).server_info()
+    assert [token.revoked for token in root.list_tokens(service.account.id)] == [True, False]
     assert root.revoke_token(service.account.id, first.id) == 0
 
 
@@ -97,38 +97,38 @@ def test_all_tokens_are_revoked_together(acme_server: Running, root: Client) -> 
 
 
 def test_everybody_may_end_their_own_sessions_and_no_others(acme_server: Running) -> None:
-    person, other = make_person(acme_server), make_person(acme_server)
+    person, other_person = make_person(acme_server), make_person(acme_server)
     mine = acme_server.client(person.token)
     (session,) = mine.list_tokens(person.account.id)
     assert session.session
     with refused(Reason.PERMISSION_DENIED):
-        mine.list_tokens(other.account.id)
+        mine.list_tokens(other_person.account.id)
     with refused(Reason.PERMISSION_DENIED):
-        mine.revoke_token(other.account.id)
+        mine.revoke_token(other_person.account.id)
     assert mine.revoke_token(person.account.id, session.id) == 1
     with refused(Reason.SESSION_OVER):
         mine.server_info()
-    acme_server.client(other.token).server_info()
+    acme_server.client(other_person.token).server_info()
 
 
-def test_people_have_no_such_tokens(acme_server: Running, root: Client) -> None:
+def test_people_cannot_have_service_tokens(acme_server: Running, root: Client) -> None:
     with refused(Reason.INVALID_ARGUMENT):
         root.create_token(make_person(acme_server).account.id, "mine")
 
 
-def test_a_disabled_account_gets_none(acme_server: Running, root: Client) -> None:
+def test_a_disabled_account_gets_no_token(acme_server: Running, root: Client) -> None:
     account = make_service(acme_server).account.id
     root.update_account(account, disabled=True)
     with refused(Reason.ACCOUNT_DISABLED):
         root.create_token(account, "job")
 
 
-def test_a_token_that_is_not_there_is_not_revoked(acme_server: Running, root: Client) -> None:
-    one, other = make_service(acme_server), make_service(acme_server)
-    (of_other,) = root.list_tokens(other.account.id)
+def test_an_unknown_token_is_not_revoked(acme_server: Running, root: Client) -> None:
+    first, second = make_service(acme_server), make_service(acme_server)
+    (of_other,) = root.list_tokens(second.account.id)
     for token in (uuid4(), of_other.id):
         with refused(Reason.TOKEN_NOT_FOUND):
-            root.revoke_token(one.account.id, token)
+            root.revoke_token(first.account.id, token)
 
 
 def test_a_forged_token_is_refused(acme_server: Running) -> None:
@@ -144,7 +144,7 @@ def test_a_tokens_id_and_hash_are_no_tokens(acme_server: Running, root: Client) 
     stored = sessions.find_session
     keys = acme_server.server._unit.keys
     (hashed,) = acme_server.engine.run(
-        lambda tr: [one for one, _ in sessions.sessions_of(tr, keys, service.account.id)]  # type: ignore[arg-type]
+        lambda tr: [session for session, _ in sessions.sessions_of(tr, keys, service.account.id)]  # type: ignore[arg-type]
     )
     assert acme_server.engine.run(lambda tr: stored(tr, keys, hashed)) is not None
     for guess in (info.id.hex, hashed.hex()):
@@ -171,20 +171,20 @@ def test_tokens_are_on_the_record_by_their_ids(acme_server: Running, root: Clien
     assert revoked["detail"] == {"account_id": str(account), "token_id": made.info.id.hex, "revoked": 1}
 
 
-def test_what_ended_long_ago_is_forgotten(acme_server: Running, root: Client) -> None:
+def test_tokens_that_ended_long_ago_are_forgotten(acme_server: Running, root: Client) -> None:
     service = make_service(acme_server)
     standing = root.create_token(service.account.id, "standing")
     acme_server.client(service.token).logout()
     keys, now = acme_server.server._unit.keys, datetime.now(UTC)
     assert forget_sessions(acme_server.engine, keys, now - timedelta(days=1)) == 0
     assert forget_sessions(acme_server.engine, keys, now) == 1
-    assert [one.id for one in root.list_tokens(service.account.id)] == [standing.info.id]
+    assert [token.id for token in root.list_tokens(service.account.id)] == [standing.info.id]
     with refused(Reason.SESSION_OVER):
         acme_server.client(service.token).server_info()
     acme_server.client(standing.token).server_info()
 
 
-def test_an_account_has_so_many_tokens_and_those_that_ended_make_room(
+def test_the_number_of_tokens_of_an_account_is_limited_and_ended_tokens_make_room(
     acme_server: Running, root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "SESSIONS_MAX", 3)
@@ -215,15 +215,15 @@ def test_a_tenants_token_of_the_settings_does_not_manage_accounts(acme_server: R
 
 
 @pytest.mark.parametrize("name", ["", "drillcore", str(UUID(int=7))])
-def test_a_token_of_the_settings_cannot_be_taken_for_another_caller(name: str) -> None:
+def test_a_token_of_the_settings_cannot_have_the_name_of_another_kind_of_caller(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be named"):
         TokenSettings(name=name, token="a-token-0123456789")
 
 
 def test_roles_of_the_settings_are_checked() -> None:
-    with pytest.raises(ValueError, match="which is none of reader"):
+    with pytest.raises(ValueError, match="the roles are reader"):
         TokenSettings(name="ann", token="a-token-0123456789", roles=("root",))
-    one = TokenSettings(name="ann", token="a-token-0123456789", roles=("reader",))
+    settings = TokenSettings(name="ann", token="a-token-0123456789", roles=("reader",))
     with pytest.raises(ValueError, match="different tenants or roles"):
-        ServerSettings(tokens=(one, replace(one, token="b-token-0123456789", roles=("writer",))))
+        ServerSettings(tokens=(settings, replace(settings, token="b-token-0123456789", roles=("writer",))))
     assert issubclass(SettingsError, ValueError)

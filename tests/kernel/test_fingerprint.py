@@ -1,4 +1,4 @@
-"""Fingerprints do not depend on the process, on Python's own texts, or on the order of a set."""
+"""Fingerprints do not depend on the process, on Python's `repr`, or on the order of a set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-from drillcore_server.kernel.fingerprint import fingerprint
+from drillcore_server.kernel.canonical_json import fingerprint
 
 GOLDEN = "e14d1aa7df0d41146d1ff67d5d6ec49b23c8ce5e453b23563c872491d1f9de1b"
 """Changes only together with `VERSION`."""
@@ -34,14 +34,14 @@ ASKED = Asked(
 )
 
 
-def test_a_fingerprint_is_what_it_always_was() -> None:
+def test_a_fingerprint_never_changes() -> None:
     assert fingerprint("test", ASKED).hex() == GOLDEN
 
 
-def test_a_fingerprint_is_the_same_in_a_process_with_other_hashes() -> None:
+def test_a_fingerprint_is_the_same_in_a_process_with_another_hash_seed() -> None:
     """A set of texts comes in another order in each process."""
     program = (
-        "from drillcore_server.kernel.fingerprint import fingerprint;"
+        "from drillcore_server.kernel.canonical_json import fingerprint;"
         "print(fingerprint('test', frozenset('abcdefghij')).hex())"
     )
     found = {

@@ -1,4 +1,4 @@
-"""What is not granted is denied: by tenant, corpus and level, for every RPC, and at the moment of the commit."""
+"""Access without a grant is denied by tenant, corpus and level, for every RPC and at the moment of the commit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.servers.running import ACME_ID, OPERATOR, Running, create_ten
 from tests.support.stores.hooked_engine import HookedEngine
 
 FOR_EVERYBODY = {"GetServerInfo", "Login", "Logout", "SetPassword", "GetAccount", "ListTokens", "RevokeToken"}
-"""Calls that everybody may make, about themselves. SetPassword and those behind it: not about another."""
+"""Calls that every account may make about itself. SetPassword and the calls after it are denied for other accounts."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def test_an_account_without_grants_may_do_nothing(library: Library, method: Meth
     if method.name not in FOR_EVERYBODY:
         assert answer.info.reason in {Reason.PERMISSION_DENIED.name, Reason.CANNOT_SIGN.name}
     elif method.name not in OPEN_TO_NOBODY | {"GetServerInfo", "Logout"}:
-        assert answer.info.reason == Reason.PERMISSION_DENIED.name, "it names another's account"
+        assert answer.info.reason == Reason.PERMISSION_DENIED.name, "the request names the account of another caller"
 
 
 @pytest.mark.parametrize("level", Level)
@@ -71,33 +71,33 @@ def test_a_reader_of_one_level_reads_that_level_only(library: Library, level: Le
     root = library.server.client(OPERATOR, tenant_id=ACME_ID)
     client = library.client(Grant(Role.READER, levels=(level,)))
     (master,) = nodes_of(root, library.rules, Level.MASTER)
-    for other in Level:
-        node = nodes_of(root, library.rules, other)[0]
+    for wanted in Level:
+        node = nodes_of(root, library.rules, wanted)[0]
         attempts: list[Callable[[], object]] = [
             lambda node=node: client.get_node(node),
             lambda node=node: client.get_node(node, as_of=1),
-            lambda other=other: client.query(level=other, corpus_ids=[library.rules]),
-            lambda other=other: client.query(level=other, corpus_ids=[library.rules], as_of=1),
+            lambda wanted=wanted: client.query(level=wanted, corpus_ids=[library.rules]),
+            lambda wanted=wanted: client.query(level=wanted, corpus_ids=[library.rules], as_of=1),
         ]
-        if other < Level.MASTER:
+        if wanted < Level.MASTER:
             attempts += [
-                lambda other=other: client.drill_down(master, other),
-                lambda other=other: client.drill_down(master, other, as_of=1),
+                lambda wanted=wanted: client.drill_down(master, wanted),
+                lambda wanted=wanted: client.drill_down(master, wanted, as_of=1),
             ]
-        if other in {Level.SECTION, Level.CHUNK}:
-            attempts.append(lambda other=other: client.query("records", level=other, corpus_ids=[library.rules]))
-        if other > Level.RAW:
+        if wanted in {Level.SECTION, Level.CHUNK}:
+            attempts.append(lambda wanted=wanted: client.query("records", level=wanted, corpus_ids=[library.rules]))
+        if wanted > Level.RAW:
             raws = nodes_of(root, library.rules, Level.RAW)[:1]
-            attempts.append(lambda other=other, raws=raws: client.roll_up(raws, other))
+            attempts.append(lambda wanted=wanted, raws=raws: client.roll_up(raws, wanted))
         for attempt in attempts:
-            if other is level:
+            if wanted is level:
                 attempt()
             else:
                 with refused(Reason.PERMISSION_DENIED):
                     attempt()
 
 
-def test_who_may_not_read_raws_gets_no_text_of_a_document(library: Library) -> None:
+def test_a_caller_who_may_not_read_raws_gets_no_text_of_a_document(library: Library) -> None:
     client = library.client(Grant(Role.READER, levels=(Level.CHUNK, Level.SECTION, Level.MASTER)))
     assert client.get_document(library.rules, library.document).text is None
     for as_of in (None, 1):
@@ -138,12 +138,12 @@ def test_grants_of_levels_add_up_for_each_corpus_but_not_over_corpora(library: L
         client.query(level=Level.RAW, corpus_ids=[library.others])
 
 
-def test_a_corpus_that_is_not_granted_is_not_there(library: Library) -> None:
+def test_a_corpus_that_is_not_granted_is_not_found(library: Library) -> None:
     root = library.server.client(OPERATOR, tenant_id=ACME_ID)
     client = library.client(Grant(Role.WRITER, corpus_id=library.rules))
     hidden = nodes_of(root, library.others, Level.CHUNK)[0]
     document = root.list_documents(library.others).items[0].id
-    assert [one.id for one in client.list_corpora().items] == [library.rules]
+    assert [listed.id for listed in client.list_corpora().items] == [library.rules]
     assert client.query("records").revisions.keys() == {library.rules}
     assert client.query(level=Level.RAW).revisions.keys() == {library.rules}
     attempts: list[tuple[Callable[[], object], Reason]] = [
@@ -170,7 +170,7 @@ def test_a_corpus_that_is_not_granted_is_not_there(library: Library) -> None:
 
 
 @pytest.mark.parametrize("role", [Role.READER, Role.REVIEWER, Role.AUDITOR])
-def test_who_only_reads_changes_nothing(library: Library, role: Role) -> None:
+def test_a_caller_who_may_only_read_cannot_change_anything(library: Library, role: Role) -> None:
     client = library.client(Grant(role))
     client.query("records")
     for attempt in (
@@ -189,7 +189,7 @@ def test_who_only_reads_changes_nothing(library: Library, role: Role) -> None:
 
 def test_an_operator_reads_no_content(library: Library) -> None:
     client = library.client(Grant(Role.OPERATOR))
-    assert {one.id for one in client.list_corpora().items} == {library.rules, library.others}
+    assert {listed.id for listed in client.list_corpora().items} == {library.rules, library.others}
     for attempt in (
         lambda: client.query("records"),
         lambda: client.list_documents(library.rules),
@@ -201,8 +201,8 @@ def test_an_operator_reads_no_content(library: Library) -> None:
             attempt()
 
 
-def test_a_writer_of_some_levels_changes_no_corpus(library: Library) -> None:
-    """Every change moves all levels together."""
+def test_a_writer_of_some_levels_cannot_change_a_corpus(library: Library) -> None:
+    """Every change concerns all levels together."""
     client = library.client(Grant(Role.WRITER, levels=(Level.RAW, Level.CHUNK)))
     for attempt in (
         lambda: client.add_documents(library.rules, [NewDocument("a.txt", b"Text.")]),
@@ -244,8 +244,8 @@ TAKEN: dict[str, tuple[Callable[[Client, UUID], object], Reason]] = {
 
 @pytest.mark.parametrize("taken", TAKEN)
 @pytest.mark.parametrize("kind", ["read", "write", "upload"])
-def test_what_is_taken_away_during_a_call_is_denied_to_it(hooked: Hooked, taken: str, kind: str) -> None:
-    """Between the reads and the commit of the call: the commit conflicts, and its next run is denied."""
+def test_a_grant_revoked_during_a_call_is_denied_to_that_call(hooked: Hooked, taken: str, kind: str) -> None:
+    """It is revoked between the reads and the commit of the call. The commit conflicts and the next run is denied."""
     root = hooked.server.client(OPERATOR, tenant_id=ACME_ID)
     corpus = root.create_corpus("rules").id
     service = make_service(hooked.server, Grant(Role.WRITER))
@@ -260,18 +260,18 @@ def test_what_is_taken_away_during_a_call_is_denied_to_it(hooked: Hooked, taken:
     with refused(reason):
         calls[kind]()
     assert hooked.engine.hook is None
-    assert [one.name for one in root.list_corpora().items] == ["rules"]
+    assert [listed.name for listed in root.list_corpora().items] == ["rules"]
     assert not root.list_documents(corpus).items
 
 
-def test_what_is_granted_counts_at_once(library: Library) -> None:
+def test_a_grant_counts_at_once(library: Library) -> None:
     root = library.server.client(OPERATOR, tenant_id=ACME_ID)
     person = make_person(library.server)
     client = library.server.client(person.token)
     with refused(Reason.PERMISSION_DENIED):
         client.list_corpora()
     root.set_grants(person.account.id, [Grant(Role.READER, corpus_id=library.rules)])
-    assert [one.id for one in client.list_corpora().items] == [library.rules]
+    assert [listed.id for listed in client.list_corpora().items] == [library.rules]
     root.set_grants(person.account.id, [])
     with refused(Reason.PERMISSION_DENIED):
         client.list_corpora()

@@ -1,4 +1,4 @@
-"""A write is named by its request id: repeated under the same id it is done once, and answered as the first time."""
+"""A request id names a write. Repeated under the same id, the write is done once and gets the first answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from drillcore import AlreadyExists, Client, Conflict, InvalidArgument, NotFound, Reason
 from drillcore_fdb.format import open_store
-from drillcore_server.kernel.requests import forget_requests
+from drillcore_server.kernel.unit import forget_outcomes
 from drillcore_server.storage.keyspace import Keyspace
 from tests.support.servers.concurrently import concurrently
 from tests.support.servers.running import ACME_ID, GLOBEX_ID, Running
@@ -17,7 +17,7 @@ from tests.support.stores.trails import knowledge_keys
 
 def forget(server: Running, before: datetime) -> int:
     root, _ = open_store(server.engine)
-    return forget_requests(server.engine, Keyspace(root), before)
+    return forget_outcomes(server.engine, Keyspace(root), before)
 
 
 def test_a_repeated_creation_gives_the_first_record(acme: Client) -> None:
@@ -94,7 +94,7 @@ def test_another_kind_of_request_with_the_same_content_is_another_request(acme: 
 
 
 def test_a_refused_request_may_be_made_again_under_its_id(acme: Client) -> None:
-    """Nothing was written, so there is no outcome to give again."""
+    """Nothing was written, so there is no outcome to repeat."""
     taken = acme.create_corpus("trials")
     with pytest.raises(AlreadyExists):
         acme.create_corpus("trials", request_id="one")
@@ -108,19 +108,19 @@ def test_two_callers_may_use_the_same_request_id(operator: Client, acme: Client,
     assert operator.create_corpus("third", tenant_id=ACME_ID, request_id="one").name == "third"
 
 
-def test_the_id_of_a_read_is_not_another_requests(acme: Client) -> None:
+def test_the_request_id_of_a_read_cannot_be_used_by_another_request(acme: Client) -> None:
     made = acme.create_corpus("trials")
     acme.get_corpus(made.id, request_id="one")
     with pytest.raises(InvalidArgument, match="REQUEST_ID_REUSED"):
         acme.update_corpus(made.id, description="new", request_id="one")
-    assert acme.get_corpus(made.id, request_id="one") == made, "again it is answered"
+    assert acme.get_corpus(made.id, request_id="one") == made, "the read can be repeated"
 
 
-def test_a_repeated_read_that_finds_something_else_is_refused_since_it_has_its_record(acme: Client) -> None:
+def test_a_repeated_read_with_another_result_is_refused_since_its_record_exists(acme: Client) -> None:
     made = acme.create_corpus("trials")
     acme.list_corpora(request_id="one")
     acme.create_corpus("more trials")
-    with pytest.raises(Conflict, match="make it again, under a new id"):
+    with pytest.raises(Conflict, match="send it again with a new request id"):
         acme.list_corpora(request_id="one")
     assert made in acme.list_corpora(request_id="two").items
 
@@ -167,11 +167,11 @@ def test_newer_outcomes_are_kept(server: Running, acme: Client) -> None:
     assert acme.create_corpus("trials", request_id="one") == first
 
 
-def test_forgetting_goes_on_until_nothing_old_is_left(
+def test_forgetting_goes_on_until_no_old_outcome_is_left(
     server: Running, acme: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than one transaction takes."""
-    monkeypatch.setattr("drillcore_server.kernel.requests._BATCH", 3)
+    """There are more outcomes than one transaction removes."""
+    monkeypatch.setattr("drillcore_server.kernel.unit._FORGOTTEN_AT_ONCE", 3)
     for number in range(5):
         acme.create_corpus(f"corpus {number}")
     assert forget(server, datetime.now(UTC) + timedelta(seconds=2)) == 7

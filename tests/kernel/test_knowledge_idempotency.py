@@ -1,4 +1,4 @@
-"""A change of documents is named by its request id too: repeated it is done once, and answered as the first time."""
+"""A request id names a change of documents too. Repeated, the change is made once and gets the first answer."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tests.support.servers.trees import walk
 FIRST = [File("a.txt", notice(1)), File("broken.txt", b""), File("b.txt", notice(2))]
 
 
-def test_repeated_additions_are_made_once_and_answered_alike(library: Caller, corpus: str) -> None:
+def test_repeated_additions_are_made_once_and_get_the_same_answer(library: Caller, corpus: str) -> None:
     first = library.add(corpus, *FIRST, request_id=f"add {corpus}")
     again = library.add(corpus, *FIRST, request_id=f"add {corpus}")
     assert sorted(first.kinds) == [ADDED, ADDED, FAILED]
     assert again.done == first.done
     assert again.by_name == first.by_name
-    assert [one.revision for one in library.history(corpus_id=corpus)] == [1]
+    assert [entry.revision for entry in library.history(corpus_id=corpus)] == [1]
 
 
 def test_repeated_additions_in_other_pieces_are_the_same_request(library: Caller, corpus: str) -> None:
-    """How a client cuts a file into messages is its own affair."""
+    """Clients may split a file into messages in any way."""
     first = library.send(parts(corpus, FIRST, part_bytes=50), f"add {corpus}")
     again = library.send(parts(corpus, FIRST, part_bytes=1_000), f"add {corpus}")
     assert (again.done, again.by_name) == (first.done, first.by_name)
@@ -39,7 +39,7 @@ def test_a_repeated_update_is_made_once(library: Caller, corpus: str) -> None:
     assert library.head(corpus) == 2
 
 
-def test_repeated_additions_do_not_bring_back_what_was_removed_or_changed_since(library: Caller, corpus: str) -> None:
+def test_repeated_additions_do_not_undo_later_removals_and_changes(library: Caller, corpus: str) -> None:
     first = library.add(corpus, *FIRST, request_id=f"add {corpus}")
     library.remove(corpus, first.ids["a.txt"])
     library.add(corpus, File("b.txt", notice(5)))
@@ -59,7 +59,7 @@ def test_other_additions_under_the_same_id_are_refused(library: Caller, corpus: 
         library.add(new_corpus(shared), *FIRST, request_id=f"add {corpus}")
     with refused(Reason.REQUEST_ID_REUSED):
         library.add(
-            corpus, *(File(one.name, one.content, metadata={"k": "v"}) for one in FIRST), request_id=f"add {corpus}"
+            corpus, *(File(file.name, file.content, metadata={"k": "v"}) for file in FIRST), request_id=f"add {corpus}"
         )
     assert library.head(corpus) == 1
 

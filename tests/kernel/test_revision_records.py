@@ -1,4 +1,4 @@
-"""Head, revisions and times of a corpus; claims, notes of what is staged, and sweeping it."""
+"""Records of revisions: the head and the times of a corpus, claims, and the staging and sweeping of writes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def engine(tmp_path: Path) -> Iterator[EmbeddedEngine]:
 
 
 def record(number: int, at: datetime, documents: int = 0) -> RevisionRecord:
-    added = tuple(DocumentId(UUID(int=one)) for one in range(documents))
+    added = tuple(DocumentId(UUID(int=document)) for document in range(documents))
     return RevisionRecord(
         Revision(number),
         at,
@@ -81,7 +81,7 @@ def test_a_revision_that_does_not_follow_the_head_is_not_published(engine: Embed
     assert engine.run(lambda tr: revisions.head(tr, KEYS)) == 1
 
 
-def test_a_time_gives_the_revision_that_was_the_head_then(engine: EmbeddedEngine) -> None:
+def test_a_time_leads_to_the_revision_that_was_the_head_then(engine: EmbeddedEngine) -> None:
     for number in (1, 2, 3):
         publish(engine, number, START + timedelta(hours=number))
     tick = timedelta(microseconds=1)
@@ -92,12 +92,12 @@ def test_a_time_gives_the_revision_that_was_the_head_then(engine: EmbeddedEngine
     assert at_time(engine, START + timedelta(days=9)) == 3
 
 
-def test_a_clock_that_goes_back_does_not_take_the_revisions_with_it(engine: EmbeddedEngine) -> None:
+def test_a_clock_that_goes_back_does_not_move_revisions_back(engine: EmbeddedEngine) -> None:
     publish(engine, 1, START + timedelta(hours=2))
     publish(engine, 2, START)
     publish(engine, 3, START + timedelta(hours=1))
     found = engine.run(lambda tr: list(revisions.between(tr, KEYS, Revision(0), Revision(3))))
-    assert [one.at for one in found] == [START + timedelta(hours=2)] * 3
+    assert [revision.at for revision in found] == [START + timedelta(hours=2)] * 3
     assert at_time(engine, START + timedelta(hours=2)) == 3
     assert at_time(engine, START + timedelta(hours=1)) == 0
 
@@ -108,7 +108,9 @@ def test_any_time_may_be_asked_for(engine: EmbeddedEngine, year: int) -> None:
     assert at_time(engine, datetime(year, 1, 1, tzinfo=UTC)) == (1 if year > 2026 else 0)
 
 
-def test_revisions_between_two_are_those_after_the_one_up_to_the_other_large_ones_too(engine: EmbeddedEngine) -> None:
+def test_a_range_of_revisions_excludes_its_start_and_includes_its_end_even_for_large_numbers(
+    engine: EmbeddedEngine,
+) -> None:
     for number in range(1, 6):
         publish(engine, number, START, documents=6_000 * (number == 3))
     found = engine.run(lambda tr: list(revisions.between(tr, KEYS, Revision(1), Revision(4))))
@@ -146,10 +148,10 @@ def dump(engine: EmbeddedEngine) -> dict[bytes, bytes]:
 
 
 @pytest.mark.parametrize("revision", [1, 0xFF, 0x100, 0xFFFF])
-def test_sweeping_removes_what_was_staged_and_nothing_else(
+def test_sweeping_removes_staged_writes_and_nothing_else(
     engine: EmbeddedEngine, sealed: SealedRecords, revision: int
 ) -> None:
-    """Also the neighbours: the revisions before and after, of keys that differ in their last bit."""
+    """The neighbours stay too: the revisions before and after, and keys that differ in their last bit."""
     dead = Revision(revision)
     writes = [
         Write(KEYS.master(), b"x" * 200_000),
@@ -158,9 +160,9 @@ def test_sweeping_removes_what_was_staged_and_nothing_else(
         Write(b"plain", b"locator", versioned=False),
     ]
     neighbours = [Write(KEYS.chunk(NodeId(UUID(int=NODE.int + step))), b"kept") for step in (-1, 1)]
-    for other in (dead - 1, dead, dead + 1):
-        kept = neighbours if other == dead else [*neighbours, *writes[:3]]
-        engine.run(lambda tr, r=other, k=kept: [one.apply(tr, Revision(r), sealed) for one in k])  # type: ignore[misc]
+    for staged in (dead - 1, dead, dead + 1):
+        kept = neighbours if staged == dead else [*neighbours, *writes[:3]]
+        engine.run(lambda tr, r=staged, k=kept: [written.apply(tr, Revision(r), sealed) for written in k])  # type: ignore[misc]
     before = dump(engine)
     for number, write in enumerate(writes):
         engine.run(lambda tr, n=number, w=write: revisions.stage(tr, KEYS, dead, n, [w]))  # type: ignore[misc]
@@ -173,7 +175,7 @@ def test_sweeping_removes_what_was_staged_and_nothing_else(
     assert dump(engine) == before
 
 
-def test_batches_have_all_writes_in_order_and_none_is_larger_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_contain_all_writes_in_order_and_stay_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(revise, "BATCH_BYTES_MAX", 1_000)
     writes = [Write(b"%d" % number, bytes(size)) for number, size in enumerate([0, 100, 900, 5_000, 0, 0, 0, 0, 0, 1])]
     batches = list(revise._batches(writes))
@@ -186,7 +188,7 @@ def test_batches_have_all_writes_in_order_and_none_is_larger_than_allowed(monkey
 def test_a_revision_just_small_enough_for_one_transaction_fits_it(
     engine: EmbeddedEngine, sealed: SealedRecords
 ) -> None:
-    """The worst case: nothing but removals with the longest keys, whose estimate is the lowest for each."""
+    """The worst case: only removals with the longest keys, whose size is estimated lowest."""
     count = revise.SMALL_BYTES_MAX // Write(b"", None).size_bytes
     writes = [
         Write(KEYS.entity(bytes(8), number.to_bytes(16, "big"), NodeId(UUID(int=number))), None)

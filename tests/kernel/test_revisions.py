@@ -1,4 +1,4 @@
-"""Revisions: each call is one, whole or not at all; every read may be of an earlier one."""
+"""Revisions: each call makes one completely or not at all, and every read can be of an earlier revision."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.support.stores.trails import knowledge_keys
 
 
 def now() -> datetime:
-    """A time that no earlier and no later revision has: it waits for the clock to go on."""
+    """A time that no earlier or later revision has. It waits for the clock to advance."""
     at = datetime.now(UTC)
     while datetime.now(UTC) <= at + timedelta(milliseconds=1):
         pass
@@ -57,7 +57,7 @@ def as_of_time(at: datetime) -> AsOf:
 
 @pytest.fixture
 def grown(library: Caller, corpus: str) -> tuple[list[Tree], list[datetime]]:
-    """A corpus of four revisions: added to, updated, removed from. Each as it was, and a time when it was."""
+    """The trees of four revisions with additions, an update and a removal, and a time at which each was the head."""
     trees, times = [], []
     ids = library.add_texts(corpus, {name: REGULATIONS[name] for name in ("records.txt", "food.txt")})
     for change in (
@@ -83,7 +83,7 @@ def test_every_revision_stays_as_it_was(library: Caller, corpus: str, grown: tup
 
 
 def reads(library: Caller, corpus: str, tree: Tree, as_of: AsOf) -> dict[str, Any]:
-    """What every kind of read says at a moment, of nodes that were there at that of the tree."""
+    """The answer of every kind of read at a moment, for nodes of the given tree."""
     chunk = next(iter(tree.chunks))
     document = next(iter(tree.documents))
     return {
@@ -123,7 +123,7 @@ def test_the_time_of_a_revision_is_when_it_begins(
         assert page.revision == revision.revision - 1
 
 
-def test_before_the_first_revision_there_is_nothing(
+def test_a_corpus_is_empty_before_its_first_revision(
     library: Caller, corpus: str, grown: tuple[list[Tree], list[datetime]]
 ) -> None:
     (first, *_), _ = grown
@@ -140,7 +140,7 @@ def test_before_the_first_revision_there_is_nothing(
 
 
 @pytest.mark.parametrize("revision", [5, 1 << 40, (1 << 48) - 1])
-def test_a_revision_that_is_not_there_yet_is_told_by_every_read(
+def test_every_read_refuses_a_revision_that_does_not_exist_yet(
     library: Caller, corpus: str, grown: tuple[list[Tree], list[datetime]], revision: int
 ) -> None:
     tree, as_of = grown[0][-1], at_revision(revision)
@@ -164,14 +164,16 @@ def test_a_number_that_no_revision_can_have_is_refused(library: Caller, corpus: 
             library.list_documents(corpus, as_of=at_revision(revision))
 
 
-def test_a_time_to_come_is_now(library: Caller, corpus: str, grown: tuple[list[Tree], list[datetime]]) -> None:
+def test_a_time_in_the_future_means_the_head(
+    library: Caller, corpus: str, grown: tuple[list[Tree], list[datetime]]
+) -> None:
     for later in (datetime.now(UTC) + timedelta(days=365), datetime(9999, 12, 31, tzinfo=UTC)):
         listed = library.list_documents(corpus, as_of=as_of_time(later))
-        assert {one.id for one in listed} == set(grown[0][-1].documents)
+        assert {document.id for document in listed} == set(grown[0][-1].documents)
 
 
-def test_a_time_before_a_call_was_done_stays_before_it(library: Caller, corpus: str) -> None:
-    """A slow upload: who read during it saw the old revision, and must see it again for that time."""
+def test_a_time_before_the_end_of_a_call_stays_before_its_revision(library: Caller, corpus: str) -> None:
+    """A reader during a slow upload saw the old revision, and must see it again when it asks for that time."""
     library.add_texts(corpus, {"a.txt": notice(1)})
     go_on, times = threading.Event(), []
 
@@ -196,37 +198,37 @@ def test_the_history_of_a_corpus_is_newest_first(
     library: Caller, corpus: str, grown: tuple[list[Tree], list[datetime]]
 ) -> None:
     history = library.history(corpus_id=corpus)
-    assert [one.revision for one in history] == [4, 3, 2, 1]
-    assert [one.action for one in history] == ["RemoveDocuments", "AddDocuments", "AddDocuments", "AddDocuments"]
-    assert [(one.documents_added, one.documents_removed) for one in history] == [(0, 1), (1, 1), (1, 0), (2, 0)]
-    assert {one.by for one in history} == {"ann@acme"}
-    assert len({one.request_id for one in history}) == 4
-    times = [one.at.ToDatetime() for one in history]
+    assert [entry.revision for entry in history] == [4, 3, 2, 1]
+    assert [entry.action for entry in history] == ["RemoveDocuments", "AddDocuments", "AddDocuments", "AddDocuments"]
+    assert [(entry.documents_added, entry.documents_removed) for entry in history] == [(0, 1), (1, 1), (1, 0), (2, 0)]
+    assert {entry.by for entry in history} == {"ann@acme"}
+    assert len({entry.request_id for entry in history}) == 4
+    times = [entry.at.ToDatetime() for entry in history]
     assert times == sorted(times, reverse=True)
     assert library.history(corpus_id=corpus, page_size=1) == history
     assert library.history(corpus_id=corpus, page_size=3) == history
 
 
-def test_the_history_of_a_node_is_of_the_revisions_that_changed_it(
+def test_the_history_of_a_node_lists_the_revisions_that_changed_it(
     library: Caller, corpus: str, grown: tuple[list[Tree], list[datetime]]
 ) -> None:
     trees, _ = grown
-    assert [one.revision for one in library.history(node_id=trees[0].master.id)] == [4, 3, 2, 1]
-    for section in {one for tree in trees for one in tree.sections}:
+    assert [entry.revision for entry in library.history(node_id=trees[0].master.id)] == [4, 3, 2, 1]
+    for section in {section_id for tree in trees for section_id in tree.sections}:
         states = [tree.sections.get(section) for tree in trees]
         before = [None, *states[:-1]]
         changed = [tree.revision for tree, old, new in zip(trees, before, states, strict=True) if old != new]
         history = library.history(node_id=section)
-        assert [one.revision for one in history] == changed[::-1]
-        assert all(section in one.section_ids for one in history)
+        assert [entry.revision for entry in history] == changed[::-1]
+        assert all(section in entry.section_ids for entry in history)
     for chunk, raw in ((raw.parent_id, raw.id) for raw in trees[0].raws.values()):
-        there = [tree.revision for tree in trees if chunk in tree.chunks]
-        expected = [there[-1] + 1, there[0]] if there[-1] < 4 else [there[0]]
-        assert [one.revision for one in library.history(node_id=chunk)] == expected
-        assert [one.revision for one in library.history(node_id=raw)] == expected
+        revisions = [tree.revision for tree in trees if chunk in tree.chunks]
+        expected = [revisions[-1] + 1, revisions[0]] if revisions[-1] < 4 else [revisions[0]]
+        assert [entry.revision for entry in library.history(node_id=chunk)] == expected
+        assert [entry.revision for entry in library.history(node_id=raw)] == expected
 
 
-def test_a_history_is_of_a_corpus_or_a_node(library: Caller, corpus: str) -> None:
+def test_a_history_request_names_either_a_corpus_or_a_node(library: Caller, corpus: str) -> None:
     library.add_texts(corpus, {"a.txt": notice(1)})
     with refused(Reason.INVALID_ARGUMENT):
         library.history()
@@ -234,19 +236,19 @@ def test_a_history_is_of_a_corpus_or_a_node(library: Caller, corpus: str) -> Non
         library.history(corpus_id=corpus, node_id=library.master(corpus).id)
 
 
-def test_tokens_of_histories_and_lists_are_of_their_own(
+def test_page_tokens_of_histories_and_lists_are_valid_in_their_own_listing_only(
     library: Caller, corpus: str, shared: Running, grown: tuple[list[Tree], list[datetime]]
 ) -> None:
-    other = new_corpus(shared)
-    library.add_texts(other, {"a.txt": notice(1), "b.txt": notice(2)})
-    listed = next(library.pages_of_documents(other, page_size=1)).next_page_token
+    other_corpus = new_corpus(shared)
+    library.add_texts(other_corpus, {"a.txt": notice(1), "b.txt": notice(2)})
+    listed = next(library.pages_of_documents(other_corpus, page_size=1)).next_page_token
     with refused(Reason.INVALID_PAGE_TOKEN, field="page_token"):
         library.list_documents(corpus, page_token=listed)
     with refused(Reason.INVALID_PAGE_TOKEN, field="page_token"):
-        library.history(corpus_id=other, page_token=listed)
+        library.history(corpus_id=other_corpus, page_token=listed)
     for mangled in ("x", listed[:-2], listed * 2):
         with refused(Reason.INVALID_PAGE_TOKEN, field="page_token"):
-            library.list_documents(other, page_token=mangled)
+            library.list_documents(other_corpus, page_token=mangled)
 
 
 def test_a_list_of_documents_stays_at_its_revision(library: Caller, corpus: str) -> None:
@@ -257,7 +259,7 @@ def test_a_list_of_documents_stays_at_its_revision(library: Caller, corpus: str)
         found += [document.id for document in page.documents]
         library.add(corpus, File(f"more {number}.txt", notice(30 + number)))
         if number == 0:
-            library.remove(corpus, *(one for one in ids.values() if one not in found))
+            library.remove(corpus, *(document_id for document_id in ids.values() if document_id not in found))
     assert found == sorted(ids.values())
 
 
@@ -265,21 +267,21 @@ def test_a_list_of_documents_stays_at_its_revision(library: Caller, corpus: str)
 def test_the_tree_is_whole_after_changes_in_any_order(library: Caller, corpus: str, seed: int) -> None:
     dice = random.Random(seed)
     texts = {**REGULATIONS, **{f"{number}.txt": notice(number, dice.randint(1, 5)) for number in range(12)}}
-    there: dict[str, tuple[str, str]] = {}
+    present: dict[str, tuple[str, str]] = {}
     trees = []
     for _ in range(9):
-        if there and dice.random() < 0.4:
-            gone = dice.sample(sorted(there), dice.randint(1, len(there)))
-            library.remove(corpus, *(there.pop(name)[0] for name in gone))
+        if present and dice.random() < 0.4:
+            gone = dice.sample(sorted(present), dice.randint(1, len(present)))
+            library.remove(corpus, *(present.pop(name)[0] for name in gone))
         else:
             chosen = dice.sample(sorted(texts), dice.randint(1, 6))
             sent = {name: texts[name] + dice.choice(["", f"\n\nClause {dice.random()}."]) for name in chosen}
             added = library.add(corpus, *files(sent))
-            there |= {name: (added.ids[name], text) for name, text in sent.items()}
+            present |= {name: (added.ids[name], text) for name, text in sent.items()}
         tree = walk(library, corpus)
         trees.append(tree)
         assert_whole(tree)
-        assert {one: tree.text(one) for one in tree.documents} == dict(there.values())
+        assert {document: tree.text(document) for document in tree.documents} == dict(present.values())
     for tree in trees:
         assert walk(library, corpus, tree.revision) == tree
 
@@ -287,23 +289,23 @@ def test_the_tree_is_whole_after_changes_in_any_order(library: Caller, corpus: s
 def test_writers_at_the_same_time_lose_nothing(library: Caller, corpus: str) -> None:
     def write(number: int) -> list[int]:
         return [
-            library.add(corpus, File(f"{number} {one}.txt", notice(number * 10 + one))).done.revision
-            for one in range(3)
+            library.add(corpus, File(f"{number} {file}.txt", notice(number * 10 + file))).done.revision
+            for file in range(3)
         ]
 
     revisions = [revision for made in concurrently(4, write) for revision in made]
     assert sorted(revisions) == list(range(1, 13))
     tree = walk(library, corpus)
     assert {document.source_id for document in tree.documents.values()} == {
-        f"{number} {one}.txt" for number in range(4) for one in range(3)
+        f"{number} {file}.txt" for number in range(4) for file in range(3)
     }
     assert_whole(tree)
-    assert [one.revision for one in library.history(corpus_id=corpus)] == list(range(12, 0, -1))
+    assert [entry.revision for entry in library.history(corpus_id=corpus)] == list(range(12, 0, -1))
 
 
 def test_writers_of_one_source_at_the_same_time_leave_one_document(library: Caller, corpus: str) -> None:
     added = concurrently(4, lambda number: library.add(corpus, File("same.txt", notice(number))))
-    assert [one.kinds for one in added].count([UPDATED]) == 3
+    assert [addition.kinds for addition in added].count([UPDATED]) == 3
     (document,) = library.list_documents(corpus)
     assert document.source_version == 4
     assert_whole(walk(library, corpus))
@@ -311,8 +313,10 @@ def test_writers_of_one_source_at_the_same_time_leave_one_document(library: Call
 
 def test_writers_of_one_content_at_the_same_time_add_it_once(library: Caller, corpus: str) -> None:
     added = concurrently(4, lambda _: library.add(corpus, File("same.txt", notice(1))))
-    assert {one.ids["same.txt"] for one in added} == {one.id for one in library.list_documents(corpus)}
-    assert {one.done.revision for one in added} == {1}
+    assert {addition.ids["same.txt"] for addition in added} == {
+        document.id for document in library.list_documents(corpus)
+    }
+    assert {addition.done.revision for addition in added} == {1}
 
 
 def read_until(done: threading.Event, read: Callable[[], Tree]) -> list[Tree]:
@@ -323,7 +327,7 @@ def read_until(done: threading.Event, read: Callable[[], Tree]) -> list[Tree]:
 
 
 def test_readers_see_whole_revisions_only(shared: Running, corpus: str) -> None:
-    """Small revisions and large ones, which are staged in batches."""
+    """Some revisions are small; others are large and staged in batches."""
     reader, writer, done = Caller(shared.address, ACME), Caller(shared.address, ACME), threading.Event()
     writer.add_texts(corpus, {"a.txt": notice(1)})
     with ThreadPoolExecutor(2) as pool, mock.patch.object(revise, "SMALL_BYTES_MAX", 60_000):
@@ -331,13 +335,13 @@ def test_readers_see_whole_revisions_only(shared: Running, corpus: str) -> None:
         try:
             for number in range(5):
                 count = 12 if number % 2 else 1
-                sent = {f"{number} {one}.txt": notice(number * 20 + one, 3) for one in range(count)}
+                sent = {f"{number} {file}.txt": notice(number * 20 + file, 3) for file in range(count)}
                 ids = writer.add_texts(corpus, sent)
                 writer.remove(corpus, *list(ids.values())[::2])
         finally:
             done.set()
         trees = [tree for found in readers for tree in found.result(timeout=60)]
-    assert len({tree.revision for tree in trees}) > 2, "the readers were there meanwhile"
+    assert len({tree.revision for tree in trees}) > 2, "the readers ran while revisions were made"
     for tree in trees:
         assert_whole(tree)
     by_revision: dict[int, Tree] = {}
@@ -346,7 +350,7 @@ def test_readers_see_whole_revisions_only(shared: Running, corpus: str) -> None:
     writer.close()
 
 
-def test_a_large_revision_is_invisible_until_it_is_done(shared: Running, library: Caller, corpus: str) -> None:
+def test_a_large_revision_is_invisible_until_it_is_complete(shared: Running, library: Caller, corpus: str) -> None:
     library.add_texts(corpus, {"a.txt": notice(1)})
     before = walk(library, corpus)
     stage, seen = revise.Reviser._stage, []
@@ -363,7 +367,7 @@ def test_a_large_revision_is_invisible_until_it_is_done(shared: Running, library
         mock.patch.object(revise.Reviser, "_stage", stage_and_look),
     ):
         added = library.add(corpus, *files(large))
-    assert len(seen) > 2, "it was staged in batches"
+    assert len(seen) > 2, "the revision was staged in batches"
     assert all(tree == before for tree, _ in seen)
     assert all({hit.id for hit in hits} == set(before.chunks) for _, hits in seen)
     assert added.done.revision == 2
@@ -373,8 +377,8 @@ def test_a_large_revision_is_invisible_until_it_is_done(shared: Running, library
     assert walk(library, corpus, 1) == before
 
 
-def test_more_than_one_transaction_holds_is_one_revision(library: Caller, corpus: str) -> None:
-    """Over 3 MB of writes, with the limits as they are."""
+def test_a_change_larger_than_a_transaction_is_one_revision(library: Caller, corpus: str) -> None:
+    """The change has over 3 MB of writes, with the production limits."""
     staged = []
     stage = revise.Reviser._stage
 
@@ -414,7 +418,7 @@ def test_a_failure_in_the_middle_of_staging_leaves_nothing(library: Caller, corp
         library.add(corpus, *large)
     assert walk(library, corpus) == before
     left_over = knowledge_keys(shared) - keys_before
-    assert left_over < 60, "but for the keys of sources, what was staged is swept away"
+    assert left_over < 60, "staged writes are swept, except the keys of sources"
     assert library.add(corpus, *large).done.revision == 2
     assert_whole(walk(library, corpus))
 
@@ -434,9 +438,9 @@ def test_an_upload_that_is_broken_off_leaves_nothing(library: Caller, corpus: st
     go_on.set()
     with pytest.raises(grpc.RpcError):
         list(under_way)
-    while not (lines := [one for one in shared.logged_calls()[calls_before:] if one["request_id"] == "broken off"]):
+    while not (lines := [call for call in shared.logged_calls()[calls_before:] if call["request_id"] == "broken off"]):
         threading.Event().wait(0.005)
-    assert [line["outcome"] for line in lines] == [Reason.CANCELLED.name], "nobody is to look for a defect"
+    assert [line["outcome"] for line in lines] == [Reason.CANCELLED.name], "a cancelled call is not logged as a defect"
     assert library.head(corpus) == 1
     assert [document.source_id for document in library.list_documents(corpus)] == ["a.txt"]
 
@@ -461,8 +465,8 @@ def test_the_nodes_of_a_deleted_corpus_are_not_found(shared: Running, library: C
     every = [tree.master.id, *tree.sections, *tree.chunks, *tree.raws]
     for attempt in (
         *(
-            lambda one=one, as_of=as_of: library.node(one, as_of=as_of)
-            for one in every
+            lambda node_id=node_id, as_of=as_of: library.node(node_id, as_of=as_of)
+            for node_id in every
             for as_of in (None, at_revision(1))
         ),
         lambda: library.below(tree.master.id, RAW),

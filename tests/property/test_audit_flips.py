@@ -1,4 +1,4 @@
-"""Whatever single byte of a record's line is changed, the export is refused."""
+"""If any single byte of a record's line is changed, the export is refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def flipped(data: bytes, place: int, change: int) -> bytes:
 
 
 def says_the_same(data: bytes, place: int, change: int) -> bool:
-    """JSON may have other space between its words."""
+    """Whether the changed bytes are the same JSON: white space between tokens may differ."""
     return data[place] in SPACE and data[place] ^ change in SPACE
 
 
@@ -46,7 +46,7 @@ def test_a_changed_byte_of_a_proof_is_found(place: int, change: int) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_no_bytes_at_all_make_the_verifier_fail(data: bytes) -> None:
+def test_no_input_makes_the_verifier_crash(data: bytes) -> None:
     assert not verify_export(io.BytesIO(data), LOG.pins).ok
     assert not verify_proof(data.decode(errors="replace"), LOG.pins).ok
     head = EXPORT[:FIRST_RECORD]

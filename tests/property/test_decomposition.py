@@ -1,4 +1,4 @@
-"""Decomposition of any text, and of texts made of the very words that it looks for."""
+"""Decomposition of any text, and of texts made of the words that it looks for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_sub_queries_are_few_not_empty_and_all_different(query: str) -> None:
 
 @settings(max_examples=500, deadline=None)
 @given(TEXTS)
-def test_the_whole_is_searched_unless_a_comparison_stands_in_its_place(query: str) -> None:
+def test_the_whole_query_is_searched_unless_a_comparison_replaces_it(query: str) -> None:
     parts = decompose(query)
     whole = " ".join(query.split())
     assert not parts or parts[0] == whole or parts[-1].endswith(" comparison")
@@ -43,7 +43,7 @@ def test_the_whole_is_searched_unless_a_comparison_stands_in_its_place(query: st
 
 @settings(max_examples=300, deadline=None)
 @given(TEXTS)
-def test_white_space_around_and_within_changes_nothing(query: str) -> None:
+def test_additional_white_space_changes_nothing(query: str) -> None:
     assert decompose(query) == decompose(" ".join(query.split())) == decompose(f"\n {query}\t")
 
 
@@ -54,7 +54,7 @@ def test_nothing_is_split_within_quotation_marks(text: str) -> None:
 
 
 @given(st.lists(NAMES, min_size=2, max_size=7, unique=True), SUBJECTS)
-def test_a_comparison_of_any_names_has_the_form_of_the_specifications_example(names: list[str], subject: str) -> None:
+def test_a_comparison_of_any_names_follows_the_specifications_example(names: list[str], subject: str) -> None:
     listed = f"{', '.join(names[:-1])} and {names[-1]}"
     expected = (*(f"{name} {subject}" for name in names), f"{' vs '.join(names)} comparison")
     assert decompose(f"Compare the {listed} approaches to {subject}") == expected[:SUB_QUERIES_MAX]

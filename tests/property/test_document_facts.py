@@ -1,7 +1,7 @@
-"""Facts of sources against a plain model: versions of a document, removals, statuses set by hand, in any order.
+"""Facts of sources against a plain model: versions of a document, removals and statuses set by hand, in any order.
 
-After each step every fact is as the model has it, the registry counts them, fsck finds nothing, and earlier revisions
-read as they did.
+After each step every fact is as in the model, the registry counts the facts, fsck finds nothing, and earlier revisions
+read as they did before.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from drillcore_server.facts.lexical.lexical_index import LexicalIndex
 from drillcore_server.facts.model import Fact, FactChange, FactStatus
 from drillcore_server.facts.store import FactReader
 from drillcore_server.kernel import revise, revisions
-from drillcore_server.kernel.corpora import Corpus
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.revise import Plan
 from drillcore_server.storage.ids import FactId, Revision
 from drillcore_server.storage.records import RecordKind
@@ -38,7 +38,7 @@ SENTENCES = [
 ACTIVE, STALE, QUARANTINED = FactStatus.ACTIVE, FactStatus.STALE, FactStatus.QUARANTINED
 
 versions = st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=5)
-"""What a version says; the same sentence may be there twice."""
+"""The sentences of a version. The same sentence may be there twice."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Facts(RuleBasedStateMachine):
         path = Path(self.open_now.enter_context(tempfile.TemporaryDirectory()))
         self.archive = self.open_now.enter_context(opened_archive(path))
         self.said: dict[str, list[str]] = {}
-        """What each source says now."""
+        """The present sentences of each source."""
         self.model: dict[str, dict[str, FactStatus]] = {source: {} for source in SOURCES}
-        """The facts of each source that are not deleted, by what they say."""
+        """The facts of each source that are not deleted, by their sentence."""
         self.ids: dict[tuple[str, str], FactId] = {}
         self.earlier: list[dict[FactId, Fact]] = [{}]
         self.words = LexicalIndexes(self.archive.engine)
@@ -75,7 +75,7 @@ class Facts(RuleBasedStateMachine):
         for sentence, status in facts.items():
             if status is ACTIVE and is_update and sentence not in version:
                 facts[sentence] = STALE
-        facts |= {one: ACTIVE for one in version if facts.get(one) is not QUARANTINED}
+        facts |= {sentence: ACTIVE for sentence in version if facts.get(sentence) is not QUARANTINED}
         self.said[source] = version
         self._check()
 
@@ -85,7 +85,7 @@ class Facts(RuleBasedStateMachine):
         source = data.draw(st.sampled_from(sorted(self.said)))
         self.archive.remove([self.archive.documents()[source]])
         facts = self.model[source]
-        for sentence in [one for one, status in facts.items() if status is not QUARANTINED]:
+        for sentence in [known for known, status in facts.items() if status is not QUARANTINED]:
             del facts[sentence]
             del self.ids[source, sentence]
         del self.said[source]
@@ -94,7 +94,9 @@ class Facts(RuleBasedStateMachine):
     @precondition(lambda self: any(ACTIVE in facts.values() for facts in self.model.values()))
     @rule(data=st.data())
     def quarantine(self, data: st.DataObject) -> None:
-        active = [(s, one) for s, facts in self.model.items() for one, status in facts.items() if status is ACTIVE]
+        active = [
+            (s, sentence) for s, facts in self.model.items() for sentence, status in facts.items() if status is ACTIVE
+        ]
         source, sentence = data.draw(st.sampled_from(sorted(active)))
         self._set_status(self.ids[source, sentence], QUARANTINED)
         self.model[source][sentence] = QUARANTINED
@@ -115,11 +117,11 @@ class Facts(RuleBasedStateMachine):
         archive = self.archive
         now = {fact.id: fact for fact in self._facts(archive.head())}
         kept = [fact for fact in now.values() if fact.status is not FactStatus.DELETED]
-        assert {(one.source, one.content): one.status for one in kept} == {
+        assert {(fact.source, fact.content): fact.status for fact in kept} == {
             (source, sentence): status for source, facts in self.model.items() for sentence, status in facts.items()
         }
         for fact in kept:
-            assert self.ids.setdefault((fact.source, fact.content), fact.id) == fact.id, "the same fact all the time"
+            assert self.ids.setdefault((fact.source, fact.content), fact.id) == fact.id, "a sentence keeps its fact"
         assert self.earlier[-1].keys() <= now.keys(), "no record of a fact is ever gone"
         assert archive.fsck().problems == ()
         self.earlier.append(now)
@@ -128,7 +130,7 @@ class Facts(RuleBasedStateMachine):
             assert {fact.id: fact for fact in self._facts(Revision(revision))} == known
 
     def _check_words(self, now: dict[FactId, Fact]) -> None:
-        """What has followed the revisions finds what one that was just read finds, and what is searched is there."""
+        """An index that followed the revisions finds the same as a fresh one, and has every searched fact."""
         followed, fresh = self._index(self.words), self._index(LexicalIndexes(self.archive.engine))
         assert len(followed) == len(fresh) == sum(fact.is_searched for fact in now.values())
         for question in (SENTENCES[1], "north south plant", "weeks"):

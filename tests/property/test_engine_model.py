@@ -1,8 +1,8 @@
 """The embedded engine against a plain dict: several transactions open at once, committed or dropped in any order.
 
-The model knows what each open transaction must see, and bounds its conflicts from both sides. A commit that
-succeeds must leave every serializable read as it was answered. A commit that is refused must have read from a
-range that another commit wrote since.
+The model knows what each open transaction must see, and bounds its conflicts from both sides. After a commit that
+succeeds, every serializable read must still have its answer. A commit that is refused must have read from a range that
+another commit wrote since.
 """
 
 import tempfile
@@ -35,13 +35,13 @@ LONG = b"l" * 3_000
 KEYS = [b"", b"\0", b"a", b"a\0", b"a\0\0", b"ab", b"b", LONG, LONG + b"\0", LONG + b"x", LONG[:511], b"z", b"\xfe\xff"]
 OPEN_MAX = 4
 AGE_S_MAX = 4.0
-"""A transaction this old on a slow machine is dropped before the engine calls it too old."""
+"""A transaction of this age, on a slow machine, is dropped before the engine calls it too old."""
 
 Interval = tuple[bytes, bytes]
 
 
 def key_at(index: int) -> bytes:
-    """A key by its index: hypothesis prints its strategies, and the long keys would make that slow."""
+    """A key by its index. Hypothesis prints its strategies, which would be slow with the long keys."""
     return KEYS[index]
 
 
@@ -64,18 +64,18 @@ reads = st.one_of(st.builds(Get, keys), scans, st.builds(Select, selectors))
 
 @dataclass(eq=False)
 class Open:
-    """An open transaction and what the model knows of it."""
+    """An open transaction, and what the model knows about it."""
 
     attempts: Attempts
     view: PlainStore
-    """What it must see: the store at its read version with its own writes."""
+    """What it must see: the store at its read version, with its own writes."""
     began_s: float = field(default_factory=time.monotonic)
     writes: list[Write] = field(default_factory=list)
     answers: list[tuple[int, Read, Result]] = field(default_factory=list)
     """Serializable reads, each with the number of own writes made before it."""
     read: list[Interval] = field(default_factory=list)
     overtaken: list[Interval] = field(default_factory=list)
-    """What others have written since it began."""
+    """The ranges that other transactions have written since it began."""
 
 
 def written(write: Write) -> Interval:
@@ -85,12 +85,12 @@ def written(write: Write) -> Interval:
 
 
 def is_effective(write: Write) -> bool:
-    """Clearing an empty range is no write: a transaction with nothing else only reads."""
+    """False for a clear of an empty range: a transaction without other writes only reads."""
     return not isinstance(write, ClearRange) or write.begin < write.end
 
 
 def looked_at(read: Read, result: Result) -> Interval:
-    """The widest range that a read may take its answer from."""
+    """The widest range from which a read may take its answer."""
     if isinstance(read, Get):
         return read.key, read.key + b"\0"
     if isinstance(read, Scan):
@@ -100,7 +100,7 @@ def looked_at(read: Read, result: Result) -> Interval:
 
 
 def looked_at_by_scan(scan: Scan, result: Result) -> Interval:
-    """A scan that its limit ended looked no further than the last key it returned."""
+    """The range of a scan. A scan that its limit ended looked no further than the last key it returned."""
     assert isinstance(result, list)
     if not scan.limit or len(result) < scan.limit:
         return scan.begin, scan.end
@@ -108,8 +108,8 @@ def looked_at_by_scan(scan: Scan, result: Result) -> Interval:
     return (last, scan.end) if scan.reverse else (scan.begin, last + b"\0")
 
 
-def overlap(one: Interval, other: Interval) -> bool:
-    return max(one[0], other[0]) < min(one[1], other[1])
+def overlap(left: Interval, right: Interval) -> bool:
+    return max(left[0], right[0]) < min(left[1], right[1])
 
 
 class EngineAgainstModel(RuleBasedStateMachine):
@@ -171,7 +171,9 @@ class EngineAgainstModel(RuleBasedStateMachine):
         if not self.is_usable(transaction):
             return
         self.open.remove(transaction)
-        may_conflict = any(overlap(one, other) for one in transaction.read for other in transaction.overtaken)
+        may_conflict = any(
+            overlap(read, written_since) for read in transaction.read for written_since in transaction.overtaken
+        )
         try:
             transaction.attempts.commit()
         except ConflictError:
@@ -184,7 +186,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
             transaction.attempts.close()
 
     def check_reads_still_hold(self, transaction: Open) -> None:
-        """A commit with writes stands at the end of the order, so its reads must have that answer there too."""
+        """A commit with writes comes last in the order, so its reads must have the same answers there."""
         if not transaction.writes:
             return
         for made_before, read, result in transaction.answers:
@@ -196,8 +198,8 @@ class EngineAgainstModel(RuleBasedStateMachine):
     def apply(self, committed: list[Write]) -> None:
         for write in committed:
             self.store.apply(write)
-            for other in self.open:
-                other.overtaken.append(written(write))
+            for transaction in self.open:
+                transaction.overtaken.append(written(write))
 
     @rule(transaction=consumes(transactions))
     def drop(self, transaction: Open) -> None:
@@ -222,7 +224,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         assert found == sorted(self.store.pairs.items())
 
     def is_usable(self, transaction: Open) -> bool:
-        """False for one that this machine has dropped because it grew old."""
+        """False for a transaction that was dropped because it grew old on this machine."""
         if transaction not in self.open:
             return False
         if time.monotonic() - transaction.began_s > AGE_S_MAX:
@@ -235,8 +237,8 @@ class EngineAgainstModel(RuleBasedStateMachine):
         transaction.attempts.close()
 
 
-def test_a_store_that_cleared_in_one_commit_what_it_had_set_in_it_opens_again(tmp_path: Path) -> None:
-    """LMDB need not write the pages that a commit both filled and freed, so its file may end before its last page."""
+def test_a_store_opens_again_after_a_commit_that_cleared_its_own_writes(tmp_path: Path) -> None:
+    """LMDB need not write pages that a commit both filled and freed, so its file may end before its last page."""
     store = EmbeddedSettings(path=tmp_path, durability=Durability.RELAXED)
 
     def set_and_clear(tr: Transaction) -> None:

@@ -1,7 +1,7 @@
-"""Whatever changes between two calls: NOT_MODIFIED is said only of an envelope that would be the same, byte by byte.
+"""Whatever changes between two calls, NOT_MODIFIED means that the envelope would be the same, byte by byte.
 
-Several callers hold envelopes, from when they last asked. An etag stands for what an envelope says; its id, for all of
-its bytes.
+Several callers hold envelopes from their last question. An etag stands for what an envelope says; its id stands for
+all its bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PLACES = st.integers(0, 30)
 
 
 class Envelopes(RuleBasedStateMachine):
-    """A corpus that changes, and questions whose answers are kept: the first, and the last ones."""
+    """A corpus that changes, and questions whose first and last answers are kept."""
 
     @initialize()
     def start(self) -> None:
@@ -49,7 +49,7 @@ class Envelopes(RuleBasedStateMachine):
 
     def _change(self, place: int, change: Callable[[facts_pb2.Fact], object]) -> None:
         self.changes += 1
-        found = [one for one in self._facts() if one.status == facts_pb2.FACT_STATUS_ACTIVE and not one.archived]
+        found = [fact for fact in self._facts() if fact.status == facts_pb2.FACT_STATUS_ACTIVE and not fact.archived]
         if found:
             change(found[place % len(found)])
 
@@ -61,19 +61,21 @@ class Envelopes(RuleBasedStateMachine):
 
     @rule(place=PLACES)
     def edit(self, place: int) -> None:
-        self._change(place, lambda one: self.caller.update(one.fact_id, content=f"{one.content} Rule {self.changes}."))
+        self._change(
+            place, lambda fact: self.caller.update(fact.fact_id, content=f"{fact.content} Rule {self.changes}.")
+        )
 
     @rule(place=PLACES, weight=st.sampled_from([0.1, 0.95]))
     def weigh(self, place: int, weight: float) -> None:
-        self._change(place, lambda one: self.caller.update(one.fact_id, importance_weight=weight))
+        self._change(place, lambda fact: self.caller.update(fact.fact_id, importance_weight=weight))
 
     @rule(place=PLACES, status=st.sampled_from([facts_pb2.FACT_STATUS_STALE, facts_pb2.FACT_STATUS_DELETED]))
     def move(self, place: int, status: facts_pb2.FactStatus.ValueType) -> None:
-        self._change(place, lambda one: self.caller.set_status(one.fact_id, status))
+        self._change(place, lambda fact: self.caller.set_status(fact.fact_id, status))
 
     @rule(place=PLACES)
     def archive(self, place: int) -> None:
-        self._change(place, lambda one: self.caller.archive(one.fact_id))
+        self._change(place, lambda fact: self.caller.archive(fact.fact_id))
 
     @rule()
     def keep_in_the_session(self) -> None:
@@ -85,13 +87,13 @@ class Envelopes(RuleBasedStateMachine):
     @rule(place=st.integers(0, 3))
     def erase(self, place: int) -> None:
         self.changes += 1
-        sources = {one.source_id for one in self._facts() if one.status != facts_pb2.FACT_STATUS_DELETED}
+        sources = {fact.source_id for fact in self._facts() if fact.status != facts_pb2.FACT_STATUS_DELETED}
         if f"manual {place}" in sources:
             self.caller.server.client(ACME).erase_source(self.corpus, f"manual {place}", reason="asked for")
 
     @rule()
     def read(self) -> None:
-        """Counts accesses, and changes nothing else."""
+        """Reads facts, which counts accesses and changes nothing else."""
         self.caller.search(QUERIES[0], self.corpus)
         if self._facts():
             self.caller.get(self._facts()[0].fact_id)
@@ -99,26 +101,26 @@ class Envelopes(RuleBasedStateMachine):
     @invariant()
     def not_modified_means_the_same(self) -> None:
         for query, held in self.known.items():
-            by_etag = [self._pack(query, one.envelope.etag).not_modified for one in held]
-            by_id = [self._pack(query, one.envelope_id).not_modified for one in held]
+            by_etag = [self._pack(query, answer.envelope.etag).not_modified for answer in held]
+            by_id = [self._pack(query, answer.envelope_id).not_modified for answer in held]
             fresh = self._pack(query)
-            for one, is_said in zip(held, by_etag, strict=True):
-                assert not is_said or _said(fresh) == _said(one)
-            for one, is_said in zip(held, by_id, strict=True):
-                assert not is_said or _bytes(fresh.envelope) == _bytes(one.envelope)
-            assert self._pack(query, fresh.envelope_id).not_modified, "nothing has changed since"
+            for answer, is_said in zip(held, by_etag, strict=True):
+                assert not is_said or _said(fresh) == _said(answer)
+            for answer, is_said in zip(held, by_id, strict=True):
+                assert not is_said or _bytes(fresh.envelope) == _bytes(answer.envelope)
+            assert self._pack(query, fresh.envelope_id).not_modified, "nothing has changed since the last call"
             if _said(held[-1]) != _said(fresh):
                 held.append(fresh)
             del held[1:-3]
 
 
 def _said(answer: pb.PackEnvelopeResponse) -> tuple[str, int]:
-    """What the etag of an envelope vouches for."""
+    """The parts of an envelope that its etag stands for."""
     return answer.envelope.text, answer.envelope.quality_tier
 
 
 def _bytes(envelope: pb.Envelope) -> bytes:
-    """But for where facts are said to come from: the session knows more communities each time."""
+    """An envelope's bytes without the sources of its facts: the session knows more communities each time."""
     told = pb.Envelope()
     told.CopyFrom(envelope)
     told.memory_tier_hit = 0

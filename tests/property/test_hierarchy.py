@@ -1,7 +1,7 @@
 """A corpus against a plain model: documents added, updated and removed in any order, by either path of writing.
 
-After each step every level and index agree, the documents are those of the model, chunks have not moved without need,
-and every earlier revision reads as it did when it was the head.
+After each step every level and index agree, the documents are those of the model, chunks have moved only if they had
+to, and every earlier revision reads as it did when it was the head.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Corpus(RuleBasedStateMachine):
         self._check_history()
 
     def _check_sections(self, before: Hierarchy, now: Hierarchy) -> None:
-        """No section is too large, and a chunk that stays is where it was, or in a section that was split off."""
+        """No section is too large. A chunk that stays is where it was, or in a section that was split off."""
         assert max(map(len, now.sections.values()), default=0) <= SECTION_CHUNKS_MAX
         was, is_in = sections_of(before), sections_of(now)
         for chunk in was.keys() & is_in.keys():
@@ -104,7 +104,7 @@ class Corpus(RuleBasedStateMachine):
             lambda tr: list(revisions.between(tr, archive.keys, Revision(0), self.known[-1].revision))
         )
         for record in records:
-            last = max(one.revision for one in records if one.at <= record.at)
+            last = max(earlier.revision for earlier in records if earlier.at <= record.at)
             assert archive.engine.run(lambda tr, at=record.at: revisions.at_time(tr, archive.keys, at)) == last  # type: ignore[misc]
 
 

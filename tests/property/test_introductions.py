@@ -1,4 +1,4 @@
-"""A text says an introduction once, and still says every fact whole to whoever follows its references."""
+"""A text says an introduction once, and a reader who follows references still gets every fact whole."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drillcore_server.envelopes.envelope_text import FactText, frame, render
 from drillcore_server.envelopes.model import Candidate, Packing, Ranked, RenderFormat
-from drillcore_server.envelopes.packing import pack
-from drillcore_server.envelopes.rendering import Said, frame, render
+from drillcore_server.envelopes.token_packer import pack
 from drillcore_server.tokenizers.encodings import EncodingName, token_counter
 from tests.property.test_packing import SCORES, every_format, every_tokenizer, tokenizer
 from tests.support.data.ranked_facts import NASTY, candidate, introduced
@@ -33,17 +33,17 @@ BETWEEN = {
 
 @st.composite
 def rankings(draw: st.DrawFn) -> list[Ranked]:
-    """Facts of a few lists of two documents, and others."""
+    """Facts from a few lists of two documents, and other facts."""
     leads = draw(st.lists(LEADS, min_size=1, max_size=3))
     facts = draw(st.lists(st.tuples(st.sampled_from([*leads, ""]), OWN, st.sampled_from([1, 2]), SCORES), max_size=20))
-    facts.sort(key=lambda one: -one[-1])
+    facts.sort(key=lambda drawn: -drawn[-1])
     return [
-        Ranked(replace(a_fact(lead, own, number, document), stale=draw(st.booleans())), score, 0.0, 0.0)
+        Ranked(replace(drawn_fact(lead, own, number, document), stale=draw(st.booleans())), score, 0.0, 0.0)
         for number, (lead, own, document, score) in enumerate(facts, 1)
     ]
 
 
-def a_fact(lead: str, own: str, number: int, document: int) -> Candidate:
+def drawn_fact(lead: str, own: str, number: int, document: int) -> Candidate:
     return introduced(lead, own, number, document) if lead else candidate(own, number)
 
 
@@ -52,11 +52,11 @@ def best_first(*facts: Candidate, score: float = 0.7) -> list[Ranked]:
 
 
 def items(lead: str, *own: str) -> list[Ranked]:
-    return best_first(*(introduced(lead, one, number) for number, one in enumerate(own, 1)))
+    return best_first(*(introduced(lead, text, number) for number, text in enumerate(own, 1)))
 
 
 def facts_of(packing: Packing) -> list[Candidate]:
-    return [one.ranked.candidate for one in packing.included]
+    return [packed.ranked.candidate for packed in packing.included]
 
 
 def in_markdown(kept: list[Ranked], budget: int = 10_000) -> str:
@@ -77,29 +77,29 @@ def test_every_fact_can_be_read_whole_from_the_text_alone(
     assert whole(found) == [as_shown(fact.content, form) for fact in facts]
     for fact, said in zip(facts, found, strict=True):
         if said.begins_as:
-            other = facts[said.begins_as - 1]
-            assert (other.document, other.lead) == (fact.document, fact.lead)
+            introducing = facts[said.begins_as - 1]
+            assert (introducing.document, introducing.lead) == (fact.document, fact.lead)
 
 
 @every_format
 @pytest.mark.parametrize("name", list(EncodingName))
 @settings(deadline=None)
 @given(kept=rankings(), budget=st.integers(0, 800))
-def test_a_text_with_references_is_never_longer_and_its_parts_add_up(
+def test_references_never_make_a_text_longer_and_its_parts_add_up(
     name: EncodingName, form: RenderFormat, kept: list[Ranked], budget: int
 ) -> None:
     count = token_counter(name).count
     packing = pack(kept, budget, count, form)
-    without = [Said(fact, number) for number, fact in enumerate(facts_of(packing), 1)]
+    without = [FactText(fact, number) for number, fact in enumerate(facts_of(packing), 1)]
     assert packing.tokens <= count(render(without, form))
-    assert [one.tokens for one in packing.included] == [count(part) for part in parts(packing.text, form)]
+    assert [packed.tokens for packed in packing.included] == [count(part) for part in parts(packing.text, form)]
 
 
 def parts(text: str, form: RenderFormat) -> list[str]:
     opening, closing = frame(form)
     end = ",\n" if form is RenderFormat.JSON else "\n"
     inner = text.removeprefix(opening).removesuffix(closing)
-    return [one + end for one in re.split(BETWEEN[form], inner)] if text else []
+    return [piece + end for piece in re.split(BETWEEN[form], inner)] if text else []
 
 
 @every_format
@@ -107,10 +107,10 @@ def test_an_introduction_is_said_once(form: RenderFormat) -> None:
     kept = items(LONG, "(a) to advise", "(b) to warn", "(c) to fine")
     text = pack(kept, 10_000, token_counter().count, form).text
     assert text.count(LONG) == 1
-    assert [one.begins_as for one in read(text, form)] == [0, 1, 1]
+    assert [fact.begins_as for fact in read(text, form)] == [0, 1, 1]
 
 
-def test_a_model_reads_the_introduction_on_a_line_of_its_own() -> None:
+def test_the_introduction_has_a_line_of_its_own() -> None:
     text = in_markdown(items(LONG, "(a) to advise", "(b) to warn"))
     assert text == f"[1] {LONG}\n  (a) to advise\n[2, begins as 1] (b) to warn"
 
@@ -123,24 +123,24 @@ def test_an_introduction_that_only_one_fact_has_stays_on_its_line() -> None:
     assert in_markdown(items(LONG, "(a) to advise")) == f"[1] {LONG} (a) to advise"
 
 
-def test_the_same_words_of_another_document_are_another_introduction() -> None:
+def test_the_same_words_in_another_document_are_another_introduction() -> None:
     kept = best_first(introduced(LONG, "(a) to advise", 1, document=1), introduced(LONG, "(a) to warn", 2, document=2))
     assert in_markdown(kept) == f"[1] {LONG} (a) to advise\n[2] {LONG} (a) to warn"
 
 
-def test_the_first_in_the_text_says_it_whatever_its_rank() -> None:
+def test_the_first_fact_in_the_text_has_the_introduction_whatever_its_rank() -> None:
     important, supporting = items(LONG, "(a) to advise", "(b) to warn")
     text = in_markdown([important, replace(supporting, composite=0.4)])
     assert text == f"[1] {LONG}\n  (b) to warn\n[2, begins as 1] (a) to advise"
 
 
-def test_a_fact_that_did_not_fit_is_not_referred_to() -> None:
+def test_no_fact_refers_to_one_that_did_not_fit() -> None:
     kept = items(LONG, "(a) to order " + "and order " * 100, "(b) to warn", "(c) to fine")
     assert in_markdown(kept, 60) == f"[1] {LONG}\n  (b) to warn\n[2, begins as 1] (c) to fine"
 
 
-def test_a_fact_that_is_left_out_in_the_end_is_not_referred_to() -> None:
-    """Its parts fit, the whole does not: the worst of them goes, which is the first in the text."""
+def test_no_fact_refers_to_one_that_is_left_out_in_the_end() -> None:
+    """The parts fit but the whole does not, so the worst fact goes, which is the first in the text."""
 
     def dearer_when_long(text: str) -> int:
         return token_counter().count(text) + 100 * ("(c)" in text and "(a)" in text)
@@ -154,7 +154,7 @@ def test_a_fact_that_is_left_out_in_the_end_is_not_referred_to() -> None:
 @every_format
 def test_more_facts_fit_when_their_introduction_is_said_once(form: RenderFormat) -> None:
     count = token_counter().count
-    kept = items(LONG, *(f"({number}) {one}" for number, one in enumerate(SENTENCES[:100], 1)))
-    alone = [replace(one, candidate=replace(one.candidate, lead="")) for one in kept]
+    kept = items(LONG, *(f"({number}) {sentence}" for number, sentence in enumerate(SENTENCES[:100], 1)))
+    alone = [replace(ranked, candidate=replace(ranked.candidate, lead="")) for ranked in kept]
     with_references, without = (len(pack(facts, 1_000, count, form).included) for facts in (kept, alone))
     assert with_references > 1.2 * without

@@ -1,6 +1,6 @@
-"""Lexical indexes against a plain model: facts come, change and go in any order; each state is compared.
+"""Lexical indexes against a plain model: facts are added, changed and removed in any order, and each state is compared.
 
-A state that was reached through any history says the same, to the last bit, as one that is made of its facts at once.
+A state has the same scores, to the last bit, whatever its history: as if it were made of its facts at once.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from drillcore_server.facts.lexical import lexical_index
 from drillcore_server.facts.lexical.lexical_index import LexicalIndex
-from drillcore_server.facts.store import encode_words
-from drillcore_server.facts.words import FactWords, Question, Term, pairs
+from drillcore_server.facts.words import FactWords, Question, Term, encode_words, pairs
 from drillcore_server.storage.ids import FactId
 from tests.support.data.plain_lexical_index import WORDS, passage_of, plain_pairs, plain_scores, plain_titles, words
 
 NUMBERS = st.lists(st.integers(0, 40), max_size=12, unique=True)
 ASKED = Question((*WORDS[1:], Term(77)), tuple(dict.fromkeys(pairs([WORDS[0], WORDS[3], WORDS[6], WORDS[0]]))))
-"""Of which one word is nowhere."""
+"""Words of the facts, and one word that no fact has."""
 LEVELS: dict[str, list[str]] = {
     "facts": [],
     "chunks": ["headings", "title"],
@@ -31,8 +30,8 @@ LEVELS: dict[str, list[str]] = {
 }
 
 
-def one_id(number: int) -> FactId:
-    """Some end in zeros, which numpy likes to leave out."""
+def numbered_id(number: int) -> FactId:
+    """Some ids end in zeros, which numpy likes to leave out."""
     return FactId(UUID(int=number << 120 | (number % 3) << 8))
 
 
@@ -42,11 +41,11 @@ def made(number: int, seed: int) -> FactWords:
 
 
 def index_of(model: dict[FactId, FactWords]) -> LexicalIndex:
-    return LexicalIndex.of((one, encode_words(found)) for one, found in model.items())
+    return LexicalIndex.of((fact, encode_words(found)) for fact, found in model.items())
 
 
 def scores(index: LexicalIndex, level: str, facts: list[FactId]) -> list[float]:
-    """Of the texts that facts are in."""
+    """The scores of the texts that these facts are in."""
     matches = index.matches(ASKED)
     assert matches is not None
     if level == "titles":
@@ -59,9 +58,9 @@ def scores(index: LexicalIndex, level: str, facts: list[FactId]) -> list[float]:
 
 
 def at(index: LexicalIndex, level: str, found: npt.NDArray[np.float64], facts: list[FactId]) -> list[float]:
-    labels = np.concatenate([index.labels([one]) for one in facts])
+    labels = np.concatenate([index.labels([fact]) for fact in facts])
     numbers = labels if level == "facts" else index.facts[level[:-1]][labels]
-    return [float(one) for one in found[numbers]]
+    return [float(score) for score in found[numbers]]
 
 
 def place_of(level: str, fact: FactId, found: FactWords) -> object:
@@ -78,17 +77,17 @@ class Indexes(RuleBasedStateMachine):
 
     @initialize(numbers=NUMBERS)
     def begin(self, numbers: list[int]) -> None:
-        model = {one_id(number): made(number, number) for number in numbers}
+        model = {numbered_id(number): made(number, number) for number in numbers}
         self.states.append((index_of(model), model))
 
     @rule(data=st.data(), came=NUMBERS, gone=NUMBERS, seed=st.integers(0, 1_000))
     def change(self, data: st.DataObject, came: list[int], gone: list[int], seed: int) -> None:
-        """From any state, so that some part from the same one."""
+        """Starts from any state, so that several states follow from the same one."""
         index, model = data.draw(st.sampled_from(self.states))
-        changes: dict[FactId, FactWords | None] = dict.fromkeys(map(one_id, gone))
-        changes |= {one_id(number): made(number, seed + number) for number in came}
-        stored = {one: None if found is None else encode_words(found) for one, found in changes.items()}
-        after = {one: found for one, found in (model | changes).items() if found is not None}
+        changes: dict[FactId, FactWords | None] = dict.fromkeys(map(numbered_id, gone))
+        changes |= {numbered_id(number): made(number, seed + number) for number in came}
+        stored = {fact: None if found is None else encode_words(found) for fact, found in changes.items()}
+        after = {fact: found for fact, found in (model | changes).items() if found is not None}
         self.states.append((index.changed(stored), after))
 
     @rule(data=st.data())
@@ -106,17 +105,22 @@ class Indexes(RuleBasedStateMachine):
         self._compare(index, model, "chunk pairs", "chunks", by_chunk)
 
     def _compare(
-        self, index: LexicalIndex, model: dict[FactId, FactWords], what: str, level: str, expected: dict[object, float]
+        self,
+        index: LexicalIndex,
+        model: dict[FactId, FactWords],
+        measure: str,
+        level: str,
+        expected: dict[object, float],
     ) -> None:
         facts = sorted(model)
-        found = scores(index, what, facts)
-        assert found == pytest.approx([expected[place_of(level, one, model[one])] for one in facts], abs=1e-9)
-        assert found == scores(index_of(model), what, facts), "the same bits, whatever its history"
+        found = scores(index, measure, facts)
+        assert found == pytest.approx([expected[place_of(level, fact, model[fact])] for fact in facts], abs=1e-9)
+        assert found == scores(index_of(model), measure, facts), "the scores do not depend on the index's history"
 
     @rule(data=st.data(), number=st.integers(0, 45))
     def has(self, data: st.DataObject, number: int) -> None:
         index, model = data.draw(st.sampled_from(self.states))
-        assert (one_id(number) in index) == (one_id(number) in model)
+        assert (numbered_id(number) in index) == (numbered_id(number) in model)
 
     def teardown(self) -> None:
         for index, model in self.states:

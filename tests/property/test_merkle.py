@@ -1,4 +1,4 @@
-"""Trees and proofs are those of RFC 6962: against a recursive one, against vectors of others, and against damage."""
+"""Trees and proofs follow RFC 6962: checked against a recursive tree, foreign test vectors, and damage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.paths import GOLDEN_FILES
 
 VECTORS = json.loads((GOLDEN_FILES / "rfc6962_proofs.json").read_text())
 
-# Of the test log of transparency-dev/tessera (Apache-2.0): the entries, and roots from its signed checkpoints.
+# From the test log of transparency-dev/tessera (Apache-2.0): its entries, and roots from its signed checkpoints.
 TESSERAS_ENTRIES = "one,two,three,four,five,six,seven,eit,nain,ten,ileven,twelf,threeten,fourten,fivten"
 TESSERAS_ROOTS = {
     1: "0Nc2CrefWKseHj/mStd+LqC8B+NrX0btIiPt2SmN+ek=",
@@ -40,7 +40,7 @@ def decoded(text: str | None) -> bytes:
 
 
 @pytest.mark.parametrize("vector", VECTORS["inclusion"], ids=lambda vector: vector["desc"])
-def test_inclusion_proofs_of_another_implementation(vector: dict[str, Any]) -> None:
+def test_inclusion_proofs_of_another_implementation_are_checked_correctly(vector: dict[str, Any]) -> None:
     proof = list(map(decoded, vector["proof"] or []))
     given = decoded(vector["leafHash"]), vector["leafIdx"], vector["treeSize"], proof, decoded(vector["root"])
     if vector["wantErr"]:
@@ -51,7 +51,7 @@ def test_inclusion_proofs_of_another_implementation(vector: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("vector", VECTORS["consistency"], ids=lambda vector: vector["desc"])
-def test_consistency_proofs_of_another_implementation(vector: dict[str, Any]) -> None:
+def test_consistency_proofs_of_another_implementation_are_checked_correctly(vector: dict[str, Any]) -> None:
     proof = list(map(decoded, vector["proof"] or []))
     given = vector["size1"], vector["size2"], proof, decoded(vector["root1"]), decoded(vector["root2"])
     if vector["wantErr"]:
@@ -88,27 +88,29 @@ def test_every_leaf_is_included_and_only_at_its_place(leaves: list[bytes], data:
     index = data.draw(st.integers(0, len(leaves) - 1))
     proof, root = audit_trees.inclusion(index, leaves), audit_trees.root(leaves)
     check_inclusion(leaf_hash(leaves[index]), index, len(leaves), proof, root)
-    other = data.draw(st.integers(-1, len(leaves)))
-    if other not in range(len(leaves)) or leaves[other] != leaves[index]:
+    wrong_index = data.draw(st.integers(-1, len(leaves)))
+    if wrong_index not in range(len(leaves)) or leaves[wrong_index] != leaves[index]:
         with pytest.raises(ProofFailed):
-            check_inclusion(leaf_hash(leaves[index]), other, len(leaves), proof, root)
+            check_inclusion(leaf_hash(leaves[index]), wrong_index, len(leaves), proof, root)
 
 
 @given(trees, st.data())
-def test_every_tree_continues_those_it_grew_from(leaves: list[bytes], data: st.DataObject) -> None:
+def test_every_tree_is_consistent_with_its_earlier_sizes(leaves: list[bytes], data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(leaves)))
     proof = audit_trees.consistency(first, leaves)
     check_consistency(first, len(leaves), proof, audit_trees.root(leaves[:first]), audit_trees.root(leaves))
 
 
 @given(trees, st.data())
-def test_a_tree_that_was_changed_within_does_not_continue(leaves: list[bytes], data: st.DataObject) -> None:
+def test_a_tree_with_a_changed_leaf_is_not_consistent_with_its_past(leaves: list[bytes], data: st.DataObject) -> None:
     first = data.draw(st.integers(1, len(leaves)))
     changed = data.draw(st.integers(0, first - 1))
-    other = [leaf + b"x" if place == changed else leaf for place, leaf in enumerate(leaves)]
-    for proof in (audit_trees.consistency(first, leaves), audit_trees.consistency(first, other)):
+    changed_leaves = [leaf + b"x" if place == changed else leaf for place, leaf in enumerate(leaves)]
+    for proof in (audit_trees.consistency(first, leaves), audit_trees.consistency(first, changed_leaves)):
         with pytest.raises(ProofFailed):
-            check_consistency(first, len(leaves), proof, audit_trees.root(leaves[:first]), audit_trees.root(other))
+            check_consistency(
+                first, len(leaves), proof, audit_trees.root(leaves[:first]), audit_trees.root(changed_leaves)
+            )
 
 
 @given(trees, st.data())
@@ -126,7 +128,7 @@ def test_a_damaged_proof_proves_nothing(leaves: list[bytes], data: st.DataObject
 
 
 def damages(proof: list[bytes], data: st.DataObject) -> list[list[bytes]]:
-    """The proof with a bit flipped, a hash less, one more, one cut short."""
+    """The proof with a bit flipped, with a hash less, with a hash more, and with a hash cut short."""
     if not proof:
         return [[bytes(32)]]
     place = data.draw(st.integers(0, len(proof) - 1))

@@ -1,4 +1,4 @@
-"""Any hierarchy that is one is stored, by either path of writing, read back as it was put, and agrees with itself."""
+"""Any valid hierarchy is stored by either path of writing, reads back as it was put, and agrees with itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LETTERS = "abc déß語😀 .\n\t"
 
 
 class Builder:
-    """Draws a hierarchy: chunks of a document overlap and leave gaps as they like, raws of a chunk only leave gaps."""
+    """Draws a hierarchy: chunks of a document may overlap and leave gaps; raws of a chunk may leave gaps only."""
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
@@ -34,7 +34,7 @@ class Builder:
         self.dimensions = dice.choice([0, 0, 1, 3, 17])
 
     def uuid(self) -> str:
-        """Often one whose last bytes are zero, or small: what ids of ingested chunks and raws look like."""
+        """A UUID whose last bytes are often zero or small, as in the ids of ingested chunks and raws."""
         tail = self.dice.choice([0, self.dice.randint(1, 3), self.dice.getrandbits(16)])
         return str(UUID(int=uuid4().int >> 16 << 16 | tail))
 
@@ -53,7 +53,7 @@ class Builder:
         sections = [self.section(master) for _ in range(self.dice.randint(1, 3))]
         for number in range(self.dice.randint(1, 3)):
             self.document(number, sections)
-        used = {node.parent_id for node in self.made.of("chunk")}
+        used = {node.parent_id for node in self.made.nodes_of("chunk")}
         self.made.nodes = [node for node in self.made.nodes if node.id in used or not node.HasField("section")]
         self.cite()
         self.dice.shuffle(self.made.nodes)
@@ -70,10 +70,10 @@ class Builder:
         return self.node(master, section=content)
 
     def document(self, number: int, sections: list[str]) -> None:
-        one, text = self.uuid(), self.text(300)
-        self.made.documents.append(pb.HierarchyDocument(id=one, source_id=f"s{number}", title="A title"))
+        document_id, text = self.uuid(), self.text(300)
+        self.made.documents.append(pb.HierarchyDocument(id=document_id, source_id=f"s{number}", title="A title"))
         for _ in range(self.dice.randint(1, 4)):
-            self.chunk(self.dice.choice(sections), one, text)
+            self.chunk(self.dice.choice(sections), document_id, text)
 
     def chunk(self, section: str, document: str, text: str) -> None:
         content = nodes_pb2.ChunkContent(
@@ -97,7 +97,7 @@ class Builder:
                 self.made.nodes[-1].id = ""
 
     def cite(self) -> None:
-        for raw in self.made.of("raw"):
+        for raw in self.made.nodes_of("raw"):
             chunk = next(node for node in self.made.nodes if node.id == raw.parent_id)
             section = next(node for node in self.made.nodes if node.id == chunk.parent_id)
             start = self.dice.randint(raw.raw.span.start, raw.raw.span.end - 1)
@@ -122,7 +122,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def as_put(node: pb.HierarchyNode, found: nodes_pb2.Node) -> pb.HierarchyNode:
-    """What was found, without what the server makes."""
+    """The node that was read, without the parts that the server makes."""
     kind = str(node.WhichOneof("content"))
     kept = pb.HierarchyNode(id=found.id, parent_id=found.parent_id)
     content = getattr(kept, kind)
@@ -154,7 +154,7 @@ def without_embedding(node: pb.HierarchyNode) -> pb.HierarchyNode:
 def assert_read_back(caller: Caller, made: Made) -> None:
     for node in made.nodes:
         if not node.id:
-            (same,) = [one for one in caller.below(node.parent_id, RAW) if one.raw.span == node.raw.span]
+            (same,) = [raw for raw in caller.below(node.parent_id, RAW) if raw.raw.span == node.raw.span]
             assert same.raw.content == node.raw.content
             continue
         found = caller.node(node.id, with_embedding=True)
@@ -162,9 +162,9 @@ def assert_read_back(caller: Caller, made: Made) -> None:
         if node.HasField("chunk") and node.chunk.embedding:
             sent = np.array(node.chunk.embedding)
             assert np.allclose(np.array(found.chunk.embedding), sent / np.linalg.norm(sent), atol=1e-3)
-        children = {one.id for one in made.nodes if one.parent_id == node.id}
+        children = {child.id for child in made.nodes if child.parent_id == node.id}
         assert children - {""} <= set(found.child_ids)
-        assert len(found.child_ids) == sum(one.parent_id == node.id for one in made.nodes)
+        assert len(found.child_ids) == sum(child.parent_id == node.id for child in made.nodes)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -181,5 +181,5 @@ def test_a_hierarchy_is_read_back_as_it_was_put_and_agrees(server: Running, seed
             model = "theirs" if builder.dimensions else ""
             assert put(caller, corpus, made, embedding_model=model).revision == revision
             assert_read_back(caller, made)
-            assert len(caller.query(corpus, level=CHUNK)) == len(made.of("chunk"))
+            assert len(caller.query(corpus, level=CHUNK)) == len(made.nodes_of("chunk"))
     caller.close()

@@ -1,6 +1,6 @@
-"""Quads against a plain model: whatever is put and removed, every pattern finds at every revision what was there.
+"""Quads against a plain model: at every revision, every pattern finds exactly the quads that were there.
 
-Through the store alone, in pages of a few keys; `tests/graphs/test_match_quads.py` does it through the server.
+This test uses the store alone, with pages of a few keys. `tests/graphs/test_match_quads.py` uses the server.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from drillcore_fdb.tuples import Subspace
 from drillcore_formats.quads import Blank, Iri, Quoted, Term
 from drillcore_server.graphs.quad_model import Quad, QuadPattern, SourcedQuad, literal
-from drillcore_server.graphs.quad_store import QuadReader, QuadWrites, stored_quads, without_source
+from drillcore_server.graphs.quad_store import QuadReader, QuadWrites, without_source
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.writes import Write, apply_all
 from drillcore_server.storage.ids import CorpusNumber, Revision, SourceId
 from drillcore_server.storage.keyring import Keyring
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.sealed import SealedRecords
+from tests.support.stores.quads import stored_quads
 from tests.support.stores.stores import opened
 from tests.tenancy.test_retention_policies import PLAIN
 
@@ -42,8 +43,8 @@ sourced = st.builds(SourcedQuad, quads, st.sampled_from(SOURCES))
 
 
 def patterns(like: Quad) -> list[QuadPattern]:
-    """All sixteen that a quad matches, each of every source, of one, and of none."""
-    terms = product(*((None, one) for one in like))
+    """All sixteen patterns that match a quad, each for every source and for a single source."""
+    terms = product(*((None, term) for term in like))
     return [QuadPattern(*bound, source) for bound in terms for source in (None, SourceId("a"))]
 
 
@@ -74,17 +75,17 @@ class Quads(RuleBasedStateMachine):
     @rule(given=st.lists(sourced, max_size=8))
     def put(self, given: list[SourcedQuad]) -> None:
         new = set(given) - self._states[-1]
-        self._revise([write for one in new for write in self._make.add(*one)], self._states[-1] | new)
+        self._revise([write for quad in new for write in self._make.add(*quad)], self._states[-1] | new)
 
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
-        gone = {one for one in sorted(self._states[-1], key=repr) if data.draw(st.booleans())}
-        self._revise([write for one in gone for write in self._make.remove(*one)], self._states[-1] - gone)
+        gone = {quad for quad in sorted(self._states[-1], key=repr) if data.draw(st.booleans())}
+        self._revise([write for quad in gone for write in self._make.remove(*quad)], self._states[-1] - gone)
 
     @rule(source=st.sampled_from(SOURCES))
     def erase(self, source: SourceId) -> None:
         snapshot = self._snapshot(len(self._states) - 1)
-        left = {one for one in self._states[-1] if one.source != source}
+        left = {quad for quad in self._states[-1] if quad.source != source}
         self._revise(list(without_source(snapshot, self._keyring.hashed(source))), left)
 
     @rule(like=quads, keys_max=st.integers(2, 9), data=st.data())
@@ -93,8 +94,12 @@ class Quads(RuleBasedStateMachine):
         state = self._states[revision]
         for pattern in patterns(like):
             found = self._found(pattern, revision, keys_max)
-            wanted = {one for one in state if pattern.matches(one.quad) and pattern.source in {None, one.source}}
-            assert len(found) == len(set(found)), "each once"
+            wanted = {
+                sourced_quad
+                for sourced_quad in state
+                if pattern.matches(sourced_quad.quad) and pattern.source in {None, sourced_quad.source}
+            }
+            assert len(found) == len(set(found)), "each quad is found once"
             assert set(found) == wanted
 
     def _found(self, pattern: QuadPattern, revision: int, keys_max: int) -> list[SourcedQuad]:
@@ -113,8 +118,8 @@ class Quads(RuleBasedStateMachine):
     def walk(self) -> None:
         walked = list(stored_quads(self._snapshot(len(self._states) - 1)))
         assert set(walked) == self._states[-1]
-        together = [one for one, _ in groupby(one.quad for one in walked)]
-        assert len(together) == len(set(together)), "those of one quad follow each other"
+        together = [quad for quad, _ in groupby(found.quad for found in walked)]
+        assert len(together) == len(set(together)), "the sources of a quad follow each other"
 
 
 TestQuads = Quads.TestCase

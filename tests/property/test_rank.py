@@ -1,4 +1,4 @@
-"""Ranking against a plain model, which goes over all that remain for each that it picks."""
+"""Ranking against a plain model, which looks at all remaining candidates for each one that it picks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHARE = st.floats(0, 1).map(lambda value: round(value, 6)) | st.sampled_from([0.
 
 @st.composite
 def candidates(draw: st.DrawFn) -> list[Candidate]:
-    """Few directions, so that many say the same; few communities and round numbers, so that many are equal."""
+    """Few directions, so that many candidates say the same; few communities and round numbers, so that many tie."""
     count = draw(st.integers(0, 25))
     return [
         candidate(
@@ -45,15 +45,15 @@ def _direction(seed: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
 @st.composite
 def any_weights(draw: st.DrawFn) -> Weights:
     given = draw(st.tuples(SHARE, SHARE, SHARE, SHARE).filter(any))
-    relevance, importance, fresh, diverse = (one / sum(given) for one in given)
+    relevance, importance, fresh, diverse = (weight / sum(given) for weight in given)
     return Weights(relevance, importance, fresh, diverse, draw(st.integers(1, 400)))
 
 
 def plain_rank(
     given: list[Candidate], weights: Weights, duplicate_similarity: float
 ) -> tuple[list[tuple[int, float]], list[tuple[int, float, int]]]:
-    """The specification's sections 6.2 to 6.6, read aloud, with the decisions 6 to 9."""
-    community_total = Counter(one.community for one in given)
+    """The specification's sections 6.2 to 6.6, taken literally, with the decisions 6 to 9."""
+    community_total = Counter(fact.community for fact in given)
     community_count: Counter[object] = Counter()
 
     def composite_score(fact: Candidate) -> int:
@@ -71,22 +71,24 @@ def plain_rank(
         )
         return round(score * 1e6)
 
-    def cosine(one: Candidate, other: Candidate) -> float:
-        return round(float(np.dot(one.vector.astype(np.float64), other.vector.astype(np.float64))), 6)
+    def cosine(left: Candidate, right: Candidate) -> float:
+        return round(float(np.dot(left.vector.astype(np.float64), right.vector.astype(np.float64))), 6)
 
     remaining, kept, scores, duplicates = list(given), list[Candidate](), list[float](), []
     while remaining:
         best = min(remaining, key=lambda fact: (-composite_score(fact), fact.id))
         remaining.remove(best)
         score = composite_score(best) / 1e6
-        same = [one for one in kept if one.model == best.model and min(cosine(one, best), 1.0) > duplicate_similarity]
+        same = [
+            fact for fact in kept if fact.model == best.model and min(cosine(fact, best), 1.0) > duplicate_similarity
+        ]
         if same:
             duplicates.append((best.id.int, score, same[0].id.int))
         else:
             kept.append(best)
             scores.append(score)
             community_count[best.community] += 1
-    return [(one.id.int, score) for one, score in zip(kept, scores, strict=True)], duplicates
+    return [(fact.id.int, score) for fact, score in zip(kept, scores, strict=True)], duplicates
 
 
 @settings(max_examples=300, deadline=None)
@@ -94,13 +96,16 @@ def plain_rank(
 def test_ranking_is_that_of_the_plain_model(given: list[Candidate], weights: Weights, limit: float) -> None:
     ranking = rank(given, weights, TODAY, limit)
     kept, duplicates = plain_rank(given, weights, limit)
-    assert [(one.candidate.id.int, one.composite) for one in ranking.kept] == kept
-    assert [(one.ranked.candidate.id.int, one.ranked.composite, one.of.int) for one in ranking.duplicates] == duplicates
+    assert [(ranked.candidate.id.int, ranked.composite) for ranked in ranking.kept] == kept
+    assert [
+        (duplicate.ranked.candidate.id.int, duplicate.ranked.composite, duplicate.of.int)
+        for duplicate in ranking.duplicates
+    ] == duplicates
 
 
 @settings(max_examples=100, deadline=None)
 @given(candidates(), any_weights(), SHARE, st.randoms(use_true_random=False))
-def test_the_order_they_come_in_does_not_matter(
+def test_the_order_of_the_candidates_does_not_matter(
     given: list[Candidate], weights: Weights, limit: float, chance: random.Random
 ) -> None:
     mixed = list(given)
@@ -112,18 +117,18 @@ def test_the_order_they_come_in_does_not_matter(
 @given(candidates(), any_weights(), SHARE)
 def test_nothing_is_lost_and_scores_fall(given: list[Candidate], weights: Weights, limit: float) -> None:
     ranking = rank(given, weights, TODAY, limit)
-    everything = [*ranking.kept, *(one.ranked for one in ranking.duplicates)]
-    assert sorted(one.candidate.id for one in everything) == sorted(one.id for one in given)
-    for taken in (ranking.kept, [one.ranked for one in ranking.duplicates]):
-        composites = [one.composite for one in taken]
+    everything = [*ranking.kept, *(duplicate.ranked for duplicate in ranking.duplicates)]
+    assert sorted(ranked.candidate.id for ranked in everything) == sorted(fact.id for fact in given)
+    for taken in (ranking.kept, [duplicate.ranked for duplicate in ranking.duplicates]):
+        composites = [ranked.composite for ranked in taken]
         assert composites == sorted(composites, reverse=True)
-        assert all(0 <= one.composite <= 1.000_001 for one in taken)
+        assert all(0 <= ranked.composite <= 1.000_001 for ranked in taken)
 
 
 @settings(max_examples=100, deadline=None)
 @given(candidates(), any_weights(), SHARE)
 def test_kept_facts_are_all_different(given: list[Candidate], weights: Weights, limit: float) -> None:
-    """Ranked again by themselves, none of them is dropped."""
-    kept = [one.candidate for one in rank(given, weights, TODAY, limit).kept]
-    again = rank([replace(one, community=None) for one in kept], weights, TODAY, limit)
+    """When the kept facts are ranked again by themselves, none of them is dropped."""
+    kept = [ranked.candidate for ranked in rank(given, weights, TODAY, limit).kept]
+    again = rank([replace(fact, community=None) for fact in kept], weights, TODAY, limit)
     assert not again.duplicates

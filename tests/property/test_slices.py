@@ -1,4 +1,4 @@
-"""The four invariants of slices, over any graph and any policy; and that every way to hold a graph gives the same."""
+"""The four invariants of slices, for any graph and any policy; and every way to hold a graph gives the same slices."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillcore_server.graphs.conversation import TurnGraph, TurnNode
-from drillcore_server.graphs.slices import POLICIES, POLICY, PhaseWeights, Policy, Slice, SliceEdge, single, slice_graph
+from drillcore_server.graphs.slice_model import (
+    POLICIES,
+    POLICY,
+    PhaseWeights,
+    Policy,
+    Slice,
+    SliceEdge,
+    single,
+    slice_graph,
+)
+from drillcore_server.graphs.turn_graph import TurnGraph, TurnNode
 from drillcore_server.graphs.turn_model import EdgeType, Phase, Trajectory, Turn, TurnRole
 from drillcore_server.graphs.turn_store import TURN
 from drillcore_server.storage.ids import TurnId
 from drillcore_server.vectors.corpus_follower import Sharded
-from tests.support.data.plain_graphs import PlainGraph, graph_of, literally_sliced, one
+from tests.support.data.plain_graphs import PlainGraph, graph_of, node_id, plain_slice
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NUMBERS = st.integers(1, 14)
@@ -39,14 +48,14 @@ POLICIES_DRAWN = st.builds(
 
 @st.composite
 def graphs(draw: st.DrawFn) -> PlainGraph:
-    """Every edge that is drawn is between nodes that are there: they get siblings, and several parents."""
+    """A graph whose edges all join existing nodes, so that nodes get siblings and several parents."""
     nodes = dict(enumerate(draw(NODES | MANY)))
     drawn = {(parent % len(nodes), child % len(nodes), kind) for parent, child, kind in draw(EDGES)}
     return graph_of(nodes, {edge for edge in drawn if edge[0] != edge[1]})
 
 
 def kept(graph: PlainGraph) -> TurnGraph:
-    """The same graph, as the server has it in memory."""
+    """The same graph as the server holds it in memory."""
     return TurnGraph(Sharded.of({node: turn_node(graph, node) for node in graph.nodes}))
 
 
@@ -72,7 +81,7 @@ def assert_invariants(found: Slice, anchor: bytes, policy: Policy) -> None:
 
 
 @given(graphs(), NUMBERS, POLICIES_DRAWN)
-def test_every_slice_is_determined_and_has_its_anchor_its_budget_and_its_order(
+def test_every_slice_is_deterministic_and_keeps_anchor_budget_and_order(
     graph: PlainGraph, number: int, policy: Policy
 ) -> None:
     anchor = anchor_of(graph, number)
@@ -90,14 +99,14 @@ def test_the_graph_in_memory_gives_the_same_slices(graph: PlainGraph, number: in
 
 @settings(max_examples=300)
 @given(graphs(), NUMBERS, POLICIES_DRAWN.map(lambda policy: replace(policy, id=POLICY)))
-def test_slices_are_what_looking_at_every_candidate_finds(graph: PlainGraph, number: int, policy: Policy) -> None:
+def test_slices_equal_those_of_an_exhaustive_search(graph: PlainGraph, number: int, policy: Policy) -> None:
     anchor = anchor_of(graph, number)
     found = slice_graph(graph, anchor, policy)
-    assert {node.id: node.distance for node in found.nodes} == literally_sliced(graph, anchor, policy)
+    assert {node.id: node.distance for node in found.nodes} == plain_slice(graph, anchor, policy)
 
 
 @given(graphs(), NUMBERS, st.integers(1, 14))
-def test_a_larger_budget_only_adds(graph: PlainGraph, number: int, size: int) -> None:
+def test_a_larger_budget_only_adds_nodes(graph: PlainGraph, number: int, size: int) -> None:
     anchor = anchor_of(graph, number)
     small, large = (slice_graph(graph, anchor, Policy(max_nodes=nodes)) for nodes in (size, size + 1))
     assert {node.id for node in small.nodes} <= {node.id for node in large.nodes}
@@ -105,15 +114,15 @@ def test_a_larger_budget_only_adds(graph: PlainGraph, number: int, size: int) ->
 
 @settings(max_examples=200)
 @given(graphs(), graphs(), NUMBERS)
-def test_a_graph_that_follows_changes_is_as_one_read_anew(before: PlainGraph, after: PlainGraph, number: int) -> None:
-    """The feed names the turns that were changed and the children of edges that were."""
+def test_a_graph_that_follows_changes_equals_a_fresh_one(before: PlainGraph, after: PlainGraph, number: int) -> None:
+    """The feed names the changed turns, and the children of changed edges."""
     changed = {node for node in before.nodes.keys() | after.nodes.keys() if before.node(node) != after.node(node)}
     changed |= {edge.child for edge in set(before.all_edges) ^ set(after.all_edges)}
     start = kept(before)
     told = {node: turn_node(after, node) if node in after.nodes else None for node in changed}
     for found in told.values():
         if found is not None:
-            found.children = ()  # whoever follows does not know them
+            found.children = ()  # a graph that follows changes does not know them
     followed = start.changed(told)
     anchor = anchor_of(after, number)
     assert slice_graph(followed, anchor, Policy()) == slice_graph(after, anchor, Policy())
@@ -130,5 +139,5 @@ def test_siblings_of_several_parents_are_in_order_and_each_once() -> None:
     nodes = {number: (Phase.PLANNING, number / 10) for number in range(1, 7)}
     edges = [(1, 3, EdgeType.REPLY), (2, 3, EdgeType.REPLY), (1, 4, EdgeType.REPLY), (2, 4, EdgeType.REPLY)]
     graph = kept(graph_of(nodes, [*edges, (2, 6, EdgeType.REPLY), (1, 5, EdgeType.REPLY)]))
-    assert graph.siblings(one(3), 10) == [one(6), one(5), one(4)]
-    assert SliceEdge(one(2), one(4), EdgeType.REPLY) in set(graph.edges([one(2), one(4)]))
+    assert graph.siblings(node_id(3), 10) == [node_id(6), node_id(5), node_id(4)]
+    assert SliceEdge(node_id(2), node_id(4), EdgeType.REPLY) in set(graph.edges([node_id(2), node_id(4)]))

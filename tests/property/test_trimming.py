@@ -1,6 +1,6 @@
 """Trimming against a plain model: every revision from the floor on reads as before, and nothing else is left.
 
-The first test is of records of any kind, many parts and pages of a few entries; the second of a whole corpus.
+The first test takes records of any kind, with many parts, in small pages. The second takes a whole corpus.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Engine, Transaction
 from drillcore_fdb.tuples import Subspace
-from drillcore_server.kernel import trimming
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel import retention
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import CorpusId, CorpusNumber, DocumentId, NodeId, PrincipalId, Revision, TenantId
 from drillcore_server.storage.keyspace import Keyspace
@@ -38,14 +38,14 @@ Written = dict[bytes, dict[Revision, bytes | None]]
 
 
 def logical_keys(number: CorpusNumber) -> list[bytes]:
-    """Some of each kind, those before and behind all others among them. The index of citations has rules of its own."""
+    """Some keys of each kind, the first and the last among them. The index of citations has other rules."""
     keys, document = KEYSPACE.of_corpus(number), DocumentId(UUID(int=3))
     of_nodes = [key(node) for node in NODES for key in (keys.section, keys.chunk, keys.listed_section, keys.parent)] + [
         keys.vector(model, node) for node in NODES for model in (1, 255)
     ]
     members = [keys.member(node, document, 1, node) for node in NODES]
-    others = [keys.document(document), keys.source(b"s" * 16), keys.entity(b"k" * 4, b"v" * 8, NODES[0])]
-    return [keys.master(), *of_nodes, *members, *others, keys.category(b"c" * 8, NODES[2])]
+    more = [keys.document(document), keys.source(b"s" * 16), keys.entity(b"k" * 4, b"v" * 8, NODES[0])]
+    return [keys.master(), *of_nodes, *members, *more, keys.category(b"c" * 8, NODES[2])]
 
 
 values = st.none() | st.integers(0, 3 * PART_BYTES).map(lambda size: b"v" * size)
@@ -76,26 +76,26 @@ def stored(engine: Engine, number: CorpusNumber) -> set[tuple[bytes, Revision]]:
     spaces = KEYSPACE.of_corpus(number).by_revision()
 
     def work(tr: Transaction) -> set[tuple[bytes, Revision]]:
-        return {(one.key, one.revision) for space in spaces for one in versioned.entries(tr, *space)}
+        return {(entry.key, entry.revision) for space in spaces for entry in versioned.entries(tr, *space)}
 
     return engine.run(work)
 
 
 def kept(records: Written, floor: Revision) -> set[tuple[bytes, Revision]]:
-    """By the definition: an entry stays if a reader at or above the floor sees it, or sees by it that a key is gone."""
+    """By definition, an entry stays if a reader from the floor on sees it, or needs it to see that a key is gone."""
     return {
         (key, at)
         for key, history in records.items()
         for at, value in history.items()
-        if at > floor or (value is not None and at == max(one for one in history if one <= floor))
+        if at > floor or (value is not None and at == max(revision for revision in history if revision <= floor))
     }
 
 
 def trim_all(engine: Engine, floor: Revision) -> int:
-    engine.run(lambda tr: trimming.raise_floor(tr, KEYSPACE.of_corpus(NUMBER), floor))
+    engine.run(lambda tr: retention.raise_floor(tr, KEYSPACE.of_corpus(NUMBER), floor))
     removed, finished = 0, False
     while not finished:
-        count, now = engine.run(lambda tr: trimming.trim_page(tr, KEYSPACE, corpus(NUMBER)))
+        count, now = engine.run(lambda tr: retention.trim_page(tr, KEYSPACE, corpus(NUMBER)))
         removed, finished = removed + count, now.finished
     return removed
 
@@ -104,15 +104,13 @@ def trim_all(engine: Engine, floor: Revision) -> int:
 @given(
     records=written, floors=st.lists(st.integers(1, LAST).map(Revision), min_size=1, max_size=3), page=st.integers(1, 5)
 )
-def test_what_is_seen_from_the_floor_on_stays_and_nothing_else(
-    records: Written, floors: list[Revision], page: int
-) -> None:
+def test_only_records_visible_from_the_floor_on_stay(records: Written, floors: list[Revision], page: int) -> None:
     with contextlib.ExitStack() as open_now:
         path = Path(open_now.enter_context(tempfile.TemporaryDirectory()))
         engine = open_now.enter_context(opened(path))
         patch = open_now.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(codec, "PART_BYTES", PART_BYTES)
-        patch.setattr(trimming, "PAGE_ENTRIES", page)
+        patch.setattr(retention, "PAGE_ENTRIES", page)
         neighbours = dict(zip(logical_keys(NEIGHBOUR), records.values(), strict=False))
         write(engine, records)
         write(engine, neighbours)
@@ -134,13 +132,13 @@ batches = st.dictionaries(st.sampled_from([f"source-{number}" for number in rang
 
 
 class TrimmedCorpus(RuleBasedStateMachine):
-    """Documents come and go, and the corpus is trimmed in pages of a few entries, with pauses and holds between."""
+    """Documents are added and removed, and the corpus is trimmed in small pages, with pauses and holds in between."""
 
     def __init__(self) -> None:
         super().__init__()
         self.open_now = contextlib.ExitStack()
         patch = self.open_now.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr(trimming, "PAGE_ENTRIES", 40)
+        patch.setattr(retention, "PAGE_ENTRIES", 40)
         path = Path(self.open_now.enter_context(tempfile.TemporaryDirectory()))
         self.archive = self.open_now.enter_context(opened_archive(path))
         keep_days(self.archive, 1)
@@ -166,7 +164,7 @@ class TrimmedCorpus(RuleBasedStateMachine):
     @precondition(lambda self: self.known)
     @rule(data=st.data(), pages=st.integers(1, 6))
     def trim(self, data: st.DataObject, pages: int) -> None:
-        to = data.draw(st.sampled_from([one.revision for one in self.known]))
+        to = data.draw(st.sampled_from([known.revision for known in self.known]))
         done = trim(self.archive, to, Pages.of(pages))
         assert done.oldest >= to
         self._forget(done.oldest)
@@ -174,11 +172,11 @@ class TrimmedCorpus(RuleBasedStateMachine):
     @precondition(lambda self: self.known)
     @rule(data=st.data())
     def trim_to_the_end(self, data: st.DataObject) -> None:
-        to = data.draw(st.sampled_from([one.revision for one in self.known]))
+        to = data.draw(st.sampled_from([known.revision for known in self.known]))
         done = trim(self.archive, to)
         assert done.finished
         self._forget(done.oldest)
-        check(self.archive)  # which also says that no index and no locator leads nowhere
+        check(self.archive)  # also checks that every index and locator leads to a record
         again = trim(self.archive, to)
         assert (again.removed, again.finished) == (0, True)
 
@@ -192,11 +190,11 @@ class TrimmedCorpus(RuleBasedStateMachine):
         return self.known[-1].revision if self.known else Revision(0)
 
     def _forget(self, floor: Revision) -> None:
-        self.known = [one for one in self.known if one.revision >= floor]
+        self.known = [known for known in self.known if known.revision >= floor]
         assert self.known
         assert state(self.archive).floor == floor
-        for one in self.known:
-            assert readable(self._seen(one.revision)) == readable(one)
+        for known in self.known:
+            assert readable(self._seen(known.revision)) == readable(known)
 
     def _seen(self, revision: Revision) -> Hierarchy:
         return check(self.archive, revision, trimming=not state(self.archive).finished)

@@ -1,6 +1,6 @@
-"""Vector indexes against a plain model: a dictionary, searched by comparing everything.
+"""Vector indexes against a plain model: a dictionary that is searched by comparing everything.
 
-States are made, parted, grown into graphs, rebuilt, saved and loaded in any order; each state is compared at the end.
+States are made, split, grown into graphs, rebuilt, saved and loaded in any order. Each state is compared at the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from drillcore_server.vectors import index_keeper as index_upkeep
 from drillcore_server.vectors.index_snapshots import IndexName, IndexSnapshots, SavedAt
 from drillcore_server.vectors.settings import VectorSettings
 from drillcore_server.vectors.vector_index import VectorIndex
-from tests.support.data.vectors import Items, Row, ids, index_of, never, one_id, plain_search
+from tests.support.data.vectors import Items, Row, ids, index_of, never, numbered_id, plain_search
 from tests.support.stores.stores import opened
 
 SETTINGS = VectorSettings(exact_below=8, tail_max=4, build_threads=1)
@@ -35,7 +35,7 @@ FEW = st.lists(NUMBERS, max_size=25, unique=True)
 
 
 def row(seed: int) -> Row:
-    """A few vectors are equal: ties are to be told apart by their ids."""
+    """A vector for a seed. A few are equal: ties are broken by ids."""
     return np.random.default_rng(seed % 40).standard_normal(4).astype(np.float16)
 
 
@@ -51,16 +51,16 @@ class Indexes(RuleBasedStateMachine):
 
     @initialize(numbers=FEW)
     def begin(self, numbers: list[int]) -> None:
-        model = {one_id(number): row(number) for number in numbers}
+        model = {numbered_id(number): row(number) for number in numbers}
         self.states.append((index_of(model, SETTINGS), model))
 
     @rule(data=st.data(), came=FEW, gone=FEW, seed=st.integers(0, 1_000))
     def change(self, data: st.DataObject, came: list[int], gone: list[int], seed: int) -> None:
-        """From any state, so that some part from the same one."""
+        """Starts from any state, so that several states follow from the same one."""
         index, model = data.draw(st.sampled_from(self.states))
-        changes: dict[UUID, Row | None] = dict.fromkeys(map(one_id, gone))
-        changes |= {one_id(number): row(seed + number) for number in came}
-        after = {one: known for one, known in (model | changes).items() if known is not None}
+        changes: dict[UUID, Row | None] = dict.fromkeys(map(numbered_id, gone))
+        changes |= {numbered_id(number): row(seed + number) for number in came}
+        after = {identity: known for identity, known in (model | changes).items() if known is not None}
         self.states.append((index.changed(changes), after))
 
     @rule(data=st.data())
@@ -81,7 +81,7 @@ class Indexes(RuleBasedStateMachine):
     @rule(data=st.data())
     def catch_up(self, data: st.DataObject) -> None:
         index, _ = data.draw(st.sampled_from(self.states))
-        now, model = data.draw(st.sampled_from([one for one in self.states if one[0].log is index.log]))
+        now, model = data.draw(st.sampled_from([state for state in self.states if state[0].log is index.log]))
         if len(now.members) >= len(index.members):
             fresh = index_upkeep.rebuilt(index, never)
             assert fresh is not None
@@ -99,7 +99,7 @@ class Indexes(RuleBasedStateMachine):
     @rule(data=st.data(), seed=st.integers(0, 100), k=st.integers(1, 70), allowed=st.none() | FEW)
     def search(self, data: st.DataObject, seed: int, k: int, allowed: list[int] | None) -> None:
         index, model = data.draw(st.sampled_from(self.states))
-        among = None if allowed is None else set(map(one_id, allowed))
+        among = None if allowed is None else set(map(numbered_id, allowed))
         expected = plain_search(model, row(seed), k, among)
         exact = index.search(row(seed), k, among, exact=True)
         assert ids(exact) == ids(expected)
@@ -116,8 +116,8 @@ class Indexes(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for index, model in self.states:
-            for one, known in model.items():
-                assert np.array_equal(index.kept(one), known)
+            for identity, known in model.items():
+                assert np.array_equal(index.kept(identity), known)
         self._open.close()
 
 

@@ -1,4 +1,4 @@
-"""Electronic signatures: whose they are, what they are bound to, and what is refused."""
+"""Electronic signatures: who signs, what a signature is bound to, and what is refused."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from drillcore_proto.v1 import signatures_pb2 as pb
 from drillcore_proto.v1.signatures_pb2_grpc import SignatureServiceStub
 from drillcore_server.identity.credentials import Credentials
 from drillcore_server.kernel.access import Principal, PrincipalKind, Proof
-from drillcore_server.kernel.accounts import Account as ServerAccount
-from drillcore_server.kernel.accounts import Credential
+from drillcore_server.kernel.account_model import Account as ServerAccount
+from drillcore_server.kernel.account_model import Credential
 from drillcore_server.kernel.errors import Denied
 from drillcore_server.kernel.unit import Call
 from drillcore_server.signatures import store as signatures
@@ -127,7 +127,7 @@ def test_a_signature_says_who_signed_what_when_and_why(reviewer: Person, section
     }
 
 
-def test_the_servers_key_vouches_for_a_signature_and_for_no_other_manifestation(
+def test_the_servers_signature_verifies_for_the_manifestation_and_for_no_other(
     server: Running, reviewer: Person, section: SignatureTarget
 ) -> None:
     signature = sign(reviewer.log_in(), reviewer, section)
@@ -140,7 +140,9 @@ def test_the_servers_key_vouches_for_a_signature_and_for_no_other_manifestation(
 
 
 @pytest.mark.parametrize("level", list(Level))
-def test_what_was_seen_is_what_is_signed(reviewer: Person, writer: Client, corpus: UUID, level: Level) -> None:
+def test_the_signed_content_is_the_content_that_was_shown(
+    reviewer: Person, writer: Client, corpus: UUID, level: Level
+) -> None:
     client = reviewer.log_in()
     prepared = client.prepare_signature(targets(writer, corpus, level)[0], MEANING)
     signature = client.sign_record(prepared, reviewer.password, login="rita")
@@ -181,7 +183,7 @@ def test_signatures_are_shown_with_the_node_in_every_reading(
     assert above.nodes[0].signatures == above.common.signatures == (signature,)
 
 
-def test_a_new_version_of_a_node_is_not_signed_and_the_old_one_still_is(
+def test_a_new_version_of_a_node_is_unsigned_and_the_old_version_stays_signed(
     writer: Client, reviewer: Person, section: SignatureTarget, corpus: UUID
 ) -> None:
     signature = sign(reviewer.log_in(), reviewer, section)
@@ -194,7 +196,7 @@ def test_a_new_version_of_a_node_is_not_signed_and_the_old_one_still_is(
 
 
 def change(writer: Client, corpus: UUID) -> None:
-    """Every section of the one-document corpus gets a new version."""
+    """Gives every section of the corpus, which has one document, a new version."""
     text = REGULATIONS["records.txt"] + "\nRecords of signatures shall be kept as long as what was signed.\n"
     writer.add_documents(corpus, [NewDocument("records.txt", text.encode())])
 
@@ -250,21 +252,23 @@ def test_a_retry_cannot_be_used_to_guess_the_password(reviewer: Person, section:
     ],
     ids=["meaning", "content", "challenge", "target"],
 )
-def test_only_what_was_prepared_can_be_signed(
+def test_only_the_prepared_signature_can_be_signed(
     reviewer: Person, section: SignatureTarget, changed: dict[str, object]
 ) -> None:
     client = reviewer.log_in()
     prepared = client.prepare_signature(section, MEANING)
-    other = replace(prepared, **changed)  # type: ignore[arg-type]  # fields of a prepared signature
+    altered = replace(prepared, **changed)  # type: ignore[arg-type]  # fields of a prepared signature
     with pytest.raises(FailedPrecondition) as error:
-        client.sign_record(other, reviewer.password, login="rita")
+        client.sign_record(altered, reviewer.password, login="rita")
     assert reason_of(error) is Reason.CHALLENGE_REFUSED
 
 
-def test_a_challenge_is_of_the_session_that_got_it(server: Running, reviewer: Person, section: SignatureTarget) -> None:
-    other = person(server, "rolf", Role.REVIEWER)
+def test_a_challenge_is_valid_in_its_own_session_only(
+    server: Running, reviewer: Person, section: SignatureTarget
+) -> None:
+    colleague = person(server, "rolf", Role.REVIEWER)
     prepared = reviewer.log_in().prepare_signature(section, MEANING)
-    for client, who in [(reviewer.log_in(), reviewer), (other.log_in(), other)]:
+    for client, who in [(reviewer.log_in(), reviewer), (colleague.log_in(), colleague)]:
         with pytest.raises(FailedPrecondition) as error:
             client.sign_record(prepared, who.password, login=who.account.login)
         assert reason_of(error) is Reason.CHALLENGE_REFUSED
@@ -317,12 +321,12 @@ def test_a_wrong_password_is_refused_and_locks_the_account_in_the_end(
     assert list(client.iter_signatures()) == []
 
 
-def test_nobody_can_sign_for_another(server: Running, reviewer: Person, section: SignatureTarget) -> None:
-    other = person(server, "rolf", Role.REVIEWER)
+def test_no_caller_can_sign_for_another_person(server: Running, reviewer: Person, section: SignatureTarget) -> None:
+    colleague = person(server, "rolf", Role.REVIEWER)
     client = reviewer.log_in()
     prepared = client.prepare_signature(section, MEANING)
     with pytest.raises(PermissionDenied) as error:
-        client.sign_record(prepared, other.password, login="rolf")
+        client.sign_record(prepared, colleague.password, login="rolf")
     assert reason_of(error) is Reason.CANNOT_SIGN
 
 
@@ -354,7 +358,7 @@ def test_a_role_that_is_taken_away_between_preparing_and_signing_signs_nothing(
 
 
 class Meanwhile:
-    """Something is done while a call signs: after the password was looked at, before anything is written."""
+    """Runs a function while a call signs: after the password was checked and before anything is written."""
 
     def __init__(self, credentials: Credentials, deed: Callable[[], object]) -> None:
         self._credentials = credentials
@@ -368,13 +372,13 @@ class Meanwhile:
 
 
 def meanwhile(server: Running, deed: Callable[[], object]) -> None:
-    (service,) = [one for _, one in server.server._services if isinstance(one, SignatureService)]
+    (service,) = [service for _, service in server.server._services if isinstance(service, SignatureService)]
     held = Meanwhile(service._signer.credentials, deed)
-    service._signer = replace(service._signer, credentials=held)  # type: ignore[arg-type]  # as far as signing goes
+    service._signer = replace(service._signer, credentials=held)  # type: ignore[arg-type]  # has what signing needs
 
 
 @pytest.mark.parametrize(
-    ("what", "expected"),
+    ("event", "expected"),
     [
         ("the role is taken away", Reason.PERMISSION_DENIED),
         ("the account is disabled", Reason.SESSION_OVER),
@@ -383,13 +387,13 @@ def meanwhile(server: Running, deed: Callable[[], object]) -> None:
         ("the node is changed", Reason.VERSION_MISMATCH),
     ],
 )
-def test_what_changes_during_the_call_counts(
+def test_changes_during_the_call_count(
     server: Running,
     writer: Client,
     corpus: UUID,
     reviewer: Person,
     section: SignatureTarget,
-    what: str,
+    event: str,
     expected: Reason,
 ) -> None:
     operator, client, who = server.client(), reviewer.log_in(), reviewer.account.id
@@ -403,7 +407,7 @@ def test_what_changes_during_the_call_counts(
         "the node is changed": lambda: change(writer, corpus),
     }
     prepared = client.prepare_signature(section, MEANING)
-    meanwhile(server, deeds[what])
+    meanwhile(server, deeds[event])
     with pytest.raises(DrillcoreError) as error:
         client.sign_record(prepared, reviewer.password, login="rita")
     assert reason_of(error) is expected
@@ -424,7 +428,7 @@ def test_a_refused_signature_is_on_the_record_with_what_was_to_be_signed(
     assert b"wrong" not in json.dumps([record.body, record.private]).encode()
 
 
-@pytest.mark.parametrize("proof", [one for one in Proof if one is not Proof.SESSION])
+@pytest.mark.parametrize("proof", [proof for proof in Proof if proof is not Proof.SESSION])
 def test_only_a_session_that_a_password_opened_can_sign(proof: Proof) -> None:
     with pytest.raises(Denied) as error:
         check_can_sign(principal(PrincipalKind.PERSON, proof))
@@ -459,7 +463,7 @@ def test_a_reviewer_of_one_level_cannot_sign_another(server: Running, writer: Cl
         client.prepare_signature(targets(writer, corpus, Level.MASTER)[0], MEANING)
 
 
-def test_an_export_that_was_made_is_signed(server: Running, corpus: UUID) -> None:
+def test_an_export_can_be_signed(server: Running, corpus: UUID) -> None:
     who = person(server, "ann", Role.AUDITOR)
     client = who.log_in()
     made = client.export_corpus(corpus, io.BytesIO())
@@ -471,13 +475,13 @@ def test_an_export_that_was_made_is_signed(server: Running, corpus: UUID) -> Non
 def test_a_reviewer_of_one_corpus_cannot_sign_in_another(
     server: Running, writer: Client, section: SignatureTarget
 ) -> None:
-    other = writer.create_corpus("other")
-    who = person(server, "otto", Grant(Role.REVIEWER, corpus_id=other.id))
+    other_corpus = writer.create_corpus("other")
+    who = person(server, "otto", Grant(Role.REVIEWER, corpus_id=other_corpus.id))
     with pytest.raises(NotFound):
         who.log_in().prepare_signature(section, MEANING)
 
 
-def test_what_is_another_tenants_is_not_there(server: Running, section: SignatureTarget) -> None:
+def test_targets_of_another_tenant_are_not_found(server: Running, section: SignatureTarget) -> None:
     stranger = person(server, "gina", Role.AUDITOR, tenant=GLOBEX_ID)
     client = stranger.log_in()
     for kind in SignatureTargetKind:
@@ -535,11 +539,11 @@ def test_signatures_are_listed_by_target_and_version_and_page_by_page(
     assert reason_of(error) is Reason.INVALID_PAGE_TOKEN
 
 
-def test_signatures_of_a_corpus_that_one_may_not_read_are_not_listed(
+def test_signatures_of_a_corpus_without_a_grant_are_not_listed(
     server: Running, writer: Client, reviewer: Person, section: SignatureTarget
 ) -> None:
     sign(reviewer.log_in(), reviewer, section)
-    other = writer.create_corpus("other")
-    who = person(server, "otto", Grant(Role.READER, corpus_id=other.id))
+    other_corpus = writer.create_corpus("other")
+    who = person(server, "otto", Grant(Role.READER, corpus_id=other_corpus.id))
     assert list(who.log_in().iter_signatures()) == []
     assert list(who.log_in().iter_signatures(section)) == []

@@ -1,4 +1,4 @@
-"""The numbers of corpora: short as long as there are short ones, and never given twice."""
+"""The numbers of corpora are as short as possible and never given twice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_first_corpora_have_the_shortest_keys(engine: EmbeddedEngine) -> Non
     assert take(engine, new_numbers()) < 1 << 8
 
 
-def test_more_corpora_than_there_are_short_numbers_all_have_their_own(engine: EmbeddedEngine) -> None:
+def test_corpora_have_distinct_numbers_even_when_short_numbers_run_out(engine: EmbeddedEngine) -> None:
     taken = [take(engine, new_numbers()) for _ in range(300)]
     assert len(set(taken)) == 300
 

@@ -1,4 +1,4 @@
-"""The keyring: numbers are given once, keys are there before they are used, and a key that is gone is said to be."""
+"""The keyring: numbers are given once, keys are stored before they are used, and missing keys are reported."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def secret(keyring: Keyring, number: KeyNumber) -> bytes:
     return keyring.derived(number, b"test")
 
 
-def test_a_source_has_the_same_key_ever_after_and_no_other_has_it(keyring: Keyring) -> None:
+def test_a_source_keeps_its_own_key_for_ever(keyring: Keyring) -> None:
     first = keyring.numbers(CORPUS, [CORPUS_SCOPE, *sources(3)])
     others = keyring.numbers(OTHER, [CORPUS_SCOPE, *sources(3)])
     assert keyring.numbers(CORPUS, [CORPUS_SCOPE, *sources(3)]) == first
@@ -62,10 +62,10 @@ def test_a_source_has_the_same_key_ever_after_and_no_other_has_it(keyring: Keyri
     assert len({secret(keyring, number) for number in (*first, *others)}) == 8
 
 
-def test_numbers_come_in_the_order_asked_for_also_for_a_source_named_twice(keyring: Keyring) -> None:
-    one, two = sources(2)
-    (known,) = keyring.numbers(CORPUS, [two])
-    numbers = keyring.numbers(CORPUS, [one, two, one])
+def test_numbers_come_in_the_requested_order_even_for_a_source_named_twice(keyring: Keyring) -> None:
+    first, second = sources(2)
+    (known,) = keyring.numbers(CORPUS, [second])
+    numbers = keyring.numbers(CORPUS, [first, second, first])
     assert numbers[1] == known
     assert numbers[0] == numbers[2] != known
 
@@ -82,16 +82,16 @@ def test_the_keyring_survives_being_opened_again(tmp_path: Path) -> None:
         assert again.numbers(CORPUS, [SourceId("another")])[0] not in numbers
 
 
-def test_many_who_ask_at_once_get_one_number_for_a_source_and_no_number_twice(engine: EmbeddedEngine) -> None:
-    """Each has a keyring of its own, as servers on a cluster have."""
+def test_concurrent_callers_get_one_number_for_a_source_and_no_number_twice(engine: EmbeddedEngine) -> None:
+    """Each caller has its own keyring, as servers on a cluster have."""
     asked = [random.Random(seed).sample(sources(40), 15) for seed in range(8)]
     start = threading.Barrier(len(asked))
 
     def ask(wanted: Sequence[SourceId]) -> dict[SourceId, tuple[KeyNumber, bytes]]:
         keyring = Keyring(engine, ROOT, MASTER_KEY)
         start.wait()
-        numbers = [keyring.numbers(CORPUS, [one])[0] for one in wanted]
-        return {one: (number, secret(keyring, number)) for one, number in zip(wanted, numbers, strict=True)}
+        numbers = [keyring.numbers(CORPUS, [source])[0] for source in wanted]
+        return {source: (number, secret(keyring, number)) for source, number in zip(wanted, numbers, strict=True)}
 
     with ThreadPoolExecutor(len(asked)) as threads:
         answers = list(threads.map(ask, asked))
@@ -110,9 +110,7 @@ def test_a_key_is_in_the_store_before_its_number_is_known(keyring: Keyring, engi
 
 
 @pytest.mark.parametrize("fault", [Fault.UNKNOWN_NOT_APPLIED, Fault.UNKNOWN_APPLIED, Fault.CONFLICT])
-def test_a_commit_that_failed_or_may_have_is_no_reason_to_use_a_key_that_is_not_kept(
-    engine: EmbeddedEngine, fault: Fault
-) -> None:
+def test_no_key_is_used_that_a_failed_or_uncertain_commit_did_not_store(engine: EmbeddedEngine, fault: Fault) -> None:
     faulty = FaultyEngine(engine, Faults(5, {fault: 0.5}))
     keyring = Keyring(faulty, ROOT, MASTER_KEY)
     numbers = [keyring.numbers(CORPUS, [source])[0] for source in sources(20)]
@@ -138,18 +136,18 @@ def test_a_lost_key_is_reported_with_its_number(keyring: Keyring, engine: Embedd
         keyring.cipher(KeyNumber(77))
 
 
-def test_another_master_key_is_refused_in_words(keyring: Keyring, engine: EmbeddedEngine) -> None:
+def test_another_master_key_is_refused_with_an_explanation(keyring: Keyring, engine: EmbeddedEngine) -> None:
     (number,) = keyring.numbers(CORPUS, sources(1))
     with pytest.raises(KeyLostError, match=rf"\bkey {number} cannot be unwrapped: .*master key is not the one"):
         Keyring(engine, ROOT, bytes(32)).cipher(number)
 
 
 def test_a_key_put_under_another_number_is_refused(keyring: Keyring, engine: EmbeddedEngine) -> None:
-    one, two = keyring.numbers(CORPUS, sources(2))
-    engine.run(lambda tr: tr.set(ROOT.pack((1, one)), tr.get(ROOT.pack((1, two))) or b""))
+    first, second = keyring.numbers(CORPUS, sources(2))
+    engine.run(lambda tr: tr.set(ROOT.pack((1, first)), tr.get(ROOT.pack((1, second))) or b""))
     with pytest.raises(KeyLostError):
-        keyring.cipher(one)
-    assert keyring.cipher(two)
+        keyring.cipher(first)
+    assert keyring.cipher(second)
 
 
 def test_keys_are_kept_wrapped(keyring: Keyring, engine: EmbeddedEngine) -> None:
@@ -164,14 +162,14 @@ def test_the_name_of_a_source_may_be_of_any_length(keyring: Keyring) -> None:
     assert keyring.cipher(number)
 
 
-def test_the_keyring_does_not_tell_the_names_of_sources(keyring: Keyring, engine: EmbeddedEngine) -> None:
-    """They may name a person, and they outlive the source's key: erasing must not leave them."""
+def test_the_keyring_does_not_reveal_the_names_of_sources(keyring: Keyring, engine: EmbeddedEngine) -> None:
+    """Names may name a person. If the keyring kept them, they would outlive an erasure."""
     keyring.numbers(CORPUS, [SourceId("patient-4711-MARKER")])
     stored = engine.run(lambda tr: list(tr.range(b"", b"\xff")))
     assert not any(b"4711" in part for pair in stored for part in pair)
 
 
-def test_the_master_key_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+def test_the_master_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     path = tmp_path / "keyring" / "master.key"
     key = read_or_make_master_key(path)
     assert len(key) == 32
@@ -211,7 +209,7 @@ def test_the_keyring_of_a_store_is_a_store_of_its_own_beside_it(tmp_path: Path) 
     assert (tmp_path / "keyring" / "master.key").stat().st_mode & 0o077 == 0
 
 
-def test_a_keyring_whose_master_key_is_gone_is_not_given_a_new_one(tmp_path: Path) -> None:
+def test_a_keyring_whose_master_key_is_missing_does_not_get_a_new_one(tmp_path: Path) -> None:
     engine = EmbeddedEngine.open(EmbeddedSettings(tmp_path / "keyring", Durability.RELAXED))
     root, file = engine.directory("keyring"), tmp_path / "master.key"
     Keyring.open(engine, root, file)
@@ -230,18 +228,18 @@ def test_a_keyring_whose_master_key_is_gone_is_not_given_a_new_one(tmp_path: Pat
 
 
 def test_a_destroyed_key_is_erased_not_lost(keyring: Keyring, engine: EmbeddedEngine) -> None:
-    one, two = keyring.numbers(CORPUS, sources(2))
-    keyring.cipher(one)
-    keyring.destroy(CORPUS, {one: keyring.hashed(sources(2)[0])}, AT)
+    first, second = keyring.numbers(CORPUS, sources(2))
+    keyring.cipher(first)
+    keyring.destroy(CORPUS, {first: keyring.hashed(sources(2)[0])}, AT)
     for ring in (keyring, Keyring(engine, ROOT, MASTER_KEY)):
-        with pytest.raises(KeyErased, match=rf"\bkey {one} was destroyed"):
-            ring.cipher(one)
+        with pytest.raises(KeyErased, match=rf"\bkey {first} was destroyed"):
+            ring.cipher(first)
         with pytest.raises(KeyErased):
-            ring.composite([one, two], b"test")
-        assert ring.cipher(two)
-    engine.run(lambda tr: tr.clear(ROOT.pack((1, two))))
+            ring.composite([first, second], b"test")
+        assert ring.cipher(second)
+    engine.run(lambda tr: tr.clear(ROOT.pack((1, second))))
     with pytest.raises(KeyLostError, match="not destroyed by an erasure"):
-        Keyring(engine, ROOT, MASTER_KEY).cipher(two)
+        Keyring(engine, ROOT, MASTER_KEY).cipher(second)
 
 
 def test_a_source_whose_key_was_destroyed_gets_a_new_one(keyring: Keyring, engine: EmbeddedEngine) -> None:
@@ -254,39 +252,39 @@ def test_a_source_whose_key_was_destroyed_gets_a_new_one(keyring: Keyring, engin
     assert Keyring(engine, ROOT, MASTER_KEY).numbers(CORPUS, [source]) == [new], "destroying again spares the new key"
 
 
-def test_a_key_that_is_noted_as_erased_is_not_used_though_it_is_still_there(engine: EmbeddedEngine) -> None:
-    """As on a server that did not destroy it itself, or between the commit of an erasure and the destruction."""
-    keyring, other = Keyring(engine, ROOT, MASTER_KEY), Keyring(engine, ROOT, MASTER_KEY)
+def test_a_key_marked_as_erased_is_not_used_though_it_still_exists(engine: EmbeddedEngine) -> None:
+    """This is the state between the commit of an erasure and the destruction of the key, or on another server."""
+    keyring, other_keyring = Keyring(engine, ROOT, MASTER_KEY), Keyring(engine, ROOT, MASTER_KEY)
     (source,) = sources(1)
     (old,) = keyring.numbers(CORPUS, [source])
-    assert other.numbers(CORPUS, [source]) == [old]
-    other.cipher(old)
-    other.forget([old])
+    assert other_keyring.numbers(CORPUS, [source]) == [old]
+    other_keyring.cipher(old)
+    other_keyring.forget([old])
     with pytest.raises(KeyErased):
-        other.cipher(old)
-    (new,) = other.numbers(CORPUS, [source])
+        other_keyring.cipher(old)
+    (new,) = other_keyring.numbers(CORPUS, [source])
     assert new != old
     keyring.destroy(CORPUS, {old: keyring.hashed(source)}, AT)
     assert Keyring(engine, ROOT, MASTER_KEY).numbers(CORPUS, [source]) == [new]
 
 
-def test_a_composite_secret_is_that_of_its_keys_in_any_order(keyring: Keyring) -> None:
-    one, two, three = keyring.numbers(CORPUS, sources(3))
-    both = keyring.composite([one, two], b"test")
-    assert keyring.composite([two, one, two], b"test") == both
-    others = [[one], [two], [one, three], [one, two, three]]
-    assert both not in {keyring.composite(some, b"test") for some in others}
+def test_a_composite_secret_depends_on_its_keys_but_not_on_their_order(keyring: Keyring) -> None:
+    first, second, third = keyring.numbers(CORPUS, sources(3))
+    both = keyring.composite([first, second], b"test")
+    assert keyring.composite([second, first, second], b"test") == both
+    others = [[first], [second], [first, third], [first, second, third]]
+    assert both not in {keyring.composite(numbers, b"test") for numbers in others}
 
 
 def test_the_bytes_of_a_destroyed_key_are_nowhere_in_the_keyrings_directory(tmp_path: Path) -> None:
-    """Wrapped or not: LMDB would leave them in free pages."""
+    """This holds for the wrapped and the plain bytes, which LMDB would leave in free pages."""
     settings = EngineSettings(data_dir=tmp_path)
     engine = open_engine(settings)
     with open_keyring(settings, engine) as keyring:
-        one, *others = keyring.numbers(CORPUS, sources(50))
-        wrapped = keyring._engine.run(lambda tr: tr.get(keyring._root.pack((1, one)))) or b""
+        first, *others = keyring.numbers(CORPUS, sources(50))
+        wrapped = keyring._engine.run(lambda tr: tr.get(keyring._root.pack((1, first)))) or b""
         assert _scan(tmp_path, wrapped) == ["data.mdb"]
-        keyring.destroy(CORPUS, {one: keyring.hashed(sources(1)[0])}, AT)
+        keyring.destroy(CORPUS, {first: keyring.hashed(sources(1)[0])}, AT)
         assert _scan(tmp_path, wrapped) == _scan(tmp_path, wrapped[12:]) == []
         assert all(keyring.cipher(number) for number in others)
     engine.close()
@@ -296,7 +294,7 @@ def test_keys_are_made_and_read_while_others_are_destroyed(tmp_path: Path) -> No
     settings = EngineSettings(data_dir=tmp_path, durability=Durability.RELAXED)
     engine = open_engine(settings)
     with open_keyring(settings, engine) as keyring, ThreadPoolExecutor(4) as threads:
-        made = threads.map(lambda one: keyring.cipher(keyring.numbers(OTHER, [one])[0]), sources(200))
+        made = threads.map(lambda source: keyring.cipher(keyring.numbers(OTHER, [source])[0]), sources(200))
         for source in sources(10):
             (number,) = keyring.numbers(CORPUS, [source])
             keyring.destroy(CORPUS, {number: keyring.hashed(source)}, AT)

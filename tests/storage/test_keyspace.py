@@ -1,4 +1,4 @@
-"""Keys: the bytes are those of the golden file, they sort as listings need, and what is parsed is what was built."""
+"""Keys: their bytes are those of the golden file, they sort as listings need, and parsing inverts building."""
 
 from __future__ import annotations
 
@@ -375,11 +375,11 @@ def test_key_bytes_of_a_corpus_never_change(name: str) -> None:
     assert golden(f"of_corpus.{name}") == (list(built) if isinstance(built, KeyRange) else [built])
 
 
-def methods(of: type) -> set[str]:
-    return {name for name in vars(of) if not name.startswith(("_", "parse"))}
+def methods(builder: type) -> set[str]:
+    return {name for name in vars(builder) if not name.startswith(("_", "parse"))}
 
 
-def test_every_way_to_build_a_key_is_in_the_golden_file() -> None:
+def test_every_method_that_builds_a_key_is_in_the_golden_file() -> None:
     several_at_once = {"of_corpus", "audit_index_of"}
     assert methods(Keyspace) == {name.removesuffix("_after") for name in BUILT} | several_at_once
     built = {name.removesuffix("_after").removesuffix("_from").removesuffix("_of_kind") for name in BUILT_OF_CORPUS}
@@ -391,11 +391,11 @@ def test_every_way_to_build_a_key_is_in_the_golden_file() -> None:
 def test_space_numbers_never_change_and_none_is_used_twice() -> None:
     assert {name: int(space) for name, space in Space.__members__.items()} == SPACES
     assert len(set(SPACES.values())) == len(SPACES)
-    assert 0 not in SPACES.values(), "the store's header is there"
+    assert 0 not in SPACES.values(), "0 is the key of the store's header"
 
 
-def test_what_is_kept_by_revision_is_what_the_layout_says() -> None:
-    """Trimming walks these: a space that is left out would grow for ever."""
+def test_spaces_kept_by_revision_are_those_of_the_documented_layout() -> None:
+    """Trimming walks these spaces. A space that is left out would grow for ever."""
     layout = (ROOT / "fdb" / "README.md").read_text("utf-8")
     marked = list(dict.fromkeys(map(int, re.findall(r"^\| (\d+) [a-z ]+ \*", layout, re.MULTILINE))))
     prefixes = [pack((7, number, NUMBER)) for number in marked]
@@ -405,19 +405,19 @@ def test_what_is_kept_by_revision_is_what_the_layout_says() -> None:
 
 
 @given(NUMBERS, NUMBERS)
-def test_no_corpus_has_a_key_below_anothers(one: CorpusNumber, other: CorpusNumber) -> None:
-    """Some of its keys are the bare prefix, so no prefix may be the beginning of another."""
-    own, others = KEYS.of_corpus(one), KEYS.of_corpus(other)
-    assert others.master().startswith(own.master()) == (one == other)
-    assert others.head().startswith(own.head()) == (one == other)
+def test_no_corpus_has_a_key_below_the_prefix_of_another(first: CorpusNumber, second: CorpusNumber) -> None:
+    """Some keys are the bare prefix of the corpus, so no prefix may be the beginning of another."""
+    own, others = KEYS.of_corpus(first), KEYS.of_corpus(second)
+    assert others.master().startswith(own.master()) == (first == second)
+    assert others.head().startswith(own.head()) == (first == second)
     assert not own.claim().startswith(own.head())
 
 
 @given(IDS, IDS, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), IDS)
 def test_members_sort_by_document_and_place_and_their_chunk_is_parsed(
-    one: UUID, other: UUID, ordinal: int, later: int, chunk: UUID
+    document: UUID, other_document: UUID, ordinal: int, later: int, chunk: UUID
 ) -> None:
-    first, second = sorted([(one.bytes, ordinal), (other.bytes, later)])
+    first, second = sorted([(document.bytes, ordinal), (other_document.bytes, later)])
     keys = [OF_CORPUS.member(NODE, DocumentId(UUID(bytes=d)), place, NodeId(chunk)) for d, place in (first, second)]
     assert keys == sorted(keys)
     assert OF_CORPUS.members(NODE).begin <= keys[0] < OF_CORPUS.members(NODE).end
@@ -425,35 +425,37 @@ def test_members_sort_by_document_and_place_and_their_chunk_is_parsed(
 
 
 @given(REVISIONS, REVISIONS, st.integers(1, 2**16))
-def test_a_range_of_revisions_has_the_last_with_its_parts_and_not_the_first(
-    one: Revision, other: Revision, part: int
+def test_a_range_of_revisions_includes_the_last_with_its_parts_and_excludes_the_first(
+    first: Revision, second: Revision, part: int
 ) -> None:
-    after, up_to = sorted((one, other))
+    after, up_to = sorted((first, second))
     begin, end = OF_CORPUS.revisions(after, up_to)
     assert not begin <= pack((part,), OF_CORPUS.revision(after)) < end
     assert (begin <= pack((part,), OF_CORPUS.revision(up_to)) < end) == (after < up_to)
 
 
 @given(MOMENTS, MOMENTS, REVISIONS)
-def test_revision_times_up_to_a_moment_have_those_of_the_moment_itself(
-    at: datetime, other: datetime, revision: Revision
+def test_revision_times_up_to_a_moment_include_that_moment(
+    at: datetime, other_at: datetime, revision: Revision
 ) -> None:
-    begin, end = OF_CORPUS.revision_times_up_to(other)
-    assert (begin <= OF_CORPUS.revision_time(at, revision) < end) == (at <= other)
+    begin, end = OF_CORPUS.revision_times_up_to(other_at)
+    assert (begin <= OF_CORPUS.revision_time(at, revision) < end) == (at <= other_at)
 
 
 @given(IDS, IDS, REVISIONS)
-def test_a_page_of_documents_goes_on_behind_every_revision_of_the_last_one(
-    one: UUID, other: UUID, revision: Revision
+def test_the_next_page_of_documents_begins_after_every_revision_of_the_last_document(
+    document: UUID, other_document: UUID, revision: Revision
 ) -> None:
-    stored = OF_CORPUS.document(DocumentId(other)) + revision.to_bytes(6, "big") + b"\0\0"
-    begin, end = OF_CORPUS.documents(DocumentId(one))
-    assert (begin <= stored < end) == (other.bytes > one.bytes)
+    stored = OF_CORPUS.document(DocumentId(other_document)) + revision.to_bytes(6, "big") + b"\0\0"
+    begin, end = OF_CORPUS.documents(DocumentId(document))
+    assert (begin <= stored < end) == (other_document.bytes > document.bytes)
 
 
 @given(IDS, IDS)
-def test_records_sort_by_id_and_a_page_goes_on_behind_the_last_one_and_its_parts(one: UUID, other: UUID) -> None:
-    first, second = sorted((TenantId(one), TenantId(other)), key=lambda tenant: tenant.bytes)
+def test_records_sort_by_id_and_the_next_page_begins_after_the_last_record_and_its_parts(
+    tenant_id: UUID, other_id: UUID
+) -> None:
+    first, second = sorted((TenantId(tenant_id), TenantId(other_id)), key=lambda tenant: tenant.bytes)
     whole, rest = KEYS.tenants(), KEYS.tenants(first)
     part = pack((2**60,), KEYS.tenant(first))
     assert whole.begin <= KEYS.tenant(first) < part < rest.begin < rest.end == whole.end
@@ -462,30 +464,35 @@ def test_records_sort_by_id_and_a_page_goes_on_behind_the_last_one_and_its_parts
 
 
 @given(IDS, IDS, IDS)
-def test_corpora_of_a_tenant_are_together_and_without_anyone_elses(one: UUID, other: UUID, corpus: UUID) -> None:
-    own, names = KEYS.corpora(TenantId(one)), KEYS.corpus_names(TenantId(one))
-    key, name_key = KEYS.corpus(TenantId(other), CorpusId(corpus)), KEYS.corpus_name(TenantId(other), "name")
-    assert (own.begin <= key < own.end) == (one == other)
-    assert (names.begin <= name_key < names.end) == (one == other)
+def test_the_range_of_a_tenants_corpora_has_no_corpora_of_others(
+    tenant: UUID, other_tenant: UUID, corpus: UUID
+) -> None:
+    own, names = KEYS.corpora(TenantId(tenant)), KEYS.corpus_names(TenantId(tenant))
+    key, name_key = (
+        KEYS.corpus(TenantId(other_tenant), CorpusId(corpus)),
+        KEYS.corpus_name(TenantId(other_tenant), "name"),
+    )
+    assert (own.begin <= key < own.end) == (tenant == other_tenant)
+    assert (names.begin <= name_key < names.end) == (tenant == other_tenant)
 
 
 @given(TEXTS, TEXTS)
-def test_names_sort_as_text_and_different_names_have_different_keys(one: str, other: str) -> None:
-    assert (one < other) == (KEYS.tenant_name(one) < KEYS.tenant_name(other))
-    assert (one == other) == (KEYS.tenant_name(one) == KEYS.tenant_name(other))
+def test_names_sort_as_text_and_different_names_have_different_keys(first: str, second: str) -> None:
+    assert (first < second) == (KEYS.tenant_name(first) < KEYS.tenant_name(second))
+    assert (first == second) == (KEYS.tenant_name(first) == KEYS.tenant_name(second))
 
 
 @given(MOMENTS, TEXTS, TEXTS)
-def test_a_request_time_is_parsed_into_what_it_was_built_from(at: datetime, principal: str, request: str) -> None:
+def test_a_request_time_is_parsed_back_into_its_parts(at: datetime, principal: str, request: str) -> None:
     key = KEYS.request_time(at, PrincipalId(principal), RequestId(request))
     assert KEYS.parse_request_time(key) == (principal, request)
 
 
 @given(MOMENTS, MOMENTS, TEXTS)
-def test_request_times_sort_by_time_to_the_second(at: datetime, other: datetime, request: str) -> None:
+def test_request_times_sort_by_time_to_the_second(at: datetime, other_at: datetime, request: str) -> None:
     key = KEYS.request_time(at, OPERATOR, RequestId(request))
-    before = KEYS.request_times_before(other)
-    assert (before.begin <= key < before.end) == (int(at.timestamp()) < int(other.timestamp()))
+    before = KEYS.request_times_before(other_at)
+    assert (before.begin <= key < before.end) == (int(at.timestamp()) < int(other_at.timestamp()))
 
 
 def test_a_request_time_of_the_same_second_is_not_before_it() -> None:
@@ -493,18 +500,18 @@ def test_a_request_time_of_the_same_second_is_not_before_it() -> None:
     assert not KEYS.request_time(AT, OPERATOR, REQUEST) < before.end
 
 
-def test_what_is_said_of_accounts_and_sessions_is_parsed_from_their_keys() -> None:
+def test_ids_of_accounts_and_sessions_are_parsed_from_their_keys() -> None:
     assert KEYS.parse_tenant_account(KEYS.tenant_account(TENANT, ACCOUNT)) == ACCOUNT
     assert KEYS.parse_session(KEYS.session(TOKEN_HASH)) == TOKEN_HASH
     assert KEYS.parse_account_session(KEYS.account_session(ACCOUNT, TOKEN_HASH)) == TOKEN_HASH
 
 
-def test_entries_of_several_indexes_are_those_of_each() -> None:
+def test_entries_of_several_indexes_equal_the_entries_of_each_index() -> None:
     terms = [(3, VALUE), (4, KIND)]
     assert KEYS.audit_index_of(TENANT, terms, 5) == [KEYS.audit_index(TENANT, kind, value, 5) for kind, value in terms]
 
 
-def test_manifests_list_what_other_records_do_not_follow_from() -> None:
+def test_manifests_list_keys_that_cannot_be_derived_from_other_records() -> None:
     listed = [OF_CORPUS.master(), OF_CORPUS.section(NODE), OF_CORPUS.chunk(CHUNK), OF_CORPUS.vector(1, CHUNK)]
     listed += [OF_CORPUS.parent(CHUNK), OF_CORPUS.document(DOCUMENT), OF_CORPUS.source(VALUE)]
     assert all(map(OF_CORPUS.is_committed, listed))
@@ -514,21 +521,23 @@ def test_manifests_list_what_other_records_do_not_follow_from() -> None:
 
 
 @given(IDS, IDS, IDS)
-def test_shared_corpora_of_a_reader_are_together_and_are_parsed(one: UUID, other: UUID, corpus: UUID) -> None:
-    key, (begin, end) = KEYS.shared_corpus(one, CorpusId(corpus)), KEYS.shared_corpora(other)
-    assert KEYS.parse_shared_corpus(key) == (one, corpus)
-    assert (begin <= key < end) == (one == other)
+def test_the_range_of_a_readers_shared_corpora_is_exact_and_its_keys_are_parsed(
+    reader: UUID, other_reader: UUID, corpus: UUID
+) -> None:
+    key, (begin, end) = KEYS.shared_corpus(reader, CorpusId(corpus)), KEYS.shared_corpora(other_reader)
+    assert KEYS.parse_shared_corpus(key) == (reader, corpus)
+    assert (begin <= key < end) == (reader == other_reader)
     assert KEYS.all_shared_corpora().begin <= key < KEYS.all_shared_corpora().end
 
 
 @given(MOMENTS, MOMENTS, st.integers(1, 2**32))
-def test_ends_of_sessions_are_in_the_order_of_time(at: datetime, other: datetime, number: int) -> None:
-    begin, end = KEYS.session_ends_up_to(other)
-    assert (begin <= KEYS.session_end(at, number) < end) == (at <= other)
+def test_ends_of_sessions_sort_by_time(at: datetime, other_at: datetime, number: int) -> None:
+    begin, end = KEYS.session_ends_up_to(other_at)
+    assert (begin <= KEYS.session_end(at, number) < end) == (at <= other_at)
 
 
 @given(TEXTS, TEXTS, IDS)
-def test_facts_of_a_session_are_together_and_without_anothers(one: str, other: str, fact: UUID) -> None:
-    begin, end = KEYS.session_facts(TENANT, OPERATOR, one)
-    assert (begin <= KEYS.session_fact(TENANT, OPERATOR, other, FactId(fact)) < end) == (one == other)
-    assert not begin <= KEYS.session_facts_head(TENANT, OPERATOR, one) < end
+def test_the_range_of_a_sessions_facts_has_no_facts_of_others(first: str, second: str, fact: UUID) -> None:
+    begin, end = KEYS.session_facts(TENANT, OPERATOR, first)
+    assert (begin <= KEYS.session_fact(TENANT, OPERATOR, second, FactId(fact)) < end) == (first == second)
+    assert not begin <= KEYS.session_facts_head(TENANT, OPERATOR, first) < end

@@ -1,4 +1,4 @@
-"""Records: what is stored is what is read, older records still read, and anything else is damage."""
+"""Records are read as they were stored, older records can still be read, and everything else is damage."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ NAMES = [field.name for field in fields(Visit)]
 
 
 def stored(**changed: Any) -> bytes:
-    """A record as it is kept, with other values in some places."""
+    """The stored bytes of a record with the given fields changed."""
     return msgspec.msgpack.encode([changed.get(name, value) for name, value in zip(NAMES, STORED, strict=True)])
 
 
@@ -69,7 +69,7 @@ def test_a_record_is_read_as_it_was_stored(visit: Visit) -> None:
 
 
 def test_the_stored_form_never_changes() -> None:
-    """In the order of the fields, so that equal records are equal bytes."""
+    """Fields are stored in their order, so that equal records have equal bytes."""
     assert [
         UUID(int=1).bytes,
         "screening",
@@ -96,7 +96,7 @@ def test_a_record_without_a_field_it_must_have_is_damage(count: int) -> None:
         VISIT.decode(msgspec.msgpack.encode(STORED[:count]))
 
 
-def test_a_field_nobody_knows_is_damage() -> None:
+def test_an_unknown_field_is_damage() -> None:
     with pytest.raises(StoreCorruptError, match="visit"):
         VISIT.decode(msgspec.msgpack.encode([*STORED, 1]))
 

@@ -1,4 +1,4 @@
-"""Sealed records: what was put is read, and what is not exactly that is refused."""
+"""Sealed records are read exactly as they were put, and every change of them is refused."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def stored_at(engine: EmbeddedEngine, key: bytes, revision: Revision) -> bytes:
     return entry.value
 
 
-def test_what_is_put_is_read_at_its_revision_and_after(
+def test_a_record_is_read_at_its_revision_and_later(
     engine: EmbeddedEngine, sealed: SealedRecords, number: KeyNumber
 ) -> None:
     values = {ONE: SECRET, TWO: SECRET * 20_000}
@@ -68,20 +68,24 @@ def test_what_is_put_is_read_at_its_revision_and_after(
     assert engine.run(lambda tr: sealed.get(tr, KEY, Revision(0))) is None
 
 
-@given(value=st.one_of(st.binary(max_size=300), st.builds(lambda one, n: one * n, st.binary(max_size=9), st.just(99))))
-def test_any_value_comes_out_as_it_went_in(keyring: Keyring, number: KeyNumber, value: bytes) -> None:
+@given(
+    value=st.one_of(st.binary(max_size=300), st.builds(lambda unit, n: unit * n, st.binary(max_size=9), st.just(99)))
+)
+def test_any_value_is_read_back_unchanged(keyring: Keyring, number: KeyNumber, value: bytes) -> None:
     sealed = SealedRecords(keyring)
     stored = sealed.seal(KEY, ONE, number, value)
     assert sealed.opened(Entry(KEY, ONE, stored)).value == value
     assert sealed.seal(KEY, ONE, number, value) != stored, "a nonce is never used twice"
 
 
-def test_text_is_compressed_and_what_does_not_compress_is_not(sealed: SealedRecords, number: KeyNumber) -> None:
+def test_text_is_compressed_and_incompressible_bytes_are_not(sealed: SealedRecords, number: KeyNumber) -> None:
     overhead_bytes = 4 + 12 + 16 + 1
     assert len(sealed.seal(KEY, ONE, number, SECRET * 100)) < len(SECRET * 100) // 10
     incompressible = random.Random(1).randbytes(1_000)
     assert len(sealed.seal(KEY, ONE, number, incompressible)) == 1_000 + overhead_bytes
-    assert len(sealed.seal(KEY, ONE, number, SECRET)) < len(SECRET) + overhead_bytes, "a sentence gets shorter too"
+    assert len(sealed.seal(KEY, ONE, number, SECRET)) < len(SECRET) + overhead_bytes, (
+        "a single sentence gets shorter too"
+    )
 
 
 @pytest.mark.parametrize("is_dense", [False, True])
@@ -128,7 +132,7 @@ def test_a_record_copied_to_another_place_is_refused(
 
 
 def test_a_flipped_bit_anywhere_is_refused(engine: EmbeddedEngine, sealed: SealedRecords, number: KeyNumber) -> None:
-    """The checksum is made anew: it is the seal that must refuse."""
+    """The checksum is made anew, so the seal must refuse the record."""
     good = sealed.seal(KEY, ONE, number, SECRET)
     for place in range(len(good)):
         bad = bytearray(good)
@@ -148,7 +152,7 @@ def test_a_record_cut_short_is_refused(
         engine.run(lambda tr: sealed.get(tr, KEY, ONE))
 
 
-def test_a_record_whose_key_is_lost_says_which(engine: EmbeddedEngine, sealed: SealedRecords) -> None:
+def test_a_refusal_names_the_lost_key_of_a_record(engine: EmbeddedEngine, sealed: SealedRecords) -> None:
     engine.run(lambda tr: versioned.put(tr, KEY, ONE, (4711).to_bytes(4, "big") + bytes(60)))
     with pytest.raises(KeyLostError, match="4711"):
         engine.run(lambda tr: sealed.get(tr, KEY, ONE))
@@ -157,27 +161,27 @@ def test_a_record_whose_key_is_lost_says_which(engine: EmbeddedEngine, sealed: S
 def test_a_record_sealed_under_another_source_is_refused(
     engine: EmbeddedEngine, sealed: SealedRecords, keyring: Keyring, number: KeyNumber
 ) -> None:
-    (other,) = keyring.numbers(CorpusNumber(1), [SourceId("other")])
+    (other_key,) = keyring.numbers(CorpusNumber(1), [SourceId("other")])
     stored = sealed.seal(KEY, ONE, number, SECRET)
-    engine.run(lambda tr: versioned.put(tr, KEY, ONE, other.to_bytes(4, "big") + stored[4:]))
+    engine.run(lambda tr: versioned.put(tr, KEY, ONE, other_key.to_bytes(4, "big") + stored[4:]))
     with pytest.raises(StoreCorruptError):
         engine.run(lambda tr: sealed.get(tr, KEY, ONE))
 
 
-def test_what_is_sealed_under_several_keys_is_erased_with_any_of_them(
+def test_a_record_sealed_under_several_keys_is_erased_with_any_of_them(
     engine: EmbeddedEngine, sealed: SealedRecords, keyring: Keyring
 ) -> None:
     sources = [SourceId("first"), SourceId("second"), SourceId("third")]
-    one, two, three = keyring.numbers(CorpusNumber(2), sources)
-    engine.run(lambda tr: sealed.put(tr, KEY, ONE, [three, one, three], SECRET))
-    engine.run(lambda tr: sealed.put(tr, OTHER_KEY, ONE, [two, three], SECRET))
-    assert sealed_by(stored_at(engine, KEY, ONE)) == keys_of(stored_at(engine, KEY, ONE)) == (one, three)
+    first, second, third = keyring.numbers(CorpusNumber(2), sources)
+    engine.run(lambda tr: sealed.put(tr, KEY, ONE, [third, first, third], SECRET))
+    engine.run(lambda tr: sealed.put(tr, OTHER_KEY, ONE, [second, third], SECRET))
+    assert sealed_by(stored_at(engine, KEY, ONE)) == keys_of(stored_at(engine, KEY, ONE)) == (first, third)
     assert engine.run(lambda tr: sealed.get(tr, KEY, ONE)) == Entry(KEY, ONE, SECRET)
-    keyring.destroy(CorpusNumber(2), {one: keyring.hashed(sources[0])}, datetime(2026, 11, 16, tzinfo=UTC))
-    with pytest.raises(KeyErased, match=f"key {one} "):
+    keyring.destroy(CorpusNumber(2), {first: keyring.hashed(sources[0])}, datetime(2026, 11, 16, tzinfo=UTC))
+    with pytest.raises(KeyErased, match=f"key {first} "):
         engine.run(lambda tr: sealed.get(tr, KEY, ONE))
     with pytest.raises(KeyErased):
-        sealed.seal(KEY, TWO, [one, two], SECRET)
+        sealed.seal(KEY, TWO, [first, second], SECRET)
     left = engine.run(lambda tr: list(sealed.scan(tr, b"place/", prefix_end(b"place/"), ONE)))
     assert left == [Entry(OTHER_KEY, ONE, SECRET)]
 
@@ -185,8 +189,8 @@ def test_what_is_sealed_under_several_keys_is_erased_with_any_of_them(
 def test_a_list_of_keys_that_was_changed_is_refused(
     engine: EmbeddedEngine, sealed: SealedRecords, keyring: Keyring, number: KeyNumber
 ) -> None:
-    (other,) = keyring.numbers(CorpusNumber(1), [SourceId("other")])
-    stored = sealed.seal(KEY, ONE, [number, other], SECRET)
+    (other_key,) = keyring.numbers(CorpusNumber(1), [SourceId("other")])
+    stored = sealed.seal(KEY, ONE, [number, other_key], SECRET)
     fewer = stored[:4] + (1).to_bytes(4, "big") + stored[8:12] + stored[16:]
     none = stored[:4] + bytes(4) + stored[16:]
     for changed in (fewer, none, stored[:6]):

@@ -8,14 +8,14 @@ from drillcore_server.storage.sealed_file import PIECE_BYTES, SealedFile, Sorted
 
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=40)), st.integers(0, 2_000))
-def test_what_was_added_comes_in_order_and_once_however_little_is_held_in_memory(
+def test_items_come_sorted_and_without_duplicates_however_little_memory_is_used(
     items: list[bytes], run_bytes: int
 ) -> None:
     with SortedFile(run_bytes) as file:
         for item in items:
             file.add(item)
         assert list(file) == sorted(set(items))
-        assert list(file) == sorted(set(items)), "it can be gone through again"
+        assert list(file) == sorted(set(items)), "the file can be read again"
 
 
 def test_many_runs_are_merged_into_few() -> None:
@@ -34,7 +34,7 @@ def test_an_item_may_be_larger_than_a_piece_of_a_file() -> None:
         assert list(file) == sorted(items)
 
 
-def test_a_sealed_file_is_read_from_any_place_on() -> None:
+def test_a_sealed_file_can_be_read_from_any_offset() -> None:
     data = bytes(range(256)) * (2 * PIECE_BYTES // 256) + b"the end"
     with SealedFile() as file:
         file.write(data)

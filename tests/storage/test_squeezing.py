@@ -1,4 +1,4 @@
-"""Records get shorter before they are sealed, and come out as they went in."""
+"""Records are compressed before they are sealed and are read back unchanged."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SENTENCE = b"The competent authority shall provide information in accordance wit
 
 
 @given(
-    st.one_of(st.binary(max_size=200), st.builds(lambda one, times: one * times, st.binary(max_size=9), st.just(99)))
+    st.one_of(st.binary(max_size=200), st.builds(lambda unit, times: unit * times, st.binary(max_size=9), st.just(99)))
 )
-def test_any_record_comes_out_as_it_went_in(record: bytes) -> None:
+def test_any_record_is_read_back_unchanged(record: bytes) -> None:
     assert unsqueezed(squeezed(record)) == record
     assert unsqueezed(dense(record)) == record
     assert len(squeezed(record)) <= len(record) + 1
@@ -28,7 +28,7 @@ def test_a_single_sentence_takes_less_than_half() -> None:
 
 
 def test_the_dictionary_never_changes() -> None:
-    """What was stored with it cannot be read with another."""
+    """Records that were stored with one dictionary cannot be read with another."""
     assert (
         hashlib.sha256(dictionary()).hexdigest() == "643c19974c2cca3ff82d11a30cd0919c69edaec532bc1c3c15031e80d245b4b6"
     )
@@ -37,6 +37,6 @@ def test_the_dictionary_never_changes() -> None:
 @pytest.mark.parametrize(
     "stored", [b"", b"\2" + SENTENCE, b"\1" + SENTENCE, squeezed(SENTENCE)[:-3], squeezed(SENTENCE)[:1]]
 )
-def test_what_nobody_squeezed_is_damage(stored: bytes) -> None:
+def test_bytes_that_were_never_compressed_are_damage(stored: bytes) -> None:
     with pytest.raises(StoreCorruptError):
         unsqueezed(stored)

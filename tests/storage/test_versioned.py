@@ -1,4 +1,4 @@
-"""Records by revision against a plain model: for each key the list of what was written, and at which revision."""
+"""Records by revision against a plain model, which keeps for each key what was written at which revision."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _ROOT = Subspace(b"versioned")
 _CORPORA = [Keyspace(_ROOT).of_corpus(CorpusNumber(number)) for number in (0, 5, 0xFF, 0xFFFF)]
 _NODES = [NodeId(UUID(int=number)) for number in (0, 1, (1 << 128) - 1)]
 KEYS = [keys.master() for keys in _CORPORA[1:]] + [_CORPORA[2].section(node) for node in _NODES]
-"""As they occur: a master's key is the bare prefix of its corpus."""
+"""Keys as they occur in a store: the key of a master is the bare prefix of its corpus."""
 PART_BYTES = 64
-"""Instead of 90,000: the same records in as many parts, in much less time."""
+"""Instead of 90,000, so that small records have as many parts and the test takes much less time."""
 SIZES = [0, 9, PART_BYTES, PART_BYTES + 1, 2 * PART_BYTES, 2 * PART_BYTES + 1, 4 * PART_BYTES + 7]
 LAST = 260
-"""Beyond a byte, so that revisions carry over."""
+"""More than a byte holds, so that revisions carry over into a second byte."""
 
 keys = st.sampled_from(KEYS)
 revisions = st.sampled_from([0, 1, 2, 255, 256, LAST]).map(Revision)
@@ -41,7 +41,7 @@ Model = dict[bytes, dict[Revision, bytes | None]]
 
 
 def seen(model: Model, key: bytes, revision: Revision) -> Entry | None:
-    """What a reader at a revision must see."""
+    """The entry that a reader at the revision must see."""
     written = [at for at in model.get(key, {}) if at <= revision]
     value = model[key][max(written)] if written else None
     return None if value is None else Entry(key, max(written), value)
@@ -98,7 +98,7 @@ class VersionedRecords(RuleBasedStateMachine):
 
     @rule(bounds=st.tuples(keys, keys).map(sorted), revision=revisions, size=st.integers(1, 12))
     def pages(self, bounds: list[bytes], revision: Revision, size: int) -> None:
-        """However small, they have together what a scan has."""
+        """All pages together have the entries of a scan, however small the pages are."""
         begin, end = bounds[0], prefix_end(bounds[1])
         expected = self.engine.run(lambda tr: list(versioned.scan(tr, begin, end, revision)))
         found: list[Entry] = []
@@ -110,15 +110,15 @@ class VersionedRecords(RuleBasedStateMachine):
 
     @rule(key=keys, revision=revisions)
     def last_record(self, key: bytes, revision: Revision) -> None:
-        there = [at for at, value in self.model.get(key, {}).items() if at <= revision and value is not None]
-        assert self.engine.run(lambda tr: versioned.last_there(tr, key, revision)) == max(there, default=None)
+        at_or_before = [at for at, value in self.model.get(key, {}).items() if at <= revision and value is not None]
+        assert self.engine.run(lambda tr: versioned.last_there(tr, key, revision)) == max(at_or_before, default=None)
 
     @rule(bounds=st.tuples(keys, keys).map(sorted), revision=revisions)
     def last_key(self, bounds: list[bytes], revision: Revision) -> None:
         begin, end = bounds[0], prefix_end(bounds[1])
-        there = [key for key in KEYS if begin <= key < end and seen(self.model, key, revision) is not None]
+        present = [key for key in KEYS if begin <= key < end and seen(self.model, key, revision) is not None]
         assert self.engine.run(lambda tr: versioned.last_key(tr, begin, end, revision, 1_000)) == max(
-            there, default=None
+            present, default=None
         )
 
     @invariant()
@@ -148,12 +148,12 @@ LARGE, LESS_LARGE, SMALL = (bytes([size]) * (size * codec.PART_BYTES + 1) for si
 
 
 @pytest.mark.parametrize("value", [LESS_LARGE, SMALL, b""], ids=["less large", "small", "empty"])
-def test_a_record_written_again_at_its_revision_has_nothing_of_the_larger_one_before(
+def test_a_record_rewritten_at_its_revision_has_nothing_of_the_larger_record_before(
     engine: EmbeddedEngine, value: bytes
 ) -> None:
     key = KEYS[0]
-    for one in (LARGE, value):
-        engine.run(lambda tr, v=one: versioned.put(tr, key, Revision(1), v))  # type: ignore[misc]
+    for written in (LARGE, value):
+        engine.run(lambda tr, v=written: versioned.put(tr, key, Revision(1), v))  # type: ignore[misc]
     expected = Entry(key, Revision(1), value)
     assert engine.run(lambda tr: versioned.get(tr, key, Revision(1))) == expected
     assert engine.run(lambda tr: list(versioned.scan(tr, key, prefix_end(key), Revision(9)))) == [expected]
@@ -169,7 +169,7 @@ def test_a_large_record_that_lost_a_part_is_refused(engine: EmbeddedEngine) -> N
         engine.run(lambda tr: list(versioned.scan(tr, key, prefix_end(key), Revision(1))))
 
 
-def test_what_a_later_revision_removed_is_still_there_before_it(engine: EmbeddedEngine) -> None:
+def test_a_record_that_a_later_revision_removed_is_still_there_before_it(engine: EmbeddedEngine) -> None:
     key = KEYS[0]
     engine.run(lambda tr: versioned.put(tr, key, Revision(1), LARGE))
     engine.run(lambda tr: versioned.remove(tr, key, Revision(2)))

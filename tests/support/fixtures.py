@@ -90,7 +90,7 @@ class Filled:
 
     corpus: str
     ids: Mapping[str, str]
-    """Of its documents, by name."""
+    """The ids of its documents, by name."""
     tree: Tree
 
 

@@ -13,7 +13,7 @@ from tests.support.servers.concurrently import concurrently
 from tests.support.servers.running import ACME, ACME_ID, Running
 
 
-def test_a_created_corpus_is_as_it_was_asked_for(acme: Client) -> None:
+def test_a_created_corpus_has_the_requested_values(acme: Client) -> None:
     before, corpus_id = datetime.now(UTC), uuid4()
     made = acme.create_corpus("trials", description="All trials", metadata={"site": "12"}, corpus_id=corpus_id)
     assert (made.id, made.tenant_id, made.name) == (corpus_id, ACME_ID, "trials")
@@ -33,7 +33,7 @@ def test_a_corpus_is_found_by_its_name(acme: Client) -> None:
     assert acme.get_corpus(name="trials") == made
 
 
-def test_a_corpus_that_was_never_there_is_not_found(acme: Client) -> None:
+def test_a_corpus_that_never_existed_is_not_found(acme: Client) -> None:
     with pytest.raises(NotFound) as caught:
         acme.get_corpus(uuid4())
     assert caught.value.reason is Reason.CORPUS_NOT_FOUND
@@ -109,13 +109,13 @@ def test_an_update_of_another_version_is_refused(acme: Client) -> None:
     assert acme.get_corpus(made.id) == current
 
 
-def test_an_expected_version_of_zero_is_a_version_and_not_none(acme: Client) -> None:
+def test_an_expected_version_of_zero_is_checked_like_any_other(acme: Client) -> None:
     made = acme.create_corpus("trials")
     with pytest.raises(Conflict):
         acme.update_corpus(made.id, description="mine", expected_version=0)
 
 
-def test_only_one_of_several_who_expect_the_same_version_wins(acme: Client) -> None:
+def test_only_one_of_several_updates_that_expect_the_same_version_wins(acme: Client) -> None:
     made = acme.create_corpus("trials")
 
     def update(number: int) -> bool:
@@ -138,7 +138,7 @@ def test_concurrent_updates_of_a_corpus_lose_nothing(acme: Client) -> None:
     assert found.version == 13
 
 
-def test_one_name_goes_to_one_of_those_who_ask_for_it_at_once(acme: Client) -> None:
+def test_only_one_of_several_concurrent_callers_gets_a_name(acme: Client) -> None:
     def create(_number: int) -> bool:
         try:
             acme.create_corpus("wanted")
@@ -150,7 +150,7 @@ def test_one_name_goes_to_one_of_those_who_ask_for_it_at_once(acme: Client) -> N
     assert [corpus.name for corpus in acme.iter_corpora()] == ["wanted"]
 
 
-def test_a_deleted_corpus_is_not_there(acme: Client) -> None:
+def test_a_deleted_corpus_is_not_found(acme: Client) -> None:
     made = acme.create_corpus("trials")
     acme.delete_corpus(made.id)
     for attempt in (

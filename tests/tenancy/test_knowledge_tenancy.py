@@ -1,4 +1,4 @@
-"""Documents and nodes of another tenant are not there, whatever names them; and no log says what is in them."""
+"""Documents and nodes of another tenant are never found, and no log contains their content."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOT_FOUND = {Reason.CORPUS_NOT_FOUND.name, Reason.NODE_NOT_FOUND.name, Reason.DO
 
 @pytest.fixture(scope="module")
 def theirs(shared: Running) -> Tree:
-    """What another tenant has."""
+    """The documents and nodes of another tenant."""
     caller, corpus = Caller(shared.address, GLOBEX), new_corpus(shared, GLOBEX)
     caller.add_texts(corpus, {f"{SECRET}.txt": f"{SECRET}\n\n{SECRET}, and shall keep it so.\n\n{notice(7)}"})
     tree = walk(caller, corpus)
@@ -74,10 +74,10 @@ def test_another_tenants_records_are_not_found(shared: Running, theirs: Tree, me
 
 
 @every_method
-def test_their_own_tenant_and_an_operator_in_it_are_served(
+def test_the_owning_tenant_and_an_operator_in_it_are_served(
     shared: Running, theirs: Tree, method: MethodDescriptor
 ) -> None:
-    """So that what the others were refused for is the tenant and nothing else. The removal comes last of all."""
+    """This proves that the other tenant was refused only because of its tenant. The removal comes last."""
     if method.name == "RemoveDocuments":
         return
     for fields in naming(method, theirs):
@@ -85,7 +85,7 @@ def test_their_own_tenant_and_an_operator_in_it_are_served(
             theirs.master.id if method.name == "RollUp" else next(iter(theirs.raws))
         }:
             continue  # there is nothing above the master and nothing below a raw
-        # after it was told to which corpus
+        # after the target, which names the corpus
         given_up = method.name in {"AddDocuments", "PutHierarchy", "UpdateDocument"}
         expected = grpc.StatusCode.CANCELLED if given_up else grpc.StatusCode.OK
         assert ask(shared, GLOBEX, method, **fields).code is expected
@@ -93,13 +93,13 @@ def test_their_own_tenant_and_an_operator_in_it_are_served(
 
 
 @every_method
-def test_another_tenants_record_and_one_that_never_was_are_refused_alike(
+def test_another_tenants_record_and_an_unknown_record_get_the_same_refusal(
     shared: Running, theirs: Tree, method: MethodDescriptor
 ) -> None:
     for fields in naming(method, theirs):
         known = {name: value for name, value in fields.items() if name in fields_of(method)}
-        other = {name: _never(value) if name.endswith(("id", "ids")) else value for name, value in known.items()}
-        real, unreal = ask(shared, ACME, method, **known), ask(shared, ACME, method, **other)
+        unknown = {name: _never(value) if name.endswith(("id", "ids")) else value for name, value in known.items()}
+        real, unreal = ask(shared, ACME, method, **known), ask(shared, ACME, method, **unknown)
         assert (real.code, real.info.reason) == (unreal.code, unreal.info.reason)
         assert len(real.details) == len(unreal.details)
 
@@ -108,7 +108,9 @@ def _never(value: Any) -> Any:
     return [str(uuid4()) for _ in value] if isinstance(value, list) else value and str(uuid4())
 
 
-def test_another_tenants_document_is_not_found_in_ones_own_corpus(library: Caller, corpus: str, theirs: Tree) -> None:
+def test_another_tenants_document_is_not_found_in_a_callers_own_corpus(
+    library: Caller, corpus: str, theirs: Tree
+) -> None:
     document = next(iter(theirs.documents))
     library.add_texts(corpus, {"a.txt": notice(1)})
     assert library.query(corpus, level=CHUNK, filters=Filters(document_ids=[document])) == []
@@ -118,7 +120,7 @@ def test_another_tenants_document_is_not_found_in_ones_own_corpus(library: Calle
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_a_tenants_reads_are_the_same_for_both_who_have_the_same_source(
+def test_two_tenants_with_the_same_source_each_read_their_own_content(
     server: Running, acme: Client, globex: Client
 ) -> None:
     """Two tenants with the same corpus id, the same source and the same content share nothing."""
@@ -137,13 +139,13 @@ def test_a_tenants_reads_are_the_same_for_both_who_have_the_same_source(
 
 def marked(made: Made, mark: str) -> Made:
     made.documents[0].source_id = made.documents[0].title = "MARK"
-    made.master.master.summary = made.of("chunk")[0].chunk.entities[0].value = mark
-    made.of("raw")[0].raw.content = "MARK" + made.of("raw")[0].raw.content[4:]
+    made.master.master.summary = made.nodes_of("chunk")[0].chunk.entities[0].value = mark
+    made.nodes_of("raw")[0].raw.content = "MARK" + made.nodes_of("raw")[0].raw.content[4:]
     return made
 
 
 def test_no_content_of_documents_and_queries_gets_into_the_log(server: Running, acme: Client) -> None:
-    """Whether a call succeeds or is refused, for whatever reason."""
+    """This holds for calls that succeed and for calls that are refused for any reason."""
     caller, corpus = Caller(server.address, ACME), new_corpus(server)
     text = f"MARK title\n\n{REGULATIONS['records.txt']}\n\nMARK shall be kept by MARK Ltd at mark@MARK.example."
     added = caller.add(
@@ -185,4 +187,4 @@ def test_no_content_of_documents_and_queries_gets_into_the_log(server: Running, 
     assert {method.name for method in KNOWLEDGE_METHODS} <= methods
     assert "mark" not in server.log.getvalue().casefold()
     lines = [line for line in server.log_lines() if line["event"] not in {"call", "serving", "audit key made"}]
-    assert lines == [], "there was no defect among the refusals"
+    assert lines == [], "no refusal was logged as a defect"

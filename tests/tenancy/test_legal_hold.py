@@ -1,4 +1,4 @@
-"""Legal hold: while it is on nothing of a corpus is trimmed, and the corpus cannot be deleted."""
+"""Legal hold: a corpus on hold is not trimmed and cannot be deleted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from drillcore import Client, Conflict, FailedPrecondition, InvalidArgument, LegalHold, Reason, ResourceExhausted
-from drillcore_server.kernel.corpora import REASON_CHARACTERS_MAX
+from drillcore_server.kernel.corpus_model import REASON_CHARACTERS_MAX
 from tests.support.callers.knowledge import Caller, at_revision, files
 from tests.support.data.texts import REGULATIONS
 from tests.support.servers.concurrently import concurrently
@@ -37,7 +37,7 @@ def test_a_corpus_begins_without_a_hold(acme: Client, corpus: str) -> None:
     assert acme.get_corpus(corpus).legal_hold is None
 
 
-def test_a_hold_that_is_on_is_not_overwritten(operator: Client, acme: Client, corpus: str) -> None:
+def test_an_active_hold_is_not_overwritten(operator: Client, acme: Client, corpus: str) -> None:
     held = acme.update_corpus(corpus, hold_reason="Case 2026-17")
     with pytest.raises(FailedPrecondition) as caught:
         operator.update_corpus(corpus, hold_reason="another", description="changed", tenant_id=ACME_ID)
@@ -45,7 +45,7 @@ def test_a_hold_that_is_on_is_not_overwritten(operator: Client, acme: Client, co
     assert acme.get_corpus(corpus) == held
 
 
-def test_a_hold_that_is_not_on_cannot_be_released(acme: Client, corpus: str) -> None:
+def test_a_corpus_without_a_hold_cannot_be_released(acme: Client, corpus: str) -> None:
     before = acme.get_corpus(corpus)
     with pytest.raises(FailedPrecondition) as caught:
         acme.update_corpus(corpus, release_reason="settled")
@@ -85,7 +85,7 @@ def test_a_hold_of_another_version_is_refused(acme: Client, corpus: str) -> None
     assert acme.get_corpus(corpus).legal_hold is None
 
 
-def test_of_several_holds_at_once_one_is_put_on(acme: Client, corpus: str) -> None:
+def test_only_one_of_several_concurrent_holds_is_put_on(acme: Client, corpus: str) -> None:
     def hold(number: int) -> bool:
         try:
             acme.update_corpus(corpus, hold_reason=f"case {number}")
@@ -129,7 +129,9 @@ def test_a_corpus_on_hold_is_not_trimmed_until_it_is_released(server: Running, a
     caller.close()
 
 
-def test_documents_come_and_go_on_hold_and_every_revision_is_kept(server: Running, acme: Client, corpus: str) -> None:
+def test_documents_can_change_during_a_hold_and_every_revision_is_kept(
+    server: Running, acme: Client, corpus: str
+) -> None:
     caller = Caller(server.address, ACME)
     acme.update_corpus(corpus, hold_reason="a case")
     ids = caller.add_texts(corpus, {"records.txt": REGULATIONS["records.txt"]})
@@ -139,6 +141,6 @@ def test_documents_come_and_go_on_hold_and_every_revision_is_kept(server: Runnin
     caller.close()
 
 
-def test_a_repeated_hold_under_the_same_request_id_is_no_second_one(acme: Client, corpus: str) -> None:
+def test_a_hold_repeated_under_the_same_request_id_is_put_on_once(acme: Client, corpus: str) -> None:
     first = acme.update_corpus(corpus, hold_reason="a case", request_id="one")
     assert acme.update_corpus(corpus, hold_reason="a case", request_id="one") == first

@@ -1,4 +1,4 @@
-"""What a name, a description and metadata may hold: kept exactly, or refused with a reason."""
+"""Names, descriptions and metadata are kept exactly or refused with a reason."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_odd_metadata_and_descriptions_are_kept_exactly(acme: Client) -> None:
 
 
 def test_metadata_and_a_description_at_their_limits_are_kept(acme: Client) -> None:
-    """In four-byte characters, the largest record there can be."""
+    """Four-byte characters make it the largest possible record."""
     metadata = {
         f"{number:03}" + "k" * (METADATA_KEY_CHARACTERS_MAX - 3): "🧪" * METADATA_VALUE_CHARACTERS_MAX
         for number in range(METADATA_ENTRIES_MAX)
@@ -190,7 +190,7 @@ def test_a_description_over_its_limit_is_refused(acme: Client) -> None:
 
 @pytest.mark.parametrize("key", ["key", "k" * 100_000, "🧪" * 10_000], ids=["short", "long", "long and wide"])
 def test_a_key_that_is_both_set_and_removed_is_refused(acme: Client, key: str) -> None:
-    """However long it is: the refusal must still fit into the headers of the answer."""
+    """This holds for a key of any length, since the refusal must fit into the headers of the answer."""
     corpus = acme.create_corpus("trials")
     with pytest.raises(InvalidArgument) as caught:
         acme.update_corpus(corpus.id, set_metadata={key: "value"}, remove_metadata=[key])

@@ -1,4 +1,4 @@
-"""A corpus is in a region; a server, a tenant and a call each allow some. What is outside is not to be had."""
+"""A corpus is in a region. A server, a tenant and a call each allow some regions and refuse corpora outside them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXT = b"Records of each batch shall be kept for ten years.\n\nThey shall be leg
 
 @dataclass(frozen=True)
 class Places:
-    """Acme's corpora in two regions and in none, each with a document."""
+    """Corpora of acme in two regions and in no region, each with a document."""
 
     server: Running
     eu: Corpus
@@ -42,7 +42,7 @@ class Places:
         self.server.client().update_tenant(ACME_ID, allowed_regions=regions)
 
     def node_of(self, corpus: Corpus) -> UUID:
-        """Asked for by its owner without any bounds, so as long as there are none."""
+        """A node of the corpus. Its owner asks without a bound, so this works only while regions are unrestricted."""
         return self.server.client(ACME).query(level=Level.MASTER, corpus_ids=[corpus.id]).items[0].node.id
 
 
@@ -86,23 +86,23 @@ def check_served(client: Client, corpus: UUID) -> None:
 
 
 def test_a_call_that_is_bound_to_a_region_touches_only_corpora_in_it(places: Places) -> None:
-    client, nodes = places.bound_to("eu-west-1"), {one.id: places.node_of(one) for one in places.all}
+    client, nodes = places.bound_to("eu-west-1"), {corpus.id: places.node_of(corpus) for corpus in places.all}
     for corpus in (places.us, places.nowhere):
         check_refused(client, corpus.id)
         with refused(Reason.REGION_NOT_ALLOWED):
             client.get_node(nodes[corpus.id])
     assert client.get_node(nodes[places.eu.id]).corpus_id == places.eu.id
-    assert [one.id for one in client.iter_corpora()] == [places.eu.id]
+    assert [listed.id for listed in client.iter_corpora()] == [places.eu.id]
     assert client.query(level=Level.CHUNK).revisions.keys() == {places.eu.id}
     check_served(client, places.eu.id)
 
 
-def test_a_region_that_a_tenant_does_not_allow_is_refused_to_all_in_it(places: Places) -> None:
+def test_a_region_that_a_tenant_does_not_allow_is_refused_to_all_its_callers(places: Places) -> None:
     places.allow("us-east-1", "eu-north-1")
     for client in (places.server.client(ACME), places.server.client(tenant_id=ACME_ID)):
         for corpus in (places.eu, places.nowhere):
             check_refused(client, corpus.id)
-        assert [one.id for one in client.iter_corpora()] == [places.us.id]
+        assert [listed.id for listed in client.iter_corpora()] == [places.us.id]
         assert client.query(level=Level.CHUNK).revisions.keys() == {places.us.id}
     check_served(places.server.client(ACME), places.us.id)
 
@@ -122,7 +122,7 @@ def test_allowed_regions_are_set_and_lifted_by_operators(places: Places) -> None
         places.server.client(ACME).update_tenant(ACME_ID, allowed_regions=[])
 
 
-def test_a_new_corpus_must_be_where_it_is_allowed(places: Places) -> None:
+def test_a_new_corpus_must_be_in_an_allowed_region(places: Places) -> None:
     places.allow("eu-west-1")
     client = places.server.client(ACME)
     for region in ("", "us-east-1"):
@@ -133,11 +133,11 @@ def test_a_new_corpus_must_be_where_it_is_allowed(places: Places) -> None:
         places.bound_to("us-east-1").create_corpus("elsewhere", region="eu-west-1")
 
 
-def test_a_corpus_that_is_made_by_a_bound_call_is_in_its_region(places: Places) -> None:
+def test_a_corpus_made_by_a_bound_call_is_in_the_region_of_the_call(places: Places) -> None:
     assert places.bound_to("eu-west-1").create_corpus("bound").region == "eu-west-1"
 
 
-def test_a_corpus_gets_a_region_once(places: Places) -> None:
+def test_the_region_of_a_corpus_is_set_only_once(places: Places) -> None:
     client = places.server.client(ACME)
     assert client.update_corpus(places.nowhere.id, region="eu-west-1").region == "eu-west-1"
     assert client.update_corpus(places.nowhere.id, region="eu-west-1", name="same").region == "eu-west-1"
@@ -146,7 +146,7 @@ def test_a_corpus_gets_a_region_once(places: Places) -> None:
     assert client.get_corpus(places.nowhere.id).region == "eu-west-1"
 
 
-def test_a_corpus_in_no_region_enters_one_that_is_allowed_and_no_other(places: Places) -> None:
+def test_a_corpus_without_a_region_can_enter_an_allowed_region_only(places: Places) -> None:
     places.allow("eu-west-1")
     client = places.server.client(ACME)
     with refused(Reason.REGION_NOT_ALLOWED):
@@ -157,8 +157,8 @@ def test_a_corpus_in_no_region_enters_one_that_is_allowed_and_no_other(places: P
         client.update_corpus(places.us.id, region="eu-west-1")
 
 
-def test_a_corpus_that_is_not_there_is_not_found_whatever_the_region(places: Places) -> None:
-    """Else a refusal would tell that another tenant has it."""
+def test_an_unknown_corpus_is_not_found_whatever_the_region(places: Places) -> None:
+    """Otherwise a refusal would reveal that another tenant has the corpus."""
     (theirs,) = fill(places.server.client(GLOBEX), theirs="us-east-1")
     places.allow("eu-west-1")
     for client in (places.server.client(ACME), places.bound_to("eu-west-1")):
@@ -177,7 +177,7 @@ def test_a_shared_corpus_is_read_only_where_the_reader_allows(places: Places) ->
     assert client.list_documents(shared[0].id).items
     with refused(Reason.REGION_NOT_ALLOWED):
         client.list_documents(shared[1].id)
-    assert {one.id for one in client.iter_corpora()} == {places.eu.id, shared[0].id}
+    assert {listed.id for listed in client.iter_corpora()} == {places.eu.id, shared[0].id}
 
 
 def test_a_server_serves_and_trims_only_its_own_regions(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_server_serves_and_trims_only_its_own_regions(tmp_path: Path) -> None:
         client = server.client(ACME)
         for corpus in (us, nowhere):
             check_refused(client, corpus.id)
-        assert [one.id for one in client.iter_corpora()] == [eu.id]
+        assert [listed.id for listed in client.iter_corpora()] == [eu.id]
         with refused(Reason.REGION_NOT_ALLOWED):
             client.create_corpus("new")
         later, keys = datetime.now(UTC) + timedelta(days=3), server.server._unit.keys
@@ -202,7 +202,7 @@ def test_a_server_serves_and_trims_only_its_own_regions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "EU", "eu west", "eu,us", "-eu", "e" * 64, "eu_1"])
-def test_a_region_that_is_none_is_refused(shared: Running, wrong: str) -> None:
+def test_a_malformed_region_is_refused(shared: Running, wrong: str) -> None:
     path = "/drillcore_proto.v1.CorpusService/ListCorpora"
     info = call(shared.address, path, b"", token=ACME, drillcore_data_residency=wrong).info
     assert (info.reason, info.metadata["field"]) == (Reason.INVALID_ARGUMENT.name, RESIDENCY_HEADER)
@@ -213,9 +213,9 @@ def test_a_region_that_is_none_is_refused(shared: Running, wrong: str) -> None:
             shared.client().create_tenant(f"tenant {uuid4()}", allowed_regions=["eu", wrong])
 
 
-def test_the_region_that_a_call_was_bound_to_is_in_its_record(places: Places) -> None:
+def test_the_record_of_a_call_names_the_region_it_was_bound_to(places: Places) -> None:
     places.bound_to("eu-west-1").list_documents(places.eu.id, request_id=(request := str(uuid4())))
-    (record,) = [one for one in all_records(places.server) if one.get("request_id") == request]
+    (record,) = [record for record in all_records(places.server) if record.get("request_id") == request]
     assert record["detail"]["region"] == "eu-west-1"
 
 

@@ -1,4 +1,4 @@
-"""Retention: revisions that the policy no longer keeps are trimmed, and whoever asks for one is told so."""
+"""Retention: revisions that the policy no longer keeps are trimmed, and reads of them say so."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from drillcore import AsyncClient, Client, InvalidArgument, NotFound, Reason
 from drillcore_proto.v1.nodes_pb2 import AsOf
 from drillcore_server.app import keepers as housekeeper
-from drillcore_server.kernel import trimming
-from drillcore_server.kernel.corpora import RETENTION_DAYS_MAX
+from drillcore_server.kernel import retention
+from drillcore_server.kernel.corpus_model import RETENTION_DAYS_MAX
 from drillcore_server.storage.ids import CorpusId, TenantId
 from drillcore_server.tenancy.trim import Trimmer
 from tests.support.callers.knowledge import CHUNK, RAW, SECTION, Caller, File, at_revision, files, info_of, refused
@@ -44,7 +44,7 @@ def corpus(acme: Client) -> str:
 
 @pytest.fixture
 def grown(server: Running, caller: Caller, corpus: str) -> list[Tree]:
-    """Five revisions, each as it was: the first three became the head 30, 20 and 10 days ago, the others today."""
+    """The trees of five revisions: the first three became the head 30, 20 and 10 days ago, the others today."""
     trees = []
     ids = caller.add_texts(corpus, {name: REGULATIONS[name] for name in OLD})
     for number, change in enumerate(
@@ -65,14 +65,14 @@ def grown(server: Running, caller: Caller, corpus: str) -> list[Tree]:
 
 
 def trim(client: Client, corpus: str, days: int) -> int:
-    """Sets the policy and trims; the oldest revision then."""
+    """Sets the policy and trims; returns the oldest remaining revision."""
     client.update_corpus(corpus, retention_days=days)
     done = client.trim_corpus(corpus)
     assert done.finished
     return done.oldest_revision
 
 
-def test_everything_is_kept_by_default_and_by_wish(acme: Client, corpus: str) -> None:
+def test_every_revision_is_kept_by_default_and_on_request(acme: Client, corpus: str) -> None:
     assert acme.get_corpus(corpus).retention_days is None
     assert acme.update_corpus(corpus, retention_days=30).retention_days == 30
     assert acme.update_corpus(corpus, description="other").retention_days == 30
@@ -100,7 +100,7 @@ def test_without_a_policy_nothing_is_trimmed(acme: Client, caller: Caller, corpu
 def test_a_trim_leaves_the_head_of_the_first_day_kept_and_all_since_as_they_were(
     acme: Client, caller: Caller, corpus: str, grown: list[Tree]
 ) -> None:
-    """Fifteen days ago revision 2 was the head, though it was made before."""
+    """Revision 2 was the head fifteen days ago, though it was made before."""
     acme.update_corpus(corpus, retention_days=15)
     done = acme.trim_corpus(corpus)
     assert (done.oldest_revision, done.finished) == (2, True)
@@ -150,7 +150,7 @@ def at_time(at: datetime) -> AsOf:
     return AsOf(time=moment)
 
 
-def test_every_read_of_a_trimmed_revision_says_so_and_names_the_oldest_that_is_left(
+def test_every_read_of_a_trimmed_revision_is_refused_and_names_the_oldest_remaining_one(
     acme: Client, caller: Caller, corpus: str, grown: list[Tree]
 ) -> None:
     assert trim(acme, corpus, 5) == 3
@@ -170,14 +170,14 @@ def test_every_read_of_a_trimmed_revision_says_so_and_names_the_oldest_that_is_l
 def test_before_its_first_revision_a_corpus_is_empty_whatever_was_trimmed(
     acme: Client, caller: Caller, corpus: str, grown: list[Tree]
 ) -> None:
-    """Else a query of many corpora as of a time would fail for one that was not there yet."""
+    """Otherwise a query of many corpora as of a time would fail for a corpus that did not exist yet."""
     assert trim(acme, corpus, 5) == 3
     for as_of in (at_revision(0), at_time(datetime.now(UTC) - timedelta(days=99))):
         assert caller.list_documents(corpus, as_of=as_of) == []
         assert caller.query(corpus, level=CHUNK, text="records", as_of=as_of) == []
 
 
-def test_later_pages_of_a_revision_that_is_trimmed_meanwhile_say_so(
+def test_later_pages_of_a_revision_trimmed_meanwhile_are_refused(
     acme: Client, caller: Caller, corpus: str, grown: list[Tree]
 ) -> None:
     old = {"as_of": at_revision(2), "page_size": 1}
@@ -199,11 +199,11 @@ def test_the_history_of_a_corpus_lists_every_revision_and_says_which_are_trimmed
     acme: Client, corpus: str, grown: list[Tree]
 ) -> None:
     before = acme.history(corpus)
-    assert [one.trimmed for one in before.items] == [False] * 5
+    assert [entry.trimmed for entry in before.items] == [False] * 5
     assert before.oldest_revision == 0
     trim(acme, corpus, 5)
     after = acme.history(corpus)
-    assert [(one.revision, one.trimmed) for one in after.items] == [
+    assert [(entry.revision, entry.trimmed) for entry in after.items] == [
         (5, False),
         (4, False),
         (3, False),
@@ -213,22 +213,22 @@ def test_the_history_of_a_corpus_lists_every_revision_and_says_which_are_trimmed
     assert after.oldest_revision == 3
     for old, new in zip(before.items, after.items, strict=True):
         assert (old.at, old.by, old.request_id, old.section_ids) == (new.at, new.by, new.request_id, new.section_ids)
-    assert [one.revision for one in acme.iter_history(corpus, page_size=2)] == [5, 4, 3, 2, 1]
+    assert [entry.revision for entry in acme.iter_history(corpus, page_size=2)] == [5, 4, 3, 2, 1]
 
 
-def test_the_history_of_a_node_lists_what_made_it_as_it_is_kept(
+def test_the_history_of_a_node_lists_the_revisions_of_its_kept_versions(
     acme: Client, caller: Caller, corpus: str, grown: list[Tree]
 ) -> None:
     kept = next(chunk for chunk in grown[2].chunks if chunk in grown[0].chunks)
     trim(acme, corpus, 5)
     master = acme.history(node_id=grown[4].master.id)
-    assert [(one.revision, one.trimmed) for one in master.items] == [(5, False), (4, False), (3, False)]
+    assert [(entry.revision, entry.trimmed) for entry in master.items] == [(5, False), (4, False), (3, False)]
     assert master.oldest_revision == 3
     made = acme.history(node_id=kept)
-    assert [(one.revision, one.trimmed) for one in made.items][-1] == (1, True)
+    assert [(entry.revision, entry.trimmed) for entry in made.items][-1] == (1, True)
 
 
-def test_a_node_that_no_kept_revision_has_is_not_there_at_all(
+def test_a_node_that_no_kept_revision_has_is_not_found(
     acme: Client, caller: Caller, corpus: str, grown: list[Tree]
 ) -> None:
     gone = set(grown[0].chunks) - set(grown[2].chunks)
@@ -242,10 +242,10 @@ def test_a_node_that_no_kept_revision_has_is_not_there_at_all(
             acme.history(node_id=chunk)
 
 
-def test_a_search_finds_the_same_though_its_memory_is_older_than_the_oldest_revision(
+def test_a_search_finds_the_same_though_its_index_is_older_than_the_oldest_revision(
     acme: Client, caller: Caller, corpus: str, server: Running
 ) -> None:
-    """What is kept in memory follows the revisions since, and cannot follow those that are trimmed."""
+    """The index in memory is updated from the revisions since, which is impossible for trimmed revisions."""
     ids = caller.add_texts(corpus, REGULATIONS)
     everything = {hit.node.id for hit in caller.hits(corpus, level=CHUNK, text="records")}
     caller.remove(corpus, ids["food.txt"])
@@ -260,7 +260,7 @@ def test_a_search_finds_the_same_though_its_memory_is_older_than_the_oldest_revi
     assert everything - {hit.node.id for hit in caller.hits(corpus, level=CHUNK, text="records")}
 
 
-def test_a_trim_under_the_same_request_id_is_answered_as_the_first_time(
+def test_a_trim_repeated_under_the_same_request_id_gets_the_first_answer(
     acme: Client, corpus: str, grown: list[Tree]
 ) -> None:
     acme.update_corpus(corpus, retention_days=15)
@@ -272,7 +272,7 @@ def test_a_trim_under_the_same_request_id_is_answered_as_the_first_time(
     assert acme.trim_corpus(corpus, request_id="one") == first
 
 
-def test_what_was_trimmed_does_not_come_back_with_a_longer_policy(
+def test_trimmed_revisions_do_not_come_back_with_a_longer_policy(
     acme: Client, caller: Caller, corpus: str, grown: list[Tree]
 ) -> None:
     assert trim(acme, corpus, 5) == 3
@@ -283,11 +283,11 @@ def test_what_was_trimmed_does_not_come_back_with_a_longer_policy(
         caller.list_documents(corpus, as_of=at_revision(2))
 
 
-def test_a_trim_that_another_began_is_finished_by_whoever_calls_next(
+def test_the_next_caller_finishes_a_trim_that_another_caller_began(
     server: Running, acme: Client, caller: Caller, corpus: str, grown: list[Tree], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acme.update_corpus(corpus, retention_days=5)
-    monkeypatch.setattr(trimming, "PAGE_ENTRIES", 20)
+    monkeypatch.setattr(retention, "PAGE_ENTRIES", 20)
     tenant, name, now = TenantId(ACME_ID), CorpusId(UUID(corpus)), datetime.now(UTC)
     begun = Trimmer(server.engine, keyspace(server)).trim(tenant, name, now, lambda: True)
     assert (begun.oldest, begun.finished) == (3, False)
@@ -315,7 +315,7 @@ def test_the_server_trims_every_tenants_corpora_by_itself(tmp_path: Path, monkey
             client.update_corpus(corpus, retention_days=1)
             corpora.append((corpus, keys_of(server, corpus, tenant)))
         for corpus, keys in corpora:
-            wait_until(lambda k=keys: server.engine.run(lambda tr: trimming.state(tr, k)).trimmed == 2, corpus)  # type: ignore[misc]
+            wait_until(lambda k=keys: server.engine.run(lambda tr: retention.state(tr, k)).trimmed == 2, corpus)  # type: ignore[misc]
         wait_until(lambda: len(trims(server)) == 2, "both are logged")
         for line in trims(server):
             assert line["oldest_revision"] == 2

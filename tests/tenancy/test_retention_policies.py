@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.kernel.corpora import (
+from drillcore_server.kernel.corpus_model import (
     RETENTION_DAYS_MAX,
     Corpus,
     HoldChange,
@@ -31,20 +31,20 @@ PLAIN = Corpus(
 )
 
 
-def test_a_corpus_stored_before_there_was_retention_keeps_everything_and_has_no_hold() -> None:
+def test_a_corpus_stored_before_retention_existed_keeps_everything_and_has_no_hold() -> None:
     names = [field.name for field in fields(Corpus)]
     older = msgspec.msgpack.decode(CORPUS.encode(PLAIN))[: names.index("retention_days")]
     assert CORPUS.decode(msgspec.msgpack.encode(older)) == PLAIN
 
 
 @pytest.mark.parametrize("hold", [ON, OFF])
-def test_a_policy_and_a_hold_are_stored_as_they_are(hold: LegalHold) -> None:
+def test_a_policy_and_a_hold_are_read_back_unchanged(hold: LegalHold) -> None:
     corpus = replace(PLAIN, retention_days=30, legal_hold=hold)
     assert CORPUS.decode(CORPUS.encode(corpus)) == corpus
 
 
 @pytest.mark.parametrize("days", [-1, 0, RETENTION_DAYS_MAX + 1])
-def test_days_that_are_no_policy_are_refused(days: int) -> None:
+def test_an_invalid_number_of_days_is_refused(days: int) -> None:
     with pytest.raises(BadInput):
         RetentionChange(days)
 
@@ -54,7 +54,7 @@ def test_the_longest_policy_reaches_back_a_century() -> None:
     assert kept_since(RETENTION_DAYS_MAX, AT) == AT - timedelta(days=RETENTION_DAYS_MAX)
 
 
-def test_a_hold_goes_on_and_off_and_on() -> None:
+def test_a_hold_can_be_put_on_again_after_its_release() -> None:
     later = AT + timedelta(days=1)
     assert HoldChange(True, "a case").applied(None, ME, AT) == ON
     assert HoldChange(False, "settled").applied(ON, ME, AT) == OFF
@@ -77,7 +77,7 @@ def test_a_hold_is_not_put_on_twice_and_not_released_twice(
     assert caught.value.reason is reason
 
 
-def test_only_a_hold_that_is_on_stands_in_the_way() -> None:
+def test_only_an_active_hold_prevents_a_deletion() -> None:
     check_not_on_hold(None)
     check_not_on_hold(OFF)
     with pytest.raises(NotReady) as caught:

@@ -1,4 +1,4 @@
-"""A corpus that an operator shares with other tenants is there for them: to be read, and nothing else."""
+"""A corpus that an operator shares with other tenants can be read by them, and nothing else."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ READERS = [Role.READER, Role.WRITER, Role.REVIEWER, Role.AUDITOR]
 
 @dataclass(frozen=True)
 class Regulations:
-    """A corpus of globex, which acme may come to read."""
+    """A corpus of globex that tests share with acme."""
 
     server: Running
     corpus: Corpus
@@ -84,16 +84,16 @@ def rules(made: Regulations) -> Iterator[Regulations]:
 
 
 def reads(rules: Regulations) -> dict[str, Callable[[Client], object]]:
-    """Every way to read the corpus; each fails if it is not there."""
+    """Every way to read the corpus. Each call fails if the corpus is not found."""
     corpus, nodes = rules.corpus.id, rules.nodes
     return {
         "get_corpus": lambda who: who.get_corpus(corpus),
         "get_corpus by name": lambda who: who.get_corpus(name="regulations"),
-        "list_corpora": lambda who: _one(one for one in who.iter_corpora() if one.id == corpus),
+        "list_corpora": lambda who: _first_of(listed for listed in who.iter_corpora() if listed.id == corpus),
         "get_document": lambda who: who.get_document(corpus, rules.document, with_text=True).text,
         "list_documents": lambda who: who.list_documents(corpus).items[0],
         "query": lambda who: who.query(level=Level.CHUNK, corpus_ids=[corpus], text="records").items[0],
-        "query of everything": lambda who: _one(
+        "query of everything": lambda who: _first_of(
             hit for hit in who.query(level=Level.MASTER).items if hit.node.corpus_id == corpus
         ),
         "drill_down": lambda who: who.drill_down(nodes[Level.MASTER], Level.RAW).items[0],
@@ -101,11 +101,13 @@ def reads(rules: Regulations) -> dict[str, Callable[[Client], object]]:
         "get_facts": lambda who: who.get_facts([rules.fact])[0],
         "list_facts": lambda who: who.list_facts(corpus).items[0],
         "search_facts": lambda who: who.search_facts("records", corpus_ids=[corpus]).hits[0],
-        "search_facts of everything": lambda who: _one(
+        "search_facts of everything": lambda who: _first_of(
             hit for hit in who.search_facts("records", limit=100).hits if hit.fact.corpus_id == corpus
         ),
         "get_state": lambda who: who.get_state([corpus]).corpora[0],
-        "get_state of everything": lambda who: _one(one for one in who.get_state().corpora if one.corpus_id == corpus),
+        "get_state of everything": lambda who: _first_of(
+            state for state in who.get_state().corpora if state.corpus_id == corpus
+        ),
         "list_communities": lambda who: who.list_communities(corpus),
         "watch_events": lambda who: _event(rules, who),
         "history of the corpus": lambda who: who.history(corpus_id=corpus).items[0],
@@ -118,27 +120,27 @@ def reads(rules: Regulations) -> dict[str, Callable[[Client], object]]:
 
 
 def _event(rules: Regulations, who: Client) -> object:
-    """The first event of the corpus, if there is one among all that have happened."""
+    """The first event of the corpus among all events so far; raises LookupError if there is none."""
     method, request = BY_NAME["WatchEvents"], events_pb2.WatchEventsRequest(from_beginning=True)
     answer = exchange(rules.server, str(who._token), method, [request])
     assert answer.content is not None
     events = events_pb2.WatchEventsResponse.FromString(answer.content).events
-    return _one(event for event in events if event.corpus_id == str(rules.corpus.id))
+    return _first_of(event for event in events if event.corpus_id == str(rules.corpus.id))
 
 
-def _one(found: Iterator[Any]) -> object:
-    one = next(found, None)
-    if one is None:
+def _first_of(found: Iterator[Any]) -> object:
+    first = next(found, None)
+    if first is None:
         raise LookupError
-    return one
+    return first
 
 
 def found(rules: Regulations, who: Client) -> set[str]:
-    """The reads that give something."""
-    return {name for name, read in reads(rules).items() if _gives(who, read)}
+    """The names of the reads that succeed."""
+    return {name for name, read in reads(rules).items() if _succeeds(who, read)}
 
 
-def _gives(who: Client, read: Callable[[Client], object]) -> bool:
+def _succeeds(who: Client, read: Callable[[Client], object]) -> bool:
     try:
         return read(who) is not None
     except LookupError:
@@ -147,7 +149,7 @@ def _gives(who: Client, read: Callable[[Client], object]) -> bool:
         return error.reason not in {Reason.CORPUS_NOT_FOUND, Reason.NODE_NOT_FOUND, Reason.FACT_NOT_FOUND}
 
 
-def test_a_corpus_that_is_not_shared_is_not_there(made: Regulations) -> None:
+def test_a_corpus_that_is_not_shared_is_not_found(made: Regulations) -> None:
     assert found(made, made.acme) == set()
     assert found(made, made.globex) == set(reads(made))
 
@@ -159,28 +161,28 @@ def test_a_shared_corpus_is_read_in_every_way(made: Regulations, how: dict[str, 
     assert found(made, made.globex) == set(reads(made))
 
 
-def test_sharing_that_ends_ends_with_the_next_call(made: Regulations) -> None:
+def test_the_end_of_sharing_counts_from_the_next_call(made: Regulations) -> None:
     made.share(share_with=[ACME_ID])
     made.acme.get_corpus(made.corpus.id)
     made.share(stop_sharing=True)
     assert found(made, made.acme) == set()
-    other = made.operator.create_tenant(f"other {uuid4()}")
+    other_tenant = made.operator.create_tenant(f"other {uuid4()}")
     made.share(share_with=[ACME_ID])
-    made.share(share_with=[other.id])
+    made.share(share_with=[other_tenant.id])
     assert found(made, made.acme) == set()
     made.share(stop_sharing=True)
 
 
-def test_a_reader_is_not_told_whose_a_corpus_is(rules: Regulations) -> None:
+def test_a_reader_does_not_learn_which_tenant_owns_a_corpus(rules: Regulations) -> None:
     seen = rules.acme.get_corpus(rules.corpus.id)
     assert (seen.shared, seen.tenant_id, seen.created_by, seen.sharing) == (True, None, "", None)
     assert (seen.name, seen.metadata) == ("regulations", {"kind": "law"})
     assert str(GLOBEX_ID) not in repr(seen)
-    (listed,) = [one for one in rules.acme.iter_corpora() if one.id == seen.id]
+    (listed,) = [corpus for corpus in rules.acme.iter_corpora() if corpus.id == seen.id]
     assert listed == seen
 
 
-def test_its_own_tenant_and_operators_see_with_whom_it_is_shared(made: Regulations) -> None:
+def test_the_owning_tenant_and_operators_see_with_whom_a_corpus_is_shared(made: Regulations) -> None:
     shared = made.share(share_with=[ACME_ID])
     for seen in (made.globex.get_corpus(shared.id), made.operator.get_corpus(shared.id, tenant_id=GLOBEX_ID)):
         assert seen == shared
@@ -194,8 +196,8 @@ def test_its_own_tenant_and_operators_see_with_whom_it_is_shared(made: Regulatio
 
 
 def test_only_an_operator_of_the_server_shares(made: Regulations) -> None:
-    there = make_person(made.server, Grant(Role.OPERATOR), tenant=GLOBEX_ID).token
-    for who in (made.globex, made.server.client(there)):
+    tenant_operator = make_person(made.server, Grant(Role.OPERATOR), tenant=GLOBEX_ID).token
+    for who in (made.globex, made.server.client(tenant_operator)):
         for how in ({"share_with": [ACME_ID]}, {"share_with_everyone": True}, {"stop_sharing": True}):
             with refused(Reason.PERMISSION_DENIED):
                 who.update_corpus(made.corpus.id, **how)
@@ -204,7 +206,7 @@ def test_only_an_operator_of_the_server_shares(made: Regulations) -> None:
     assert found(made, made.acme) == set()
 
 
-def test_a_corpus_is_not_shared_with_nobody_with_itself_or_with_a_tenant_that_is_not_there(made: Regulations) -> None:
+def test_sharing_with_no_tenant_the_owner_or_an_unknown_tenant_is_refused(made: Regulations) -> None:
     with refused(Reason.TENANT_NOT_FOUND):
         made.share(share_with=[uuid4()])
     with refused(Reason.INVALID_ARGUMENT):
@@ -214,7 +216,7 @@ def test_a_corpus_is_not_shared_with_nobody_with_itself_or_with_a_tenant_that_is
     assert made.globex.get_corpus(made.corpus.id).sharing is None
 
 
-def test_who_reads_a_shared_corpus_cannot_change_it(rules: Regulations) -> None:
+def test_a_reader_of_a_shared_corpus_cannot_change_it(rules: Regulations) -> None:
     corpus, acme = rules.corpus.id, rules.acme
     before = rules.globex.get_corpus(corpus), rules.globex.history(corpus_id=corpus), rules.globex.get_state([corpus])
     for attempt in (
@@ -243,8 +245,8 @@ def test_who_reads_a_shared_corpus_cannot_change_it(rules: Regulations) -> None:
     assert after == before
 
 
-def test_who_may_not_read_finds_no_shared_corpus_to_change(rules: Regulations) -> None:
-    """An operator of the tenant reads no corpora, so this one is not there for them."""
+def test_a_caller_who_may_not_read_does_not_find_a_shared_corpus(rules: Regulations) -> None:
+    """An operator of the tenant reads no corpora, so they do not find this corpus either."""
     with refused(Reason.CORPUS_NOT_FOUND):
         administrator(rules.server).update_corpus(rules.corpus.id, name="mine")
     with refused(Reason.CORPUS_NOT_FOUND):
@@ -268,8 +270,8 @@ def test_a_shared_corpus_is_neither_exported_nor_signed_by_its_readers(rules: Re
 
 @pytest.mark.parametrize("role", READERS, ids=lambda role: role.value)
 def test_a_grant_for_other_corpora_does_not_reach_a_shared_one(rules: Regulations, role: Role) -> None:
-    other = rules.acme.create_corpus(f"other {uuid4()}").id
-    assert found(rules, rules.reader(Grant(role, corpus_id=other))) == set()
+    other_corpus = rules.acme.create_corpus(f"other {uuid4()}").id
+    assert found(rules, rules.reader(Grant(role, corpus_id=other_corpus))) == set()
     assert found(rules, rules.reader(Grant(role, corpus_id=rules.corpus.id))) == set(reads(rules))
 
 
@@ -282,7 +284,7 @@ def test_a_grant_for_some_levels_holds_for_a_shared_corpus_too(rules: Regulation
 
 def test_reads_of_a_shared_corpus_are_recorded_in_the_readers_log(rules: Regulations) -> None:
     rules.acme.get_node(rules.nodes[Level.CHUNK], request_id=(request := str(uuid4())))
-    (record,) = [one for one in all_records(rules.server) if one.get("request_id") == request]
+    (record,) = [record for record in all_records(rules.server) if record.get("request_id") == request]
     assert record["log"] == str(ACME_ID)
     assert record["corpora"].keys() == {str(rules.corpus.id)}
 
@@ -292,7 +294,7 @@ def test_the_combined_state_has_shared_corpora_and_changes_with_them(rules: Regu
         return rules.acme.get_state()
 
     before = mine()
-    assert [one.shared for one in before.corpora if one.corpus_id == rules.corpus.id] == [True]
+    assert [state.shared for state in before.corpora if state.corpus_id == rules.corpus.id] == [True]
     rules.globex.put_facts(rules.corpus.id, [NewFact("The rules have changed, and this is what they say now.", "new")])
     changed = mine()
     assert changed.combined_hash != before.combined_hash
@@ -308,18 +310,18 @@ def test_reads_of_shared_facts_are_counted(rules: Regulations) -> None:
     assert after.access_count == before.access_count + 1
 
 
-def test_ones_own_corpus_comes_before_a_shared_one_of_the_same_id(rules: Regulations) -> None:
+def test_a_tenants_own_corpus_takes_precedence_over_a_shared_one_of_the_same_id(rules: Regulations) -> None:
     own = rules.acme.create_corpus("own", corpus_id=rules.corpus.id)
     try:
         assert rules.acme.get_corpus(own.id) == own
-        assert [one for one in rules.acme.iter_corpora() if one.id == own.id] == [own]
+        assert [corpus for corpus in rules.acme.iter_corpora() if corpus.id == own.id] == [own]
         with refused(Reason.NODE_NOT_FOUND):
             rules.acme.get_node(rules.nodes[Level.CHUNK])
     finally:
         rules.acme.delete_corpus(own.id)
 
 
-def test_of_two_corpora_of_one_id_only_one_is_shared_with_a_tenant(rules: Regulations) -> None:
+def test_only_one_of_two_corpora_with_the_same_id_can_be_shared_with_a_tenant(rules: Regulations) -> None:
     third = rules.operator.create_tenant(f"third {uuid4()}")
     rules.operator.create_corpus("same", corpus_id=rules.corpus.id, tenant_id=third.id)
     with refused(Reason.CORPUS_EXISTS):
@@ -334,23 +336,23 @@ def test_a_deleted_corpus_is_not_shared(made: Regulations) -> None:
     made.globex.delete_corpus(corpus.id)
     with refused(Reason.CORPUS_NOT_FOUND):
         made.acme.get_corpus(corpus.id)
-    assert corpus.id not in {one.id for one in made.acme.iter_corpora()}
+    assert corpus.id not in {listed.id for listed in made.acme.iter_corpora()}
 
 
-def test_pages_of_corpora_have_own_and_shared_ones_each_once(made: Regulations) -> None:
+def test_pages_of_corpora_have_own_and_shared_corpora_once_each(made: Regulations) -> None:
     shared = {made.globex.create_corpus(f"theirs {uuid4()}").id for _ in range(4)}
     for corpus in shared:
         made.operator.update_corpus(corpus, tenant_id=GLOBEX_ID, share_with_everyone=True)
     own = {made.acme.create_corpus(f"ours {uuid4()}").id for _ in range(3)}
-    listed = [one.id for one in made.acme.iter_corpora(page_size=2)]
+    listed = [entry.id for entry in made.acme.iter_corpora(page_size=2)]
     assert listed == sorted(set(listed))
     assert own | shared <= set(listed)
     for corpus in shared:
         made.globex.delete_corpus(corpus)
 
 
-def test_signatures_of_ones_own_nodes_do_not_appear_on_shared_ones_of_the_same_id(made: Regulations) -> None:
-    """Node ids are a tenant's own choice. Here acme had, and signed, what globex has and shares."""
+def test_signatures_of_a_tenants_own_nodes_do_not_appear_on_shared_nodes_of_the_same_id(made: Regulations) -> None:
+    """Tenants choose node ids themselves. Here acme signed a node with the id of a node that globex shares."""
     hierarchy, corpora = two_sections(), {}
     for client, token in ((made.acme, ACME), (made.globex, GLOBEX)):
         corpora[token] = client.create_corpus(f"put {uuid4()}").id
@@ -373,7 +375,7 @@ def test_signatures_of_ones_own_nodes_do_not_appear_on_shared_ones_of_the_same_i
     made.globex.delete_corpus(corpora[GLOBEX])
 
 
-def test_fsck_finds_sharing_that_does_not_agree_with_the_corpora(rules: Regulations) -> None:
+def test_fsck_finds_index_entries_of_sharing_that_disagree_with_the_corpora(rules: Regulations) -> None:
     server = rules.server
     keys, (_, header) = server.server._unit.keys, open_store(server.engine)
     check = Fsck(server.engine, keys, server.server.keyring, header.store_id)
@@ -385,5 +387,5 @@ def test_fsck_finds_sharing_that_does_not_agree_with_the_corpora(rules: Regulati
     server.engine.run(lambda tr: (tr.set(stray, GLOBEX_ID.bytes), tr.clear(lost)))
     problems = check.run().problems
     server.engine.run(lambda tr: (tr.clear(stray), tr.set(lost, kept)))
-    assert [one for one in problems if "shared" in one] == list(problems)
+    assert [problem for problem in problems if "shared" in problem] == list(problems)
     assert len(problems) == 2

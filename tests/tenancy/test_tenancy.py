@@ -1,4 +1,4 @@
-"""A tenant sees itself and nothing else: what is another's is not there, by whatever name it is asked for."""
+"""A tenant sees only its own records: those of other tenants are not found by any name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_another_tenants_id_is_not_found(server: Running, globex: Client, method
 
 
 @every_method_in_a_tenant
-def test_another_tenant_and_one_that_never_was_are_refused_alike(
+def test_another_tenant_and_an_unknown_tenant_get_the_same_refusal(
     server: Running, globex: Client, method: MethodDescriptor
 ) -> None:
     nobody, corpus = uuid4(), str(globex.create_corpus(SECRET).id)
@@ -57,13 +57,13 @@ def test_another_tenant_and_one_that_never_was_are_refused_alike(
 
 
 @every_corpus_method
-def test_another_tenants_corpus_id_is_not_found_in_ones_own_tenant(
+def test_another_tenants_corpus_id_is_not_found_in_a_callers_own_tenant(
     server: Running, globex: Client, method: MethodDescriptor
 ) -> None:
     theirs = globex.create_corpus(SECRET, description=SECRET)
     for own in ("", str(ACME_ID)):
         answer = ask(server, ACME, method, tenant_id=own, id=str(theirs.id))
-        if method.name not in {"CreateCorpus", "ListCorpora"}:  # these name no corpus that must be there
+        if method.name not in {"CreateCorpus", "ListCorpora"}:  # these name no existing corpus
             assert answer.info.reason == Reason.CORPUS_NOT_FOUND.name
         assert SECRET not in repr(answer)
     assert list(globex.iter_corpora()) == [theirs]
@@ -80,7 +80,7 @@ def test_another_tenants_corpus_is_not_found_by_its_name(acme: Client, globex: C
 
 
 def test_a_name_or_id_that_another_tenant_uses_is_free(acme: Client, globex: Client) -> None:
-    """Else a refusal would tell that it is there."""
+    """Otherwise a refusal would reveal that it exists."""
     theirs = globex.create_corpus(SECRET)
     ours = acme.create_corpus(SECRET, corpus_id=theirs.id)
     assert acme.get_corpus(theirs.id) == ours
@@ -107,7 +107,7 @@ def test_tenants_are_for_operators_only(server: Running, acme: Client, method: M
         assert "globex" not in repr(answer)
 
 
-def test_what_a_tenant_tried_to_do_to_tenants_was_not_done(operator: Client, acme: Client) -> None:
+def test_a_refused_change_of_tenants_has_no_effect(operator: Client, acme: Client) -> None:
     before = list(operator.iter_tenants())
     for attempt in (
         lambda: acme.create_tenant("mine"),
@@ -134,7 +134,7 @@ def test_an_operator_may_act_in_any_tenant(operator: Client, acme: Client) -> No
     assert list(acme.iter_corpora()) == []
 
 
-def test_an_operators_client_may_be_set_to_a_tenant(server: Running, acme: Client) -> None:
+def test_the_client_of_an_operator_may_be_configured_for_a_tenant(server: Running, acme: Client) -> None:
     with server.client(tenant_id=ACME_ID) as client:
         made = client.create_corpus("trials")
     assert acme.get_corpus(name="trials") == made
@@ -160,7 +160,7 @@ def test_the_token_of_a_deleted_tenant_finds_nothing(
 
 
 @every_method_in_a_tenant
-def test_the_token_of_a_tenant_that_is_not_made_yet_finds_nothing(server: Running, method: MethodDescriptor) -> None:
+def test_the_token_of_a_tenant_that_does_not_exist_yet_finds_nothing(server: Running, method: MethodDescriptor) -> None:
     assert ask(server, ACME, method).info.reason == Reason.TENANT_NOT_FOUND.name
 
 
@@ -173,12 +173,12 @@ def test_a_repeated_write_is_not_answered_once_the_tenant_is_deleted(operator: C
     assert caught.value.reason is Reason.TENANT_NOT_FOUND
 
 
-def test_the_server_tells_a_caller_who_it_is(operator: Client, acme: Client) -> None:
+def test_the_server_tells_callers_who_they_are(operator: Client, acme: Client) -> None:
     assert (acme.server_info().principal, acme.server_info().tenant_id) == ("ann@acme", ACME_ID)
     assert (operator.server_info().principal, operator.server_info().tenant_id) == ("root", None)
 
 
-def test_a_tenant_named_wrongly_is_a_wrong_id_and_not_a_missing_tenant(acme: Client) -> None:
+def test_a_malformed_tenant_id_is_invalid_rather_than_missing(acme: Client) -> None:
     with pytest.raises(InvalidArgument) as caught:
         acme.list_corpora(tenant_id="globex")
     assert caught.value.reason is Reason.INVALID_ID

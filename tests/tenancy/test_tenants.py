@@ -12,7 +12,7 @@ from tests.support.servers.concurrently import concurrently
 from tests.support.servers.running import ACME_ID
 
 
-def test_a_created_tenant_is_as_it_was_asked_for(operator: Client) -> None:
+def test_a_created_tenant_has_the_requested_values(operator: Client) -> None:
     before = datetime.now(UTC)
     made = operator.create_tenant("acme", metadata={"region": "eu"}, tenant_id=ACME_ID)
     assert (made.id, made.name, made.metadata, made.version) == (ACME_ID, "acme", {"region": "eu"}, 1)
@@ -21,9 +21,9 @@ def test_a_created_tenant_is_as_it_was_asked_for(operator: Client) -> None:
 
 
 def test_a_tenant_gets_an_id_of_its_own_if_none_is_given(operator: Client) -> None:
-    one, other = operator.create_tenant("one"), operator.create_tenant("other")
-    assert isinstance(one.id, UUID)
-    assert one.id != other.id
+    first, second = operator.create_tenant("one"), operator.create_tenant("other")
+    assert isinstance(first.id, UUID)
+    assert first.id != second.id
 
 
 def test_a_tenant_is_found_by_its_id(operator: Client) -> None:
@@ -37,7 +37,7 @@ def test_a_tenant_is_found_by_its_name(operator: Client) -> None:
     assert operator.get_tenant(name="acme") == made
 
 
-def test_a_tenant_that_was_never_there_is_not_found(operator: Client) -> None:
+def test_a_tenant_that_never_existed_is_not_found(operator: Client) -> None:
     with pytest.raises(NotFound) as caught:
         operator.get_tenant(uuid4())
     assert caught.value.reason is Reason.TENANT_NOT_FOUND
@@ -72,7 +72,7 @@ def test_an_update_changes_what_it_names_and_nothing_else(operator: Client) -> N
     assert operator.get_tenant(old.id) == new
 
 
-def test_removing_metadata_that_is_not_there_is_no_error(operator: Client) -> None:
+def test_removing_missing_metadata_is_no_error(operator: Client) -> None:
     made = operator.create_tenant("acme", metadata={"keep": "1"})
     assert operator.update_tenant(made.id, remove_metadata=["never there"]).metadata == {"keep": "1"}
 
@@ -119,7 +119,7 @@ def test_concurrent_updates_of_a_tenant_lose_nothing(operator: Client) -> None:
     assert found.version == 13
 
 
-def test_a_deleted_tenant_is_not_there(operator: Client) -> None:
+def test_a_deleted_tenant_is_not_found(operator: Client) -> None:
     made = operator.create_tenant("acme")
     operator.delete_tenant(made.id)
     for attempt in (
@@ -176,8 +176,8 @@ def test_a_deletion_of_another_version_is_refused(operator: Client) -> None:
     assert operator.get_tenant(made.id) == current
 
 
-def test_no_corpus_gets_into_a_tenant_while_it_is_deleted(operator: Client) -> None:
-    """Either the deletion finds the corpus or the creation finds the tenant gone, in whatever order they come."""
+def test_no_corpus_can_be_created_in_a_tenant_that_is_being_deleted(operator: Client) -> None:
+    """Either the deletion finds the corpus, or the creation finds the tenant deleted, in any order of the two."""
 
     def race(number: int) -> tuple[bool, bool]:
         tenant = operator.create_tenant(f"tenant {number}")
@@ -196,7 +196,7 @@ def test_no_corpus_gets_into_a_tenant_while_it_is_deleted(operator: Client) -> N
                 return False
             return True
 
-        deleted, created = concurrently(2, lambda which: (delete, create)[which]())
+        deleted, created = concurrently(2, lambda turn: (delete, create)[turn]())
         return deleted, created
 
     assert all(deleted != created for deleted, created in map(race, range(20)))

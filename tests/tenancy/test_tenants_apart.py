@@ -1,7 +1,7 @@
-"""No call of one tenant's finds, tells of or changes anything of another's, by whatever name it asks for it.
+"""No call of a tenant finds, reveals or changes anything of another tenant, whatever name it asks for.
 
-What is another's is answered exactly as what never was: every RPC is called with every kind of name, once with those of
-another tenant and once with names that nothing has. A refusal that differed would tell that something is there.
+Names of another tenant get the same answer as unknown names. Every RPC is called with every kind of name, once with
+those of another tenant and once with unknown names. A refusal that differed would reveal that something exists.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from drillcore_fdb.tuples import KeyRange
 from drillcore_server.kernel.corpus_store import CORPORA
 from drillcore_server.storage.ids import TenantId
 from drillcore_server.storage.spaces import Space
-from tests.support.servers.foreign_requests import CASES, CONTENT, NO_NAME, asked, continued, names_in, set_in
+from tests.support.servers.foreign_requests import (
+    CASES,
+    CONTENT,
+    NO_NAME,
+    case_requests,
+    continuation_requests,
+    names_in,
+    set_in,
+)
 from tests.support.servers.people import make_person
 from tests.support.servers.rpcs import METHODS, RawAnswer, name_of
 from tests.support.servers.running import GLOBEX_ID, Running, create_tenants, running
@@ -30,9 +38,9 @@ from tests.support.servers.two_tenants import (
     Names,
     Own,
     exchange,
+    fill_globex,
     fill_own,
-    fill_theirs,
-    nobodys,
+    names_of_nobody,
 )
 from tests.support.stores.trails import all_records
 
@@ -44,40 +52,42 @@ DEFECTS = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UN
 class Tenants:
     server: Running
     theirs: Names
-    nobodys: Names
+    names_of_nobody: Names
     own: Own
     callers: Mapping[str, str]
-    """Tokens of the tenant that asks, by their role."""
+    """Tokens of callers of the asking tenant, by role."""
 
 
 @pytest.fixture(scope="module")
 def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tenants]:
     with running(tmp_path_factory.mktemp("apart")) as server:
         create_tenants(server.client())
-        theirs, own = fill_theirs(server), fill_own(server)
+        theirs, own = fill_globex(server), fill_own(server)
         callers = {role.value: make_person(server, Grant(role)).token for role in ROLES}
-        yield Tenants(server, theirs, nobodys(theirs), own, callers)
+        yield Tenants(server, theirs, names_of_nobody(theirs), own, callers)
 
 
 @every_method
-def test_what_is_anothers_is_answered_as_what_never_was(tenants: Tenants, method: MethodDescriptor) -> None:
+def test_names_of_another_tenant_get_the_answer_of_unknown_names(tenants: Tenants, method: MethodDescriptor) -> None:
     before = state(tenants)
-    real, unreal = (list(asked(method, names, tenants.own)) for names in (tenants.theirs, tenants.nobodys))
+    real, unreal = (
+        list(case_requests(method, names, tenants.own)) for names in (tenants.theirs, tenants.names_of_nobody)
+    )
     for role in tenants.callers:
         for theirs, nobodys_own in zip(real, unreal, strict=True):
             found = exchange(tenants.server, _token(tenants, method, role), method, theirs)
             missing = exchange(tenants.server, _token(tenants, method, role), method, nobodys_own)
-            assert told(found, tenants.theirs) == told(missing, tenants.nobodys), f"{role}: {theirs}"
+            assert told(found, tenants.theirs) == told(missing, tenants.names_of_nobody), f"{role}: {theirs}"
             assert found.code not in DEFECTS, f"{role}: {theirs}"
             assert not leaked(found, theirs, tenants.theirs), f"{role}: {theirs}"
     assert state(tenants) == before
 
 
 @every_method
-def test_tokens_that_were_given_to_another_give_nothing_of_theirs(tenants: Tenants, method: MethodDescriptor) -> None:
+def test_page_tokens_of_another_tenant_give_nothing_of_that_tenant(tenants: Tenants, method: MethodDescriptor) -> None:
     token = tenants.theirs.page_tokens.get(method.name)
     before = state(tenants)
-    for requests in [] if token is None else continued(method, tenants.theirs, tenants.own, token):
+    for requests in [] if token is None else continuation_requests(method, tenants.theirs, tenants.own, token):
         for role, caller in tenants.callers.items():
             answer = exchange(tenants.server, caller, method, requests)
             assert answer.code not in DEFECTS, f"{role}: {requests}"
@@ -86,18 +96,18 @@ def test_tokens_that_were_given_to_another_give_nothing_of_theirs(tenants: Tenan
 
 
 def test_every_call_and_every_name_in_it_is_tried(tenants: Tenants) -> None:
-    """A new RPC, and a new field of an old one, must be added to the requests above."""
+    """A new RPC, or a new field of an existing RPC, must be added to the requests above."""
     assert CASES.keys() == {method.name for method in METHODS}
     for method in METHODS:
-        requests = list(asked(method, tenants.theirs, tenants.own))
-        requests += continued(method, tenants.theirs, tenants.own, "token")
-        tried = {path for each in requests for one in each for path in set_in(one)}
+        requests = list(case_requests(method, tenants.theirs, tenants.own))
+        requests += continuation_requests(method, tenants.theirs, tenants.own, "token")
+        tried = {path for stream in requests for request in stream for path in set_in(request)}
         names = {path for path in names_in(method.input_type) if not path.startswith(CONTENT)}
         assert {(method.name, path) for path in names - tried} <= NO_NAME
 
 
-def test_their_own_callers_are_served(tenants: Tenants) -> None:
-    """So that what the others were refused for is the tenant and nothing else."""
+def test_callers_of_the_owning_tenant_are_served(tenants: Tenants) -> None:
+    """This proves that the others were refused only because of their tenant."""
     named = tenants.theirs
     client = tenants.server.client(tenant_id=GLOBEX_ID)
     assert client.get_corpus(named.corpus).name == named.corpus_name
@@ -110,32 +120,32 @@ def test_their_own_callers_are_served(tenants: Tenants) -> None:
     assert len(client.list_reviews().items) == 2
 
 
-def test_no_call_of_the_other_tenant_is_in_their_log(tenants: Tenants) -> None:
+def test_no_call_of_the_other_tenant_is_in_the_owning_tenants_log(tenants: Tenants) -> None:
     callers = {tenants.server.client(token).server_info().principal for token in tenants.callers.values()}
     for role, token in tenants.callers.items():
-        for requests in asked(BY_NAME["GetNode"], tenants.theirs, tenants.own):
+        for requests in case_requests(BY_NAME["GetNode"], tenants.theirs, tenants.own):
             assert exchange(tenants.server, token, BY_NAME["GetNode"], requests).code is not grpc.StatusCode.OK, role
     records = list(all_records(tenants.server))
-    assert [one for one in records if one["log"] == str(GLOBEX_ID)]
-    assert not [one for one in records if one["log"] == str(GLOBEX_ID) and one.get("operator") in callers]
+    assert [record for record in records if record["log"] == str(GLOBEX_ID)]
+    assert not [record for record in records if record["log"] == str(GLOBEX_ID) and record.get("operator") in callers]
 
 
-def test_listings_had_pages_to_go_on_with(tenants: Tenants) -> None:
-    """Or the test of tokens would try none."""
+def test_listings_have_several_pages(tenants: Tenants) -> None:
+    """Otherwise the test of page tokens would have no tokens."""
     listings = {"ListCorpora", "ListDocuments", "Query", "DrillDown", "GetHistory", "QueryAudit", "ListSignatures"}
     listings |= {"ListReviews", "ListAccounts", "ListFacts", "ListSources", "GetCommunity", "WatchEvents", "ListTurns"}
     assert listings <= tenants.theirs.page_tokens.keys()
 
 
 def _token(tenants: Tenants, method: MethodDescriptor, role: str) -> str:
-    """A caller's; of one who is about to end their session, a new one's."""
+    """The token of a caller of this role. For calls that end the session, the token of a new caller."""
     if method.name != "Logout":
         return tenants.callers[role]
-    return make_person(tenants.server, *(Grant(one) for one in ROLES if one.value == role)).token
+    return make_person(tenants.server, *(Grant(known) for known in ROLES if known.value == role)).token
 
 
 def told(answer: RawAnswer, names: Names) -> tuple[object, ...]:
-    """What an answer tells, but for the names that were asked for."""
+    """What an answer reveals, without the names that were asked for."""
     if answer.code is grpc.StatusCode.OK:
         return (answer.code,)
     metadata = {name: value for name, value in answer.info.metadata.items() if name != "request_id"}
@@ -143,21 +153,21 @@ def told(answer: RawAnswer, names: Names) -> tuple[object, ...]:
 
 
 def without(text: str, names: Names) -> str:
-    for name, value in sorted(names.texts().items(), key=lambda one: -len(one[1])):
+    for name, value in sorted(names.texts().items(), key=lambda item: -len(item[1])):
         text = text.replace(value, f"<{name}>")
     return text
 
 
 def leaked(answer: RawAnswer, requests: Sequence[Message], names: Names) -> list[str]:
-    """What an answer holds of another tenant, beside what the request named itself."""
-    sent = repr([one.SerializeToString() for one in requests])
+    """The names of another tenant in an answer that the request did not contain itself."""
+    sent = repr([request.SerializeToString() for request in requests])
     got = repr((answer.content, answer.details, answer.trailing))
     theirs = [value for name, value in names.texts().items() if not name.startswith(("spare", "tenant_name"))]
     return [value for value in [SECRET, *theirs] if value in got and value not in sent]
 
 
 def state(tenants: Tenants) -> dict[bytes, bytes]:
-    """Everything that is stored below the other tenant, or below one of its corpora, but for its log."""
+    """Everything stored for the other tenant and its corpora, except its log."""
     server = tenants.server
     keys = server.server._unit.keys
     corpora = server.engine.run(lambda tr: list(CORPORA.scan(tr, keys.corpora(TenantId(GLOBEX_ID)))))

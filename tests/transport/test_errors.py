@@ -1,4 +1,4 @@
-"""The error model: every refusal says why in a form for machines, under the id of its request."""
+"""The error model: every refusal carries a machine-readable reason and the id of its request."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ MADE_ELSEWHERE = {
 
 @pytest.fixture
 def prepared(server: Running, operator: Client, acme: Client) -> Running:
-    """A server that has what the refusals above stumble over."""
+    """A server with the records that the refusals above need."""
     operator.create_corpus("taken", corpus_id=CORPUS_ID, tenant_id=ACME_ID, request_id="used")
     return server
 
@@ -185,7 +185,7 @@ def test_a_refusal_carries_the_id_of_its_request(prepared: Running, reason: Reas
     assert answer.info.metadata["request_id"] == answer.trailing[REQUEST_ID_HEADER]
 
 
-def test_every_reason_is_tried_here_or_elsewhere() -> None:
+def test_every_reason_is_tested_here_or_elsewhere() -> None:
     assert set(REFUSALS) | set(MADE_ELSEWHERE) == set(Reason)
     assert not set(REFUSALS) & set(MADE_ELSEWHERE)
 
@@ -199,7 +199,7 @@ def test_every_answer_repeats_the_request_id(shared: Running, method: object) ->
 
 
 @pytest.mark.parametrize("method", METHODS, ids=name_of)
-def test_every_answer_tells_the_servers_version(shared: Running, method: object) -> None:
+def test_every_answer_names_the_servers_version(shared: Running, method: object) -> None:
     for token in (OPERATOR, "wrong"):
         answer = call(shared.address, path_of(method), request_of(method).SerializeToString(), token=token)
         assert answer.trailing[SERVER_VERSION_HEADER] == VERSION
@@ -218,14 +218,14 @@ def test_a_bad_request_id_is_refused(shared: Running, wrong: str) -> None:
     assert answer.info.metadata["field"] == REQUEST_ID_HEADER
 
 
-def test_the_longest_request_id_is_taken(shared: Running) -> None:
+def test_the_longest_request_id_is_accepted(shared: Running) -> None:
     longest = "i" * REQUEST_ID_CHARACTERS_MAX
     answer = call(shared.address, INFO, b"", token=OPERATOR, drillcore_request_id=longest)
     assert answer.trailing[REQUEST_ID_HEADER] == longest
 
 
 def test_a_request_that_does_not_parse_is_refused(shared: Running) -> None:
-    """By gRPC itself, before it gets to us."""
+    """gRPC refuses it before the server sees it."""
     answer = call(shared.address, "/drillcore_proto.v1.TenantService/GetTenant", b"\xff\xff\xff", token=OPERATOR)
     assert answer.code is not grpc.StatusCode.OK
     assert answer.content is None

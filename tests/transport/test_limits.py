@@ -1,4 +1,4 @@
-"""Limits of a call: its size, its time."""
+"""Limits of a call: its size and its time."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_a_request_over_the_limit_is_refused_and_the_server_goes_on(tmp_path: Pa
         assert list(client.iter_tenants()) == []
 
 
-def test_the_server_tells_its_limit(tmp_path: Path) -> None:
+def test_the_server_reports_its_limit(tmp_path: Path) -> None:
     with running(tmp_path, message_bytes_max=64 * KIB) as server:
         assert server.client().server_info().message_bytes_max == 64 * KIB
 
 
 def test_a_list_is_readable_though_it_is_larger_than_a_message(tmp_path: Path) -> None:
-    """A page may hold fewer records than were asked for, but it must come."""
+    """A page may have fewer records than were asked for, but it must arrive."""
     with running(tmp_path, message_bytes_max=64 * KIB) as server:
         create_tenants(server.client())
         acme = server.client(ACME)
@@ -47,7 +47,7 @@ def test_a_call_ends_when_its_client_has_no_time_left(server: Running, operator:
         assert hold.begun.is_set(), "the call must have reached the store"
 
 
-def test_a_write_that_outlasts_its_client_is_answered_when_it_is_repeated(server: Running, operator: Client) -> None:
+def test_a_write_whose_client_timed_out_is_answered_when_it_is_repeated(server: Running, operator: Client) -> None:
     with held(server.engine), pytest.raises(DeadlineExceeded):
         operator.create_tenant("acme", request_id="one", timeout_s=0.2)
     made = operator.create_tenant("acme", request_id="one")

@@ -1,4 +1,4 @@
-"""The log: one line of JSON a call, with who, what and how it ended, and nothing of what was in it."""
+"""The log: a line of JSON for each call with its caller, its name and its outcome, and without content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from drillcore_server.kernel.unit import Call
 from drillcore_server.storage.ids import PrincipalId
 from drillcore_server.transport.pipeline import Pipeline
 from tests.support.servers.concurrently import concurrently
-from tests.support.servers.pipelines import LIMITS, a_unit, stages
+from tests.support.servers.pipelines import LIMITS, opened_unit, stages
 from tests.support.servers.rpcs import METHODS, RawAnswer, call, name_of, path_of, request_of
 from tests.support.servers.running import ACME, OPERATOR, Running
 
@@ -57,7 +57,7 @@ def test_every_call_is_one_line_however_it_ends(server: Running, method: MethodD
         assert (line["method"], line["outcome"]) == (method.name, expected)
 
 
-def test_a_caller_who_is_not_known_is_nobody_in_the_log(server: Running) -> None:
+def test_an_unknown_caller_has_no_name_in_the_log(server: Running) -> None:
     call(server.address, LIST, b"", token="wrong")
     (line,) = server.logged_calls()
     assert line["principal"] is None
@@ -82,7 +82,7 @@ def test_calls_at_the_same_time_do_not_mix_their_lines(server: Running, operator
 
 
 def test_no_content_gets_into_the_log(server: Running, operator: Client, acme: Client) -> None:
-    """Whether a call succeeds or is refused, for whatever reason."""
+    """This holds for calls that succeed and for calls that are refused for any reason."""
     marks = {"metadata": {"MARK key": "MARK value"}, "description": "MARK description"}
     corpus = acme.create_corpus("MARK name", **marks)
     acme.get_corpus(name="MARK name")
@@ -118,7 +118,7 @@ def test_no_token_gets_into_the_log(server: Running, acme: Client) -> None:
     assert not [token for token in (OPERATOR, ACME, "wrong-token", digest(OPERATOR).hex()) if token in log]
 
 
-def test_a_store_that_fails_is_unavailable_and_says_no_more(server: Running, operator: Client) -> None:
+def test_a_failing_store_is_unavailable_and_shows_no_details(server: Running, operator: Client) -> None:
     server.engine.close()
     for attempt in (lambda: operator.create_tenant("acme"), operator.list_tenants):
         with pytest.raises(Unavailable) as caught:
@@ -128,7 +128,7 @@ def test_a_store_that_fails_is_unavailable_and_says_no_more(server: Running, ope
 
 
 def test_the_log_says_why_the_store_failed(server: Running, operator: Client) -> None:
-    """The caller is told that the operator finds it there."""
+    """The refusal tells the caller that the operator finds the cause there."""
     server.engine.close()
     with pytest.raises(Unavailable):
         operator.list_tenants()
@@ -136,7 +136,7 @@ def test_the_log_says_why_the_store_failed(server: Running, operator: Client) ->
 
 
 class Defective:
-    """A service whose every method fails in a way that nobody foresaw."""
+    """A service whose methods all raise an unexpected exception."""
 
     def __getattr__(self, method: str) -> object:
         def fail(request: Message, call: Call) -> Message:
@@ -148,7 +148,7 @@ class Defective:
 def call_defective(path: Path, log: io.StringIO, metrics: Metrics) -> RawAnswer:
     token = Token(Principal(PrincipalId("root"), None), digest(OPERATOR))
     service = tenants_pb2.DESCRIPTOR.services_by_name["TenantService"]
-    with a_unit(path) as unit:
+    with opened_unit(path) as unit:
         pipeline = Pipeline(stages(unit, token, log=log, metrics=metrics), LIMITS)
         server = grpc.server(ThreadPoolExecutor(1))
         server.add_generic_rpc_handlers((pipeline.bind(service, Defective()),))
@@ -160,7 +160,7 @@ def call_defective(path: Path, log: io.StringIO, metrics: Metrics) -> RawAnswer:
             server.stop(grace=1).wait()
 
 
-def test_a_defect_is_internal_and_its_text_is_not_told(tmp_path: Path) -> None:
+def test_a_defect_is_internal_and_its_text_is_not_shown(tmp_path: Path) -> None:
     answer = call_defective(tmp_path, io.StringIO(), Metrics())
     assert answer.code is grpc.StatusCode.INTERNAL
     assert answer.info.reason == Reason.INTERNAL.name
@@ -176,7 +176,7 @@ def test_a_defect_is_logged_with_its_place_and_without_its_text(tmp_path: Path) 
     (defect,) = [line for line in lines if line["event"] == "defect"]
     assert called["outcome"] == Reason.INTERNAL.name
     assert (defect["request_id"], defect["error"], defect["level"]) == ("mine", "RuntimeError", "error")
-    assert "test_logs.py" in defect["at"][-1]
+    assert defect["at"].rpartition(" > ")[2].startswith("test_logs.py:")
     assert "secret" not in log.getvalue()
 
 

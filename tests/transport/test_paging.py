@@ -1,4 +1,4 @@
-"""Lists come in pages: every record once, in a stable order, and a token leads only where it was given."""
+"""Lists come in pages: every record once, in a stable order, and a page token is valid in its own list only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.servers.running import ACME_ID, Running
 
 
 def corpora(client: Client, count: int) -> list[str]:
-    """Makes corpora with names of their own."""
+    """Makes corpora with distinct names."""
     return [client.create_corpus(f"corpus {number}").name for number in range(count)]
 
 
@@ -44,7 +44,7 @@ def test_every_tenant_is_on_exactly_one_page(operator: Client, page_size: int) -
     assert sorted(tenant.name for tenant in operator.iter_tenants(page_size=page_size)) == names
 
 
-def test_a_page_has_as_many_as_were_asked_for_and_the_last_has_no_token(acme: Client) -> None:
+def test_a_page_has_the_requested_size_and_the_last_page_has_no_token(acme: Client) -> None:
     corpora(acme, 5)
     pages: list[Page[object]] = [acme.list_corpora(page_size=2)]
     while pages[-1].next_page_token:
@@ -88,7 +88,7 @@ def test_a_list_goes_on_after_the_record_that_its_token_names_is_deleted(acme: C
 
 
 def test_large_records_are_listed_whole(acme: Client) -> None:
-    """Records over 100 kB are kept in several values: a page must neither cut nor skip them."""
+    """Records over 100 kB are stored in several values. A page must neither split nor skip them."""
     metadata = {f"key {number}": "x" * 4_000 for number in range(60)}
     for number in range(3):
         acme.create_corpus(f"large {number}", metadata=metadata)
@@ -99,7 +99,7 @@ def test_large_records_are_listed_whole(acme: Client) -> None:
 
 
 def fill(server: Running, client: Client, count: int) -> None:
-    """Makes corpora like a first one, at once and past the server: it would take as many calls."""
+    """Copies a corpus many times directly in the store, which is faster than many calls."""
     first = client.create_corpus("first")
     root, _ = open_store(server.engine)
     keys = Keyspace(root)
@@ -121,7 +121,7 @@ def test_the_page_size_has_a_default_and_a_maximum(server: Running, acme: Client
 
 
 def test_a_token_of_another_list_is_refused(operator: Client, acme: Client, globex: Client) -> None:
-    """Both ways: the list of tenants and the list of a tenant's corpora."""
+    """This holds for tokens of the list of tenants and of the list of a tenant's corpora."""
     corpora(acme, 2)
     assert refusal(acme, operator.list_tenants(page_size=1).next_page_token) is Reason.INVALID_PAGE_TOKEN
     with pytest.raises(InvalidArgument) as caught:

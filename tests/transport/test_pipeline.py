@@ -1,4 +1,4 @@
-"""What every call passes through, and that every RPC does."""
+"""The stages that every call passes through, and that every RPC has a handler."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from drillcore_server.kernel.unit import Unit
 from drillcore_server.transport.exchange import Record
 from drillcore_server.transport.pipeline import ORDER, Pipeline
 from drillcore_server.transport.stages import Authenticate, Log, Measure, RequestIds
-from tests.support.servers.pipelines import LIMITS, a_unit, stages
+from tests.support.servers.pipelines import LIMITS, opened_unit, stages
 from tests.support.servers.rpcs import METHODS, SERVICES, call, name_of, path_of, request_of
 from tests.support.servers.running import OPERATOR, Running
 
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Iterator[Unit]:
-    with a_unit(tmp_path) as made:
+    with opened_unit(tmp_path) as made:
         yield made
 
 
 def test_the_order_is_request_id_log_metrics_authentication(unit: Unit) -> None:
-    """A stage that comes to them must not come between a refusal and the log, nor behind authentication."""
+    """A new stage must not come between a refusal and the log, nor after authentication."""
     assert ORDER[:3] == (RequestIds, Log, Measure)
-    assert ORDER[-2:] == (Record, Authenticate), "a caller who is not known is recorded too"
+    assert ORDER[-2:] == (Record, Authenticate), "an unknown caller is recorded too"
     Pipeline(stages(unit), LIMITS)
 
 
@@ -39,7 +39,7 @@ def test_stages_in_any_other_order_are_refused(unit: Unit) -> None:
                 Pipeline(order, LIMITS)
 
 
-def test_no_stage_may_be_left_out_or_be_there_twice(unit: Unit) -> None:
+def test_no_stage_may_be_missing_or_duplicate(unit: Unit) -> None:
     for place in range(len(ORDER)):
         right = stages(unit)
         for wrong in ([*right[:place], *right[place + 1 :]], [*right[:place], right[place], *right[place:]]):
@@ -59,7 +59,7 @@ def test_a_service_without_a_method_for_an_rpc_is_found_when_it_is_bound(unit: U
         Pipeline(stages(unit), LIMITS).bind(service, object())
 
 
-def test_the_time_of_a_call_is_its_clients_up_to_the_servers_limit() -> None:
+def test_the_deadline_of_a_call_is_its_clients_up_to_the_servers_limit() -> None:
     assert LIMITS.of(5.0) == 5.0
     assert LIMITS.of(1_000.0) == 120.0
     assert LIMITS.of(-1.0) == 0.0

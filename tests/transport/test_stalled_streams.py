@@ -1,4 +1,4 @@
-"""A caller who opens a stream and then does nothing is told so and holds no worker; a slow one is served."""
+"""A caller who opens a stream and then does nothing is refused and holds no worker; a slow caller is served."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def served(path: Path, **changes: Any) -> Iterator[tuple[Running, Caller, str]]:
 
 @contextmanager
 def silence() -> Iterator[Callable[[list[Message]], Iterator[Message]]]:
-    """Makes streams that send their messages and then nothing, not even that they end."""
+    """Makes streams that send their messages and then nothing, not even the end of the stream."""
     over = threading.Event()
 
     def stream(messages: list[Message]) -> Iterator[Message]:
@@ -61,26 +61,26 @@ def eventually(holds: Callable[[], bool]) -> bool:
 
 
 def outcomes(server: Running, request_id: str) -> list[str]:
-    """What the log says of a call."""
+    """The outcomes that the log has for a call."""
     return [line["outcome"] for line in server.logged_calls() if line["request_id"] == request_id]
 
 
 @contextmanager
 def unhurried(address: str) -> Iterator[documents_pb2_grpc.DocumentServiceStub]:
-    """Of a caller for whom little is sent ahead, so that what it does not read soon stops the server from sending."""
+    """A stub with small buffers, so that a caller who does not read soon stops the server from sending."""
     options = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 16_384)]
     with grpc.insecure_channel(address, options) as channel:
         yield documents_pb2_grpc.DocumentServiceStub(channel)
 
 
 def threads_of_streams() -> list[str]:
-    """Of all servers of this process; only those of this test have streams."""
+    """The names of stream threads of all servers in this process. Only the servers of this test have streams."""
     names = ("drillcore-AddDocuments", "drillcore-UpdateDocument", "drillcore-stalls")
     return [thread.name for thread in threading.enumerate() if thread.name in names]
 
 
 @pytest.mark.parametrize("sent", range(5), ids=lambda count: f"after {count} requests")
-def test_an_upload_that_stands_still_is_ended_and_leaves_nothing(tmp_path: Path, sent: int) -> None:
+def test_a_stalled_upload_is_ended_and_leaves_nothing(tmp_path: Path, sent: int) -> None:
     with served(tmp_path) as (server, caller, corpus), silence() as then_nothing:
         messages = list(parts(corpus, FILES))[:sent]
         with refused(Reason.STREAM_IDLE):
@@ -90,7 +90,7 @@ def test_an_upload_that_stands_still_is_ended_and_leaves_nothing(tmp_path: Path,
         assert eventually(lambda: threads_of_streams() == [])
 
 
-def test_an_update_that_stands_still_is_ended(tmp_path: Path) -> None:
+def test_a_stalled_update_is_ended(tmp_path: Path) -> None:
     with served(tmp_path) as (_, caller, corpus), silence() as then_nothing:
         caller.add(corpus, *FILES)
         messages = list(update_parts(corpus, notice(3), source_id="a.txt"))[:-1]
@@ -109,7 +109,7 @@ def test_more_stalled_uploads_than_workers_do_not_stop_the_server(tmp_path: Path
                 list(upload)
 
 
-def test_a_deadline_ends_an_upload_that_stands_still_and_frees_its_worker(tmp_path: Path) -> None:
+def test_a_deadline_ends_a_stalled_upload_and_frees_its_worker(tmp_path: Path) -> None:
     with served(tmp_path, workers=1, stream_idle_s=60.0) as (_, caller, corpus), silence() as then_nothing:
         messages = list(parts(corpus, FILES))[:-1]
         with pytest.raises(grpc.RpcError) as caught:
@@ -119,8 +119,8 @@ def test_a_deadline_ends_an_upload_that_stands_still_and_frees_its_worker(tmp_pa
         assert caller.add(corpus, *FILES).kinds == [ADDED, ADDED]
 
 
-def test_an_upload_that_is_slow_but_moves_may_take_longer_than_any_call(tmp_path: Path) -> None:
-    """Its time limit is for the work after its last request."""
+def test_a_slow_upload_may_take_longer_than_the_limit_of_a_call(tmp_path: Path) -> None:
+    """The time limit of an upload applies to the work after its last request."""
     pause = threading.Event()
 
     def trickle(corpus: str) -> Iterator[Message]:
@@ -150,8 +150,8 @@ def test_a_caller_who_never_reads_is_held_back_and_then_ended(tmp_path: Path) ->
         unread.cancel()
 
 
-def test_a_caller_who_never_reads_is_not_read_from_for_ever(tmp_path: Path) -> None:
-    """What waits for it would fill the server's memory."""
+def test_requests_of_a_caller_who_never_reads_are_not_read_for_ever(tmp_path: Path) -> None:
+    """Answers that wait for the caller would fill the server's memory."""
     sent, pause = 0, threading.Event()
 
     def endless(corpus: str) -> Iterator[Message]:
@@ -171,8 +171,8 @@ def test_a_caller_who_never_reads_is_not_read_from_for_ever(tmp_path: Path) -> N
         unread.cancel()
 
 
-def test_a_caller_who_does_not_read_what_became_of_the_documents_holds_no_worker(tmp_path: Path) -> None:
-    """They are added all the same, and a retry would be told."""
+def test_a_caller_who_does_not_read_the_outcomes_holds_no_worker(tmp_path: Path) -> None:
+    """The documents are added anyway, and a retry would get the outcomes."""
     sent = [File(f"{number} {'n' * 900}", b"") for number in range(OUTBOX_MAX * 3)] + FILES
     with served(tmp_path, workers=1) as (server, caller, corpus), unhurried(server.address) as stub:
         unread = stub.AddDocuments(parts(corpus, sent), **caller.options("unread"))
@@ -183,7 +183,7 @@ def test_a_caller_who_does_not_read_what_became_of_the_documents_holds_no_worker
         unread.cancel()
 
 
-def test_a_caller_who_is_gone_leaves_no_thread_behind(tmp_path: Path) -> None:
+def test_a_caller_who_disconnects_leaves_no_thread_behind(tmp_path: Path) -> None:
     with served(tmp_path, stream_idle_s=60.0) as (_, caller, corpus), silence() as then_nothing:
         uploads = [
             caller.documents.AddDocuments(then_nothing(list(parts(corpus, FILES))[:-1]), **caller.options())
@@ -196,7 +196,7 @@ def test_a_caller_who_is_gone_leaves_no_thread_behind(tmp_path: Path) -> None:
         assert caller.head(corpus) == 0
 
 
-def test_a_stop_does_not_wait_longer_than_the_grace_for_an_upload_that_stands_still(tmp_path: Path) -> None:
+def test_a_stop_waits_at_most_the_grace_period_for_a_stalled_upload(tmp_path: Path) -> None:
     with (
         served(tmp_path, stream_idle_s=60.0, shutdown_grace_s=0.5) as (server, caller, corpus),
         silence() as then_nothing,

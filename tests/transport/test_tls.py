@@ -1,4 +1,4 @@
-"""Encryption: with TLS only those who trust the server's authority connect, with mTLS only those whom it knows."""
+"""Encryption: TLS admits clients that trust the server's authority, and mTLS only clients with its certificates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """An authority that nobody here trusts."""
+    """An authority that neither the server nor its clients trust."""
     return Authority.make(tmp_path_factory.mktemp("stranger"), "stranger")
 
 
@@ -38,7 +38,7 @@ def encrypted(tmp_path: Path, tls_settings: TlsSettings) -> Iterator[Running]:
 
 @pytest.fixture
 def mutual(tmp_path: Path, tls_settings: TlsSettings, authority: Authority) -> Iterator[Running]:
-    """A server that wants to see a certificate of its clients too."""
+    """A server that requires certificates of its clients too."""
     tls = TlsSettings(
         certificate_file=tls_settings.certificate_file,
         key_file=tls_settings.key_file,
@@ -107,7 +107,7 @@ def test_listening_to_other_machines_is_allowed_with_tls(
         assert server.client(OPERATOR, tls=TLS(ca_file=authority.certificate)).server_info().principal == "root"
 
 
-def test_files_that_are_not_there_are_named(tmp_path: Path, tls_settings: TlsSettings) -> None:
+def test_missing_files_are_named(tmp_path: Path, tls_settings: TlsSettings) -> None:
     tls = TlsSettings(certificate_file=tmp_path / "missing.pem", key_file=tls_settings.key_file)
     with pytest.raises(SettingsError, match=r"missing\.pem"), running(tmp_path / "data", tls=tls):
         pass

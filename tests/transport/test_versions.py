@@ -1,4 +1,4 @@
-"""Clients older and newer than the server: served if nothing is lost by it, else told who must be upgraded."""
+"""Clients older and newer than the server are served if nothing is lost, or told which side must be upgraded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.servers.running import OPERATOR, Running
 
 MAJOR, MINOR = API_VERSION
 UNKNOWN = b"\xfa\x7f\x05hello"
-"""Field 2047 of any message, which none has."""
+"""Field 2047, which no message has."""
 
 
 def ask(server: Running, version: str) -> RawAnswer:
@@ -43,13 +43,13 @@ def test_a_client_of_a_newer_minor_version_is_served(shared: Running, minor: int
     assert ask(shared, f"{MAJOR}.{minor}").code is grpc.StatusCode.OK
 
 
-def test_a_client_that_says_no_version_is_served(shared: Running) -> None:
+def test_a_client_that_sends_no_version_is_served(shared: Running) -> None:
     path = "/drillcore_proto.v1.ServerService/GetServerInfo"
     assert call(shared.address, path, b"", token=OPERATOR).code is grpc.StatusCode.OK
 
 
 @pytest.mark.parametrize("version", ["", "1", "1.", ".1", "one.two", "1.0.0", "-1.0", "1,0", "v1.0", "1. 0", "1.0b"])
-def test_a_version_that_is_none_is_refused(shared: Running, version: str) -> None:
+def test_a_malformed_version_is_refused(shared: Running, version: str) -> None:
     answer = ask(shared, version)
     assert answer.info.reason == Reason.INVALID_ARGUMENT.name
     assert answer.info.metadata["field"] == "drillcore-api-version"
@@ -57,13 +57,13 @@ def test_a_version_that_is_none_is_refused(shared: Running, version: str) -> Non
 
 @pytest.mark.parametrize("version", ["9" * 5_000 + ".0", "1." + "9" * 5_000], ids=["major", "minor"])
 def test_an_absurdly_long_version_is_no_defect(shared: Running, version: str) -> None:
-    """Python makes no number of more than 4,300 digits."""
+    """Python refuses to convert more than 4,300 digits to a number."""
     assert ask(shared, version).code is not grpc.StatusCode.INTERNAL
 
 
 @pytest.mark.parametrize("method", METHODS, ids=name_of)
 def test_a_field_this_server_does_not_know_is_refused_by_every_rpc(server: Running, method: MethodDescriptor) -> None:
-    """A newer client that sets it would believe it was heeded."""
+    """Otherwise a newer client that sets the field would believe that it has an effect."""
     content = request_of(method).SerializeToString() + UNKNOWN
     answer = call(server.address, path_of(method), content, token=OPERATOR)
     assert answer.info.reason == Reason.UNKNOWN_FIELD.name
@@ -81,7 +81,7 @@ def test_a_field_this_server_does_not_know_is_refused_by_every_rpc(server: Runni
     ids=["in a message", "two messages deep", "in a list of messages"],
 )
 def test_an_unknown_field_is_found_at_any_depth(message: Message) -> None:
-    """No request has messages within yet, so this asks the check itself."""
+    """This calls the check directly, since no request has nested messages yet."""
     with pytest.raises(BadInput) as caught:
         check_known_fields(message)
     assert caught.value.reason is Reason.UNKNOWN_FIELD

@@ -15,7 +15,7 @@ from tests.support.servers.rpcs import METHODS, call, fields_of, path_of, reques
 from tests.support.servers.running import ACME_ID, OPERATOR, Running
 
 OF_ANY_FORM = {"source_id", "request_id", "session_id", "core_id", "upload_id"}
-"""Which are the caller's own."""
+"""Ids that callers choose in any form."""
 FIELDS = [
     (method, field.name)
     for method in METHODS
@@ -63,14 +63,14 @@ def test_an_id_that_is_no_uuid_is_refused(shared: Running, method: MethodDescrip
 
 
 @pytest.mark.parametrize("wrong", TAKEN_BY_PYTHON.values(), ids=TAKEN_BY_PYTHON.keys())
-def test_an_id_that_only_python_takes_for_a_uuid_is_refused(shared: Running, wrong: str) -> None:
-    """Python's UUID reads its digits as a number, and so takes what may stand in a number."""
+def test_an_id_that_only_python_accepts_as_a_uuid_is_refused(shared: Running, wrong: str) -> None:
+    """Python's UUID parses its digits as a number, and so accepts everything that may stand in a number."""
     for method, field in FIELDS:
         info = ask(shared, method, field, wrong)
         assert (info.reason, info.metadata["field"]) == (Reason.INVALID_ID.name, field), f"{method.name} {field}"
 
 
-def test_no_id_at_all_is_refused_where_one_is_needed(operator: Client, acme: Client) -> None:
+def test_a_missing_id_is_refused_where_an_id_is_needed(operator: Client, acme: Client) -> None:
     for attempt in (
         lambda: operator.get_tenant(""),
         lambda: operator.update_tenant(""),

@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 
 class Recording:
-    """The built-in model, with a list of what it was given. It can be held at a gate, and made to fail."""
+    """The built-in model with a list of the texts it was given. Tests can hold it at a gate and make it fail."""
 
     def __init__(self, inner: StaticEmbedder, model: str | None = None) -> None:
         self.inner = inner
@@ -89,7 +89,7 @@ def test_writing_into_an_answer_does_not_change_the_cache(recording: Recording, 
     assert caching.embed(["a"]).tobytes() == recording.inner.embed(["a"]).tobytes()
 
 
-def test_everything_known_asks_the_model_nothing(recording: Recording, caching: CachingEmbedder) -> None:
+def test_a_batch_of_known_texts_does_not_call_the_model(recording: Recording, caching: CachingEmbedder) -> None:
     caching.embed(["a"])
     caching.embed(["a"])
     assert caching.embed([]).shape == (0, recording.dimensions)
@@ -145,7 +145,7 @@ def test_many_threads_embed_each_text_once(recording: Recording, caching: Cachin
     assert caching.counts == CacheCounts(hits=60 * 59, misses=60)
 
 
-def test_a_failure_is_the_callers_own_and_others_try_themselves(recording: Recording, caching: CachingEmbedder) -> None:
+def test_a_failure_reaches_its_caller_only_and_others_try_again(recording: Recording, caching: CachingEmbedder) -> None:
     recording.gate.clear()
     recording.failures = 1
     with ThreadPoolExecutor(2) as pool:
@@ -174,15 +174,15 @@ def test_a_refused_text_keeps_its_place_in_the_callers_batch(recording: Recordin
 
 
 def test_keys_are_fixed() -> None:
-    """Stored caches are found under these."""
+    """Stored caches are found under these keys."""
     assert embedding_key("m@1", "text").hex() == "e9f2526b5e9b0d0207b81ff27c6666c64f58c74b41df0e2900b45450d9bb75f7"
 
 
-def test_model_and_text_cannot_run_into_each_other() -> None:
+def test_keys_separate_the_model_from_the_text() -> None:
     assert embedding_key("m", "xtext") != embedding_key("mx", "text")
 
 
-def test_the_memory_cache_forgets_what_was_used_longest_ago() -> None:
+def test_the_memory_cache_forgets_the_least_recently_used_entry() -> None:
     cache = MemoryCache(3 * (ENTRY_OVERHEAD_BYTES + 1 + 4))
     cache.put_many((bytes([key]), b"1234") for key in b"abc")
     cache.get_many([b"a"])
@@ -190,14 +190,14 @@ def test_the_memory_cache_forgets_what_was_used_longest_ago() -> None:
     assert cache.get_many([b"a", b"b", b"c", b"d"]) == [b"1234", None, b"1234", b"1234"]
 
 
-def test_putting_again_takes_no_more_room() -> None:
+def test_putting_an_entry_again_takes_no_more_room() -> None:
     cache = MemoryCache(2 * (ENTRY_OVERHEAD_BYTES + 1 + 4))
     for _ in range(10):
         cache.put_many([(b"a", b"1234"), (b"b", b"1234")])
     assert cache.get_many([b"a", b"b"]) == [b"1234", b"1234"]
 
 
-def test_what_is_larger_than_the_memory_cache_is_not_kept() -> None:
+def test_an_entry_larger_than_the_memory_cache_is_not_kept() -> None:
     cache = MemoryCache(10)
     cache.put_many([(b"a", b"1234")])
     assert cache.get_many([b"a"]) == [None]

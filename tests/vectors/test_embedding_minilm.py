@@ -1,4 +1,4 @@
-"""The better model, where the extra is installed; and what is said where it is not."""
+"""MiniLM, the better model: its vectors where the extra is installed, and the message where it is not."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 @needs_extra
 def test_vectors_are_those_of_the_models_own_library(embedder: OnnxEmbedder) -> None:
-    """Processors differ in the last bits."""
+    """Vectors may differ in the last bits between processors."""
     np.testing.assert_allclose(embedder.embed(GOLDEN["texts"]), GOLDEN["minilm"], rtol=0, atol=1e-4)
 
 
@@ -52,7 +52,7 @@ def test_a_text_has_the_same_bytes_alone_and_in_a_batch(embedder: OnnxEmbedder) 
 
 
 @needs_extra
-def test_all_of_a_text_longer_than_a_window_counts(embedder: OnnxEmbedder) -> None:
+def test_all_parts_of_a_text_longer_than_the_window_count(embedder: OnnxEmbedder) -> None:
     start = "Electronic records are kept for ten years. " * 60
     end = "Sterile filters are tested after each batch. " * 60
     both, only_start, about_end = embedder.embed([start + end, start, "sterile filter test"])

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server, real and on this machine."""
+"""The embedder for OpenAI-compatible servers, against a real server on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def vector_of(text: str) -> list[float]:
 
 
 def embeddings(request: dict[str, Any]) -> dict[str, Any]:
-    """In reverse order, which the protocol allows: `index` tells."""
+    """Answers in reverse order, which the protocol allows: `index` names the text."""
     entries = [{"index": index, "embedding": vector_of(text)} for index, text in enumerate(request["input"])]
     return {"object": "list", "data": entries[::-1], "model": request["model"]}
 
@@ -36,7 +36,7 @@ def ok(document: object) -> Answer:
 
 @dataclass
 class Provider:
-    """A server whose next answers can be set; otherwise it answers as it should."""
+    """A server whose next answers can be set. Otherwise it answers correctly."""
 
     base_url: str = ""
     answers: list[Answer | Callable[[dict[str, Any]], Answer]] = field(default_factory=list)
@@ -67,7 +67,7 @@ def provider() -> Iterator[Provider]:
             length = len(content) if isinstance(content, bytes) else 1_000
             for name, value in {"Content-Length": str(length), **headers}.items():
                 self.send_header(name, value)
-            with contextlib.suppress(OSError):  # a client that gave up
+            with contextlib.suppress(OSError):  # the client gave up
                 self.end_headers()
                 for piece in pieces:
                     self.wfile.write(piece)
@@ -114,14 +114,14 @@ def test_vectors_are_matched_to_texts_by_index_and_have_length_one(connect: Conn
     assert rows.dtype == np.float32
 
 
-def test_the_request_is_the_protocols(provider: Provider, connect: Connect) -> None:
+def test_the_request_follows_the_protocol(provider: Provider, connect: Connect) -> None:
     connect(api_key="sk-123").embed(["a"])
     assert provider.paths == ["/v1/embeddings"]
     assert provider.requests == [{"model": "m", "input": ["a"], "encoding_format": "float"}]
     assert provider.headers[0]["Authorization"] == "Bearer sk-123"
 
 
-def test_dimensions_are_asked_for_only_where_set(provider: Provider, connect: Connect) -> None:
+def test_dimensions_are_requested_only_if_set(provider: Provider, connect: Connect) -> None:
     connect(request_dimensions=True).embed(["a"])
     assert provider.requests[0]["dimensions"] == 3
 
@@ -134,7 +134,7 @@ def test_texts_go_in_batches_and_come_back_in_order(provider: Provider, connect:
     assert rows.tobytes() == np.concatenate([embedder.embed([text]) for text in texts]).tobytes()
 
 
-def test_no_texts_ask_nothing(provider: Provider, connect: Connect) -> None:
+def test_no_texts_send_no_request(provider: Provider, connect: Connect) -> None:
     assert connect().embed([]).shape == (0, 3)
     assert provider.requests == []
 
@@ -163,13 +163,15 @@ def test_the_servers_own_delay_is_kept_within_bounds(
     assert slept == [delay_s]
 
 
-def test_a_delay_that_is_a_date_falls_back_to_our_own(provider: Provider, connect: Connect, slept: list[float]) -> None:
+def test_a_delay_that_is_a_date_falls_back_to_the_default_delay(
+    provider: Provider, connect: Connect, slept: list[float]
+) -> None:
     provider.answers = [(503, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, b"")]
     connect().embed(["a"])
     assert 0.25 <= slept[0] <= 0.5
 
 
-def test_attempts_end(provider: Provider, connect: Connect, slept: list[float]) -> None:
+def test_attempts_are_limited(provider: Provider, connect: Connect, slept: list[float]) -> None:
     provider.answers = [(503, {}, b"")] * 9
     with pytest.raises(ProviderFailed, match="answered with status 503, in the last of 3 attempts") as failed:
         connect(attempts_max=3).embed(["a"])
@@ -187,7 +189,7 @@ def test_a_lasting_refusal_is_not_tried_again_and_quotes_no_text(provider: Provi
     assert len(provider.requests) == 1
 
 
-def test_a_server_that_is_not_there_is_told_after_all_attempts(connect: Connect, slept: list[float]) -> None:
+def test_an_unreachable_server_is_reported_after_all_attempts(connect: Connect, slept: list[float]) -> None:
     with pytest.raises(ProviderFailed, match="could not be reached") as failed:
         connect(base_url="http://127.0.0.1:1/v1", attempts_max=2).embed(["a"])
     assert failed.value.retryable
@@ -217,7 +219,7 @@ def test_a_silent_server_times_out(provider: Provider, connect: Connect) -> None
 
 
 def test_an_answer_that_trickles_in_times_out_as_a_whole(provider: Provider, connect: Connect) -> None:
-    """Each byte comes well within the timeout."""
+    """Each byte arrives well within the timeout."""
     done = threading.Event()
 
     def trickle() -> Iterator[bytes]:
@@ -277,7 +279,7 @@ def test_an_answer_far_too_long_is_not_read_to_the_end(provider: Provider, conne
         connect().embed(["a"])
 
 
-def test_the_name_tells_model_dimensions_and_server_apart(connect: Connect) -> None:
+def test_the_name_distinguishes_model_dimensions_and_server(connect: Connect) -> None:
     variants: tuple[dict[str, Any], ...]
     variants = ({}, {"model": "n"}, {"dimensions": 4}, {"base_url": "https://other/v1"}, {"revision": "2024-01"})
     assert len({connect(**changes).model for changes in variants}) == len(variants)

@@ -87,7 +87,7 @@ def test_an_empty_text_is_refused(embedder: StaticEmbedder) -> None:
 
 
 def test_the_name_is_fixed_by_the_weights_the_tokenizer_and_their_use(embedder: StaticEmbedder) -> None:
-    """Stored vectors are under this name: a change here means that corpora must be embedded anew."""
+    """Stored vectors are kept under this name. If it changes, corpora must be embedded anew."""
     assert embedder.model == "wordllama-l2-supercat-256@aabc9a7f13c031f2"
 
 
@@ -105,12 +105,12 @@ def test_a_file_with_one_flipped_bit_is_refused_by_name(tmp_path: Path, name: st
     assert name in str(refused.value)
 
 
-def test_a_missing_file_is_told_with_the_remedy(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(ModelUnusable, match=r"cannot read .* pip install"):
         load_static(tmp_path)
 
 
-def test_a_missing_package_is_told_with_the_remedy() -> None:
+def test_a_missing_package_is_reported_with_the_remedy() -> None:
     with pytest.raises(ModelUnusable, match="no_such_package is not installed: do this"):
         package_folder("no_such_package", "do this")
 
@@ -133,7 +133,7 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts threads in /proc")
-def test_it_starts_no_threads_survives_a_fork_and_runs_no_foreign_package() -> None:
+def test_the_model_starts_no_threads_survives_a_fork_and_imports_no_foreign_package() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TOKENIZERS_PARALLELISM"}
     done = subprocess.run([sys.executable, "-c", ALONE], env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

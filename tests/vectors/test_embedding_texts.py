@@ -1,4 +1,4 @@
-"""Which texts have vectors, and how batches are cut."""
+"""Which texts can have vectors, and how batches are split into portions."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def test_portions_keep_order_and_stay_within_both_limits() -> None:
     assert [[len(text) for text in portion] for portion in cut] == [[3, 3], [3], [20], [1, 1, 1], [1]]
 
 
-def test_no_texts_are_no_portions() -> None:
+def test_no_texts_give_no_portions() -> None:
     assert list(portions([], 1, 1)) == []

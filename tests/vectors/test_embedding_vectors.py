@@ -48,25 +48,25 @@ def test_a_vector_that_cannot_be_used_is_refused_with_its_position(values: Any, 
     assert (refused.value.problem, refused.value.position) == (problem, 1)
 
 
-def test_a_wrong_length_is_told_with_the_right_one() -> None:
+def test_a_wrong_length_is_refused_with_the_right_length() -> None:
     with pytest.raises(VectorRefused, match="2 components, not 3"):
         checked_vector([1.0, 2.0], 3)
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=40).filter(any))
-def test_every_finite_nonzero_vector_becomes_one_of_length_one(values: list[float]) -> None:
+def test_every_finite_nonzero_vector_is_scaled_to_length_one(values: list[float]) -> None:
     unit = checked_vector(values, len(values))
     assert unit.dtype == np.float32
     assert math.isclose(float(np.linalg.norm(unit.astype(np.float64))), 1, abs_tol=3e-7)
 
 
 @given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=40).filter(any))
-def test_sending_back_what_was_read_changes_no_bit(values: list[float]) -> None:
+def test_sending_back_a_vector_that_was_read_changes_no_bit(values: list[float]) -> None:
     once = checked_vector(values, len(values))
     assert checked_vector(once.tolist(), len(values)).tobytes() == once.tobytes()
 
 
-def test_the_direction_stays() -> None:
+def test_scaling_keeps_the_direction() -> None:
     np.testing.assert_allclose(checked_vector([3, 0, -4], 3), [0.6, 0, -0.8], rtol=1e-7)
 
 
@@ -88,6 +88,6 @@ def test_a_packed_vector_of_the_wrong_size_is_damage(data: bytes) -> None:
         unpack_many([data], 256)
 
 
-def test_nothing_packed_is_no_rows() -> None:
+def test_empty_bytes_unpack_to_no_rows() -> None:
     assert unpack_many([], 256).shape == (0, 256)
     assert checked_vectors([], 256).shape == (0, 256)

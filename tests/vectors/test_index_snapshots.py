@@ -1,4 +1,4 @@
-"""Snapshots of indexes: what is loaded is what was saved, the disk tells nothing of it, and a bad one is no loss."""
+"""Snapshots of indexes are loaded as they were saved, reveal nothing on disk, and are discarded if damaged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from drillcore_server.vectors import index_keeper as index_upkeep
 from drillcore_server.vectors.index_snapshots import SNAPSHOT_SCOPE, IndexName, IndexSnapshots, SavedAt
 from drillcore_server.vectors.settings import VectorSettings
 from drillcore_server.vectors.vector_index import VectorIndex
-from tests.support.data.vectors import SMALL, index_of, items, never, one_id, rows
+from tests.support.data.vectors import SMALL, index_of, items, never, numbered_id, rows
 from tests.support.stores.stores import opened
 
 CORPUS = CorpusNumber(7)
@@ -35,7 +35,7 @@ FRAME = (1 << 20) + 16
 
 @dataclass
 class Shelf:
-    """A folder of snapshots, and what was logged about them."""
+    """A folder of snapshots and the log about them."""
 
     folder: Path
     keyring: Keyring
@@ -88,7 +88,7 @@ def check_discarded(shelf: Shelf, level: str = "warning") -> None:
     assert line["index"] == "7-facts-1"
 
 
-def test_what_is_loaded_finds_what_was_saved(shelf: Shelf) -> None:
+def test_a_loaded_index_finds_what_was_saved(shelf: Shelf) -> None:
     index = grown(600).changed(dict.fromkeys(list(items(600))[:20]) | items(5, first=1_000))
     shelf.save(index)
     loaded = shelf.load()
@@ -109,18 +109,20 @@ def test_a_loaded_index_goes_on_like_the_one_that_was_saved(shelf: Shelf) -> Non
     shelf.save(grown(600))
     loaded = shelf.load()
     assert loaded is not None
-    changed = loaded[1].changed({one_id(3): None} | items(50, first=1_000))
+    changed = loaded[1].changed({numbered_id(3): None} | items(50, first=1_000))
     index_upkeep.grow_graph(changed, never)
     assert changed.log.graph is not None
     assert changed.log.graph.count == 650
-    expected = index_of({one: row for one, row in (items(600) | items(50, first=1_000)).items() if one != one_id(3)})
+    expected = index_of(
+        {item_id: row for item_id, row in (items(600) | items(50, first=1_000)).items() if item_id != numbered_id(3)}
+    )
     for query in QUERIES:
         assert changed.search(query, 10, exact=True) == expected.search(query, 10, exact=True)
         assert len(set(changed.search(query, 10)) & set(expected.search(query, 10, exact=True))) >= 9
 
 
-def test_since_when_something_is_gone_is_saved_too(shelf: Shelf) -> None:
-    index = index_of(items(100)).changed({one_id(3): None})
+def test_the_time_of_the_first_removal_is_saved_too(shelf: Shelf) -> None:
+    index = index_of(items(100)).changed({numbered_id(3): None})
     shelf.save(index)
     loaded = shelf.load()
     assert loaded is not None
@@ -147,7 +149,7 @@ def test_saving_again_leaves_one_file(shelf: Shelf) -> None:
     assert (loaded[0].revision, len(loaded[1])) == (13, 200)
 
 
-def test_snapshots_of_former_models_are_removed_and_no_others(shelf: Shelf) -> None:
+def test_only_snapshots_of_former_models_are_removed(shelf: Shelf) -> None:
     others = [IndexName(CORPUS, "chunks", 1), IndexName(CorpusNumber(70), "facts", 1), replace(NAME, model=2)]
     for name in (NAME, *others):
         shelf.save(grown(60), name)
@@ -165,7 +167,7 @@ def test_neither_vectors_nor_ids_are_on_the_disk(shelf: Shelf) -> None:
     assert shelf.path.stat().st_mode & 0o077 == 0 or shelf.folder.stat().st_mode & 0o077 == 0
 
 
-def test_there_may_be_none(shelf: Shelf) -> None:
+def test_loading_without_a_snapshot_gives_none(shelf: Shelf) -> None:
     assert shelf.load() is None
     assert not shelf.logged()
 
@@ -181,13 +183,13 @@ def test_a_damaged_snapshot_is_discarded(shelf: Shelf, place: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 5, 24, 1_000, 24 + FRAME, 24 + FRAME + 5, -1])
-def test_a_snapshot_that_is_cut_off_is_discarded(shelf: Shelf, size: int) -> None:
+def test_a_truncated_snapshot_is_discarded(shelf: Shelf, size: int) -> None:
     shelf.save(index_of(items(60_000)))
     shelf.path.write_bytes(shelf.path.read_bytes()[:size])
     check_discarded(shelf)
 
 
-def test_frames_that_were_exchanged_are_found_out(shelf: Shelf) -> None:
+def test_exchanged_frames_are_found(shelf: Shelf) -> None:
     shelf.save(index_of(items(60_000)))
     content = shelf.path.read_bytes()
     first, second = content[24 : 24 + FRAME], content[24 + FRAME : 24 + 2 * FRAME]
@@ -196,20 +198,20 @@ def test_frames_that_were_exchanged_are_found_out(shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [IndexName(CorpusNumber(8), "facts", 1), IndexName(CORPUS, "chunks", 1), IndexName(CORPUS, "facts", 2)]
+    "name", [IndexName(CorpusNumber(8), "facts", 1), IndexName(CORPUS, "chunks", 1), IndexName(CORPUS, "facts", 2)]
 )
-def test_another_index_s_snapshot_is_discarded(shelf: Shelf, other: IndexName) -> None:
-    shelf.save(grown(100), other)
+def test_a_snapshot_of_another_index_is_discarded(shelf: Shelf, name: IndexName) -> None:
+    shelf.save(grown(100), name)
     shelf.path.rename(shelf.folder / "7-facts-1.index")
     check_discarded(shelf)
 
 
-def test_another_store_s_snapshot_is_discarded(shelf: Shelf, tmp_path: Path) -> None:
+def test_a_snapshot_of_another_store_is_discarded(shelf: Shelf, tmp_path: Path) -> None:
     shelf.save(grown(100))
     with opened(tmp_path / "other") as engine:
-        other = Shelf(shelf.folder, Keyring(engine, Subspace(b"keyring"), bytes(32)), io.StringIO())
-        other.snapshots.key(NAME)
-        check_discarded(other)
+        other_shelf = Shelf(shelf.folder, Keyring(engine, Subspace(b"keyring"), bytes(32)), io.StringIO())
+        other_shelf.snapshots.key(NAME)
+        check_discarded(other_shelf)
 
 
 def test_a_snapshot_made_with_other_settings_is_discarded(shelf: Shelf) -> None:
@@ -230,7 +232,7 @@ def test_once_its_key_is_destroyed_a_snapshot_is_discarded_and_the_next_one_has_
     assert shelf.load() is None
 
 
-def test_what_is_saved_under_a_key_that_was_destroyed_meanwhile_is_not_saved(shelf: Shelf) -> None:
+def test_a_snapshot_whose_key_was_destroyed_meanwhile_is_not_saved(shelf: Shelf) -> None:
     snapshots = shelf.snapshots
     number = snapshots.key(NAME)
     shelf.keyring.destroy(CORPUS, {number: shelf.keyring.hashed(SNAPSHOT_SCOPE)}, datetime.now(UTC))
@@ -240,7 +242,7 @@ def test_what_is_saved_under_a_key_that_was_destroyed_meanwhile_is_not_saved(she
     assert line["event"] == "index not saved"
 
 
-def test_an_index_that_cannot_be_saved_is_no_harm(shelf: Shelf) -> None:
+def test_a_failure_to_save_an_index_does_no_harm(shelf: Shelf) -> None:
     shelf.save(grown(100))
     shelf.path.rename(shelf.folder / "kept")
     (shelf.folder / "7-facts-1.index").mkdir()

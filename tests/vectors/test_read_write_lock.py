@@ -1,4 +1,4 @@
-"""The read-write lock: readers share it, a writer has it alone, and nobody waits for ever."""
+"""The read-write lock: readers share it, a writer has it alone, and no thread waits for ever."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from drillcore_server.vectors.hnsw_graph import ReadWriteLock
 
 
-def test_nobody_reads_while_somebody_writes() -> None:
+def test_no_thread_reads_while_another_writes() -> None:
     lock, state = ReadWriteLock(), [0, 0]
 
     def read() -> None:
@@ -22,16 +22,16 @@ def test_nobody_reads_while_somebody_writes() -> None:
         for _ in range(1_000):
             with lock.writing():
                 state[0] += 1
-                time.sleep(0)  # lets others run
+                time.sleep(0)  # lets other threads run
                 state[1] += 1
 
     with ThreadPoolExecutor(6) as threads:
-        for one in [threads.submit(work) for work in (read, write, read, write, read, read)]:
-            one.result()
+        for future in [threads.submit(work) for work in (read, write, read, write, read, read)]:
+            future.result()
     assert state == [2_000, 2_000]
 
 
-def test_readers_are_let_in_together() -> None:
+def test_readers_hold_the_lock_together() -> None:
     lock, both = ReadWriteLock(), threading.Barrier(2)
 
     def read() -> None:
@@ -39,8 +39,8 @@ def test_readers_are_let_in_together() -> None:
             both.wait(timeout=30)
 
     with ThreadPoolExecutor(2) as threads:
-        for one in [threads.submit(read), threads.submit(read)]:
-            one.result()
+        for future in [threads.submit(read), threads.submit(read)]:
+            future.result()
 
 
 def test_a_writer_gets_its_turn_among_readers_that_never_pause() -> None:
@@ -60,8 +60,8 @@ def test_a_writer_gets_its_turn_among_readers_that_never_pause() -> None:
     with ThreadPoolExecutor(4) as threads:
         reading = [threads.submit(read) for _ in range(3)]
         threads.submit(write).result(timeout=60)
-        for one in reading:
-            one.result(timeout=60)
+        for future in reading:
+            future.result(timeout=60)
 
 
 def test_a_reader_waits_for_one_turn_of_a_writer_that_never_pauses() -> None:
@@ -71,7 +71,7 @@ def test_a_reader_waits_for_one_turn_of_a_writer_that_never_pauses() -> None:
         while not stop.is_set():
             with lock.writing():
                 turns_taken[0] += 1
-                time.sleep(0.001)  # so that who reads finds it writing
+                time.sleep(0.001)  # so that the reader meets a writer
 
     def waited() -> int:
         before = turns_taken[0]

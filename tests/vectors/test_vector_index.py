@@ -1,4 +1,4 @@
-"""Vector indexes: what a state finds, whatever was added, removed, put into the graph or rebuilt since."""
+"""Vector indexes: each state finds exactly its own vectors, whatever was added, removed, indexed or rebuilt since."""
 
 from __future__ import annotations
 
@@ -13,7 +13,18 @@ import pytest
 
 from drillcore_server.vectors import index_keeper as index_upkeep
 from drillcore_server.vectors.vector_index import VectorIndex
-from tests.support.data.vectors import DIMENSIONS, SMALL, Items, ids, index_of, items, never, one_id, plain_search, rows
+from tests.support.data.vectors import (
+    DIMENSIONS,
+    SMALL,
+    Items,
+    ids,
+    index_of,
+    items,
+    never,
+    numbered_id,
+    plain_search,
+    rows,
+)
 
 QUERIES = rows(20, seed=99)
 
@@ -38,11 +49,11 @@ def test_a_search_finds_what_comparing_every_vector_finds() -> None:
         assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=2e-6)
 
 
-def test_equal_scores_go_by_id_and_only_so_many_are_found_as_asked_for() -> None:
+def test_equal_scores_are_ordered_by_id_and_the_limit_is_kept() -> None:
     same = rows(1)[0]
-    index = index_of({one_id(place): same for place in (5, 3, 9, 1)})
-    assert ids(index.search(same, 3)) == [one_id(1), one_id(3), one_id(5)]
-    assert ids(list(index.ranking(same))) == [one_id(1), one_id(3), one_id(5), one_id(9)]
+    index = index_of({numbered_id(place): same for place in (5, 3, 9, 1)})
+    assert ids(index.search(same, 3)) == [numbered_id(1), numbered_id(3), numbered_id(5)]
+    assert ids(list(index.ranking(same))) == [numbered_id(1), numbered_id(3), numbered_id(5), numbered_id(9)]
 
 
 def test_the_graph_finds_nearly_all_that_exact_search_finds_with_the_same_scores() -> None:
@@ -56,67 +67,69 @@ def test_the_graph_finds_nearly_all_that_exact_search_finds_with_the_same_scores
     assert hits >= 0.95 * 10 * len(QUERIES)
 
 
-def test_the_same_vectors_in_the_same_order_are_found_alike() -> None:
+def test_the_same_vectors_in_the_same_order_give_the_same_results() -> None:
     first, second = grown(items(1_000)), grown(items(1_000))
     assert [first.search(query, 10) for query in QUERIES] == [second.search(query, 10) for query in QUERIES]
 
 
-def test_what_is_added_is_found_by_the_next_search_before_it_is_in_the_graph() -> None:
+def test_an_added_vector_is_found_by_the_next_search_before_it_is_in_the_graph() -> None:
     index = grown(items(500))
     fresh = rows(1, seed=7)[0]
-    changed = index.changed({one_id(10_000): fresh})
-    assert changed.search(fresh, 1) == [(one_id(10_000), 1.0)]
+    changed = index.changed({numbered_id(10_000): fresh})
+    assert changed.search(fresh, 1) == [(numbered_id(10_000), 1.0)]
     assert changed.log.graph is index.log.graph
-    assert one_id(10_000) not in ids(index.search(fresh, 500))
+    assert numbered_id(10_000) not in ids(index.search(fresh, 500))
     assert (len(index), len(changed)) == (500, 501)
 
 
-def test_what_is_removed_is_not_found_by_the_next_search() -> None:
+def test_a_removed_vector_is_not_found_by_the_next_search() -> None:
     vectors = items(500)
     index = grown(vectors)
     best = ids(index.search(QUERIES[0], 10))
     changed = index.changed(dict.fromkeys(best))
-    rest = {one: row for one, row in vectors.items() if one not in best}
+    rest = {item_id: row for item_id, row in vectors.items() if item_id not in best}
     assert ids(changed.search(QUERIES[0], 10)) == ids(plain_search(rest, QUERIES[0], 10))
     assert ids(index.search(QUERIES[0], 10)) == best
     assert best[0] not in changed
     assert set(changed.ids()) == rest.keys()
 
 
-def test_a_changed_vector_is_found_where_it_is_now_and_earlier_states_find_it_where_it_was() -> None:
+def test_a_changed_vector_is_found_at_its_new_place_and_by_earlier_states_at_its_old_place() -> None:
     vectors = items(500)
     before = grown(vectors)
     moved = rows(1, seed=8)[0]
-    after = before.changed({one_id(3): moved})
-    assert after.search(moved, 1) == [(one_id(3), 1.0)]
-    assert before.search(vectors[one_id(3)], 1) == [(one_id(3), 1.0)]
-    assert after.search(vectors[one_id(3)], 1)[0][0] != one_id(3)
+    after = before.changed({numbered_id(3): moved})
+    assert after.search(moved, 1) == [(numbered_id(3), 1.0)]
+    assert before.search(vectors[numbered_id(3)], 1) == [(numbered_id(3), 1.0)]
+    assert after.search(vectors[numbered_id(3)], 1)[0][0] != numbered_id(3)
     assert len(after) == len(before)
-    assert before.search(vectors[one_id(3)], 1, {one_id(3)}) == [(one_id(3), 1.0)]
-    assert np.array_equal(before.kept(one_id(3)), vectors[one_id(3)])
+    assert before.search(vectors[numbered_id(3)], 1, {numbered_id(3)}) == [(numbered_id(3), 1.0)]
+    assert np.array_equal(before.kept(numbered_id(3)), vectors[numbered_id(3)])
 
 
-def test_states_that_part_from_the_same_one_do_not_see_each_other() -> None:
+def test_states_derived_from_the_same_state_do_not_see_each_others_changes() -> None:
     base = grown(items(500))
     ours, theirs = rows(2, seed=9)
-    left, right = base.changed({one_id(900): ours}), base.changed({one_id(900): theirs, one_id(1): None})
+    left, right = base.changed({numbered_id(900): ours}), base.changed({numbered_id(900): theirs, numbered_id(1): None})
     for state in (left, right):
         index_upkeep.grow_graph(state, never)
-    assert left.search(ours, 1) == [(one_id(900), 1.0)]
-    assert right.search(theirs, 1) == [(one_id(900), 1.0)]
-    assert one_id(1) in left
-    assert one_id(1) not in right
+    assert left.search(ours, 1) == [(numbered_id(900), 1.0)]
+    assert right.search(theirs, 1) == [(numbered_id(900), 1.0)]
+    assert numbered_id(1) in left
+    assert numbered_id(1) not in right
     assert (len(left), len(right)) == (501, 500)
 
 
-def test_an_earlier_state_finds_the_same_after_what_was_beside_the_graph_is_in_it() -> None:
+def test_an_earlier_state_finds_the_same_after_newer_vectors_moved_into_the_graph() -> None:
     early = grown(items(500))
     late = early.changed(items(300, first=1_000))
     before = [(early.search(query, 10), late.search(query, 10, exact=True)) for query in QUERIES]
     index_upkeep.grow_graph(late, never)
     assert late.log.graph is not None
     assert late.log.graph.count == 800
-    assert not set(items(300, first=1_000)) & {one for query in QUERIES for one in ids(early.search(query, 500))}
+    assert not set(items(300, first=1_000)) & {
+        item_id for query in QUERIES for item_id in ids(early.search(query, 500))
+    }
     assert [(early.search(query, 10), late.search(query, 10)) for query in QUERIES] == before
 
 
@@ -128,11 +141,11 @@ def test_a_filter_is_kept_whether_few_or_many_are_allowed() -> None:
         for query in QUERIES:
             found = index.search(query, 5, allowed)
             assert ids(found) == ids(plain_search(vectors, query, 5, allowed))
-    assert index.search(QUERIES[0], 5, {one_id(77_777)}) == []
+    assert index.search(QUERIES[0], 5, {numbered_id(77_777)}) == []
     assert index.search(QUERIES[0], 5, set()) == []
 
 
-def test_as_many_as_there_are_are_found_though_most_are_gone() -> None:
+def test_all_remaining_vectors_are_found_though_most_are_removed() -> None:
     index = grown(items(1_000))
     left = index.changed(dict.fromkeys(list(items(1_000))[:-60]))
     assert not left.is_exact
@@ -140,7 +153,7 @@ def test_as_many_as_there_are_are_found_though_most_are_gone() -> None:
     assert len(left.search(QUERIES[0], 1_000)) == 60
 
 
-def test_a_ranking_tells_of_each_once_the_best_first() -> None:
+def test_a_ranking_lists_each_vector_once_best_first() -> None:
     vectors = items(800)
     index = grown(vectors)
     ranked = list(index.ranking(QUERIES[0]))
@@ -154,17 +167,17 @@ def test_a_ranking_tells_of_each_once_the_best_first() -> None:
 def test_rows_have_length_1_and_come_in_the_order_asked_for() -> None:
     vectors = items(30)
     index = index_of(vectors)
-    wanted = [one_id(9), one_id(2), one_id(20)]
+    wanted = [numbered_id(9), numbered_id(2), numbered_id(20)]
     found = index.rows(wanted)
     assert found.shape == (3, DIMENSIONS)
     assert np.linalg.norm(found, axis=1) == pytest.approx(1, abs=1e-6)
-    for row, one in zip(found, wanted, strict=True):
-        assert index.search(row, 1)[0][0] == one
+    for row, item_id in zip(found, wanted, strict=True):
+        assert index.search(row, 1)[0][0] == item_id
     with pytest.raises(KeyError):
-        index.rows([one_id(31)])
+        index.rows([numbered_id(31)])
 
 
-def test_a_rebuilt_index_finds_the_same_without_what_is_gone() -> None:
+def test_a_rebuilt_index_finds_the_same_without_removed_vectors() -> None:
     vectors = items(1_500)
     index = grown(vectors).changed(dict.fromkeys(list(vectors)[:400]))
     assert index_upkeep.wants_rebuild(index)
@@ -179,27 +192,27 @@ def test_a_rebuilt_index_finds_the_same_without_what_is_gone() -> None:
 
 
 @pytest.mark.parametrize(("days", "due"), [(29, False), (31, True)])
-def test_what_is_gone_for_a_month_leaves_the_graph_for_good(days: int, due: bool) -> None:
+def test_vectors_removed_a_month_ago_leave_the_graph(days: int, due: bool) -> None:
     vectors = items(1_500)
     index = grown(vectors)
     assert index.log.gone_since_s is None
-    index = index.changed({one_id(3): None})
+    index = index.changed({numbered_id(3): None})
     index.log.gone_since_s = time.time() - days * 86_400
     assert index_upkeep.wants_rebuild(index) == due
-    index.changed({one_id(4): None})
-    assert index.log.gone_since_s < time.time() - 28 * 86_400, "what was gone first counts"
+    index.changed({numbered_id(4): None})
+    assert index.log.gone_since_s < time.time() - 28 * 86_400, "the time of the first removal counts"
     fresh = index_upkeep.rebuilt(index, never)
     assert fresh is not None
     assert (fresh.log.size, fresh.log.gone_since_s) == (1_499, None)
 
 
-def test_what_changes_during_a_rebuild_is_not_lost() -> None:
+def test_changes_during_a_rebuild_are_not_lost() -> None:
     vectors = items(1_500)
     index = grown(vectors).changed(dict.fromkeys(list(vectors)[:400]))
     fresh = index_upkeep.rebuilt(index, never)
     assert fresh is not None
     moved, added = rows(2, seed=11)
-    now = index.changed({one_id(500): moved, one_id(501): None}).changed({one_id(9_000): added})
+    now = index.changed({numbered_id(500): moved, numbered_id(501): None}).changed({numbered_id(9_000): added})
     caught_up = index_upkeep.caught_up(fresh, index, now)
     assert caught_up.log is fresh.log
     assert sorted(caught_up.ids()) == sorted(now.ids())
@@ -207,7 +220,7 @@ def test_what_changes_during_a_rebuild_is_not_lost() -> None:
         assert caught_up.search(query, 10, exact=True) == now.search(query, 10, exact=True)
 
 
-def test_a_rebuild_that_is_told_to_stop_leaves_all_as_it_was() -> None:
+def test_an_interrupted_rebuild_changes_nothing() -> None:
     index = grown(items(1_500))
     assert index_upkeep.rebuilt(index, lambda: True) is None
     assert index.search(QUERIES[0], 10) == grown(items(1_500)).search(QUERIES[0], 10)
@@ -227,7 +240,7 @@ def test_a_graph_that_was_not_finished_is_used_and_finished_later() -> None:
 
 
 def test_searches_go_on_while_the_index_grows_is_put_into_the_graph_and_rebuilt() -> None:
-    """Each state finds exactly its own, at every moment."""
+    """Each state finds exactly its own vectors at every moment."""
     index = grown(items(600))
     stop = threading.Event()
     states = [(index, set(items(600)))]
@@ -257,14 +270,14 @@ def test_searches_go_on_while_the_index_grows_is_put_into_the_graph_and_rebuilt(
                     states.append((fresh, states[-1][1]))
         finally:
             stop.set()
-        assert all(one.result() > 10 for one in searching)
+        assert all(future.result() > 10 for future in searching)
 
 
-def test_of_an_erased_vector_nothing_is_left() -> None:
+def test_nothing_is_left_of_an_erased_vector() -> None:
     vectors = items(500)
     index = grown(vectors)
-    query = vectors[one_id(3)]
-    changed = index.changed({one_id(3): None}, erased=[one_id(3)])
+    query = vectors[numbered_id(3)]
+    changed = index.changed({numbered_id(3): None}, erased=[numbered_id(3)])
     assert index_upkeep.has_erased(index.log)
     index_upkeep.blank_erased(index.log)
     assert not index_upkeep.has_erased(index.log)
@@ -272,55 +285,57 @@ def test_of_an_erased_vector_nothing_is_left() -> None:
     graph = index.log.graph
     assert graph is not None
     assert not np.any(graph._vectors()[3])
-    assert one_id(3) not in ids(changed.search(query, 100))
+    assert numbered_id(3) not in ids(changed.search(query, 100))
     assert index.search(query, 500, exact=True)[-1][1] < 1 - 1e-3
-    rest = {one: row for one, row in vectors.items() if one != one_id(3)}
+    rest = {item_id: row for item_id, row in vectors.items() if item_id != numbered_id(3)}
     assert ids(changed.search(QUERIES[0], 5)) == ids(plain_search(rest, QUERIES[0], 5))
 
 
-def test_of_an_erased_vector_no_earlier_one_is_left_either() -> None:
-    """Whether it had another vector before, or was removed before; and each is blanked once."""
+def test_no_earlier_vector_of_an_erased_id_is_left_either() -> None:
+    """This holds if the id had another vector before or was removed before, and each vector is blanked once."""
     moved, again = rows(2, seed=11)
-    index = grown(items(500)).changed({one_id(3): moved}).changed({one_id(4): None})
+    index = grown(items(500)).changed({numbered_id(3): moved}).changed({numbered_id(4): None})
     former = sorted(index.former())
-    assert former == [one_id(3), one_id(4)]
-    changed = index.changed({one_id(3): None, one_id(5): again}, erased=[one_id(3), one_id(4), one_id(5)])
-    changed = changed.changed({one_id(6): None}, erased=[one_id(4), one_id(6)])
+    assert former == [numbered_id(3), numbered_id(4)]
+    changed = index.changed(
+        {numbered_id(3): None, numbered_id(5): again}, erased=[numbered_id(3), numbered_id(4), numbered_id(5)]
+    )
+    changed = changed.changed({numbered_id(6): None}, erased=[numbered_id(4), numbered_id(6)])
     log = changed.log
     assert log.erased == [3, 4, 5, 500, 6]
     index_upkeep.blank_erased(log)
     assert log.graph is not None
     assert not log.rows(np.array([3, 4, 5, 6, 500])).any()
     assert not np.any(log.graph._vectors()[3:7])
-    assert changed.search(again, 1) == [(one_id(5), 1.0)]
+    assert changed.search(again, 1) == [(numbered_id(5), 1.0)]
 
 
-def test_what_is_erased_during_a_rebuild_is_not_in_what_was_rebuilt() -> None:
+def test_a_vector_erased_during_a_rebuild_is_not_in_the_rebuilt_index() -> None:
     index = grown(items(1_500))
     fresh = index_upkeep.rebuilt(index, never)
     assert fresh is not None
-    now = index.changed({one_id(3): None}, erased=[one_id(3)])
+    now = index.changed({numbered_id(3): None}, erased=[numbered_id(3)])
     caught_up = index_upkeep.caught_up(fresh, index, now)
     assert index_upkeep.has_erased(caught_up.log)
     assert not caught_up.log.rows(np.array([3])).any()
 
 
-def test_vectors_of_another_length_follow_only_on_none() -> None:
+def test_vectors_of_another_length_are_accepted_only_by_an_empty_index() -> None:
     index = index_of(items(5))
     longer = rows(1, dimensions=2 * DIMENSIONS)[0]
     with pytest.raises(AssertionError, match="wrong length"):
-        index.changed({one_id(9): longer})
-    changed = index.changed(dict.fromkeys(items(5)) | {one_id(9): longer})
+        index.changed({numbered_id(9): longer})
+    changed = index.changed(dict.fromkeys(items(5)) | {numbered_id(9): longer})
     assert changed.dimensions == 2 * DIMENSIONS
-    assert changed.search(longer, 3) == [(one_id(9), 1.0)]
+    assert changed.search(longer, 3) == [(numbered_id(9), 1.0)]
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf])
-def test_vectors_that_are_not_made_of_numbers_are_not_taken(broken: float) -> None:
+def test_vectors_with_nan_or_infinity_are_refused(broken: float) -> None:
     row = rows(1)[0].copy()
     row[3] = broken
     with pytest.raises(AssertionError, match="not made of numbers"):
-        index_of({one_id(1): row})
+        index_of({numbered_id(1): row})
     with pytest.raises(AssertionError, match="not made of numbers"):
         index_of(items(3)).search(row, 1)
 

@@ -146,10 +146,7 @@ def _node_message(node: NewNode) -> documents_pb2.HierarchyNode:
     elif isinstance(node, NewChunk):
         message.chunk.CopyFrom(_chunk_message(node))
     else:
-        raw = nodes_pb2.RawContent(
-            document_id=id_text(node.document_id), span=span_message(node.span), content=node.content
-        )
-        message.raw.CopyFrom(raw)
+        message.raw.CopyFrom(_raw_message(node))
     return message
 
 

@@ -1,4 +1,4 @@
-"""FoundationDB's Python binding: its library, its one network thread per process, its errors as ours."""
+"""FoundationDB's Python binding: loads its library, runs its one network thread per process, translates its errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Network:
         self._options: NetworkOptions = ()
 
     def open_database(self, cluster_file: Path, options: NetworkOptions) -> fdb.Database:
-        """The database of a cluster file. Connects in the background: that it answers is not known yet.
+        """The database of a cluster file. It connects in the background, so the cluster may not have answered yet.
 
         Raises `ClusterUnreachableError` without a usable library or file, and `InvalidUseError` if the process
         already runs its network with other options.
@@ -68,7 +68,7 @@ NETWORK = Network()
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turns the binding's errors into those of our catalogue."""
+    """Converts the binding's errors to those of `drillcore_fdb.errors`."""
     try:
         yield
     except fdb.FDBError as error:

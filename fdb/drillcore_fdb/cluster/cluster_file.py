@@ -1,4 +1,4 @@
-"""The cluster file: where a FoundationDB cluster's coordinators are."""
+"""The cluster file, which has the addresses of a FoundationDB cluster's coordinators."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ClusterFile:
 
 
 def find_cluster_file(path: Path | None) -> Path:
-    """The file FoundationDB itself would take: the one given, or else by environment, here, or system-wide."""
+    """The file that FoundationDB would use: `path`, else the environment's, the working directory's, the system's."""
     if path is not None:
         return path.absolute()
     named = os.environ.get(ENVIRONMENT_VARIABLE)
@@ -49,7 +49,7 @@ def find_cluster_file(path: Path | None) -> Path:
 
 
 def read_cluster_file(path: Path) -> ClusterFile:
-    """What a cluster file says. Raises `ClusterUnreachableError`, naming the file, if it cannot be read or parsed."""
+    """Reads a cluster file. Raises `ClusterUnreachableError`, naming the file, if it cannot be read or parsed."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError as error:

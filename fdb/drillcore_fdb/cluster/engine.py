@@ -76,7 +76,7 @@ class ClusterEngine(Engine):
         return True
 
     def _with_directories(self, work: Callable[[fdb.Transaction], T]) -> T:
-        """Runs the directory layer under our limits and retries: by itself it would retry for ever."""
+        """Runs the directory layer with our limits and retries. Without them it would retry for ever."""
 
         def on_native(tr: Transaction) -> T:
             assert isinstance(tr, ClusterAttempts)

@@ -1,4 +1,4 @@
-"""What an engine has under way, so that it can be closed: commits are waited for, watches are cancelled."""
+"""The commits and watches of an engine, so that closing it can wait for the commits and cancel the watches."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Lifetime:
             self._watches.add(watch)
 
     def close(self) -> None:
-        """Lets no further commit in and waits for those under way, which their timeouts bound."""
+        """Refuses further commits and waits for those under way, at most until their timeouts."""
         with self._changed:
             self._closed = True
             self._changed.wait_for(lambda: self._commits_under_way == 0)

@@ -1,4 +1,4 @@
-"""How to reach a cluster, and the limits of what is done on it."""
+"""The settings of a cluster engine: how to reach the cluster, and time limits."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class ClusterSettings:
     tls_password: str | None = field(default=None, repr=False)
 
     timeout_s: float = 30.0
-    """For a whole `Engine.run`, its retries included, when its options name no timeout."""
+    """The timeout of one `Engine.run` with all its retries, if its options have none."""
     connect_timeout_s: float = 10.0
     """How long `ClusterEngine.open` waits for the cluster's first answer."""
     max_retry_delay_s: float = 1.0
     transaction_bytes_max: int = TRANSACTION_BYTES_MAX
     max_watches: int = 10_000
-    """Watches not yet fired, over all engines of this process on the same cluster file."""
+    """The most watches that have not fired yet, over all engines of this process with the same cluster file."""
 
     knobs: Mapping[str, str] = field(default_factory=dict)
     trace_directory: Path | None = None
     external_client_directory: Path | None = None
-    """A directory of further libfdb_c libraries, so that a running process outlives an upgrade of the cluster."""
+    """A directory of further libfdb_c libraries, so that a process keeps running when the cluster is upgraded."""
 
     def __post_init__(self) -> None:
         self._require(0 < self.timeout_s <= TIMEOUT_S_MAX, "timeout_s", f"above 0, at most {TIMEOUT_S_MAX}")

@@ -1,4 +1,4 @@
-"""How a cluster is doing, from the status document FoundationDB keeps under a special key."""
+"""The state of a cluster, from the status document that FoundationDB has at a special key."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FACTS = {
 
 
 def read_status(database: fdb.Database, timeout_s: float) -> dict[str, str | int | float]:
-    """The facts that are known, or one `status` that says why there are none. Never raises."""
+    """The known facts, or only a `status` that says why there are none. Never raises."""
     try:
         document = _fetch(database, timeout_s)
     except EngineError as error:

@@ -36,7 +36,7 @@ class _Reads(Reader):
 
     @abstractmethod
     def _source(self) -> fdb.impl.TransactionRead:
-        """Where to read. Raises `TransactionCancelledError` once the transaction is over."""
+        """The binding's object to read from. Raises `TransactionCancelledError` once the transaction is over."""
 
     def get(self, key: bytes) -> bytes | None:
         limits.check_key(key)
@@ -110,7 +110,7 @@ class ClusterAttempts(_Reads, Attempts):
         self._prepare_run(self._open)
 
     def _prepare_run(self, transaction: fdb.Transaction) -> None:
-        """What holds for one run only: on_error sets these options back."""
+        """Sets the options that last for one run only, because on_error resets them."""
         self._written = False
         self._committed = False
         transaction.options.set_size_limit(self._settings.transaction_bytes_max)

@@ -1,4 +1,4 @@
-"""Waiting, for a bounded time, for what FoundationDB's network thread reports."""
+"""Watches, and waiting for a limited time for results of FoundationDB's network thread."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _OPERATION_CANCELLED = 1101
 
 
 def when_ready(future: fdb.Future) -> threading.Event:
-    """An event set once the future has its value or its error. The binding itself can only wait without a limit."""
+    """An event that is set once the future has a value or an error. The binding can only wait without a time limit."""
     ready = threading.Event()
     future.on_ready(lambda _: ready.set())
     return ready
 
 
 class ClusterWatch(Watch):
-    """A watch by FoundationDB's future for it, which outlives the transaction once that has committed."""
+    """A watch, made from FoundationDB's future, which stays valid after the transaction has committed."""
 
     def __init__(self, future: fdb.impl.FutureVoid) -> None:
         self._future = future

@@ -1,4 +1,4 @@
-"""What each atomic operation makes of the stored value and its operand; byte for byte as FoundationDB does."""
+"""The results of atomic operations on the stored value and the operand, byte for byte the same as FoundationDB's."""
 
 from __future__ import annotations
 

@@ -35,11 +35,11 @@ from drillcore_fdb.errors import (
 _GROUP_TRANSACTIONS_MAX = 1024
 _GROUP_BYTES_MAX = 32_000_000
 _WINDOW_S = TRANSACTION_AGE_S_MAX + 1.0
-"""A second longer than a transaction may live, for the time it spends in the queue."""
+"""How long writes of earlier commits are kept: the longest life of a transaction and a second in the queue."""
 
 
 class Request:
-    """One transaction that wants to commit, and then what became of it."""
+    """A transaction that waits to be committed, and then the result of its commit."""
 
     __slots__ = (
         "done",
@@ -79,7 +79,7 @@ class Request:
         self.error: EngineError | None = None
         self.done = False
         self.promoted = False
-        """To lead the next group, for itself and those behind it."""
+        """Whether this request's thread must lead the next group."""
         self.wake = threading.Lock()
         self.wake.acquire()
 
@@ -109,7 +109,7 @@ class Committer:
         self._closed = False
 
     def commit(self, request: Request) -> tuple[int, int]:
-        """Version and order within it, once the transaction is on disk. Raises what kept it from that."""
+        """Returns version and place within it, once the transaction is on disk. Raises if it is not committed."""
         with self._queue_lock:
             if self._closed:
                 raise UnavailableError("the store is closed")
@@ -125,7 +125,7 @@ class Committer:
         return request.version, request.order
 
     def _await_turn(self, request: Request) -> None:
-        """Returns when the request is committed or has to lead. Interrupted, it leaves nobody waiting for it."""
+        """Returns when the request is committed or must lead. If interrupted, it leaves the queue or hands over."""
         try:
             request.wake.acquire()
         except BaseException:
@@ -195,13 +195,13 @@ class Committer:
             self._fail(group, error)
 
     def _fail(self, group: list[Request], error: EngineError) -> None:
-        """The disk failed in a way that leaves open what is on it. Only a restart, which reads it anew, can tell."""
+        """Fails a group after a disk error that leaves unknown what was written. Only a restart can find out."""
         self._failure = f"the disk failed during a commit, restart to recover: {error.message}"
         for request in group:
             request.error = UnknownResultError(message=f"Transaction may or may not have committed: {error.message}")
 
     def _write(self, group: list[Request]) -> None:
-        """Commits those of the group that have no conflict. Raises if the disk refuses; then none is committed."""
+        """Commits the transactions of the group without conflicts. Raises on a disk error; then none is committed."""
         version = self._version + 1
         accepted: list[Request] = []
         try:

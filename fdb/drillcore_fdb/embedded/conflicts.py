@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 KeyRangeTuple = tuple[bytes, bytes]
 _FEW_KEYS = 8
-"""Up to so many keys, looking at each is faster than sorting them."""
+"""Up to this many keys, looking at each key is faster than sorting them."""
 
 
 class _Written:
@@ -42,7 +42,7 @@ class _Written:
 
 
 class ConflictWindow:
-    """The writes of recent commits. Used by one thread at a time: whoever leads the commit.
+    """The writes of recent commits. Used by one thread at a time: the thread that leads the commit.
 
     A single key is checked in constant time against the last version that wrote it; a range against each commit
     since the read version. Commits older than `keep_s` are forgotten, and a transaction from before them can
@@ -51,7 +51,7 @@ class ConflictWindow:
 
     def __init__(self, version: int, keep_s: float) -> None:
         self.oldest_version = version
-        """Reads at this version or a later one can be judged."""
+        """Conflicts of reads at this version or a later one can be decided."""
         self._keep_s = keep_s
         self._written: deque[_Written] = deque()
         self._last_version: dict[bytes, int] = {}

@@ -45,7 +45,7 @@ class EmbeddedSettings:
     path: Path
     durability: Durability = Durability.FULL
     map_size_bytes: int = 1 << 40
-    """The most the store may grow to. Address space, not memory or disk."""
+    """The largest size of the store. It reserves address space, not memory or disk."""
     default_timeout_s: float = 30.0
 
 

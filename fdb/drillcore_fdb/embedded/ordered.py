@@ -73,7 +73,7 @@ class OrderedStore:
                 found = cursor.delete() and bool(cursor.key())
 
     def batch(self, txn: LmdbTransaction, begin: bytes, end: bytes, limit: int, reverse: bool) -> list[KeyValue]:
-        """Up to `limit` entries of begin..end, from its start, or from its end with `reverse`."""
+        """Up to `limit` entries of begin..end, from the start, or with `reverse` from the end."""
         if self._has_long_keys(txn):
             return list(islice(self.iterate(txn, begin, end, reverse), limit))
         begin, end = _stored(begin), _stored(end)
@@ -92,7 +92,7 @@ class OrderedStore:
         return bool(txn.stat(self._tails)["entries"])
 
     def _find(self, txn: LmdbTransaction, stored: bytes) -> bytes | None:
-        """Where in `tails` a long key's last piece is, if all its markers are there."""
+        """The key in `tails` of a long key's last piece; None if one of its markers is missing."""
         database = self._keys
         while len(stored) >= PIECE_BYTES:
             tail: bytes | None = txn.get(stored[:PIECE_BYTES], None, database)
@@ -102,7 +102,7 @@ class OrderedStore:
         return stored
 
     def _make(self, txn: LmdbTransaction, stored: bytes) -> bytes:
-        """Where in `tails` a long key's last piece goes; makes the markers on the way."""
+        """The key in `tails` for a long key's last piece. Makes the missing markers."""
         database = self._keys
         while len(stored) >= PIECE_BYTES:
             marker = stored[:PIECE_BYTES]

@@ -1,4 +1,4 @@
-"""An embedded engine that can be rewritten while it is in use, so that nothing of what was removed is left in its file.
+"""An embedded engine whose file can be rewritten while it is in use, so that no removed data is left in the file.
 
 LMDB leaves what was removed in free pages until they are used again. For a store of keys that is too long.
 """
@@ -26,7 +26,7 @@ class RewritableEngine(Engine):
         self._gate = _Gate()
 
     def rewrite(self) -> None:
-        """Rewrites the file, so that it contains what the store has and nothing else.
+        """Rewrites the file, so that it contains only the present content of the store.
 
         A crash leaves the old file or the new.
         """
@@ -70,7 +70,7 @@ class RewritableEngine(Engine):
 
 
 class _Gate:
-    """Admits many users at once, or one alone."""
+    """A lock that many users may hold together, or one user alone."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

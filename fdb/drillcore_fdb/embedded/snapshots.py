@@ -1,8 +1,9 @@
-"""The LMDB snapshots that transactions hold open. A reaper ends those that are held for too long."""
+"""The open LMDB snapshots of transactions. A reaper thread ends those that are open for too long."""
 
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import lmdb
@@ -18,7 +19,7 @@ class Holder(Protocol):
     """A transaction that has a snapshot open."""
 
     def expire(self) -> None:
-        """Gives the snapshot back if it is past its age."""
+        """Gives the snapshot back if it has reached its maximum age."""
 
     def close(self) -> None:
         """Gives the snapshot back."""
@@ -57,7 +58,7 @@ class Snapshots:
         txn.abort()
 
     def refuse(self) -> None:
-        """From now on none is opened."""
+        """Refuses to open further snapshots."""
         self._closing.set()
 
     def close(self) -> None:
@@ -69,9 +70,10 @@ class Snapshots:
             holder.close()
 
     def _reap(self) -> None:
-        """Ends snapshots that are past their age: an idle one would keep LMDB from reusing any page."""
+        """Ends snapshots that have reached their maximum age, because LMDB cannot reuse pages while they are open."""
         while not self._closing.wait(_REAP_EVERY_S):
             with self._lock:
                 holders = list(self._holders)
             for holder in holders:
-                holder.expire()
+                with suppress(lmdb.Error):  # it is tried again in the next round
+                    holder.expire()

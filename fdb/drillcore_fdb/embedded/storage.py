@@ -1,4 +1,4 @@
-"""The files of the embedded engine: opening, checking, locking, compacting; and LMDB's errors in our words.
+"""The files of the embedded engine: opens, checks, locks and compacts them, and translates LMDB's errors.
 
 <data directory>/LOCK            who has it open
 <data directory>/engine.json     what this directory is; written last when a store is made
@@ -41,7 +41,7 @@ SNAPSHOTS_MAX: Final = 1024
 _COPY_BYTES: Final = 16_000_000
 """Bytes copied in one transaction: large enough that the pages which each transaction copies anew do not matter."""
 _READERS_SPARE = 256
-"""Readers beyond the transactions' snapshots: watches and figures read too, and must not be refused."""
+"""LMDB readers in addition to the transactions' snapshots, for watches and figures, which must not be refused."""
 
 
 def pack_version(version: int) -> bytes:
@@ -152,13 +152,40 @@ def _check_whole(environment: lmdb.Environment, data: Path) -> None:
 def verify_file(data: Path) -> list[str]:
     """What is wrong with a store's file, page by page; read as bytes, so that no damage can harm this process."""
     try:
-        return list(map(str, lmdb.verify.verify(str(data))))  # type: ignore[no-untyped-call]
+        with data.open("rb") as file:
+            return list(map(str, _Verifier(file, data.stat().st_size).verify()))  # type: ignore[no-untyped-call]
     except (lmdb.verify.VerifyError, OSError) as error:
         return [str(error)]
 
 
+class _Verifier(lmdb.verify._Verifier):
+    """LMDB's verifier, corrected: a value may have more overflow pages than it needs.
+
+    A value that shrinks within a transaction keeps its pages, and LMDB reads and frees all of them. The binding's
+    verifier reports such pages as damage.
+    """
+
+    _PAGES = struct.Struct("<16xQ")
+    """The number of pages, in the part of a node that refers to overflow pages."""
+
+    def _bigdata(  # type: ignore[no-untyped-def]
+        self,
+        tree: object,
+        page: int,
+        node: int,
+        buffer: bytes,
+        at: int,
+        size: int,
+        want_bytes: bool,
+    ):
+        if not want_bytes and at + self._PAGES.size <= len(buffer):
+            (pages,) = self._PAGES.unpack_from(buffer, at)
+            size = max(size, pages * self.psize - self.hdrsz)
+        return super()._bigdata(tree, page, node, buffer, at, size, want_bytes)  # type: ignore[no-untyped-call]
+
+
 def copy_packed(environment: lmdb.Environment, directory: Path) -> None:
-    """Every entry into a new file, in order, so that each page is full before the next one begins.
+    """Copies every entry to a new file, in order, so that each page is full before the next one begins.
 
     LMDB's own copy leaves out free pages, but keeps the others as splits left them, a third of each empty.
     """
@@ -205,7 +232,7 @@ def _write_marker(marker: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Makes the names in a directory durable, not only the files."""
+    """Makes the file names of a directory durable, in addition to the files themselves."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""A transaction on the embedded engine: reads of one LMDB snapshot, own writes on top, conflicts on record."""
+"""A transaction on the embedded engine: reads one LMDB snapshot, buffers its writes, and notes what may conflict."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class EmbeddedTransaction(Attempts):
             size = min(2 * size, _BATCH_MAX)
 
     def _fetch(self, begin: bytes, end: bytes, wanted: int, reverse: bool, conflicting: bool) -> list[KeyValue]:
-        """Up to `wanted` entries of a range. What was looked at to find them becomes a reason for a conflict."""
+        """Up to `wanted` entries of a range. If `conflicting`, the keys looked at are noted for conflicts."""
         writes = self._writes
         with self._lock:
             self._ensure_open()
@@ -406,5 +406,5 @@ class _SnapshotView(Reader):
 
 
 def _shortened(key: bytes) -> bytes:
-    """No stored key is longer than the limit, so a longer bound can be cut without changing what lies below it."""
+    """Cuts a bound that is longer than any stored key. That does not change which stored keys are below it."""
     return key if len(key) <= KEY_BYTES_MAX else key[: KEY_BYTES_MAX + 1]

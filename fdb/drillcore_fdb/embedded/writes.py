@@ -1,4 +1,4 @@
-"""What a transaction has written so far: the mutations to commit, and how they change what it reads."""
+"""The writes of a transaction: the mutations to commit, and their effect on what the transaction reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Mutation = tuple[Op, bytes, bytes] | tuple[Op, bytes, bytes, Atomic]
 
 
 class Unwritten:
-    """The transaction has not decided this key's value: the stored one counts, then `pending` on top of it."""
+    """The transaction's writes do not fix this key's value: apply `pending` to the stored value."""
 
     __slots__ = ("pending",)
 
@@ -44,7 +44,7 @@ class Unwritten:
 UNTOUCHED: Final = Unwritten()
 _MUTATION_BYTES = 24
 _RANGE_BYTES = 32
-"""What FoundationDB adds to a transaction's size for each mutation and each conflict range."""
+"""The bytes that FoundationDB adds to a transaction's size for each mutation and each conflict range."""
 
 
 class WriteBuffer:
@@ -108,14 +108,14 @@ class WriteBuffer:
         self.size_bytes += len(begin) + len(end) + _RANGE_BYTES
 
     def lookup(self, key: bytes) -> bytes | Unwritten | None:
-        """The key's value if own writes decide it, else what they leave to the stored one."""
+        """The key's value if own writes fix it, else the operations to apply to the stored value."""
         known = self._values.get(key, UNTOUCHED)
         if known is UNTOUCHED and key in self._cleared:
             return None
         return known
 
     def touches(self, begin: bytes, end: bytes) -> bool:
-        """Whether a range reads differently because of own writes."""
+        """Whether own writes change what a range contains."""
         return bool(self._cleared.overlapping(begin, end)) or any(True for _ in self._keys_in(begin, end))
 
     def merge(
@@ -127,7 +127,7 @@ class WriteBuffer:
         return heapq.merge(untouched, own, reverse=reverse)
 
     def undecided(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """The parts of a range whose reading depends on the store: not what own writes have decided."""
+        """The parts of a range whose values depend on the store, because own writes do not fix them."""
         decided = RangeSet()
         for cleared_begin, cleared_end in self._cleared.overlapping(begin, end):
             decided.add(cleared_begin, cleared_end)

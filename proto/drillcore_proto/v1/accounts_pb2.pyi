@@ -50,11 +50,11 @@ class _RoleEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeW
     ROLE_UNSPECIFIED: _Role.ValueType  # 0
     ROLE_READER: _Role.ValueType  # 1
     ROLE_WRITER: _Role.ValueType  # 2
-    """reads too, and manages corpora"""
+    """reads, writes and manages corpora"""
     ROLE_REVIEWER: _Role.ValueType  # 3
     """reads and signs"""
     ROLE_AUDITOR: _Role.ValueType  # 4
-    """reads, pulls the audit trail and signed exports, reviews and signs"""
+    """reads, gets the audit trail and signed exports, reviews and signs"""
     ROLE_OPERATOR: _Role.ValueType  # 5
     """manages tenants, accounts and corpora; reads no content"""
 
@@ -63,11 +63,11 @@ class Role(_Role, metaclass=_RoleEnumTypeWrapper): ...
 ROLE_UNSPECIFIED: Role.ValueType  # 0
 ROLE_READER: Role.ValueType  # 1
 ROLE_WRITER: Role.ValueType  # 2
-"""reads too, and manages corpora"""
+"""reads, writes and manages corpora"""
 ROLE_REVIEWER: Role.ValueType  # 3
 """reads and signs"""
 ROLE_AUDITOR: Role.ValueType  # 4
-"""reads, pulls the audit trail and signed exports, reviews and signs"""
+"""reads, gets the audit trail and signed exports, reviews and signs"""
 ROLE_OPERATOR: Role.ValueType  # 5
 """manages tenants, accounts and corpora; reads no content"""
 Global___Role: typing_extensions.TypeAlias = Role
@@ -82,7 +82,7 @@ class Grant(google.protobuf.message.Message):
     LEVELS_FIELD_NUMBER: builtins.int
     role: Global___Role.ValueType
     tenant_id: builtins.str
-    """empty in an account of a tenant: its own; for an operator's account: every tenant"""
+    """empty: in a tenant's account its own tenant, in an operator's account every tenant"""
     corpus_id: builtins.str
     """empty: every corpus"""
     @property
@@ -122,19 +122,19 @@ class Account(google.protobuf.message.Message):
     PASSWORD_CHANGED_AT_FIELD_NUMBER: builtins.int
     LOCKED_UNTIL_FIELD_NUMBER: builtins.int
     id: builtins.str
-    """a UUID, never given twice"""
+    """a UUID, never reused"""
     tenant_id: builtins.str
     """empty for an operator's account"""
     kind: Global___AccountKind.ValueType
     login: builtins.str
-    """unique on the server, never given twice"""
+    """unique on the server, never reused"""
     name: builtins.str
     """printed name of a person"""
     disabled: builtins.bool
     created_by: builtins.str
     version: builtins.int
     oidc_issuer: builtins.str
-    """and the subject of that issuer's tokens"""
+    """with oidc_subject: tokens of this issuer and subject identify the account"""
     oidc_subject: builtins.str
     @property
     def grants(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Grant]: ...
@@ -144,13 +144,13 @@ class Account(google.protobuf.message.Message):
     def updated_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def certificate_sha256(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """client certificates that stand for the account, in hex"""
+        """client certificates that identify the account, in hex"""
 
     @property
     def password_changed_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def locked_until(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """after too many failures"""
+        """set after too many wrong passwords"""
 
     def __init__(
         self,
@@ -196,11 +196,11 @@ class CreateAccountRequest(google.protobuf.message.Message):
     login: builtins.str
     name: builtins.str
     password: builtins.str
-    """of a person: the first one, to be changed at the first login"""
+    """a person's first password, which must be changed at the first login"""
     oidc_issuer: builtins.str
     oidc_subject: builtins.str
     server_account: builtins.bool
-    """an operator's account, of no tenant"""
+    """an operator's account, which belongs to no tenant"""
     @property
     def grants(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Grant]: ...
     @property
@@ -411,7 +411,7 @@ class SetGrantsRequest(google.protobuf.message.Message):
     expected_version: builtins.int
     @property
     def grants(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Grant]:
-        """all of them"""
+        """all grants of the account from now on"""
 
     def __init__(
         self,
@@ -454,9 +454,9 @@ class SetPasswordRequest(google.protobuf.message.Message):
     NEW_PASSWORD_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     id: builtins.str
-    """empty: the caller's own"""
+    """empty: the caller's own account"""
     old_password: builtins.str
-    """for the caller's own"""
+    """needed for the caller's own account"""
     new_password: builtins.str
     def __init__(
         self,
@@ -490,7 +490,7 @@ class LoginRequest(google.protobuf.message.Message):
     login: builtins.str
     password: builtins.str
     new_password: builtins.str
-    """changes it; needed when it has expired or was set by another"""
+    """replaces the password; needed if it has expired or another person set it"""
     def __init__(
         self,
         *,
@@ -512,13 +512,13 @@ class LoginResponse(google.protobuf.message.Message):
     ACCOUNT_ID_FIELD_NUMBER: builtins.int
     TENANT_ID_FIELD_NUMBER: builtins.int
     token: builtins.str
-    """as the bearer token of the session's calls"""
+    """the bearer token for the session's calls"""
     idle_timeout_s: builtins.float
     account_id: builtins.str
     tenant_id: builtins.str
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """at the latest; earlier when it is not used"""
+        """the session ends then, or earlier if it is not used"""
 
     def __init__(
         self,
@@ -565,9 +565,9 @@ class CreateTokenRequest(google.protobuf.message.Message):
     tenant_id: builtins.str
     account_id: builtins.str
     name: builtins.str
-    """what it is for"""
+    """the purpose of the token"""
     lifetime_s: builtins.float
-    """0 means as long as the server allows"""
+    """0: as long as the server allows"""
     def __init__(
         self,
         *,
@@ -613,11 +613,11 @@ class TokenInfo(google.protobuf.message.Message):
     LAST_USED_AT_FIELD_NUMBER: builtins.int
     REVOKED_FIELD_NUMBER: builtins.int
     id: builtins.str
-    """hex; tells nothing of the token"""
+    """in hex; reveals nothing about the token"""
     account_id: builtins.str
     name: builtins.str
     session: builtins.bool
-    """of a login; else a service account's token"""
+    """true for a login's session, false for a service account's token"""
     revoked: builtins.bool
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
@@ -625,7 +625,7 @@ class TokenInfo(google.protobuf.message.Message):
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def last_used_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """within a minute"""
+        """accurate to a minute"""
 
     def __init__(
         self,
@@ -688,7 +688,7 @@ class RevokeTokenRequest(google.protobuf.message.Message):
     tenant_id: builtins.str
     account_id: builtins.str
     token_id: builtins.str
-    """empty: all of the account's"""
+    """empty: all tokens and sessions of the account"""
     def __init__(
         self,
         *,

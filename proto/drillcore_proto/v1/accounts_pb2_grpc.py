@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class AccountServiceStub(object):
-    """Who may call: people and service accounts, what they are granted, and how they prove who they are.
+    """Accounts of people and services: their grants, and how they prove who they are.
 
-    Accounts belong to a tenant, or to none: those are the server's operators. Ids and logins are never given twice.
+    An account belongs to a tenant, or to none: then it is one of the server's operators. Ids and logins are never reused.
     """
 
     def __init__(self, channel):
@@ -95,9 +95,9 @@ class AccountServiceStub(object):
 
 
 class AccountServiceServicer(object):
-    """Who may call: people and service accounts, what they are granted, and how they prove who they are.
+    """Accounts of people and services: their grants, and how they prove who they are.
 
-    Accounts belong to a tenant, or to none: those are the server's operators. Ids and logins are never given twice.
+    An account belongs to a tenant, or to none: then it is one of the server's operators. Ids and logins are never reused.
     """
 
     def CreateAccount(self, request, context):
@@ -119,28 +119,29 @@ class AccountServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateAccount(self, request, context):
-        """Changes what is given. Disabling an account ends its sessions and tokens at once.
+        """Changes the given fields. Disabling an account ends its sessions and tokens immediately.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetGrants(self, request, context):
-        """Replaces what an account is granted, at once: also for calls under way.
+        """Replaces the grants of an account. Takes effect immediately, also for calls under way.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetPassword(self, request, context):
-        """A person's own, with the old one; or by an operator, and then it must be changed at the next login.
+        """Sets the caller's own password, with the old one. Or an operator sets another person's password, which that person
+        must change at the next login.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Login(self, request, context):
-        """A session for a person: the only call that needs no credentials.
+        """Opens a session for a person. The only call that needs no credentials.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -153,14 +154,14 @@ class AccountServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CreateToken(self, request, context):
-        """A token for a service account. It is shown once.
+        """Makes a token for a service account. It is shown only once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTokens(self, request, context):
-        """Sessions and tokens of an account.
+        """The sessions and tokens of an account.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -239,9 +240,9 @@ def add_AccountServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AccountService(object):
-    """Who may call: people and service accounts, what they are granted, and how they prove who they are.
+    """Accounts of people and services: their grants, and how they prove who they are.
 
-    Accounts belong to a tenant, or to none: those are the server's operators. Ids and logins are never given twice.
+    An account belongs to a tenant, or to none: then it is one of the server's operators. Ids and logins are never reused.
     """
 
     @staticmethod

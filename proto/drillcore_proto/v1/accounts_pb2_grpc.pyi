@@ -202,9 +202,9 @@ _AccountServiceRevokeTokenType = typing_extensions.TypeVar(
 )
 
 class AccountServiceStub(typing.Generic[_AccountServiceCreateAccountType, _AccountServiceGetAccountType, _AccountServiceListAccountsType, _AccountServiceUpdateAccountType, _AccountServiceSetGrantsType, _AccountServiceSetPasswordType, _AccountServiceLoginType, _AccountServiceLogoutType, _AccountServiceCreateTokenType, _AccountServiceListTokensType, _AccountServiceRevokeTokenType]):
-    """Who may call: people and service accounts, what they are granted, and how they prove who they are.
+    """Accounts of people and services: their grants, and how they prove who they are.
 
-    Accounts belong to a tenant, or to none: those are the server's operators. Ids and logins are never given twice.
+    An account belongs to a tenant, or to none: then it is one of the server's operators. Ids and logins are never reused.
     """
 
     @typing.overload
@@ -310,24 +310,26 @@ class AccountServiceStub(typing.Generic[_AccountServiceCreateAccountType, _Accou
     ListAccounts: _AccountServiceListAccountsType
 
     UpdateAccount: _AccountServiceUpdateAccountType
-    """Changes what is given. Disabling an account ends its sessions and tokens at once."""
+    """Changes the given fields. Disabling an account ends its sessions and tokens immediately."""
 
     SetGrants: _AccountServiceSetGrantsType
-    """Replaces what an account is granted, at once: also for calls under way."""
+    """Replaces the grants of an account. Takes effect immediately, also for calls under way."""
 
     SetPassword: _AccountServiceSetPasswordType
-    """A person's own, with the old one; or by an operator, and then it must be changed at the next login."""
+    """Sets the caller's own password, with the old one. Or an operator sets another person's password, which that person
+    must change at the next login.
+    """
 
     Login: _AccountServiceLoginType
-    """A session for a person: the only call that needs no credentials."""
+    """Opens a session for a person. The only call that needs no credentials."""
 
     Logout: _AccountServiceLogoutType
 
     CreateToken: _AccountServiceCreateTokenType
-    """A token for a service account. It is shown once."""
+    """Makes a token for a service account. It is shown only once."""
 
     ListTokens: _AccountServiceListTokensType
-    """Sessions and tokens of an account."""
+    """The sessions and tokens of an account."""
 
     RevokeToken: _AccountServiceRevokeTokenType
 
@@ -379,9 +381,9 @@ AccountServiceAsyncStub: typing_extensions.TypeAlias = AccountServiceStub[
 ]
 
 class AccountServiceServicer(metaclass=abc.ABCMeta):
-    """Who may call: people and service accounts, what they are granted, and how they prove who they are.
+    """Accounts of people and services: their grants, and how they prove who they are.
 
-    Accounts belong to a tenant, or to none: those are the server's operators. Ids and logins are never given twice.
+    An account belongs to a tenant, or to none: then it is one of the server's operators. Ids and logins are never reused.
     """
 
     @abc.abstractmethod
@@ -411,7 +413,7 @@ class AccountServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.accounts_pb2.UpdateAccountRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.accounts_pb2.UpdateAccountResponse, collections.abc.Awaitable[drillcore_proto.v1.accounts_pb2.UpdateAccountResponse]]:
-        """Changes what is given. Disabling an account ends its sessions and tokens at once."""
+        """Changes the given fields. Disabling an account ends its sessions and tokens immediately."""
 
     @abc.abstractmethod
     def SetGrants(
@@ -419,7 +421,7 @@ class AccountServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.accounts_pb2.SetGrantsRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.accounts_pb2.SetGrantsResponse, collections.abc.Awaitable[drillcore_proto.v1.accounts_pb2.SetGrantsResponse]]:
-        """Replaces what an account is granted, at once: also for calls under way."""
+        """Replaces the grants of an account. Takes effect immediately, also for calls under way."""
 
     @abc.abstractmethod
     def SetPassword(
@@ -427,7 +429,9 @@ class AccountServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.accounts_pb2.SetPasswordRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.accounts_pb2.SetPasswordResponse, collections.abc.Awaitable[drillcore_proto.v1.accounts_pb2.SetPasswordResponse]]:
-        """A person's own, with the old one; or by an operator, and then it must be changed at the next login."""
+        """Sets the caller's own password, with the old one. Or an operator sets another person's password, which that person
+        must change at the next login.
+        """
 
     @abc.abstractmethod
     def Login(
@@ -435,7 +439,7 @@ class AccountServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.accounts_pb2.LoginRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.accounts_pb2.LoginResponse, collections.abc.Awaitable[drillcore_proto.v1.accounts_pb2.LoginResponse]]:
-        """A session for a person: the only call that needs no credentials."""
+        """Opens a session for a person. The only call that needs no credentials."""
 
     @abc.abstractmethod
     def Logout(
@@ -450,7 +454,7 @@ class AccountServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.accounts_pb2.CreateTokenRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.accounts_pb2.CreateTokenResponse, collections.abc.Awaitable[drillcore_proto.v1.accounts_pb2.CreateTokenResponse]]:
-        """A token for a service account. It is shown once."""
+        """Makes a token for a service account. It is shown only once."""
 
     @abc.abstractmethod
     def ListTokens(
@@ -458,7 +462,7 @@ class AccountServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.accounts_pb2.ListTokensRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.accounts_pb2.ListTokensResponse, collections.abc.Awaitable[drillcore_proto.v1.accounts_pb2.ListTokensResponse]]:
-        """Sessions and tokens of an account."""
+        """The sessions and tokens of an account."""
 
     @abc.abstractmethod
     def RevokeToken(

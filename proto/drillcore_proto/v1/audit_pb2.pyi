@@ -56,21 +56,21 @@ class AuditRecord(google.protobuf.message.Message):
     PRIVATE_FIELD_NUMBER: builtins.int
     ERASED_FIELD_NUMBER: builtins.int
     index: builtins.int
-    """its place in the log; not there (sequenced is false) until the log has it, moments after the call"""
+    """its place in the log; valid once sequenced is true, moments after the call"""
     sequenced: builtins.bool
     id: builtins.str
     """a UUID"""
     leaf: builtins.bytes
-    """what the tree is made of; see drillcore.audit.leaves"""
+    """the record's leaf in the tree; see drillcore.audit.leaves"""
     salt: builtins.bytes
-    """of the commitment in the leaf"""
+    """the salt of the commitment in the leaf"""
     body: builtins.str
     """the record, in canonical JSON"""
     private_salt: builtins.bytes
     private: builtins.str
-    """its part that may be erased, in canonical JSON: query text, reason, values before and after"""
+    """the part that may be erased, in canonical JSON: query text, reason, values before and after"""
     erased: builtins.bool
-    """the private part's key was destroyed"""
+    """the key of the private part was destroyed"""
     def __init__(
         self,
         *,
@@ -104,14 +104,14 @@ class AuditFilter(google.protobuf.message.Message):
     node_id: builtins.str
     """a node, or a document"""
     operator: builtins.str
-    """who called: the id in the record"""
+    """the caller's id in the record"""
     action: builtins.str
     """such as ACCESS or UPDATE"""
     request_id: builtins.str
     record_id: builtins.str
     @property
     def until(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """not included"""
+        """records at this time are not included"""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class QueryAuditRequest(google.protobuf.message.Message):
     page_token: builtins.str
     @property
     def filter(self) -> Global___AuditFilter:
-        """all that are given must match"""
+        """a record must match every field that is set"""
 
     def __init__(
         self,
@@ -192,9 +192,9 @@ class WaitProofRequest(google.protobuf.message.Message):
     server_log: builtins.bool
     record_id: builtins.str
     request_id: builtins.str
-    """of a call of the caller's own"""
+    """the id of one of the caller's own calls"""
     without_content: builtins.bool
-    """only the leaf: proves that the record is there without showing what it says"""
+    """only the leaf: proves that the record is in the log without showing its content"""
     def __init__(
         self,
         *,
@@ -218,7 +218,7 @@ class WaitProofResponse(google.protobuf.message.Message):
     INDEX_FIELD_NUMBER: builtins.int
     TREE_SIZE_FIELD_NUMBER: builtins.int
     proof: builtins.str
-    """the file"""
+    """the file as text"""
     index: builtins.int
     tree_size: builtins.int
     def __init__(
@@ -328,7 +328,7 @@ class VerifyAuditRequest(google.protobuf.message.Message):
     start: builtins.int
     """index of the first record to check"""
     records_max: builtins.int
-    """0 means as many as the server likes"""
+    """0: the server decides"""
     def __init__(
         self,
         *,
@@ -354,7 +354,7 @@ class VerifyAuditResponse(google.protobuf.message.Message):
     verified: builtins.int
     erased: builtins.int
     next_start: builtins.int
-    """where to go on; the tree's size when all is checked"""
+    """where to continue; the tree's size once everything is checked"""
     tree_size: builtins.int
     checkpoint: builtins.str
     @property
@@ -453,9 +453,9 @@ class Review(google.protobuf.message.Message):
     first: builtins.int
     """index of the first record"""
     last: builtins.int
-    """and of the last, included"""
+    """index of the last record, included"""
     root: builtins.bytes
-    """of the tree that ends with the last record"""
+    """the root of the tree that ends with the last record"""
     findings: builtins.str
     created_by: builtins.str
     signed: builtins.bool
@@ -587,7 +587,7 @@ class RotateAuditKeyResponse(google.protobuf.message.Message):
     key: builtins.str
     """the new public key, as a verifier key of C2SP signed notes"""
     keys: builtins.str
-    """as GetCheckpointResponse.keys"""
+    """same as GetCheckpointResponse.keys"""
     def __init__(
         self,
         *,

@@ -26,11 +26,11 @@ if _version_not_supported:
 
 
 class AuditServiceStub(object):
-    """The audit trail: one record for each call, signed, in the transaction of the call itself. Records of a tenant form a
-    log of their own, an RFC 6962 Merkle tree with signed checkpoints. The server's own log has what belongs to no tenant.
+    """The audit trail: one signed record for each call, written in the transaction of the call itself. The records of each
+    tenant form a log, an RFC 6962 Merkle tree with signed checkpoints. The server's own log has the calls of no tenant.
 
-    Every call is about one log: a tenant's, named as in every other service, or with server_log the server's own.
-    Nothing here changes or removes a record, and no setting or role can keep one from being written.
+    Every call here is about one log: that of a tenant, named as in every other service, or with server_log the server's own.
+    Nothing changes or removes a record, and no setting or role can prevent one from being written.
     """
 
     def __init__(self, channel):
@@ -87,51 +87,51 @@ class AuditServiceStub(object):
 
 
 class AuditServiceServicer(object):
-    """The audit trail: one record for each call, signed, in the transaction of the call itself. Records of a tenant form a
-    log of their own, an RFC 6962 Merkle tree with signed checkpoints. The server's own log has what belongs to no tenant.
+    """The audit trail: one signed record for each call, written in the transaction of the call itself. The records of each
+    tenant form a log, an RFC 6962 Merkle tree with signed checkpoints. The server's own log has the calls of no tenant.
 
-    Every call is about one log: a tenant's, named as in every other service, or with server_log the server's own.
-    Nothing here changes or removes a record, and no setting or role can keep one from being written.
+    Every call here is about one log: that of a tenant, named as in every other service, or with server_log the server's own.
+    Nothing changes or removes a record, and no setting or role can prevent one from being written.
     """
 
     def QueryAudit(self, request, context):
-        """Records, newest first.
+        """The records that match a filter, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WaitProof(self, request, context):
-        """A proof that a record is in the log, waiting until the log has it: a file that needs nothing else to be verified
-        but the server's public key (c2sp.org/tlog-proof).
+        """Waits until the log has a record, and returns the proof of that (c2sp.org/tlog-proof). The proof is a file that can
+        be verified with just the server's public key.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetCheckpoint(self, request, context):
-        """The newest checkpoint of a log, or one that was published, with the keys that signed so far.
+        """The newest checkpoint of a log, or a published one of a given size, with the chain of signing keys.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetConsistencyProof(self, request, context):
-        """That the log of one size continues the log of another.
+        """The proof that the log at the second size continues the log at the first size.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def VerifyAudit(self, request, context):
-        """Checks records of the log as they are stored: signatures, commitments and tree.
+        """Checks the stored records of the log: signatures, commitments and tree.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExportAudit(self, request_iterator, context):
-        """The records, oldest first, as a file. Send one request; the file comes in pieces.
+        """The records, oldest first, as a file. Send one request; the file is sent in pieces.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -151,7 +151,7 @@ class AuditServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RotateAuditKey(self, request, context):
-        """Begins to sign with a new key, which the one before it vouches for. Operators only.
+        """Begins to sign with a new key. The old key signs the new one. Only operators may do this.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -214,11 +214,11 @@ def add_AuditServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AuditService(object):
-    """The audit trail: one record for each call, signed, in the transaction of the call itself. Records of a tenant form a
-    log of their own, an RFC 6962 Merkle tree with signed checkpoints. The server's own log has what belongs to no tenant.
+    """The audit trail: one signed record for each call, written in the transaction of the call itself. The records of each
+    tenant form a log, an RFC 6962 Merkle tree with signed checkpoints. The server's own log has the calls of no tenant.
 
-    Every call is about one log: a tenant's, named as in every other service, or with server_log the server's own.
-    Nothing here changes or removes a record, and no setting or role can keep one from being written.
+    Every call here is about one log: that of a tenant, named as in every other service, or with server_log the server's own.
+    Nothing changes or removes a record, and no setting or role can prevent one from being written.
     """
 
     @staticmethod

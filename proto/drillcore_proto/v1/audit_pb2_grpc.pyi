@@ -170,11 +170,11 @@ _AuditServiceRotateAuditKeyType = typing_extensions.TypeVar(
 )
 
 class AuditServiceStub(typing.Generic[_AuditServiceQueryAuditType, _AuditServiceWaitProofType, _AuditServiceGetCheckpointType, _AuditServiceGetConsistencyProofType, _AuditServiceVerifyAuditType, _AuditServiceExportAuditType, _AuditServiceReviewAuditType, _AuditServiceListReviewsType, _AuditServiceRotateAuditKeyType]):
-    """The audit trail: one record for each call, signed, in the transaction of the call itself. Records of a tenant form a
-    log of their own, an RFC 6962 Merkle tree with signed checkpoints. The server's own log has what belongs to no tenant.
+    """The audit trail: one signed record for each call, written in the transaction of the call itself. The records of each
+    tenant form a log, an RFC 6962 Merkle tree with signed checkpoints. The server's own log has the calls of no tenant.
 
-    Every call is about one log: a tenant's, named as in every other service, or with server_log the server's own.
-    Nothing here changes or removes a record, and no setting or role can keep one from being written.
+    Every call here is about one log: that of a tenant, named as in every other service, or with server_log the server's own.
+    Nothing changes or removes a record, and no setting or role can prevent one from being written.
     """
 
     @typing.overload
@@ -258,24 +258,24 @@ class AuditServiceStub(typing.Generic[_AuditServiceQueryAuditType, _AuditService
     ], channel: grpc.aio.Channel) -> None: ...
 
     QueryAudit: _AuditServiceQueryAuditType
-    """Records, newest first."""
+    """The records that match a filter, newest first."""
 
     WaitProof: _AuditServiceWaitProofType
-    """A proof that a record is in the log, waiting until the log has it: a file that needs nothing else to be verified
-    but the server's public key (c2sp.org/tlog-proof).
+    """Waits until the log has a record, and returns the proof of that (c2sp.org/tlog-proof). The proof is a file that can
+    be verified with just the server's public key.
     """
 
     GetCheckpoint: _AuditServiceGetCheckpointType
-    """The newest checkpoint of a log, or one that was published, with the keys that signed so far."""
+    """The newest checkpoint of a log, or a published one of a given size, with the chain of signing keys."""
 
     GetConsistencyProof: _AuditServiceGetConsistencyProofType
-    """That the log of one size continues the log of another."""
+    """The proof that the log at the second size continues the log at the first size."""
 
     VerifyAudit: _AuditServiceVerifyAuditType
-    """Checks records of the log as they are stored: signatures, commitments and tree."""
+    """Checks the stored records of the log: signatures, commitments and tree."""
 
     ExportAudit: _AuditServiceExportAuditType
-    """The records, oldest first, as a file. Send one request; the file comes in pieces."""
+    """The records, oldest first, as a file. Send one request; the file is sent in pieces."""
 
     ReviewAudit: _AuditServiceReviewAuditType
     """An auditor marks a range of the log as reviewed. The review counts once it is signed (SignatureService)."""
@@ -283,7 +283,7 @@ class AuditServiceStub(typing.Generic[_AuditServiceQueryAuditType, _AuditService
     ListReviews: _AuditServiceListReviewsType
 
     RotateAuditKey: _AuditServiceRotateAuditKeyType
-    """Begins to sign with a new key, which the one before it vouches for. Operators only."""
+    """Begins to sign with a new key. The old key signs the new one. Only operators may do this."""
 
 AuditServiceAsyncStub: typing_extensions.TypeAlias = AuditServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -325,11 +325,11 @@ AuditServiceAsyncStub: typing_extensions.TypeAlias = AuditServiceStub[
 ]
 
 class AuditServiceServicer(metaclass=abc.ABCMeta):
-    """The audit trail: one record for each call, signed, in the transaction of the call itself. Records of a tenant form a
-    log of their own, an RFC 6962 Merkle tree with signed checkpoints. The server's own log has what belongs to no tenant.
+    """The audit trail: one signed record for each call, written in the transaction of the call itself. The records of each
+    tenant form a log, an RFC 6962 Merkle tree with signed checkpoints. The server's own log has the calls of no tenant.
 
-    Every call is about one log: a tenant's, named as in every other service, or with server_log the server's own.
-    Nothing here changes or removes a record, and no setting or role can keep one from being written.
+    Every call here is about one log: that of a tenant, named as in every other service, or with server_log the server's own.
+    Nothing changes or removes a record, and no setting or role can prevent one from being written.
     """
 
     @abc.abstractmethod
@@ -338,7 +338,7 @@ class AuditServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.audit_pb2.QueryAuditRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.audit_pb2.QueryAuditResponse, collections.abc.Awaitable[drillcore_proto.v1.audit_pb2.QueryAuditResponse]]:
-        """Records, newest first."""
+        """The records that match a filter, newest first."""
 
     @abc.abstractmethod
     def WaitProof(
@@ -346,8 +346,8 @@ class AuditServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.audit_pb2.WaitProofRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.audit_pb2.WaitProofResponse, collections.abc.Awaitable[drillcore_proto.v1.audit_pb2.WaitProofResponse]]:
-        """A proof that a record is in the log, waiting until the log has it: a file that needs nothing else to be verified
-        but the server's public key (c2sp.org/tlog-proof).
+        """Waits until the log has a record, and returns the proof of that (c2sp.org/tlog-proof). The proof is a file that can
+        be verified with just the server's public key.
         """
 
     @abc.abstractmethod
@@ -356,7 +356,7 @@ class AuditServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.audit_pb2.GetCheckpointRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.audit_pb2.GetCheckpointResponse, collections.abc.Awaitable[drillcore_proto.v1.audit_pb2.GetCheckpointResponse]]:
-        """The newest checkpoint of a log, or one that was published, with the keys that signed so far."""
+        """The newest checkpoint of a log, or a published one of a given size, with the chain of signing keys."""
 
     @abc.abstractmethod
     def GetConsistencyProof(
@@ -364,7 +364,7 @@ class AuditServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.audit_pb2.GetConsistencyProofRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.audit_pb2.GetConsistencyProofResponse, collections.abc.Awaitable[drillcore_proto.v1.audit_pb2.GetConsistencyProofResponse]]:
-        """That the log of one size continues the log of another."""
+        """The proof that the log at the second size continues the log at the first size."""
 
     @abc.abstractmethod
     def VerifyAudit(
@@ -372,7 +372,7 @@ class AuditServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.audit_pb2.VerifyAuditRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.audit_pb2.VerifyAuditResponse, collections.abc.Awaitable[drillcore_proto.v1.audit_pb2.VerifyAuditResponse]]:
-        """Checks records of the log as they are stored: signatures, commitments and tree."""
+        """Checks the stored records of the log: signatures, commitments and tree."""
 
     @abc.abstractmethod
     def ExportAudit(
@@ -380,7 +380,7 @@ class AuditServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[drillcore_proto.v1.audit_pb2.ExportAuditRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.audit_pb2.ExportAuditResponse], collections.abc.AsyncIterator[drillcore_proto.v1.audit_pb2.ExportAuditResponse]]:
-        """The records, oldest first, as a file. Send one request; the file comes in pieces."""
+        """The records, oldest first, as a file. Send one request; the file is sent in pieces."""
 
     @abc.abstractmethod
     def ReviewAudit(
@@ -403,6 +403,6 @@ class AuditServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.audit_pb2.RotateAuditKeyRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.audit_pb2.RotateAuditKeyResponse, collections.abc.Awaitable[drillcore_proto.v1.audit_pb2.RotateAuditKeyResponse]]:
-        """Begins to sign with a new key, which the one before it vouches for. Operators only."""
+        """Begins to sign with a new key. The old key signs the new one. Only operators may do this."""
 
 def add_AuditServiceServicer_to_server(servicer: AuditServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

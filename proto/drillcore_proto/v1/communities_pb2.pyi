@@ -36,7 +36,7 @@ class Community(google.protobuf.message.Message):
     corpus_id: builtins.str
     label: builtins.str
     size: builtins.int
-    """facts in it"""
+    """number of facts"""
     @property
     def keywords(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     @property
@@ -68,9 +68,9 @@ class CommunityRun(google.protobuf.message.Message):
     TRIGGER_FIELD_NUMBER: builtins.int
     TOOK_S_FIELD_NUMBER: builtins.int
     of_revision: builtins.int
-    """the facts were those of this revision"""
+    """the revision whose facts were grouped"""
     revision: builtins.int
-    """that it made; the same if nothing had changed"""
+    """the revision that the run made; the same as of_revision if no community changed"""
     facts: builtins.int
     communities: builtins.int
     trigger: builtins.str
@@ -164,7 +164,7 @@ class GetCommunityRequest(google.protobuf.message.Message):
     corpus_id: builtins.str
     id: builtins.str
     page_size: builtins.int
-    """of its facts, the most important first"""
+    """number of facts on a page, the most important first"""
     page_token: builtins.str
     @property
     def as_of(self) -> drillcore_proto.v1.nodes_pb2.AsOf: ...
@@ -236,12 +236,12 @@ class RecomputeCommunitiesResponse(google.protobuf.message.Message):
     CHANGED_FIELD_NUMBER: builtins.int
     RUNNING_FIELD_NUMBER: builtins.int
     changed: builtins.bool
-    """whether it made a revision"""
+    """whether the run made a revision"""
     running: builtins.bool
-    """it goes on: the caller's time was over first"""
+    """the run continues: the call's time was over first"""
     @property
     def run(self) -> Global___CommunityRun:
-        """while it goes on, the one before, if there was one"""
+        """the finished run; while running, the run before it, if any"""
 
     def __init__(
         self,

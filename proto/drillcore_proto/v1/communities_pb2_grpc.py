@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class CommunityServiceStub(object):
-    """Communities: facts of a corpus that belong together, found by the Leiden algorithm on the graph of nearest neighbours.
+    """Communities: groups of similar facts of a corpus, found by the Leiden algorithm on the graph of nearest neighbours.
     """
 
     def __init__(self, channel):
@@ -53,26 +53,26 @@ class CommunityServiceStub(object):
 
 
 class CommunityServiceServicer(object):
-    """Communities: facts of a corpus that belong together, found by the Leiden algorithm on the graph of nearest neighbours.
+    """Communities: groups of similar facts of a corpus, found by the Leiden algorithm on the graph of nearest neighbours.
     """
 
     def ListCommunities(self, request, context):
-        """The largest first.
+        """The communities of a corpus, the largest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetCommunity(self, request, context):
-        """One community with its facts. No access is counted.
+        """One community with its facts. Does not count as an access of the facts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RecomputeCommunities(self, request, context):
-        """Computes them anew, now. The server does it by itself after many new facts, and from time to time. It goes on when
-        the time of the call is over; ListCommunities tells when it is done.
+        """Computes the communities again, now. The server also does this by itself after many new facts, and from time to
+        time. The computation continues when the call's time is over; ListCommunities shows when it has finished.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -105,7 +105,7 @@ def add_CommunityServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CommunityService(object):
-    """Communities: facts of a corpus that belong together, found by the Leiden algorithm on the graph of nearest neighbours.
+    """Communities: groups of similar facts of a corpus, found by the Leiden algorithm on the graph of nearest neighbours.
     """
 
     @staticmethod

@@ -74,7 +74,7 @@ _CommunityServiceRecomputeCommunitiesType = typing_extensions.TypeVar(
 )
 
 class CommunityServiceStub(typing.Generic[_CommunityServiceListCommunitiesType, _CommunityServiceGetCommunityType, _CommunityServiceRecomputeCommunitiesType]):
-    """Communities: facts of a corpus that belong together, found by the Leiden algorithm on the graph of nearest neighbours."""
+    """Communities: groups of similar facts of a corpus, found by the Leiden algorithm on the graph of nearest neighbours."""
 
     @typing.overload
     def __init__(self: CommunityServiceStub[
@@ -109,14 +109,14 @@ class CommunityServiceStub(typing.Generic[_CommunityServiceListCommunitiesType, 
     ], channel: grpc.aio.Channel) -> None: ...
 
     ListCommunities: _CommunityServiceListCommunitiesType
-    """The largest first."""
+    """The communities of a corpus, the largest first."""
 
     GetCommunity: _CommunityServiceGetCommunityType
-    """One community with its facts. No access is counted."""
+    """One community with its facts. Does not count as an access of the facts."""
 
     RecomputeCommunities: _CommunityServiceRecomputeCommunitiesType
-    """Computes them anew, now. The server does it by itself after many new facts, and from time to time. It goes on when
-    the time of the call is over; ListCommunities tells when it is done.
+    """Computes the communities again, now. The server also does this by itself after many new facts, and from time to
+    time. The computation continues when the call's time is over; ListCommunities shows when it has finished.
     """
 
 CommunityServiceAsyncStub: typing_extensions.TypeAlias = CommunityServiceStub[
@@ -135,7 +135,7 @@ CommunityServiceAsyncStub: typing_extensions.TypeAlias = CommunityServiceStub[
 ]
 
 class CommunityServiceServicer(metaclass=abc.ABCMeta):
-    """Communities: facts of a corpus that belong together, found by the Leiden algorithm on the graph of nearest neighbours."""
+    """Communities: groups of similar facts of a corpus, found by the Leiden algorithm on the graph of nearest neighbours."""
 
     @abc.abstractmethod
     def ListCommunities(
@@ -143,7 +143,7 @@ class CommunityServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.communities_pb2.ListCommunitiesRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.communities_pb2.ListCommunitiesResponse, collections.abc.Awaitable[drillcore_proto.v1.communities_pb2.ListCommunitiesResponse]]:
-        """The largest first."""
+        """The communities of a corpus, the largest first."""
 
     @abc.abstractmethod
     def GetCommunity(
@@ -151,7 +151,7 @@ class CommunityServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.communities_pb2.GetCommunityRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.communities_pb2.GetCommunityResponse, collections.abc.Awaitable[drillcore_proto.v1.communities_pb2.GetCommunityResponse]]:
-        """One community with its facts. No access is counted."""
+        """One community with its facts. Does not count as an access of the facts."""
 
     @abc.abstractmethod
     def RecomputeCommunities(
@@ -159,8 +159,8 @@ class CommunityServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.communities_pb2.RecomputeCommunitiesRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.communities_pb2.RecomputeCommunitiesResponse, collections.abc.Awaitable[drillcore_proto.v1.communities_pb2.RecomputeCommunitiesResponse]]:
-        """Computes them anew, now. The server does it by itself after many new facts, and from time to time. It goes on when
-        the time of the call is over; ListCommunities tells when it is done.
+        """Computes the communities again, now. The server also does this by itself after many new facts, and from time to
+        time. The computation continues when the call's time is over; ListCommunities shows when it has finished.
         """
 
 def add_CommunityServiceServicer_to_server(servicer: CommunityServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

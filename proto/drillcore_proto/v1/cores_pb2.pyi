@@ -30,7 +30,7 @@ class _CoreKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     CORE_KIND_FULL: _CoreKind.ValueType  # 1
     """rebuilds the corpus on another Drillcore server, and is readable by TrustGraph"""
     CORE_KIND_PLAIN: _CoreKind.ValueType  # 2
-    """only what TrustGraph knows: quads, entity vectors, source material"""
+    """only the parts that TrustGraph knows: quads, entity vectors, source material"""
     CORE_KIND_DOCUMENT_EMBEDDINGS: _CoreKind.ValueType  # 3
     """the vectors of chunks: a TrustGraph document-embeddings core"""
 
@@ -40,7 +40,7 @@ CORE_KIND_UNSPECIFIED: CoreKind.ValueType  # 0
 CORE_KIND_FULL: CoreKind.ValueType  # 1
 """rebuilds the corpus on another Drillcore server, and is readable by TrustGraph"""
 CORE_KIND_PLAIN: CoreKind.ValueType  # 2
-"""only what TrustGraph knows: quads, entity vectors, source material"""
+"""only the parts that TrustGraph knows: quads, entity vectors, source material"""
 CORE_KIND_DOCUMENT_EMBEDDINGS: CoreKind.ValueType  # 3
 """the vectors of chunks: a TrustGraph document-embeddings core"""
 Global___CoreKind: typing_extensions.TypeAlias = CoreKind
@@ -63,15 +63,17 @@ class ExportCoreRequest(google.protobuf.message.Message):
     kind: Global___CoreKind.ValueType
     """unspecified: full"""
     include_sources: builtins.bool
-    """texts of documents and chunks; by default true. Without, no hierarchy is rebuilt"""
+    """adds texts of documents and chunks, which a rebuilt hierarchy needs; default true"""
     include_retrieval: builtins.bool
-    """the caller's envelopes, as quads of urn:graph:retrieval"""
+    """adds the caller's envelopes, as quads of urn:graph:retrieval"""
     core_id: builtins.str
-    """as TrustGraph knows it; by default the master's IRI"""
+    """the core's id in TrustGraph; default: the master's IRI"""
     resume_at_bytes: builtins.int
-    """To go on after an interruption: what the caller has already. The same bytes are made again, compared, and not sent."""
+    """To continue after an interruption, give what you already have. The server makes the same bytes again, compares them
+    and does not send them.
+    """
     resume_sha256: builtins.bytes
-    """of those bytes"""
+    """the hash of those bytes"""
     @property
     def as_of(self) -> drillcore_proto.v1.nodes_pb2.AsOf: ...
     def __init__(
@@ -153,10 +155,10 @@ class CoreDone(google.protobuf.message.Message):
     CORE_ID_FIELD_NUMBER: builtins.int
     revision: builtins.int
     sha256: builtins.bytes
-    """of the whole core"""
+    """the hash of the whole core"""
     size_bytes: builtins.int
     record_id: builtins.str
-    """of the audit record"""
+    """the audit record of this call"""
     signature: builtins.str
     """a signed note (C2SP) about this file, by the key of the tenant's audit log"""
     core_id: builtins.str
@@ -198,9 +200,9 @@ class CoreCounts(google.protobuf.message.Message):
     records: builtins.int
     quads: builtins.int
     entity_vectors: builtins.int
-    """of chunks in a document-embeddings core"""
+    """in a document-embeddings core: vectors of chunks"""
     library_documents: builtins.int
-    """of other systems, kept as they are"""
+    """documents of other systems, stored unchanged"""
     documents: builtins.int
     sections: builtins.int
     chunks: builtins.int
@@ -269,18 +271,18 @@ class ImportCoreTarget(google.protobuf.message.Message):
     VERIFICATION_KEYS_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     corpus_id: builtins.str
-    """a full core needs a corpus without content"""
+    """a full core needs an empty corpus"""
     upload_id: builtins.str
-    """of the caller's own: who comes back with it goes on where the server stopped hearing"""
+    """chosen by the caller: an interrupted upload continues under the same id"""
     strict: builtins.bool
-    """refuse what would be skipped"""
+    """refuse the core if a record would be skipped"""
     source_id: builtins.str
-    """of what a core of another system brings; by default `core:` and the core's id"""
+    """the source of everything in a core of another system; default: `core:` and the core's id"""
     signature: builtins.str
-    """a signed note about the file, as ExportCore gives it"""
+    """the signed note about the file that ExportCore returned"""
     @property
     def verification_keys(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """if given: refuse a core without a signature by one of these (C2SP vkeys)"""
+        """if given, a core without a signature by one of these keys (C2SP vkeys) is refused"""
 
     def __init__(
         self,
@@ -371,14 +373,14 @@ class ImportCoreDone(google.protobuf.message.Message):
     kind: Global___CoreKind.ValueType
     skipped_count: builtins.int
     signed_by: builtins.str
-    """the name of the key, if a signature was verified"""
+    """the name of the key whose signature was verified, if any"""
     @property
     def counts(self) -> Global___CoreCounts:
-        """that were stored"""
+        """how many records were stored"""
 
     @property
     def skipped(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SkippedRecord]:
-        """the first 1,000"""
+        """the first 1,000 skipped records"""
 
     def __init__(
         self,
@@ -410,7 +412,7 @@ class SkippedRecord(google.protobuf.message.Message):
     offset_bytes: builtins.int
     tag: builtins.str
     id: builtins.str
-    """of what was skipped, if it has one"""
+    """the id of the skipped record, if it has one"""
     reason: builtins.str
     """UNKNOWN_TAG, BLOB_WITHOUT_METADATA, DUPLICATE, OTHER_DIMENSION, INVALID_TERM, DERIVED"""
     message: builtins.str

@@ -52,15 +52,15 @@ class CoreServiceServicer(object):
     """
 
     def ExportCore(self, request_iterator, context):
-        """Send one request. The core comes in pieces, once it is whole and on the record; the last answer says what it is.
+        """Send one request. The server makes and records the whole core, then sends it in pieces. The last response describes it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ImportCore(self, request_iterator, context):
-        """Send the target and wait for `ready`, which says how much of this upload the server has already; then the rest of the
-        file in pieces, and the end. All of it becomes one revision, or none.
+        """Send the target and wait for `ready`, which says how much of this upload the server already has. Then send the rest
+        of the file in pieces, and the end. The core becomes one revision, as a whole or not at all.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

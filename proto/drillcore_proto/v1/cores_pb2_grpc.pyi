@@ -85,11 +85,11 @@ class CoreServiceStub(typing.Generic[_CoreServiceExportCoreType, _CoreServiceImp
     ], channel: grpc.aio.Channel) -> None: ...
 
     ExportCore: _CoreServiceExportCoreType
-    """Send one request. The core comes in pieces, once it is whole and on the record; the last answer says what it is."""
+    """Send one request. The server makes and records the whole core, then sends it in pieces. The last response describes it."""
 
     ImportCore: _CoreServiceImportCoreType
-    """Send the target and wait for `ready`, which says how much of this upload the server has already; then the rest of the
-    file in pieces, and the end. All of it becomes one revision, or none.
+    """Send the target and wait for `ready`, which says how much of this upload the server already has. Then send the rest
+    of the file in pieces, and the end. The core becomes one revision, as a whole or not at all.
     """
 
 CoreServiceAsyncStub: typing_extensions.TypeAlias = CoreServiceStub[
@@ -112,7 +112,7 @@ class CoreServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[drillcore_proto.v1.cores_pb2.ExportCoreRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.cores_pb2.ExportCoreResponse], collections.abc.AsyncIterator[drillcore_proto.v1.cores_pb2.ExportCoreResponse]]:
-        """Send one request. The core comes in pieces, once it is whole and on the record; the last answer says what it is."""
+        """Send one request. The server makes and records the whole core, then sends it in pieces. The last response describes it."""
 
     @abc.abstractmethod
     def ImportCore(
@@ -120,8 +120,8 @@ class CoreServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[drillcore_proto.v1.cores_pb2.ImportCoreRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.cores_pb2.ImportCoreResponse], collections.abc.AsyncIterator[drillcore_proto.v1.cores_pb2.ImportCoreResponse]]:
-        """Send the target and wait for `ready`, which says how much of this upload the server has already; then the rest of the
-        file in pieces, and the end. All of it becomes one revision, or none.
+        """Send the target and wait for `ready`, which says how much of this upload the server already has. Then send the rest
+        of the file in pieces, and the end. The core becomes one revision, as a whole or not at all.
         """
 
 def add_CoreServiceServicer_to_server(servicer: CoreServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -56,20 +56,20 @@ class Corpus(google.protobuf.message.Message):
     id: builtins.str
     """a UUID"""
     tenant_id: builtins.str
-    """empty if it is shared with the caller's tenant"""
+    """empty if another tenant shares the corpus with the caller's tenant"""
     name: builtins.str
-    """unique among the corpora that the tenant has"""
+    """unique among the tenant's corpora that are not deleted"""
     description: builtins.str
     created_by: builtins.str
     version: builtins.int
     """1 when created, one more with each update"""
     retention_days: builtins.int
-    """without it every revision is kept for ever"""
+    """absent: every revision is kept for ever"""
     region: builtins.str
-    """where its data may be; empty: in none"""
+    """the region of its data; empty: none is set"""
     shared: builtins.bool
-    """It is another tenant's, which the caller's may read. Whose, by whom it was made, and sharing, retention_days and
-    legal_hold are then not shown.
+    """The corpus belongs to another tenant, which shares it. Then tenant_id, created_by, sharing, retention_days and
+    legal_hold are not shown.
     """
     @property
     def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
@@ -79,11 +79,11 @@ class Corpus(google.protobuf.message.Message):
     def updated_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def legal_hold(self) -> Global___LegalHold:
-        """as it was last changed; without it there never was one"""
+        """its last change; absent: there never was a legal hold"""
 
     @property
     def sharing(self) -> Global___Sharing:
-        """without it other tenants do not have it"""
+        """absent: no other tenant can read it"""
 
     def __init__(
         self,
@@ -120,11 +120,11 @@ class Sharing(google.protobuf.message.Message):
     BY_FIELD_NUMBER: builtins.int
     AT_FIELD_NUMBER: builtins.int
     everyone: builtins.bool
-    """every tenant, those that are made later too"""
+    """every tenant, including tenants that are created later"""
     by: builtins.str
     @property
     def tenant_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """or these"""
+        """or these tenants"""
 
     @property
     def at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
@@ -143,7 +143,7 @@ Global___Sharing: typing_extensions.TypeAlias = Sharing
 
 @typing.final
 class LegalHold(google.protobuf.message.Message):
-    """While it is on, nothing of the corpus is trimmed, and the corpus cannot be deleted."""
+    """While a legal hold is on, nothing of the corpus is trimmed, and the corpus cannot be deleted."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -152,9 +152,9 @@ class LegalHold(google.protobuf.message.Message):
     BY_FIELD_NUMBER: builtins.int
     AT_FIELD_NUMBER: builtins.int
     on: builtins.bool
-    """false: it was released"""
+    """false: the hold was released"""
     reason: builtins.str
-    """why it was put on, or why it was released"""
+    """why the hold was put on or released"""
     by: builtins.str
     @property
     def at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
@@ -201,9 +201,9 @@ class CreateCorpusRequest(google.protobuf.message.Message):
     name: builtins.str
     description: builtins.str
     id: builtins.str
-    """optional: a UUID of the caller's own"""
+    """optional: a UUID that the caller chose"""
     region: builtins.str
-    """optional: by default the one that the call is bound to, if it is"""
+    """optional; default: the region that the call is bound to, if any"""
     @property
     def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
     def __init__(
@@ -288,9 +288,9 @@ class ListCorporaRequest(google.protobuf.message.Message):
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     page_size: builtins.int
-    """0 means the server's default; more than its maximum is cut to that"""
+    """0: the server's default; values above the server's maximum are reduced to it"""
     page_token: builtins.str
-    """from the previous answer; the other fields must not change between pages"""
+    """from the previous response; the other fields must be the same for all pages"""
     def __init__(
         self,
         *,
@@ -362,19 +362,19 @@ class UpdateCorpusRequest(google.protobuf.message.Message):
     name: builtins.str
     description: builtins.str
     expected_version: builtins.int
-    """refuse unless the corpus is at this version"""
+    """if set, the call is refused unless the corpus is at this version"""
     retention_days: builtins.int
-    """1 or more: keep every revision that was the head within so many days"""
+    """1 or more: keep every revision that was the head within this many days"""
     keep_everything: builtins.bool
-    """end the policy; what was trimmed does not come back"""
+    """end the policy; trimmed revisions do not come back"""
     hold_reason: builtins.str
-    """put the corpus on legal hold; refused if it is on hold already"""
+    """puts the corpus on legal hold; refused if it is on hold already"""
     release_reason: builtins.str
-    """end the hold; refused if there is none"""
+    """ends the hold; refused if there is none"""
     share_with_everyone: builtins.bool
     stop_sharing: builtins.bool
     region: builtins.str
-    """of a corpus that is in none yet; it cannot be changed afterwards"""
+    """only for a corpus without a region; it cannot be changed afterwards"""
     @property
     def set_metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """added or replaced; other keys stay"""
@@ -511,11 +511,11 @@ class TrimCorpusResponse(google.protobuf.message.Message):
     RECORDS_REMOVED_FIELD_NUMBER: builtins.int
     FINISHED_FIELD_NUMBER: builtins.int
     oldest_revision: builtins.int
-    """the oldest that can still be read; 0 if none was ever trimmed"""
+    """the oldest revision that can still be read; 0 if none was ever trimmed"""
     records_removed: builtins.int
-    """by this call"""
+    """how many records this call removed"""
     finished: builtins.bool
-    """false: there was more to remove than time to do it; call again, or leave it to the server"""
+    """false: the call's time was over first; call again, or leave the rest to the server"""
     def __init__(
         self,
         *,

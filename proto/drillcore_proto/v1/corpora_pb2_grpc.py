@@ -29,8 +29,8 @@ class CorpusServiceStub(object):
     """A corpus is a body of documents of one tenant.
 
     A caller that belongs to a tenant acts in that tenant and leaves tenant_id empty. An operator names the tenant.
-    A corpus of another tenant is not there: NOT_FOUND, whatever its id. But an operator may share a corpus with other
-    tenants: to them it is there, to be read and nothing else. An id that is also one of the tenant's own corpora is that.
+    Another tenant's corpus looks exactly like one that never existed: NOT_FOUND. An operator may share a corpus with other
+    tenants, which can then only read it. If a tenant has a corpus of its own with the id of a shared one, the id means its own.
     """
 
     def __init__(self, channel):
@@ -75,8 +75,8 @@ class CorpusServiceServicer(object):
     """A corpus is a body of documents of one tenant.
 
     A caller that belongs to a tenant acts in that tenant and leaves tenant_id empty. An operator names the tenant.
-    A corpus of another tenant is not there: NOT_FOUND, whatever its id. But an operator may share a corpus with other
-    tenants: to them it is there, to be read and nothing else. An id that is also one of the tenant's own corpora is that.
+    Another tenant's corpus looks exactly like one that never existed: NOT_FOUND. An operator may share a corpus with other
+    tenants, which can then only read it. If a tenant has a corpus of its own with the id of a shared one, the id means its own.
     """
 
     def CreateCorpus(self, request, context):
@@ -104,15 +104,15 @@ class CorpusServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteCorpus(self, request, context):
-        """Its id is never used again. Refused on legal hold.
+        """The corpus's id is never used again. Refused while the corpus is on legal hold.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TrimCorpus(self, request, context):
-        """Removes what the retention policy no longer keeps: revisions that were not the head within the last retention_days.
-        The server does it by itself from time to time; this does it now. Refused on legal hold.
+        """Removes the revisions that the retention policy no longer keeps: those that were not the head within the last
+        retention_days. The server does it by itself from time to time. Refused while the corpus is on legal hold.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -163,8 +163,8 @@ class CorpusService(object):
     """A corpus is a body of documents of one tenant.
 
     A caller that belongs to a tenant acts in that tenant and leaves tenant_id empty. An operator names the tenant.
-    A corpus of another tenant is not there: NOT_FOUND, whatever its id. But an operator may share a corpus with other
-    tenants: to them it is there, to be read and nothing else. An id that is also one of the tenant's own corpora is that.
+    Another tenant's corpus looks exactly like one that never existed: NOT_FOUND. An operator may share a corpus with other
+    tenants, which can then only read it. If a tenant has a corpus of its own with the id of a shared one, the id means its own.
     """
 
     @staticmethod

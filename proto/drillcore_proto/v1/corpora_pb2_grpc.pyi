@@ -125,8 +125,8 @@ class CorpusServiceStub(typing.Generic[_CorpusServiceCreateCorpusType, _CorpusSe
     """A corpus is a body of documents of one tenant.
 
     A caller that belongs to a tenant acts in that tenant and leaves tenant_id empty. An operator names the tenant.
-    A corpus of another tenant is not there: NOT_FOUND, whatever its id. But an operator may share a corpus with other
-    tenants: to them it is there, to be read and nothing else. An id that is also one of the tenant's own corpora is that.
+    Another tenant's corpus looks exactly like one that never existed: NOT_FOUND. An operator may share a corpus with other
+    tenants, which can then only read it. If a tenant has a corpus of its own with the id of a shared one, the id means its own.
     """
 
     @typing.overload
@@ -194,11 +194,11 @@ class CorpusServiceStub(typing.Generic[_CorpusServiceCreateCorpusType, _CorpusSe
     UpdateCorpus: _CorpusServiceUpdateCorpusType
 
     DeleteCorpus: _CorpusServiceDeleteCorpusType
-    """Its id is never used again. Refused on legal hold."""
+    """The corpus's id is never used again. Refused while the corpus is on legal hold."""
 
     TrimCorpus: _CorpusServiceTrimCorpusType
-    """Removes what the retention policy no longer keeps: revisions that were not the head within the last retention_days.
-    The server does it by itself from time to time; this does it now. Refused on legal hold.
+    """Removes the revisions that the retention policy no longer keeps: those that were not the head within the last
+    retention_days. The server does it by itself from time to time. Refused while the corpus is on legal hold.
     """
 
 CorpusServiceAsyncStub: typing_extensions.TypeAlias = CorpusServiceStub[
@@ -232,8 +232,8 @@ class CorpusServiceServicer(metaclass=abc.ABCMeta):
     """A corpus is a body of documents of one tenant.
 
     A caller that belongs to a tenant acts in that tenant and leaves tenant_id empty. An operator names the tenant.
-    A corpus of another tenant is not there: NOT_FOUND, whatever its id. But an operator may share a corpus with other
-    tenants: to them it is there, to be read and nothing else. An id that is also one of the tenant's own corpora is that.
+    Another tenant's corpus looks exactly like one that never existed: NOT_FOUND. An operator may share a corpus with other
+    tenants, which can then only read it. If a tenant has a corpus of its own with the id of a shared one, the id means its own.
     """
 
     @abc.abstractmethod
@@ -270,7 +270,7 @@ class CorpusServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.corpora_pb2.DeleteCorpusRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.corpora_pb2.DeleteCorpusResponse, collections.abc.Awaitable[drillcore_proto.v1.corpora_pb2.DeleteCorpusResponse]]:
-        """Its id is never used again. Refused on legal hold."""
+        """The corpus's id is never used again. Refused while the corpus is on legal hold."""
 
     @abc.abstractmethod
     def TrimCorpus(
@@ -278,8 +278,8 @@ class CorpusServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.corpora_pb2.TrimCorpusRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.corpora_pb2.TrimCorpusResponse, collections.abc.Awaitable[drillcore_proto.v1.corpora_pb2.TrimCorpusResponse]]:
-        """Removes what the retention policy no longer keeps: revisions that were not the head within the last retention_days.
-        The server does it by itself from time to time; this does it now. Refused on legal hold.
+        """Removes the revisions that the retention policy no longer keeps: those that were not the head within the last
+        retention_days. The server does it by itself from time to time. Refused while the corpus is on legal hold.
         """
 
 def add_CorpusServiceServicer_to_server(servicer: CorpusServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -30,9 +30,9 @@ class _OutcomeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     OUTCOME_KIND_UNSPECIFIED: _OutcomeKind.ValueType  # 0
     OUTCOME_KIND_ADDED: _OutcomeKind.ValueType  # 1
     OUTCOME_KIND_UPDATED: _OutcomeKind.ValueType  # 2
-    """its source had other content before"""
+    """its source had different content before"""
     OUTCOME_KIND_UNCHANGED: _OutcomeKind.ValueType  # 3
-    """its source has this content already: nothing was done"""
+    """its source already has this content; nothing was done"""
     OUTCOME_KIND_FAILED: _OutcomeKind.ValueType  # 4
 
 class OutcomeKind(_OutcomeKind, metaclass=_OutcomeKindEnumTypeWrapper): ...
@@ -40,9 +40,9 @@ class OutcomeKind(_OutcomeKind, metaclass=_OutcomeKindEnumTypeWrapper): ...
 OUTCOME_KIND_UNSPECIFIED: OutcomeKind.ValueType  # 0
 OUTCOME_KIND_ADDED: OutcomeKind.ValueType  # 1
 OUTCOME_KIND_UPDATED: OutcomeKind.ValueType  # 2
-"""its source had other content before"""
+"""its source had different content before"""
 OUTCOME_KIND_UNCHANGED: OutcomeKind.ValueType  # 3
-"""its source has this content already: nothing was done"""
+"""its source already has this content; nothing was done"""
 OUTCOME_KIND_FAILED: OutcomeKind.ValueType  # 4
 Global___OutcomeKind: typing_extensions.TypeAlias = OutcomeKind
 
@@ -84,7 +84,7 @@ class Document(google.protobuf.message.Message):
     id: builtins.str
     corpus_id: builtins.str
     source_id: builtins.str
-    """where it came from: the same source gives the same document, in versions"""
+    """where it came from; new content of the same source is a new version"""
     source_version: builtins.int
     title: builtins.str
     media_type: builtins.str
@@ -134,16 +134,16 @@ class AddDocumentsRequest(google.protobuf.message.Message):
     DATA_FIELD_NUMBER: builtins.int
     END_FIELD_NUMBER: builtins.int
     data: builtins.bytes
-    """of the document begun last"""
+    """bytes of the current document"""
     @property
     def target(self) -> Global___AddDocumentsTarget: ...
     @property
     def header(self) -> Global___DocumentHeader:
-        """begins a document and ends the one before"""
+        """begins a document and ends the previous one"""
 
     @property
     def end(self) -> Global___AddDocumentsEnd:
-        """the last request: without it nothing is added, so that a caller who gives up adds nothing"""
+        """the last request; without it nothing is added, so an interrupted call adds nothing"""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class DocumentHeader(google.protobuf.message.Message):
     SOURCE_ID_FIELD_NUMBER: builtins.int
     METADATA_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """of the file; a hint to its format, and its source unless source_id says otherwise"""
+    """the file's name: a hint to its format, and the source id if source_id is empty"""
     media_type: builtins.str
     """optional hint"""
     source_id: builtins.str
@@ -249,7 +249,7 @@ class AddDocumentsResponse(google.protobuf.message.Message):
     def progress(self) -> Global___Progress: ...
     @property
     def done(self) -> Global___AddDocumentsDone:
-        """the last one"""
+        """the last response"""
 
     def __init__(
         self,
@@ -359,7 +359,7 @@ class UpdateDocumentRequest(google.protobuf.message.Message):
 
     @property
     def end(self) -> Global___UpdateDocumentEnd:
-        """the last request: without it nothing changes"""
+        """the last request; without it nothing changes"""
 
     def __init__(
         self,
@@ -389,7 +389,7 @@ class UpdateDocumentTarget(google.protobuf.message.Message):
     document_id: builtins.str
     source_id: builtins.str
     expected_source_version: builtins.int
-    """refuse unless the source is at this version"""
+    """if set, the call is refused unless the source is at this version"""
     def __init__(
         self,
         *,
@@ -416,12 +416,12 @@ class UpdateDocumentHeader(google.protobuf.message.Message):
     MEDIA_TYPE_FIELD_NUMBER: builtins.int
     METADATA_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """a hint to its format and, where the text has none, to its title; without it the source's id"""
+    """a hint to the format, and the title if the text has none; default: the source's id"""
     media_type: builtins.str
-    """optional hint; without it and without a name, as the document was"""
+    """optional hint; without it and without a name, the media type of the old document"""
     @property
     def metadata(self) -> Global___NewMetadata:
-        """replaces the old metadata; without it that is kept"""
+        """replaces the old metadata; absent: the old metadata is kept"""
 
     def __init__(
         self,
@@ -487,7 +487,7 @@ class UpdateDocumentResponse(google.protobuf.message.Message):
     def progress(self) -> Global___Progress: ...
     @property
     def done(self) -> Global___UpdateDocumentDone:
-        """the last one"""
+        """the last response"""
 
     def __init__(
         self,
@@ -513,9 +513,9 @@ class UpdateDocumentDone(google.protobuf.message.Message):
     revision: builtins.int
     """the head, also when nothing changed"""
     kind: Global___OutcomeKind.ValueType
-    """UPDATED, or UNCHANGED: it has this content and metadata already, nothing was done"""
+    """UPDATED; or UNCHANGED if it already has this content and metadata and nothing was done"""
     document_id: builtins.str
-    """of the document as it is now"""
+    """the id of the current document"""
     source_version: builtins.int
     sections_changed: builtins.int
     def __init__(
@@ -547,7 +547,7 @@ class PutHierarchyRequest(google.protobuf.message.Message):
     def node(self) -> Global___HierarchyNode: ...
     @property
     def end(self) -> Global___PutHierarchyEnd:
-        """the last request: without it nothing is stored"""
+        """the last request; without it nothing is stored"""
 
     def __init__(
         self,
@@ -574,9 +574,9 @@ class PutHierarchyTarget(google.protobuf.message.Message):
     tenant_id: builtins.str
     corpus_id: builtins.str
     embedding_model: builtins.str
-    """that made the chunks' embeddings; without embeddings the server makes them, with its own"""
+    """the model of the embeddings; without embeddings the server makes them with its own model"""
     expected_revision: builtins.int
-    """refused with VERSION_MISMATCH if the corpus is at another"""
+    """if set, refused with VERSION_MISMATCH unless the corpus is at this revision"""
     def __init__(
         self,
         *,
@@ -593,7 +593,7 @@ Global___PutHierarchyTarget: typing_extensions.TypeAlias = PutHierarchyTarget
 
 @typing.final
 class HierarchyDocument(google.protobuf.message.Message):
-    """A document that nodes are made of. An id that the corpus has, or had, is the same document with other content."""
+    """A document that nodes are made of. An id that the corpus has or had means the same document with new content."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -626,8 +626,8 @@ class HierarchyDocument(google.protobuf.message.Message):
     title: builtins.str
     media_type: builtins.str
     characters: builtins.int
-    """Of the whole text. Where the raws make it up the server counts both itself, and refuses others; where they do not it
-    takes these, and an empty hash means that it is not known.
+    """Length and hash of the whole text. If the raws cover the whole text, the server computes both and refuses different
+    values. Otherwise it stores these values; an empty hash means that the hash is unknown.
     """
     content_hash: builtins.str
     @property
@@ -652,10 +652,11 @@ Global___HierarchyDocument: typing_extensions.TypeAlias = HierarchyDocument
 
 @typing.final
 class HierarchyNode(google.protobuf.message.Message):
-    """A node. An id that the corpus has, or had, at this level is a new version of that node; any other must be new.
+    """A node. An id that the corpus has or had at this level means a new version of that node. Any other id must be new.
 
-    What the server makes itself must be left out: statistics, counts, tokens, a chunk's source_id, span and embedding_model, a
-    raw's preprocessing. Citations name a chunk and a span of its raws' text; document_id and text may be left out, or must be right.
+    Leave out what the server computes itself: statistics, counts, tokens, a chunk's source_id, span and embedding_model, and a
+    raw's preprocessing. A citation names a chunk and a span of the text of its raws. Its document_id and text may be left out;
+    otherwise they must be right.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -667,24 +668,24 @@ class HierarchyNode(google.protobuf.message.Message):
     CHUNK_FIELD_NUMBER: builtins.int
     RAW_FIELD_NUMBER: builtins.int
     id: builtins.str
-    """of a raw it may be left out: the server gives it one"""
+    """may be left out for a raw: then the server makes it"""
     parent_id: builtins.str
-    """on the level above; of the master none"""
+    """a node of the next higher level; empty for the master"""
     @property
     def master(self) -> drillcore_proto.v1.nodes_pb2.MasterContent:
         """exactly one"""
 
     @property
     def section(self) -> drillcore_proto.v1.nodes_pb2.SectionContent:
-        """cites chunks below it"""
+        """cites only its own chunks"""
 
     @property
     def chunk(self) -> drillcore_proto.v1.nodes_pb2.ChunkContent:
-        """all with an embedding, or none"""
+        """either all chunks have an embedding, or none has"""
 
     @property
     def raw(self) -> drillcore_proto.v1.nodes_pb2.RawContent:
-        """of the chunk's document, in order, without overlap within a chunk"""
+        """text of the chunk's document; the raws of a chunk are in order and do not overlap"""
 
     def __init__(
         self,
@@ -709,7 +710,7 @@ class PutHierarchyEnd(google.protobuf.message.Message):
     DOCUMENTS_FIELD_NUMBER: builtins.int
     NODES_FIELD_NUMBER: builtins.int
     documents: builtins.int
-    """how many were sent"""
+    """how many documents were sent"""
     nodes: builtins.int
     def __init__(
         self,
@@ -731,7 +732,7 @@ class PutHierarchyResponse(google.protobuf.message.Message):
     def progress(self) -> Global___PutHierarchyProgress: ...
     @property
     def done(self) -> Global___PutHierarchyDone:
-        """the last one"""
+        """the last response"""
 
     def __init__(
         self,
@@ -755,7 +756,7 @@ class PutHierarchyProgress(google.protobuf.message.Message):
     documents_received: builtins.int
     nodes_received: builtins.int
     chunks_prepared: builtins.int
-    """checked, and embedded where the server does that"""
+    """checked and, if the server embeds them, embedded"""
     def __init__(
         self,
         *,

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class DocumentServiceStub(object):
-    """Documents into and out of a corpus. Each call is one revision: every level, fact and index moves together or not at all.
+    """Adds, changes and removes documents of a corpus. Each call is one revision: every level, fact and index changes together,
+    or not at all.
     """
 
     def __init__(self, channel):
@@ -68,29 +69,31 @@ class DocumentServiceStub(object):
 
 
 class DocumentServiceServicer(object):
-    """Documents into and out of a corpus. Each call is one revision: every level, fact and index moves together or not at all.
+    """Adds, changes and removes documents of a corpus. Each call is one revision: every level, fact and index changes together,
+    or not at all.
     """
 
     def AddDocuments(self, request_iterator, context):
-        """The first request names the corpus; then documents follow, each as a header and its bytes. Answers tell what becomes of
-        each document, and last of all the revision. Documents that cannot be parsed are reported; the others are added.
+        """The first request names the corpus. Then send each document as a header and its bytes. The responses report the outcome
+        of each document and finally the revision. Documents that cannot be parsed are reported; the others are added.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateDocument(self, request_iterator, context):
-        """New content for a document that is there. The first request says which; then, if wanted, a header, the bytes and the end. The
-        source keeps its id and goes up one version, the document gets a new id; earlier revisions keep the old one. Content that
-        cannot be parsed, or that holds several documents, is refused and nothing changes.
+        """Replaces the content of a document. The first request names it; then send a header (optional), the bytes and the end. The
+        source keeps its id and gets the next version. The document gets a new id; earlier revisions keep the old document.
+        Content that cannot be parsed, or that has several documents, is refused, and nothing changes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PutHierarchy(self, request_iterator, context):
-        """A whole hierarchy that the caller made: the corpus's next revision is exactly this one, earlier revisions keep what was
-        there. First the target, then documents, then nodes in any order, then the end. Refused as a whole or stored as a whole.
+        """Stores a whole hierarchy that the caller made. The corpus's next revision has exactly this hierarchy; earlier revisions
+        stay as they are. Send the target, then documents, then nodes in any order, then the end. It is stored as a whole or refused
+        as a whole.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -156,7 +159,8 @@ def add_DocumentServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class DocumentService(object):
-    """Documents into and out of a corpus. Each call is one revision: every level, fact and index moves together or not at all.
+    """Adds, changes and removes documents of a corpus. Each call is one revision: every level, fact and index changes together,
+    or not at all.
     """
 
     @staticmethod

@@ -122,7 +122,9 @@ _DocumentServiceListDocumentsType = typing_extensions.TypeVar(
 )
 
 class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _DocumentServiceUpdateDocumentType, _DocumentServicePutHierarchyType, _DocumentServiceRemoveDocumentsType, _DocumentServiceGetDocumentType, _DocumentServiceListDocumentsType]):
-    """Documents into and out of a corpus. Each call is one revision: every level, fact and index moves together or not at all."""
+    """Adds, changes and removes documents of a corpus. Each call is one revision: every level, fact and index changes together,
+    or not at all.
+    """
 
     @typing.overload
     def __init__(self: DocumentServiceStub[
@@ -181,19 +183,20 @@ class DocumentServiceStub(typing.Generic[_DocumentServiceAddDocumentsType, _Docu
     ], channel: grpc.aio.Channel) -> None: ...
 
     AddDocuments: _DocumentServiceAddDocumentsType
-    """The first request names the corpus; then documents follow, each as a header and its bytes. Answers tell what becomes of
-    each document, and last of all the revision. Documents that cannot be parsed are reported; the others are added.
+    """The first request names the corpus. Then send each document as a header and its bytes. The responses report the outcome
+    of each document and finally the revision. Documents that cannot be parsed are reported; the others are added.
     """
 
     UpdateDocument: _DocumentServiceUpdateDocumentType
-    """New content for a document that is there. The first request says which; then, if wanted, a header, the bytes and the end. The
-    source keeps its id and goes up one version, the document gets a new id; earlier revisions keep the old one. Content that
-    cannot be parsed, or that holds several documents, is refused and nothing changes.
+    """Replaces the content of a document. The first request names it; then send a header (optional), the bytes and the end. The
+    source keeps its id and gets the next version. The document gets a new id; earlier revisions keep the old document.
+    Content that cannot be parsed, or that has several documents, is refused, and nothing changes.
     """
 
     PutHierarchy: _DocumentServicePutHierarchyType
-    """A whole hierarchy that the caller made: the corpus's next revision is exactly this one, earlier revisions keep what was
-    there. First the target, then documents, then nodes in any order, then the end. Refused as a whole or stored as a whole.
+    """Stores a whole hierarchy that the caller made. The corpus's next revision has exactly this hierarchy; earlier revisions
+    stay as they are. Send the target, then documents, then nodes in any order, then the end. It is stored as a whole or refused
+    as a whole.
     """
 
     RemoveDocuments: _DocumentServiceRemoveDocumentsType
@@ -230,7 +233,9 @@ DocumentServiceAsyncStub: typing_extensions.TypeAlias = DocumentServiceStub[
 ]
 
 class DocumentServiceServicer(metaclass=abc.ABCMeta):
-    """Documents into and out of a corpus. Each call is one revision: every level, fact and index moves together or not at all."""
+    """Adds, changes and removes documents of a corpus. Each call is one revision: every level, fact and index changes together,
+    or not at all.
+    """
 
     @abc.abstractmethod
     def AddDocuments(
@@ -238,8 +243,8 @@ class DocumentServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[drillcore_proto.v1.documents_pb2.AddDocumentsRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.documents_pb2.AddDocumentsResponse], collections.abc.AsyncIterator[drillcore_proto.v1.documents_pb2.AddDocumentsResponse]]:
-        """The first request names the corpus; then documents follow, each as a header and its bytes. Answers tell what becomes of
-        each document, and last of all the revision. Documents that cannot be parsed are reported; the others are added.
+        """The first request names the corpus. Then send each document as a header and its bytes. The responses report the outcome
+        of each document and finally the revision. Documents that cannot be parsed are reported; the others are added.
         """
 
     @abc.abstractmethod
@@ -248,9 +253,9 @@ class DocumentServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[drillcore_proto.v1.documents_pb2.UpdateDocumentRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.documents_pb2.UpdateDocumentResponse], collections.abc.AsyncIterator[drillcore_proto.v1.documents_pb2.UpdateDocumentResponse]]:
-        """New content for a document that is there. The first request says which; then, if wanted, a header, the bytes and the end. The
-        source keeps its id and goes up one version, the document gets a new id; earlier revisions keep the old one. Content that
-        cannot be parsed, or that holds several documents, is refused and nothing changes.
+        """Replaces the content of a document. The first request names it; then send a header (optional), the bytes and the end. The
+        source keeps its id and gets the next version. The document gets a new id; earlier revisions keep the old document.
+        Content that cannot be parsed, or that has several documents, is refused, and nothing changes.
         """
 
     @abc.abstractmethod
@@ -259,8 +264,9 @@ class DocumentServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[drillcore_proto.v1.documents_pb2.PutHierarchyRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.documents_pb2.PutHierarchyResponse], collections.abc.AsyncIterator[drillcore_proto.v1.documents_pb2.PutHierarchyResponse]]:
-        """A whole hierarchy that the caller made: the corpus's next revision is exactly this one, earlier revisions keep what was
-        there. First the target, then documents, then nodes in any order, then the end. Refused as a whole or stored as a whole.
+        """Stores a whole hierarchy that the caller made. The corpus's next revision has exactly this hierarchy; earlier revisions
+        stay as they are. Send the target, then documents, then nodes in any order, then the end. It is stored as a whole or refused
+        as a whole.
         """
 
     @abc.abstractmethod

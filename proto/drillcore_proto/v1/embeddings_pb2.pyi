@@ -48,21 +48,21 @@ class Migration(google.protobuf.message.Message):
     FINISHED_AT_FIELD_NUMBER: builtins.int
     corpus_id: builtins.str
     done: builtins.int
-    """chunks and facts that have their new vector"""
+    """how many chunks and facts have their new vector"""
     total: builtins.int
     @property
     def current(self) -> Global___EmbeddingModel:
-        """what searches use now"""
+        """the model that searches use now"""
 
     @property
     def next(self) -> Global___EmbeddingModel:
-        """absent: no migration is under way"""
+        """the model to migrate to; absent: no migration is under way"""
 
     @property
     def begun_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def finished_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """of the last one"""
+        """when the last migration finished"""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class EmbeddingServiceStub(object):
-    """Changing the embedding model of a corpus. The old vectors serve every search until all new ones are there.
+    """Changes the embedding model of a corpus. Searches use the old vectors until all new vectors exist.
     """
 
     def __init__(self, channel):
@@ -48,12 +48,12 @@ class EmbeddingServiceStub(object):
 
 
 class EmbeddingServiceServicer(object):
-    """Changing the embedding model of a corpus. The old vectors serve every search until all new ones are there.
+    """Changes the embedding model of a corpus. Searches use the old vectors until all new vectors exist.
     """
 
     def MigrateEmbeddings(self, request_iterator, context):
-        """Begins a migration to the server's own model, or goes on with one, and tells how far it is. A stream that ends
-        before it is done loses nothing: call it again. Further requests only keep the stream alive.
+        """Begins a migration to the server's own model, or continues one, and reports its progress. A stream that ends
+        early loses nothing: call it again to continue. Further requests on the stream only keep it open.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -87,7 +87,7 @@ def add_EmbeddingServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EmbeddingService(object):
-    """Changing the embedding model of a corpus. The old vectors serve every search until all new ones are there.
+    """Changes the embedding model of a corpus. Searches use the old vectors until all new vectors exist.
     """
 
     @staticmethod

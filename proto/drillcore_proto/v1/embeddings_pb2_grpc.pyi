@@ -58,7 +58,7 @@ _EmbeddingServiceGetMigrationType = typing_extensions.TypeVar(
 )
 
 class EmbeddingServiceStub(typing.Generic[_EmbeddingServiceMigrateEmbeddingsType, _EmbeddingServiceGetMigrationType]):
-    """Changing the embedding model of a corpus. The old vectors serve every search until all new ones are there."""
+    """Changes the embedding model of a corpus. Searches use the old vectors until all new vectors exist."""
 
     @typing.overload
     def __init__(self: EmbeddingServiceStub[
@@ -85,8 +85,8 @@ class EmbeddingServiceStub(typing.Generic[_EmbeddingServiceMigrateEmbeddingsType
     ], channel: grpc.aio.Channel) -> None: ...
 
     MigrateEmbeddings: _EmbeddingServiceMigrateEmbeddingsType
-    """Begins a migration to the server's own model, or goes on with one, and tells how far it is. A stream that ends
-    before it is done loses nothing: call it again. Further requests only keep the stream alive.
+    """Begins a migration to the server's own model, or continues one, and reports its progress. A stream that ends
+    early loses nothing: call it again to continue. Further requests on the stream only keep it open.
     """
 
     GetMigration: _EmbeddingServiceGetMigrationType
@@ -103,7 +103,7 @@ EmbeddingServiceAsyncStub: typing_extensions.TypeAlias = EmbeddingServiceStub[
 ]
 
 class EmbeddingServiceServicer(metaclass=abc.ABCMeta):
-    """Changing the embedding model of a corpus. The old vectors serve every search until all new ones are there."""
+    """Changes the embedding model of a corpus. Searches use the old vectors until all new vectors exist."""
 
     @abc.abstractmethod
     def MigrateEmbeddings(
@@ -111,8 +111,8 @@ class EmbeddingServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[drillcore_proto.v1.embeddings_pb2.MigrateEmbeddingsRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.embeddings_pb2.MigrateEmbeddingsResponse], collections.abc.AsyncIterator[drillcore_proto.v1.embeddings_pb2.MigrateEmbeddingsResponse]]:
-        """Begins a migration to the server's own model, or goes on with one, and tells how far it is. A stream that ends
-        before it is done loses nothing: call it again. Further requests only keep the stream alive.
+        """Begins a migration to the server's own model, or continues one, and reports its progress. A stream that ends
+        early loses nothing: call it again to continue. Further requests on the stream only keep it open.
         """
 
     @abc.abstractmethod

@@ -95,38 +95,38 @@ class _ReplayEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     REPLAY_UNSPECIFIED: _Replay.ValueType  # 0
     REPLAY_SAME: _Replay.ValueType  # 1
-    """byte by byte"""
+    """equal, byte for byte"""
     REPLAY_FACTS_SAME: _Replay.ValueType  # 2
-    """another selection (the search was approximate), but every fact is as it was"""
+    """the selection differs, because the search was approximate, but every fact is unchanged"""
     REPLAY_ERASED: _Replay.ValueType  # 3
-    """some of its facts were erased since"""
+    """some of its facts have been erased"""
     REPLAY_SESSION_OVER: _Replay.ValueType  # 4
-    """facts or an answer of a session had a part in it, which are kept nowhere else"""
+    """it contained facts or an answer that existed only in a session, which is over"""
     REPLAY_DIFFERENT: _Replay.ValueType  # 5
-    """the store does not say what it said: see VerifyAudit and fsck"""
+    """the stored content differs from what was issued; run VerifyAudit and fsck"""
     REPLAY_TRIMMED: _Replay.ValueType  # 6
-    """its revisions are no longer kept"""
+    """its revisions have been trimmed"""
 
 class Replay(_Replay, metaclass=_ReplayEnumTypeWrapper): ...
 
 REPLAY_UNSPECIFIED: Replay.ValueType  # 0
 REPLAY_SAME: Replay.ValueType  # 1
-"""byte by byte"""
+"""equal, byte for byte"""
 REPLAY_FACTS_SAME: Replay.ValueType  # 2
-"""another selection (the search was approximate), but every fact is as it was"""
+"""the selection differs, because the search was approximate, but every fact is unchanged"""
 REPLAY_ERASED: Replay.ValueType  # 3
-"""some of its facts were erased since"""
+"""some of its facts have been erased"""
 REPLAY_SESSION_OVER: Replay.ValueType  # 4
-"""facts or an answer of a session had a part in it, which are kept nowhere else"""
+"""it contained facts or an answer that existed only in a session, which is over"""
 REPLAY_DIFFERENT: Replay.ValueType  # 5
-"""the store does not say what it said: see VerifyAudit and fsck"""
+"""the stored content differs from what was issued; run VerifyAudit and fsck"""
 REPLAY_TRIMMED: Replay.ValueType  # 6
-"""its revisions are no longer kept"""
+"""its revisions have been trimmed"""
 Global___Replay: typing_extensions.TypeAlias = Replay
 
 @typing.final
 class TokenBudget(google.protobuf.message.Message):
-    """How many tokens the envelope may have: either said outright, or what is left of a context window."""
+    """How many tokens the envelope may have: a number, or what remains of a context window."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -138,15 +138,15 @@ class TokenBudget(google.protobuf.message.Message):
     EXPECTED_RESPONSE_TOKENS_FIELD_NUMBER: builtins.int
     SAFETY_MARGIN_TOKENS_FIELD_NUMBER: builtins.int
     model: builtins.str
-    """whose tokenizer counts, and whose context window is taken; empty: the server's default"""
+    """the model whose tokenizer and context window are used; empty: the server's default"""
     tokens: builtins.int
-    """outright: nothing is taken off"""
+    """the budget itself; nothing is subtracted"""
     context_window: builtins.int
-    """else, instead of the model's own"""
+    """without tokens: used in place of the model's own window"""
     system_prompt: builtins.str
-    """counted; the grounding instruction is counted with it"""
+    """subtracted from the window, together with the grounding instruction"""
     system_prompt_tokens: builtins.int
-    """instead of counting: of the caller's own prompt"""
+    """its size, in place of system_prompt, if you have counted it yourself"""
     expected_response_tokens: builtins.int
     """default 2048"""
     safety_margin_tokens: builtins.int
@@ -179,7 +179,7 @@ Global___TokenBudget: typing_extensions.TypeAlias = TokenBudget
 
 @typing.final
 class ScoringOptions(google.protobuf.message.Message):
-    """What is left out is as the server is set. Weights of the request are taken as they are, and normalised."""
+    """A field that is not set has the value of the server's settings. The weights are normalised."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -193,17 +193,17 @@ class ScoringOptions(google.protobuf.message.Message):
     DUPLICATE_SIMILARITY_FIELD_NUMBER: builtins.int
     CANDIDATES_PER_QUERY_FIELD_NUMBER: builtins.int
     policy: builtins.str
-    """cosine-1 (the specification's own) or fused-1"""
+    """cosine-1 (from the specification) or fused-1"""
     relevance_weight: builtins.float
     importance_weight: builtins.float
     freshness_weight: builtins.float
     diversity_weight: builtins.float
     freshness_horizon_days: builtins.int
     relevance_floor: builtins.float
-    """from which on a candidate counts as relevant"""
+    """the lowest relevance at which a candidate counts as relevant"""
     duplicate_similarity: builtins.float
     candidates_per_query: builtins.int
-    """of each sub-query"""
+    """for each sub-query"""
     def __init__(
         self,
         *,
@@ -264,10 +264,10 @@ class EnvelopeQuestion(google.protobuf.message.Message):
     """compare every vector"""
     format: Global___RenderFormat.ValueType
     memory_tier_max: builtins.int
-    """0 to 3: how deep to look; default 3"""
+    """0 to 3: the deepest memory tier to search; default 3"""
     @property
     def corpus_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """none: all that the caller may read, shared ones too"""
+        """empty: all corpora that the caller may read, including shared ones"""
 
     @property
     def filters(self) -> drillcore_proto.v1.facts_pb2.FactFilters: ...
@@ -277,13 +277,13 @@ class EnvelopeQuestion(google.protobuf.message.Message):
     def scoring(self) -> Global___ScoringOptions: ...
     @property
     def accept_tiers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[Global___QualityTier.ValueType]:
-        """none: any"""
+        """empty: any tier"""
 
     @property
     def as_of(self) -> drillcore_proto.v1.nodes_pb2.AsOf: ...
     @property
     def window_fact_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """that the caller has in its window already: not packed again"""
+        """facts that are already in the caller's window; they are not packed again"""
 
     def __init__(
         self,
@@ -430,13 +430,13 @@ class PackEnvelopeRequest(google.protobuf.message.Message):
     SALTED_ETAG_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     if_match: builtins.str
-    """The etag of an envelope that was issued for the same question, or its envelope_id. An etag tells the ids of facts
-    only: once envelopes of it say different things, it is good for none of them, and the envelope_id still is.
+    """The etag of an envelope that was issued for the same question, or its envelope_id. An etag depends only on the ids of
+    facts. If envelopes with the same etag differ in content, the etag no longer matches any of them; use the envelope_id.
     """
     explain: builtins.bool
-    """tell of every candidate"""
+    """also return every candidate"""
     salted_etag: builtins.bool
-    """an etag that tells nothing to who compares sessions; needs a session"""
+    """salts the etag, so that etags of different sessions cannot be compared; needs a session"""
     @property
     def question(self) -> Global___EnvelopeQuestion: ...
     def __init__(
@@ -463,9 +463,9 @@ class ContinueEnvelopeRequest(google.protobuf.message.Message):
     EXPLAIN_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     continuation_id: builtins.str
-    """of the window before"""
+    """from the response with the previous window"""
     previous_answer: builtins.str
-    """what the model said, or a summary of it: becomes a fact of this window"""
+    """the model's answer or a summary of it; becomes a fact of this window"""
     explain: builtins.bool
     def __init__(
         self,
@@ -510,26 +510,26 @@ class PackEnvelopeResponse(google.protobuf.message.Message):
     SESSION_ID_FIELD_NUMBER: builtins.int
     envelope_id: builtins.str
     not_modified: builtins.bool
-    """then there is no envelope"""
+    """if true, there is no envelope"""
     continuation_id: builtins.str
-    """to go on with; empty: there is no further window"""
+    """for ContinueEnvelope; empty: there is no further window"""
     session_id: builtins.str
-    """the caller's, or the one that was made for the chain"""
+    """the caller's session, or the one that was made for the chain"""
     @property
     def envelope(self) -> Global___Envelope: ...
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def headers(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """of the Context Relay Protocol"""
+        """headers of the Context Relay Protocol"""
 
     @property
     def quality_history(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[Global___QualityTier.ValueType]:
-        """of the windows of the session, this one last"""
+        """the tiers of the session's windows, this one last"""
 
     @property
     def candidates(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Candidate]:
-        """with explain"""
+        """only with explain"""
 
     def __init__(
         self,
@@ -602,13 +602,13 @@ class Envelope(google.protobuf.message.Message):
     BUDGET_FIELD_NUMBER: builtins.int
     DEFERRED_FACT_IDS_FIELD_NUMBER: builtins.int
     session_id: builtins.str
-    """as the caller named it"""
+    """as the caller gave it"""
     window_number: builtins.int
     total_facts_available: builtins.int
-    """candidates"""
+    """number of candidates"""
     total_facts_included: builtins.int
     token_count: builtins.int
-    """of the text"""
+    """tokens of the text"""
     token_budget: builtins.int
     saturation: builtins.float
     quality_tier: Global___QualityTier.ValueType
@@ -625,25 +625,25 @@ class Envelope(google.protobuf.message.Message):
     """for the system prompt"""
     format: Global___RenderFormat.ValueType
     text: builtins.str
-    """to put into the prompt"""
+    """the text for the prompt"""
     scoring_policy: builtins.str
     exact: builtins.bool
     """whether every vector was compared"""
     ranked_on: builtins.str
     """the day (UTC) that ages were counted from, as 2026-01-31"""
     tokenizer: builtins.str
-    """that counted"""
+    """the tokenizer that counted"""
     @property
     def facts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___EnvelopeFact]:
         """in their order in the text"""
 
     @property
     def ckf_communities(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """labels, the one with most relevance first"""
+        """labels, the most relevant first"""
 
     @property
     def caps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TierCap]:
-        """every one that applied"""
+        """every cap that applied"""
 
     @property
     def warnings(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
@@ -651,17 +651,17 @@ class Envelope(google.protobuf.message.Message):
     def sub_queries(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     @property
     def revisions(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
-        """of each corpus"""
+        """the revision of each corpus"""
 
     @property
     def weights(self) -> Global___ScoringWeights:
-        """as they were used"""
+        """the weights that were used"""
 
     @property
     def budget(self) -> Global___BudgetParts: ...
     @property
     def deferred_fact_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """relevant, left for the next window"""
+        """relevant facts that are left for the next window"""
 
     def __init__(
         self,
@@ -744,9 +744,9 @@ class BudgetParts(google.protobuf.message.Message):
     EXPECTED_RESPONSE_FIELD_NUMBER: builtins.int
     SAFETY_MARGIN_FIELD_NUMBER: builtins.int
     context_window: builtins.int
-    """0: the budget was said outright"""
+    """0: the budget was given as a number"""
     system_prompt: builtins.int
-    """with the grounding instruction"""
+    """including the grounding instruction"""
     query: builtins.int
     expected_response: builtins.int
     safety_margin: builtins.int
@@ -793,9 +793,9 @@ class EnvelopeFact(google.protobuf.message.Message):
     importance_weight: builtins.float
     composite_score: builtins.float
     token_count: builtins.int
-    """of its part of the text"""
+    """tokens of its part of the text"""
     position: builtins.int
-    """from 1; also the number it is cited by"""
+    """counted from 1; also the number for citing it"""
     community: builtins.str
     """label"""
     freshness_score: builtins.float
@@ -806,7 +806,7 @@ class EnvelopeFact(google.protobuf.message.Message):
     corpus_id: builtins.str
     session_only: builtins.bool
     answer_summary: builtins.bool
-    """not from the store: what the model said before; its id is made of its words"""
+    """not from the store, but the model's earlier answer; its id is made from its text"""
     @property
     def ingested_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -841,7 +841,7 @@ Global___EnvelopeFact: typing_extensions.TypeAlias = EnvelopeFact
 
 @typing.final
 class Provenance(google.protobuf.message.Message):
-    """From a fact to the characters of the original document."""
+    """Leads from a fact to the characters of the original document."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -860,15 +860,15 @@ class Provenance(google.protobuf.message.Message):
     chunk_id: builtins.str
     @property
     def span(self) -> drillcore_proto.v1.nodes_pb2.Span:
-        """of the fact in the document's text"""
+        """where the fact is in the document's text"""
 
     @property
     def raws(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___RawSpan]:
-        """that it runs over"""
+        """the raws that contain the span"""
 
     @property
     def lead_spans(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[drillcore_proto.v1.nodes_pb2.Span]:
-        """of what introduces it, in the document's text, the outermost first"""
+        """the passages that introduce it in the document's text, the outermost first"""
 
     def __init__(
         self,
@@ -915,7 +915,7 @@ class TierCap(google.protobuf.message.Message):
     REASON_FIELD_NUMBER: builtins.int
     DETAIL_FIELD_NUMBER: builtins.int
     tier: Global___QualityTier.ValueType
-    """at most"""
+    """the highest tier that is possible"""
     reason: builtins.str
     """saturation, critical-fact-excluded, coverage, primary-community, freshness, strict-grounding"""
     detail: builtins.str
@@ -948,9 +948,9 @@ class Candidate(google.protobuf.message.Message):
     outcome: builtins.str
     """included, duplicate, over-budget, in-window, seen"""
     detail: builtins.str
-    """the fact that it duplicates"""
+    """for a duplicate: the fact that it duplicates"""
     token_count: builtins.int
-    """that it takes, or would have taken; 0: there was no room to try it"""
+    """tokens that it takes or would have taken; 0: there was no room to try it"""
     position: builtins.int
     """0: not included"""
     @property
@@ -1030,9 +1030,9 @@ class GetEnvelopeResponse(google.protobuf.message.Message):
     query: builtins.str
     replay: Global___Replay.ValueType
     issued_sha256: builtins.str
-    """of the envelope as it was issued"""
+    """the hash of the envelope as it was issued"""
     parent_envelope_id: builtins.str
-    """the window before"""
+    """the envelope of the previous window"""
     audit_record_id: builtins.str
     quality_tier: Global___QualityTier.ValueType
     """as issued"""
@@ -1041,15 +1041,15 @@ class GetEnvelopeResponse(google.protobuf.message.Message):
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def envelope(self) -> Global___Envelope:
-        """as it is built now; absent if it cannot be"""
+        """as it is built now; absent if it cannot be built"""
 
     @property
     def fact_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """that it held, in their order"""
+        """the facts in it, in their order"""
 
     @property
     def missing_fact_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """of those, what is not there any more"""
+        """the facts among these that no longer exist"""
 
     @property
     def revisions(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]: ...

@@ -29,8 +29,8 @@ class EnvelopeServiceStub(object):
     """Context envelopes: the facts that a language model should see for a query, selected, ranked and packed into a budget
     of tokens.
 
-    The same request on the same state gives the same envelope, byte by byte: what differs from call to call (the id of the
-    envelope, when it was made, what the continuation is called) is beside it, never in it. Facts age by whole days (UTC).
+    The same request on the same state gives the same envelope, byte for byte. Values that differ from call to call (the
+    envelope's id, its time, the continuation's id) are in the response, but not in the envelope. Facts age by whole days (UTC).
     """
 
     def __init__(self, channel):
@@ -65,33 +65,33 @@ class EnvelopeServiceServicer(object):
     """Context envelopes: the facts that a language model should see for a query, selected, ranked and packed into a budget
     of tokens.
 
-    The same request on the same state gives the same envelope, byte by byte: what differs from call to call (the id of the
-    envelope, when it was made, what the continuation is called) is beside it, never in it. Facts age by whole days (UTC).
+    The same request on the same state gives the same envelope, byte for byte. Values that differ from call to call (the
+    envelope's id, its time, the continuation's id) are in the response, but not in the envelope. Facts age by whole days (UTC).
     """
 
     def PreviewEnvelope(self, request, context):
-        """What PackEnvelope would give, without any content. Counts as no access.
+        """Describes what PackEnvelope would return, without content. Does not count as an access.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PackEnvelope(self, request, context):
-        """The envelope for a query. With if_match: only that it is not modified, if it is not.
+        """The envelope for a query. With if_match, only not_modified if it has not changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ContinueEnvelope(self, request, context):
-        """The next window of a chain: facts that did not fit before, a summary of the answer so far, and nothing twice.
+        """The next window of a chain: facts that did not fit before and a summary of the answer so far. No fact comes twice.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetEnvelope(self, request, context):
-        """An envelope that was issued, built again as of its revisions and compared with what was issued then.
+        """Builds an issued envelope again from the revisions it was made of, and compares it with the issued one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -132,8 +132,8 @@ class EnvelopeService(object):
     """Context envelopes: the facts that a language model should see for a query, selected, ranked and packed into a budget
     of tokens.
 
-    The same request on the same state gives the same envelope, byte by byte: what differs from call to call (the id of the
-    envelope, when it was made, what the continuation is called) is beside it, never in it. Facts age by whole days (UTC).
+    The same request on the same state gives the same envelope, byte for byte. Values that differ from call to call (the
+    envelope's id, its time, the continuation's id) are in the response, but not in the envelope. Facts age by whole days (UTC).
     """
 
     @staticmethod

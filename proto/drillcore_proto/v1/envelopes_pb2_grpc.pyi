@@ -93,8 +93,8 @@ class EnvelopeServiceStub(typing.Generic[_EnvelopeServicePreviewEnvelopeType, _E
     """Context envelopes: the facts that a language model should see for a query, selected, ranked and packed into a budget
     of tokens.
 
-    The same request on the same state gives the same envelope, byte by byte: what differs from call to call (the id of the
-    envelope, when it was made, what the continuation is called) is beside it, never in it. Facts age by whole days (UTC).
+    The same request on the same state gives the same envelope, byte for byte. Values that differ from call to call (the
+    envelope's id, its time, the continuation's id) are in the response, but not in the envelope. Facts age by whole days (UTC).
     """
 
     @typing.overload
@@ -138,16 +138,16 @@ class EnvelopeServiceStub(typing.Generic[_EnvelopeServicePreviewEnvelopeType, _E
     ], channel: grpc.aio.Channel) -> None: ...
 
     PreviewEnvelope: _EnvelopeServicePreviewEnvelopeType
-    """What PackEnvelope would give, without any content. Counts as no access."""
+    """Describes what PackEnvelope would return, without content. Does not count as an access."""
 
     PackEnvelope: _EnvelopeServicePackEnvelopeType
-    """The envelope for a query. With if_match: only that it is not modified, if it is not."""
+    """The envelope for a query. With if_match, only not_modified if it has not changed."""
 
     ContinueEnvelope: _EnvelopeServiceContinueEnvelopeType
-    """The next window of a chain: facts that did not fit before, a summary of the answer so far, and nothing twice."""
+    """The next window of a chain: facts that did not fit before and a summary of the answer so far. No fact comes twice."""
 
     GetEnvelope: _EnvelopeServiceGetEnvelopeType
-    """An envelope that was issued, built again as of its revisions and compared with what was issued then."""
+    """Builds an issued envelope again from the revisions it was made of, and compares it with the issued one."""
 
 EnvelopeServiceAsyncStub: typing_extensions.TypeAlias = EnvelopeServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -172,8 +172,8 @@ class EnvelopeServiceServicer(metaclass=abc.ABCMeta):
     """Context envelopes: the facts that a language model should see for a query, selected, ranked and packed into a budget
     of tokens.
 
-    The same request on the same state gives the same envelope, byte by byte: what differs from call to call (the id of the
-    envelope, when it was made, what the continuation is called) is beside it, never in it. Facts age by whole days (UTC).
+    The same request on the same state gives the same envelope, byte for byte. Values that differ from call to call (the
+    envelope's id, its time, the continuation's id) are in the response, but not in the envelope. Facts age by whole days (UTC).
     """
 
     @abc.abstractmethod
@@ -182,7 +182,7 @@ class EnvelopeServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.envelopes_pb2.PreviewEnvelopeRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.envelopes_pb2.PreviewEnvelopeResponse, collections.abc.Awaitable[drillcore_proto.v1.envelopes_pb2.PreviewEnvelopeResponse]]:
-        """What PackEnvelope would give, without any content. Counts as no access."""
+        """Describes what PackEnvelope would return, without content. Does not count as an access."""
 
     @abc.abstractmethod
     def PackEnvelope(
@@ -190,7 +190,7 @@ class EnvelopeServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.envelopes_pb2.PackEnvelopeRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.envelopes_pb2.PackEnvelopeResponse, collections.abc.Awaitable[drillcore_proto.v1.envelopes_pb2.PackEnvelopeResponse]]:
-        """The envelope for a query. With if_match: only that it is not modified, if it is not."""
+        """The envelope for a query. With if_match, only not_modified if it has not changed."""
 
     @abc.abstractmethod
     def ContinueEnvelope(
@@ -198,7 +198,7 @@ class EnvelopeServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.envelopes_pb2.ContinueEnvelopeRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.envelopes_pb2.PackEnvelopeResponse, collections.abc.Awaitable[drillcore_proto.v1.envelopes_pb2.PackEnvelopeResponse]]:
-        """The next window of a chain: facts that did not fit before, a summary of the answer so far, and nothing twice."""
+        """The next window of a chain: facts that did not fit before and a summary of the answer so far. No fact comes twice."""
 
     @abc.abstractmethod
     def GetEnvelope(
@@ -206,6 +206,6 @@ class EnvelopeServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.envelopes_pb2.GetEnvelopeRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.envelopes_pb2.GetEnvelopeResponse, collections.abc.Awaitable[drillcore_proto.v1.envelopes_pb2.GetEnvelopeResponse]]:
-        """An envelope that was issued, built again as of its revisions and compared with what was issued then."""
+        """Builds an issued envelope again from the revisions it was made of, and compares it with the issued one."""
 
 def add_EnvelopeServiceServicer_to_server(servicer: EnvelopeServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -29,28 +29,28 @@ class _EventKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     EVENT_KIND_UNSPECIFIED: _EventKind.ValueType  # 0
     EVENT_KIND_FACT_ADDED: _EventKind.ValueType  # 1
     EVENT_KIND_FACT_CHANGED: _EventKind.ValueType  # 2
-    """content, metadata, weight, ttl or status; archived or restored"""
+    """its content, metadata, weight, ttl or status changed, or it was archived or restored"""
     EVENT_KIND_FACT_QUARANTINED: _EventKind.ValueType  # 3
     EVENT_KIND_FACT_ERASED: _EventKind.ValueType  # 4
     EVENT_KIND_SOURCE_CHANGED: _EventKind.ValueType  # 5
-    """a document came, was updated, removed or erased"""
+    """a document was added, updated, removed or erased"""
     EVENT_KIND_COMMUNITIES_RECOMPUTED: _EventKind.ValueType  # 6
     EVENT_KIND_STATE_CHANGED: _EventKind.ValueType  # 7
-    """the last of each revision"""
+    """the last event of each revision"""
 
 class EventKind(_EventKind, metaclass=_EventKindEnumTypeWrapper): ...
 
 EVENT_KIND_UNSPECIFIED: EventKind.ValueType  # 0
 EVENT_KIND_FACT_ADDED: EventKind.ValueType  # 1
 EVENT_KIND_FACT_CHANGED: EventKind.ValueType  # 2
-"""content, metadata, weight, ttl or status; archived or restored"""
+"""its content, metadata, weight, ttl or status changed, or it was archived or restored"""
 EVENT_KIND_FACT_QUARANTINED: EventKind.ValueType  # 3
 EVENT_KIND_FACT_ERASED: EventKind.ValueType  # 4
 EVENT_KIND_SOURCE_CHANGED: EventKind.ValueType  # 5
-"""a document came, was updated, removed or erased"""
+"""a document was added, updated, removed or erased"""
 EVENT_KIND_COMMUNITIES_RECOMPUTED: EventKind.ValueType  # 6
 EVENT_KIND_STATE_CHANGED: EventKind.ValueType  # 7
-"""the last of each revision"""
+"""the last event of each revision"""
 Global___EventKind: typing_extensions.TypeAlias = EventKind
 
 @typing.final
@@ -64,16 +64,16 @@ class WatchEventsRequest(google.protobuf.message.Message):
     FROM_BEGINNING_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     resume_token: builtins.str
-    """of the last event that was seen; empty: from now on"""
+    """the token of the last event that was seen; empty: begin with the next change"""
     from_beginning: builtins.bool
-    """all that there is, instead of from now on"""
+    """begin with the oldest event instead"""
     @property
     def corpus_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """none: all that the caller may read"""
+        """empty: all corpora that the caller may read"""
 
     @property
     def kinds(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[Global___EventKind.ValueType]:
-        """none: all"""
+        """empty: all kinds"""
 
     def __init__(
         self,
@@ -104,11 +104,11 @@ class Event(google.protobuf.message.Message):
     corpus_id: builtins.str
     revision: builtins.int
     fact_id: builtins.str
-    """of events about a fact"""
+    """only for events about a fact"""
     fact_status: builtins.str
     """after the change: ACTIVE, STALE, DELETED or QUARANTINED"""
     document_id: builtins.str
-    """of events about a source: its document"""
+    """only for events about a source: its document"""
     resume_token: builtins.str
     @property
     def at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
@@ -136,10 +136,10 @@ class WatchEventsResponse(google.protobuf.message.Message):
     EVENTS_FIELD_NUMBER: builtins.int
     RESUME_TOKEN_FIELD_NUMBER: builtins.int
     resume_token: builtins.str
-    """after the last of them"""
+    """the place after the last of these events"""
     @property
     def events(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Event]:
-        """none: nothing has happened, up to resume_token"""
+        """empty: nothing has changed up to resume_token"""
 
     def __init__(
         self,

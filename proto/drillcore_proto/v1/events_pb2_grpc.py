@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class EventServiceStub(object):
-    """What changes, as it changes. Events hold ids, never content.
+    """Reports changes of corpora as they are committed. Events contain ids, never content.
     """
 
     def __init__(self, channel):
@@ -43,16 +43,17 @@ class EventServiceStub(object):
 
 
 class EventServiceServicer(object):
-    """What changes, as it changes. Events hold ids, never content.
+    """Reports changes of corpora as they are committed. Events contain ids, never content.
     """
 
     def WatchEvents(self, request_iterator, context):
-        """The first request says what to watch and from where; each further one only keeps the stream alive, and may be sent
-        at any time: the server ends the stream if it hears nothing for a while. It sends something at least three times
-        within that while, so answering each response is enough. Who closes its side gets what there is now, and the end.
+        """The first request says what to watch and where to begin. Further requests only keep the stream open and may be
+        sent at any time. The server ends a stream whose caller sends nothing for server.stream_idle_s. It sends at least
+        three responses within that time, so a client that answers each response keeps the stream open. A client that
+        closes its side gets all events up to now, then the stream ends.
 
-        Events come in the order of their commits, none is left out and none comes twice if the caller goes on with the
-        token of the last event it has seen. A server that stops ends the stream without an error: go on at another.
+        Events come in the order of their commits. A client that resumes with the token of the last event it has seen
+        misses no event and gets none twice. A server that stops ends the stream without an error: resume at another server.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -75,7 +76,7 @@ def add_EventServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EventService(object):
-    """What changes, as it changes. Events hold ids, never content.
+    """Reports changes of corpora as they are committed. Events contain ids, never content.
     """
 
     @staticmethod

@@ -42,7 +42,7 @@ _EventServiceWatchEventsType = typing_extensions.TypeVar(
 )
 
 class EventServiceStub(typing.Generic[_EventServiceWatchEventsType]):
-    """What changes, as it changes. Events hold ids, never content."""
+    """Reports changes of corpora as they are committed. Events contain ids, never content."""
 
     @typing.overload
     def __init__(self: EventServiceStub[
@@ -61,12 +61,13 @@ class EventServiceStub(typing.Generic[_EventServiceWatchEventsType]):
     ], channel: grpc.aio.Channel) -> None: ...
 
     WatchEvents: _EventServiceWatchEventsType
-    """The first request says what to watch and from where; each further one only keeps the stream alive, and may be sent
-    at any time: the server ends the stream if it hears nothing for a while. It sends something at least three times
-    within that while, so answering each response is enough. Who closes its side gets what there is now, and the end.
+    """The first request says what to watch and where to begin. Further requests only keep the stream open and may be
+    sent at any time. The server ends a stream whose caller sends nothing for server.stream_idle_s. It sends at least
+    three responses within that time, so a client that answers each response keeps the stream open. A client that
+    closes its side gets all events up to now, then the stream ends.
 
-    Events come in the order of their commits, none is left out and none comes twice if the caller goes on with the
-    token of the last event it has seen. A server that stops ends the stream without an error: go on at another.
+    Events come in the order of their commits. A client that resumes with the token of the last event it has seen
+    misses no event and gets none twice. A server that stops ends the stream without an error: resume at another server.
     """
 
 EventServiceAsyncStub: typing_extensions.TypeAlias = EventServiceStub[
@@ -77,7 +78,7 @@ EventServiceAsyncStub: typing_extensions.TypeAlias = EventServiceStub[
 ]
 
 class EventServiceServicer(metaclass=abc.ABCMeta):
-    """What changes, as it changes. Events hold ids, never content."""
+    """Reports changes of corpora as they are committed. Events contain ids, never content."""
 
     @abc.abstractmethod
     def WatchEvents(
@@ -85,12 +86,13 @@ class EventServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[drillcore_proto.v1.events_pb2.WatchEventsRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.events_pb2.WatchEventsResponse], collections.abc.AsyncIterator[drillcore_proto.v1.events_pb2.WatchEventsResponse]]:
-        """The first request says what to watch and from where; each further one only keeps the stream alive, and may be sent
-        at any time: the server ends the stream if it hears nothing for a while. It sends something at least three times
-        within that while, so answering each response is enough. Who closes its side gets what there is now, and the end.
+        """The first request says what to watch and where to begin. Further requests only keep the stream open and may be
+        sent at any time. The server ends a stream whose caller sends nothing for server.stream_idle_s. It sends at least
+        three responses within that time, so a client that answers each response keeps the stream open. A client that
+        closes its side gets all events up to now, then the stream ends.
 
-        Events come in the order of their commits, none is left out and none comes twice if the caller goes on with the
-        token of the last event it has seen. A server that stops ends the stream without an error: go on at another.
+        Events come in the order of their commits. A client that resumes with the token of the last event it has seen
+        misses no event and gets none twice. A server that stops ends the stream without an error: resume at another server.
         """
 
 def add_EventServiceServicer_to_server(servicer: EventServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -26,7 +26,7 @@ class _ExportFormatEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     EXPORT_FORMAT_UNSPECIFIED: _ExportFormat.ValueType  # 0
     EXPORT_FORMAT_JSON: _ExportFormat.ValueType  # 1
-    """canonical (RFC 8785)"""
+    """canonical JSON (RFC 8785)"""
     EXPORT_FORMAT_MARKDOWN: _ExportFormat.ValueType  # 2
     EXPORT_FORMAT_PDF: _ExportFormat.ValueType  # 3
     """with a PAdES digital signature"""
@@ -35,7 +35,7 @@ class ExportFormat(_ExportFormat, metaclass=_ExportFormatEnumTypeWrapper): ...
 
 EXPORT_FORMAT_UNSPECIFIED: ExportFormat.ValueType  # 0
 EXPORT_FORMAT_JSON: ExportFormat.ValueType  # 1
-"""canonical (RFC 8785)"""
+"""canonical JSON (RFC 8785)"""
 EXPORT_FORMAT_MARKDOWN: ExportFormat.ValueType  # 2
 EXPORT_FORMAT_PDF: ExportFormat.ValueType  # 3
 """with a PAdES digital signature"""
@@ -54,7 +54,7 @@ class ExportCorpusRequest(google.protobuf.message.Message):
     corpus_id: builtins.str
     format: Global___ExportFormat.ValueType
     include_audit: builtins.bool
-    """the corpus's audit records with their proofs; by default true"""
+    """adds the corpus's audit records with their proofs; default true"""
     @property
     def as_of(self) -> drillcore_proto.v1.nodes_pb2.AsOf: ...
     def __init__(
@@ -103,12 +103,12 @@ class ExportDone(google.protobuf.message.Message):
     SIZE_BYTES_FIELD_NUMBER: builtins.int
     RECORD_ID_FIELD_NUMBER: builtins.int
     export_id: builtins.str
-    """a UUID; to sign the export with SignRecord"""
+    """a UUID, with which the export can be signed (SignRecord)"""
     revision: builtins.int
     bundle_sha256: builtins.bytes
     size_bytes: builtins.int
     record_id: builtins.str
-    """of the audit record"""
+    """the audit record of this call"""
     def __init__(
         self,
         *,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ExportServiceStub(object):
-    """Signed copies of a corpus for people and for machines, which can be verified without the server.
+    """Signed copies of a corpus, for people and for programs. They can be verified without the server.
     """
 
     def __init__(self, channel):
@@ -43,11 +43,11 @@ class ExportServiceStub(object):
 
 
 class ExportServiceServicer(object):
-    """Signed copies of a corpus for people and for machines, which can be verified without the server.
+    """Signed copies of a corpus, for people and for programs. They can be verified without the server.
     """
 
     def ExportCorpus(self, request_iterator, context):
-        """Send one request. The bundle, a ZIP file, comes in pieces; the last answer says what it is.
+        """Send one request. The bundle, a ZIP file, is sent in pieces. The last response describes it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -70,7 +70,7 @@ def add_ExportServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ExportService(object):
-    """Signed copies of a corpus for people and for machines, which can be verified without the server.
+    """Signed copies of a corpus, for people and for programs. They can be verified without the server.
     """
 
     @staticmethod

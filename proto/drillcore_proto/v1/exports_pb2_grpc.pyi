@@ -42,7 +42,7 @@ _ExportServiceExportCorpusType = typing_extensions.TypeVar(
 )
 
 class ExportServiceStub(typing.Generic[_ExportServiceExportCorpusType]):
-    """Signed copies of a corpus for people and for machines, which can be verified without the server."""
+    """Signed copies of a corpus, for people and for programs. They can be verified without the server."""
 
     @typing.overload
     def __init__(self: ExportServiceStub[
@@ -61,7 +61,7 @@ class ExportServiceStub(typing.Generic[_ExportServiceExportCorpusType]):
     ], channel: grpc.aio.Channel) -> None: ...
 
     ExportCorpus: _ExportServiceExportCorpusType
-    """Send one request. The bundle, a ZIP file, comes in pieces; the last answer says what it is."""
+    """Send one request. The bundle, a ZIP file, is sent in pieces. The last response describes it."""
 
 ExportServiceAsyncStub: typing_extensions.TypeAlias = ExportServiceStub[
     grpc.aio.StreamStreamMultiCallable[
@@ -71,7 +71,7 @@ ExportServiceAsyncStub: typing_extensions.TypeAlias = ExportServiceStub[
 ]
 
 class ExportServiceServicer(metaclass=abc.ABCMeta):
-    """Signed copies of a corpus for people and for machines, which can be verified without the server."""
+    """Signed copies of a corpus, for people and for programs. They can be verified without the server."""
 
     @abc.abstractmethod
     def ExportCorpus(
@@ -79,6 +79,6 @@ class ExportServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[drillcore_proto.v1.exports_pb2.ExportCorpusRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.exports_pb2.ExportCorpusResponse], collections.abc.AsyncIterator[drillcore_proto.v1.exports_pb2.ExportCorpusResponse]]:
-        """Send one request. The bundle, a ZIP file, comes in pieces; the last answer says what it is."""
+        """Send one request. The bundle, a ZIP file, is sent in pieces. The last response describes it."""
 
 def add_ExportServiceServicer_to_server(servicer: ExportServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

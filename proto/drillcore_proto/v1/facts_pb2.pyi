@@ -30,9 +30,9 @@ class _FactStatusEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     FACT_STATUS_UNSPECIFIED: _FactStatus.ValueType  # 0
     FACT_STATUS_ACTIVE: _FactStatus.ValueType  # 1
     FACT_STATUS_STALE: _FactStatus.ValueType  # 2
-    """may still be found; ranked as old"""
+    """still found, but ranked as old"""
     FACT_STATUS_DELETED: _FactStatus.ValueType  # 3
-    """not found any more; the record stays"""
+    """no longer found; the record stays"""
     FACT_STATUS_QUARANTINED: _FactStatus.ValueType  # 4
     """not found until a signed review lifts it"""
 
@@ -41,9 +41,9 @@ class FactStatus(_FactStatus, metaclass=_FactStatusEnumTypeWrapper): ...
 FACT_STATUS_UNSPECIFIED: FactStatus.ValueType  # 0
 FACT_STATUS_ACTIVE: FactStatus.ValueType  # 1
 FACT_STATUS_STALE: FactStatus.ValueType  # 2
-"""may still be found; ranked as old"""
+"""still found, but ranked as old"""
 FACT_STATUS_DELETED: FactStatus.ValueType  # 3
-"""not found any more; the record stays"""
+"""no longer found; the record stays"""
 FACT_STATUS_QUARANTINED: FactStatus.ValueType  # 4
 """not found until a signed review lifts it"""
 Global___FactStatus: typing_extensions.TypeAlias = FactStatus
@@ -109,14 +109,14 @@ class Fact(google.protobuf.message.Message):
     importance_weight: builtins.float
     """0 to 1"""
     community_label: builtins.str
-    """empty: in none"""
+    """empty: the fact is in no community"""
     community_id: builtins.str
     access_count: builtins.int
     ttl: builtins.str
-    """ISO 8601 duration; empty: none"""
+    """time to live, an ISO 8601 duration; empty: unlimited"""
     status: Global___FactStatus.ValueType
     chunk_id: builtins.str
-    """the chunk it was drawn from; empty if it was put without one"""
+    """the chunk it was drawn from; empty if it was put without a chunk"""
     document_id: builtins.str
     version: builtins.int
     """1 when made, one more with each change"""
@@ -124,12 +124,12 @@ class Fact(google.protobuf.message.Message):
     archived: builtins.bool
     created_by: builtins.str
     status_reason: builtins.str
-    """of the last change of its status"""
+    """the reason of the last change of its status"""
     session_only: builtins.bool
-    """kept in the caller's session (no-store), not in the corpus"""
+    """exists only in the caller's session (no-store), not in the corpus"""
     @property
     def embedding(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
-        """only where it was asked for"""
+        """only if it was asked for"""
 
     @property
     def ingested_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
@@ -137,17 +137,17 @@ class Fact(google.protobuf.message.Message):
     def modified_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def last_accessed_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """absent: never"""
+        """absent: never accessed"""
 
     @property
     def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
     @property
     def span(self) -> drillcore_proto.v1.nodes_pb2.Span:
-        """of the document's text"""
+        """where it is in the document's text"""
 
     @property
     def lead_spans(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[drillcore_proto.v1.nodes_pb2.Span]:
-        """of what introduces it, in the document's text, the outermost first"""
+        """the passages that introduce it in the document's text, the outermost first"""
 
     def __init__(
         self,
@@ -217,26 +217,26 @@ class FactDraft(google.protobuf.message.Message):
     SPAN_FIELD_NUMBER: builtins.int
     EMBEDDING_FIELD_NUMBER: builtins.int
     fact_id: builtins.str
-    """optional: a UUID of the caller's own"""
+    """optional: a UUID that the caller chose"""
     content: builtins.str
     """10 to 2048 tokens"""
     source_id: builtins.str
     source_location: builtins.str
     importance_weight: builtins.float
-    """else by the type of the source"""
+    """default: by the type of the source"""
     ttl: builtins.str
     """ISO 8601 duration"""
     chunk_id: builtins.str
-    """optional: a chunk of the corpus; its document and source are then the fact's"""
+    """optional: a chunk of the corpus; the fact then has the chunk's document and source"""
     @property
     def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
     @property
     def span(self) -> drillcore_proto.v1.nodes_pb2.Span:
-        """optional, with a chunk_id: where in the document's text"""
+        """optional, with a chunk_id: where the fact is in the document's text"""
 
     @property
     def embedding(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
-        """optional, with embedding_model in the request; else the server embeds"""
+        """optional, with embedding_model in the request; without it the server embeds the content"""
 
     def __init__(
         self,
@@ -271,9 +271,9 @@ class PutFactsRequest(google.protobuf.message.Message):
     tenant_id: builtins.str
     corpus_id: builtins.str
     embedding_model: builtins.str
-    """that made the embeddings, if there are any"""
+    """the model that made the embeddings, if there are any"""
     cache_control: builtins.str
-    """no-store: keep them in the session only"""
+    """no-store: keep the facts only in the session"""
     session_id: builtins.str
     @property
     def facts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___FactDraft]: ...
@@ -324,7 +324,7 @@ class GetFactsRequest(google.protobuf.message.Message):
     with_embedding: builtins.bool
     @property
     def fact_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """of any corpora"""
+        """of one or several corpora"""
 
     @property
     def as_of(self) -> drillcore_proto.v1.nodes_pb2.AsOf: ...
@@ -369,7 +369,7 @@ class GetFactsResponse(google.protobuf.message.Message):
 
     @property
     def revisions(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
-        """of each corpus that was read"""
+        """the revision of each corpus that was read, by corpus id"""
 
     def __init__(
         self,
@@ -383,7 +383,7 @@ Global___GetFactsResponse: typing_extensions.TypeAlias = GetFactsResponse
 
 @typing.final
 class FactFilters(google.protobuf.message.Message):
-    """What is left out allows everything. Values of one filter are alternatives, filters add up."""
+    """A fact must pass every filter that is set. One of the values of a filter is enough, except for metadata."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -415,13 +415,13 @@ class FactFilters(google.protobuf.message.Message):
     def source_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     @property
     def statuses(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[Global___FactStatus.ValueType]:
-        """a search without it finds active and stale ones; a listing, all"""
+        """default: active and stale facts in a search, all facts in a listing"""
 
     @property
     def community_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     @property
     def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """all of these keys have these values"""
+        """all of these keys must have these values"""
 
     @property
     def ingested_after(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
@@ -540,7 +540,7 @@ class UpdateFactRequest(google.protobuf.message.Message):
     source_location: builtins.str
     importance_weight: builtins.float
     ttl: builtins.str
-    """empty: none from now on"""
+    """empty: unlimited from now on"""
     expected_version: builtins.int
     embedding_model: builtins.str
     @property
@@ -588,9 +588,9 @@ class UpdateFactResponse(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     REVISION_FIELD_NUMBER: builtins.int
     version: builtins.int
-    """of the fact"""
+    """the fact's version"""
     revision: builtins.int
-    """of the corpus; the same as before if nothing was changed"""
+    """the corpus's revision; the same as before if nothing changed"""
     def __init__(
         self,
         *,
@@ -614,11 +614,11 @@ class SetFactStatusRequest(google.protobuf.message.Message):
     tenant_id: builtins.str
     status: Global___FactStatus.ValueType
     reason: builtins.str
-    """why; needed for a quarantine"""
+    """required for a quarantine"""
     signature_id: builtins.str
-    """of a review of the fact, to lift its quarantine: then there is one fact"""
+    """the signature of a review of the fact, to lift its quarantine; needs exactly one fact"""
     expected_version: builtins.int
-    """with one fact"""
+    """needs exactly one fact"""
     @property
     def fact_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """of one corpus"""
@@ -646,7 +646,7 @@ class SetFactStatusResponse(google.protobuf.message.Message):
     CHANGED_FIELD_NUMBER: builtins.int
     REVISION_FIELD_NUMBER: builtins.int
     changed: builtins.int
-    """facts"""
+    """number of facts"""
     revision: builtins.int
     def __init__(
         self,
@@ -754,20 +754,20 @@ class SearchFactsRequest(google.protobuf.message.Message):
     WITH_EMBEDDING_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     text: builtins.str
-    """or:"""
+    """the text to search for; set this or vector"""
     embedding_model: builtins.str
-    """with a vector: that made it"""
+    """the model that made the vector"""
     limit: builtins.int
-    """0: 10"""
+    """number of facts; 0: 10"""
     exact: builtins.bool
     """compare every vector"""
     cache_control: builtins.str
     session_id: builtins.str
-    """also the facts of this session"""
+    """also searches the facts of this session"""
     with_embedding: builtins.bool
     @property
     def corpus_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """none: all that the caller may read, shared ones too"""
+        """empty: all corpora that the caller may read, including shared ones"""
 
     @property
     def vector(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]: ...
@@ -806,7 +806,7 @@ class FactHit(google.protobuf.message.Message):
     score: builtins.float
     """cosine"""
     stale: builtins.bool
-    """by its status, or older than max-age"""
+    """its status is STALE, or it is older than max-age"""
     @property
     def fact(self) -> Global___Fact: ...
     def __init__(
@@ -869,7 +869,7 @@ class SearchFactsResponse(google.protobuf.message.Message):
     def revisions(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]: ...
     @property
     def headers(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """of the Context Relay Protocol"""
+        """headers of the Context Relay Protocol"""
 
     def __init__(
         self,
@@ -892,10 +892,10 @@ class GetStateRequest(google.protobuf.message.Message):
     REVISION_ONLY_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     revision_only: builtins.bool
-    """leave out the hashes, which cost something after a change"""
+    """leaves out the hashes, which take time to compute after a change"""
     @property
     def corpus_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """none: all that the caller may read, shared ones too"""
+        """empty: all corpora that the caller may read, including shared ones"""
 
     def __init__(
         self,
@@ -920,9 +920,9 @@ class CorpusState(google.protobuf.message.Message):
     corpus_id: builtins.str
     state_revision: builtins.int
     state_hash: builtins.str
-    """seed: SHA-256 in hex over the active facts"""
+    """SHA-256 over the active facts, in hex"""
     facts: builtins.int
-    """active ones"""
+    """number of active facts"""
     shared: builtins.bool
     def __init__(
         self,
@@ -944,7 +944,7 @@ class GetStateResponse(google.protobuf.message.Message):
     STATES_FIELD_NUMBER: builtins.int
     COMBINED_HASH_FIELD_NUMBER: builtins.int
     combined_hash: builtins.str
-    """SHA-256 in hex over all of them"""
+    """SHA-256 over all states, in hex"""
     @property
     def states(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___CorpusState]:
         """in the order of corpus ids"""

@@ -26,10 +26,10 @@ if _version_not_supported:
 
 
 class FactServiceStub(object):
-    """Facts: single assertions with a vector each, drawn from documents by AddDocuments or put directly.
+    """Facts: single assertions, each with a vector. AddDocuments draws them from documents; PutFacts stores them directly.
 
-    They follow the revision of their corpus as everything else does: each change is a revision, every read may be as_of
-    one. A fact is found by its id alone.
+    Like everything in a corpus, facts follow its revisions: each change is a revision, and every read may name one with
+    as_of. A fact is found by its id alone.
     """
 
     def __init__(self, channel):
@@ -91,10 +91,10 @@ class FactServiceStub(object):
 
 
 class FactServiceServicer(object):
-    """Facts: single assertions with a vector each, drawn from documents by AddDocuments or put directly.
+    """Facts: single assertions, each with a vector. AddDocuments draws them from documents; PutFacts stores them directly.
 
-    They follow the revision of their corpus as everything else does: each change is a revision, every read may be as_of
-    one. A fact is found by its id alone.
+    Like everything in a corpus, facts follow its revisions: each change is a revision, and every read may name one with
+    as_of. A fact is found by its id alone.
     """
 
     def PutFacts(self, request, context):
@@ -105,22 +105,22 @@ class FactServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetFacts(self, request, context):
-        """Facts by their ids. Counts as an access of each.
+        """The facts with these ids. Counts as an access of each.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListFacts(self, request, context):
-        """Facts of one corpus in the order of their ids. No access is counted. With filters that allow few of many facts a
-        page may be short, or empty: there are more for as long as there is a next_page_token.
+        """The facts of one corpus in the order of their ids. Does not count as an access. With filters that few facts pass, a
+        page may be short or even empty: continue as long as there is a next_page_token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateFact(self, request, context):
-        """Changes what a fact says, or says of itself. New content is embedded anew.
+        """Changes a fact's content or its other fields. New content is embedded again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -135,35 +135,35 @@ class FactServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ArchiveFacts(self, request, context):
-        """Takes facts out of the search index; they stay readable by id.
+        """Removes facts from the search index. They stay readable by id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RestoreFacts(self, request, context):
-        """Brings archived facts back.
+        """Puts archived facts back into the search index.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SearchFacts(self, request, context):
-        """The facts nearest in meaning to a text or vector, best first. Counts as an access of each that is returned.
+        """The facts nearest in meaning to a text or vector, best first. Counts as an access of each returned fact.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetState(self, request, context):
-        """State revision and state hash of corpora, and of them together: what an ETag is made of.
+        """The state revision and state hash of each corpus, and of all together. ETags are made from these.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def EndSession(self, request, context):
-        """Forgets the facts that were put into a session only (no-store).
+        """Forgets the facts that exist only in a session (no-store).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -231,10 +231,10 @@ def add_FactServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class FactService(object):
-    """Facts: single assertions with a vector each, drawn from documents by AddDocuments or put directly.
+    """Facts: single assertions, each with a vector. AddDocuments draws them from documents; PutFacts stores them directly.
 
-    They follow the revision of their corpus as everything else does: each change is a revision, every read may be as_of
-    one. A fact is found by its id alone.
+    Like everything in a corpus, facts follow its revisions: each change is a revision, and every read may name one with
+    as_of. A fact is found by its id alone.
     """
 
     @staticmethod

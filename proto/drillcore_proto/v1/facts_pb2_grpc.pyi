@@ -186,10 +186,10 @@ _FactServiceEndSessionType = typing_extensions.TypeVar(
 )
 
 class FactServiceStub(typing.Generic[_FactServicePutFactsType, _FactServiceGetFactsType, _FactServiceListFactsType, _FactServiceUpdateFactType, _FactServiceSetFactStatusType, _FactServiceArchiveFactsType, _FactServiceRestoreFactsType, _FactServiceSearchFactsType, _FactServiceGetStateType, _FactServiceEndSessionType]):
-    """Facts: single assertions with a vector each, drawn from documents by AddDocuments or put directly.
+    """Facts: single assertions, each with a vector. AddDocuments draws them from documents; PutFacts stores them directly.
 
-    They follow the revision of their corpus as everything else does: each change is a revision, every read may be as_of
-    one. A fact is found by its id alone.
+    Like everything in a corpus, facts follow its revisions: each change is a revision, and every read may name one with
+    as_of. A fact is found by its id alone.
     """
 
     @typing.overload
@@ -284,15 +284,15 @@ class FactServiceStub(typing.Generic[_FactServicePutFactsType, _FactServiceGetFa
     """Stores facts of one corpus as one revision: all or none."""
 
     GetFacts: _FactServiceGetFactsType
-    """Facts by their ids. Counts as an access of each."""
+    """The facts with these ids. Counts as an access of each."""
 
     ListFacts: _FactServiceListFactsType
-    """Facts of one corpus in the order of their ids. No access is counted. With filters that allow few of many facts a
-    page may be short, or empty: there are more for as long as there is a next_page_token.
+    """The facts of one corpus in the order of their ids. Does not count as an access. With filters that few facts pass, a
+    page may be short or even empty: continue as long as there is a next_page_token.
     """
 
     UpdateFact: _FactServiceUpdateFactType
-    """Changes what a fact says, or says of itself. New content is embedded anew."""
+    """Changes a fact's content or its other fields. New content is embedded again."""
 
     SetFactStatus: _FactServiceSetFactStatusType
     """Moves facts from one status to another; an illegal transition is refused. A quarantine is lifted only with
@@ -300,19 +300,19 @@ class FactServiceStub(typing.Generic[_FactServicePutFactsType, _FactServiceGetFa
     """
 
     ArchiveFacts: _FactServiceArchiveFactsType
-    """Takes facts out of the search index; they stay readable by id."""
+    """Removes facts from the search index. They stay readable by id."""
 
     RestoreFacts: _FactServiceRestoreFactsType
-    """Brings archived facts back."""
+    """Puts archived facts back into the search index."""
 
     SearchFacts: _FactServiceSearchFactsType
-    """The facts nearest in meaning to a text or vector, best first. Counts as an access of each that is returned."""
+    """The facts nearest in meaning to a text or vector, best first. Counts as an access of each returned fact."""
 
     GetState: _FactServiceGetStateType
-    """State revision and state hash of corpora, and of them together: what an ETag is made of."""
+    """The state revision and state hash of each corpus, and of all together. ETags are made from these."""
 
     EndSession: _FactServiceEndSessionType
-    """Forgets the facts that were put into a session only (no-store)."""
+    """Forgets the facts that exist only in a session (no-store)."""
 
 FactServiceAsyncStub: typing_extensions.TypeAlias = FactServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -358,10 +358,10 @@ FactServiceAsyncStub: typing_extensions.TypeAlias = FactServiceStub[
 ]
 
 class FactServiceServicer(metaclass=abc.ABCMeta):
-    """Facts: single assertions with a vector each, drawn from documents by AddDocuments or put directly.
+    """Facts: single assertions, each with a vector. AddDocuments draws them from documents; PutFacts stores them directly.
 
-    They follow the revision of their corpus as everything else does: each change is a revision, every read may be as_of
-    one. A fact is found by its id alone.
+    Like everything in a corpus, facts follow its revisions: each change is a revision, and every read may name one with
+    as_of. A fact is found by its id alone.
     """
 
     @abc.abstractmethod
@@ -378,7 +378,7 @@ class FactServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.facts_pb2.GetFactsRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.facts_pb2.GetFactsResponse, collections.abc.Awaitable[drillcore_proto.v1.facts_pb2.GetFactsResponse]]:
-        """Facts by their ids. Counts as an access of each."""
+        """The facts with these ids. Counts as an access of each."""
 
     @abc.abstractmethod
     def ListFacts(
@@ -386,8 +386,8 @@ class FactServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.facts_pb2.ListFactsRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.facts_pb2.ListFactsResponse, collections.abc.Awaitable[drillcore_proto.v1.facts_pb2.ListFactsResponse]]:
-        """Facts of one corpus in the order of their ids. No access is counted. With filters that allow few of many facts a
-        page may be short, or empty: there are more for as long as there is a next_page_token.
+        """The facts of one corpus in the order of their ids. Does not count as an access. With filters that few facts pass, a
+        page may be short or even empty: continue as long as there is a next_page_token.
         """
 
     @abc.abstractmethod
@@ -396,7 +396,7 @@ class FactServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.facts_pb2.UpdateFactRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.facts_pb2.UpdateFactResponse, collections.abc.Awaitable[drillcore_proto.v1.facts_pb2.UpdateFactResponse]]:
-        """Changes what a fact says, or says of itself. New content is embedded anew."""
+        """Changes a fact's content or its other fields. New content is embedded again."""
 
     @abc.abstractmethod
     def SetFactStatus(
@@ -414,7 +414,7 @@ class FactServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.facts_pb2.ArchiveFactsRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.facts_pb2.ArchiveFactsResponse, collections.abc.Awaitable[drillcore_proto.v1.facts_pb2.ArchiveFactsResponse]]:
-        """Takes facts out of the search index; they stay readable by id."""
+        """Removes facts from the search index. They stay readable by id."""
 
     @abc.abstractmethod
     def RestoreFacts(
@@ -422,7 +422,7 @@ class FactServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.facts_pb2.RestoreFactsRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.facts_pb2.RestoreFactsResponse, collections.abc.Awaitable[drillcore_proto.v1.facts_pb2.RestoreFactsResponse]]:
-        """Brings archived facts back."""
+        """Puts archived facts back into the search index."""
 
     @abc.abstractmethod
     def SearchFacts(
@@ -430,7 +430,7 @@ class FactServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.facts_pb2.SearchFactsRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.facts_pb2.SearchFactsResponse, collections.abc.Awaitable[drillcore_proto.v1.facts_pb2.SearchFactsResponse]]:
-        """The facts nearest in meaning to a text or vector, best first. Counts as an access of each that is returned."""
+        """The facts nearest in meaning to a text or vector, best first. Counts as an access of each returned fact."""
 
     @abc.abstractmethod
     def GetState(
@@ -438,7 +438,7 @@ class FactServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.facts_pb2.GetStateRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.facts_pb2.GetStateResponse, collections.abc.Awaitable[drillcore_proto.v1.facts_pb2.GetStateResponse]]:
-        """State revision and state hash of corpora, and of them together: what an ETag is made of."""
+        """The state revision and state hash of each corpus, and of all together. ETags are made from these."""
 
     @abc.abstractmethod
     def EndSession(
@@ -446,6 +446,6 @@ class FactServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.facts_pb2.EndSessionRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.facts_pb2.EndSessionResponse, collections.abc.Awaitable[drillcore_proto.v1.facts_pb2.EndSessionResponse]]:
-        """Forgets the facts that were put into a session only (no-store)."""
+        """Forgets the facts that exist only in a session (no-store)."""
 
 def add_FactServiceServicer_to_server(servicer: FactServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -107,7 +107,7 @@ Global___SliceFormat: typing_extensions.TypeAlias = SliceFormat
 
 @typing.final
 class Turn(google.protobuf.message.Message):
-    """What was said is not kept: only what slices are made of."""
+    """A turn of a conversation. Its text is not stored, only what slices need."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -129,7 +129,7 @@ class Turn(google.protobuf.message.Message):
     def trajectory(self) -> Global___Trajectory: ...
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """of the turn itself; by default now"""
+        """when the turn was made; default: now"""
 
     def __init__(
         self,
@@ -207,14 +207,14 @@ class PutTurnsRequest(google.protobuf.message.Message):
     tenant_id: builtins.str
     corpus_id: builtins.str
     source_id: builtins.str
-    """optional: that they are erased with"""
+    """optional: the source of the turns; erasing it erases them"""
     @property
     def turns(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Turn]:
         """1 to 10,000"""
 
     @property
     def edges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Edge]:
-        """stored with them"""
+        """stored with the turns"""
 
     def __init__(
         self,
@@ -285,7 +285,7 @@ class PutEdgesResponse(google.protobuf.message.Message):
     ADDED_FIELD_NUMBER: builtins.int
     KNOWN_FIELD_NUMBER: builtins.int
     revision: builtins.int
-    """the head, if all were there already"""
+    """the head, if all edges existed already"""
     added: builtins.int
     known: builtins.int
     def __init__(
@@ -311,7 +311,7 @@ class RemoveTurnsRequest(google.protobuf.message.Message):
     corpus_id: builtins.str
     @property
     def turn_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """with all their edges"""
+        """removed with all their edges"""
 
     @property
     def edges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Edge]: ...
@@ -361,7 +361,7 @@ class ListTurnsRequest(google.protobuf.message.Message):
     tenant_id: builtins.str
     corpus_id: builtins.str
     session_id: builtins.str
-    """empty: of all"""
+    """empty: turns of all sessions"""
     page_size: builtins.int
     """1 to 1,000; 0: 100"""
     page_token: builtins.str
@@ -396,7 +396,7 @@ class ListTurnsResponse(google.protobuf.message.Message):
     def turns(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Turn]: ...
     @property
     def edges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Edge]:
-        """whose child is one of the turns"""
+        """the edges whose child is one of the turns"""
 
     def __init__(
         self,
@@ -439,7 +439,7 @@ Global___PhaseWeights: typing_extensions.TypeAlias = PhaseWeights
 
 @typing.final
 class SlicePolicy(google.protobuf.message.Message):
-    """What is not given has its default. The params_hash of a slice stands for all of it."""
+    """A field that is not set has its default, given below. The params_hash of a slice is the hash of all these values."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -452,22 +452,22 @@ class SlicePolicy(google.protobuf.message.Message):
     INCLUDE_SIBLINGS_FIELD_NUMBER: builtins.int
     MAX_SIBLINGS_PER_NODE_FIELD_NUMBER: builtins.int
     policy_id: builtins.str
-    """slice_policy_v1 (the default), or slice_policy_v1_ref: ties as in the reference code"""
+    """slice_policy_v1 (the default), or slice_policy_v1_ref, which orders ties like the reference code"""
     max_nodes: builtins.int
-    """256; 1 to 10,000"""
+    """default 256; 1 to 10,000"""
     max_radius: builtins.int
-    """10; 0 to 1,000"""
+    """default 10; 0 to 1,000"""
     salience_weight: builtins.float
-    """0.3"""
+    """default 0.3"""
     distance_decay: builtins.float
-    """0.9; 0 to 1"""
+    """default 0.9; 0 to 1"""
     include_siblings: builtins.bool
-    """true"""
+    """default true"""
     max_siblings_per_node: builtins.int
-    """5; 0 to 1,000"""
+    """default 5; 0 to 1,000"""
     @property
     def phase_weights(self) -> Global___PhaseWeights:
-        """all five, or none: 1.0, 0.9, 0.6, 0.5, 0.3"""
+        """set all five or none; defaults in order: 1.0, 0.9, 0.6, 0.5, 0.3"""
 
     def __init__(
         self,
@@ -510,9 +510,9 @@ class SliceRequest(google.protobuf.message.Message):
     FORMAT_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     corpus_id: builtins.str
-    """optional: the corpus of all anchors, which are else found by their ids alone"""
+    """optional: the corpus of all anchors; without it they are found by their ids alone"""
     format: Global___SliceFormat.ValueType
-    """with a format each slice also comes as a file"""
+    """if set, each slice is also returned as a file"""
     @property
     def anchors(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """1 to 100: ids of turns, nodes or facts"""
@@ -521,7 +521,7 @@ class SliceRequest(google.protobuf.message.Message):
     def policy(self) -> Global___SlicePolicy: ...
     @property
     def as_of(self) -> drillcore_proto.v1.nodes_pb2.AsOf:
-        """with a corpus_id, or anchors of one corpus"""
+        """needs a corpus_id, or anchors of a single corpus"""
 
     def __init__(
         self,
@@ -579,14 +579,14 @@ class Sliced(google.protobuf.message.Message):
     corpus_id: builtins.str
     revision: builtins.int
     file: builtins.bytes
-    """where a format was asked for"""
+    """only if a format was asked for"""
     @property
     def nodes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___SliceNode]:
         """in the order of ids"""
 
     @property
     def edges(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Edge]:
-        """between them, in the order of parent, child, type"""
+        """the edges between the nodes, in the order of parent, child, type"""
 
     def __init__(
         self,
@@ -622,10 +622,10 @@ class SliceNode(google.protobuf.message.Message):
     phase: Global___Phase.ValueType
     salience: builtins.float
     distance: builtins.int
-    """from the anchor, as it was reached"""
+    """number of edges from the anchor, on the path that reached the node"""
     @property
     def turn(self) -> Global___Turn:
-        """of a turn"""
+        """only for a turn"""
 
     def __init__(
         self,

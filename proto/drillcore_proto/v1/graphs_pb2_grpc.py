@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class GraphServiceStub(object):
-    """Conversation graphs, and deterministic slices of them and of everything else in a corpus.
+    """Conversation graphs, and reproducible slices of them and of the rest of a corpus.
     """
 
     def __init__(self, channel):
@@ -63,18 +63,18 @@ class GraphServiceStub(object):
 
 
 class GraphServiceServicer(object):
-    """Conversation graphs, and deterministic slices of them and of everything else in a corpus.
+    """Conversation graphs, and reproducible slices of them and of the rest of a corpus.
     """
 
     def PutTurns(self, request, context):
-        """Stores turns of conversations as one revision; those that are there already are replaced.
+        """Stores turns of conversations as one revision. Turns that exist already are replaced.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PutEdges(self, request, context):
-        """Stores edges between turns of the corpus as one revision. Both turns must be there; none leads to itself.
+        """Stores edges between turns of the corpus as one revision. Both turns must exist, and no edge may lead to its own turn.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -88,14 +88,14 @@ class GraphServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListTurns(self, request, context):
-        """Turns of a corpus or of one of its sessions, in the order of ids, with the edges that lead to them.
+        """The turns of a corpus or of one of its sessions, in the order of ids, with the edges that lead to them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Slice(self, request, context):
-        """A bounded, reproducible neighbourhood of each anchor: turns, nodes of the hierarchy, facts.
+        """A bounded, reproducible neighbourhood of each anchor: turns, nodes of the hierarchy and facts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -138,7 +138,7 @@ def add_GraphServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GraphService(object):
-    """Conversation graphs, and deterministic slices of them and of everything else in a corpus.
+    """Conversation graphs, and reproducible slices of them and of the rest of a corpus.
     """
 
     @staticmethod

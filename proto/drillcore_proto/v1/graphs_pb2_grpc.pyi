@@ -106,7 +106,7 @@ _GraphServiceSliceType = typing_extensions.TypeVar(
 )
 
 class GraphServiceStub(typing.Generic[_GraphServicePutTurnsType, _GraphServicePutEdgesType, _GraphServiceRemoveTurnsType, _GraphServiceListTurnsType, _GraphServiceSliceType]):
-    """Conversation graphs, and deterministic slices of them and of everything else in a corpus."""
+    """Conversation graphs, and reproducible slices of them and of the rest of a corpus."""
 
     @typing.overload
     def __init__(self: GraphServiceStub[
@@ -157,19 +157,19 @@ class GraphServiceStub(typing.Generic[_GraphServicePutTurnsType, _GraphServicePu
     ], channel: grpc.aio.Channel) -> None: ...
 
     PutTurns: _GraphServicePutTurnsType
-    """Stores turns of conversations as one revision; those that are there already are replaced."""
+    """Stores turns of conversations as one revision. Turns that exist already are replaced."""
 
     PutEdges: _GraphServicePutEdgesType
-    """Stores edges between turns of the corpus as one revision. Both turns must be there; none leads to itself."""
+    """Stores edges between turns of the corpus as one revision. Both turns must exist, and no edge may lead to its own turn."""
 
     RemoveTurns: _GraphServiceRemoveTurnsType
     """Removes turns with their edges, or single edges, as one revision."""
 
     ListTurns: _GraphServiceListTurnsType
-    """Turns of a corpus or of one of its sessions, in the order of ids, with the edges that lead to them."""
+    """The turns of a corpus or of one of its sessions, in the order of ids, with the edges that lead to them."""
 
     Slice: _GraphServiceSliceType
-    """A bounded, reproducible neighbourhood of each anchor: turns, nodes of the hierarchy, facts."""
+    """A bounded, reproducible neighbourhood of each anchor: turns, nodes of the hierarchy and facts."""
 
 GraphServiceAsyncStub: typing_extensions.TypeAlias = GraphServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -195,7 +195,7 @@ GraphServiceAsyncStub: typing_extensions.TypeAlias = GraphServiceStub[
 ]
 
 class GraphServiceServicer(metaclass=abc.ABCMeta):
-    """Conversation graphs, and deterministic slices of them and of everything else in a corpus."""
+    """Conversation graphs, and reproducible slices of them and of the rest of a corpus."""
 
     @abc.abstractmethod
     def PutTurns(
@@ -203,7 +203,7 @@ class GraphServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.graphs_pb2.PutTurnsRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.graphs_pb2.PutTurnsResponse, collections.abc.Awaitable[drillcore_proto.v1.graphs_pb2.PutTurnsResponse]]:
-        """Stores turns of conversations as one revision; those that are there already are replaced."""
+        """Stores turns of conversations as one revision. Turns that exist already are replaced."""
 
     @abc.abstractmethod
     def PutEdges(
@@ -211,7 +211,7 @@ class GraphServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.graphs_pb2.PutEdgesRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.graphs_pb2.PutEdgesResponse, collections.abc.Awaitable[drillcore_proto.v1.graphs_pb2.PutEdgesResponse]]:
-        """Stores edges between turns of the corpus as one revision. Both turns must be there; none leads to itself."""
+        """Stores edges between turns of the corpus as one revision. Both turns must exist, and no edge may lead to its own turn."""
 
     @abc.abstractmethod
     def RemoveTurns(
@@ -227,7 +227,7 @@ class GraphServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.graphs_pb2.ListTurnsRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.graphs_pb2.ListTurnsResponse, collections.abc.Awaitable[drillcore_proto.v1.graphs_pb2.ListTurnsResponse]]:
-        """Turns of a corpus or of one of its sessions, in the order of ids, with the edges that lead to them."""
+        """The turns of a corpus or of one of its sessions, in the order of ids, with the edges that lead to them."""
 
     @abc.abstractmethod
     def Slice(
@@ -235,6 +235,6 @@ class GraphServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.graphs_pb2.SliceRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.graphs_pb2.SliceResponse, collections.abc.Awaitable[drillcore_proto.v1.graphs_pb2.SliceResponse]]:
-        """A bounded, reproducible neighbourhood of each anchor: turns, nodes of the hierarchy, facts."""
+        """A bounded, reproducible neighbourhood of each anchor: turns, nodes of the hierarchy and facts."""
 
 def add_GraphServiceServicer_to_server(servicer: GraphServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -107,7 +107,7 @@ Global___Entity: typing_extensions.TypeAlias = Entity
 
 @typing.final
 class Citation(google.protobuf.message.Message):
-    """A passage as it stands in a document."""
+    """A passage of a document, word for word."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -119,7 +119,7 @@ class Citation(google.protobuf.message.Message):
     document_id: builtins.str
     chunk_id: builtins.str
     text: builtins.str
-    """the original characters; left out where the citation alone is of use"""
+    """the original characters; empty where only the citation is needed"""
     weight: builtins.float
     """0 to 1"""
     @property
@@ -322,7 +322,7 @@ class ChunkContent(google.protobuf.message.Message):
     def span(self) -> Global___Span: ...
     @property
     def headings(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """above it, the highest first"""
+        """the headings above the chunk, the highest first"""
 
     @property
     def quotes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Citation]: ...
@@ -332,7 +332,7 @@ class ChunkContent(google.protobuf.message.Message):
     def keywords(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     @property
     def embedding(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
-        """only where it was asked for"""
+        """only if it was asked for"""
 
     @property
     def processing(self) -> Global___Processing: ...
@@ -411,12 +411,12 @@ class Node(google.protobuf.message.Message):
     parent_id: builtins.str
     created_by: builtins.str
     version: builtins.int
-    """of the node"""
+    """the version of the node"""
     child_count: builtins.int
     """only from GetNode"""
     @property
     def child_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """only from GetNode, and at most 250: DrillDown gives all"""
+        """only from GetNode, and at most 250; DrillDown gives all"""
 
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
@@ -430,7 +430,7 @@ class Node(google.protobuf.message.Message):
     def raw(self) -> Global___RawContent: ...
     @property
     def signatures(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[drillcore_proto.v1.signatures_pb2.Signature]:
-        """of this version"""
+        """signatures of this version"""
 
     def __init__(
         self,
@@ -489,7 +489,7 @@ class GetNodeResponse(google.protobuf.message.Message):
     NODE_FIELD_NUMBER: builtins.int
     REVISION_FIELD_NUMBER: builtins.int
     revision: builtins.int
-    """that was read"""
+    """the revision that was read"""
     @property
     def node(self) -> Global___Node: ...
     def __init__(
@@ -515,11 +515,11 @@ class Filters(google.protobuf.message.Message):
     CREATED_BEFORE_FIELD_NUMBER: builtins.int
     @property
     def categories(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """sections in any of these, and their chunks"""
+        """sections in any of these categories, and their chunks"""
 
     @property
     def entities(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Entity]:
-        """chunks that name all of these; an empty value means any of the type"""
+        """chunks that name all of these; an empty value stands for any entity of the type"""
 
     @property
     def document_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
@@ -561,24 +561,24 @@ class QueryRequest(google.protobuf.message.Message):
     tenant_id: builtins.str
     level: Global___Level.ValueType
     text: builtins.str
-    """turns on search by meaning; for sections and chunks"""
+    """searches by meaning; only for sections and chunks"""
     page_size: builtins.int
     page_token: builtins.str
     embedding_model: builtins.str
-    """that made the vector: the corpus's own"""
+    """the model that made the vector; must be the corpus's model"""
     @property
     def corpus_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """none means all that the caller may read"""
+        """empty: all corpora that the caller may read"""
 
     @property
     def filters(self) -> Global___Filters: ...
     @property
     def as_of(self) -> Global___AsOf:
-        """with a revision: of a single corpus only"""
+        """a revision needs exactly one corpus in corpus_ids"""
 
     @property
     def vector(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.float]:
-        """instead of a text: searches by this, for corpora whose model the server does not have"""
+        """searches with this vector instead of a text, for corpora whose model the server does not have"""
 
     def __init__(
         self,
@@ -606,7 +606,7 @@ class QueryHit(google.protobuf.message.Message):
     NODE_FIELD_NUMBER: builtins.int
     SCORE_FIELD_NUMBER: builtins.int
     score: builtins.float
-    """cosine, where there was a text or a vector"""
+    """cosine; only for a search with a text or a vector"""
     @property
     def node(self) -> Global___Node: ...
     def __init__(
@@ -649,7 +649,7 @@ class QueryResponse(google.protobuf.message.Message):
     def hits(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___QueryHit]: ...
     @property
     def revisions(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
-        """corpus id to the revision that was read"""
+        """the revision that was read, by corpus id"""
 
     def __init__(
         self,
@@ -757,7 +757,7 @@ class RollUpResponse(google.protobuf.message.Message):
 
     @property
     def common(self) -> Global___Node:
-        """the lowest node above all of them: the single ancestor, or the master"""
+        """the lowest node above all ancestors; the ancestor itself if there is only one"""
 
     def __init__(
         self,
@@ -782,9 +782,9 @@ class GetHistoryRequest(google.protobuf.message.Message):
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     corpus_id: builtins.str
-    """its revisions; or"""
+    """lists the revisions of this corpus; set this or node_id"""
     node_id: builtins.str
-    """only those that changed this node"""
+    """lists the revisions that changed this node"""
     page_size: builtins.int
     page_token: builtins.str
     def __init__(
@@ -822,15 +822,15 @@ class Revision(google.protobuf.message.Message):
     documents_added: builtins.int
     documents_removed: builtins.int
     trimmed: builtins.bool
-    """it can no longer be read; that it was made stays on record"""
+    """the revision can no longer be read; its entry in the history stays"""
     facts_changed: builtins.int
     communities_computed: builtins.bool
-    """anew"""
+    """whether communities were recomputed"""
     @property
     def at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def section_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """that it changed"""
+        """the sections that it changed"""
 
     def __init__(
         self,
@@ -861,8 +861,8 @@ class GetHistoryResponse(google.protobuf.message.Message):
     OLDEST_REVISION_FIELD_NUMBER: builtins.int
     next_page_token: builtins.str
     oldest_revision: builtins.int
-    """The oldest revision that can still be read; 0 if none was trimmed. A corpus's history is always whole; of a node,
-    changes before this revision are no longer listed, except the last one, which made what this revision shows.
+    """The oldest revision that can still be read; 0 if none was trimmed. A corpus's history is always complete. A node's
+    history lists, of the changes before this revision, only the last one, which made the node as this revision shows it.
     """
     @property
     def revisions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Revision]: ...

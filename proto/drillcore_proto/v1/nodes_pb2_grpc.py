@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class NodeServiceStub(object):
-    """Reads of a corpus's hierarchy: master (3), sections (2), chunks (1), raws (0).
+    """Reads the hierarchy of a corpus: master (3), sections (2), chunks (1), raws (0).
 
-    Every read is of one revision: the head, or the one that as_of names. Pages of one listing are of one revision too.
+    Every read sees one revision: the head, or the one that as_of names. All pages of a listing show the same revision.
     """
 
     def __init__(self, channel):
@@ -65,9 +65,9 @@ class NodeServiceStub(object):
 
 
 class NodeServiceServicer(object):
-    """Reads of a corpus's hierarchy: master (3), sections (2), chunks (1), raws (0).
+    """Reads the hierarchy of a corpus: master (3), sections (2), chunks (1), raws (0).
 
-    Every read is of one revision: the head, or the one that as_of names. Pages of one listing are of one revision too.
+    Every read sees one revision: the head, or the one that as_of names. All pages of a listing show the same revision.
     """
 
     def GetNode(self, request, context):
@@ -77,7 +77,7 @@ class NodeServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Query(self, request, context):
-        """Nodes of one level, by filters, by meaning if there is a text or a vector.
+        """The nodes of one level that pass the filters; ordered by meaning if there is a text or a vector.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -141,9 +141,9 @@ def add_NodeServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class NodeService(object):
-    """Reads of a corpus's hierarchy: master (3), sections (2), chunks (1), raws (0).
+    """Reads the hierarchy of a corpus: master (3), sections (2), chunks (1), raws (0).
 
-    Every read is of one revision: the head, or the one that as_of names. Pages of one listing are of one revision too.
+    Every read sees one revision: the head, or the one that as_of names. All pages of a listing show the same revision.
     """
 
     @staticmethod

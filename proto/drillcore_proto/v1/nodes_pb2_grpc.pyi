@@ -106,9 +106,9 @@ _NodeServiceGetHistoryType = typing_extensions.TypeVar(
 )
 
 class NodeServiceStub(typing.Generic[_NodeServiceGetNodeType, _NodeServiceQueryType, _NodeServiceDrillDownType, _NodeServiceRollUpType, _NodeServiceGetHistoryType]):
-    """Reads of a corpus's hierarchy: master (3), sections (2), chunks (1), raws (0).
+    """Reads the hierarchy of a corpus: master (3), sections (2), chunks (1), raws (0).
 
-    Every read is of one revision: the head, or the one that as_of names. Pages of one listing are of one revision too.
+    Every read sees one revision: the head, or the one that as_of names. All pages of a listing show the same revision.
     """
 
     @typing.overload
@@ -162,7 +162,7 @@ class NodeServiceStub(typing.Generic[_NodeServiceGetNodeType, _NodeServiceQueryT
     GetNode: _NodeServiceGetNodeType
 
     Query: _NodeServiceQueryType
-    """Nodes of one level, by filters, by meaning if there is a text or a vector."""
+    """The nodes of one level that pass the filters; ordered by meaning if there is a text or a vector."""
 
     DrillDown: _NodeServiceDrillDownType
     """The nodes of a lower level below a node, in reading order."""
@@ -197,9 +197,9 @@ NodeServiceAsyncStub: typing_extensions.TypeAlias = NodeServiceStub[
 ]
 
 class NodeServiceServicer(metaclass=abc.ABCMeta):
-    """Reads of a corpus's hierarchy: master (3), sections (2), chunks (1), raws (0).
+    """Reads the hierarchy of a corpus: master (3), sections (2), chunks (1), raws (0).
 
-    Every read is of one revision: the head, or the one that as_of names. Pages of one listing are of one revision too.
+    Every read sees one revision: the head, or the one that as_of names. All pages of a listing show the same revision.
     """
 
     @abc.abstractmethod
@@ -215,7 +215,7 @@ class NodeServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.nodes_pb2.QueryRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.nodes_pb2.QueryResponse, collections.abc.Awaitable[drillcore_proto.v1.nodes_pb2.QueryResponse]]:
-        """Nodes of one level, by filters, by meaning if there is a text or a vector."""
+        """The nodes of one level that pass the filters; ordered by meaning if there is a text or a vector."""
 
     @abc.abstractmethod
     def DrillDown(

@@ -29,9 +29,9 @@ class ExplainRequest(google.protobuf.message.Message):
     AS_OF_FIELD_NUMBER: builtins.int
     tenant_id: builtins.str
     node: builtins.str
-    """the id of a node, fact, document or envelope; or the IRI that quads name it, or a source, by"""
+    """the id of a node, fact, document or envelope; or the IRI of any of these, or of a source, as quads use it"""
     corpus_id: builtins.str
-    """for documents and sources; others are found by their id alone"""
+    """needed for documents and sources; all others are found by their id alone"""
     @property
     def as_of(self) -> drillcore_proto.v1.nodes_pb2.AsOf: ...
     def __init__(
@@ -58,10 +58,10 @@ class ExplainResponse(google.protobuf.message.Message):
     revision: builtins.int
     corpus_id: builtins.str
     truncated: builtins.bool
-    """there is more than 1,000 steps tell"""
+    """the explanation has more than 1,000 steps; the rest is left out"""
     @property
     def steps(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Explained]:
-        """The node itself first; each further one is named before by another's derived_from."""
+        """The node itself first. Each further step is named in derived_from of an earlier step."""
 
     def __init__(
         self,
@@ -92,20 +92,20 @@ class Explained(google.protobuf.message.Message):
     kind: builtins.str
     """source, document, raw, chunk, section, master, fact, envelope"""
     id: builtins.str
-    """a UUID; a source's own id"""
+    """a UUID, or the id of a source"""
     title: builtins.str
     document_id: builtins.str
     text: builtins.str
-    """the original characters of the span; of facts and raws"""
+    """the original characters of the span; only for facts and raws"""
     gone: builtins.bool
-    """it is named, but is not there at this revision, or was erased"""
+    """it does not exist at this revision, or was erased"""
     @property
     def derived_from(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """the IRIs of what it was made from"""
+        """the IRIs of the steps it was made from"""
 
     @property
     def span(self) -> drillcore_proto.v1.nodes_pb2.Span:
-        """of the document's text"""
+        """a span of the document's text"""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ProvenanceServiceStub(object):
-    """Where things come from.
+    """Traces results back to the original documents.
     """
 
     def __init__(self, channel):
@@ -43,11 +43,11 @@ class ProvenanceServiceStub(object):
 
 
 class ProvenanceServiceServicer(object):
-    """Where things come from.
+    """Traces results back to the original documents.
     """
 
     def Explain(self, request, context):
-        """From a node, fact, document, source or envelope to the exact characters of the original documents.
+        """Traces a node, fact, document, source or envelope back to the exact characters of the original documents.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -70,7 +70,7 @@ def add_ProvenanceServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ProvenanceService(object):
-    """Where things come from.
+    """Traces results back to the original documents.
     """
 
     @staticmethod

@@ -42,7 +42,7 @@ _ProvenanceServiceExplainType = typing_extensions.TypeVar(
 )
 
 class ProvenanceServiceStub(typing.Generic[_ProvenanceServiceExplainType]):
-    """Where things come from."""
+    """Traces results back to the original documents."""
 
     @typing.overload
     def __init__(self: ProvenanceServiceStub[
@@ -61,7 +61,7 @@ class ProvenanceServiceStub(typing.Generic[_ProvenanceServiceExplainType]):
     ], channel: grpc.aio.Channel) -> None: ...
 
     Explain: _ProvenanceServiceExplainType
-    """From a node, fact, document, source or envelope to the exact characters of the original documents."""
+    """Traces a node, fact, document, source or envelope back to the exact characters of the original documents."""
 
 ProvenanceServiceAsyncStub: typing_extensions.TypeAlias = ProvenanceServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -71,7 +71,7 @@ ProvenanceServiceAsyncStub: typing_extensions.TypeAlias = ProvenanceServiceStub[
 ]
 
 class ProvenanceServiceServicer(metaclass=abc.ABCMeta):
-    """Where things come from."""
+    """Traces results back to the original documents."""
 
     @abc.abstractmethod
     def Explain(
@@ -79,6 +79,6 @@ class ProvenanceServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.provenance_pb2.ExplainRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.provenance_pb2.ExplainResponse, collections.abc.Awaitable[drillcore_proto.v1.provenance_pb2.ExplainResponse]]:
-        """From a node, fact, document, source or envelope to the exact characters of the original documents."""
+        """Traces a node, fact, document, source or envelope back to the exact characters of the original documents."""
 
 def add_ProvenanceServiceServicer_to_server(servicer: ProvenanceServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -29,14 +29,14 @@ class _QuadFormatEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     QUAD_FORMAT_UNSPECIFIED: _QuadFormat.ValueType  # 0
     QUAD_FORMAT_N_QUADS: _QuadFormat.ValueType  # 1
     QUAD_FORMAT_TURTLE: _QuadFormat.ValueType  # 2
-    """has no graphs: all go to, or come from, one"""
+    """Turtle has no graphs: all quads go to, or come from, one graph"""
 
 class QuadFormat(_QuadFormat, metaclass=_QuadFormatEnumTypeWrapper): ...
 
 QUAD_FORMAT_UNSPECIFIED: QuadFormat.ValueType  # 0
 QUAD_FORMAT_N_QUADS: QuadFormat.ValueType  # 1
 QUAD_FORMAT_TURTLE: QuadFormat.ValueType  # 2
-"""has no graphs: all go to, or come from, one"""
+"""Turtle has no graphs: all quads go to, or come from, one graph"""
 Global___QuadFormat: typing_extensions.TypeAlias = QuadFormat
 
 @typing.final
@@ -50,7 +50,7 @@ class Term(google.protobuf.message.Message):
     iri: builtins.str
     """absolute"""
     blank: builtins.str
-    """a blank node, by its label: the same label is the same node in all of a corpus"""
+    """the label of a blank node; within a corpus, the same label means the same node"""
     @property
     def literal(self) -> Global___Literal: ...
     @property
@@ -154,7 +154,7 @@ Global___Quad: typing_extensions.TypeAlias = Quad
 
 @typing.final
 class QuadPattern(google.protobuf.message.Message):
-    """What is not given matches everything."""
+    """A field that is not set matches everything."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -166,7 +166,7 @@ class QuadPattern(google.protobuf.message.Message):
     graph: builtins.str
     """empty: the default graph"""
     source_id: builtins.str
-    """only quads that were put of this source"""
+    """only quads that were put with this source"""
     @property
     def subject(self) -> Global___Term: ...
     @property
@@ -199,7 +199,7 @@ class PutQuadsRequest(google.protobuf.message.Message):
     tenant_id: builtins.str
     corpus_id: builtins.str
     source_id: builtins.str
-    """optional: that they come from, and are erased with"""
+    """optional: the source of the quads; erasing it erases them"""
     @property
     def quads(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Quad]:
         """1 to 10,000"""
@@ -225,12 +225,12 @@ class PutQuadsResponse(google.protobuf.message.Message):
     KNOWN_FIELD_NUMBER: builtins.int
     DERIVED_FIELD_NUMBER: builtins.int
     revision: builtins.int
-    """the head, if all were there already"""
+    """the head, if all quads existed already"""
     added: builtins.int
     known: builtins.int
-    """that were there already, of this source, or were given twice"""
+    """how many existed already with this source, or were given twice"""
     derived: builtins.int
-    """of a file: told from the records of the corpus that it came from, and left out"""
+    """of a file: how many provenance quads were left out"""
     def __init__(
         self,
         *,
@@ -255,10 +255,10 @@ class RemoveQuadsRequest(google.protobuf.message.Message):
     tenant_id: builtins.str
     corpus_id: builtins.str
     source_id: builtins.str
-    """with quads: only as quads of this source; empty: whatever they come from"""
+    """with quads: removes them only from this source; empty: from all sources"""
     @property
     def quads(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Quad]:
-        """up to 10,000; or a pattern"""
+        """up to 10,000; set these or a pattern"""
 
     @property
     def pattern(self) -> Global___QuadPattern: ...
@@ -283,7 +283,7 @@ class RemoveQuadsResponse(google.protobuf.message.Message):
     REVISION_FIELD_NUMBER: builtins.int
     REMOVED_FIELD_NUMBER: builtins.int
     revision: builtins.int
-    """the head, if there was nothing to remove"""
+    """the head, if nothing was removed"""
     removed: builtins.int
     def __init__(
         self,
@@ -359,12 +359,12 @@ class MatchedQuad(google.protobuf.message.Message):
     SOURCE_IDS_FIELD_NUMBER: builtins.int
     DERIVED_FIELD_NUMBER: builtins.int
     derived: builtins.bool
-    """told from the records of the corpus"""
+    """derived from the records of the corpus"""
     @property
     def quad(self) -> Global___Quad: ...
     @property
     def source_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """That it was put of; none for what was put without one. If the pattern names a source: that one only."""
+        """The sources it was put with; empty if it was put without a source. If the pattern names a source, only that one."""
 
     def __init__(
         self,
@@ -419,11 +419,11 @@ class ImportQuadsTarget(google.protobuf.message.Message):
     format: Global___QuadFormat.ValueType
     source_id: builtins.str
     graph: builtins.str
-    """of a Turtle file, and of what has no graph in an N-Quads file; empty: the default graph"""
+    """the graph of a Turtle file, and of lines without a graph in an N-Quads file; empty: the default graph"""
     base_iri: builtins.str
-    """of a Turtle file"""
+    """only for a Turtle file"""
     rename_blank_nodes: builtins.bool
-    """so that those of this file are not those of the same labels in others"""
+    """gives blank nodes new labels, so that they differ from those of other files with the same labels"""
     def __init__(
         self,
         *,
@@ -445,7 +445,7 @@ class ImportQuadsEnd(google.protobuf.message.Message):
 
     SIZE_BYTES_FIELD_NUMBER: builtins.int
     size_bytes: builtins.int
-    """that were sent"""
+    """how many bytes were sent"""
     def __init__(
         self,
         *,
@@ -507,7 +507,7 @@ class ExportQuadsRequest(google.protobuf.message.Message):
     tenant_id: builtins.str
     corpus_id: builtins.str
     format: Global___QuadFormat.ValueType
-    """with Turtle the pattern names one graph"""
+    """for Turtle, the pattern must name one graph"""
     @property
     def pattern(self) -> Global___QuadPattern: ...
     @property
@@ -561,7 +561,7 @@ class ExportQuadsDone(google.protobuf.message.Message):
     sha256: builtins.bytes
     size_bytes: builtins.int
     record_id: builtins.str
-    """of the audit record"""
+    """the audit record of this call"""
     def __init__(
         self,
         *,

@@ -26,11 +26,11 @@ if _version_not_supported:
 
 
 class QuadServiceStub(object):
-    """Quads: subject, predicate, object and named graph. They follow the revisions of their corpus as everything else does.
+    """Quads: subject, predicate, object and named graph. Like everything in a corpus, they follow its revisions.
 
-    Beside what is put here, two graphs tell where everything comes from, as PROV-O: `urn:graph:source` tells of sources,
-    documents, chunks, sections, the master and facts; `urn:graph:retrieval` of the caller's envelopes. These quads are made
-    from the records themselves whenever they are asked for, so they cannot differ from them; nobody can put or remove them.
+    Two more graphs describe the provenance of everything, in PROV-O: `urn:graph:source` of sources, documents, chunks,
+    sections, the master and facts; `urn:graph:retrieval` of the caller's envelopes. The server derives these quads from the
+    records whenever they are read, so they always agree with the records. Nobody can put or remove them.
     """
 
     def __init__(self, channel):
@@ -67,45 +67,44 @@ class QuadServiceStub(object):
 
 
 class QuadServiceServicer(object):
-    """Quads: subject, predicate, object and named graph. They follow the revisions of their corpus as everything else does.
+    """Quads: subject, predicate, object and named graph. Like everything in a corpus, they follow its revisions.
 
-    Beside what is put here, two graphs tell where everything comes from, as PROV-O: `urn:graph:source` tells of sources,
-    documents, chunks, sections, the master and facts; `urn:graph:retrieval` of the caller's envelopes. These quads are made
-    from the records themselves whenever they are asked for, so they cannot differ from them; nobody can put or remove them.
+    Two more graphs describe the provenance of everything, in PROV-O: `urn:graph:source` of sources, documents, chunks,
+    sections, the master and facts; `urn:graph:retrieval` of the caller's envelopes. The server derives these quads from the
+    records whenever they are read, so they always agree with the records. Nobody can put or remove them.
     """
 
     def PutQuads(self, request, context):
-        """Stores quads of one corpus as one revision: all or none. A quad that is there already stays as it is.
+        """Stores quads of one corpus as one revision: all or none. Quads that exist already stay unchanged.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveQuads(self, request, context):
-        """Removes quads, or all that match a pattern, as one revision.
+        """Removes the given quads, or all quads that match a pattern, as one revision.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def MatchQuads(self, request, context):
-        """The quads that match a pattern. A page may be short, or empty: there are more for as long as there is a
-        next_page_token.
+        """The quads that match a pattern. A page may be short or even empty: continue as long as there is a next_page_token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ImportQuads(self, request_iterator, context):
-        """Stores the quads of an N-Quads or Turtle file as one revision. Send the target, the file in pieces, and the end. What
-        the two graphs above tell of records, as files of ExportQuads have it, is counted and left out: the corpus tells of its own.
+        """Stores the quads of an N-Quads or Turtle file as one revision. Send the target, the file in pieces, and the end.
+        Provenance quads, which files of ExportQuads may contain, are counted and left out: the corpus derives its own.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExportQuads(self, request_iterator, context):
-        """The quads that match a pattern as a file. Send one request; the file comes in pieces.
+        """The quads that match a pattern, as a file. Send one request; the file is sent in pieces.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -148,11 +147,11 @@ def add_QuadServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class QuadService(object):
-    """Quads: subject, predicate, object and named graph. They follow the revisions of their corpus as everything else does.
+    """Quads: subject, predicate, object and named graph. Like everything in a corpus, they follow its revisions.
 
-    Beside what is put here, two graphs tell where everything comes from, as PROV-O: `urn:graph:source` tells of sources,
-    documents, chunks, sections, the master and facts; `urn:graph:retrieval` of the caller's envelopes. These quads are made
-    from the records themselves whenever they are asked for, so they cannot differ from them; nobody can put or remove them.
+    Two more graphs describe the provenance of everything, in PROV-O: `urn:graph:source` of sources, documents, chunks,
+    sections, the master and facts; `urn:graph:retrieval` of the caller's envelopes. The server derives these quads from the
+    records whenever they are read, so they always agree with the records. Nobody can put or remove them.
     """
 
     @staticmethod

@@ -106,11 +106,11 @@ _QuadServiceExportQuadsType = typing_extensions.TypeVar(
 )
 
 class QuadServiceStub(typing.Generic[_QuadServicePutQuadsType, _QuadServiceRemoveQuadsType, _QuadServiceMatchQuadsType, _QuadServiceImportQuadsType, _QuadServiceExportQuadsType]):
-    """Quads: subject, predicate, object and named graph. They follow the revisions of their corpus as everything else does.
+    """Quads: subject, predicate, object and named graph. Like everything in a corpus, they follow its revisions.
 
-    Beside what is put here, two graphs tell where everything comes from, as PROV-O: `urn:graph:source` tells of sources,
-    documents, chunks, sections, the master and facts; `urn:graph:retrieval` of the caller's envelopes. These quads are made
-    from the records themselves whenever they are asked for, so they cannot differ from them; nobody can put or remove them.
+    Two more graphs describe the provenance of everything, in PROV-O: `urn:graph:source` of sources, documents, chunks,
+    sections, the master and facts; `urn:graph:retrieval` of the caller's envelopes. The server derives these quads from the
+    records whenever they are read, so they always agree with the records. Nobody can put or remove them.
     """
 
     @typing.overload
@@ -162,23 +162,21 @@ class QuadServiceStub(typing.Generic[_QuadServicePutQuadsType, _QuadServiceRemov
     ], channel: grpc.aio.Channel) -> None: ...
 
     PutQuads: _QuadServicePutQuadsType
-    """Stores quads of one corpus as one revision: all or none. A quad that is there already stays as it is."""
+    """Stores quads of one corpus as one revision: all or none. Quads that exist already stay unchanged."""
 
     RemoveQuads: _QuadServiceRemoveQuadsType
-    """Removes quads, or all that match a pattern, as one revision."""
+    """Removes the given quads, or all quads that match a pattern, as one revision."""
 
     MatchQuads: _QuadServiceMatchQuadsType
-    """The quads that match a pattern. A page may be short, or empty: there are more for as long as there is a
-    next_page_token.
-    """
+    """The quads that match a pattern. A page may be short or even empty: continue as long as there is a next_page_token."""
 
     ImportQuads: _QuadServiceImportQuadsType
-    """Stores the quads of an N-Quads or Turtle file as one revision. Send the target, the file in pieces, and the end. What
-    the two graphs above tell of records, as files of ExportQuads have it, is counted and left out: the corpus tells of its own.
+    """Stores the quads of an N-Quads or Turtle file as one revision. Send the target, the file in pieces, and the end.
+    Provenance quads, which files of ExportQuads may contain, are counted and left out: the corpus derives its own.
     """
 
     ExportQuads: _QuadServiceExportQuadsType
-    """The quads that match a pattern as a file. Send one request; the file comes in pieces."""
+    """The quads that match a pattern, as a file. Send one request; the file is sent in pieces."""
 
 QuadServiceAsyncStub: typing_extensions.TypeAlias = QuadServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -204,11 +202,11 @@ QuadServiceAsyncStub: typing_extensions.TypeAlias = QuadServiceStub[
 ]
 
 class QuadServiceServicer(metaclass=abc.ABCMeta):
-    """Quads: subject, predicate, object and named graph. They follow the revisions of their corpus as everything else does.
+    """Quads: subject, predicate, object and named graph. Like everything in a corpus, they follow its revisions.
 
-    Beside what is put here, two graphs tell where everything comes from, as PROV-O: `urn:graph:source` tells of sources,
-    documents, chunks, sections, the master and facts; `urn:graph:retrieval` of the caller's envelopes. These quads are made
-    from the records themselves whenever they are asked for, so they cannot differ from them; nobody can put or remove them.
+    Two more graphs describe the provenance of everything, in PROV-O: `urn:graph:source` of sources, documents, chunks,
+    sections, the master and facts; `urn:graph:retrieval` of the caller's envelopes. The server derives these quads from the
+    records whenever they are read, so they always agree with the records. Nobody can put or remove them.
     """
 
     @abc.abstractmethod
@@ -217,7 +215,7 @@ class QuadServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.quads_pb2.PutQuadsRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.quads_pb2.PutQuadsResponse, collections.abc.Awaitable[drillcore_proto.v1.quads_pb2.PutQuadsResponse]]:
-        """Stores quads of one corpus as one revision: all or none. A quad that is there already stays as it is."""
+        """Stores quads of one corpus as one revision: all or none. Quads that exist already stay unchanged."""
 
     @abc.abstractmethod
     def RemoveQuads(
@@ -225,7 +223,7 @@ class QuadServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.quads_pb2.RemoveQuadsRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.quads_pb2.RemoveQuadsResponse, collections.abc.Awaitable[drillcore_proto.v1.quads_pb2.RemoveQuadsResponse]]:
-        """Removes quads, or all that match a pattern, as one revision."""
+        """Removes the given quads, or all quads that match a pattern, as one revision."""
 
     @abc.abstractmethod
     def MatchQuads(
@@ -233,9 +231,7 @@ class QuadServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.quads_pb2.MatchQuadsRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.quads_pb2.MatchQuadsResponse, collections.abc.Awaitable[drillcore_proto.v1.quads_pb2.MatchQuadsResponse]]:
-        """The quads that match a pattern. A page may be short, or empty: there are more for as long as there is a
-        next_page_token.
-        """
+        """The quads that match a pattern. A page may be short or even empty: continue as long as there is a next_page_token."""
 
     @abc.abstractmethod
     def ImportQuads(
@@ -243,8 +239,8 @@ class QuadServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[drillcore_proto.v1.quads_pb2.ImportQuadsRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.quads_pb2.ImportQuadsResponse], collections.abc.AsyncIterator[drillcore_proto.v1.quads_pb2.ImportQuadsResponse]]:
-        """Stores the quads of an N-Quads or Turtle file as one revision. Send the target, the file in pieces, and the end. What
-        the two graphs above tell of records, as files of ExportQuads have it, is counted and left out: the corpus tells of its own.
+        """Stores the quads of an N-Quads or Turtle file as one revision. Send the target, the file in pieces, and the end.
+        Provenance quads, which files of ExportQuads may contain, are counted and left out: the corpus derives its own.
         """
 
     @abc.abstractmethod
@@ -253,6 +249,6 @@ class QuadServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[drillcore_proto.v1.quads_pb2.ExportQuadsRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[drillcore_proto.v1.quads_pb2.ExportQuadsResponse], collections.abc.AsyncIterator[drillcore_proto.v1.quads_pb2.ExportQuadsResponse]]:
-        """The quads that match a pattern as a file. Send one request; the file comes in pieces."""
+        """The quads that match a pattern, as a file. Send one request; the file is sent in pieces."""
 
 def add_QuadServiceServicer_to_server(servicer: QuadServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -38,19 +38,19 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     FORMAT_VERSION_FIELD_NUMBER: builtins.int
     MESSAGE_BYTES_MAX_FIELD_NUMBER: builtins.int
     version: builtins.str
-    """of the server's software"""
+    """the version of the server's software"""
     api_version: builtins.str
     """"major.minor" of this protocol"""
     principal: builtins.str
-    """who the server takes the caller for"""
+    """the caller, as the server identified it"""
     tenant_id: builtins.str
     """the caller's tenant; empty for an operator"""
     engine: builtins.str
     """"embedded" or "cluster" """
     format_version: builtins.int
-    """of the store"""
+    """the format of the store"""
     message_bytes_max: builtins.int
-    """largest request the server takes"""
+    """the size of the largest request"""
     def __init__(
         self,
         *,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ServerServiceStub(object):
-    """What a client may ask about the server itself.
+    """Facts about the server itself.
     """
 
     def __init__(self, channel):
@@ -43,7 +43,7 @@ class ServerServiceStub(object):
 
 
 class ServerServiceServicer(object):
-    """What a client may ask about the server itself.
+    """Facts about the server itself.
     """
 
     def GetServerInfo(self, request, context):
@@ -69,7 +69,7 @@ def add_ServerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ServerService(object):
-    """What a client may ask about the server itself.
+    """Facts about the server itself.
     """
 
     @staticmethod

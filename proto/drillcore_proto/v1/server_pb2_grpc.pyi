@@ -42,7 +42,7 @@ _ServerServiceGetServerInfoType = typing_extensions.TypeVar(
 )
 
 class ServerServiceStub(typing.Generic[_ServerServiceGetServerInfoType]):
-    """What a client may ask about the server itself."""
+    """Facts about the server itself."""
 
     @typing.overload
     def __init__(self: ServerServiceStub[
@@ -70,7 +70,7 @@ ServerServiceAsyncStub: typing_extensions.TypeAlias = ServerServiceStub[
 ]
 
 class ServerServiceServicer(metaclass=abc.ABCMeta):
-    """What a client may ask about the server itself."""
+    """Facts about the server itself."""
 
     @abc.abstractmethod
     def GetServerInfo(

@@ -31,11 +31,11 @@ class _SignatureTargetKindEnumTypeWrapper(google.protobuf.internal.enum_type_wra
     """a version of a node"""
     SIGNATURE_TARGET_KIND_AUDIT_RECORD: _SignatureTargetKind.ValueType  # 2
     SIGNATURE_TARGET_KIND_EXPORT: _SignatureTargetKind.ValueType  # 3
-    """a signed export that was made"""
+    """a signed export"""
     SIGNATURE_TARGET_KIND_REVIEW: _SignatureTargetKind.ValueType  # 4
     """a review of a range of the audit trail"""
     SIGNATURE_TARGET_KIND_FACT: _SignatureTargetKind.ValueType  # 5
-    """a version of a fact; the signature of a quarantined one can lift the quarantine"""
+    """a version of a fact; signing a quarantined fact allows its quarantine to be lifted"""
 
 class SignatureTargetKind(_SignatureTargetKind, metaclass=_SignatureTargetKindEnumTypeWrapper): ...
 
@@ -44,16 +44,16 @@ SIGNATURE_TARGET_KIND_NODE: SignatureTargetKind.ValueType  # 1
 """a version of a node"""
 SIGNATURE_TARGET_KIND_AUDIT_RECORD: SignatureTargetKind.ValueType  # 2
 SIGNATURE_TARGET_KIND_EXPORT: SignatureTargetKind.ValueType  # 3
-"""a signed export that was made"""
+"""a signed export"""
 SIGNATURE_TARGET_KIND_REVIEW: SignatureTargetKind.ValueType  # 4
 """a review of a range of the audit trail"""
 SIGNATURE_TARGET_KIND_FACT: SignatureTargetKind.ValueType  # 5
-"""a version of a fact; the signature of a quarantined one can lift the quarantine"""
+"""a version of a fact; signing a quarantined fact allows its quarantine to be lifted"""
 Global___SignatureTargetKind: typing_extensions.TypeAlias = SignatureTargetKind
 
 @typing.final
 class SignatureTarget(google.protobuf.message.Message):
-    """What is signed."""
+    """The record that is signed."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -64,7 +64,7 @@ class SignatureTarget(google.protobuf.message.Message):
     id: builtins.str
     """a UUID"""
     version: builtins.int
-    """of a node or a fact: its version; 1 for what never changes. 0 in a request means the current one"""
+    """the version of a node or fact; 1 for records that never change. 0 in a request: the current version"""
     def __init__(
         self,
         *,
@@ -98,7 +98,7 @@ class Signature(google.protobuf.message.Message):
     id: builtins.str
     """a UUID"""
     corpus_id: builtins.str
-    """of a node, a fact or an export"""
+    """only for nodes, facts and exports"""
     signer_id: builtins.str
     """the account's id"""
     signer_login: builtins.str
@@ -109,17 +109,17 @@ class Signature(google.protobuf.message.Message):
     content_hash: builtins.bytes
     """SHA-256 of salt and content"""
     content_salt: builtins.bytes
-    """empty where the content was erased"""
+    """empty if the content was erased"""
     record_id: builtins.bytes
-    """16 bytes: the audit record of the signing"""
+    """the id of the audit record of the signing, 16 bytes"""
     key_hash: builtins.bytes
-    """of the server's key, 4 bytes"""
+    """identifies the server's key, 4 bytes"""
     signature: builtins.bytes
     """Ed25519 over the manifestation in canonical JSON"""
     manifestation: builtins.str
-    """that JSON: everything above but the salt"""
+    """the signed JSON: all fields above except the salt"""
     foreign: builtins.bool
-    """made on another server, it came with a core: this one does not vouch for it"""
+    """made on another server and imported with a core; this server does not vouch for it"""
     @property
     def target(self) -> Global___SignatureTarget: ...
     @property
@@ -182,11 +182,11 @@ class PrepareSignatureResponse(google.protobuf.message.Message):
     NEEDS_LOGIN_FIELD_NUMBER: builtins.int
     content_hash: builtins.bytes
     content: builtins.str
-    """what would be signed, in canonical JSON; empty if it is too large for one answer"""
+    """what would be signed, in canonical JSON; empty if it is too large for one response"""
     challenge: builtins.bytes
-    """for one SignRecord of this session, within a few minutes"""
+    """valid for one SignRecord of this session, for a few minutes"""
     needs_login: builtins.bool
-    """whether SignRecord needs the login too: the first signature of a session does"""
+    """whether SignRecord needs the login too, as for the first signature of a session"""
     @property
     def target(self) -> Global___SignatureTarget:
         """with its version"""
@@ -219,7 +219,7 @@ class SignRecordRequest(google.protobuf.message.Message):
     tenant_id: builtins.str
     challenge: builtins.bytes
     content_hash: builtins.bytes
-    """as prepared: what the signer saw"""
+    """as prepared: the hash of the content that the signer saw"""
     meaning: builtins.str
     """as prepared"""
     login: builtins.str
@@ -263,7 +263,9 @@ Global___SignRecordResponse: typing_extensions.TypeAlias = SignRecordResponse
 
 @typing.final
 class ListSignaturesRequest(google.protobuf.message.Message):
-    """Signatures of one record, those that came with a core too; or of all that were made here and the caller may see."""
+    """With a target, the signatures of that record, including imported ones. Without a target, all signatures that were made
+    on this server and that the caller may see.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -276,7 +278,7 @@ class ListSignaturesRequest(google.protobuf.message.Message):
     page_token: builtins.str
     @property
     def target(self) -> Global___SignatureTarget:
-        """version 0: of all versions"""
+        """version 0: signatures of all versions"""
 
     def __init__(
         self,

@@ -59,14 +59,14 @@ class SignatureServiceServicer(object):
     """
 
     def PrepareSignature(self, request, context):
-        """What would be signed: the record as it is now, and a challenge that is good for one signature.
+        """Shows what would be signed: the record as it is now, and a challenge that is valid for one signature.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SignRecord(self, request, context):
-        """Signs what was prepared. The first signature of a session needs login and password, later ones the password.
+        """Signs the prepared record. The first signature of a session needs login and password, later ones only the password.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

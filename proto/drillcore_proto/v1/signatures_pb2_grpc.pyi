@@ -111,10 +111,10 @@ class SignatureServiceStub(typing.Generic[_SignatureServicePrepareSignatureType,
     ], channel: grpc.aio.Channel) -> None: ...
 
     PrepareSignature: _SignatureServicePrepareSignatureType
-    """What would be signed: the record as it is now, and a challenge that is good for one signature."""
+    """Shows what would be signed: the record as it is now, and a challenge that is valid for one signature."""
 
     SignRecord: _SignatureServiceSignRecordType
-    """Signs what was prepared. The first signature of a session needs login and password, later ones the password."""
+    """Signs the prepared record. The first signature of a session needs login and password, later ones only the password."""
 
     ListSignatures: _SignatureServiceListSignaturesType
 
@@ -144,7 +144,7 @@ class SignatureServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.signatures_pb2.PrepareSignatureRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.signatures_pb2.PrepareSignatureResponse, collections.abc.Awaitable[drillcore_proto.v1.signatures_pb2.PrepareSignatureResponse]]:
-        """What would be signed: the record as it is now, and a challenge that is good for one signature."""
+        """Shows what would be signed: the record as it is now, and a challenge that is valid for one signature."""
 
     @abc.abstractmethod
     def SignRecord(
@@ -152,7 +152,7 @@ class SignatureServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.signatures_pb2.SignRecordRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.signatures_pb2.SignRecordResponse, collections.abc.Awaitable[drillcore_proto.v1.signatures_pb2.SignRecordResponse]]:
-        """Signs what was prepared. The first signature of a session needs login and password, later ones the password."""
+        """Signs the prepared record. The first signature of a session needs login and password, later ones only the password."""
 
     @abc.abstractmethod
     def ListSignatures(

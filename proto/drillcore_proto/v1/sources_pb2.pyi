@@ -64,21 +64,21 @@ class Source(google.protobuf.message.Message):
     corpus_id: builtins.str
     title: builtins.str
     uri: builtins.str
-    """where the document is, if its id or metadata say so"""
+    """the source's address, if its id or metadata give one"""
     document_hash: builtins.str
     """SHA-256 of the text's UTF-8 bytes, in hex"""
     fact_count: builtins.int
-    """that are not deleted"""
+    """how many facts it has that are not deleted"""
     status: Global___SourceStatus.ValueType
     document_id: builtins.str
-    """that holds its content now"""
+    """the document with its current content"""
     version: builtins.int
     """1 for the first content, one more with each change"""
     source_type: builtins.str
     """regulatory, official, research, internal, web, user"""
     @property
     def ingested_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """when it first came"""
+        """when its first document or fact was added"""
 
     @property
     def changed_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
@@ -213,9 +213,9 @@ class EraseSourceRequest(google.protobuf.message.Message):
     corpus_id: builtins.str
     source_id: builtins.str
     reason: builtins.str
-    """why; part of the audit record"""
+    """becomes part of the audit record"""
     purge_now: builtins.bool
-    """also remove the bytes at once"""
+    """also remove the unreadable bytes immediately"""
     def __init__(
         self,
         *,
@@ -271,7 +271,7 @@ class Erasure(google.protobuf.message.Message):
     corpus_id: builtins.str
     erased_by: builtins.str
     revision: builtins.int
-    """from which on it is not there"""
+    """the first revision without the source"""
     documents: builtins.int
     chunks: builtins.int
     facts: builtins.int
@@ -281,13 +281,13 @@ class Erasure(google.protobuf.message.Message):
     def erased_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def erased_keys(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """numbers of the keys that were destroyed"""
+        """the numbers of the destroyed keys"""
 
     @property
     def purge_due(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def purged_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """absent: not yet"""
+        """absent: not purged yet"""
 
     def __init__(
         self,
@@ -380,10 +380,10 @@ class PurgeErasedResponse(google.protobuf.message.Message):
     RECORDS_REMOVED_FIELD_NUMBER: builtins.int
     FINISHED_FIELD_NUMBER: builtins.int
     erasures: builtins.int
-    """that were purged by this call"""
+    """how many erasures this call purged"""
     records_removed: builtins.int
     finished: builtins.bool
-    """false: there was more than time to do it; call again"""
+    """false: the call's time was over first; call again"""
     def __init__(
         self,
         *,

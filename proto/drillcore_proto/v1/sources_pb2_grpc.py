@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class SourceServiceStub(object):
-    """The source registry: where documents and facts come from; and erasure.
+    """Sources, which documents and facts come from, and their erasure.
     """
 
     def __init__(self, channel):
@@ -63,7 +63,7 @@ class SourceServiceStub(object):
 
 
 class SourceServiceServicer(object):
-    """The source registry: where documents and facts come from; and erasure.
+    """Sources, which documents and facts come from, and their erasure.
     """
 
     def GetSource(self, request, context):
@@ -79,9 +79,9 @@ class SourceServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def EraseSource(self, request, context):
-        """Makes everything that came from a source unreadable, everywhere and at every revision, by destroying its key. What
-        was made with it (sections, master, communities) is made anew from the rest, in the same revision. Refused on legal
-        hold. That it was erased stays on the record and can be proved.
+        """Makes everything that came from a source unreadable, everywhere and at every revision, by destroying its key.
+        Sections, master and communities that were made with it are made again from the rest, in the same revision. Refused
+        while the corpus is on legal hold. The erasure itself stays on record and can be proved.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -94,7 +94,7 @@ class SourceServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PurgeErased(self, request, context):
-        """Removes the unreadable bytes that erased sources left, now. The server does it by itself some days after each erasure.
+        """Removes the unreadable bytes of erased sources now. The server does it by itself some days after each erasure.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -137,7 +137,7 @@ def add_SourceServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SourceService(object):
-    """The source registry: where documents and facts come from; and erasure.
+    """Sources, which documents and facts come from, and their erasure.
     """
 
     @staticmethod

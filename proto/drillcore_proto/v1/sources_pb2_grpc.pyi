@@ -106,7 +106,7 @@ _SourceServicePurgeErasedType = typing_extensions.TypeVar(
 )
 
 class SourceServiceStub(typing.Generic[_SourceServiceGetSourceType, _SourceServiceListSourcesType, _SourceServiceEraseSourceType, _SourceServiceListErasuresType, _SourceServicePurgeErasedType]):
-    """The source registry: where documents and facts come from; and erasure."""
+    """Sources, which documents and facts come from, and their erasure."""
 
     @typing.overload
     def __init__(self: SourceServiceStub[
@@ -161,15 +161,15 @@ class SourceServiceStub(typing.Generic[_SourceServiceGetSourceType, _SourceServi
     ListSources: _SourceServiceListSourcesType
 
     EraseSource: _SourceServiceEraseSourceType
-    """Makes everything that came from a source unreadable, everywhere and at every revision, by destroying its key. What
-    was made with it (sections, master, communities) is made anew from the rest, in the same revision. Refused on legal
-    hold. That it was erased stays on the record and can be proved.
+    """Makes everything that came from a source unreadable, everywhere and at every revision, by destroying its key.
+    Sections, master and communities that were made with it are made again from the rest, in the same revision. Refused
+    while the corpus is on legal hold. The erasure itself stays on record and can be proved.
     """
 
     ListErasures: _SourceServiceListErasuresType
 
     PurgeErased: _SourceServicePurgeErasedType
-    """Removes the unreadable bytes that erased sources left, now. The server does it by itself some days after each erasure."""
+    """Removes the unreadable bytes of erased sources now. The server does it by itself some days after each erasure."""
 
 SourceServiceAsyncStub: typing_extensions.TypeAlias = SourceServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -195,7 +195,7 @@ SourceServiceAsyncStub: typing_extensions.TypeAlias = SourceServiceStub[
 ]
 
 class SourceServiceServicer(metaclass=abc.ABCMeta):
-    """The source registry: where documents and facts come from; and erasure."""
+    """Sources, which documents and facts come from, and their erasure."""
 
     @abc.abstractmethod
     def GetSource(
@@ -217,9 +217,9 @@ class SourceServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.sources_pb2.EraseSourceRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.sources_pb2.EraseSourceResponse, collections.abc.Awaitable[drillcore_proto.v1.sources_pb2.EraseSourceResponse]]:
-        """Makes everything that came from a source unreadable, everywhere and at every revision, by destroying its key. What
-        was made with it (sections, master, communities) is made anew from the rest, in the same revision. Refused on legal
-        hold. That it was erased stays on the record and can be proved.
+        """Makes everything that came from a source unreadable, everywhere and at every revision, by destroying its key.
+        Sections, master and communities that were made with it are made again from the rest, in the same revision. Refused
+        while the corpus is on legal hold. The erasure itself stays on record and can be proved.
         """
 
     @abc.abstractmethod
@@ -235,6 +235,6 @@ class SourceServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.sources_pb2.PurgeErasedRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.sources_pb2.PurgeErasedResponse, collections.abc.Awaitable[drillcore_proto.v1.sources_pb2.PurgeErasedResponse]]:
-        """Removes the unreadable bytes that erased sources left, now. The server does it by itself some days after each erasure."""
+        """Removes the unreadable bytes of erased sources now. The server does it by itself some days after each erasure."""
 
 def add_SourceServiceServicer_to_server(servicer: SourceServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

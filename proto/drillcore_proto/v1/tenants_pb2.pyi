@@ -50,7 +50,7 @@ class Tenant(google.protobuf.message.Message):
     id: builtins.str
     """a UUID"""
     name: builtins.str
-    """unique among the tenants that are there"""
+    """unique among the tenants that are not deleted"""
     created_by: builtins.str
     version: builtins.int
     """1 when created, one more with each update"""
@@ -62,7 +62,7 @@ class Tenant(google.protobuf.message.Message):
     def updated_at(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def allowed_regions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """where corpora that it has or reads must be; none: anywhere"""
+        """the regions of the corpora that it may have or read; empty: any region"""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class CreateTenantRequest(google.protobuf.message.Message):
     ALLOWED_REGIONS_FIELD_NUMBER: builtins.int
     name: builtins.str
     id: builtins.str
-    """optional: a UUID of the caller's own"""
+    """optional: a UUID that the caller chose"""
     @property
     def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
     @property
@@ -187,9 +187,9 @@ class ListTenantsRequest(google.protobuf.message.Message):
     PAGE_SIZE_FIELD_NUMBER: builtins.int
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     page_size: builtins.int
-    """0 means the server's default; more than its maximum is cut to that"""
+    """0: the server's default; values above the server's maximum are reduced to it"""
     page_token: builtins.str
-    """from the previous answer; the other fields must not change between pages"""
+    """from the previous response; the other fields must be the same for all pages"""
     def __init__(
         self,
         *,
@@ -250,7 +250,7 @@ class UpdateTenantRequest(google.protobuf.message.Message):
     id: builtins.str
     name: builtins.str
     expected_version: builtins.int
-    """refuse unless the tenant is at this version"""
+    """if set, the call is refused unless the tenant is at this version"""
     allow_every_region: builtins.bool
     @property
     def set_metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
@@ -260,7 +260,7 @@ class UpdateTenantRequest(google.protobuf.message.Message):
     def remove_metadata(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]: ...
     @property
     def allowed_regions(self) -> Global___Regions:
-        """from now on, in place of those before"""
+        """replaces the allowed regions"""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class TenantServiceStub(object):
-    """A tenant owns corpora and sees nothing of any other tenant. Operators only.
+    """A tenant owns corpora and cannot see those of other tenants. Only operators may use this service.
     """
 
     def __init__(self, channel):
@@ -63,7 +63,7 @@ class TenantServiceStub(object):
 
 
 class TenantServiceServicer(object):
-    """A tenant owns corpora and sees nothing of any other tenant. Operators only.
+    """A tenant owns corpora and cannot see those of other tenants. Only operators may use this service.
     """
 
     def CreateTenant(self, request, context):
@@ -91,7 +91,7 @@ class TenantServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTenant(self, request, context):
-        """Refused while the tenant has corpora. Its id is never used again.
+        """Refused while the tenant has corpora. The tenant's id is never used again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -134,7 +134,7 @@ def add_TenantServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TenantService(object):
-    """A tenant owns corpora and sees nothing of any other tenant. Operators only.
+    """A tenant owns corpora and cannot see those of other tenants. Only operators may use this service.
     """
 
     @staticmethod

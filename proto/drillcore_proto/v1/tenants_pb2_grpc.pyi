@@ -106,7 +106,7 @@ _TenantServiceDeleteTenantType = typing_extensions.TypeVar(
 )
 
 class TenantServiceStub(typing.Generic[_TenantServiceCreateTenantType, _TenantServiceGetTenantType, _TenantServiceListTenantsType, _TenantServiceUpdateTenantType, _TenantServiceDeleteTenantType]):
-    """A tenant owns corpora and sees nothing of any other tenant. Operators only."""
+    """A tenant owns corpora and cannot see those of other tenants. Only operators may use this service."""
 
     @typing.overload
     def __init__(self: TenantServiceStub[
@@ -165,7 +165,7 @@ class TenantServiceStub(typing.Generic[_TenantServiceCreateTenantType, _TenantSe
     UpdateTenant: _TenantServiceUpdateTenantType
 
     DeleteTenant: _TenantServiceDeleteTenantType
-    """Refused while the tenant has corpora. Its id is never used again."""
+    """Refused while the tenant has corpora. The tenant's id is never used again."""
 
 TenantServiceAsyncStub: typing_extensions.TypeAlias = TenantServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
@@ -191,7 +191,7 @@ TenantServiceAsyncStub: typing_extensions.TypeAlias = TenantServiceStub[
 ]
 
 class TenantServiceServicer(metaclass=abc.ABCMeta):
-    """A tenant owns corpora and sees nothing of any other tenant. Operators only."""
+    """A tenant owns corpora and cannot see those of other tenants. Only operators may use this service."""
 
     @abc.abstractmethod
     def CreateTenant(
@@ -227,6 +227,6 @@ class TenantServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.tenants_pb2.DeleteTenantRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.tenants_pb2.DeleteTenantResponse, collections.abc.Awaitable[drillcore_proto.v1.tenants_pb2.DeleteTenantResponse]]:
-        """Refused while the tenant has corpora. Its id is never used again."""
+        """Refused while the tenant has corpora. The tenant's id is never used again."""
 
 def add_TenantServiceServicer_to_server(servicer: TenantServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

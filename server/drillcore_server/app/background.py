@@ -1,4 +1,4 @@
-"""Runs every keeper of a server: work that is done in the background, again and again, whatever happens to it."""
+"""Runs every keeper of a server: a named piece of background work that is repeated until the server stops."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Final
 
 import structlog
 
-from drillcore_server.kernel.rounds import describe
+from drillcore_server.kernel.telemetry import error_fields
 
 RETRY_S: Final = 0.25
-"""The wait after the first failure. It doubles with each further one."""
+"""The wait after the first failure. It doubles with each further failure."""
 RETRY_MAX_S: Final = 10.0
 """The longest wait after a failure, unless the keeper's own interval is longer."""
 
 Work = Callable[[datetime], object]
-"""One round of a keeper. It is given the time, does what is due by then, and raises if it could not do all of it."""
+"""One round of a keeper. Gets the time, does all work that is due by then, and raises if it could not do all of it."""
 Report = Callable[[str, bool], None]
-"""Told after each round: the keeper's name, and whether the round succeeded."""
+"""Called after each round with the keeper's name and whether the round succeeded."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class _Keeper:
     wake: threading.Event
     gather_s: float
     failures: int = field(default=0, init=False)
-    """In a row, up to now."""
+    """The number of failed rounds since the last success."""
 
     @property
     def retry_s(self) -> float:
@@ -62,7 +62,7 @@ class Background:
     def add(
         self, name: str, work: Work, every_s: float, wake: threading.Event | None = None, gather_s: float = 0.0
     ) -> None:
-        """`wake`, once set, begins a round after `gather_s`, so that what comes together is done together."""
+        """Adds a keeper. Setting `wake` begins a round after `gather_s`, which collects the work of that time."""
         self._keepers.append(_Keeper(name, work, every_s, wake or threading.Event(), gather_s))
 
     def start(self) -> None:
@@ -98,15 +98,17 @@ class Background:
             keeper.work(datetime.now(UTC))
         except Exception as error:
             keeper.failures += 1
-            self._tell_failure(keeper, error)
+            self._log_failure(keeper, error)
         else:
             keeper.failures = 0
         self._report(keeper.name, keeper.failures == 0)
         return keeper.failures == 0
 
-    def _tell_failure(self, keeper: _Keeper, error: Exception) -> None:
+    def _log_failure(self, keeper: _Keeper, error: Exception) -> None:
         if self.stopping.is_set():
-            self._log.info("a keeper was interrupted: the server is stopping", keeper=keeper.name, **describe(error))
+            self._log.info(
+                "a keeper was interrupted: the server is stopping", keeper=keeper.name, **error_fields(error)
+            )
             return
         about = {"keeper": keeper.name, "failures_in_a_row": keeper.failures, "retry_s": keeper.retry_s}
-        self._log.error("a keeper failed, will try again", **about, **describe(error))
+        self._log.error("a keeper failed, will try again", **about, **error_fields(error))

@@ -21,7 +21,7 @@ from drillcore_server.app.demo import run_demo
 from drillcore_server.app.factories import open_engine, open_keyring
 from drillcore_server.app.main import Server
 from drillcore_server.app.stop_signals import StopSignals
-from drillcore_server.facts.vector_checks import SavedIndexes
+from drillcore_server.facts.checks import SavedIndexes
 from drillcore_server.fsck.check_store import Fsck
 from drillcore_server.identity.bearer_tokens import FILE_NAME
 from drillcore_server.kernel.telemetry import LogFormat, make_logger

@@ -21,7 +21,7 @@ from drillcore_server.facts.importance import ImportanceSettings
 from drillcore_server.identity.bearer_tokens import TOKEN_CHARACTERS_MIN
 from drillcore_server.identity.settings import AuthSettings
 from drillcore_server.kernel.access import SERVER, is_region
-from drillcore_server.kernel.accounts import Role
+from drillcore_server.kernel.account_model import Role
 from drillcore_server.kernel.telemetry import LogFormat
 from drillcore_server.vectors.embedding.openai_embedder import OpenAISettings
 from drillcore_server.vectors.settings import VectorSettings
@@ -63,7 +63,7 @@ class TokenSettings:
             UUID(self.tenant_id)
         if unknown := sorted(set(self.roles) - {role.value for role in Role}):
             known = ", ".join(role.value for role in Role)
-            raise ValueError(f"the token {self.name!r} has the role {unknown[0]!r}, which is none of {known}")
+            raise ValueError(f"the token {self.name!r} has the role {unknown[0]!r}; the roles are {known}")
         if not self.name or self.name == SERVER.id or _is_uuid(self.name):
             raise ValueError(f"a token cannot be named {self.name!r}: the audit trail would take it for another caller")
 
@@ -108,9 +108,9 @@ class ServerSettings:
     request_retention_s: float = 7 * 86_400.0
     """How long the outcome of a write is kept for retries with the same request id."""
     strangers_per_minute: int = 60
-    """How many refusals of callers without valid credentials are recorded one by one for each host.
+    """How many refusals of callers without valid credentials are recorded one by one, for each host and minute.
 
-    More are counted.
+    Further refusals are only counted.
     """
     regions: tuple[str, ...] = ()
     """The regions whose corpora this server serves and maintains. Empty: all corpora, wherever they are."""
@@ -194,7 +194,7 @@ class EngineSettings:
     """
     durability: Durability = Durability.FULL
     map_size_bytes: int = 1 << 40
-    """The most the embedded store may grow to. Address space, not memory or disk."""
+    """The largest size of the embedded store. It reserves address space, not memory or disk."""
     timeout_s: float = 30.0
     """The time limit of one transaction with all its retries, if the call sets none."""
     cluster: ClusterTable = field(default_factory=ClusterTable)

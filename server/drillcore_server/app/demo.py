@@ -73,7 +73,7 @@ def run_demo(data_dir: Path, *, stay: bool, quiet: bool) -> dict[str, Any]:
 
 
 def _commands(port: int, data_dir: Path) -> Iterator[str]:
-    """The commands of the session. Each is made when its turn comes, since one drills into what the query found."""
+    """The commands of the session, made one by one, because one of them needs the result of the query."""
     document = data_dir / "21-cfr-11.txt"
     document.write_bytes(resources.files("drillcore_server.app").joinpath("sample/21-cfr-11.txt").read_bytes())
     yield "corpus list"
@@ -169,7 +169,7 @@ def _unless_it_exists() -> Iterator[None]:
 
 @contextmanager
 def _serving(data_dir: Path) -> Iterator[int]:
-    """A server on the usual port, or on a free one if that is taken. Its log goes to a file beside the store."""
+    """Runs a server on the usual port, or on a free port if that is taken. Its log goes to a file beside the store."""
     settings = Settings(
         server=ServerSettings(metrics_listen="", shutdown_grace_s=2.0), engine=EngineSettings(data_dir=data_dir)
     )

@@ -38,7 +38,7 @@ def _cluster(settings: EngineSettings) -> Check:
     try:
         engine = open_engine(settings)
     except EngineError as error:
-        return Check("cluster", Status.FAIL, error.message, "the message says what is missing")
+        return Check("cluster", Status.FAIL, error.message, "set up what the message says is missing")
     try:
         _, header = open_store(engine)
         details = tuple(f"{name} = {value}" for name, value in engine.describe().items())
@@ -62,7 +62,9 @@ def _embedded(settings: EngineSettings) -> Iterator[Check]:
 def _permissions(path: Path) -> Check:
     token = path / FILE_NAME
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        return Check("data directory", Status.FAIL, f"{path} is not ours to write to", f"chown it to uid {os.getuid()}")
+        return Check(
+            "data directory", Status.FAIL, f"this user cannot write to {path}", f"chown it to uid {os.getuid()}"
+        )
     if token.exists() and token.stat().st_mode & 0o077:
         return Check("data directory", Status.FAIL, f"others may read {token}", f"chmod 600 {token}")
     return Check("data directory", Status.OK, str(path))
@@ -71,7 +73,9 @@ def _permissions(path: Path) -> Check:
 def _room(path: Path) -> Check:
     free = shutil.disk_usage(path).free
     if free < _FREE_BYTES_MIN:
-        return Check("disk", Status.WARN, f"only {free >> 20} MiB free beside the store", "make room: writes will fail")
+        return Check(
+            "disk", Status.WARN, f"only {free >> 20} MiB free beside the store", "free some space, or writes will fail"
+        )
     return Check("disk", Status.OK, f"{free >> 30} GiB free beside the store")
 
 

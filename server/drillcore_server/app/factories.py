@@ -1,4 +1,4 @@
-"""Opens what the settings ask for: the engine, the keyring, models and readers of documents, and the authenticator."""
+"""Opens the parts that the settings describe: engine, keyring, models, readers of documents, and authenticator."""
 
 from __future__ import annotations
 
@@ -24,11 +24,15 @@ from drillcore_server.app.config import (
     Settings,
     TokenSettings,
 )
-from drillcore_server.documents.ingestion import builtin
-from drillcore_server.documents.ingestion.prepared_documents import Preparer
+from drillcore_server.documents.ingestion.digest import InProcessReaders, Readers
+from drillcore_server.documents.ingestion.prepared_documents import (
+    Preparer,
+    builtin_counter,
+    builtin_embedder,
+    builtin_preparer,
+)
 from drillcore_server.documents.ingestion.reader_pool import Workers
 from drillcore_server.documents.ingestion.reader_process import WorkerSettings
-from drillcore_server.documents.ingestion.upload_readers import Readers, ReadersHere
 from drillcore_server.documents.processing.chat import ChatSettings
 from drillcore_server.documents.processing.openai_processor import open_processor
 from drillcore_server.identity import bearer_tokens as operator_token
@@ -36,7 +40,7 @@ from drillcore_server.identity.authenticator import Authenticator, Issuers, KeyF
 from drillcore_server.identity.bearer_tokens import Token, Tokens, digest
 from drillcore_server.kernel import account_store as accounts
 from drillcore_server.kernel.access import Principal
-from drillcore_server.kernel.accounts import EVERYTHING, Grant, Role
+from drillcore_server.kernel.account_model import EVERYTHING, Grant, Role
 from drillcore_server.storage.ids import PrincipalId, TenantId
 from drillcore_server.storage.keyring import Keyring
 from drillcore_server.storage.keyspace import Keyspace
@@ -49,7 +53,7 @@ _KEYRING_PATH: Final = ("drillcore-keyring",)
 
 
 def open_engine(settings: EngineSettings) -> Engine:
-    """Opens the engine. Raises `UnavailableError`, which says why and what to do, if it cannot."""
+    """Opens the engine. Raises `UnavailableError`, whose message says why and what to do, if it cannot."""
     if settings.kind is EngineKind.CLUSTER:
         return ClusterEngine.open(_cluster(settings))
     return EmbeddedEngine.open(embedded_settings(settings))
@@ -66,10 +70,7 @@ def embedded_settings(settings: EngineSettings) -> EmbeddedSettings:
 
 @contextmanager
 def open_keyring(settings: EngineSettings, engine: Engine) -> Iterator[Keyring]:
-    """Opens the keyring, which is a store of its own.
-
-    Beside the embedded store, or in another directory of the cluster.
-    """
+    """Opens the keyring. It is a separate store: beside the embedded store, or in another directory of the cluster."""
     master_key_file = settings.master_key_file or settings.data_dir / "keyring" / "master.key"
     if settings.kind is EngineKind.CLUSTER:
         yield Keyring.open(engine, engine.directory(*_KEYRING_PATH), master_key_file)
@@ -99,18 +100,18 @@ def _cluster(settings: EngineSettings) -> ClusterSettings:
 
 
 def open_preparer(settings: IngestSettings, opened: ExitStack) -> Preparer:
-    """What prepares documents, with the models of the settings. `opened` closes its connections.
+    """Makes the preparer of documents, with the models of the settings. `opened` will close its connections.
 
-    Raises `SettingsError`.
+    Raises `SettingsError` if a model cannot be opened.
     """
     own = _cached(settings, settings, opened)
     former = tuple(_cached(model, settings, opened) for model in settings.former)
-    prepared = builtin.preparer(open_processor(_chat(settings), builtin.counter(), opened), own)
+    prepared = builtin_preparer(open_processor(_chat(settings), builtin_counter(), opened), own)
     return replace(prepared, former=former)
 
 
 def _cached(model: IngestSettings | FormerSettings, settings: IngestSettings, opened: ExitStack) -> Embedder:
-    """The model with a cache of its own: former models need little of theirs."""
+    """Opens a model with its own cache. The caches of former models stay small, because they are used little."""
     try:
         embedder = _embedder(model, opened)
     except EmbeddingFailed as error:
@@ -119,9 +120,9 @@ def _cached(model: IngestSettings | FormerSettings, settings: IngestSettings, op
 
 
 def open_readers(settings: IngestSettings, preparer: Preparer, opened: ExitStack) -> Readers:
-    """What reads uploads, in as many processes as the settings say. `opened` ends them."""
+    """Makes the readers of uploads, in as many processes as the settings say. `opened` will end them."""
     if settings.workers == 0:
-        return ReadersHere(preparer.digester)
+        return InProcessReaders(preparer.digester)
     worker = WorkerSettings(_chat(settings), settings.worker_memory_bytes_max)
     workers = Workers(settings.workers, settings.document_timeout_s, worker)
     opened.callback(workers.close)
@@ -141,13 +142,13 @@ def _embedder(settings: IngestSettings | FormerSettings, opened: ExitStack) -> E
     if settings.embedder is EmbedderKind.ONNX:
         assert settings.onnx_folder is not None
         return load_onnx_folder(settings.onnx_folder)
-    return builtin.embedder()
+    return builtin_embedder()
 
 
 def open_authenticator(
     settings: Settings, engine: Engine, keys: Keyspace, log: structlog.stdlib.BoundLogger
 ) -> Authenticator:
-    """What finds out who is calling. Raises `SettingsError` if the key set of an issuer cannot be used."""
+    """Makes the authenticator. Raises `SettingsError` if the key set of an issuer cannot be used."""
     try:
         issuers = Issuers(settings.auth.oidc)
     except KeyFileError as error:
@@ -156,9 +157,9 @@ def open_authenticator(
 
 
 def _tokens(settings: Settings, engine: Engine, keys: Keyspace, log: structlog.stdlib.BoundLogger) -> Sequence[Token]:
-    """The tokens of the settings. If there are none, the first operator's.
+    """The tokens of the settings. If there are none, the first operator's token.
 
-    Made unless an account can operate the server.
+    That token is made unless an account can operate the server.
     """
     if settings.server.tokens:
         return [_token(token) for token in settings.server.tokens]

@@ -17,10 +17,10 @@ from drillcore_server.app.config import ServerSettings, TlsSettings
 from drillcore_server.transport.pipeline import Pipeline, UnknownMethods
 
 Service = tuple[ServiceDescriptor, object]
-"""An RPC service of the protocol and what answers it."""
+"""An RPC service of the protocol and the object that implements it."""
 
 _LAST_ANSWERS_S: Final = 0.5
-"""For the last answers to get away. gRPC would wait longer for those who only watch our health."""
+"""Time to send the last answers. gRPC itself would also wait for clients that only watch the health service."""
 
 
 class GrpcServer:
@@ -43,7 +43,7 @@ class GrpcServer:
         self._grpc.add_generic_rpc_handlers((UnknownMethods(log),))
 
     def listen(self) -> int:
-        """The port it listens on. Raises `SettingsError` if it cannot listen there."""
+        """Opens the port of the settings and returns its number. Raises `SettingsError` if it cannot listen there."""
         try:
             if self._settings.tls is None:
                 return self._grpc.add_insecure_port(self._settings.listen)
@@ -57,7 +57,7 @@ class GrpcServer:
             self.set_health(name, True)
 
     def set_health(self, name: str, is_serving: bool) -> None:
-        """What a health check of this name gets."""
+        """Sets the answer to health checks of this name."""
         status = health_pb2.HealthCheckResponse
         self._health.set(name, status.SERVING if is_serving else status.NOT_SERVING)
 

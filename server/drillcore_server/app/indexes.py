@@ -24,7 +24,7 @@ class Indexes:
     chunks: VectorCache
     sections: SectionIndexes
     outlines: SectionCache
-    """What the sections' index is made of. Adding documents uses it too."""
+    """The sections in memory, from which their index is made. Adding documents uses them too."""
     keeper: IndexKeeper
     """Maintains `facts` and `chunks` in the background, and saves them on a stop."""
     words: LexicalIndexes

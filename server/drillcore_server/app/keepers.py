@@ -1,8 +1,8 @@
-"""The keepers that look after a server's own store. Each method that takes a time is one round of a keeper.
+"""The keepers that maintain the store and belong to no single capability.
 
-`Housekeeper` forgets what is no longer needed, trims revisions, destroys erased keys and purges erased bytes.
-`FactHousekeeper` marks expired facts STALE and archives facts that nobody reads. `MigrationKeeper` goes on with changes
-of embedding models that were interrupted.
+`Housekeeper` removes expired records, trims revisions, destroys erased keys and purges erased bytes. `FactHousekeeper`
+marks expired facts STALE and archives facts that nobody reads. `MigrationKeeper` continues interrupted migrations of
+embedding models. Each method with a parameter `now` is one round of a keeper.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from drillcore_server.app.background import Background
 from drillcore_server.app.config import FactSettings
 from drillcore_server.embeddings.migration import Migrator, resume_migrations
 from drillcore_server.envelopes.read import forget_envelopes
-from drillcore_server.erasure.eraser import finish_erasures
+from drillcore_server.erasure.destroy_keys import finish_erasures
 from drillcore_server.erasure.purge import purge_due
 from drillcore_server.facts.archive import Archiver
 from drillcore_server.facts.keeper import ExpirySweep, FactKeeper
 from drillcore_server.identity.sessions import forget_sessions
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import Missing
-from drillcore_server.kernel.requests import forget_requests
-from drillcore_server.kernel.rounds import Round
-from drillcore_server.kernel.unit import Unit
+from drillcore_server.kernel.telemetry import Round
+from drillcore_server.kernel.unit import Unit, forget_outcomes
 from drillcore_server.signatures.prepare import forget_challenges
 from drillcore_server.storage.keyring import Keyring
 from drillcore_server.storage.keyspace import Keyspace
@@ -46,7 +45,7 @@ class Housekeeper:
         unit: Unit,
         keyring: Keyring,
         request_retention: timedelta,
-        sweep_sessions: Callable[[datetime], object],
+        sweep_sessions: Callable[[datetime], int],
         log: structlog.stdlib.BoundLogger,
         stopping: threading.Event,
     ) -> None:
@@ -59,23 +58,27 @@ class Housekeeper:
         self._stopping = stopping
 
     def join(self, background: Background) -> None:
-        """Four keepers, so that one that fails does not hold up the others."""
+        """Adds four keepers. They are separate, so that a failing keeper does not delay the others."""
         background.add("forgetting", self.forget, _EVERY_S)
         background.add("trimming", self.trim, _EVERY_S)
         background.add("key-destruction", self.destroy_keys, _EVERY_S)
         background.add("purging", self.purge, _EVERY_S)
 
     def forget(self, now: datetime) -> None:
-        """Removes requests, sessions, challenges and envelopes whose time is over."""
-        keys = self._unit.keys
-        requests = forget_requests(self._engine, keys, now - self._retention)
-        sessions = forget_sessions(self._engine, keys, now - self._retention)
-        forget_challenges(self._engine, keys, now)
-        self._sweep_sessions(now)
-        envelopes = forget_envelopes(self._engine, keys, now)
-        counts = {"requests_forgotten": requests, "sessions_forgotten": sessions, "envelopes_forgotten": envelopes}
-        if any(counts.values()):
-            self._log.info("housekeeping", **counts)
+        """Removes outcomes of requests, sessions, challenges and envelopes that have expired."""
+        engine, keys, before = self._engine, self._unit.keys, now - self._retention
+        jobs: dict[str, Callable[[], int]] = {
+            "requests": lambda: forget_outcomes(engine, keys, before),
+            "sessions": lambda: forget_sessions(engine, keys, before),
+            "challenges": lambda: forget_challenges(engine, keys, now),
+            "fact_sessions": lambda: self._sweep_sessions(now),
+            "envelopes": lambda: forget_envelopes(engine, keys, now),
+        }
+        with Round(self._log, "forgetting failed, will try again") as forgets:
+            for records, forget in jobs.items():
+                with forgets.part(records=records):
+                    if count := forget():
+                        self._log.info("expired records removed", records=records, count=count)
 
     def trim(self, now: datetime) -> None:
         """Removes the revisions that no retention policy keeps, with an audit record for each corpus."""
@@ -91,10 +94,14 @@ class Housekeeper:
                         self._log.info("trimmed", tenant_id=str(corpus.tenant_id), corpus_id=str(corpus.id), **counts)
 
     def destroy_keys(self, now: datetime) -> None:
-        """Destroys erased keys that a server which died has left. Nobody uses them: the store notes their erasure."""
-        finished = finish_erasures(self._engine, self._unit.keys, self._keyring, now)
-        if finished:
-            self._log.info("erased keys destroyed", erasures=finished)
+        """Destroys keys of erased sources if the server that erased them died first. No server uses these keys."""
+        with Round(self._log, "keys not destroyed, will try again") as rounds:
+            for number, done in finish_erasures(self._engine, self._unit.keys, self._keyring, now):
+                with rounds.part(corpus_number=str(number)):
+                    if isinstance(done, Exception):
+                        raise done
+                    if done:
+                        self._log.info("erased keys destroyed", corpus_number=number, erasures=done)
 
     def purge(self, now: datetime) -> None:
         """Removes the bytes that erased sources left, once the days until their purge are over."""
@@ -126,21 +133,23 @@ class FactHousekeeper:
         background.add("facts", self.keep, self._every_s)
 
     def keep(self, now: datetime) -> None:
-        """Looks at every corpus once."""
-        unit, stopping = self._keeper.planner.reviser.unit, self._stopping.is_set
-        with Round(self._log, "facts not kept, will try again") as kept:
+        """Marks expired facts STALE and archives unread facts, in every corpus."""
+        unit, stopping = self._keeper.unit, self._stopping.is_set
+        with Round(self._log, "upkeep of facts failed, will try again") as rounds:
             for corpus in each_corpus(self._keeper.engine, unit.keys, unit.residency):
                 if stopping():
                     return
-                with kept.part(corpus_id=str(corpus.id)):
-                    self._tell("facts made stale", corpus, lambda found: self._sweep.sweep(found, now, stopping))
-                with kept.part(corpus_id=str(corpus.id)):
-                    self._tell("facts archived", corpus, lambda found: self._archiver.archive(found, now, stopping))
+                with rounds.part(corpus_id=str(corpus.id)):
+                    self._log_count("facts made stale", corpus, lambda found: self._sweep.sweep(found, now, stopping))
+                with rounds.part(corpus_id=str(corpus.id)):
+                    self._log_count(
+                        "facts archived", corpus, lambda found: self._archiver.archive(found, now, stopping)
+                    )
 
-    def _tell(self, event: str, corpus: Corpus, work: Callable[[Corpus], int]) -> None:
+    def _log_count(self, event: str, corpus: Corpus, work: Callable[[Corpus], int]) -> None:
         try:
             count = work(corpus)
-        except Missing:  # the corpus was deleted meanwhile
+        except Missing:  # the corpus was deleted in the meantime
             return
         if count:
             self._log.info(event, tenant_id=str(corpus.tenant_id), corpus_id=str(corpus.id), facts=count)
@@ -160,7 +169,7 @@ class MigrationKeeper:
         background.add("migrations", self.resume, _MIGRATIONS_EVERY_S)
 
     def resume(self, _now: datetime) -> None:
-        """Goes on with every migration that is not finished."""
+        """Continues every unfinished migration."""
         with Round(self._log, "migration interrupted, will try again") as migrations:
             for corpus, done in resume_migrations(self._engine, self._keys, self._migrator, self._own):
                 about = {"tenant_id": str(corpus.tenant_id), "corpus_id": str(corpus.id)}

@@ -1,4 +1,4 @@
-"""The one place where a server's parts are put together."""
+"""Builds a server from its parts. Only this module creates them and connects them."""
 
 from __future__ import annotations
 
@@ -44,26 +44,25 @@ from drillcore_server.app.factories import open_authenticator, open_keyring, ope
 from drillcore_server.app.grpc_server import GrpcServer, Service
 from drillcore_server.app.indexes import open_indexes
 from drillcore_server.app.keepers import FactHousekeeper, Housekeeper, MigrationKeeper
-from drillcore_server.audit.alerts import raise_alert
 from drillcore_server.audit.check_log import LogChecker
-from drillcore_server.audit.log_keeper import LogKeeper, open_signing
+from drillcore_server.audit.log_keeper import LogKeeper, open_signing, raise_alert
 from drillcore_server.audit.log_writer import LogWriter
-from drillcore_server.audit.open_records import RecordOpener
 from drillcore_server.audit.query import AuditLogs
 from drillcore_server.audit.reviews import Reviews
 from drillcore_server.audit.search import LogSearch, Terms
 from drillcore_server.audit.sequencer import GATHER_S, POLL_S
 from drillcore_server.audit.service import AuditService
 from drillcore_server.audit.signable import SignableRecords, SignableReviews
+from drillcore_server.communities.community_keeper import CommunityKeeper
 from drillcore_server.communities.find.process import Processes
 from drillcore_server.communities.memberships import CommunityCache
-from drillcore_server.communities.runs import CommunityKeeper, CommunityRuns
+from drillcore_server.communities.recompute import CommunityRuns
 from drillcore_server.communities.service import CommunityService
 from drillcore_server.cores.export_core import CoreExporter
 from drillcore_server.cores.imports.import_core import CoreImporter
 from drillcore_server.cores.service import CoreService
 from drillcore_server.cores.uploads import CoreUploads
-from drillcore_server.documents.change import DocumentPlanner
+from drillcore_server.documents.document_planner import DocumentPlanner
 from drillcore_server.documents.ingestion.prepared_documents import Preparer
 from drillcore_server.documents.processing import forget_passages
 from drillcore_server.documents.service import DocumentService
@@ -72,30 +71,29 @@ from drillcore_server.embeddings.service import EmbeddingService
 from drillcore_server.envelopes.request import EnvelopeReads
 from drillcore_server.envelopes.service import EnvelopeService
 from drillcore_server.envelopes.store import envelope_store
-from drillcore_server.erasure.eraser import Eraser
+from drillcore_server.erasure.destroy_keys import Eraser
 from drillcore_server.erasure.purge import Purger
 from drillcore_server.erasure.service import SourceService
 from drillcore_server.events.service import EventService
 from drillcore_server.events.watch import Watchers
 from drillcore_server.exports.bundle import Binder, Trails
 from drillcore_server.exports.export import Exporter
-from drillcore_server.exports.press import open_press
+from drillcore_server.exports.pdf.pdf_signature import open_pdf_options
 from drillcore_server.exports.service import ExportService
 from drillcore_server.exports.signable import SignableExports
 from drillcore_server.facts.change import FactPlanner
+from drillcore_server.facts.fact_reads import FactReads
+from drillcore_server.facts.index import SimilarFacts
 from drillcore_server.facts.keeper import FactKeeper
-from drillcore_server.facts.reader import FactReads
 from drillcore_server.facts.service import FactService
 from drillcore_server.facts.session_facts import FactSessions
 from drillcore_server.facts.signable import SignableFacts
-from drillcore_server.facts.similar import SimilarFacts
 from drillcore_server.facts.state_hash import StateHashes
 from drillcore_server.facts.update import QuarantineReviews
-from drillcore_server.graphs.conversation import TurnGraphs
-from drillcore_server.graphs.provenance_service import ProvenanceService
 from drillcore_server.graphs.quad_service import QuadService
-from drillcore_server.graphs.service import GraphService
+from drillcore_server.graphs.service import GraphService, ProvenanceService
 from drillcore_server.graphs.slice import Slicer
+from drillcore_server.graphs.turn_graph import TurnGraphs
 from drillcore_server.hierarchy.query import NodeSearch
 from drillcore_server.hierarchy.service import NodeService
 from drillcore_server.hierarchy.signable import SignableNodes
@@ -112,6 +110,7 @@ from drillcore_server.kernel.unit import Unit
 from drillcore_server.signatures.model import TargetKind
 from drillcore_server.signatures.service import SignatureService
 from drillcore_server.signatures.targets import Targets
+from drillcore_server.storage.audit_records import RecordOpener
 from drillcore_server.storage.ids import AccountId, CorpusId, FactId
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.sealed import SealedRecords
@@ -129,7 +128,7 @@ from drillcore_server.vectors.index_keeper import TEND_EVERY_S
 
 
 class Server:
-    """A server on an engine that is already open. `start`, then `stop`; the engine stays the caller's to close."""
+    """A server on an engine that is already open. Call `start`, then `stop`. The caller closes the engine."""
 
     def __init__(self, settings: Settings, engine: Engine, log: structlog.stdlib.BoundLogger) -> None:
         self._settings = settings.server
@@ -189,7 +188,7 @@ class Server:
         return Housekeeper(self._engine, self._unit, self.keyring, retention, sweep, self.log, self._stopping)
 
     def _wire(self, settings: Settings, header: StoreHeader) -> list[Service]:
-        """The services of all capabilities. What they do in the background is begun by `start`."""
+        """Makes the services of all capabilities. `start` begins their background work."""
         preparer = open_preparer(settings.ingest, self._open)
         readers = open_readers(settings.ingest, preparer, self._open)
         self._forget_on_erasure(preparer)
@@ -244,8 +243,8 @@ class Server:
         signatures = SignatureService(reads.unit, reads.sealed, targets, credentials, signing)
         reviews = Reviews(reads.unit, reads.keyring, reads.sealed)
         trails = Trails(self._engine, self._keys, self.logs.search, signing)
-        press = open_press(settings.audit, settings.engine.data_dir, store)
-        exporter = Exporter(self._engine, reads, Binder(trails, press))
+        pdf = open_pdf_options(settings.audit, settings.engine.data_dir, store)
+        exporter = Exporter(self._engine, reads, Binder(trails, pdf))
         return [
             _service(audit_pb2, "AuditService", AuditService(reads.unit, self.logs, reviews)),
             _service(signatures_pb2, "SignatureService", signatures),
@@ -280,7 +279,7 @@ class Server:
         return [_service(communities_pb2, "CommunityService", CommunityService(facts, found, runs))]
 
     def _embeddings(self, settings: Settings, embedders: Embedders, documents: DocumentPlanner) -> list[Service]:
-        """The embedding models of corpora, and their sources, which can be erased."""
+        """Embedding models of corpora; sources and their erasure."""
         indexes = (self.indexes.chunks, self.indexes.facts)
         migrator = Migrator(self._reviser, embedders, indexes, self._stopping.is_set)
         own = model_of(embedders.own)
@@ -321,7 +320,7 @@ class Server:
         return [_service(events_pb2, "EventService", watched), _service(server_pb2, "ServerService", about)]
 
     def _open_background(self) -> tuple[Background, Background]:
-        """The keepers of the store, and those of the audit logs, which stop last: after the last record is made."""
+        """The keepers of the store, and the keepers of the audit logs. The latter stop last, after the last record."""
         keepers = Background(self.log, self._report_keeper, self._stopping)
         self._housekeeper.join(keepers)
         self.fact_housekeeper.join(keepers)
@@ -340,14 +339,14 @@ class Server:
         self._grpc.set_health(f"drillcore.keeper.{name}", succeeded)
 
     def _alert(self, kind: str, detail: dict[str, Any]) -> None:
-        """Records what the log's threads have to tell; they have logged it already."""
+        """Records an alert of the audit log's threads. They have written it to the server's log already."""
         try:
             raise_alert(self._unit, kind, detail)
         except Refused as refused:
             self.log.error("alert not recorded", kind=kind, reason=refused.reason.name)
 
     def start(self) -> int:
-        """Begins to answer; the port it listens on. Raises `SettingsError` if it cannot listen there."""
+        """Begins to answer calls and returns the port. Raises `SettingsError` if it cannot listen there."""
         port = self._grpc.listen()
         if self._settings.metrics_listen:
             try:
@@ -362,7 +361,7 @@ class Server:
         return port
 
     def stop(self) -> None:
-        """Takes no new calls, waits for those under way up to the grace, then returns."""
+        """Takes no new calls, waits for calls under way, at most for the grace of the settings, and returns."""
         self.log.info("stopping", grace_s=self._settings.shutdown_grace_s)
         self._stopping.set()
         self._watchers.stopping.set()
@@ -382,7 +381,7 @@ class Server:
         self.log.info("stopped")
 
     def close(self) -> None:
-        """Lets go of what it opened itself; for a server that was never started."""
+        """Closes what the server opened itself. Call it directly only for a server that was never started."""
         self._open.close()
 
     def _make_pipeline(self, authenticator: Authenticator) -> Pipeline:
@@ -408,14 +407,14 @@ class Server:
         self.log.warning("account locked after wrong passwords", account_id=str(account))
 
     def _forget_on_erasure(self, preparer: Preparer) -> None:
-        """What is kept in memory of texts goes when something is erased: nobody knows which source they are of."""
+        """Clears caches of texts after every erasure, because the caches do not know the sources of the texts."""
         caches: list[Callable[[], None]] = [forget_passages]
         models = (preparer.embedder, *preparer.former)
         caches += [model.forget for model in models if isinstance(model, CachingEmbedder)]
         self.keyring.on_erased.append(lambda _corpora: [forget() for forget in caches])
 
     def _tell_quarantine(self, corpus: CorpusId, facts: Sequence[FactId]) -> None:
-        """The operator is to review the source."""
+        """Logs and counts facts that were put into quarantine. The operator should review their source."""
         self.metrics.quarantines.inc(len(facts))
         ids = list(map(str, facts))
         self.log.warning("facts quarantined", corpus_id=str(corpus), facts=len(facts), fact_ids=ids)

@@ -10,14 +10,14 @@ _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignals:
-    """From now on these signals no longer end the process; `wait` returns after the first one."""
+    """Once made, these signals no longer end the process. `wait` returns after the first one."""
 
     def __init__(self) -> None:
         # Not an Event or a queue: a signal that arrives in another thread, or just before the main thread begins to
         # wait for a lock, does not wake the main thread. The pipe is written at once, whichever thread gets the signal.
-        self._received, told = os.pipe()
-        os.set_blocking(told, False)
-        signal.set_wakeup_fd(told)
+        self._received, written = os.pipe()
+        os.set_blocking(written, False)
+        signal.set_wakeup_fd(written)
         for number in _STOPPING:
             signal.signal(number, lambda _received, _frame: None)
 

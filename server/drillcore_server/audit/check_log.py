@@ -26,14 +26,12 @@ from drillcore_formats.audit.merkle import leaf_hash
 from drillcore_formats.audit.notes import Note
 from drillcore_formats.audit.records import NOT_ERASED, PrivatePart, Sequence, check_content, check_leaf
 from drillcore_server.audit import log_store as audit_log
-from drillcore_server.audit.log_store import Head, LogEntry, Place, RecordPlace
-from drillcore_server.audit.open_records import OpenedRecord, RecordOpener
-from drillcore_server.audit.proofs import tree_of
+from drillcore_server.audit.log_store import Head, LogEntry, Place, RecordPlace, tree_of
 from drillcore_server.audit.search import AuditFilter, LogSearch
 from drillcore_server.audit.tiles import TILE_HASHES, Tree, full_tiles
 from drillcore_server.kernel.trail import Action
 from drillcore_server.storage import audit_records
-from drillcore_server.storage.audit_records import RECORD
+from drillcore_server.storage.audit_records import RECORD, OpenedRecord, RecordOpener
 from drillcore_server.storage.keyspace import Keyspace
 
 RECORDS_MAX: Final = 10_000

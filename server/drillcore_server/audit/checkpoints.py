@@ -1,4 +1,4 @@
-"""GetCheckpoint, GetConsistencyProof and WaitProof."""
+"""GetCheckpoint, GetConsistencyProof, WaitProof and VerifyAudit."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from drillcore_fdb.errors import StoreCorruptError
 from drillcore_formats.audit.proofs import make_proof
 from drillcore_proto.reasons import Reason
 from drillcore_server.audit import log_store as audit_log
-from drillcore_server.audit import proofs
-from drillcore_server.audit.query import AuditLogs, WhichLog, auditing, taking_part
+from drillcore_server.audit.check_log import RECORDS_MAX, Checked
+from drillcore_server.audit.query import AuditLogs, WhichLog, auditor_of, participant_of
 from drillcore_server.kernel.access import Granted
 from drillcore_server.kernel.errors import Missing, Unavailable
 from drillcore_server.kernel.journal import chain_text, log_of
@@ -45,13 +45,13 @@ def get_checkpoint(unit: Unit, logs: AuditLogs, call: Call, *, which: WhichLog, 
     def work(tr: Reader, granted: Granted, trail: Trail) -> CheckpointFound:
         log = log_of(granted.tenant)
         if size is None:
-            found = proofs.newest_checkpoint(tr, unit.keys, log)
+            found = audit_log.newest_checkpoint(tr, unit.keys, log)
         else:
             trail.detail["size"] = size
-            found = proofs.checkpoint_of(tr, unit.keys, log, size)
+            found = audit_log.checkpoint_of(tr, unit.keys, log, size)
         return CheckpointFound(found.note, chain_text(logs.signing.chain(tr)))
 
-    return unit.read(call, auditing(which), work)
+    return unit.read(call, auditor_of(which), work)
 
 
 def _wait_for_first(unit: Unit, logs: AuditLogs, call: Call, which: WhichLog) -> None:
@@ -59,7 +59,7 @@ def _wait_for_first(unit: Unit, logs: AuditLogs, call: Call, which: WhichLog) ->
         return audit_log.head(tr, unit.keys, log_of(granted.tenant)).size == 0
 
     deadline_s = time.monotonic() + min(_FIRST_RECORD_S, call.timeout_s / 2)
-    while unit.look(call, auditing(which), is_empty) and time.monotonic() < deadline_s:
+    while unit.look(call, auditor_of(which), is_empty) and time.monotonic() < deadline_s:
         logs.wait(_LOOK_EVERY_S)
 
 
@@ -68,9 +68,9 @@ def get_consistency_proof(unit: Unit, call: Call, *, which: WhichLog, first: int
 
     def work(tr: Reader, granted: Granted, trail: Trail) -> list[bytes]:
         trail.detail |= {"first_size": first, "second_size": second}
-        return proofs.consistency(tr, unit.keys, log_of(granted.tenant), first, second)
+        return audit_log.consistency(tr, unit.keys, log_of(granted.tenant), first, second)
 
-    return unit.read(call, auditing(which), work)
+    return unit.read(call, auditor_of(which), work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def wait_proof(
     An auditor may ask for any record, others for the record of their own request. Raises `Unavailable` if the log does
     not have the record in time.
     """
-    rule = auditing(which) if isinstance(wanted, UUID) else taking_part(which)
+    rule = auditor_of(which) if isinstance(wanted, UUID) else participant_of(which)
 
     def locate(tr: Reader, granted: Granted) -> _Located:
         return _locate(tr, unit, logs, call, log_of(granted.tenant), wanted)
@@ -142,7 +142,29 @@ def _prove(tr: Reader, unit: Unit, logs: AuditLogs, log: UUID, index: int, witho
     shown = next(logs.search.at(tr, log, index, index + 1), None)
     if shown is None:
         raise StoreCorruptError(f"the entry {index} of an audit log is missing; run VerifyAudit to see what else is")
-    proved = proofs.inclusion(tr, unit.keys, log, index)
+    proved = audit_log.inclusion(tr, unit.keys, log, index)
     document = shown.opened.document(with_content=not without_content)
     proof = make_proof(index, proved.hashes, proved.checkpoint.note, document, logs.signing.chain(tr))
     return WaitedFor(proof, index, proved.checkpoint.size)
+
+
+_VERIFY_S: Final = 2.0
+"""How long one call may check records. Its transaction must not get older than five seconds."""
+
+
+def verify_audit(unit: Unit, logs: AuditLogs, call: Call, *, which: WhichLog, start: int, records_max: int) -> Checked:
+    """Checks as many records of a log as fit into a call, from `start` on. The answer says where to continue."""
+    count = min(records_max or RECORDS_MAX, RECORDS_MAX)
+
+    def work(tr: Reader, granted: Granted, trail: Trail) -> Checked:
+        done = logs.checker.check(tr, log_of(granted.tenant), start, count, min(_VERIFY_S, call.timeout_s / 2))
+        trail.detail |= {
+            "start": start,
+            "next_start": done.next_start,
+            "verified": done.verified,
+            "erased": done.erased,
+            "problems": len(done.problems),
+        }
+        return done
+
+    return unit.read(call, auditor_of(which), work)

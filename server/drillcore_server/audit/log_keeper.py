@@ -1,13 +1,15 @@
-"""Opens the signing keys of a store, and the threads that put audit records in order and publish checkpoints."""
+"""Opens the signing keys of a store, runs the sequencer and the publisher, and records the server's own alerts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from uuid import UUID
+from typing import Any, Final
+from uuid import UUID, uuid4
 
 import httpx
 import structlog
@@ -19,9 +21,14 @@ from drillcore_server.audit.publisher import Publisher, Witness, open_sink
 from drillcore_server.audit.sequencer import Alert, Sequencer
 from drillcore_server.audit.settings import AuditSettings
 from drillcore_server.audit.signing_keys import KeyFiles, SignerProgram
+from drillcore_server.kernel.access import SERVER, Granted, as_server
 from drillcore_server.kernel.journal import SigningKeys
-from drillcore_server.kernel.rounds import Round
+from drillcore_server.kernel.telemetry import Round
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.storage.ids import RequestId
 from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.records import RecordKind
 
 
 @contextmanager
@@ -63,7 +70,7 @@ def note_restore(engine: Engine, keys: Keyspace, *, restored: bool = False) -> b
 
 @dataclass(frozen=True, slots=True)
 class LogKeeper:
-    """What puts records in order and publishes checkpoints. Its owner runs both, and calls `finish` in the end."""
+    """The sequencer and the publisher of a server. Its owner runs both, and calls `finish` in the end."""
 
     sequencer: Sequencer
     publisher: Publisher
@@ -96,7 +103,7 @@ class LogKeeper:
         return cls(sequencer, Publisher(engine, keys, sequencer, every_s, sink, witnesses, log, on_alert), log)
 
     def finish(self) -> None:
-        """After the last call: what it recorded is put in order and published, and another server may begin."""
+        """Puts the last records in order, publishes them and releases the lease. Call it after the last call."""
         with suppress(ExceptionGroup), Round(self.log, "audit log not finished, the next start goes on") as ends:
             for step in (self.sequencer.drain, self.publisher.publish, self.sequencer.release):
                 with ends.part():
@@ -105,3 +112,30 @@ class LogKeeper:
     def figures(self) -> Figures:
         ordered, published = self.sequencer.figures(), self.publisher.figures()
         return Figures({**ordered.gauges, **published.gauges}, {**ordered.totals, **published.totals})
+
+
+_ALERT_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Alert:
+    kind: str
+
+
+_ALERT: Final = RecordKind(_Alert)
+
+
+def raise_alert(unit: Unit, kind: str, detail: Mapping[str, Any]) -> None:
+    """Records in the server's own log that something is wrong. Raises `Refused` if it cannot be recorded.
+
+    `detail` has ids, numbers and messages, but no content.
+    """
+    request = RequestId(f"alert-{uuid4()}")
+    fingerprint = hashlib.sha256(request.encode()).digest()
+    call = Call("Alert", request, SERVER, datetime.now(UTC), _ALERT_TIMEOUT_S, fingerprint)
+
+    def work(_tr: Transaction, _granted: Granted, trail: Trail) -> _Alert:
+        trail.detail |= {"kind": kind, **detail}
+        return _Alert(kind)
+
+    unit.write(call, as_server(None), _ALERT, work)

@@ -1,4 +1,4 @@
-"""Audit logs in the store: the sequencer's lease, entries, tiles, heads and published checkpoints.
+"""Audit logs in the store: the sequencer's lease, entries, tiles, heads and checkpoints, and proofs made from tiles.
 
 A log has the records of one tenant, or the server's own, ordered by (incarnation, versionstamp). Only the sequencer
 (`audit/sequencer.py`) writes here, in transactions that read its lease.
@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -17,6 +18,9 @@ from drillcore_fdb import codec
 from drillcore_fdb.engine import VERSIONSTAMP_BYTES, Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_formats.audit.merkle import EMPTY_ROOT
+from drillcore_proto.reasons import Reason
+from drillcore_server.audit.tiles import Tree
+from drillcore_server.kernel.errors import Missing
 from drillcore_server.storage import audit_records
 from drillcore_server.storage.audit_records import BUCKETS, AuditState, Position
 from drillcore_server.storage.ids import RecordId
@@ -242,3 +246,72 @@ def is_restored(tr: Reader, keys: Keyspace) -> bool:
         begin, end = keys.audit_records(now, bucket)
         stamps += [key[-VERSIONSTAMP_BYTES:] for key, _ in tr.range(begin, end, limit=1, reverse=True)]
     return any(int.from_bytes(stamp[:8], "big") > version for stamp in stamps)
+
+
+@dataclass(frozen=True, slots=True)
+class LogCheckpoint:
+    """The signed state of a log at one size."""
+
+    size: int
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inclusion:
+    """The proof that a record is at an index of a checkpoint's tree."""
+
+    index: int
+    hashes: list[bytes]
+    checkpoint: LogCheckpoint
+
+
+def tree_of(tr: Reader, keys: Keyspace, log: UUID, size: int) -> Tree:
+    return Tree(size, partial(tiles, tr, keys, log))
+
+
+def newest_checkpoint(tr: Reader, keys: Keyspace, log: UUID) -> LogCheckpoint:
+    """The checkpoint of the head. Raises `Missing` if the log has no record yet."""
+    newest = head(tr, keys, log)
+    if newest.size == 0:
+        raise Missing(Reason.CHECKPOINT_NOT_FOUND, "the log has no record yet")
+    return LogCheckpoint(newest.size, _best(tr, keys, log, newest.size, newest.checkpoint))
+
+
+def checkpoint_of(tr: Reader, keys: Keyspace, log: UUID, size: int) -> LogCheckpoint:
+    """The checkpoint of a size. Raises `Missing` unless it was kept or is the newest."""
+    kept = checkpoint(tr, keys, log, size)
+    if kept is not None:
+        return LogCheckpoint(size, kept)
+    newest = head(tr, keys, log)
+    if size == 0 or size != newest.size:
+        message = f"no checkpoint of {size} records was kept; the log has {newest.size} records"
+        raise Missing(Reason.CHECKPOINT_NOT_FOUND, message)
+    return LogCheckpoint(size, newest.checkpoint)
+
+
+def checkpoint_with(tr: Reader, keys: Keyspace, log: UUID, index: int) -> LogCheckpoint:
+    """A checkpoint whose tree has this index: preferably the newest published one, else the head's."""
+    kept = last_checkpoint(tr, keys, log)
+    if kept is not None and kept[0] > index:
+        return LogCheckpoint(*kept)
+    return newest_checkpoint(tr, keys, log)
+
+
+def inclusion(tr: Reader, keys: Keyspace, log: UUID, index: int) -> Inclusion:
+    """The inclusion proof of a record. Raises `Missing` if the log has no record yet."""
+    found = checkpoint_with(tr, keys, log, index)
+    return Inclusion(index, tree_of(tr, keys, log, found.size).inclusion(index, found.size), found)
+
+
+def consistency(tr: Reader, keys: Keyspace, log: UUID, first: int, second: int) -> list[bytes]:
+    """The consistency proof. Raises `Missing` unless first <= second <= size of the log."""
+    size = head(tr, keys, log).size
+    if not first <= second <= size:
+        message = f"first_size {first} must not exceed second_size {second}, nor that the log's size {size}"
+        raise Missing(Reason.CHECKPOINT_NOT_FOUND, message)
+    return tree_of(tr, keys, log, size).consistency(first, second)
+
+
+def _best(tr: Reader, keys: Keyspace, log: UUID, size: int, own: str) -> str:
+    """The checkpoint of this size with the witnesses' signatures if it was kept, else `own`."""
+    return checkpoint(tr, keys, log, size) or own

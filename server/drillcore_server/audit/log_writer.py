@@ -25,12 +25,11 @@ from drillcore_formats.audit.merkle import leaf_hash
 from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit import search as indexes
 from drillcore_server.audit.log_store import Head, Lease, LogEntry, Place
-from drillcore_server.audit.open_records import RecordOpener
 from drillcore_server.audit.search import Hours, Term, Terms
 from drillcore_server.audit.tiles import GrowingTree, edge
 from drillcore_server.kernel.journal import SigningKeys
 from drillcore_server.storage import audit_records
-from drillcore_server.storage.audit_records import RECORD, Position, StoredRecord
+from drillcore_server.storage.audit_records import RECORD, Position, RecordOpener, StoredRecord
 from drillcore_server.storage.ids import RecordId, TenantId
 from drillcore_server.storage.keyspace import Keyspace
 

@@ -22,7 +22,7 @@ import orjson
 from drillcore_fdb.engine import Reader
 from drillcore_formats.audit.encoding import to_base64
 from drillcore_formats.audit.keys import KeyChain
-from drillcore_server.audit.proofs import LogCheckpoint, newest_checkpoint, tree_of
+from drillcore_server.audit.log_store import LogCheckpoint, newest_checkpoint, tree_of
 from drillcore_server.audit.search import AuditFilter, FoundRecord, LogSearch
 from drillcore_server.kernel.journal import SigningKeys
 from drillcore_server.kernel.trail import Action, time_text

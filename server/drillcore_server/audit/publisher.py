@@ -36,9 +36,9 @@ from drillcore_formats.audit.findings import Malformed, VerificationFailed
 from drillcore_formats.audit.notes import Note, NoteSignature, VerifierKey
 from drillcore_formats.settings import SettingsError
 from drillcore_server.audit import log_store as audit_log
-from drillcore_server.audit.log_store import Head
-from drillcore_server.audit.proofs import tree_of
+from drillcore_server.audit.log_store import Head, tree_of
 from drillcore_server.audit.sequencer import Alert, Sequencer
+from drillcore_server.kernel.telemetry import Round
 from drillcore_server.storage.keyspace import Keyspace
 
 ANSWER_BYTES_MAX: Final = 10_000
@@ -213,6 +213,10 @@ _BATCH: Final = 100
 """Checkpoints written to the sink before the store notes how far it is."""
 
 
+class SinkBehindError(Exception):
+    """The sink could not be written to, so it lacks checkpoints. The alert says why."""
+
+
 class Publisher:
     def __init__(
         self,
@@ -240,7 +244,11 @@ class Publisher:
         self._totals = {"checkpoints": 0.0, "published": 0.0, "sink_failures": 0.0, "witness_failures": 0.0}
 
     def publish(self) -> None:
-        """Publishes every log that has grown or that the sink does not have in full. Raises `EngineError`."""
+        """Publishes every log that has grown or that the sink does not have in full.
+
+        A log that fails does not keep the others. In the end this raises an `ExceptionGroup` with all failures, or
+        `SinkBehindError`. May be called again.
+        """
         epoch = self._sequencer.epoch
         if epoch is None:
             self._epoch = None
@@ -249,10 +257,14 @@ class Publisher:
         if epoch != self._epoch:
             self._due |= self._engine.run(self._all_logs)
             self._epoch = epoch
-        for log in sorted(self._due):
-            self._keep(log)
-            if self._write_to_sink(log):
-                self._due.discard(log)
+        with Round(self._log, "checkpoint not published, will try again") as logs:
+            for log in sorted(self._due):
+                with logs.part(audit_log=str(log)):
+                    self._keep(log)
+                    if self._write_to_sink(log):
+                        self._due.discard(log)
+        if self._due:
+            raise SinkBehindError(f"the sink lacks checkpoints of {len(self._due)} logs")
 
     def figures(self) -> Figures:
         gauges = {"sink_failing": float(self._sink_fails), "unpublished_logs": float(len(self._due))}

@@ -19,23 +19,23 @@ from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.check_log import LogChecker
 from drillcore_server.audit.ndjson import LogAt, LogPages, NdjsonExport, filter_document, log_now
 from drillcore_server.audit.ocsf import event
-from drillcore_server.audit.open_records import RecordOpener
 from drillcore_server.audit.search import AuditFilter, FoundRecord, LogSearch
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import Granted, Principal, Rule
-from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.kernel.journal import SigningKeys, log_of
 from drillcore_server.kernel.pages import PageLimit, fill_page, make_token, page_size, read_token
 from drillcore_server.kernel.trail import Action, Trail
 from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.storage.audit_records import RecordOpener
 from drillcore_server.storage.ids import RecordId, TenantId
 from drillcore_server.storage.keyspace import Keyspace
 
 
 @dataclass(frozen=True, slots=True)
 class AuditLogs:
-    """What commands read and check logs with."""
+    """The parts with which commands read and check logs."""
 
     signing: SigningKeys
     opener: RecordOpener
@@ -58,7 +58,7 @@ class WhichLog:
             raise BadInput(Reason.INVALID_ARGUMENT, message, field="server_log")
 
 
-def auditing(which: WhichLog) -> Rule[Granted]:
+def auditor_of(which: WhichLog) -> Rule[Granted]:
     """Only an auditor of the whole tenant may see its log; only an operator may see the server's own."""
     if which.server_log:
         return access.operator
@@ -71,7 +71,7 @@ def auditing(which: WhichLog) -> Rule[Granted]:
     return rule
 
 
-def taking_part(which: WhichLog) -> Rule[Granted]:
+def participant_of(which: WhichLog) -> Rule[Granted]:
     """Allows everybody who may have records of their own calls in a log."""
     return access.operator if which.server_log else access.in_tenant(which.tenant, Permission.READ, Permission.AUDIT)
 
@@ -107,7 +107,7 @@ def query_audit(
         trail.detail["records"] = len(records)
         return FoundRecords(records, make_token(listing, records[-1].cursor) if more else "")
 
-    return unit.read(call, auditing(which), work)
+    return unit.read(call, auditor_of(which), work)
 
 
 def check_filter(wanted: AuditFilter) -> None:
@@ -170,7 +170,7 @@ def export_audit(unit: Unit, logs: AuditLogs, call: Call, wanted: Wanted) -> Ite
     The export is recorded before the first line. The caller's permission is checked again with each page.
     """
     check_filter(wanted.filter)
-    rule = auditing(wanted.which)
+    rule = auditor_of(wanted.which)
     _await_log(unit, logs, call, rule)
 
     def begin(tr: Reader, granted: Granted, trail: Trail) -> LogAt:

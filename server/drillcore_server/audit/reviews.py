@@ -15,8 +15,8 @@ from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_server.audit import log_store as audit_log
-from drillcore_server.audit.proofs import tree_of
-from drillcore_server.audit.query import WhichLog, auditing
+from drillcore_server.audit.log_store import tree_of
+from drillcore_server.audit.query import WhichLog, auditor_of
 from drillcore_server.kernel.access import Granted
 from drillcore_server.kernel.errors import BadInput, Missing
 from drillcore_server.kernel.journal import log_key, log_of
@@ -78,7 +78,7 @@ class Reviews:
         """Records that the caller has reviewed a range of a log as it is now. The review counts once it is signed."""
         _check(first, last, findings)
         unit, made = self.unit, new_uuid()
-        number = unit.look(call, auditing(which), lambda _tr, granted: log_key(self.keyring, log_of(granted.tenant)))
+        number = unit.look(call, auditor_of(which), lambda _tr, granted: log_key(self.keyring, log_of(granted.tenant)))
 
         def work(tr: Transaction, granted: Granted, trail: Trail) -> Review:
             log = log_of(granted.tenant)
@@ -91,7 +91,7 @@ class Reviews:
             return review
 
         outcome = SealedKind(REVIEW, self.sealed, "outcome of ReviewAudit", number)
-        return unit.write(call, auditing(which), outcome, work)
+        return unit.write(call, auditor_of(which), outcome, work)
 
     def list_reviews(self, call: Call, *, which: WhichLog, size: int, token: str) -> Page[ShownReview]:
         """The reviews of a log, oldest first, with their signatures."""
@@ -105,7 +105,7 @@ class Reviews:
             trail.detail["reviews"] = [str(review.id) for review in page.items]
             return Page(self._with_signatures(tr, log, page.items), page.next_token)
 
-        return self.unit.read(call, auditing(which), work)
+        return self.unit.read(call, auditor_of(which), work)
 
     def _with_signatures(self, tr: Reader, log: UUID, reviews: list[Review]) -> list[ShownReview]:
         versions = [(review.id, FIXED_VERSION) for review in reviews]

@@ -36,10 +36,9 @@ from drillcore_fdb.engine import VERSIONSTAMP_BYTES, Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.log_store import Head, LogEntry, Place
-from drillcore_server.audit.open_records import OpenedRecord, RecordOpener
 from drillcore_server.kernel.journal import log_key
 from drillcore_server.storage import audit_records
-from drillcore_server.storage.audit_records import RECORD, Position, StoredRecord
+from drillcore_server.storage.audit_records import RECORD, OpenedRecord, Position, RecordOpener, StoredRecord
 from drillcore_server.storage.ids import RecordId, to_microseconds
 from drillcore_server.storage.keyring import Keyring
 from drillcore_server.storage.keyspace import Keyspace
@@ -180,7 +179,7 @@ class FoundRecord:
 
     @property
     def cursor(self) -> bytes:
-        """Where to continue after this record, also once it is in the log."""
+        """The cursor to continue after this record. It stays valid when the record gets its place in the log."""
         return audit_log.encode_position(self.position) + self.opened.leaf.record.bytes
 
 

@@ -70,7 +70,7 @@ class Sequencer:
         self._engine.run(lambda tr: self._give_away(tr, now), Options(idempotent=True))
 
     def nudge(self) -> None:
-        """There is a new record. Costs next to nothing; may be called by any thread."""
+        """Tells the sequencer that there is a new record. Very fast; may be called from any thread."""
         if self.epoch is not None:  # else it is put in order by another server, or by the next poll
             self.wake.set()
 

@@ -1,4 +1,4 @@
-"""AuditService: requests to commands, results to responses."""
+"""AuditService: converts requests to commands and results to responses."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Final, Protocol
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import audit_pb2 as pb
 from drillcore_server.audit.check_log import Problem
-from drillcore_server.audit.checkpoints import get_checkpoint, get_consistency_proof, wait_proof
+from drillcore_server.audit.checkpoints import get_checkpoint, get_consistency_proof, verify_audit, wait_proof
 from drillcore_server.audit.query import AuditFormat, AuditLogs, Wanted, WhichLog, export_audit, query_audit
 from drillcore_server.audit.reviews import Reviews, ShownReview
 from drillcore_server.audit.search import AuditFilter, FoundRecord
-from drillcore_server.audit.verify import rotate_audit_key, verify_audit
+from drillcore_server.audit.signing_keys import rotate_audit_key
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.kernel.messages import optional_tenant_id, optional_uuid, record_id, timestamp, utc
 from drillcore_server.kernel.unit import Call, Unit

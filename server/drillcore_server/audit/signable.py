@@ -14,8 +14,7 @@ from drillcore_formats.audit.encoding import to_base64
 from drillcore_proto.reasons import Reason
 from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit import reviews
-from drillcore_server.audit.open_records import RecordOpener
-from drillcore_server.audit.query import WhichLog, auditing
+from drillcore_server.audit.query import WhichLog, auditor_of
 from drillcore_server.audit.reviews import Review
 from drillcore_server.kernel.access import Granted, InTenant, Principal, Rule
 from drillcore_server.kernel.errors import Missing
@@ -24,6 +23,7 @@ from drillcore_server.kernel.trail import Trail, time_text
 from drillcore_server.signatures.model import FIXED_VERSION, Target, TargetKind
 from drillcore_server.signatures.targets import FoundTarget
 from drillcore_server.storage import audit_records
+from drillcore_server.storage.audit_records import RecordOpener
 from drillcore_server.storage.ids import RecordId, TenantId
 from drillcore_server.storage.keyring import Keyring
 from drillcore_server.storage.keyspace import Keyspace
@@ -38,7 +38,7 @@ class _OfLog:
     keyring: Keyring
 
     def rule(self, principal: Principal, tenant: TenantId | None) -> Rule[Granted]:
-        return auditing(WhichLog(tenant, server_log=principal.tenant is None and tenant is None))
+        return auditor_of(WhichLog(tenant, server_log=principal.tenant is None and tenant is None))
 
     def corpus_of(self, _tr: Reader, _granted: InTenant, _target: UUID) -> None:
         return None

@@ -1,4 +1,6 @@
-"""Where the private signing keys are: in files (`KeyFiles`), or in a program that never reveals them (`SignerProgram`).
+"""The private signing keys, and RotateAuditKey.
+
+They are in files (`KeyFiles`), or in a program that never reveals them (`SignerProgram`).
 
 A signer program talks to an HSM, a KMS or an agent. The server starts it once and asks it line by line:
 
@@ -22,6 +24,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,11 +33,20 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
+from drillcore_fdb.engine import Reader, Transaction
 from drillcore_formats.audit.encoding import from_base64, to_base64
 from drillcore_formats.audit.findings import VerificationFailed
 from drillcore_formats.audit.notes import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, check_signature
-from drillcore_server.kernel.journal import PrivateHalf, SignerUnavailableError
+from drillcore_proto.reasons import Reason
+from drillcore_server.kernel import access
+from drillcore_server.kernel.access import Granted
+from drillcore_server.kernel.errors import Unavailable
+from drillcore_server.kernel.journal import PrivateHalf, SignerUnavailableError, SigningKeys, chain_text
+from drillcore_server.kernel.trail import Trail
+from drillcore_server.kernel.unit import Call, Unit, errors_as_refusals
+from drillcore_server.storage import audit_keys, audit_records
 from drillcore_server.storage.keyring import make_secret_file
+from drillcore_server.storage.records import RecordKind
 
 _SEED_BYTES: Final = 32
 
@@ -240,3 +252,45 @@ class SignerProgram:
 
     def _failed(self, why: str) -> SignerUnavailableError:
         return SignerUnavailableError(f"{self.place} (audit.signer_command) does not sign: {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    key: str
+    """The new public key as a verifier key, for pinning."""
+    keys: str
+    """The chain of keys, as JSON."""
+
+
+ROTATED: Final = RecordKind(Rotated)
+
+
+def rotate_audit_key(unit: Unit, signing: SigningKeys, call: Call) -> Rotated:
+    """Signs with a new key from the next record on. The record of the rotation itself is the last of the old key.
+
+    The new key is durable before the store names it. If the rotation fails, the next one uses the same key.
+    """
+
+    def prepare(tr: Reader, _granted: Granted) -> tuple[Rotated | None, int]:
+        return unit.known(tr, call, ROTATED), audit_records.state(tr, unit.keys).key_number
+
+    known, old = unit.look(call, access.operator, prepare)
+    if known is not None:
+        return known
+    number = old + 1
+    with errors_as_refusals():
+        chain = unit.look(call, access.operator, lambda tr, _: audit_keys.chain(tr, unit.keys))
+        half = signing.prepare_next(number, chain)
+
+    def work(tr: Transaction, _granted: Granted, trail: Trail) -> Rotated:
+        if audit_records.state(tr, unit.keys).key_number != old:
+            raise Unavailable(
+                Reason.CONFLICT, "another rotation was made at the same time; look at the keys before you rotate again"
+            )
+        introduced = signing.introduce(tr, number, half.public_key, call.at)
+        trail.detail |= {"key_number": number, "public_key": to_base64(introduced.public_key)}
+        trail.next_key = number
+        made = signing.chain(tr)
+        return Rotated(made.verifier(introduced).encode(), chain_text(made))
+
+    return unit.write(call, access.operator, ROTATED, work)

@@ -8,13 +8,13 @@ from typing import Final
 from uuid import UUID
 
 from drillcore_fdb.errors import EngineError
-from drillcore_server.communities.community_writes import LABEL_KEYWORDS, keywords_of
+from drillcore_server.communities.community_plan import LABEL_KEYWORDS, keywords_of
 from drillcore_server.communities.model import LABEL_FACTS, Community, community_id
 from drillcore_server.communities.store import COMMUNITY, unpacked_members
 from drillcore_server.facts.model import Fact
 from drillcore_server.facts.state_hash import changed_facts
 from drillcore_server.facts.store import FACT, FactReader
-from drillcore_server.kernel import revisions, trimming
+from drillcore_server.kernel import retention, revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import CommunityId, CorpusId, FactId, Revision
@@ -68,7 +68,7 @@ class CommunityCheck:
                 self._members.setdefault(named, []).extend(members)
 
     def _sizes(self) -> Iterator[str]:
-        """Every community has as many members as it counts, and is named after the first of them."""
+        """Every community must have as many members as it counts, and be named after the first of them."""
         there = self._records.keys() | self._erased
         yield from (f"the missing community {name} has members" for name in sorted(self._members.keys() - there))
         for name, (_, community) in self._records.items():
@@ -79,7 +79,7 @@ class CommunityCheck:
                 yield f"community {name} is not named after its first fact"
 
     def _facts(self) -> Iterator[str]:
-        """No fact is in two communities. Each is searched, or the feed of changes says why it no longer is."""
+        """No fact may be in two communities. Each must be searched, or the feed of changes says why it no longer is."""
         owner: dict[FactId, CommunityId] = {}
         for community, members in self._members.items():
             for fact in members:
@@ -100,11 +100,11 @@ class CommunityCheck:
         return record is not None and record.action == _IMPORT
 
     def _label(self, entry: Entry, community: Community) -> Iterator[str]:
-        """The label is made from the most important members as they were then, and sealed under all their keys."""
+        """The label must be made from the most important members as they were then, and sealed under all their keys."""
         if list(community.drawn_from) != self._members.get(community.id, [])[:LABEL_FACTS]:
             yield f"the label of community {community.id} is not made from its most important facts"
             return
-        if entry.revision < self.snapshot.read(lambda view: trimming.floor(view.tr, view.keys)):
+        if entry.revision < self.snapshot.read(lambda view: retention.floor(view.tr, view.keys)):
             return  # the facts as they were then are trimmed
         if self._came_with_a_core(entry.revision):
             return  # the label was made on another server, from facts that this one does not have

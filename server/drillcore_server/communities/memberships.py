@@ -1,4 +1,7 @@
-"""Which community each fact is in, in memory. Ids only: labels are read from the store, which knows what was erased."""
+"""Which community each fact is in, kept in memory.
+
+Only ids are kept. Labels are read from the store, which knows what was erased.
+"""
 
 from __future__ import annotations
 
@@ -25,76 +28,77 @@ from drillcore_server.vectors.vector_log import Labels
 
 Ids = npt.NDArray[np.bytes_]
 ID: Final = np.dtype(f"S{ID_BYTES}")
-"""16 bytes each; numpy leaves out zeros at the end of one that is taken out alone."""
+"""16 bytes each. Numpy drops zeros at the end of an id that is read alone: see `_uuid`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memberships:
-    """The facts that are in communities, as arrays: there may be a million.
+    """The facts that are in communities, as arrays, since there may be a million.
 
-    A fact that is out of the search index is in no community, until it is back.
+    A fact outside the search index is in no community until it is back in the index.
     """
 
     communities: Ids
     """In the order of their ids."""
     facts: Ids
-    """In order."""
+    """In the order of their ids."""
     places: npt.NDArray[np.int32]
-    """Of each fact's community."""
+    """For each fact, the place of its community in `communities`."""
     is_searched: npt.NDArray[np.bool_]
+    """For each fact, whether it is in the search index."""
     _known: dict[CommunityId, tuple[ref[VectorIndex[FactId]], Labels]] = field(
         init=False, default_factory=dict, compare=False, repr=False
     )
-    """Where members were found last. It keeps no index in memory: that may have what is to be erased."""
+    """Where members were found last. Holds its index weakly, because an index may contain data that is to be erased."""
 
-    def of(self, wanted: Sequence[FactId]) -> list[CommunityId | None]:
-        """The community of each fact; None for those in none."""
+    def communities_of(self, wanted: Sequence[FactId]) -> list[CommunityId | None]:
+        """The community of each fact, in order; None for a fact in no community."""
         at = self.at(wanted)
-        found = {one: int(self.places[place]) for one, place in at.items() if self.is_searched[place]}
+        found = {fact: int(self.places[place]) for fact, place in at.items() if self.is_searched[place]}
         ids = {place: self._community(place) for place in set(found.values())}
-        return [ids[found[one]] if one in found else None for one in wanted]
+        return [ids[found[fact]] if fact in found else None for fact in wanted]
 
     def members(self, community: CommunityId) -> list[FactId]:
-        """In the order of their ids; none if there is no such community."""
-        return [FactId(UUID(bytes=one)) for one in self.members_of([community])[0]]
+        """The members of a community in the order of ids. Empty if there is no such community."""
+        return [FactId(UUID(bytes=id_)) for id_ in self.members_of([community])[0]]
 
     def members_of(self, wanted: Sequence[CommunityId]) -> list[list[bytes]]:
-        """The same of several, by one look at all facts: the bytes of their ids, which are enough to look them up."""
-        numbers = [self._number(one) for one in wanted]
+        """The members of several communities, found in one pass over all facts. Ids are given as bytes."""
+        numbers = [self._number(community) for community in wanted]
         is_wanted = np.zeros(len(self.communities), np.bool_)
-        is_wanted[[one for one in numbers if one is not None]] = True
+        is_wanted[[number for number in numbers if number is not None]] = True
         there = np.flatnonzero(is_wanted[self.places] & self.is_searched)
-        of = self.places[there]
-        return [[] if one is None else id_bytes(self.facts[there[of == one]]) for one in numbers]
+        places = self.places[there]
+        return [[] if number is None else id_bytes(self.facts[there[places == number]]) for number in numbers]
 
     def labels_in(self, index: VectorIndex[FactId], wanted: Sequence[CommunityId]) -> list[Labels]:
-        """Where the members of each are in an index. Looked up once: a community may have thousands."""
-        known = {one: self._known.get(one) for one in wanted}
-        found = {one: at[1] for one, at in known.items() if at is not None and at[0]() is index}
-        missing = [one for one in known if one not in found]
-        for one, ids in zip(missing, self.members_of(missing), strict=True):
-            found[one] = index.labels(ids)
-            self._known[one] = ref(index), found[one]
-        return [found[one] for one in wanted]
+        """The labels of the members of each community in an index. Remembers them: a community may have thousands."""
+        known = {community: self._known.get(community) for community in wanted}
+        found = {community: at[1] for community, at in known.items() if at is not None and at[0]() is index}
+        missing = [community for community in known if community not in found]
+        for community, ids in zip(missing, self.members_of(missing), strict=True):
+            found[community] = index.labels(ids)
+            self._known[community] = ref(index), found[community]
+        return [found[community] for community in wanted]
 
     def by_size(self) -> list[tuple[CommunityId, int]]:
-        """Every community that has facts, with how many; the largest first, of equals the one with the smaller id."""
+        """Every community that has facts, with their number. The largest first; ties go to the smaller id."""
         sizes = np.bincount(self.places[self.is_searched], minlength=len(self.communities))
         order = np.argsort(-sizes, kind="stable")
         return [(self._community(place), int(sizes[place])) for place in order.tolist() if sizes[place]]
 
     def at(self, wanted: Sequence[FactId]) -> dict[FactId, int]:
-        """Where those of the facts stand that are members, in the search index or not."""
-        ids = np.array([one.bytes for one in wanted], ID)
+        """The places in `facts` of those facts that are members, whether they are searched or not."""
+        ids = np.array([fact.bytes for fact in wanted], ID)
         at = np.searchsorted(self.facts, ids)
         there = at < len(self.facts)
         there[there] = self.facts[at[there]] == ids[there]
         return {
-            one: place for one, place, is_there in zip(wanted, at.tolist(), there.tolist(), strict=True) if is_there
+            fact: place for fact, place, is_there in zip(wanted, at.tolist(), there.tolist(), strict=True) if is_there
         }
 
     def changed(self, now: Mapping[int, bool]) -> Memberships:
-        """With other facts in the search index: by where they stand."""
+        """The memberships after facts have entered or left the search index, given by their places in `facts`."""
         if not now:
             return self
         fresh = self.is_searched.copy()
@@ -102,7 +106,7 @@ class Memberships:
         return replace(self, is_searched=fresh)
 
     def _number(self, community: CommunityId) -> int | None:
-        """Where a community stands; None if there is none."""
+        """The place of a community in `communities`. None if it does not exist."""
         place = int(np.searchsorted(self.communities, np.array(community.bytes, ID)))
         return place if place < len(self.communities) and self._community(place) == community else None
 
@@ -111,16 +115,21 @@ class Memberships:
 
 
 class CommunityCache(Follower[Memberships]):
+    """The memberships of corpora at the revisions last asked for."""
+
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine, _load, _follow)
 
     def label(self, view: CorpusAtRevision, community: CommunityId) -> str | None:
-        """None if its words were erased, or it is not there."""
+        """The label. None if the community does not exist, or its label was erased."""
         return CommunityReader(view).label(community)
 
 
 def _load(snapshot: BatchedReads) -> Memberships:
-    """Every member was in the search index when the communities were last found: what changed since is in the feed."""
+    """Reads all memberships.
+
+    Every member was in the search index when the communities were last found. The feed has what changed since.
+    """
     found: dict[bytes, list[bytes]] = {}
     revision = Revision(0)
     for entry in snapshot.entries(snapshot.keys.all_community_pages()):
@@ -128,9 +137,9 @@ def _load(snapshot: BatchedReads) -> Memberships:
         found.setdefault(community.bytes, []).append(snapshot.sealed.opened(entry).value)
         revision = max(revision, Revision(entry.revision - 1))
     order = sorted(found)
-    members = [b"".join(found[one]) for one in order]
+    members = [b"".join(found[community]) for community in order]
     ids = np.frombuffer(b"".join(members), ID)
-    places = np.repeat(np.arange(len(order), dtype=np.int32), [len(one) // ID_BYTES for one in members])
+    places = np.repeat(np.arange(len(order), dtype=np.int32), [len(packed) // ID_BYTES for packed in members])
     sorting = np.argsort(ids)
     loaded = Memberships(np.array(order, ID), ids[sorting], places[sorting], np.ones(len(ids), np.bool_))
     return _caught_up(loaded, revision, snapshot) if order else loaded
@@ -143,9 +152,9 @@ def _follow(kept: Memberships, since: Sequence[RevisionRecord], snapshot: Batche
 
 
 def _caught_up(kept: Memberships, revision: Revision, snapshot: BatchedReads) -> Memberships:
-    """With what the revisions since then did to members."""
+    """Applies what the revisions behind `revision` did to members."""
     at = kept.at(changed_facts(snapshot, revision))
-    found = snapshot.find(list(at), lambda view, one: FactReader(view).fact_left(one))
+    found = snapshot.find(list(at), lambda view, id_: FactReader(view).fact_unless_erased(id_))
     now = (fact is not None and fact.is_searched for fact in found)
     return kept.changed(dict(zip(at.values(), now, strict=True)))
 

@@ -1,4 +1,4 @@
-"""Communities: facts of a corpus that belong together, and the runs that find them."""
+"""Communities: groups of similar facts of a corpus, and the runs that find them."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from uuid import UUID, uuid5
 from drillcore_server.storage.ids import CommunityId, CorpusId, FactId, Revision
 
 LABEL_FACTS: Final = 5
-"""The most important facts of a community, which its label is made of."""
+"""How many facts of a community its label is made from: the most important ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Community:
-    """What is said of a community; its members are kept beside it."""
+    """A community. Its members are stored beside it."""
 
     id: CommunityId
     label: str
     keywords: tuple[str, ...]
     size: int
-    """Facts in it when it was found. Those that were taken out of the search index since are still counted."""
+    """How many facts it had when it was found, also those that have left the search index since."""
     drawn_from: tuple[FactId, ...]
-    """The facts whose words the label and the keywords are."""
+    """The facts that the label and the keywords are made from."""
     made_at: datetime
 
 
 class Trigger(enum.Enum):
-    """Why communities are found anew."""
+    """Why a run finds communities again."""
 
     REQUEST = "request"
     FACTS = "facts"
@@ -39,13 +39,15 @@ class Trigger(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class CommunityRun:
+    """One run that found communities."""
+
     at: datetime
     of_revision: Revision
-    """Whose facts they are of."""
+    """The revision whose facts it looked at."""
     revision: Revision
-    """That has them: made by the run, unless nothing had changed."""
+    """The revision that has its communities. The run made it, unless nothing had changed."""
     facts: int
-    """That were looked at."""
+    """How many facts it looked at."""
     communities: int
     trigger: Trigger
     took_s: float
@@ -53,12 +55,12 @@ class CommunityRun:
 
 @dataclass(frozen=True, slots=True)
 class RunLease:
-    """Held by the server that is finding the communities of a corpus, so that no other does the same work."""
+    """The right of one server to find the communities of a corpus, so that no other server does the same work."""
 
     id: UUID
     until: datetime
 
 
 def community_id(corpus: CorpusId, members: Iterable[FactId]) -> CommunityId:
-    """The same for communities with the same first fact, in every run."""
+    """The id of a community: made from the corpus and its smallest fact id, so it is the same in every run."""
     return CommunityId(uuid5(corpus, str(min(members))))

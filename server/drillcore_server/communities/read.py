@@ -1,7 +1,4 @@
-"""GetCommunity.
-
-ListCommunities.
-"""
+"""GetCommunity and ListCommunities."""
 
 from __future__ import annotations
 
@@ -15,12 +12,12 @@ from drillcore_server.communities import store as communities
 from drillcore_server.communities.memberships import CommunityCache
 from drillcore_server.communities.model import Community, CommunityRun
 from drillcore_server.communities.store import CommunityReader
+from drillcore_server.facts.fact_reads import FactReads
 from drillcore_server.facts.model import Fact, FoundFact
-from drillcore_server.facts.reader import FactReads
 from drillcore_server.facts.store import FactReader
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant
-from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision
 from drillcore_server.kernel.errors import Missing
 from drillcore_server.kernel.pages import PageLimit, fill_page, make_token, page_size, read_token
@@ -49,9 +46,10 @@ def get_community(
     size: int,
     token: str,
 ) -> CommunityWithFacts:
-    """A community and its facts that can be searched, in the order of importance that they had when it was found.
+    """A community and a page of its facts, those most important when it was found first.
 
-    Later pages are of the first one's revision. Raises `Missing`.
+    Leaves out facts that are no longer searched. Later pages are of the same revision. Raises `Missing`:
+    COMMUNITY_NOT_FOUND, ERASED.
     """
     limit = PageLimit(page_size(size), reads.unit.page_bytes_max)
     listing = f"community {community} of {corpus}"
@@ -69,9 +67,9 @@ def get_community(
         trail.touch_facts(facts, view.corpus.number)
         trail.detail["community"] = str(community)
         place = view.revision.to_bytes(6, "big") + (items[-1][0] + 1).to_bytes(4, "big") if more else b""
-        told = reads.told(view, facts)
+        found_facts = reads.found_facts(view, facts)
         token = make_token(listing, place) if more else ""
-        return CommunityWithFacts(replace(found, size=count), told, token, view.revision)
+        return CommunityWithFacts(replace(found, size=count), found_facts, token, view.revision)
 
     return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
 
@@ -80,7 +78,7 @@ def _community(view: CorpusAtRevision, community: CommunityId) -> Community:
     try:
         found = CommunityReader(view).community(community)
     except KeyErased as error:
-        message = "a source that the label of this community was made of was erased"
+        message = "a source that the label of this community was made from was erased"
         raise Missing(Reason.ERASED, message) from error
     if found is None:
         raise Missing(Reason.COMMUNITY_NOT_FOUND, f"there is no community {community}")
@@ -89,9 +87,9 @@ def _community(view: CorpusAtRevision, community: CommunityId) -> Community:
 
 def _sized(view: CorpusAtRevision, community: CommunityId, start: int) -> Iterator[tuple[tuple[int, Fact], int]]:
     facts = FactReader(view)
-    for place, one in CommunityReader(view).members(community, start):
+    for place, id_ in CommunityReader(view).members(community, start):
         try:
-            fact = facts.fact(one)
+            fact = facts.fact(id_)
         except KeyErased:
             continue
         if fact is not None and fact.is_searched:
@@ -99,7 +97,7 @@ def _sized(view: CorpusAtRevision, community: CommunityId, start: int) -> Iterat
 
 
 _OVERHEAD_BYTES: Final = 200
-"""Of ids and times: a generous guess."""
+"""A generous guess of what ids and times take in an answer."""
 _CURSOR_BYTES: Final = 4
 
 
@@ -109,7 +107,7 @@ class Communities:
     next_token: str
     revision: Revision
     last_run: CommunityRun | None
-    """None for a revision before it."""
+    """The last run up to this revision. None for a revision before it."""
 
 
 def list_communities(
@@ -123,7 +121,7 @@ def list_communities(
     size: int,
     token: str,
 ) -> Communities:
-    """Communities and how many facts they have, the largest first. Later pages are of the first one's revision."""
+    """A page of communities with their numbers of facts, the largest first. Later pages are of the same revision."""
     limit = PageLimit(page_size(size), reads.unit.page_bytes_max)
     listing = f"communities of {corpus}"
     cursor = read_token(listing, token)
@@ -139,7 +137,7 @@ def list_communities(
         token = make_token(listing, view.revision.to_bytes(6, "big") + place) if more else ""
         run = communities.last_run(tr, view.keys)
         known = run if run is not None and run.revision <= view.revision else None
-        return Communities([one for _, one in items], token, view.revision, known)
+        return Communities([community for _, community in items], token, view.revision, known)
 
     return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
 
@@ -147,7 +145,7 @@ def list_communities(
 def _sized_list(
     cache: CommunityCache, view: CorpusAtRevision, start: int
 ) -> Iterator[tuple[tuple[int, Community], int]]:
-    """From a place in the list on, each with its place; those whose words were erased are left out."""
+    """The communities from a place in the list on, each with its place. Leaves out those whose words were erased."""
     communities = CommunityReader(view)
     listed = cache.at(view).by_size()
     for place, (community, size) in enumerate(listed[start:], start):
@@ -156,9 +154,9 @@ def _sized_list(
         except KeyErased:
             continue
         if found is not None:
-            yield (place, replace(found, size=size)), size_bytes(found)
+            yield (place, replace(found, size=size)), _size_bytes(found)
 
 
-def size_bytes(community: Community) -> int:
-    """About what it takes in an answer."""
+def _size_bytes(community: Community) -> int:
+    """About how much of an answer a community takes."""
     return _OVERHEAD_BYTES + 4 * sum(map(len, (community.label, *community.keywords)))

@@ -1,4 +1,4 @@
-"""CommunityService: requests to commands, results to responses."""
+"""CommunityService: messages to commands and back."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from drillcore_proto.v1 import communities_pb2 as pb
 from drillcore_server.communities.memberships import CommunityCache
 from drillcore_server.communities.model import Community, CommunityRun
 from drillcore_server.communities.read import get_community, list_communities
-from drillcore_server.communities.runs import CommunityRuns
-from drillcore_server.facts.messages import fact_message
-from drillcore_server.facts.reader import FactReads
+from drillcore_server.communities.recompute import CommunityRuns
+from drillcore_server.facts.fact_reads import FactReads
+from drillcore_server.facts.service import fact_message
 from drillcore_server.hierarchy.service import as_of
 from drillcore_server.kernel.messages import any_id, corpus_id, optional_tenant_id, timestamp
 from drillcore_server.kernel.revise import Target
@@ -17,16 +17,16 @@ from drillcore_server.storage.ids import CommunityId, CorpusId
 
 
 class CommunityService:
-    def __init__(self, reads: FactReads, found: CommunityCache, runs: CommunityRuns) -> None:
+    def __init__(self, reads: FactReads, communities: CommunityCache, runs: CommunityRuns) -> None:
         self._reads = reads
-        self._found = found
+        self._communities = communities
         self._runs = runs
 
     def ListCommunities(self, request: pb.ListCommunitiesRequest, call: Call) -> pb.ListCommunitiesResponse:
         corpus = corpus_id(request.corpus_id, "corpus_id")
         found = list_communities(
             self._reads,
-            self._found,
+            self._communities,
             call,
             tenant=optional_tenant_id(request.tenant_id),
             corpus=corpus,
@@ -35,7 +35,7 @@ class CommunityService:
             token=request.page_token,
         )
         return pb.ListCommunitiesResponse(
-            communities=[_community(one, corpus) for one in found.communities],
+            communities=[_community(community, corpus) for community in found.communities],
             next_page_token=found.next_token,
             revision=found.revision,
             last_run=_run(found.last_run),

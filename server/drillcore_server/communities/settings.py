@@ -1,4 +1,4 @@
-"""How communities are found, and when: the `[communities]` table of the settings."""
+"""The `[communities]` table of the settings: how and when communities are found."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """What the communities of given facts depend on."""
+    """The parameters that decide which communities given facts have."""
 
     neighbours: int = 20
-    """Of each fact, at most, that it has an edge to."""
+    """How many of its nearest facts a fact has an edge to, at most."""
     similarity_min: float = 0.60
-    """Cosine of an edge; it is also its weight."""
+    """The smallest cosine of an edge. The cosine of an edge is also its weight."""
     resolution: float = 1.0
-    """Higher gives more communities."""
+    """A higher value gives more and smaller communities."""
     iterations: int = 10
     size_min: int = 3
-    """Facts of smaller communities are in none."""
+    """The smallest community. Facts of a smaller group are in no community."""
     seed: int = 20_190_326
-    """Of the algorithm's random numbers: the same facts give the same communities."""
+    """The seed of the algorithm's random numbers. It is fixed, so the same facts give the same communities."""
     exact_facts_max: int = 150_000
-    """Up to here every two facts are compared; of more facts an index finds nearly all neighbours, much sooner."""
+    """Up to this number of facts, every two are compared. Above it, an index quickly finds nearly all neighbours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommunitySettings(Parameters):
-    """The parameters, and when the server finds communities by itself."""
+    """The parameters, and when the server finds communities without being asked."""
 
     new_facts_min: int = 50
-    """Since the last time, to find them anew."""
+    """How many new facts since the last run make a run due."""
     pause_s: float = 600.0
-    """At least, from one time to the next."""
+    """The shortest time between two runs for new facts."""
     every_days: float = 7.0
-    """Also after fewer changes; a corpus that has not changed has the communities it had."""
+    """After this time any change makes a run due. A corpus without changes keeps its communities."""
     check_every_s: float = 60.0
     """How often to look for corpora that have changed enough."""
 
@@ -50,4 +50,4 @@ class CommunitySettings(Parameters):
     @property
     def parameters(self) -> Parameters:
         own: dict[str, Any] = asdict(self)
-        return Parameters(**{one.name: own[one.name] for one in fields(Parameters)})
+        return Parameters(**{field.name: own[field.name] for field in fields(Parameters)})

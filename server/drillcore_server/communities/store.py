@@ -1,7 +1,7 @@
-"""The communities of a corpus as a reader at one revision sees them, the writes that change them, and the last run.
+"""Communities in the store: reads at one revision, the writes of a change, and the last run.
 
-What is said of a community is made of words of a few facts, so it is sealed under the keys of their sources. Its
-members are ids, the most important first, in pages: each can be written by one transaction.
+The record of a community contains words of a few facts, so it is sealed under the keys of their sources. Its members
+are ids, the most important first, in pages that one transaction can write.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RUN = RecordKind(CommunityRun)
 LEASE = RecordKind(RunLease)
 ID_BYTES: Final = 16
 PAGE_MEMBERS: Final = 4_096
-"""In one record."""
+"""How many members one record has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class CommunityReader:
     view: CorpusAtRevision
 
     def community(self, community: CommunityId) -> Community | None:
-        """Raises `KeyErased` if its words were erased."""
+        """The community, or None if it does not exist. Raises `KeyErased` if its words were erased."""
         entry = self.view.sealed.get(self.view.tr, self.view.keys.community(community), self.view.revision)
         return None if entry is None else COMMUNITY.decode(entry.value)
 
     def label(self, community: CommunityId) -> str | None:
-        """None if its words were erased, or it is not there."""
+        """The label. None if the community does not exist, or its label was erased."""
         try:
             found = self.community(community)
         except KeyErased:
@@ -50,7 +50,7 @@ class CommunityReader:
         return None if found is None else found.label
 
     def members(self, community: CommunityId, start: int = 0) -> Iterator[tuple[int, FactId]]:
-        """The members from a place on, each with its place: those that were most important when it was found first."""
+        """The members from a place on, each with its place. The most important when it was found come first."""
         first = self.view.keys.community_page(community, start // PAGE_MEMBERS)
         end = self.view.keys.community_pages(community).end
         for entry in self.view.sealed.scan(self.view.tr, first, end, self.view.revision):
@@ -61,11 +61,12 @@ class CommunityReader:
 
 
 def unpacked_members(stored: bytes) -> list[FactId]:
+    """The members of a page, or of pages put one after the other."""
     return [FactId(UUID(bytes=stored[at : at + ID_BYTES])) for at in range(0, len(stored), ID_BYTES)]
 
 
 def packed_pages(members: bytes) -> list[bytes]:
-    """Members, packed in order, as they are stored."""
+    """Cuts packed members into pages as they are stored."""
     size_bytes = PAGE_MEMBERS * ID_BYTES
     return [members[start : start + size_bytes] for start in range(0, len(members), size_bytes)]
 
@@ -80,7 +81,7 @@ class CommunityWrites:
         (self._corpus_key,) = keyring.numbers(number, [CORPUS_SCOPE])
 
     def put(self, community: Community, sources: Collection[SourceId]) -> Write:
-        """`sources` are those of the facts that it is drawn from."""
+        """Writes a community. `sources` are the sources of the facts that it is drawn from."""
         numbers = self._keyring.numbers(self._number, sorted(sources))
         return Write(self._keys.community(community.id), COMMUNITY.encode(community), numbers=tuple(numbers))
 
@@ -101,7 +102,7 @@ def put_run(tr: Transaction, keys: CorpusKeys, run: CommunityRun) -> None:
 
 
 def take_lease(tr: Transaction, keys: CorpusKeys, lease: RunLease, now: datetime) -> bool:
-    """Whether it is ours, from now on or still. False if another holds one that has not expired."""
+    """Takes or renews a lease. Returns False while another server holds a lease that has not expired."""
     held = LEASE.read(tr, keys.community_lease())
     if held is not None and held.id != lease.id and held.until >= now:
         return False
@@ -110,6 +111,7 @@ def take_lease(tr: Transaction, keys: CorpusKeys, lease: RunLease, now: datetime
 
 
 def give_back_lease(tr: Transaction, keys: CorpusKeys, lease: UUID) -> None:
+    """Ends a lease, unless another server has taken it over."""
     held = LEASE.read(tr, keys.community_lease())
     if held is not None and held.id == lease:
         codec.clear(tr, keys.community_lease())

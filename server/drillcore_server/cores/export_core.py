@@ -19,22 +19,21 @@ from drillcore_fdb.errors import StoreCorruptError
 from drillcore_formats.audit.notes import make_note
 from drillcore_formats.cores.signed import CoreStatement
 from drillcore_proto.reasons import Reason
-from drillcore_server.cores.library_store import LibraryPlaces
+from drillcore_server.cores.foreign_store import LibraryPlaces
 from drillcore_server.cores.model import CoreCounts, CoreExport, CoreKind
-from drillcore_server.cores.writer.core import CoreContent, default_id, write_core
 from drillcore_server.cores.writer.core_file import CoreFile
 from drillcore_server.cores.writer.documents import SignatureBook
-from drillcore_server.graphs.derived_quads import retrieval_page
-from drillcore_server.graphs.provenance import DerivedPage
+from drillcore_server.cores.writer.write_core import CoreContent, default_id, write_core
+from drillcore_server.graphs.derived_quads import DerivedPage, retrieval_page
 from drillcore_server.graphs.quad_model import Quad, QuadPattern
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant, Rule
-from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import AsOf, BatchedReads, CorpusAtRevision, CorpusReads
 from drillcore_server.kernel.errors import Missing, Stale, Unavailable
 from drillcore_server.kernel.journal import SigningKeys
 from drillcore_server.kernel.trail import Trail, time_text
-from drillcore_server.kernel.unit import Call, refusing
+from drillcore_server.kernel.unit import Call, Unit, errors_as_refusals
 from drillcore_server.storage import audit_records
 from drillcore_server.storage.ids import CorpusId, Level, Revision, TenantId
 from drillcore_server.storage.keyring import KeyErased
@@ -51,7 +50,7 @@ CORE_EXPORT: Final = RecordKind(CoreExport)
 
 @dataclass(frozen=True, slots=True)
 class CoreExporter:
-    """What exports of cores need."""
+    """The parts of the server that exports use."""
 
     engine: Engine
     reads: CorpusReads
@@ -69,7 +68,7 @@ class CoreOrder:
     sources: bool
     retrieval: bool
     core_id: str
-    """Empty: the id of the master."""
+    """Empty: the core gets the id of the master."""
     resume_at_bytes: int = 0
     resume_sha256: bytes = b""
 
@@ -88,11 +87,13 @@ def export_core(
     send: Callable[[bytes], object],
     progress: Callable[[str, int, int], object],
 ) -> ExportedCore:
-    """Makes the core, records it, and sends it in pieces. Sends nothing of a core that could not be recorded.
+    """Makes the core, writes the audit record, and then sends the core in pieces.
 
-    Calls `progress` with the stage, bytes and records.
+    Sends nothing if the record cannot be written. A repeated request makes the same core again. Calls `progress` with
+    the stage, bytes and records. Raises `Refused`: CORE_CHANGED if the core cannot be made again or does not continue
+    what the caller has, CONFLICT after an erasure, ERASED if the hierarchy is no longer whole.
     """
-    return _Exporting(exporter, call, order, progress).run(send)
+    return _Export(exporter, call, order, progress).run(send)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +103,11 @@ class _Begun:
     view: CorpusAtRevision
     epoch: int
     known: CoreExport | None
-    """What an earlier run of the same request did."""
+    """The export of an earlier run of the same request."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Exporting:
+class _Export:
     exporter: CoreExporter
     call: Call
     order: CoreOrder
@@ -126,6 +127,10 @@ class _Exporting:
         return ExportedCore(export, self._signed(export))
 
     @property
+    def _unit(self) -> Unit:
+        return self.exporter.reads.unit
+
+    @property
     def _access(self) -> Rule[InTenant]:
         return access.in_tenant(self.order.tenant, Permission.EXPORT)
 
@@ -133,12 +138,12 @@ class _Exporting:
         """Returns the corpus at the revision to export, or at that of an earlier run. Raises `Refused`."""
 
         def work(tr: Reader, granted: InTenant) -> _Begun:
-            known = self.exporter.reads.unit.known(tr, self.call, CORE_EXPORT)
+            known = self._unit.known(tr, self.call, CORE_EXPORT)
             as_of = self.order.as_of if known is None else AsOf(revision=known.revision)
             view = self._find(tr, granted, self.call.trails[-1], as_of)
             return _Begun(view, view.sealed.epoch(view.corpus.number), known)
 
-        return self.exporter.reads.unit.look(self.call, self._access, work)
+        return self._unit.look(self.call, self._access, work)
 
     def _find(self, tr: Reader, granted: InTenant, trail: Trail, as_of: AsOf) -> CorpusAtRevision:
         view = self.exporter.reads.at(tr, granted, trail, self.order.corpus, as_of)
@@ -147,7 +152,7 @@ class _Exporting:
 
     def _written(self, file: SealedFile, begun: _Begun) -> tuple[CoreFile, CoreCounts]:
         content = self._content(begun)
-        with refusing():
+        with errors_as_refusals():
             try:
                 core_id = self.order.core_id or default_id(content)
                 core = CoreFile(file, core_id, lambda size, records: self.progress("writing", size, records))
@@ -176,7 +181,7 @@ class _Exporting:
         page = DerivedPage([], b"")
         while page.following is not None:
             work = partial(self._page, revision, page.following)
-            page = self.exporter.reads.unit.look(self.call, self._access, work)
+            page = self._unit.look(self.call, self._access, work)
             yield from page.quads
 
     def _page(self, revision: Revision, begin: bytes, tr: Reader, granted: InTenant) -> DerivedPage:
@@ -185,9 +190,9 @@ class _Exporting:
         return retrieval_page(reads, tr, granted, caller, view, QuadPattern(), begin, _QUADS_AT_ONCE)
 
     def _recorded(self, begun: _Begun, file: SealedFile, core_id: str, counts: CoreCounts) -> CoreExport:
-        """Records the export of this file, or returns what an earlier run of the same request exported.
+        """Records the export of this file, or returns the export of an earlier run of the same request.
 
-        A core begun before an erasure may contain what was erased. The epoch shows that, and the core is not sent.
+        A core that was begun before an erasure may contain erased records, so it is not sent. The epoch shows that.
         """
 
         def work(tr: Transaction, granted: InTenant, trail: Trail) -> CoreExport:
@@ -196,12 +201,12 @@ class _Exporting:
             _check_nothing_erased(begun)
             trail.levels.update(Level)
             export = self._export(tr.snapshot, (file, core_id, counts), trail, view.revision)
-            trail.detail |= self._told(export)
+            trail.detail |= self._details(export)
             return export
 
-        export = self.exporter.reads.unit.write(self.call, self._access, CORE_EXPORT, work)
+        export = self._unit.write(self.call, self._access, CORE_EXPORT, work)
         if begun.known is not None:
-            self._begin()  # nothing was done above, so learn now what was erased
+            self._begin()  # the work above did not run, so learn now what was erased
         return export
 
     def _export(
@@ -217,10 +222,10 @@ class _Exporting:
             counts=counts,
             at=self.call.at,
             record=trail.record,
-            key_number=audit_records.state(tr, self.exporter.reads.unit.keys).key_number,
+            key_number=audit_records.state(tr, self._unit.keys).key_number,
         )
 
-    def _told(self, export: CoreExport) -> dict[str, Any]:
+    def _details(self, export: CoreExport) -> dict[str, Any]:
         """Returns the details for the audit record."""
         return {
             "kind": self.order.kind.value,
@@ -234,7 +239,7 @@ class _Exporting:
         }
 
     def _signed(self, export: CoreExport) -> str:
-        said = CoreStatement(
+        statement = CoreStatement(
             sha256=export.sha256.hex(),
             size_bytes=export.size_bytes,
             corpus=export.corpus,
@@ -242,13 +247,13 @@ class _Exporting:
             made_at=time_text(export.at),
             record=export.record,
         )
-        with refusing():
+        with errors_as_refusals():
             signer = self.exporter.signing.signer(export.key_number)
-            return make_note(said.encode(), (signer.verifier, signer.sign)).encode()
+            return make_note(statement.encode(), (signer.verifier, signer.sign)).encode()
 
 
 def _check_resumed(file: SealedFile, order: CoreOrder) -> None:
-    """Raises `Stale` unless the file begins with what the caller has."""
+    """Raises `Stale` unless the file begins with the bytes that the caller has."""
     digest, left = hashlib.sha256(), order.resume_at_bytes
     for piece in file.pieces():
         if not left:
@@ -256,7 +261,7 @@ def _check_resumed(file: SealedFile, order: CoreOrder) -> None:
         digest.update(piece[:left])
         left -= len(piece[:left])
     if left or (order.resume_at_bytes and digest.digest() != order.resume_sha256):
-        message = "those bytes are not the beginning of this core; export it from the beginning"
+        message = "resume_sha256 is not the hash of the beginning of this core; export it from the beginning"
         raise Stale(Reason.CORE_CHANGED, message)
 
 

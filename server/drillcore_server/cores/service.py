@@ -40,13 +40,13 @@ def export_core(
 ) -> None:
     request, known = one_request(requests, call)
 
-    def tell(stage: str, size_bytes: int, records: int) -> None:
+    def progress(stage: str, size_bytes: int, records: int) -> None:
         emit(pb.ExportCoreResponse(progress=pb.CoreProgress(stage=stage, bytes=size_bytes, records=records)))
 
     def send(piece: bytes) -> None:
         emit(pb.ExportCoreResponse(data=piece))
 
-    done = command.export_core(exporter, known, _export_order(request), send, tell)
+    done = command.export_core(exporter, known, _export_order(request), send, progress)
     emit(pb.ExportCoreResponse(done=_export_done(done)))
 
 
@@ -70,7 +70,7 @@ def _export_order(request: pb.ExportCoreRequest) -> CoreOrder:
 
 def _check_resume(request: pb.ExportCoreRequest) -> None:
     if len(request.resume_sha256) != (_SHA256_BYTES if request.resume_at_bytes else 0):
-        message = "resume_sha256 is the SHA-256 of the bytes up to resume_at_bytes, and is given with it"
+        message = "resume_sha256 must be the SHA-256 of the bytes up to resume_at_bytes; set both or neither"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="resume_sha256")
 
 
@@ -89,9 +89,10 @@ def _export_done(done: ExportedCore) -> pb.CoreDone:
 
 Emit = Callable[[pb.ImportCoreResponse], None]
 KEYS_MAX: Final = 100
-"""The keys one of which must have signed a core."""
+"""Verification keys of one call."""
 _NOTE_CHARACTERS_MAX: Final = 100_000
-_TELL_BYTES: Final = 16 << 20
+_PROGRESS_EVERY_BYTES: Final = 16 << 20
+"""Bytes received between two reports of progress."""
 _KIND_TO_MESSAGE: Final = {
     CoreKind.FULL: pb.CORE_KIND_FULL,
     CoreKind.PLAIN: pb.CORE_KIND_PLAIN,
@@ -131,8 +132,8 @@ def _settle(upload: Upload, refused: Refused) -> None:
 
 
 def _receive(upload: Upload, requests: Iterator[pb.ImportCoreRequest], emit: Emit) -> pb.ImportCoreEnd:
-    """Receives the file, and checks it against what the caller says about it at the end."""
-    told = upload.file.size_bytes
+    """Receives the file, and checks its size and hash against those that the caller states at the end."""
+    reported_bytes = upload.file.size_bytes
     for request in requests:
         part = request.WhichOneof("part")
         if part == "end":
@@ -141,9 +142,9 @@ def _receive(upload: Upload, requests: Iterator[pb.ImportCoreRequest], emit: Emi
         if part != "data":
             raise BadInput(Reason.INVALID_ARGUMENT, "send the target, then data, then the end", field="part")
         upload.write(request.data)
-        if upload.file.size_bytes - told >= _TELL_BYTES:
-            told = upload.file.size_bytes
-            emit(_progress("reading", told, 0))
+        if upload.file.size_bytes - reported_bytes >= _PROGRESS_EVERY_BYTES:
+            reported_bytes = upload.file.size_bytes
+            emit(_progress("reading", reported_bytes, 0))
     raise Unavailable(Reason.CANCELLED, "the core stopped before its end; nothing was stored")
 
 
@@ -166,10 +167,10 @@ def _import(importer: CoreImporter, call: Call, order: ImportOrder, upload: Uplo
 
 def _import_order(target: pb.ImportCoreTarget) -> ImportOrder:
     if len(target.source_id) > SOURCE_CHARACTERS_MAX:
-        message = f"source_id has over {SOURCE_CHARACTERS_MAX} characters"
+        message = f"source_id must have at most {SOURCE_CHARACTERS_MAX} characters"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="source_id")
     if len(target.signature) > _NOTE_CHARACTERS_MAX or len(target.verification_keys) > KEYS_MAX:
-        message = f"the note has over {_NOTE_CHARACTERS_MAX} characters, or there are over {KEYS_MAX} keys"
+        message = f"signature may have at most {_NOTE_CHARACTERS_MAX} characters, and verification_keys {KEYS_MAX} keys"
         raise BadInput(Reason.TOO_LARGE, message, field="verification_keys")
     return ImportOrder(
         Target(optional_tenant_id(target.tenant_id), corpus_id(target.corpus_id, "corpus_id")),
@@ -189,7 +190,7 @@ def _key(text: str) -> VerifierKey:
 
 
 def _fingerprint(first: pb.ImportCoreRequest, end: pb.ImportCoreEnd) -> bytes:
-    """Returns a hash of what is imported and its target, however it was sent."""
+    """Returns a hash of the target and the file. It does not depend on how the file was cut into messages."""
     target = pb.ImportCoreTarget()
     target.CopyFrom(first.target)
     target.upload_id = ""

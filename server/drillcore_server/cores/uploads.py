@@ -15,14 +15,14 @@ from drillcore_server.storage.ids import CorpusId, PrincipalId, TenantId
 from drillcore_server.storage.sealed_file import SealedFile
 
 UPLOADS_MAX: Final = 32
-"""For all callers together, under way or kept."""
+"""Uploads of all callers together, running and interrupted ones."""
 PRINCIPAL_UPLOADS_MAX: Final = 8
-"""For one caller, so that nobody blocks all others."""
+"""Uploads of one caller, so that nobody blocks all others."""
 UPLOAD_ID_CHARACTERS_MAX: Final = 200
 
 
 class UploadName(NamedTuple):
-    """Nobody can continue another caller's upload, or one for another corpus."""
+    """Identifies an upload. Nobody can continue another caller's upload, or an upload for another corpus."""
 
     principal: PrincipalId
     tenant: TenantId | None
@@ -34,9 +34,9 @@ class UploadName(NamedTuple):
 class _Kept:
     file: SealedFile = field(default_factory=SealedFile)
     holder: object | None = None
-    """The call that works on it; None while it waits for its caller."""
+    """The call that works on the upload; None while it waits for its caller."""
     since: float = 0.0
-    """When it began to wait."""
+    """When the upload began to wait."""
     is_whole: bool = False
 
 
@@ -47,7 +47,7 @@ class Upload:
     uploads: CoreUploads
     name: UploadName
     place: UploadName
-    """The name under which it is kept: its own, or another one while nobody may take it over."""
+    """The name under which it is kept. A private name while nobody may take it over."""
     kept: _Kept
     holder: object
 
@@ -56,14 +56,16 @@ class Upload:
         return self.kept.file
 
     def write(self, data: bytes) -> None:
-        """Raises `Refused` if that is too much, or if another call has taken it over."""
+        """Raises `Refused` if the upload becomes too large, or if another call has taken it over."""
         if self.kept.is_whole:
-            raise Stale(Reason.CORE_CHANGED, "the core was already complete when more came; nothing was stored")
+            raise Stale(Reason.CORE_CHANGED, "data came after the core was complete; nothing was stored")
         self.uploads.write(self, data)
 
     def end(self) -> None:
-        """Call it when the upload is complete: nobody can take it over then. Raises `Refused` if another call already
-        has."""
+        """Call it when the upload is complete. After that, nobody can take it over.
+
+        Raises `Refused` if another call already has.
+        """
         self.uploads.end(self)
 
     def leave(self) -> None:
@@ -71,10 +73,13 @@ class Upload:
         self.uploads.leave(self)
 
     def drop(self) -> None:
+        """Deletes it, unless another call has taken it over."""
         self.uploads.drop(self)
 
 
 class CoreUploads:
+    """All uploads of a server. Safe to use from many threads."""
+
     def __init__(self, bytes_max: int, keep_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         """`bytes_max` limits one core; all uploads together may take twice that."""
         self._bytes_max = bytes_max
@@ -86,9 +91,9 @@ class CoreUploads:
     def begin(self, principal: PrincipalId, tenant: TenantId | None, corpus: CorpusId, upload: str) -> Upload:
         """Returns a new upload, or the one of this name that was interrupted or whose connection seems lost."""
         if len(upload) > UPLOAD_ID_CHARACTERS_MAX:
-            message = f"upload_id has over {UPLOAD_ID_CHARACTERS_MAX} characters"
+            message = f"upload_id must have at most {UPLOAD_ID_CHARACTERS_MAX} characters"
             raise BadInput(Reason.INVALID_ARGUMENT, message, field="upload_id")
-        name = UploadName(principal, tenant, corpus, upload or _nobodys())
+        name = UploadName(principal, tenant, corpus, upload or _private_name())
         with self._lock:
             self._forget_old()
             kept = self._kept.get(name)
@@ -102,7 +107,7 @@ class CoreUploads:
     def write(self, upload: Upload, data: bytes) -> None:
         size_bytes = len(data)
         if upload.file.size_bytes + size_bytes > self._bytes_max:
-            message = f"the core has over {self._bytes_max} bytes (server.core_bytes_max); nothing was stored"
+            message = f"the core must have at most {self._bytes_max} bytes (server.core_bytes_max); nothing was stored"
             raise BadInput(Reason.TOO_LARGE, message, field="data")
         with self._lock:
             _check_held(upload)
@@ -114,7 +119,7 @@ class CoreUploads:
     def end(self, upload: Upload) -> None:
         with self._lock:
             _check_held(upload)
-            self._move(upload, upload.name._replace(upload=_nobodys()))
+            self._move(upload, upload.name._replace(upload=_private_name()))
             upload.kept.is_whole = True
 
     def leave(self, upload: Upload) -> None:
@@ -155,7 +160,7 @@ class CoreUploads:
         self._make_room(len(own) + 1 - PRINCIPAL_UPLOADS_MAX, own)
 
     def _make_room(self, count: int, among: Iterable[UploadName] | None = None) -> None:
-        """Drops those that have waited longest. Raises `Unavailable` if there are not enough."""
+        """Drops the uploads that have waited longest. Raises `Unavailable` if too few are waiting."""
         if count <= 0:
             return
         names = self._kept if among is None else among
@@ -177,6 +182,6 @@ def _check_held(upload: Upload) -> None:
         raise Unavailable(Reason.CANCELLED, "another call continues this upload; nothing was stored")
 
 
-def _nobodys() -> str:
+def _private_name() -> str:
     """Returns a name that no caller can give."""
     return f"{uuid4()}".ljust(UPLOAD_ID_CHARACTERS_MAX + 1)

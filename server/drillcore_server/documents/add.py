@@ -1,7 +1,4 @@
-"""Work begun together and settled one after the other, in the order in which it came.
-
-AddDocuments.
-"""
+"""AddDocuments: reads several uploads at once, settles them in their order, and adds them as one revision."""
 
 from __future__ import annotations
 
@@ -15,75 +12,77 @@ from functools import partial
 from typing import Final, NamedTuple, Self
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.documents.change import Change, DocumentPlanner
-from drillcore_server.documents.ingestion.digest import Asked, Content, DigestedDocument
+from drillcore_server.documents.document_planner import Change, DocumentPlanner
+from drillcore_server.documents.ingestion.digest import Content, DigestedDocument, DocumentQuestion, Reading
 from drillcore_server.documents.ingestion.document_buffer import AddedDocuments, DocumentBuffer
 from drillcore_server.documents.ingestion.plan_reader import PlanReader
 from drillcore_server.documents.ingestion.prepared_documents import Origin
-from drillcore_server.documents.ingestion.revision_plan import Settled
-from drillcore_server.documents.ingestion.upload_readers import Reading
+from drillcore_server.documents.ingestion.revision_plan import SettledSections
 from drillcore_server.documents.parsing import Unparsable
 from drillcore_server.hierarchy.model import Document
-from drillcore_server.hierarchy.source_model import Source, describe, succeeding
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.hierarchy.source_model import Source, describe, next_version
+from drillcore_server.kernel.canonical_json import fingerprint
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput, Unavailable
-from drillcore_server.kernel.fingerprint import fingerprint
 from drillcore_server.kernel.named import checked_metadata
 from drillcore_server.kernel.revise import NothingToChange, Plan, Target
-from drillcore_server.kernel.unit import Call, refusing
+from drillcore_server.kernel.unit import Call, errors_as_refusals
 from drillcore_server.storage.ids import SOURCE_CHARACTERS_MAX, DocumentId, Revision, SourceId
 from drillcore_server.storage.keyring import CORPUS_SCOPE, KeyNumber
 from drillcore_server.storage.records import RecordKind
 
 
-class _Waiting(NamedTuple):
+class _QueuedUpload(NamedTuple):
     settled: Future[None]
     drop: Callable[[], None]
     size_bytes: int
 
 
-class InOrder:
-    """A bounded line. Settling has a thread of its own, so that it goes on while its caller waits for more."""
+class UploadQueue:
+    """A bounded queue of uploads that are being read. Its own thread settles them one after the other, in their order.
+
+    So settling continues while the caller waits for the next upload.
+    """
 
     def __init__(self, count_max: int, bytes_max: int) -> None:
         self._count_max = count_max
         self._bytes_max = bytes_max
-        self._line: deque[_Waiting] = deque()
+        self._waiting: deque[_QueuedUpload] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="drillcore-settling")
 
     def make_room(self, size_bytes: int) -> None:
-        """Waits until so much more fits, or nothing is left to wait for. Raises what settling raised."""
-        while self._line and not self._fits(size_bytes):
-            self._line[0].settled.result()
-            self._line.popleft()
+        """Waits until an upload of this size fits, or until the queue is empty. Raises the errors of settling."""
+        while self._waiting and not self._fits(size_bytes):
+            self._waiting[0].settled.result()
+            self._waiting.popleft()
 
     def add(self, settle: Callable[[], None], drop: Callable[[], None], size_bytes: int) -> None:
-        """`drop` is called if the line is closed before this was settled: it makes `settle` end soon."""
-        self._line.append(_Waiting(self._thread.submit(settle), drop, size_bytes))
+        """Adds an upload. `drop` is called if the queue is closed earlier; it must make `settle` end soon."""
+        self._waiting.append(_QueuedUpload(self._thread.submit(settle), drop, size_bytes))
 
     def finish(self) -> None:
-        """Waits until all is settled. Raises what settling raised."""
-        while self._line:
-            self._line[0].settled.result()
-            self._line.popleft()
+        """Waits until all uploads are settled. Raises the errors of settling."""
+        while self._waiting:
+            self._waiting[0].settled.result()
+            self._waiting.popleft()
 
     def close(self) -> None:
-        """Drops what is not settled."""
-        for waiting in self._line:
-            waiting.drop()
+        """Drops the uploads that are not settled yet."""
+        for upload in self._waiting:
+            upload.drop()
         self._thread.shutdown(cancel_futures=True)
 
     def _fits(self, size_bytes: int) -> bool:
-        held = sum(waiting.size_bytes for waiting in self._line)
-        return len(self._line) < self._count_max and held + size_bytes <= self._bytes_max
+        held = sum(upload.size_bytes for upload in self._waiting)
+        return len(self._waiting) < self._count_max and held + size_bytes <= self._bytes_max
 
 
 UNDER_WAY_BYTES_MAX: Final = 64 << 20
-"""Of uploads that one call has under way at once; a larger one goes alone."""
+"""The size of the uploads that one call has under way at once. A larger upload goes alone."""
 OUTCOMES_BYTES_MAX: Final = 4_000_000
-"""Of what is said of a call's documents, which is stored with the revision, in one transaction of at most 10 MB."""
+"""The size of all outcomes of a call. They are stored with the revision, in one transaction of at most 10 MB."""
 _OUTCOME_BYTES: Final = 60
-"""Of an outcome beside its name and message, and of the document's part in the revision's record."""
+"""The size of an outcome without its name and message, and of the document's part in the revision's record."""
 
 
 class OutcomeKind(enum.Enum):
@@ -103,10 +102,10 @@ class Upload:
     metadata: Mapping[str, str]
     content: bytes
     too_large: str = ""
-    """What to tell of one that was over the limit: its content was not kept."""
+    """The message if the document was over the limit. Then its content was not kept."""
 
     def fingerprint(self) -> bytes:
-        """The same for the same document, however it was cut into pieces on its way."""
+        """Returns a hash of the document that does not depend on the pieces in which it was sent."""
         described = fingerprint("document", self.name, self.media_type, self.source, self.metadata)
         return hashlib.sha256(described + self.content).digest()
 
@@ -122,7 +121,7 @@ class DocumentOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What the call did, and the head it left."""
+    """The outcome of the call, and the head after it."""
 
     revision: Revision
     outcomes: tuple[DocumentOutcome, ...]
@@ -133,12 +132,12 @@ ADDED = RecordKind(Added)
 
 
 class DocumentBatch:
-    """One AddDocuments: documents are taken one by one, then added as one revision. Close it, or use it in a `with`.
+    """Takes uploads one by one. `commit` adds them as one revision. Close it, or use it in a `with` statement.
 
-    A source that has this content already is left alone; one with other content is updated. `report` hears of each
-    document at the end, not before: the same request may have been made already, and then it is answered as it was.
-    `progress` hears, from another thread, how many documents and characters are prepared. If nothing is added there is
-    no new revision.
+    A source that has this content already stays unchanged, and a source with other content is updated. If nothing is
+    added, there is no new revision. `report` gets each outcome, but only at the end: if the request was made before, it
+    gets the outcomes of the first run. `progress` gets the numbers of prepared documents and characters, from another
+    thread.
     """
 
     def __init__(
@@ -156,13 +155,13 @@ class DocumentBatch:
         self._progress = progress
         corpus, head = planner.reviser.find(call, target)
         self._reader = planner.reader(corpus, head)
-        with refusing():
+        with errors_as_refusals():
             self._embeddings = planner.embeddings(corpus, head)
         self._buffer = DocumentBuffer()
         self._names: list[str] = []
-        """Of the documents in the buffer."""
-        self._settled = Settled()
-        self._line = InOrder(planner.readers.at_once, UNDER_WAY_BYTES_MAX)
+        """The names of the documents in the buffer."""
+        self._settled = SettledSections()
+        self._queue = UploadQueue(planner.readers.at_once, UNDER_WAY_BYTES_MAX)
         self._seen: set[SourceId] = set()
         self._outcomes: list[DocumentOutcome] = []
         self._unchanged: dict[SourceId, Source] = {}
@@ -176,53 +175,55 @@ class DocumentBatch:
         self.close()
 
     def close(self) -> None:
-        """Ends what is under way and not wanted any more, and lets go of what was taken."""
-        self._line.close()
+        """Stops the uploads under way and drops everything that was taken."""
+        self._queue.close()
         self._buffer.close()
 
     def take(self, upload: Upload) -> None:
-        """Begins to read one upload. Outcomes are in the order of the uploads, however many are read at once."""
-        self._line.make_room(len(upload.content))
+        """Begins to read an upload. Outcomes come in the order of the uploads, even if several are read at once."""
+        self._queue.make_room(len(upload.content))
         if upload.too_large:
-            self._line.add(partial(self._settle_too_large, upload), lambda: None, 0)
+            self._queue.add(partial(self._settle_too_large, upload), lambda: None, 0)
             return
         content = Content(upload.content, upload.name, upload.media_type)
         reading = self._planner.readers.begin(content, partial(self._known_hashes, upload))
-        self._line.add(partial(self._settle, upload, reading), reading.drop, len(upload.content))
+        self._queue.add(partial(self._settle, upload, reading), reading.drop, len(upload.content))
 
     def _settle(self, upload: Upload, reading: Reading) -> None:
-        for place, one in enumerate(reading.results()):
-            if isinstance(one, Unparsable):
-                self._fail(one.name, one.reason.name, one.said)
+        for place, result in enumerate(reading.results()):
+            if isinstance(result, Unparsable):
+                self._fail(result.name, result.reason.name, result.said)
             else:
-                self._settle_document(upload, one, place)
+                self._settle_document(upload, result, place)
         self._progress(self._documents, self._characters)
 
     def _settle_too_large(self, upload: Upload) -> None:
         self._fail(upload.name, Reason.TOO_LARGE.name, upload.too_large)
         self._progress(self._documents, self._characters)
 
-    def _known_hashes(self, upload: Upload, asked: Sequence[Asked]) -> list[str | None]:
-        with refusing():
-            known = self._reader.sources([_source(upload, one) for one in asked])
+    def _known_hashes(self, upload: Upload, asked: Sequence[DocumentQuestion]) -> list[str | None]:
+        with errors_as_refusals():
+            known = self._reader.sources([_source(upload, question) for question in asked])
         return [source.content_hash if source is not None and source.document else None for source in known]
 
     def _settle_document(self, upload: Upload, digested: DigestedDocument, place: int) -> None:
-        self._make_room(upload.name)
+        self._count_outcome(upload.name)
         self._documents += 1
         self._characters += len(digested.text)
-        source = _source(upload, Asked(digested.external_id, place))
+        source = _source(upload, DocumentQuestion(digested.external_id, place))
         if len(source) > SOURCE_CHARACTERS_MAX:
             message = f"its source has over {SOURCE_CHARACTERS_MAX} characters; give it a shorter source_id"
             self._fail(upload.name, Reason.TOO_LARGE.name, message)
             return
         if source in self._seen:
-            message = f"another document of this call has the source {source!r} too"
+            message = (
+                f"an earlier document of this call has the source {source!r}, too; send one document for each source"
+            )
             self._fail(upload.name, "DUPLICATE_SOURCE", message)
             return
         self._seen.add(source)
         if digested.unchanged:
-            with refusing():
+            with errors_as_refusals():
                 (known,) = self._reader.sources([source])
             assert known is not None
             self._outcomes.append(DocumentOutcome(upload.name, OutcomeKind.UNCHANGED, known.document))
@@ -239,39 +240,46 @@ class DocumentBatch:
         self._buffer.append(self._planner.preparer.complete(described, origin, self._embeddings))
         self._names.append(upload.name)
 
-    def _make_room(self, said: str) -> None:
-        """Refuses the call before it has more documents than it could answer for."""
-        self._outcomes_bytes += _OUTCOME_BYTES + len(said.encode())
+    def _count_outcome(self, text: str) -> None:
+        """Refuses the call if its outcomes become too large to be stored."""
+        self._outcomes_bytes += _OUTCOME_BYTES + len(text.encode())
         if self._outcomes_bytes > OUTCOMES_BYTES_MAX:
-            message = "too many documents, or too long names, for one call; nothing was added, send fewer at once"
+            message = (
+                "the call has too many documents, or too long names; nothing was added; send fewer documents at once"
+            )
             raise BadInput(Reason.TOO_LARGE, message, field="header")
 
     def _fail(self, name: str, reason: str, message: str) -> None:
-        self._make_room(name + message)
+        self._count_outcome(name + message)
         self._outcomes.append(DocumentOutcome(name, OutcomeKind.FAILED, None, reason, message))
 
     def commit(self, call: Call) -> Added:
-        """Adds what was taken. `call` has the fingerprint of all that was sent."""
-        self._line.finish()
+        """Adds the uploads that were taken. `call` has the fingerprint of the whole stream.
+
+        Raises `Refused`, and then nothing is added. May be run again with the same call.
+        """
+        self._queue.finish()
         added = self._planner.reviser.revise(call, self._target, ADDED, self._plan)
         for outcome in added.outcomes:
             self._report(outcome)
         return added
 
     def _outcome_keys(self, corpus: Corpus) -> list[KeyNumber]:
-        """What is remembered of the call names its documents, so it is gone with any of their sources."""
+        """Returns the keys for the outcome of the call, which names all documents: any erased source erases it."""
         return self._planner.reviser.keyring.numbers(corpus.number, [CORPUS_SCOPE, *sorted(self._seen)])
 
     def _check_unchanged(self, reader: PlanReader) -> None:
-        """What was left alone when it came must be there still: its content was not kept."""
+        """Raises `Unavailable` if an unchanged document has changed meanwhile, since its content was not kept."""
         now = reader.sources(list(self._unchanged))
-        for then, source in zip(self._unchanged.values(), now, strict=True):
-            if source is None or (source.document, source.content_hash) != (then.document, then.content_hash):
-                message = "a document that was here already has changed meanwhile; nothing was written, send all again"
+        for before, source in zip(self._unchanged.values(), now, strict=True):
+            if source is None or (source.document, source.content_hash) != (before.document, before.content_hash):
+                message = (
+                    "a document that was unchanged has changed meanwhile; nothing was added; send all documents again"
+                )
                 raise Unavailable(Reason.CONFLICT, message)
 
     def _plan(self, corpus: Corpus, base: Revision) -> Plan[Added] | NothingToChange[Added]:
-        """On the corpus as it is at `base`: a source may have changed since its document was prepared."""
+        """Plans on the corpus at `base`: a source may have changed since its document was prepared."""
         reader = self._planner.reader(corpus, base)
         self._check_unchanged(reader)
         outcomes = list(self._outcomes)
@@ -284,7 +292,7 @@ class DocumentBatch:
             if known is not None and known.document and known.content_hash == document.content_hash:
                 outcomes.append(DocumentOutcome(name, OutcomeKind.UNCHANGED, known.document))
                 continue
-            source = succeeding(known, document, self._call.at)
+            source = next_version(known, document, self._call.at)
             added.append((number, replace(document, source_version=source.version)))
             sources.append(source)
             if known is not None and known.document:
@@ -305,7 +313,7 @@ class DocumentBatch:
         return replace(plan, number=self._outcome_keys(corpus))
 
 
-def _source(upload: Upload, document: Asked) -> SourceId:
-    """An upload's own, unless it holds several documents: then each has its id there, or its place, as well."""
+def _source(upload: Upload, document: DocumentQuestion) -> SourceId:
+    """Returns the source of a document: the upload's source, and for further documents in it also their id or place."""
     source = upload.source or upload.name
     return SourceId(source if document.is_the_upload else f"{source}#{document.external_id or document.place}")

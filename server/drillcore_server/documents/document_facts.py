@@ -1,9 +1,9 @@
-"""What a change of documents writes of the facts of their sources.
+"""Makes the writes for the facts of changed documents.
 
-- A new version of a source keeps the facts that it says again, word for word, and adds the others; what it does not say
-  any more is stale. See `ingestion/fact_changes.py`.
-- With its document a source's facts are deleted. A quarantined one stays that until it is reviewed.
-- Deleted facts never come back: what says the same again is a new fact.
+- A new version of a source keeps the facts that it repeats word for word, and adds new ones. Missing facts become
+  stale. See `ingestion/fact_changes.py`.
+- When a source loses its document, its facts are deleted. A quarantined fact stays in quarantine until it is reviewed.
+- Deleted facts never come back. If a source repeats a deleted fact, that is a new fact.
 """
 
 from __future__ import annotations
@@ -28,51 +28,51 @@ SOURCE_REMOVED: Final = "its source was removed"
 
 @dataclass(slots=True)
 class DocumentFacts:
-    """Makes the writes of one revision; afterwards it knows how many facts that changes."""
+    """Makes the writes of one revision. `changed` counts the changed facts while the writes are read."""
 
     snapshot: BatchedReads
-    """Of the revision before."""
+    """The revision before the change."""
     sources: Mapping[SourceId, Source]
-    """Of the documents, as they will be, with the counts of facts that they had."""
+    """The new sources of the documents, still with their old counts of facts."""
     make: FactWrites
     settings: FactChangeSettings
     changed: int = 0
     _counts: Counter[SourceId] = field(default_factory=Counter)
-    """What is added to the count of each source."""
+    """The number to add to the fact count of each source."""
 
-    def counted(self, source: Source) -> Source:
-        """With its facts as they will be; once the writes of its documents were made."""
+    def with_fact_count(self, source: Source) -> Source:
+        """Returns the source with its new count of facts. The writes for its documents must have been read before."""
         return replace(source, fact_count=source.fact_count + self._counts[source.id])
 
-    def drawn(self, prepared: PreparedDocument, replaced: Document | None) -> Iterator[Write]:
-        """The facts of a document that is added, in place of another of its source if there was one."""
+    def added_writes(self, prepared: PreparedDocument, replaced: Document | None) -> Iterator[Write]:
+        """Yields the writes for the facts of an added document. `replaced` is the source's earlier document, if any."""
         changes = FactChanges.of(prepared.document, replaced, self.settings)
-        said = _by_hash(self._facts_of(prepared.document.source))
-        for one in prepared.chunks:
-            for fact in one.facts:
+        known = _by_hash(self._facts_of(prepared.document.source))
+        for chunk in prepared.chunks:
+            for fact in chunk.facts:
                 hashed = fact_hash(fact.content)
-                if hashed not in said:
-                    yield from self._add(changes.new(fact, hashed, one), fact.vector)
-                for before in said.pop(hashed, ()):
-                    yield from self._change(before, changes.again(before, fact, one))
+                if hashed not in known:
+                    yield from self._add(changes.new(fact, hashed, chunk), fact.vector)
+                for before in known.pop(hashed, ()):
+                    yield from self._change(before, changes.repeated(before, fact, chunk))
         if replaced is not None:
-            for before in (fact for facts in said.values() for fact in facts):
+            for before in (fact for facts in known.values() for fact in facts):
                 yield from self._change(before, changes.not_drawn(before, prepared.chunks))
 
-    def left(self, source: SourceId) -> Iterator[Write]:
-        """The facts of a source that has no document any more."""
+    def removed_writes(self, source: SourceId) -> Iterator[Write]:
+        """Yields the writes for the facts of a source that has no document any more."""
         for before in self._facts_of(source):
             if before.status in {FactStatus.ACTIVE, FactStatus.STALE}:
                 yield from self._change(before, before.moved(FactStatus.DELETED, SOURCE_REMOVED, self.settings.at))
 
     def _facts_of(self, source: SourceId) -> list[Fact]:
-        """Those that are not deleted."""
+        """Returns the facts of a source that are not deleted."""
         known = self.sources.get(source)
         if known is None or not known.fact_count:
             return []
         keys = self.snapshot.keys.source_facts(self.snapshot.sealed.hashed(source))
         ids = [fact_id(entry.key) for entry in self.snapshot.entries(keys)]
-        found = self.snapshot.each(ids, lambda view, one: FactReader(view).fact(one))
+        found = self.snapshot.each(ids, lambda view, fact: FactReader(view).fact(fact))
         return [fact for fact in found if fact.status is not FactStatus.DELETED]
 
     def _add(self, fact: Fact, vector: bytes) -> Iterator[Write]:
@@ -85,7 +85,7 @@ class DocumentFacts:
             return iter(())
         self.changed += 1
         self._counts[after.source] -= after.status is FactStatus.DELETED
-        return self.make.change(before, after, _what(before, after))
+        return self.make.change(before, after, _kinds_of_change(before, after))
 
 
 def _by_hash(facts: Sequence[Fact]) -> dict[str, list[Fact]]:
@@ -95,12 +95,12 @@ def _by_hash(facts: Sequence[Fact]) -> dict[str, list[Fact]]:
     return found
 
 
-def _what(before: Fact, after: Fact) -> FactChange:
-    what = FactChange(0)
+def _kinds_of_change(before: Fact, after: Fact) -> FactChange:
+    kinds = FactChange(0)
     if after.status is not before.status:
-        what |= FactChange.STATUS
+        kinds |= FactChange.STATUS
     if (after.chunk, after.titles) != (before.chunk, before.titles):
-        what |= FactChange.DETAILS
+        kinds |= FactChange.DETAILS
     if before.archived_at is not None and after.archived_at is None:
-        what |= FactChange.RESTORED
-    return what
+        kinds |= FactChange.RESTORED
+    return kinds

@@ -1,7 +1,4 @@
-"""GetDocument.
-
-ListDocuments.
-"""
+"""GetDocument and ListDocuments."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from drillcore_server.hierarchy.reader import check_documents
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant
-from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads
 from drillcore_server.kernel.errors import BadInput, Missing, NotReady
 from drillcore_server.kernel.pages import Page, PageLimit, fill_page, make_token, page_size, read_token
@@ -42,7 +39,10 @@ def get_document(
     as_of: AsOf,
     with_text: bool,
 ) -> DocumentFound:
-    """The document, with its original characters if asked for."""
+    """Returns the document, with its original characters if `with_text` is set.
+
+    Raises `Refused`: DOCUMENT_NOT_FOUND, TEXT_INCOMPLETE if its raws have gaps, TOO_LARGE if the text is too long.
+    """
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> DocumentFound:
         trail.touch_documents([document])
@@ -70,7 +70,7 @@ def _text(view: CorpusAtRevision, document: Document, bytes_max: int) -> str:
         pages = [HierarchyReader(view).raws(chunk) for chunk in document.chunks]
         text = assembled([raw for page in pages if page is not None for raw in page.raws])
         if text is None or len(text) != document.characters:
-            message = "its raws do not make up its whole text: query them to read what there is"
+            message = "the document's raws do not cover its whole text: query the raws to read the parts that are here"
             raise NotReady(Reason.TEXT_INCOMPLETE, message, field="with_text")
         if len(text.encode()) <= bytes_max:
             return text
@@ -79,13 +79,13 @@ def _text(view: CorpusAtRevision, document: Document, bytes_max: int) -> str:
 
 
 _OVERHEAD_BYTES: Final = 1_000
-"""Of ids, times, hashes and numbers: a generous guess."""
+"""A generous guess for the ids, times, hashes and numbers of a document."""
 
 
 def list_documents(
     reads: CorpusReads, call: Call, *, tenant: TenantId | None, corpus: CorpusId, as_of: AsOf, size: int, token: str
 ) -> tuple[Page[Document], Revision]:
-    """Documents by id, and the revision they are of. Later pages are of the first one's revision."""
+    """Returns a page of documents by id, and its revision. Later pages are of the revision of the first page."""
     limit = PageLimit(page_size(size), reads.unit.page_bytes_max)
     listing = f"documents of {corpus}"
     cursor = read_token(listing, token)
@@ -96,8 +96,10 @@ def list_documents(
     def work(tr: Reader, granted: InTenant, trail: Trail) -> tuple[Page[Document], Revision]:
         view = reads.at(tr, granted, trail, corpus, as_of)
         check_documents(granted, corpus)
-        items, more = fill_page(((one, _size_bytes(one)) for one in HierarchyReader(view).documents(after)), limit)
-        trail.touch_documents(one.id for one in items)
+        items, more = fill_page(
+            ((found, _size_bytes(found)) for found in HierarchyReader(view).documents(after)), limit
+        )
+        trail.touch_documents(document.id for document in items)
         token = make_token(listing, view.revision.to_bytes(6, "big") + items[-1].id.bytes) if more else ""
         return Page(items, token), view.revision
 
@@ -105,6 +107,6 @@ def list_documents(
 
 
 def _size_bytes(document: Document) -> int:
-    """About what it takes in an answer."""
+    """Estimates the size of a document in an answer."""
     texts = [document.source, document.title, *document.preprocessing, *document.metadata, *document.metadata.values()]
     return _OVERHEAD_BYTES + 4 * sum(map(len, texts))

@@ -1,4 +1,4 @@
-"""DocumentService: requests to commands, results to responses."""
+"""The RPCs of DocumentService: turns requests into commands, and results into responses."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import replace
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import documents_pb2 as pb
 from drillcore_server.documents.add import Added, DocumentBatch, DocumentOutcome, OutcomeKind, Upload
-from drillcore_server.documents.change import DocumentPlanner
+from drillcore_server.documents.document_planner import DocumentPlanner
 from drillcore_server.documents.put_hierarchy.stream import put_hierarchy
 from drillcore_server.documents.read import get_document, list_documents
-from drillcore_server.documents.update import NewContent, Updated, Wanted, remove_documents, update_document
+from drillcore_server.documents.update import NewContent, Updated, UpdateTarget, remove_documents, update_document
 from drillcore_server.hierarchy.model import Document
 from drillcore_server.hierarchy.service import as_of
 from drillcore_server.kernel.corpus_at_revision import CorpusReads
@@ -69,7 +69,7 @@ class DocumentService:
         if first is None or first.WhichOneof("part") != "target":
             raise BadInput(Reason.INVALID_ARGUMENT, "the first request must name the document", field="target")
         target = Target(optional_tenant_id(first.target.tenant_id), corpus_id(first.target.corpus_id, "corpus_id"))
-        wanted = _wanted(first.target)
+        wanted = _update_target(first.target)
         self._planner.reviser.find(call, target)
         content, fingerprint = _new_content(requests, self._upload_bytes_max)
         digest = hashlib.sha256(first.SerializeToString(deterministic=True) + fingerprint).digest()
@@ -92,7 +92,7 @@ class DocumentService:
 
     def RemoveDocuments(self, request: pb.RemoveDocumentsRequest, call: Call) -> pb.RemoveDocumentsResponse:
         target = Target(optional_tenant_id(request.tenant_id), corpus_id(request.corpus_id, "corpus_id"))
-        documents = [document_id(one, "document_ids") for one in request.document_ids]
+        documents = [document_id(text, "document_ids") for text in request.document_ids]
         removed = remove_documents(self._planner, call, target, documents)
         return pb.RemoveDocumentsResponse(revision=removed.revision, removed=removed.documents)
 
@@ -127,9 +127,9 @@ class DocumentService:
 
 
 def _uploads(requests: Iterator[pb.AddDocumentsRequest], bytes_max: int) -> Iterator[Upload]:
-    """The documents of a stream, each put together from its header and its data.
+    """Yields the uploads of a stream, each put together from its header and its data.
 
-    Raises `Refused` unless the stream closes with its end: one that merely stops is a caller who gave up.
+    Raises `Refused` if the stream closes without its end message, because then the caller has given up.
     """
     header: pb.DocumentHeader | None = None
     begun, data = 0, _Data(bytes_max)
@@ -145,12 +145,16 @@ def _uploads(requests: Iterator[pb.AddDocumentsRequest], bytes_max: int) -> Iter
         elif part == "end" and request.end.documents == begun:
             return
         else:
-            raise BadInput(Reason.INVALID_ARGUMENT, "documents are headers with their data, then the end", field="part")
-    raise Unavailable(Reason.CANCELLED, "the documents stopped before their end; nothing was added")
+            raise BadInput(
+                Reason.INVALID_ARGUMENT,
+                "send each document as its header and its data, then the end with the number of documents",
+                field="part",
+            )
+    raise Unavailable(Reason.CANCELLED, "the stream closed before its end message; nothing was added")
 
 
 class _Data:
-    """A document's bytes, put together from their pieces; none are kept of one that is over the limit."""
+    """A document's bytes, put together from their pieces. Drops all bytes of a document over the limit."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -166,7 +170,7 @@ class _Data:
 
     @property
     def too_large(self) -> str:
-        """What to tell of a document over the limit, else nothing."""
+        """The message for a document over the limit, else empty."""
         over = self._size_bytes > self._bytes_max
         return f"has over {self._bytes_max} bytes (server.upload_bytes_max)" if over else ""
 
@@ -182,18 +186,20 @@ def _upload(header: pb.DocumentHeader, data: _Data) -> Upload:
     return Upload(header.name, header.media_type, header.source_id, metadata, data.content, data.too_large)
 
 
-def _wanted(target: pb.UpdateDocumentTarget) -> Wanted:
+def _update_target(target: pb.UpdateDocumentTarget) -> UpdateTarget:
     expected = target.expected_source_version if target.HasField("expected_source_version") else None
     if target.HasField("document_id"):
-        return Wanted(document_id(target.document_id, "document_id"), expected)
+        return UpdateTarget(document_id(target.document_id, "document_id"), expected)
     if not 0 < len(target.source_id) <= SOURCE_CHARACTERS_MAX:
-        message = f"name the document by its id, or by its source's of 1 to {SOURCE_CHARACTERS_MAX} characters"
+        message = (
+            f"name the document by its document_id, or by its source_id of 1 to {SOURCE_CHARACTERS_MAX} characters"
+        )
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="source_id")
-    return Wanted(SourceId(target.source_id), expected)
+    return UpdateTarget(SourceId(target.source_id), expected)
 
 
 def _new_content(requests: Iterator[pb.UpdateDocumentRequest], bytes_max: int) -> tuple[NewContent, bytes]:
-    """What a document is to hold, and its fingerprint, which is the same however the data was cut into pieces."""
+    """Returns the new content of a document, and its fingerprint, which does not depend on the pieces of the data."""
     header, data, begun = pb.UpdateDocumentHeader(), _Data(bytes_max), False
     for request in requests:
         part = request.WhichOneof("part")
@@ -205,9 +211,11 @@ def _new_content(requests: Iterator[pb.UpdateDocumentRequest], bytes_max: int) -
         elif part == "end":
             break
         else:
-            raise BadInput(Reason.INVALID_ARGUMENT, "an update is a header, its data, then the end", field="part")
+            raise BadInput(
+                Reason.INVALID_ARGUMENT, "send an update as its header and its data, then the end", field="part"
+            )
     else:
-        raise Unavailable(Reason.CANCELLED, "the content stopped before its end; nothing was changed")
+        raise Unavailable(Reason.CANCELLED, "the stream closed before its end message; nothing was changed")
     if data.too_large:
         raise BadInput(Reason.TOO_LARGE, f"the content {data.too_large}", field="data")
     metadata = dict(header.metadata.entries) if header.HasField("metadata") else None

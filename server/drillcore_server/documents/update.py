@@ -1,7 +1,4 @@
-"""UpdateDocument.
-
-RemoveDocuments.
-"""
+"""UpdateDocument and RemoveDocuments."""
 
 from __future__ import annotations
 
@@ -11,27 +8,26 @@ from itertools import islice
 
 from drillcore_proto.reasons import Reason
 from drillcore_server.documents.add import OutcomeKind
-from drillcore_server.documents.change import Change, DocumentPlanner
-from drillcore_server.documents.ingestion.digest import Content, DigestedDocument
+from drillcore_server.documents.document_planner import Change, DocumentPlanner
+from drillcore_server.documents.ingestion.digest import Content, DigestedDocument, Readers
 from drillcore_server.documents.ingestion.plan_reader import PlanReader
 from drillcore_server.documents.ingestion.prepared_documents import Origin, PreparedDocument
-from drillcore_server.documents.ingestion.revision_plan import Settled
-from drillcore_server.documents.ingestion.upload_readers import Readers
+from drillcore_server.documents.ingestion.revision_plan import SettledSections
 from drillcore_server.documents.parsing import Unparsable
 from drillcore_server.hierarchy.model import Document
-from drillcore_server.hierarchy.source_model import Source, succeeding
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.hierarchy.source_model import Source, next_version
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput, Missing, Stale
 from drillcore_server.kernel.named import checked_metadata
 from drillcore_server.kernel.revise import NothingToChange, Plan, Target
-from drillcore_server.kernel.unit import Call, refusing
+from drillcore_server.kernel.unit import Call, errors_as_refusals
 from drillcore_server.storage.ids import DocumentId, Revision, SourceId
 from drillcore_server.storage.records import RecordKind
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The document to update, by its own id or its source's, and the version its source must have, if any."""
+class UpdateTarget:
+    """The document to update, named by its id or by its source, and the version that the source must have, if any."""
 
     document: DocumentId | SourceId
     expected_version: int | None
@@ -39,7 +35,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class NewContent:
-    """What the document is to hold. What is not given is as it was."""
+    """The new content of the document. An empty name or media type, and metadata of None, stay as they were."""
 
     name: str
     media_type: str
@@ -49,7 +45,7 @@ class NewContent:
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """What the call did, and the head it left."""
+    """The outcome of the call, and the head after it."""
 
     revision: Revision
     kind: OutcomeKind
@@ -65,20 +61,20 @@ def update_document(
     planner: DocumentPlanner,
     call: Call,
     target: Target,
-    wanted: Wanted,
+    wanted: UpdateTarget,
     content: NewContent,
     prepared: Callable[[int], None],
 ) -> Updated:
-    """Replaces a document by its next version, as one revision; earlier revisions keep the old one.
+    """Replaces a document by its next version, as one revision. Earlier revisions keep the old version.
 
-    `prepared` is told the number of characters once the content is ready to be written. If the document has this
-    content and metadata already there is no new revision.
+    `prepared` gets the number of characters once the content is ready to be written. If the document has this content
+    and metadata already, there is no new revision. Raises `Refused`. A repeated call returns the first outcome.
     """
     begun = planner.reviser.begin(call, target, UPDATED)
     if begun.known is not None:
         return begun.known
     update = _Update(planner, call, wanted, content)
-    with refusing():
+    with errors_as_refusals():
         ready = update.prepare(begun.corpus, begun.head)
         if not isinstance(ready, NothingToChange):
             prepared(ready)
@@ -88,15 +84,15 @@ def update_document(
 
 
 class _Update:
-    def __init__(self, planner: DocumentPlanner, call: Call, wanted: Wanted, content: NewContent) -> None:
+    def __init__(self, planner: DocumentPlanner, call: Call, wanted: UpdateTarget, content: NewContent) -> None:
         self._planner = planner
         self._call = call
         self._wanted = wanted
         self._content = content
-        self._settled = Settled()
+        self._settled = SettledSections()
 
     def prepare(self, corpus: Corpus, head: Revision) -> int | NothingToChange[Updated]:
-        """Parses and prepares the content; its characters."""
+        """Parses and prepares the content. Returns the number of its characters."""
         source, document = _find(self._planner.reader(corpus, head), self._wanted)
         digested = _read(self._planner.readers, self._content, document)
         self._own_metadata = digested.metadata
@@ -109,13 +105,13 @@ class _Update:
         return len(digested.text)
 
     def plan(self, corpus: Corpus, base: Revision) -> Plan[Updated] | NothingToChange[Updated]:
-        """On the corpus as it is at `base`: the document may have changed since the content was prepared."""
+        """Plans on the corpus at `base`: the document may have changed since the content was prepared."""
         source, document = _find(self._planner.reader(corpus, base), self._wanted)
         metadata = self._metadata(document, self._prepared.document.content_hash)
         if metadata is None:
             return self._unchanged(corpus, base, source, document)
         described = replace(self._prepared.document, metadata=metadata)
-        following = succeeding(source, described, self._call.at)
+        following = next_version(source, described, self._call.at)
         record = replace(described, source_version=following.version)
         added = replace(self._prepared, document=record)
         return self._planner.plan(
@@ -128,7 +124,7 @@ class _Update:
         )
 
     def _metadata(self, document: Document, new_hash: str) -> dict[str, str] | None:
-        """The document's metadata from now on; None if that and the content are as they were."""
+        """Returns the document's new metadata, or None if neither the metadata nor the content changes."""
         given, own = self._content.metadata, self._own_metadata
         metadata = checked_metadata({**document.metadata, **own} if given is None else {**own, **given})
         if new_hash == document.content_hash and metadata == document.metadata:
@@ -140,8 +136,8 @@ class _Update:
         return NothingToChange(found, self._planner.reviser.make_keys(corpus, []))
 
 
-def _find(reader: PlanReader, wanted: Wanted) -> tuple[Source, Document]:
-    """The document and its source. Raises `Refused` if they are not there, or not at the version expected."""
+def _find(reader: PlanReader, wanted: UpdateTarget) -> tuple[Source, Document]:
+    """Returns the source and the document. Raises `Refused` if they do not exist or have another version."""
     document: Document | None = None
     if isinstance(wanted.document, str):
         (source,) = reader.sources([wanted.document])
@@ -160,7 +156,7 @@ def _find(reader: PlanReader, wanted: Wanted) -> tuple[Source, Document]:
 
 
 def _read(readers: Readers, content: NewContent, document: Document) -> DigestedDocument:
-    """The one document that the content holds. Raises `Refused` if there is none, or another one too."""
+    """Returns the only document in the content. Raises `Refused` if it cannot be read or contains several documents."""
     media_type = content.media_type or ("" if content.name else document.media_type)
     upload = Content(content.content, content.name or document.source, media_type)
     reading = readers.begin(upload, lambda asked: [None] * len(asked))
@@ -168,13 +164,13 @@ def _read(readers: Readers, content: NewContent, document: Document) -> Digested
         first, second = (*islice(reading.results(), 2), None, None)[:2]
     finally:
         reading.drop()
-    for one in (first, second):
-        if isinstance(one, Unparsable):
-            raise BadInput(Reason.UNPARSABLE, f"the content {one.said}", cause=one.reason.name)
+    for result in (first, second):
+        if isinstance(result, Unparsable):
+            raise BadInput(Reason.UNPARSABLE, f"the content {result.said}", cause=result.reason.name)
     if second is not None:
-        message = "the content holds several documents; an update is one, add the others with AddDocuments"
+        message = "the content has several documents, but an update takes one; add the others with AddDocuments"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="data")
-    assert isinstance(first, DigestedDocument), "there is always an answer to what was read"
+    assert isinstance(first, DigestedDocument), "reading yields at least one result"
     return first
 
 
@@ -191,34 +187,37 @@ REMOVED = RecordKind(Removed)
 
 
 def remove_documents(planner: DocumentPlanner, call: Call, target: Target, documents: Sequence[DocumentId]) -> Removed:
-    """Removes documents from every level as one revision. All must be there; earlier revisions still have them."""
+    """Removes documents from every level, as one revision. Earlier revisions still have them.
+
+    Raises `Refused` and removes nothing if one of them is missing. A repeated call returns the first outcome.
+    """
     wanted = sorted(set(documents))
     if not 0 < len(wanted) <= DOCUMENTS_MAX:
         message = f"name 1 to {DOCUMENTS_MAX} documents to remove"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="document_ids")
 
-    settled = Settled()
+    settled = SettledSections()
 
     def plan(corpus: Corpus, base: Revision) -> Plan[Removed]:
         reader = planner.reader(corpus, base)
         found = reader.documents(wanted)
-        there = [document for document in found if document is not None]
-        if len(there) < len(wanted):
-            missing = next(one for one, document in zip(wanted, found, strict=True) if document is None)
+        existing = [document for document in found if document is not None]
+        if len(existing) < len(wanted):
+            missing = next(id_ for id_, document in zip(wanted, found, strict=True) if document is None)
             raise Missing(Reason.DOCUMENT_NOT_FOUND, f"there is no document {missing}")
-        sources = reader.sources([document.source for document in there])
+        sources = reader.sources([document.source for document in existing])
         left = [
-            source.left(call.at)
-            for source, document in zip(sources, there, strict=True)
+            source.without_document(call.at)
+            for source, document in zip(sources, existing, strict=True)
             if source is not None and source.document == document.id
         ]
         return planner.plan(
             call,
             corpus,
             base,
-            Change([], there, left),
+            Change([], existing, left),
             settled,
-            lambda revision, _sections: Removed(revision, len(there)),
+            lambda revision, _sections: Removed(revision, len(existing)),
         )
 
     return planner.reviser.revise(call, target, REMOVED, plan)

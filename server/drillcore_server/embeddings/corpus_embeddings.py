@@ -1,4 +1,4 @@
-"""Vectors for the texts of one corpus: a text that the corpus has a vector of is not embedded again."""
+"""Embeds texts for one corpus. A text that already has a vector in the corpus is not embedded again."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Final, NamedTuple
 
 from drillcore_server.facts.model import fact_hash
 from drillcore_server.facts.store import FactReader, fact_id
-from drillcore_server.hierarchy.chunk_index import unpacked
+from drillcore_server.hierarchy.chunk_index import unpack_vector
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.storage.ids import FactId, SourceId
 from drillcore_server.storage.keyring import KeyErased
+from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.embedding.cache import embedding_key
 from drillcore_server.vectors.embedding.embedders import (
     Embedder,
@@ -25,40 +26,42 @@ from drillcore_server.vectors.embedding.embedders import (
 )
 from drillcore_server.vectors.embedding.unit_vectors import as_stored, packed_in_portions
 from drillcore_server.vectors.model import Model
-from drillcore_server.vectors.store import embeddings_of
 
 _KEY_BYTES: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusEmbeddings:
-    """Finds vectors through the index of embedded texts, which goes with the chunks and is erased with their sources.
+    """Finds known vectors through the corpus's index of embedded texts.
 
-    Texts are hashed with a secret of the corpus: who sees the index cannot find out by trial what was embedded.
+    The index follows the chunks and is erased with their sources. Texts are hashed with a secret of the corpus, so
+    nobody who sees the index can find out by trial what was embedded.
     """
 
     embedder: Embedder
     snapshot: BatchedReads
     secret: bytes
     next: Embedder | None = None
-    """Of the model that the corpus is being changed to."""
+    """The embedder of the model that the corpus is being changed to, if any."""
 
     @property
     def model(self) -> Model:
         return model_of(self.embedder)
 
     def embed(self, texts: Sequence[str]) -> list[EmbeddedText]:
+        """Returns the vectors of chunks' texts, in order. Raises `TextRefused`, or `Unavailable` if the model fails."""
         check_texts(texts)
         keys = [embedding_key(self.embedder.model, text, self.secret)[:_KEY_BYTES] for text in texts]
         known = dict(zip(keys, self._kept(keys), strict=True))
         missing = {key: text for key, text in zip(keys, texts, strict=True) if known[key] is None}
         made = dict(zip(missing, self._made(list(missing.values())), strict=True))
-        stored = {key: unpacked(vector) for key, vector in known.items() if vector is not None}
+        stored = {key: unpack_vector(vector) for key, vector in known.items() if vector is not None}
         vectors = [made[key] if key in made else stored[key] for key in keys]
-        return [EmbeddedText(*one) for one in zip(vectors, keys, self._next(texts), strict=True)]
+        made_texts = zip(vectors, keys, self._next(texts), strict=True)
+        return [EmbeddedText(vector, key, next_vector) for vector, key, next_vector in made_texts]
 
     def _next(self, texts: Sequence[str]) -> Iterable[Vector | None]:
-        """A model that fails is no reason to refuse a text: whoever changes the corpus embeds what is missing."""
+        """Returns vectors of the next model; None where that model fails, since the migration adds them later."""
         if self.next is None:
             return [None] * len(texts)
         try:
@@ -73,24 +76,28 @@ class CorpusEmbeddings:
         return self.snapshot.find(keys, lambda view, key: _kept(view, number, key))
 
     def embed_facts(self, source: SourceId, texts: Sequence[str]) -> list[bytes]:
-        """Those that the source has facts of are not embedded again; among all facts of the corpus nobody looks."""
+        """Returns the packed vectors of facts, in order. A text that the source already has as a fact is not embedded
+        again; facts of other sources are not compared. Raises as `embed` does."""
         known = self._fact_vectors(source)
         missing = [text for text in texts if fact_hash(text) not in known]
         made = dict(zip(missing, packed_in_portions(partial(embed_or_refuse, self.embedder), missing), strict=True))
         return [made[text] if text in made else known[fact_hash(text)] for text in texts]
 
     def _fact_vectors(self, source: SourceId) -> dict[str, bytes]:
-        """By the hash of what they say."""
-        number, record = self._number(), self.snapshot.read(lambda view: HierarchyReader(view).source_left(source))
+        """Returns the vectors of the source's facts by the hash of their content."""
+        number, record = (
+            self._number(),
+            self.snapshot.read(lambda view: HierarchyReader(view).source_unless_erased(source)),
+        )
         if number is None or record is None or not record.fact_count:
             return {}
         keys = self.snapshot.keys.source_facts(self.snapshot.sealed.hashed(source))
         ids = [fact_id(entry.key) for entry in self.snapshot.entries(keys)]
-        found = self.snapshot.find(ids, lambda view, one: _hash_and_vector(FactReader(view), number, one))
+        found = self.snapshot.find(ids, lambda view, fact: _hash_and_vector(FactReader(view), number, fact))
         return {hashed: vector for hashed, vector in found if vector is not None}
 
     def _number(self) -> int | None:
-        """Of the embedder's model, if it is the corpus's."""
+        """Returns the number of the embedder's model; None if the corpus has another model or no vectors."""
         now = self.snapshot.read(embeddings_of)
         return None if now is None or now.current.model != self.model else now.current.number
 
@@ -99,7 +106,7 @@ class CorpusEmbeddings:
 
 
 def _hash_and_vector(facts: FactReader, model: int, fact: FactId) -> tuple[str, bytes | None]:
-    record = facts.fact_left(fact)
+    record = facts.fact_unless_erased(fact)
     return ("", None) if record is None else (record.content_hash, facts.vector(model, fact))
 
 
@@ -114,6 +121,6 @@ class EmbeddedText(NamedTuple):
     vector: Vector
     """Rounded as it is stored, so that a new vector and a stored one are equal."""
     key: bytes
-    """The key by which the vector is found when the same text comes again; empty if it is not to be found."""
+    """The key under which the vector is found again for the same text; empty if the text is not indexed."""
     next_vector: Vector | None = None
     """See `PreparedChunk`."""

@@ -1,14 +1,12 @@
-"""Changes the embedding model of a corpus, revision by revision, while it is searched and written.
+"""MigrateEmbeddings and GetMigration: changes the embedding model of a corpus while it is searched and written.
 
-    begun -> vectors of the next model, some hundred a revision -> one revision from which on they are searched by
-          -> vectors of other models removed, some thousand a revision -> finished
+    begin -> add vectors of the next model, some hundred in a revision
+          -> flip: one revision makes the next model current
+          -> remove the vectors of former models, some thousand in a revision -> finished
 
-How far it is stands in the store, so it may end anywhere and go on later, on any server; and several may be at it:
-each slice is planned on the head, and one that another was faster with is planned anew and finds less to do.
-
-MigrateEmbeddings; and what the server goes on with by itself.
-
-GetMigration.
+The progress is in the store, so a migration may stop anywhere and continue later, on any server. Several servers may
+work on one migration: each slice is planned on the head, and a server that was overtaken plans again and finds less to
+do.
 """
 
 from __future__ import annotations
@@ -25,38 +23,37 @@ from uuid import uuid4
 from drillcore_fdb.engine import Engine, Reader, Transaction
 from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
-from drillcore_server.embeddings.missing import EmbeddedText, EmbeddedTexts, Item, MissingVectors, SectionSums
+from drillcore_server.embeddings.missing_vectors import Item, ItemText, ItemTexts, MissingVectors, SectionSums
 from drillcore_server.facts.store import FactWrites, packed
 from drillcore_server.hierarchy.store import HierarchyWrites
 from drillcore_server.kernel import access
 from drillcore_server.kernel import corpus_store as corpora
 from drillcore_server.kernel.access import SERVER, InTenant
-from drillcore_server.kernel.accounts import Permission
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import AsOf, BatchedReads, CorpusReads
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import Missing, NotReady, Unavailable
 from drillcore_server.kernel.revise import NothingToChange, Plan, Reviser, Target
 from drillcore_server.kernel.trail import Trail
-from drillcore_server.kernel.unit import Call, refusing
+from drillcore_server.kernel.unit import Call, errors_as_refusals
 from drillcore_server.kernel.writes import Write
 from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import CorpusId, CorpusNumber, FactId, NodeId, RequestId, Revision, TenantId
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
-from drillcore_server.vectors import store as embeddings
+from drillcore_server.vectors.corpus_models import all_migrations, embeddings_of, migration_of, put_migration
 from drillcore_server.vectors.embedding.embedders import Embedders, TextRefused, embed_or_refuse, model_of
 from drillcore_server.vectors.index_follower import IndexFollower
 from drillcore_server.vectors.model import Embeddings, Migration, Model
-from drillcore_server.vectors.store import embeddings_of
 
 SLICE_MAX: Final = 256
 """Vectors that one revision adds: few enough that other writers hardly wait."""
 CLEARED_MAX: Final = 2_000
 """Vectors that one revision removes."""
 LAST_MAX: Final = 32
-"""Vectors that may be added by the revision that searches by them from then on, if others write all the time."""
+"""The most vectors that the flip itself adds, if others write all the time."""
 _PATIENCE: Final = 5
-"""How often the last vectors are added before it."""
+"""How often the last few vectors are added before the flip, in the hope that none is missing."""
 _TIMEOUT_S: Final = 30.0
 _LOOK_EVERY_S: Final = 1.0
 
@@ -73,7 +70,7 @@ SLICED = RecordKind(Sliced)
 
 
 class Progress(NamedTuple):
-    """How far a corpus is at its head."""
+    """How far the migration of a corpus has come at its head."""
 
     models: Embeddings | None
     migration: Migration | None
@@ -87,20 +84,20 @@ class Progress(NamedTuple):
 _SlicePlan = Plan[Sliced] | NothingToChange[Sliced]
 
 
-def _ended(base: Revision) -> NothingToChange[Sliced]:
-    """For a step that somebody else has made, or for a migration that somebody else has ended."""
+def _nothing_to_do(base: Revision) -> NothingToChange[Sliced]:
+    """For a step that another server has already made, or a migration that it has ended."""
     return NothingToChange(Sliced(base, 0))
 
 
 @dataclass(slots=True)
-class _Kept:
-    """What one run need not do again when others overtake it."""
+class _RunState:
+    """What one run keeps, so that it need not compute it again when others overtake it."""
 
     sums: SectionSums
     rounds: int = 0
-    """In which nearly all had their vectors."""
+    """The rounds before the flip in which only a few vectors were missing."""
     vectors: dict[tuple[Item, str], bytes] = field(default_factory=dict)
-    """Of the slice that is being planned."""
+    """The new vectors of the slice that is being planned."""
 
     def of_chunks(self) -> dict[NodeId, bytes]:
         return {NodeId(item.id): vector for (item, _), vector in self.vectors.items() if not item.is_fact}
@@ -114,9 +111,9 @@ class Migrator:
         indexes: Sequence[IndexFollower[Any]] = (),
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`indexes` are made ready before they are searched by the next model.
+        """`indexes` are brought into memory before the flip.
 
-        `stopping` says that the server stops: a migration then ends after the slice that it is at.
+        `stopping` tells whether the server stops: a migration then ends after its present slice.
         """
         self._reviser = reviser
         self._embedders = embedders
@@ -126,7 +123,10 @@ class Migrator:
         self._under_way: dict[CorpusNumber, threading.Lock] = {}
 
     def begin(self, call: Call, target: Target) -> Corpus:
-        """Begins a migration to the server's own model, as one revision, unless it is begun or not needed."""
+        """Begins a migration to the server's own model in one revision, and returns the corpus.
+
+        Changes nothing if that migration has begun or is not needed. May be run again.
+        """
         self._reviser.revise(call, target, SLICED, lambda corpus, base: self._begin(call, corpus, base))
         return self._reviser.find(call, target)[0]
 
@@ -144,31 +144,34 @@ class Migrator:
     def progress(self, corpus: Corpus) -> Progress:
         keys = self._reviser.keys.of_corpus(corpus.number)
         _, head = self._reviser.find(self._call(corpus), _target(corpus))
-        with refusing():
+        with errors_as_refusals():
             models, migration = self._snapshot(corpus, head).read(
-                lambda view: (embeddings_of(view), embeddings.migration(view.tr, keys))
+                lambda view: (embeddings_of(view), migration_of(view.tr, keys))
             )
         return Progress(models, migration, head)
 
     def run(self, corpus: Corpus, report: Callable[[Progress], None]) -> Progress:
-        """Goes on with a migration until it is finished; `report` hears of every step.
+        """Continues a migration until it is finished. Calls `report` before every step.
 
-        Raises `Refused` if it cannot go on now: what was done is kept.
+        Raises `Refused` if it cannot continue now. What was done is kept, and the call may be run again.
         """
         with self._alone(corpus, report):
-            kept: _Kept | None = None
+            run_state: _RunState | None = None
             while not (progress := self.progress(corpus)).is_finished:
                 report(progress)
                 self._check_stopping()
                 following = progress.models.next if progress.models else None
-                if following is not None and (kept is None or kept.sums.model != following.number):
-                    kept = _Kept(SectionSums(following.number))
-                self._step(corpus, progress, kept)
+                if following is not None and (run_state is None or run_state.sums.model != following.number):
+                    run_state = _RunState(SectionSums(following.number))
+                self._step(corpus, progress, run_state)
             return progress
 
     @contextmanager
     def _alone(self, corpus: Corpus, report: Callable[[Progress], None]) -> Iterator[None]:
-        """Two at once would do no harm, and nothing but each other's work: the second one only tells how far it is."""
+        """Lets one run of this server work on the corpus; others wait and report its progress.
+
+        Two runs at once would do no harm, but repeat each other's work.
+        """
         with self._lock:
             turn = self._under_way.setdefault(corpus.number, threading.Lock())
         while not turn.acquire(timeout=_LOOK_EVERY_S):
@@ -181,35 +184,36 @@ class Migrator:
 
     def _check_stopping(self) -> None:
         if self._stopping():
-            message = "the server is stopping; the migration goes on when it is back"
+            message = "the server is stopping; the migration continues after its next start"
             raise Unavailable(Reason.SHUTTING_DOWN, message)
 
-    def _step(self, corpus: Corpus, progress: Progress, kept: _Kept | None) -> None:
-        """One revision further."""
+    def _step(self, corpus: Corpus, progress: Progress, run_state: _RunState | None) -> None:
+        """Makes one revision."""
         models, migration = progress.models, progress.migration
         assert models is not None
         assert migration is not None
         if models.next is None:
             self._revise(corpus, self._clear)
             return
-        assert kept is not None
+        assert run_state is not None
         self._check_model(models)
         if migration.cursor is not None:
-            self._revise(corpus, lambda c, base: self._slice(c, base, kept))
+            self._revise(corpus, lambda c, base: self._slice(c, base, run_state))
         else:
-            self._revise(corpus, lambda c, base: self._flip(c, base, kept))
+            self._revise(corpus, lambda c, base: self._flip(c, base, run_state))
 
     def _check_model(self, models: Embeddings) -> None:
         own = model_of(self._embedders.own)
         if models.next is not None and models.next.model != own:
             message = (
-                f"the corpus is being changed to {models.next.model}, and this server has {own}; begin a migration to "
-                "that, or go on with a server that has the other"
+                f"the corpus is being changed to {models.next.model}, but this server has {own}; call "
+                "MigrateEmbeddings to change the corpus to that, or call it on a server that has the other model"
             )
             raise NotReady(Reason.MODEL_MISMATCH, message)
 
     def _revise(self, corpus: Corpus, make_plan: Callable[[Corpus, Revision], _SlicePlan]) -> None:
-        """Plans until it is written, however often others are faster."""
+        """Commits one planned revision. Gives up without an error if others were faster too often: the next step plans
+        again."""
         call = self._call(corpus)
         try:
             self._reviser.revise(call, _target(corpus), SLICED, make_plan)
@@ -217,56 +221,56 @@ class Migrator:
             if refused.reason is not Reason.CONFLICT:
                 raise
 
-    def _slice(self, corpus: Corpus, base: Revision, kept: _Kept) -> _SlicePlan:
-        """The next vectors of the walk through all that were there when the migration began."""
+    def _slice(self, corpus: Corpus, base: Revision, run_state: _RunState) -> _SlicePlan:
+        """Plans the next slice of the walk through all vectors that existed when the migration began."""
         models, migration = self._state(corpus, base)
         if models is None or migration is None or models.next is None or migration.cursor is None:
-            return _ended(base)
+            return _nothing_to_do(base)
         missing = MissingVectors(self._snapshot(corpus, base), models)
         found = missing.from_key(migration.cursor, SLICE_MAX)
-        writes = self._vector_writes(corpus, missing, found.missing, kept)
+        writes = self._vector_writes(corpus, missing, found.missing, run_state)
         done = migration.done + len(found.missing)
         after = replace(migration, done=done, total=max(done, migration.total), cursor=found.following)
         return self._plan(corpus, base, writes, after)
 
-    def _flip(self, corpus: Corpus, base: Revision, kept: _Kept) -> _SlicePlan:
-        """Searches by the next model, if all have their vectors; else some more of those."""
+    def _flip(self, corpus: Corpus, base: Revision, run_state: _RunState) -> _SlicePlan:
+        """Plans the flip if every item has its new vector, or nearly; else another slice of missing vectors."""
         models, migration = self._state(corpus, base)
         if models is None or migration is None or models.next is None or migration.cursor is not None:
-            return _ended(base)
+            return _nothing_to_do(base)
         snapshot = self._snapshot(corpus, base)
         missing = MissingVectors(snapshot, models)
         found = missing.changed_since(migration.since)
         some = found.missing[:SLICE_MAX]
         writes = [
-            *self._vector_writes(corpus, missing, some, kept),
-            *(Write(missing.next_key(one), None) for one in found.stray),
+            *self._vector_writes(corpus, missing, some, run_state),
+            *(Write(missing.next_key(item), None) for item in found.stray),
         ]
         done = migration.done + len(some)
         after = replace(migration, done=done, total=max(done, migration.total))
-        if found.missing and (len(found.missing) > LAST_MAX or kept.rounds < _PATIENCE):
-            kept.rounds += len(found.missing) <= LAST_MAX
+        if found.missing and (len(found.missing) > LAST_MAX or run_state.rounds < _PATIENCE):
+            run_state.rounds += len(found.missing) <= LAST_MAX
             looked_at = migration.since if len(found.missing) > SLICE_MAX else base
             return self._plan(corpus, base, writes, replace(after, since=looked_at))
         self._prepare_indexes(corpus, snapshot, models.next.number, is_whole=not found.missing)
-        kept.sums.bring_up_to(snapshot, kept.of_chunks())
+        run_state.sums.bring_up_to(snapshot, run_state.of_chunks())
         make = self._hierarchy_writes(corpus)
-        flip = chain(writes, [make.set_embeddings(models.flipped())], kept.sums.writes(snapshot, make))
+        flip = chain(writes, [make.set_embeddings(models.flipped())], run_state.sums.writes(snapshot, make))
         flipped = replace(after, total=done, cursor=b"", flipped_at=datetime.now(UTC))
-        return self._plan(corpus, base, flip, flipped, tuple(sorted(kept.sums.sums)))
+        return self._plan(corpus, base, flip, flipped, tuple(sorted(run_state.sums.sums)))
 
     def _prepare_indexes(self, corpus: Corpus, snapshot: BatchedReads, model: int, *, is_whole: bool) -> None:
         for index in self._indexes:
             if is_whole:
-                snapshot.read(lambda view, one=index: one.warm(view, model))  # type: ignore[misc]
+                snapshot.read(lambda view, index=index: index.warm(view, model))  # type: ignore[misc]
             else:
                 index.forget(corpus.number, model)
 
     def _clear(self, corpus: Corpus, base: Revision) -> _SlicePlan:
-        """Removes vectors of models that are not used; the last time, says that there are none any more."""
+        """Plans to remove vectors of former models. The last slice also finishes the migration."""
         models, migration = self._state(corpus, base)
         if models is None or migration is None or models.next is not None or migration.finished_at is not None:
-            return _ended(base)
+            return _nothing_to_do(base)
         snapshot = self._snapshot(corpus, base)
         begin = migration.cursor or b""
         keys = [entry.key for entry in islice(_unused(snapshot, models, begin), CLEARED_MAX)]
@@ -278,29 +282,29 @@ class Migrator:
         return self._plan(corpus, base, writes, replace(migration, cursor=None, finished_at=datetime.now(UTC)))
 
     def _vector_writes(
-        self, corpus: Corpus, missing: MissingVectors, items: Sequence[Item], kept: _Kept
+        self, corpus: Corpus, missing: MissingVectors, items: Sequence[Item], run_state: _RunState
     ) -> list[Write]:
-        """The vectors of the next model for these. Those that were made before are not made again."""
-        texts = EmbeddedTexts(missing.snapshot).of(items)
-        wanted = {(one.item, one.text): one for one in texts}
-        new = [one for key, one in wanted.items() if key not in kept.vectors]
-        made = {(one.item, one.text): vector for one, vector in zip(new, self._embedded(new), strict=True)}
-        kept.vectors = {key: made[key] if key in made else kept.vectors[key] for key in wanted}
-        self._reviser.make_keys(corpus, {one.source for one in texts})
+        """Writes the items' vectors of the next model. Vectors that an overtaken plan made are used again."""
+        texts = ItemTexts(missing.snapshot).of(items)
+        wanted = {(text.item, text.text): text for text in texts}
+        new = [text for key, text in wanted.items() if key not in run_state.vectors]
+        made = {(text.item, text.text): vector for text, vector in zip(new, self._embedded(new), strict=True)}
+        run_state.vectors = {key: made[key] if key in made else run_state.vectors[key] for key in wanted}
+        self._reviser.make_keys(corpus, {text.source for text in texts})
         assert missing.models.next is not None
         number, nodes, facts = missing.models.next.number, self._hierarchy_writes(corpus), self._fact_writes(corpus)
         return [
-            facts.set_vector(number, FactId(item.id), source, kept.vectors[item, text])
+            facts.set_vector(number, FactId(item.id), source, run_state.vectors[item, text])
             if item.is_fact
-            else nodes.set_vector(number, NodeId(item.id), source, kept.vectors[item, text])
+            else nodes.set_vector(number, NodeId(item.id), source, run_state.vectors[item, text])
             for item, source, text in texts
         ]
 
-    def _embedded(self, texts: Sequence[EmbeddedText]) -> Iterable[bytes]:
+    def _embedded(self, texts: Sequence[ItemText]) -> Iterable[bytes]:
         if not texts:
             return ()
         try:
-            return map(packed, embed_or_refuse(self._embedders.own, [one.text for one in texts]))
+            return map(packed, embed_or_refuse(self._embedders.own, [text.text for text in texts]))
         except TextRefused as refused:
             item = texts[refused.position].item
             what = "fact" if item.is_fact else "chunk"
@@ -315,11 +319,11 @@ class Migrator:
         after: Migration,
         sections: tuple[NodeId, ...] = (),
     ) -> Plan[Sliced]:
-        """A revision, and in the same transaction how far the migration is with it."""
+        """Makes the plan of a revision that stores the migration's progress in the same transaction."""
         keys = self._reviser.keys.of_corpus(corpus.number)
 
         def finish(tr: Transaction, trail: Trail, _revision: Revision) -> None:
-            embeddings.put_migration(tr, keys, after)
+            put_migration(tr, keys, after)
             trail.detail["migration"] = {"model": after.name, "done": after.done, "total": after.total}
 
         return Plan(
@@ -335,9 +339,7 @@ class Migrator:
         )
 
     def _state(self, corpus: Corpus, base: Revision) -> tuple[Embeddings | None, Migration | None]:
-        return self._snapshot(corpus, base).read(
-            lambda view: (embeddings_of(view), embeddings.migration(view.tr, view.keys))
-        )
+        return self._snapshot(corpus, base).read(lambda view: (embeddings_of(view), migration_of(view.tr, view.keys)))
 
     def _snapshot(self, corpus: Corpus, revision: Revision) -> BatchedReads:
         return self._reviser.batched(corpus, revision)
@@ -360,13 +362,13 @@ def _target(corpus: Corpus) -> Target:
 
 
 def _count(snapshot: BatchedReads, models: Embeddings) -> int:
-    """Of chunks and facts with a vector."""
+    """Counts the chunks and facts that have a vector of the current model."""
     keys, number = snapshot.keys, models.current.number
     return sum(1 for space in (keys.vectors(number), keys.fact_vectors(number)) for _ in snapshot.entries(space))
 
 
 def _unused(snapshot: BatchedReads, models: Embeddings, begin: bytes) -> Iterator[versioned.Entry]:
-    """The vectors of models that are not used, from a key on."""
+    """Yields the vectors of all models except the current and the next, from a key on."""
     keys, used = snapshot.keys, sorted({models.current.number, *([models.next.number] if models.next else [])})
     for whole, of_model in ((keys.all_vectors(), keys.vectors), (keys.all_fact_vectors(), keys.fact_vectors)):
         start = whole.begin
@@ -378,10 +380,10 @@ def _unused(snapshot: BatchedReads, models: Embeddings, begin: bytes) -> Iterato
 
 
 def migrate_embeddings(migrator: Migrator, call: Call, target: Target, report: Callable[[Progress], None]) -> Progress:
-    """Changes a corpus to the server's own model; returns when that is done. `report` hears how far it is.
+    """Changes a corpus to the server's own model, and returns when that is done. Calls `report` before every step.
 
-    The call's record is that of its beginning. What follows are the server's own revisions, which go on by themselves
-    if this ends before them.
+    The call's audit record covers the beginning. Everything after that are revisions of the server's own: if this call
+    ends early, the server continues by itself. May be run again. Raises `Refused` as `Migrator.run` does.
     """
     corpus = migrator.begin(call, target)
     return migrator.run(corpus, report)
@@ -390,8 +392,10 @@ def migrate_embeddings(migrator: Migrator, call: Call, target: Target, report: C
 def resume_migrations(
     engine: Engine, keys: Keyspace, migrator: Migrator, own: Model
 ) -> Iterator[tuple[Corpus, Progress | Exception]]:
-    """Goes on with every migration to the server's own model that is not finished; each with how far it got, or why
-    it did not."""
+    """Continues every unfinished migration to the server's own model.
+
+    Yields each corpus with its progress, or with the error that ended its migration.
+    """
     for corpus in engine.run(lambda tr: list(_unfinished(tr, keys, own))):
         try:
             yield corpus, migrator.run(corpus, lambda _: None)
@@ -400,19 +404,19 @@ def resume_migrations(
 
 
 def _unfinished(tr: Reader, keys: Keyspace, own: Model) -> Iterator[Corpus]:
-    for one in embeddings.migrations(tr, keys):
-        if one.finished_at is None and one.model == own:
+    for migration in all_migrations(tr, keys):
+        if migration.finished_at is None and migration.model == own:
             try:
-                yield corpora.get(tr, keys, one.tenant, one.corpus)
+                yield corpora.get(tr, keys, migration.tenant, migration.corpus)
             except Missing:
                 continue
 
 
 def get_migration(reads: CorpusReads, call: Call, *, tenant: TenantId | None, corpus: CorpusId) -> Progress:
-    """The model of a corpus, and how far a change to another one is, or was."""
+    """Returns the models of a corpus, and the progress of its last migration, if it ever had one."""
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Progress:
         view = reads.at(tr, granted, trail, corpus, AsOf())
-        return Progress(embeddings_of(view), embeddings.migration(tr, view.keys), view.revision)
+        return Progress(embeddings_of(view), migration_of(tr, view.keys), view.revision)
 
     return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)

@@ -1,7 +1,4 @@
-"""From a fact to the characters of the original document: fact, chunk, raws, document.
-
-Phases 2 and 3 of an envelope: candidates are ranked and packed, and what comes out is assessed.
-"""
+"""Builds an envelope: selects, ranks and packs candidates, assesses the result, and reads the provenance of facts."""
 
 from __future__ import annotations
 
@@ -13,12 +10,14 @@ from itertools import chain
 from typing import Final
 
 from drillcore_server.envelopes.envelope_plan import HASH_BYTES, EnvelopePlan, SeenFact
+from drillcore_server.envelopes.envelope_text import GROUNDING_INSTRUCTIONS
 from drillcore_server.envelopes.headers import etag
 from drillcore_server.envelopes.model import (
+    MEMORY_TIER_STORE,
     SCORE_DIGITS,
     Candidate,
+    CandidateOutcome,
     Envelope,
-    Explained,
     GroundingMode,
     Outcome,
     Packing,
@@ -28,33 +27,34 @@ from drillcore_server.envelopes.model import (
     Ranking,
     RawSpan,
 )
-from drillcore_server.envelopes.packing import pack
-from drillcore_server.envelopes.quality import Assessed, assess, is_degrading, meets
+from drillcore_server.envelopes.quality import QualityInput, assess, is_degrading, meets
 from drillcore_server.envelopes.rank import rank
-from drillcore_server.envelopes.rendering import GROUNDING_INSTRUCTIONS
 from drillcore_server.envelopes.request import EnvelopeReads
-from drillcore_server.envelopes.scoring import FUSED
-from drillcore_server.envelopes.select import Selected, SessionMemory, SoughtFacts, select
+from drillcore_server.envelopes.select import Selection, SessionMemory, SoughtFacts, select
+from drillcore_server.envelopes.settings import FUSED
+from drillcore_server.envelopes.token_packer import pack
 from drillcore_server.facts.model import Fact
-from drillcore_server.hierarchy.found import RawText
-from drillcore_server.hierarchy.query import left
+from drillcore_server.hierarchy.nodes import RawText
 from drillcore_server.hierarchy.reader import NodeReader
 from drillcore_server.hierarchy.store import HierarchyReader
-from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision, unless_erased
 from drillcore_server.storage.ids import CommunityId, DocumentId, FactId, NodeId, Span
 
 
 @dataclass(frozen=True, slots=True)
-class Provenances:
-    """Of facts of one corpus at one revision. Facts of a chunk, or document, share what is read of it."""
+class ProvenanceReader:
+    """Reads where facts of one corpus come from, at one revision. Reads each chunk and document only once."""
 
     nodes: NodeReader
     _raws: dict[NodeId, tuple[RawSpan, ...]] = field(default_factory=dict)
     _titles: dict[DocumentId, str] = field(default_factory=dict)
 
     def of(self, fact: Fact) -> Provenance:
-        """What is known: a fact that was put without a chunk has its source, and one of an earlier version of a
-        document may have no raws any more."""
+        """Returns what is known of a fact's provenance.
+
+        A fact that was put without a chunk has only a source. A fact from an earlier version of a document may have no
+        raw text any more.
+        """
         raws = () if fact.chunk is None else self._raws_of(fact.chunk)
         return Provenance(
             source=fact.source,
@@ -63,35 +63,35 @@ class Provenances:
             document_title="" if fact.document is None else self._title_of(fact.document),
             chunk=fact.chunk,
             span=fact.span,
-            raws=raws if fact.span is None else tuple(one for one in raws if _overlap(one.span, fact.span)),
+            raws=raws if fact.span is None else tuple(raw for raw in raws if _overlap(raw.span, fact.span)),
             leads=fact.leads,
         )
 
     def _raws_of(self, chunk: NodeId) -> tuple[RawSpan, ...]:
         if chunk not in self._raws:
-            found = self.nodes.raws_left(chunk)
+            found = self.nodes.raws_unless_erased(chunk)
             self._raws[chunk] = tuple(
-                RawSpan(one.id, one.content.raw.span) for one in found if isinstance(one.content, RawText)
+                RawSpan(node.id, node.content.raw.span) for node in found if isinstance(node.content, RawText)
             )
         return self._raws[chunk]
 
     def _title_of(self, document: DocumentId) -> str:
         if document not in self._titles:
-            found = left(HierarchyReader(self.nodes.view).document, document)
+            found = unless_erased(HierarchyReader(self.nodes.view).document, document)
             self._titles[document] = "" if found is None else found.title
         return self._titles[document]
 
 
-def _overlap(one: Span, other: Span) -> bool:
-    return one.start < other.end and other.start < one.end
+def _overlap(first: Span, second: Span) -> bool:
+    return first.start < second.end and second.start < first.end
 
 
 DIRECT: Final = "direct"
 WIDENED: Final = "widened"
 CONTINUATION: Final = "continuation"
-WIDER: Final = 4
-"""Times as many candidates, when the tier that comes out is not accepted."""
-SPARSE: Final = 0.70
+WIDER_FACTOR: Final = 4
+"""A second try, after a tier that the caller does not accept, selects this many times as many candidates."""
+SPARSE_SATURATION_BELOW: Final = 0.70
 LIMITED_COVERAGE: Final = "limited-ckf-coverage: the store has little that is relevant to this query"
 STRICT_AND_SPARSE: Final = (
     "strict-grounding-sparse: the answer may use only this context, and there is little of it; it may be incomplete"
@@ -104,15 +104,17 @@ DEGRADING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Where in a chain of windows an envelope stands, and what came before it."""
+    """The place of an envelope in a chain of windows, and what came before it."""
 
     number: int = 1
     seen: tuple[SeenFact, ...] = ()
+    """The facts of the windows before."""
     answer: Candidate | None = None
-    """What the model said in the window before, in short."""
+    """A summary of the model's answer in the window before."""
     salt: bytes = b""
+    """Keys the etag; empty for a plain etag."""
     tiers: tuple[QualityTier, ...] = ()
-    """Of the session's windows so far."""
+    """The tiers of the session's windows so far."""
 
     @property
     def strategy(self) -> str:
@@ -120,29 +122,29 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltEnvelope:
     envelope: Envelope
     plan: EnvelopePlan
-    """As it was used in the end."""
+    """The plan that was used in the end, perhaps the wider one."""
     facts: tuple[SeenFact, ...]
-    """In their order in the text, without the answer."""
+    """The facts in the order of the text, without the answer of the model."""
     warm: tuple[CommunityId, ...]
-    """The communities that it used."""
+    """The communities of the packed facts."""
     warm_before: tuple[CommunityId, ...]
-    """Of those that the session had used before, the ones that matter to it."""
+    """The communities that the session had used before and that influence this envelope."""
     is_continued: bool
     """Whether there is a further window."""
     changes_at: datetime | None
-    """When one of the candidates gets too old for max-age."""
+    """When the first candidate becomes too old for max-age."""
     best_relevance: float | None
-    """Of the store's facts; None if there is none."""
+    """The best relevance of a fact of the store; None if none was found."""
     ckf_hits: int
-    """How many of those were found."""
+    """The number of facts of the store that were found."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeBuilder:
-    """Builds envelopes of one plan on corpora as they are at one moment."""
+    """Builds the envelope of one plan on corpora at fixed revisions."""
 
     reads: EnvelopeReads
     views: Sequence[CorpusAtRevision]
@@ -152,34 +154,34 @@ class EnvelopeBuilder:
     window: Window
     now: datetime
 
-    def built(self, accepted: frozenset[QualityTier]) -> Built:
-        """The envelope; with a wider selection if its tier is not accepted and that makes it better."""
+    def built(self, accepted: frozenset[QualityTier]) -> BuiltEnvelope:
+        """Returns the envelope. If its tier is not accepted, tries a wider selection, and returns the better result."""
         first = self._built(self.plan, self.window.strategy)
         if not accepted or meets(first.envelope.quality.tier, sorted(accepted)):
             return first
-        wider = replace(self.plan, per_query=WIDER * self.plan.per_query, exact=True)
+        wider = replace(self.plan, per_query=WIDER_FACTOR * self.plan.per_query, exact=True)
         second = self._built(wider, WIDENED)
         return second if second.envelope.quality.tier < first.envelope.quality.tier else first
 
-    def replayed(self, strategy: str) -> Built:
-        """The envelope of a plan that was used before, with the strategy of then."""
+    def replayed(self, strategy: str) -> BuiltEnvelope:
+        """Builds the envelope of a plan that was used before, with the same strategy."""
         return self._built(self.plan, strategy)
 
-    def _built(self, plan: EnvelopePlan, strategy: str) -> Built:
+    def _built(self, plan: EnvelopePlan, strategy: str) -> BuiltEnvelope:
         selected = select(self.reads, self.views, plan, self.sought, self.memory, self.now)
         pool, left_out = self._pool(selected.candidates)
         tokenizer = self.reads.models.find(plan.model).tokenizer
         ranking = rank(pool, plan.weights, plan.ranked_on, plan.duplicate_similarity, same_words=plan.policy == FUSED)
         packing = pack(ranking.kept, plan.budget.tokens, tokenizer.count, plan.format, tokenizer.at_least)
-        explained = tuple(chain(_explained(ranking, packing), left_out))
+        explained = tuple(chain(_outcomes(ranking, packing), left_out))
         envelope = self._envelope(plan, strategy, selected, packing, _quality(plan, packing, pool), explained)
         included = _included(packing)
-        stored = [one.relevance for one in selected.candidates if not one.session_only]
-        return Built(
+        stored = [candidate.relevance for candidate in selected.candidates if not candidate.session_only]
+        return BuiltEnvelope(
             envelope=envelope,
             plan=plan,
-            facts=tuple(_seen(one) for one in included if one.fact is not None),
-            warm=tuple(dict.fromkeys(one.community for one in included if one.community is not None)),
+            facts=tuple(_seen(candidate) for candidate in included if candidate.fact is not None),
+            warm=tuple(dict.fromkeys(candidate.community for candidate in included if candidate.community is not None)),
             warm_before=self._warm_before(plan, included),
             is_continued=bool(envelope.deferred) and self.window.number < self.reads.settings.windows_max,
             changes_at=_changes_at(selected.candidates, plan),
@@ -191,13 +193,13 @@ class EnvelopeBuilder:
         self,
         plan: EnvelopePlan,
         strategy: str,
-        selected: Selected,
+        selected: Selection,
         packing: Packing,
         quality: Quality,
-        explained: Sequence[Explained],
+        explained: Sequence[CandidateOutcome],
     ) -> Envelope:
         included = _included(packing)
-        facts = [one for one in included if one.fact is not None]
+        facts = [candidate for candidate in included if candidate.fact is not None]
         return Envelope(
             session=plan.session,
             window=self.window.number,
@@ -206,11 +208,11 @@ class EnvelopeBuilder:
             available=len(selected.candidates),
             budget=plan.budget,
             quality=quality,
-            etag=etag((one.id for one in facts), self.window.salt),
+            etag=etag((candidate.id for candidate in facts), self.window.salt),
             strategy=strategy,
             mode=plan.mode,
             communities=_communities(included),
-            memory_tier_hit=max((one.memory_tier for one in included), default=plan.memory_tier_max),
+            memory_tier_hit=max((candidate.memory_tier for candidate in included), default=plan.memory_tier_max),
             warnings=tuple(self._warnings(plan, quality)),
             sub_queries=plan.sub_queries,
             time_sensitive=plan.time_sensitive,
@@ -227,35 +229,45 @@ class EnvelopeBuilder:
             explained=explained,
         )
 
-    def _pool(self, found: Sequence[Candidate]) -> tuple[list[Candidate], list[Explained]]:
-        """What may be packed: neither in the caller's window already, nor in an earlier one as it is now."""
-        seen = {one.id: one.hashed for one in self.window.seen}
+    def _pool(self, found: Sequence[Candidate]) -> tuple[list[Candidate], list[CandidateOutcome]]:
+        """Returns the candidates that may be packed, and the outcomes of the others.
+
+        Leaves out facts that the caller's window already has, and facts that an earlier window had with the same
+        content.
+        """
+        seen = {fact.id: fact.hashed for fact in self.window.seen}
         in_window = set(self.plan.window_facts)
         pool, left_out = [], []
-        for one in found:
-            if one.id in in_window:
-                left_out.append(Explained(one, Outcome.IN_WINDOW))
-            elif one.fact is not None and seen.get(one.id) == _hashed(one.fact):
-                left_out.append(Explained(one, Outcome.SEEN))
+        for candidate in found:
+            if candidate.id in in_window:
+                left_out.append(CandidateOutcome(candidate, Outcome.IN_WINDOW))
+            elif candidate.fact is not None and seen.get(candidate.id) == _hashed(candidate.fact):
+                left_out.append(CandidateOutcome(candidate, Outcome.SEEN))
             else:
-                pool.append(one)
+                pool.append(candidate)
         return [*pool, *([] if self.window.answer is None else [self.window.answer])], left_out
 
     def _deferred(self, plan: EnvelopePlan, packing: Packing) -> tuple[FactId, ...]:
-        """What is relevant and found no room, though it would alone: for the next window. Where nothing fitted into a
-        whole budget, nothing ever will."""
+        """Returns the relevant facts for the next window: those that did not fit here, but would fit alone.
+
+        If nothing fitted into this budget, nothing will fit into the next, so there is no next window.
+        """
         if not packing.included:
             return ()
-        left = zip((one.candidate for one in packing.excluded), packing.wanted, strict=True)
-        fits = (one for one, tokens in left if tokens <= plan.budget.tokens and one.fact is not None)
-        return tuple(one.id for one in fits if one.relevance >= plan.relevance_floor)
+        left = zip((ranked.candidate for ranked in packing.excluded), packing.wanted, strict=True)
+        fits = (candidate for candidate, tokens in left if tokens <= plan.budget.tokens and candidate.fact is not None)
+        return tuple(candidate.id for candidate in fits if candidate.relevance >= plan.relevance_floor)
 
     def _provenance(self, facts: Sequence[Candidate]) -> dict[FactId, Provenance]:
-        known = {view.corpus.id: Provenances(NodeReader(view)) for view in self.views}
-        return {one.id: known[one.corpus].of(one.fact) for one in facts if one.fact is not None}
+        readers = {view.corpus.id: ProvenanceReader(NodeReader(view)) for view in self.views}
+        return {
+            candidate.id: readers[candidate.corpus].of(candidate.fact)
+            for candidate in facts
+            if candidate.fact is not None
+        }
 
     def _warnings(self, plan: EnvelopePlan, quality: Quality) -> Iterator[str]:
-        if quality.saturation < SPARSE:
+        if quality.saturation < SPARSE_SATURATION_BELOW:
             yield LIMITED_COVERAGE
             if plan.mode is GroundingMode.CONTEXT_STRICT:
                 yield STRICT_AND_SPARSE
@@ -263,51 +275,53 @@ class EnvelopeBuilder:
             yield DEGRADING
 
     def _warm_before(self, plan: EnvelopePlan, included: Sequence[Candidate]) -> tuple[CommunityId, ...]:
-        if plan.memory_tier_max < 3:
+        if plan.memory_tier_max < MEMORY_TIER_STORE:
             return tuple(sorted(self.memory.warm))
-        return tuple(sorted({one.community for one in included if one.community in self.memory.warm}))
+        used = {candidate.community for candidate in included if candidate.community is not None}
+        return tuple(sorted(used & self.memory.warm))
 
 
 def _included(packing: Packing) -> list[Candidate]:
-    return [one.ranked.candidate for one in packing.included]
+    return [packed.ranked.candidate for packed in packing.included]
 
 
 def _quality(plan: EnvelopePlan, packing: Packing, pool: Sequence[Candidate]) -> Quality:
     budget, floor = plan.budget.tokens, plan.relevance_floor
-    return assess(Assessed(packing, pool, budget, floor, plan.mode, plan.time_sensitive, plan.ranked_on))
+    return assess(QualityInput(packing, pool, budget, floor, plan.mode, plan.time_sensitive, plan.ranked_on))
 
 
 def _communities(included: Sequence[Candidate]) -> tuple[str, ...]:
-    """Their labels, the one whose facts are most relevant first."""
+    """Returns the labels of the communities, by the summed relevance of their packed facts, best first."""
     relevance: dict[str, float] = defaultdict(float)
-    for one in included:
-        if one.community_label:
-            relevance[one.community_label] += one.relevance
+    for candidate in included:
+        if candidate.community_label:
+            relevance[candidate.community_label] += candidate.relevance
     return tuple(sorted(relevance, key=lambda label: (-round(relevance[label], SCORE_DIGITS), label)))
 
 
-def _explained(ranking: Ranking, packing: Packing) -> Iterator[Explained]:
-    """Of every candidate that was ranked, what became of it."""
+def _outcomes(ranking: Ranking, packing: Packing) -> Iterator[CandidateOutcome]:
+    """Yields what became of every candidate that was ranked."""
     for packed in packing.included:
-        one = packed.ranked
-        yield Explained(one.candidate, Outcome.INCLUDED, one.composite, "", packed.tokens, packed.position)
-    for one, tokens in zip(packing.excluded, packing.wanted, strict=True):
-        yield Explained(one.candidate, Outcome.OVER_BUDGET, one.composite, "", tokens)
+        ranked = packed.ranked
+        yield CandidateOutcome(ranked.candidate, Outcome.INCLUDED, ranked.composite, "", packed.tokens, packed.position)
+    for ranked, tokens in zip(packing.excluded, packing.wanted, strict=True):
+        yield CandidateOutcome(ranked.candidate, Outcome.OVER_BUDGET, ranked.composite, "", tokens)
     for duplicate in ranking.duplicates:
-        one = duplicate.ranked
-        yield Explained(one.candidate, Outcome.DUPLICATE, one.composite, str(duplicate.of))
+        ranked = duplicate.ranked
+        yield CandidateOutcome(ranked.candidate, Outcome.DUPLICATE, ranked.composite, str(duplicate.of))
 
 
 def _changes_at(found: Sequence[Candidate], plan: EnvelopePlan) -> datetime | None:
-    """When the first of the candidates gets too old."""
+    """Returns when the first candidate becomes too old for max-age; None if none will."""
     if plan.max_age is None:
         return None
-    return min((one.ingested_at + plan.max_age for one in found if not one.stale), default=None)
+    fresh = (candidate for candidate in found if not candidate.stale)
+    return min((candidate.ingested_at + plan.max_age for candidate in fresh), default=None)
 
 
-def _seen(one: Candidate) -> SeenFact:
-    assert one.fact is not None
-    return SeenFact(one.id, _hashed(one.fact))
+def _seen(candidate: Candidate) -> SeenFact:
+    assert candidate.fact is not None
+    return SeenFact(candidate.id, _hashed(candidate.fact))
 
 
 def _hashed(fact: Fact) -> bytes:

@@ -1,4 +1,4 @@
-"""Checks that facts lead to the envelopes that hold them, and to no others."""
+"""Checks that facts lead to the envelopes that contain them, and to no others."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from drillcore_fdb import codec
 from drillcore_fdb.engine import Engine, Reader
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.tuples import KeyRange
-from drillcore_server.envelopes.store import EnvelopeStore, entries_of, issued_to
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.envelopes.store import EnvelopeStore, fact_entries, issued_to
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.storage.ids import EnvelopeId, FactId, TenantId
 from drillcore_server.storage.keyring import KeyNumber
 from drillcore_server.storage.keyspace import Keyspace
@@ -64,7 +64,7 @@ class EnvelopeCheck:
             return
         assert issued is not None
         expected = issued_to(tenant, issued.principal)
-        missing = sum(tr.get(entry) != expected for entry in entries_of(self._keys, issued))
+        missing = sum(tr.get(entry) != expected for entry in fact_entries(self._keys, issued))
         if missing:
             yield f"{missing} facts of envelope {envelope} do not lead to it"
 
@@ -87,7 +87,7 @@ class EnvelopeCheck:
         return (
             issued is not None
             and value == issued_to(tenant, issued.principal)
-            and key in entries_of(self._keys, issued)
+            and key in fact_entries(self._keys, issued)
         )
 
     def _store(self, tenant: TenantId) -> EnvelopeStore:

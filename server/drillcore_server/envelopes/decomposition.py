@@ -1,13 +1,14 @@
-"""A query taken apart into what it asks for, by its form alone: the same query gives the same parts, without a model.
+"""Splits a query into sub-queries by its form alone. No model is needed, and the same query gives the same parts.
 
     Compare the GDPR and HIPAA approaches to consent   -> GDPR consent; HIPAA consent; GDPR vs HIPAA comparison
     What is a processor? Who appoints one?             -> the whole; each question
     What is a breach, and who audits a processor?      -> the whole; each half
     GDPR, HIPAA and CCPA rules on consent              -> the whole; GDPR rules on consent; HIPAA rules on consent; ...
 
-A wrong split costs recall, so there must be a sign that several things are asked for: an "and" alone is none, for it
-may be part of a name. Nothing is split between quotation marks or parentheses. The whole query stays among its parts
-except where a comparison says all of it. Forms are English; the words for "and" and "compare" German and French too.
+A wrong split costs recall, so a query is split only if its form shows that it asks for several things. The word "and"
+alone does not show it, because it may be part of a name. Text in quotation marks or parentheses is never split. The
+whole query is one of its parts, unless the parts of a comparison leave nothing out. The forms are English; the words
+for "and" and "compare" may also be German or French.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final
 
 SUB_QUERIES_MAX: Final = 8
 CHARACTERS_MAX: Final = 2_000
-"""What is longer is a text, not a question, and stays whole."""
+"""A longer query is a text and not a question. It stays whole."""
 _ITEMS_MAX: Final = SUB_QUERIES_MAX - 1
 _ITEM_WORDS_MAX: Final = 8
 _LISTED_WORDS_MAX: Final = 5
@@ -31,9 +32,9 @@ _ASPECTS: Final = (
     r"|obligations?|duties|definitions?|standards?|polic(?:y|ies)|penalt(?:y|ies)|fines|rights|exemptions?|deadlines?"
     r"|thresholds?|criteria|conditions?|procedures?|guidelines?|guidance|regimes?|frameworks?|controls?|limits?)"
 )
-"""Nouns that what is compared or listed has in common. With a capital they are part of a name: Privacy Policy."""
+"""Nouns that the items of a comparison or list may share. With a capital they are part of a name: Privacy Policy."""
 _EMPTY_ASPECT: Final = re.compile(r"(?:approach|position|view|stance|perspective|treatment|handling)", re.IGNORECASE)
-"""Of those, the ones that say nothing of the subject."""
+"""Aspects that do not name a subject: of "approaches to consent", only "consent" is one."""
 _PREPOSITION: Final = r"(?:towards?|to|on|of|for|in|about|regarding|concerning|around|under|with)"
 _WH: Final = r"(?:what|which|how|when|where|why|who|whom|whose|whether)"
 _AUXILIARY: Final = (
@@ -60,14 +61,16 @@ _PRONOUN: Final = _form(r"(?:those|that|these|this|it|its|them|they|others?|the 
 
 _END_OF_QUESTION: Final = re.compile(r"(?<=\?)\s+")
 _END_OF_SENTENCE: Final = re.compile(r"(?<=\w{3}[.!])\s+(?=[A-Z])")
-"""Not that of an abbreviation, as in `vs. HIPAA`."""
+"""Does not match after an abbreviation, as in `vs. HIPAA`."""
 _NEXT_QUESTION: Final = _form(
     rf"[,;]?\s+{_AND}\s+(?={_WH}(?:\s+[^\s,;]+){{0,5}}?\s+{_AUXILIARY}\b"
     rf"|{_AUXILIARY}\s+(?:the|an?|there|it|they|we|this|these|any)\b)"
 )
 _ASKS: Final = _form(rf"\b{_WH}\b|^{_AUXILIARY}\b")
-_LEANS: Final = _form(r"\b(?:this|these|those|that|such(?! as\b)|it|them|they|if so|so|above|the same|the former)\b")
-"""What points to a question before it: by itself it would find anything."""
+_REFERS_BACK: Final = _form(
+    r"\b(?:this|these|those|that|such(?! as\b)|it|them|they|if so|so|above|the same|the former)\b"
+)
+"""Words that refer to an earlier question. A part with such a word would find anything."""
 _WORD: Final = re.compile(r"\w+")
 _STEM_CHARACTERS: Final = 6
 _ANY_QUESTION: Final = _form(
@@ -77,8 +80,8 @@ _ANY_QUESTION: Final = _form(
     r"|step|steps|measures?|practices?|process(?:es)?|document\w*|information|exceptions?|factors?|consider\w*"
     r"|include[ds]?|including|used?|uses|made|make|taken|take|given|give|between|within|also|other|more|best"
 )
-"""Words of any question, which name no subject."""
-_HANGS: Final = _form(rf"\b(?:{_WH}|{_PREPOSITION}|{_AND}|the|an?|or|if)$")
+"""Words that any question may have, and that name no subject."""
+_INCOMPLETE: Final = _form(rf"\b(?:{_WH}|{_PREPOSITION}|{_AND}|the|an?|or|if)$")
 
 _COMPARE: Final = _form(
     r"(?:please\s+)?(?:compare and contrast|compare|contrast|comparez|comparer|vergleichen sie|vergleichen?)\s+"
@@ -88,7 +91,7 @@ _BETWEEN: Final = _form(
     r"|differentiat\w*)\s+(?:between|zwischen|entre)\s+"
 )
 _HOW_DIFFERENT: Final = _form(
-    r"(?:how|in (?:what|which) ways?)\s+(?:do|does|did)\s+(?P<one>.+?)"
+    r"(?:how|in (?:what|which) ways?)\s+(?:do|does|did)\s+(?P<first>.+?)"
     r"\s+(?:differ from|compare (?:to|with|against))\s+"
 )
 _VERSUS: Final = _form(r"\s+(?:vs\.?|versus)\s+")
@@ -100,7 +103,7 @@ _COMMA: Final = re.compile(r",")
 _LISTED: Final = _form(rf"\s*,\s*(?:{_AND}\s+)?|\s+{_AND}\s+")
 
 _NO_LIST: Final = _form(rf"[;:?]|\b(?:or|such as|if|that)\b|\b{_AUXILIARY}\b")
-"""Signs that commas part clauses and not things."""
+"""Signs that the commas separate clauses, not items of a list."""
 _NO_ITEM: Final = _form(
     rf"(?:{_PREPOSITION}|{_WH}|particularly|including|excluding|especially|namely|as|from|by|at|given|not|then)\b"
 )
@@ -124,7 +127,10 @@ _ADJECTIVE_ENDINGS: Final = ("ic", "al", "ive", "ary", "ory", "ous", "ble", "ed"
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A piece of the query, and the same with all that is guarded blotted out: forms are looked for in the latter."""
+    """A piece of the query, with a mask of the same length in which quoted and bracketed text is blotted out.
+
+    Forms are searched in the mask, so that they never match inside quotation marks or brackets.
+    """
 
     text: str
     mask: str
@@ -141,7 +147,7 @@ class _Text:
         return [self.part(start, end) for start, end in zip(ends[::2], ends[1::2], strict=True)]
 
     def bare(self) -> _Text:
-        """Without white space and punctuation around it."""
+        """Returns the text without white space and punctuation around it."""
         start = len(self.text) - len(self.text.lstrip(" ,;:.?!-"))
         return self.part(start, max(len(self.text.rstrip(" ,;:.?!-")), start))
 
@@ -155,15 +161,17 @@ class _Text:
 
 
 def decompose(query: str) -> tuple[str, ...]:
-    """Up to eight sub-queries, none empty, none twice: the query alone where it asks for one thing, none of nothing."""
+    """Returns up to eight different sub-queries; only the query if it asks for a single thing, none if it is empty."""
     whole = " ".join(query.split())
     if not whole or len(whole) > CHARACTERS_MAX:
         return (whole,) if whole else ()
     if questions := _questions(_Text.of(whole)):
-        return _finished([whole, *(part for one in questions for part in (_parts(one.bare()) or [one.text]))])
-    question = _Text.of(whole).bare()
-    parts = _parts(question)
-    return _finished(parts if parts and _says_all(question) else [whole, *parts])
+        return _finished(
+            [whole, *(part for question in questions for part in (_parts(question.bare()) or [question.text]))]
+        )
+    bare = _Text.of(whole).bare()
+    parts = _parts(bare)
+    return _finished(parts if parts and _is_complete_comparison(bare) else [whole, *parts])
 
 
 def _finished(parts: Iterable[str]) -> tuple[str, ...]:
@@ -179,7 +187,7 @@ def _has_words(text: str) -> bool:
 
 
 def _parts(question: _Text) -> list[str]:
-    """Of one question; none where it asks for one thing, or where there is doubt. Of several sentences one is taken."""
+    """Returns the parts of the first sentence that has any; none if the question asks for one thing or is unclear."""
     for sentence in question.cut(_END_OF_SENTENCE):
         bare = sentence.bare()
         if parts := _comparison(bare) or _next_questions(bare) or _listed(bare):
@@ -187,18 +195,18 @@ def _parts(question: _Text) -> list[str]:
     return []
 
 
-def _says_all(question: _Text) -> bool:
-    """Whether its parts leave out nothing: it begins with the verb, and says what is compared and in which respect."""
+def _is_complete_comparison(question: _Text) -> bool:
+    """Tells whether the parts leave nothing out: the question begins with the verb and names items and respect."""
     found = _COMPARE.match(question.mask)
     if not found or _END_OF_SENTENCE.search(question.mask):
         return False
     head, respect = _compared(question.part(found.end()))
-    return bool(respect) and len(head.cut(_WITH)) == 1 and not _may_be_a_name([_item(one) for one in _sides(head)])
+    return bool(respect) and len(head.cut(_WITH)) == 1 and not _may_be_name([_item(side) for side in _sides(head)])
 
 
-def _may_be_a_name(items: list[str]) -> bool:
-    """As Terms and Conditions, or Health and Safety."""
-    return len(items) == 2 and not any(" " in one or _INITIALS.fullmatch(one) for one in items)
+def _may_be_name(items: list[str]) -> bool:
+    """Tells whether two items may be one name, such as Terms and Conditions or Health and Safety."""
+    return len(items) == 2 and not any(" " in item or _INITIALS.fullmatch(item) for item in items)
 
 
 def _comparison(question: _Text) -> list[str]:
@@ -209,13 +217,13 @@ def _comparison(question: _Text) -> list[str]:
         head, respect = _compared(question.part(found.end()))
         return _compare(_enumerated(head), respect)
     if found := _HOW_DIFFERENT.match(question.mask):
-        other, respect = _within(question.part(found.end()))
-        return _compare([question.part(*found.span("one")), other], respect)
+        second, respect = _within(question.part(found.end()))
+        return _compare([question.part(*found.span("first")), second], respect)
     return _versus(question)
 
 
 def _compare(sides: list[_Text], respect: str) -> list[str]:
-    """A sub-query for each side, and one for all of them together."""
+    """Returns a sub-query for each side, and one for the comparison."""
     items = _shared_noun([_item(side) for side in sides])
     if not 2 <= len(items) <= _ITEMS_MAX or not all(map(_can_stand_alone, items)):
         return []
@@ -223,7 +231,7 @@ def _compare(sides: list[_Text], respect: str) -> list[str]:
 
 
 def _compared(rest: _Text) -> tuple[_Text, str]:
-    """What is compared, and in which respect, if that is said."""
+    """Returns the items that are compared, and the respect in which they are; empty if it is not named."""
     if found := _HOW_THEY_TREAT.match(rest.mask):
         return rest.part(*found.span("head")), rest.text[found.end() :]
     if found := _IN_TERMS_OF.search(rest.mask):
@@ -236,13 +244,16 @@ def _compared(rest: _Text) -> tuple[_Text, str]:
 
 
 def _respect(found: re.Match[str], rest: _Text) -> str:
-    """`requirements for consent` as it is; of `approaches to consent` only the subject."""
+    """Returns `requirements for consent` unchanged; of `approaches to consent`, only the subject."""
     start = found.end() if _EMPTY_ASPECT.match(found["noun"]) else found.start("noun")
     return rest.text[start:]
 
 
 def _within(rest: _Text) -> tuple[_Text, str]:
-    """`a controller and a processor under the GDPR`: the last part is of both, unless the first has one of its own."""
+    """Splits off a respect that holds for all items: `under the GDPR` in `a controller and a processor under the GDPR`.
+
+    Splits nothing if the first item has such a phrase of its own.
+    """
     found = _IN_TERMS_OF.search(rest.mask)
     if found:
         return rest.part(0, found.start()), rest.text[found.end() :]
@@ -257,7 +268,7 @@ def _is_enumeration(head: _Text) -> bool:
 
 
 def _sides(head: _Text) -> list[_Text]:
-    """`A vs B`, `A with B`, `A, B and C` or `A to B`: the first of these forms that there is."""
+    """Splits by the first of these forms that matches: `A vs B`, `A with B`, `A, B and C`, `A to B`."""
     for separator in (_VERSUS, _WITH):
         if len(sides := head.cut(separator)) == 2:
             return sides
@@ -267,7 +278,7 @@ def _sides(head: _Text) -> list[_Text]:
 
 
 def _enumerated(head: _Text) -> list[_Text]:
-    """`A and B`, or `A, B and C`. With more than one `and` nobody knows which of them is part of a name."""
+    """Splits `A and B`, or `A, B and C`. Splits nothing if there are several `and`: one may be part of a name."""
     if len(head.cut(_ALONE_AND)) > 2:
         return []
     return head.cut(_LISTED)
@@ -282,7 +293,8 @@ def _can_stand_alone(item: str) -> bool:
 
 
 def _shared_noun(items: list[str]) -> list[str]:
-    """`electronic and digital signatures` are electronic signatures and digital signatures."""
+    """Gives all items the noun of the last: `electronic and digital signatures` are electronic signatures and digital
+    signatures."""
     last = items[-1].split() if items else []
     if len(last) < 2 or not last[-1].islower():
         return items
@@ -294,7 +306,7 @@ def _lacks_its_noun(item: str) -> bool:
 
 
 def _versus(question: _Text) -> list[str]:
-    """`A vs B`, with what is asked of them before or behind: `capital rules for A vs B`, `GDPR vs HIPAA consent`."""
+    """Splits `A vs B` with the respect before or after: `capital rules for A vs B`, `GDPR vs HIPAA consent`."""
     sides = question.cut(_VERSUS)
     if not 2 <= len(sides) <= _ITEMS_MAX:
         return []
@@ -306,11 +318,11 @@ def _versus(question: _Text) -> list[str]:
     *between, last = [first.part(asked.end() if asked else 0), *sides[1:]]
     name, respect = _name_and_respect(between[0], last)
     compared = _compare([*between, name], respect)
-    return [*(f"{before} {one}" for one in compared[:-1]), *compared[-1:]]
+    return [*(f"{before} {part}" for part in compared[:-1]), *compared[-1:]]
 
 
 def _name_and_respect(first: _Text, last: _Text) -> tuple[_Text, str]:
-    """Of `GDPR vs HIPAA breach notification` the respect begins behind the second name."""
+    """Splits the last side into its name and the respect: in `GDPR vs HIPAA breach notification`, after HIPAA."""
     found = _NAME.match(last.mask)
     if found and _NAME.fullmatch(first.mask) and found.end() < len(last.mask):
         return last.part(0, found.end()), last.text[found.end() :].strip()
@@ -321,40 +333,40 @@ def _name_and_respect(first: _Text, last: _Text) -> tuple[_Text, str]:
 
 
 def _questions(query: _Text) -> list[_Text]:
-    """`What is A? Who does B?`: those that can be asked by themselves, if there are two or more."""
-    asked = [one for one in query.cut(_END_OF_QUESTION) if one.text.endswith("?") and _has_words(one.text)]
-    alone = [one for one in asked if not _LEANS.search(one.mask) and _subjects(one)]
+    """Splits `What is A? Who does B?` into the questions that make sense alone; none if there are fewer than two."""
+    asked = [text for text in query.cut(_END_OF_QUESTION) if text.text.endswith("?") and _has_words(text.text)]
+    alone = [text for text in asked if not _REFERS_BACK.search(text.mask) and _subjects(text)]
     return alone if len(alone) > 1 else []
 
 
 def _next_questions(question: _Text) -> list[str]:
-    """`What is A, and who does B?` Not `when and how`, nor `what is A, and why is A`, which ask for one thing."""
-    pieces = [one.bare() for one in question.cut(_NEXT_QUESTION)]
-    if len(pieces) < 2 or not _ASKS.search(pieces[0].mask) or any(_HANGS.search(one.mask) for one in pieces):
+    """Splits `What is A, and who does B?`, but not `when and how` or `what is A, and why is A`."""
+    pieces = [piece.bare() for piece in question.cut(_NEXT_QUESTION)]
+    if len(pieces) < 2 or not _ASKS.search(pieces[0].mask) or any(_INCOMPLETE.search(piece.mask) for piece in pieces):
         return []
-    if any(_LEANS.search(one.mask) for one in pieces[1:]) or not _differ(pieces):
+    if any(_REFERS_BACK.search(piece.mask) for piece in pieces[1:]) or not _differ(pieces):
         return []
-    return [one.text for one in pieces]
+    return [piece.text for piece in pieces]
 
 
 def _differ(pieces: list[_Text]) -> bool:
-    """Whether each names a subject, and no two the same one: else the whole finds what they would, and better."""
-    subjects = [_subjects(one) for one in pieces]
+    """Tells whether the pieces name different subjects. Otherwise the whole question finds the same, and better."""
+    subjects = [_subjects(piece) for piece in pieces]
     return all(subjects) and len(frozenset().union(*subjects)) == sum(map(len, subjects))
 
 
 def _subjects(piece: _Text) -> frozenset[str]:
-    """The beginnings of its words, but for those that every question has."""
+    """Returns the beginnings of the words, without words that any question has."""
     words = _WORD.findall(piece.text.lower())
     return frozenset(word[:_STEM_CHARACTERS] for word in words if len(word) > 2 and not _ANY_QUESTION.fullmatch(word))
 
 
 def _listed(question: _Text) -> list[str]:
-    return _list_before(question) or _list_behind(question) or _list_alone(question)
+    return _list_before(question) or _list_after(question) or _list_alone(question)
 
 
 def _list_before(question: _Text) -> list[str]:
-    """`A, B and C requirements for D`."""
+    """Splits `A, B and C requirements for D`."""
     bare = question.without(_LEAD)
     found = _ASPECT.search(bare.mask)
     if not found or not found["preposition"]:
@@ -363,8 +375,8 @@ def _list_before(question: _Text) -> list[str]:
     return [f"{item} {shared}" for item in _items(bare.part(0, found.start()))]
 
 
-def _list_behind(question: _Text) -> list[str]:
-    """`requirements for A, B and C`."""
+def _list_after(question: _Text) -> list[str]:
+    """Splits `requirements for A, B and C`."""
     bare = question.without(_LEAD)
     found = _ASPECT_OF.match(bare.mask)
     if not found:
@@ -373,7 +385,7 @@ def _list_behind(question: _Text) -> list[str]:
 
 
 def _list_alone(question: _Text) -> list[str]:
-    """`Explain A, B and C`, or names of which each is made of initials."""
+    """Splits `Explain A, B and C`, and lists of names that are all initials."""
     names_things = _NAMES_THINGS.match(question.mask)
     items = _items(question.without(_LEAD))
     if names_things or all(map(_INITIALS.fullmatch, items)):
@@ -382,10 +394,10 @@ def _list_alone(question: _Text) -> list[str]:
 
 
 def _items(head: _Text) -> list[str]:
-    """Of a list that is surely one: three or more with commas and a last `and`, or two that are made of initials."""
+    """Returns the items of a clear list: three or more with commas and a last `and`, or two that are initials."""
     if len(head.cut(_ANY_AND)) != 2 or _NO_LIST.search(head.mask):
         return []
-    items = [_item(one) for one in head.cut(_LISTED)]
+    items = [_item(text) for text in head.cut(_LISTED)]
     if len(items) == 2:
         return items if all(map(_INITIALS.fullmatch, items)) else []
     is_list = 2 < len(items) <= _ITEMS_MAX and all(map(_is_listed, items)) and _is_closed(head)
@@ -397,11 +409,11 @@ def _is_listed(item: str) -> bool:
 
 
 def _begins_before(items: list[str]) -> bool:
-    """`a firm of our nature, size and complexity`: the list is of what follows the `of`, and of one thing."""
+    """Tells whether the list begins inside the first item, as in `a firm of our nature, size and complexity`."""
     first, *others = (bool(_INNER_PREPOSITION.search(item)) for item in items)
     return first and not any(others)
 
 
 def _is_closed(head: _Text) -> bool:
-    """Whether the `and` comes with the last of the list: commas alone do not make one."""
+    """Tells whether the `and` comes before the last item. Commas alone do not make a list."""
     return len(head.cut(_ANY_AND)[-1].cut(_COMMA)) == 1

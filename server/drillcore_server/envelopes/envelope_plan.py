@@ -1,4 +1,4 @@
-"""What is decided before an envelope is built, and what is kept of one that was issued."""
+"""The plan of an envelope, made before it is built; and the records of issued envelopes and their sessions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from drillcore_server.envelopes.model import Budget, GroundingMode, QualityTier, RenderFormat, Weights
 from drillcore_server.facts.model import FactFilters
-from drillcore_server.facts.session_store import OwnSession
+from drillcore_server.facts.session_fact_store import OwnSession
 from drillcore_server.kernel.corpus_at_revision import AsOf
 from drillcore_server.storage.ids import (
     CommunityId,
@@ -22,20 +22,23 @@ from drillcore_server.storage.ids import (
 )
 
 HASH_BYTES = 8
-"""Of what a fact says, to know whether it says the same."""
-OF_SESSION: Final = 255
-"""Instead of the place of a fact's corpus: it is of the session. There are never so many corpora."""
+"""The length of the hash that tells whether a fact still has the same content."""
+SESSION_ORIGIN: Final = 255
+"""Stands for the session among the origins of facts. A call never names that many corpora."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvelopePlan:
-    """A question with everything that settings decide: what is built depends on this, the store and the session."""
+    """A question with everything that settings decide. An envelope depends on its plan, the store and the session.
+
+    The names of the fields are part of the fingerprint under which etags are found, so renaming one loses etags.
+    """
 
     query: str
     sub_queries: tuple[str, ...]
     time_sensitive: bool
     corpora: tuple[CorpusId, ...]
-    """None: all that the caller may read."""
+    """Empty: all corpora that the caller may read."""
     filters: FactFilters
     mode: GroundingMode
     format: RenderFormat
@@ -44,26 +47,26 @@ class EnvelopePlan:
     relevance_floor: float
     duplicate_similarity: float
     per_query: int
-    """Candidates of each sub-query, by vectors and by words."""
+    """The candidates to select for each sub-query."""
     budget: Budget
     model: str
-    """Whose tokenizer counts."""
+    """The language model whose tokenizer counts."""
     tokenizer: str
-    """Its fingerprint: another one under the same name counts otherwise."""
+    """The fingerprint of the tokenizer: another tokenizer of the same name may count differently."""
     session: str
     exact: bool
     as_of: AsOf
     window_facts: tuple[FactId, ...]
     memory_tier_max: int
     day: int
-    """That ages are counted from, as `date.toordinal` has it."""
+    """The day from which ages are counted, as `date.toordinal` gives it."""
     max_age_s: int | None = None
     only_if_ckf: bool = False
 
     @property
     def sought(self) -> tuple[str, ...]:
-        """What is looked for: the parts of the question, and the whole of it last."""
-        return (*(one for one in self.sub_queries if one != self.query), self.query)
+        """The texts to search for: the sub-queries, then the whole question."""
+        return (*(sub_query for sub_query in self.sub_queries if sub_query != self.query), self.query)
 
     @property
     def ranked_on(self) -> date:
@@ -75,24 +78,24 @@ class EnvelopePlan:
 
     @property
     def has_session(self) -> bool:
-        """Whether facts of the session are looked at: at an earlier moment there were none."""
+        """Whether facts of the session are candidates. An earlier moment of the corpus has none."""
         return bool(self.session) and self.as_of == AsOf()
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusAt:
-    """A corpus as an envelope saw it."""
+    """The state of a corpus that an envelope was built on."""
 
     corpus: CorpusId
     revision: Revision
     head: Revision
-    """At that time: an erasure since changes what an earlier revision says, and moves the head."""
+    """The head when the envelope was built. An erasure changes what an earlier revision says, and moves the head."""
     number: CorpusNumber
 
 
 @dataclass(frozen=True, slots=True)
 class SeenFact:
-    """A fact that was packed in a chain of windows, and what it said."""
+    """A fact that was packed in a chain of windows, with a hash of its content then."""
 
     id: FactId
     hashed: bytes
@@ -100,53 +103,57 @@ class SeenFact:
 
 @dataclass(frozen=True, slots=True)
 class IssuedEnvelope:
-    """Ids and numbers, and the question: enough to go on with it, and to build it again."""
+    """What is stored of an issued envelope: ids, numbers and the question, but no content.
+
+    It is enough to continue the envelope with a further window, and to build it again.
+    """
 
     id: EnvelopeId
     principal: PrincipalId
     at: datetime
     record: RecordId
-    """The audit record of the call."""
+    """The id of the call's audit record."""
     plan: EnvelopePlan
     corpora: tuple[CorpusAt, ...]
     digest: bytes
-    """SHA-256 of the envelope as it was sent."""
+    """The SHA-256 of the envelope as it was sent."""
     etag: str
     tier: QualityTier
     window: int
     facts: tuple[SeenFact, ...]
-    """In their order."""
+    """The packed facts in the order of the text."""
     seen: tuple[SeenFact, ...]
-    """Of the windows before."""
+    """The facts of the windows before."""
     deferred: tuple[FactId, ...]
+    """Relevant facts that are left for the next window."""
     chain: str
-    """The session that its windows belong to: the caller's, or one that was made for it."""
+    """The session that its windows belong to: the caller's, or a session that was made for this chain."""
     strategy: str
     parent: EnvelopeId | None = None
     with_session_facts: bool = False
     with_answer: bool = False
-    """Whether it holds a summary of what the model said, which is not kept."""
+    """Whether it contained a summary of the model's answer, which is not stored."""
     is_salted: bool = False
     tiers: tuple[QualityTier, ...] = ()
-    """Of the session's windows before it."""
+    """The tiers of the session's earlier windows."""
     warm: tuple[CommunityId, ...] = ()
-    """Of the communities that the session had used before, those that matter here."""
+    """The communities that the session had used before and that influence this envelope."""
     changes_at: datetime | None = None
-    """When a fact in it grows older than max-age allows: the same question may have another answer then."""
+    """When a candidate becomes too old for max-age. From then on the same question may have another answer."""
     question: bytes = b""
-    """A hash of what was asked for."""
+    """A fingerprint of everything that the caller asked for."""
     remembered: bytes = b""
-    """A hash of what the session had that changes it."""
+    """A fingerprint of the session's own facts and of the communities that influence this envelope."""
     origins: bytes = b""
-    """Of each of its facts the place of its corpus among the corpora, or `OF_SESSION`; a byte each."""
+    """A byte for each fact: the place of its corpus among the corpora, or `SESSION_ORIGIN`."""
 
     def stored(self) -> list[tuple[CorpusAt, FactId]]:
-        """Those of its facts that are of the store, in their order, each with its corpus."""
+        """Returns the facts that come from the store, in the order of the text, each with its corpus."""
         placed = zip(self.facts, self.origins, strict=True)
-        return [(self.corpora[origin], fact.id) for fact, origin in placed if origin != OF_SESSION]
+        return [(self.corpora[origin], fact.id) for fact, origin in placed if origin != SESSION_ORIGIN]
 
     def facts_of(self, corpus: CorpusId) -> list[FactId]:
-        """Those that are of one corpus."""
+        """Returns the facts that come from one corpus."""
         return [fact for at, fact in self.stored() if at.corpus == corpus]
 
 
@@ -158,15 +165,15 @@ class WindowQuality:
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeSession:
-    """What is known of a session that envelopes are packed in. No content."""
+    """What is stored of a session in which envelopes are packed. It has no content."""
 
     own: OwnSession
     ends_at: datetime
     salt: bytes
-    """Of etags that tell nothing to who compares sessions."""
+    """Keys the session's etags, so that etags of different sessions cannot be compared."""
     history: tuple[WindowQuality, ...] = ()
     warm: tuple[CommunityId, ...] = ()
-    """Communities that its envelopes used."""
+    """The communities of facts that its envelopes contained."""
 
     def is_over(self, now: datetime) -> bool:
         return now >= self.ends_at

@@ -1,8 +1,7 @@
-"""The response headers of the Context Relay Protocol: ASCII, and nothing of the content but a community's label.
+"""The response headers of the Context Relay Protocol, and the etags of envelopes.
 
-The etag of an envelope: which facts it holds, whatever their order.
-
-It does not say whether an envelope is still good: that is the state revision's to say.
+Headers are ASCII. The only content in them is the label of a community. An etag stands for the facts of an envelope,
+whatever their order. It does not tell whether an envelope is still valid: the revisions of its corpora decide that.
 """
 
 from __future__ import annotations
@@ -21,29 +20,29 @@ from drillcore_server.envelopes.rank import age_days
 from drillcore_server.storage.ids import FactId
 
 STATUS: Final = "CRP-Status"
-"""What the protocol's HTTP status would be, where it is not 200."""
+"""The protocol's HTTP status, if it is not 200."""
 REUSE_SATURATION_MIN: Final = 0.95
-"""From which on packing again would bring little."""
+"""From this saturation on, another envelope would add little."""
 PARTIAL_SATURATION_BELOW: Final = 0.70
 SLUG_CHARACTERS_MAX: Final = 64
 _HIT: Final = "HIT"
 _PARTIAL: Final = "PARTIAL; reason=limited-ckf-coverage"
 _REUSE: Final = "reuse-ckf"
 _THOUSANDTH: Final = Decimal("0.001")
-_NOT_OF_A_SLUG: Final = re.compile(r"[^a-z0-9]+")
+_NOT_IN_SLUGS: Final = re.compile(r"[^a-z0-9]+")
 
 
 class Miss(enum.Enum):
-    """Why an envelope was made."""
+    """Why an envelope was built, and the caller's own not confirmed."""
 
     NOT_CACHED = "not-cached"
     """The caller named no etag."""
     UNKNOWN_ETAG = "unknown-etag"
-    """The etag is of no envelope that was issued for this question."""
+    """No envelope that was issued for this question has the etag."""
     FACTS_UPDATED = "facts-updated"
-    """The state has changed since."""
+    """Something that the envelope depends on has changed since."""
     NO_CACHE = "no-cache"
-    """The caller wanted no answer that was kept."""
+    """The caller asked for a new envelope."""
 
 
 def headers(
@@ -55,7 +54,7 @@ def headers(
     windows_max: int = WINDOWS_MAX_DEFAULT,
     community_shown: bool = True,
 ) -> dict[str, str]:
-    """Of an envelope that was made: all that apply. `ckf_hits`: facts that were found in the store."""
+    """Returns the headers of a new envelope. `ckf_hits` is the number of facts that were found in the store."""
     made = _context(envelope, miss, windows_max) | _memory(envelope, ckf_hits)
     if continuation_id:
         made["CRP-Context-Continuation-Id"] = continuation_id
@@ -67,43 +66,43 @@ def headers(
 
 
 def not_modified_headers(etag: str) -> dict[str, str]:
-    """Of an answer that has no envelope, since the caller's is still good."""
+    """Returns the headers of an answer without an envelope: the caller's envelope is still valid."""
     return checked({STATUS: "304", "CRP-Context-ETag": etag, "CRP-Context-Cache-Status": _HIT})
 
 
 def refused_quality_headers(best: QualityTier) -> dict[str, str]:
-    """Of a refusal because no tier that the caller accepts was reached."""
+    """Returns the headers of a refusal because the best possible tier is none that the caller accepts."""
     return {STATUS: "503", "CRP-Context-Quality-Tier": best.name}
 
 
 def cache_status(saturation: float, miss: Miss) -> str:
-    """Of an envelope that was made. That the store has little to say goes before why it was made."""
+    """Returns the cache status of a new envelope: that the store has little on the query, else why it was built."""
     return _PARTIAL if saturation < PARTIAL_SATURATION_BELOW else f"MISS; reason={miss.value}"
 
 
 def saturation_text(saturation: float) -> str:
-    """Three decimals, rounded down: only a full envelope is 1.000."""
+    """Returns the saturation with three decimals, rounded down: only a full envelope has 1.000."""
     return str(Decimal(repr(saturation)).quantize(_THOUSANDTH, ROUND_DOWN))
 
 
 def slug(label: str) -> str:
-    """A label as a header can say it: `EU AI Act compliance` is `eu-ai-act-compliance`. Empty where nothing is left."""
+    """Turns a label into ASCII for a header: `EU AI Act compliance` becomes `eu-ai-act-compliance`. May be empty."""
     plain = unicodedata.normalize("NFKD", label).encode("ascii", "ignore").decode().lower()
-    return _NOT_OF_A_SLUG.sub("-", plain).strip("-")[:SLUG_CHARACTERS_MAX].rstrip("-")
+    return _NOT_IN_SLUGS.sub("-", plain).strip("-")[:SLUG_CHARACTERS_MAX].rstrip("-")
 
 
 def knowledge_age(envelope: Envelope) -> str:
-    """Of the newest fact from the store, as an ISO 8601 duration in days; empty without one."""
-    packed = (one.ranked.candidate for one in envelope.packing.included)
-    ages = [age_days(one, envelope.ranked_on) for one in packed if not one.is_answer]
+    """Returns the age of the newest fact, as an ISO 8601 duration in days; empty without facts."""
+    candidates = (packed.ranked.candidate for packed in envelope.packing.included)
+    ages = [age_days(candidate, envelope.ranked_on) for candidate in candidates if not candidate.is_answer]
     return f"P{min(ages)}D" if ages else ""
 
 
 def checked(given: dict[str, str]) -> dict[str, str]:
-    """The same. What is not ASCII, or could end a line, must never come to be a header."""
+    """Returns the headers after a check: a value that is not ASCII, or could end a line, must never become a header."""
     for name, value in given.items():
         is_safe = value.isascii() and value.isprintable()
-        assert is_safe, f"{name} is no value of a header"
+        assert is_safe, f"{name} has a value that no header can have"
     return given
 
 
@@ -129,16 +128,17 @@ def _memory(envelope: Envelope, ckf_hits: int) -> dict[str, str]:
     return made
 
 
-PREFIX: Final = "sha256:"
+ETAG_PREFIX: Final = "sha256:"
 _SEPARATOR: Final = "|"
 
 
 def etag(ids: Iterable[FactId], salt: bytes = b"") -> str:
-    """The SHA-256 of the sorted ids and their number.
+    """Returns the SHA-256 of the sorted ids and their number.
 
-    With a salt it is keyed (HMAC): the same facts have another etag in each session, and who sees both learns nothing.
+    A salt makes it a keyed hash (HMAC). The same facts then have a different etag in each session, and nobody can tell
+    from two etags that the facts are the same.
     """
     names = sorted(map(str, ids))
     text = _SEPARATOR.join([*names, str(len(names))] if names else ["", "0"]).encode()
     digest = hmac.new(salt, text, hashlib.sha256) if salt else hashlib.sha256(text)
-    return PREFIX + digest.hexdigest()
+    return ETAG_PREFIX + digest.hexdigest()

@@ -1,4 +1,4 @@
-"""What every envelope that is issued goes through: the session, the building, what is kept of it, and its headers."""
+"""Issues envelopes: confirms the caller's own, or builds a new one and stores what later calls need of it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import orjson
 
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
-from drillcore_server.envelopes.build import Built, EnvelopeBuilder, Window
+from drillcore_server.envelopes.build import BuiltEnvelope, EnvelopeBuilder, Window
 from drillcore_server.envelopes.envelope_plan import (
-    OF_SESSION,
+    SESSION_ORIGIN,
     CorpusAt,
     EnvelopePlan,
     EnvelopeSession,
@@ -24,45 +24,47 @@ from drillcore_server.envelopes.envelope_plan import (
     WindowQuality,
 )
 from drillcore_server.envelopes.headers import Miss, headers, not_modified_headers, refused_quality_headers
-from drillcore_server.envelopes.model import Envelope, QualityTier
+from drillcore_server.envelopes.model import MEMORY_TIER_STORE, Envelope, QualityTier
 from drillcore_server.envelopes.quality import gap, meets
 from drillcore_server.envelopes.request import EnvelopeReads
 from drillcore_server.envelopes.select import SessionMemory, SoughtFacts
-from drillcore_server.envelopes.store import EnvelopeStore, known_by
-from drillcore_server.facts import counters
+from drillcore_server.envelopes.store import EnvelopeStore, etag_key
 from drillcore_server.facts.cache_directives import CacheDirectives
 from drillcore_server.facts.model import Fact
-from drillcore_server.facts.session_store import OwnSession, SessionFact
+from drillcore_server.facts.session_fact_store import OwnSession, SessionFact
+from drillcore_server.facts.store import note_accesses_later
 from drillcore_server.kernel import revisions
+from drillcore_server.kernel.canonical_json import fingerprint
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
 from drillcore_server.kernel.errors import NotReady
-from drillcore_server.kernel.fingerprint import fingerprint
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Notes
 from drillcore_server.storage.ids import EnvelopeId, FactId, TenantId
 
 Digest = Callable[[Envelope], bytes]
-"""The SHA-256 of an envelope as it is sent."""
+"""Computes the SHA-256 of an envelope as it is sent."""
 SALT_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
-    """What a caller gets."""
+class EnvelopeAnswer:
+    """The answer to a caller."""
 
     id: EnvelopeId
     envelope: Envelope | None
-    """None: it is what the caller has."""
+    """None: the caller's own envelope is still valid."""
     created_at: datetime
     headers: Mapping[str, str]
     continuation: str = ""
+    """The id with which ContinueEnvelope makes the next window; empty if there is none."""
     history: Sequence[QualityTier] = ()
+    """The tiers of the session's windows so far, with this one if it is new."""
     session: str = ""
 
 
 @dataclass(frozen=True)
-class Issuing:
-    """One call's work on the corpora that it reads."""
+class EnvelopeIssuer:
+    """Issues the envelope of one call, in its transaction."""
 
     reads: EnvelopeReads
     call: Call
@@ -73,16 +75,16 @@ class Issuing:
     plan: EnvelopePlan
     views: Sequence[CorpusAtRevision]
     chain: str
-    """The session that windows belong to; empty if the caller named none and this is the first."""
+    """The session that the windows belong to; empty for a first window without a session."""
     salted: bool
     salt: bytes
-    """For the session, if this call begins it. Made before the transaction, which may be run more than once."""
+    """The salt of the session, if this call begins it. Made before the transaction, which may run more than once."""
     accepted: frozenset[QualityTier] = frozenset()
-    """None: any."""
+    """The tiers that the caller accepts. Empty: any tier."""
 
     @cached_property
     def id(self) -> EnvelopeId:
-        """The same for a repeated request."""
+        """The id follows from caller and request id, so a repeated request gets the same."""
         named = b"\0".join([self.tenant.bytes, self.call.principal.id.encode(), self.call.request_id.encode()])
         return EnvelopeId(UUID(bytes=hashlib.sha256(b"envelope" + named).digest()[:16], version=5))
 
@@ -92,30 +94,30 @@ class Issuing:
 
     @cached_property
     def session(self) -> EnvelopeSession | None:
-        """What the session knows so far, if it stands."""
+        """The session so far; None if there is none or it is over."""
         return self.store.session(self.tr, self._own(self.chain), self.call.at) if self.chain else None
 
     @cached_property
     def kept(self) -> IssuedEnvelope | None:
-        """What this very request got when it was made before."""
+        """The envelope that an earlier run of the same request was given."""
         return self.store.find(self.tr, self.id)
 
-    def unmodified(self, if_match: str) -> Issued | Miss:
-        """That the caller has what it would get, if the same question was asked on the same state; else why not.
+    def unmodified(self, if_match: str) -> EnvelopeAnswer | Miss:
+        """Confirms the caller's envelope if it answers the same question and nothing has changed; else says why not.
 
-        An etag tells the ids of facts only. If envelopes were issued under it that say different things, nobody knows
-        which of them the caller has, so that it is good for none of them.
+        An etag stands for the ids of facts only. If envelopes with different texts were issued under it, nobody knows
+        which of them the caller has, so none is confirmed.
         """
         named = self._named(if_match)
         if not named:
             return Miss.UNKNOWN_ETAG
         known = named[0]
-        if len(named) > 1 or not self._is_as_it_was(known) or self.kept is not None:
+        if len(named) > 1 or not self._is_unchanged(known) or self.kept is not None:
             return Miss.FACTS_UPDATED
         self.trail.detail |= {"envelope": str(known.id), "not_modified": True}
-        tiers = () if self.session is None else tuple(one.tier for one in self.session.history)
+        tiers = () if self.session is None else tuple(window.tier for window in self.session.history)
         made = not_modified_headers(known.etag)
-        return Issued(known.id, None, known.at, made, history=tiers, session=self.plan.session)
+        return EnvelopeAnswer(known.id, None, known.at, made, history=tiers, session=self.plan.session)
 
     def issue(
         self,
@@ -124,27 +126,30 @@ class Issuing:
         parent: IssuedEnvelope | None,
         digest: Digest,
         miss: Miss,
-    ) -> Issued:
-        """Builds the envelope, and keeps what is to be kept of it with the call's audit record.
+    ) -> EnvelopeAnswer:
+        """Builds the envelope, and stores its record in the transaction of the call's audit record.
 
-        A repeated request gets what it got, though its session has gone on.
+        A repeated request gets the same envelope, although its session has moved on. Raises `NotReady` if no accepted
+        tier is reached, and `Missing` if relevant facts are required and there are none.
         """
         begun, before = self._begun(), self._tiers_before()
         placed = replace(window, salt=begun.salt if self.salted else b"", tiers=before)
         built = self.builder(sought, placed, parent).built(self.accepted)
         self._check(built)
-        touch(self.trail, self.views, built)
+        record_facts(self.trail, self.views, built)
         count_accesses(self.notes, self.views, built, self.call.at)
         self.trail.detail |= {"envelope": str(self.id), "etag": built.envelope.etag}
         continuation = str(self.id) if built.is_continued else ""
         quality = WindowQuality(self.id, built.envelope.quality.tier)
         issued = self._issued(built, placed, parent, begun, digest)
-        self.notes.add(lambda tr: self._keep(tr, issued, begun, quality, built, bool(continuation)))
+        self.notes.add(lambda tr: self._store_issued(tr, issued, begun, quality, built, bool(continuation)))
         made = self.headers(built, miss, continuation)
         session = begun.own.id if self.chain or continuation else ""
-        return Issued(self.id, built.envelope, self.call.at, made, continuation, (*before, quality.tier), session)
+        return EnvelopeAnswer(
+            self.id, built.envelope, self.call.at, made, continuation, (*before, quality.tier), session
+        )
 
-    def headers(self, built: Built, miss: Miss, continuation: str = "") -> Mapping[str, str]:
+    def headers(self, built: BuiltEnvelope, miss: Miss, continuation: str = "") -> Mapping[str, str]:
         settings = self.reads.settings
         return headers(
             built.envelope,
@@ -168,31 +173,32 @@ class Issuing:
 
     @cached_property
     def corpora(self) -> tuple[CorpusAt, ...]:
-        """As they are read, in the order of their ids."""
-        views = sorted(self.views, key=lambda one: one.corpus.id)
+        """The states of the corpora that are read, in the order of their ids."""
+        views = sorted(self.views, key=lambda view: view.corpus.id)
         return tuple(
-            CorpusAt(one.corpus.id, one.revision, revisions.head(self.tr, one.keys), one.corpus.number) for one in views
+            CorpusAt(view.corpus.id, view.revision, revisions.head(self.tr, view.keys), view.corpus.number)
+            for view in views
         )
 
     def _named(self, if_match: str) -> list[IssuedEnvelope]:
-        """The envelopes of this question that an etag stands for, one for each thing they say; or one by its id."""
+        """Returns the caller's envelopes of this question that `if_match` names, by an id or an etag."""
         question = self._question(None)
         try:
-            one = self.store.find(self.tr, EnvelopeId(UUID(if_match)))
+            found = self.store.find(self.tr, EnvelopeId(UUID(if_match)))
         except ValueError:
-            return self.store.find_etag(self.tr, known_by(self.call.principal.id, if_match, question))
-        is_own = one is not None and one.principal == self.call.principal.id
-        return [one] if one is not None and is_own and one.question == question else []
+            return self.store.find_etag(self.tr, etag_key(self.call.principal.id, if_match, question))
+        is_own = found is not None and found.principal == self.call.principal.id
+        return [found] if found is not None and is_own and found.question == question else []
 
-    def _is_as_it_was(self, known: IssuedEnvelope) -> bool:
-        """Whether all that an envelope depends on, beside the question, is what it was when it was issued."""
+    def _is_unchanged(self, known: IssuedEnvelope) -> bool:
+        """Tells whether everything that the envelope depends on, besides the question, is unchanged since."""
         is_aged = known.changes_at is not None and known.changes_at <= self.call.at
         return not is_aged and known.corpora == self.corpora and known.remembered == self._remembered
 
     def _tiers_before(self) -> tuple[QualityTier, ...]:
         if self.kept is not None:
             return self.kept.tiers
-        return () if self.session is None else tuple(one.tier for one in self.session.history)
+        return () if self.session is None else tuple(window.tier for window in self.session.history)
 
     def _memory(self, parent: IssuedEnvelope | None) -> SessionMemory:
         known = self.kept or self.session
@@ -211,36 +217,44 @@ class Issuing:
         return OwnSession(self.tenant, self.call.principal.id, session)
 
     def _begun(self) -> EnvelopeSession:
-        """The session that goes on until it is idle for too long; a new one if there is none."""
+        """Returns the session with a new end, or a new session."""
         own, ends_at = self._own(self.chain or f"envelope-{self.id}"), self.reads.session_end(self.call.at)
         if self.session is not None:
             return replace(self.session, ends_at=ends_at)
         return EnvelopeSession(own, ends_at, self.salt)
 
     def _question(self, parent: EnvelopeId | None) -> bytes:
-        """What is asked for, whatever the store and the session have to say."""
+        """Returns a fingerprint of everything that the caller asked for, without the store and the session."""
         return fingerprint("envelope asked for", self.plan, self.salted, self.accepted, parent)
 
     @cached_property
     def _remembered(self) -> bytes:
-        """What the session has that changes an envelope."""
-        known = None if self.plan.memory_tier_max >= 3 else self.session
+        """A fingerprint of everything in the session that influences an envelope."""
+        known = None if self.plan.memory_tier_max >= MEMORY_TIER_STORE else self.session
         warm = [] if known is None else sorted(known.warm)
         return fingerprint("session remembered", self._session_facts, warm)
 
-    def _check(self, built: Built) -> None:
+    def _check(self, built: BuiltEnvelope) -> None:
         CacheDirectives(only_if_ckf=self.plan.only_if_ckf).check_relevant(built.best_relevance)
         quality, accepted = built.envelope.quality, self.accepted
         if accepted and not meets(quality.tier, sorted(accepted)):
             envelope = built.envelope
             why = gap(quality, sorted(accepted), envelope.packing.tokens, envelope.budget.tokens)
-            names = ", ".join(one.name for one in sorted(accepted))
-            message = f"the best envelope that can be packed has tier {quality.tier.name}, not {names}"
+            names = " or ".join(tier.name for tier in sorted(accepted))
+            message = (
+                f"the best possible envelope has tier {quality.tier.name}, not {names}; the gap in the error's details "
+                "says what would help"
+            )
             told = refused_quality_headers(quality.tier)
             raise NotReady(Reason.QUALITY_NOT_MET, message, **told, gap=orjson.dumps(why).decode())
 
     def _issued(
-        self, built: Built, window: Window, parent: IssuedEnvelope | None, begun: EnvelopeSession, digest: Digest
+        self,
+        built: BuiltEnvelope,
+        window: Window,
+        parent: IssuedEnvelope | None,
+        begun: EnvelopeSession,
+        digest: Digest,
     ) -> IssuedEnvelope:
         return IssuedEnvelope(
             id=self.id,
@@ -270,48 +284,48 @@ class Issuing:
             origins=self._origins(built),
         )
 
-    def _origins(self, built: Built) -> bytes:
-        """Which corpus each of the facts is of."""
-        places = {one.corpus: place for place, one in enumerate(self.corpora)}
-        included = (one.ranked.candidate for one in built.envelope.packing.included)
-        facts = [one for one in included if one.fact is not None]
-        return bytes(OF_SESSION if one.session_only else places[one.corpus] for one in facts)
+    def _origins(self, built: BuiltEnvelope) -> bytes:
+        """Returns a byte for each fact: the place of its corpus, or `SESSION_ORIGIN`."""
+        places = {corpus.corpus: place for place, corpus in enumerate(self.corpora)}
+        included = (packed.ranked.candidate for packed in built.envelope.packing.included)
+        facts = [candidate for candidate in included if candidate.fact is not None]
+        return bytes(SESSION_ORIGIN if fact.session_only else places[fact.corpus] for fact in facts)
 
-    def _keep(
+    def _store_issued(
         self,
         tr: Transaction,
         issued: IssuedEnvelope,
         begun: EnvelopeSession,
         quality: WindowQuality,
-        built: Built,
+        built: BuiltEnvelope,
         is_continued: bool,
     ) -> None:
-        found_by = known_by(self.call.principal.id, issued.etag, issued.question)
-        self.store.issue(tr, issued, found_by, _said(built.envelope), self.reads.kept_until(self.call.at))
+        key = etag_key(self.call.principal.id, issued.etag, issued.question)
+        self.store.issue(tr, issued, key, _text_hash(built.envelope), self.reads.kept_until(self.call.at))
         if self.chain or is_continued:
             self.store.use(tr, begun, quality, built.warm, self.call.at)
 
 
-def _said(envelope: Envelope) -> bytes:
-    """What a model is given, and how good that is."""
+def _text_hash(envelope: Envelope) -> bytes:
+    """Returns 8 bytes of a hash of the text and the tier."""
     return hashlib.sha256(envelope.quality.tier.name.encode() + envelope.packing.text.encode()).digest()[:8]
 
 
-def touch(trail: Trail, views: Sequence[CorpusAtRevision], built: Built) -> None:
-    """Records which facts the caller gets."""
+def record_facts(trail: Trail, views: Sequence[CorpusAtRevision], built: BuiltEnvelope) -> None:
+    """Adds the facts of the envelope to the audit record of the call."""
     for view in views:
         trail.touch_facts(_stored_facts(view, built), view.corpus.number)
 
 
-def count_accesses(notes: Notes, views: Sequence[CorpusAtRevision], built: Built, at: datetime) -> None:
-    """Counts each fact that is in the envelope as accessed."""
+def count_accesses(notes: Notes, views: Sequence[CorpusAtRevision], built: BuiltEnvelope, at: datetime) -> None:
+    """Counts each fact of the envelope as accessed."""
     for view in views:
-        counters.note_later(notes, view.keys, (fact.id for fact in _stored_facts(view, built)), at)
+        note_accesses_later(notes, view.keys, (fact.id for fact in _stored_facts(view, built)), at)
 
 
-def _stored_facts(view: CorpusAtRevision, built: Built) -> list[Fact]:
-    """The facts of one corpus in an envelope, without those of the caller's session."""
-    included = [ranked.ranked.candidate for ranked in built.envelope.packing.included]
+def _stored_facts(view: CorpusAtRevision, built: BuiltEnvelope) -> list[Fact]:
+    """Returns the facts of an envelope that are stored in one corpus, without those of the caller's session."""
+    included = [packed.ranked.candidate for packed in built.envelope.packing.included]
     return [
         candidate.fact
         for candidate in included

@@ -1,8 +1,8 @@
-"""Context envelopes: what is asked for, what is selected, and what comes out of ranking and packing.
+"""The plain data of context envelopes, from candidates to the finished envelope.
 
-    question -> select: Candidates -> rank: Ranked, best first -> pack: Packed, in their order -> Envelope
+    question -> select: Candidates -> rank: Ranked, best first -> pack: Packed, in the order of the text -> Envelope
 
-All of it is plain data. The same question on the same candidates gives the same envelope.
+The same question on the same candidates gives the same envelope.
 """
 
 from __future__ import annotations
@@ -20,13 +20,22 @@ from drillcore_server.facts.model import Fact
 from drillcore_server.storage.ids import CommunityId, CorpusId, DocumentId, FactId, NodeId, Revision, SourceId, Span
 
 SCORE_DIGITS: Final = 6
-"""Scores are rounded to so many before anything is put in order; ties go to the smaller id."""
+"""Scores are rounded to this many digits before they are compared. Of equal scores, the smaller id comes first."""
 CRITICAL_IMPORTANCE: Final = 0.90
+"""A fact with at least this importance is critical."""
 WINDOWS_MAX_DEFAULT: Final = 5
+MEMORY_TIER_WINDOW: Final = 0
+"""The caller's own context window has the fact."""
+MEMORY_TIER_SESSION: Final = 1
+"""The session has the fact: put there, or left over from an earlier window."""
+MEMORY_TIER_WARM: Final = 2
+"""The fact is in a community that the session's envelopes used before."""
+MEMORY_TIER_STORE: Final = 3
+"""Only the store has the fact."""
 
 
 class QualityTier(enum.IntEnum):
-    """Numbers are those of the protocol, and are stored; the smaller, the better."""
+    """The numbers are those of the protocol, and are stored. Smaller is better."""
 
     S = 1
     A = 2
@@ -36,7 +45,7 @@ class QualityTier(enum.IntEnum):
 
 
 class GroundingMode(enum.IntEnum):
-    """Numbers are those of the protocol."""
+    """The numbers are those of the protocol."""
 
     CONTEXT_STRICT = 1
     CONTEXT_PREFERRED = 2
@@ -44,12 +53,12 @@ class GroundingMode(enum.IntEnum):
 
     @property
     def header(self) -> str:
-        """As the Context Relay Protocol writes it."""
+        """The name as the Context Relay Protocol writes it."""
         return self.name.lower().replace("_", "-")
 
 
 class RenderFormat(enum.IntEnum):
-    """Numbers are those of the protocol."""
+    """The numbers are those of the protocol."""
 
     MARKDOWN = 1
     XML = 2
@@ -57,7 +66,7 @@ class RenderFormat(enum.IntEnum):
 
 
 class FoundBy(enum.Enum):
-    """What led to a candidate."""
+    """The search that found a candidate."""
 
     VECTORS = "vectors"
     WORDS = "words"
@@ -80,7 +89,7 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A fact that may be packed, with all that ranking asks of it."""
+    """A fact that may be packed, with everything that ranking needs."""
 
     id: FactId
     corpus: CorpusId
@@ -89,45 +98,46 @@ class Candidate:
     importance: float
     ingested_at: datetime
     relevance: float
-    """0 to 1, by the scoring policy; rounded."""
+    """From 0 to 1 by the scoring policy; rounded."""
     vector: npt.NDArray[np.float32]
-    """Of length 1. Candidates of different models are never compared."""
+    """A vector of length 1. Candidates of different models are never compared."""
     model: str
-    """That made the vector."""
+    """The embedding model that made the vector."""
     stale: bool = False
-    """By its status, or older than max-age."""
+    """Whether the fact has the status STALE or is older than max-age."""
     community: CommunityId | None = None
     community_label: str = ""
     found_by: tuple[FoundBy, ...] = ()
-    memory_tier: int = 3
-    """The lowest that has it: 0 the caller's window, 1 the session, 2 what the session used before, 3 the store."""
+    memory_tier: int = MEMORY_TIER_STORE
+    """The lowest tier that has the fact."""
     version: int = 1
     session_only: bool = False
+    """Whether the fact belongs to the caller's session and not to the corpus."""
     is_answer: bool = False
-    """Not from the store: what the model said in the window before."""
+    """Whether this is no fact of the store, but a summary of the model's answer in the window before."""
     document: DocumentId | None = None
-    """That it was drawn from."""
+    """The document that the fact was drawn from."""
     lead: str = ""
-    """The words of the document that introduce it: its content begins with them and a space. On one line."""
+    """The introduction: words of the document, on one line, with which the content begins, before a space."""
     fact: Fact | None = None
-    """The fact itself, if it is one."""
+    """The fact itself; None for an answer of the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Of the parts of the composite score, as they are used: they sum to 1."""
+    """The weights of the parts of the composite score. They sum to 1."""
 
     relevance: float
     importance: float
     freshness: float
     diversity: float
     horizon_days: int
-    """After which a fact has no freshness left."""
+    """The age at which a fact has no freshness left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A candidate in its place, best first."""
+    """A candidate with its scores, in the order from best to worst."""
 
     candidate: Candidate
     composite: float
@@ -137,10 +147,11 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A candidate that says the same as one before it."""
+    """A candidate that says the same as a better candidate."""
 
     ranked: Ranked
     of: FactId
+    """The better candidate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,38 +162,39 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A fact in its place in the text."""
+    """A fact at its place in the text."""
 
     ranked: Ranked
     position: int
-    """From 1; also the number it is cited by."""
+    """Counts from 1, and is the number by which the text cites the fact."""
     tokens: int
-    """Of its part of the text."""
+    """The tokens of its part of the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """What went in, in the order of the text, and what did not fit, best first."""
+    """The facts that were packed, in the order of the text, and those that did not fit, best first."""
 
     included: tuple[Packed, ...]
     excluded: tuple[Ranked, ...]
-    """For want of room."""
+    """Facts for which no tokens were left."""
     tokens: int
-    """Of the whole text, counted once more."""
+    """The tokens of the whole text, counted at the end."""
     text: str
     wanted: tuple[int, ...] = ()
-    """How many tokens each of the excluded would have taken, at least; 0: not looked at, since hardly any were left."""
+    """The least number of tokens that each excluded fact would have taken; 0 if it was not tried, because hardly any
+    tokens were left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many tokens the envelope may have, and what was taken off the context window for the rest."""
+    """The tokens that the envelope may have, and what was subtracted from the context window for other parts."""
 
     tokens: int
     context_window: int = 0
-    """0: the budget was said outright, and the parts are nothing."""
+    """0 if the caller gave the budget itself. The parts below are then 0 too."""
     system_prompt: int = 0
-    """With the grounding instruction."""
+    """Includes the grounding instruction."""
     query: int = 0
     expected_response: int = 0
     safety_margin: int = 0
@@ -205,7 +217,7 @@ class Quality:
     saturation: float
     relevance_mean: float
     caps: tuple[TierCap, ...] = ()
-    """Every one that applied, whether another was lower or not."""
+    """Every cap that applied, also those that another cap was stricter than."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +228,7 @@ class RawSpan:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """From a fact to the characters of the original document."""
+    """Where a fact comes from, down to the characters of the original document."""
 
     source: SourceId
     location: str = ""
@@ -226,12 +238,12 @@ class Provenance:
     span: Span | None = None
     raws: tuple[RawSpan, ...] = ()
     leads: tuple[Span, ...] = ()
-    """Where in the document stands what introduces it."""
+    """The places of the fact's introduction in the document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What a caller gets, but for what differs from call to call."""
+    """The part of an answer that does not differ from call to call."""
 
     session: str
     window: int
@@ -244,7 +256,7 @@ class Envelope:
     strategy: str
     mode: GroundingMode
     communities: tuple[str, ...]
-    """Labels, the one with most relevance first."""
+    """The labels of the communities of the packed facts, the most relevant first."""
     memory_tier_hit: int
     warnings: tuple[str, ...]
     sub_queries: tuple[str, ...]
@@ -260,17 +272,18 @@ class Envelope:
     ranked_on: date
     tokenizer: str
     deferred: tuple[FactId, ...] = ()
-    """Relevant, and left for the next window."""
-    explained: Sequence[Explained] = field(default=(), compare=False)
+    """Relevant facts that are left for the next window."""
+    explained: Sequence[CandidateOutcome] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
-    """What became of one candidate, and why."""
+class CandidateOutcome:
+    """What became of a candidate, and why."""
 
     candidate: Candidate
     outcome: Outcome
     composite: float = 0.0
     detail: str = ""
+    """For a duplicate, the id of the better candidate."""
     tokens: int = 0
     position: int = 0

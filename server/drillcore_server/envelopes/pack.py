@@ -1,11 +1,4 @@
-"""PackEnvelope.
-
-PreviewEnvelope.
-
-A long text in few words of its own.
-
-ContinueEnvelope.
-"""
+"""PackEnvelope, PreviewEnvelope and ContinueEnvelope."""
 
 from __future__ import annotations
 
@@ -25,15 +18,15 @@ from drillcore_server.documents.processing import ChunkInput, ExtractiveProcesso
 from drillcore_server.envelopes.build import Window
 from drillcore_server.envelopes.envelope_plan import EnvelopePlan, IssuedEnvelope
 from drillcore_server.envelopes.headers import Miss
-from drillcore_server.envelopes.issue import SALT_BYTES, Digest, Issued, Issuing, touch
+from drillcore_server.envelopes.issue import SALT_BYTES, Digest, EnvelopeAnswer, EnvelopeIssuer, record_facts
 from drillcore_server.envelopes.model import Candidate, Envelope, FoundBy
-from drillcore_server.envelopes.request import EnvelopeAsked, EnvelopeReads, plan_of
+from drillcore_server.envelopes.request import EnvelopeQuestion, EnvelopeReads, plan_of
 from drillcore_server.envelopes.select import SoughtFacts
 from drillcore_server.facts.cache_directives import CacheDirectives
-from drillcore_server.facts.session_store import OwnSession
+from drillcore_server.facts.session_fact_store import OwnSession
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant
-from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.errors import BadInput, Missing
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Notes
@@ -46,33 +39,34 @@ def pack_envelope(
     call: Call,
     *,
     tenant: TenantId | None,
-    asked: EnvelopeAsked,
+    asked: EnvelopeQuestion,
     if_match: str,
     salted: bool,
     digest: Digest,
-) -> Issued:
-    """The envelope for a query, or that it is not modified. Every fact in it counts as accessed.
+) -> EnvelopeAnswer:
+    """Returns the envelope for a query, or confirms that the caller's is still valid. Its facts count as accessed.
 
-    Raises `NotReady` if no envelope of an accepted tier can be packed; `Missing` if there must be relevant facts and
-    there are none.
+    Raises `NotReady` if no accepted tier is reached, and `Missing` if relevant facts are required and there are none. A
+    call that is repeated with the same request id gets the same envelope.
     """
     if salted and not asked.session:
-        raise BadInput(Reason.INVALID_ARGUMENT, "a salted etag is of a session: name one", field="session_id")
+        message = "a salted etag belongs to a session: give session_id"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field="session_id")
     plan = plan_of(reads, asked, call.at)
     is_conditional = bool(if_match) and not asked.directives.no_cache
     sought = SoughtFacts(reads, plan, at_once=not is_conditional)
     salt = os.urandom(SALT_BYTES)
 
-    def work(tr: Reader, granted: InTenant, trail: Trail, notes: Notes) -> Issued:
+    def work(tr: Reader, granted: InTenant, trail: Trail, notes: Notes) -> EnvelopeAnswer:
         trail.private["query"] = plan.query
         views = reads.facts.at_each(tr, granted, trail, plan.corpora, plan.as_of)
-        issuing = Issuing(
+        issuer = EnvelopeIssuer(
             reads, call, tr, granted.tenant, trail, notes, plan, views, plan.session, salted, salt, asked.accepted
         )
-        miss: Miss | Issued = Miss.NO_CACHE if asked.directives.no_cache else Miss.NOT_CACHED
+        miss: Miss | EnvelopeAnswer = Miss.NO_CACHE if asked.directives.no_cache else Miss.NOT_CACHED
         if is_conditional:
-            miss = issuing.unmodified(if_match)
-        return miss if isinstance(miss, Issued) else issuing.issue(sought, Window(), None, digest, miss)
+            miss = issuer.unmodified(if_match)
+        return miss if isinstance(miss, EnvelopeAnswer) else issuer.issue(sought, Window(), None, digest, miss)
 
     return sought.run(lambda: reads.unit.read_with_notes(call, access.in_tenant(tenant, Permission.READ), work))
 
@@ -80,35 +74,40 @@ def pack_envelope(
 @dataclass(frozen=True, slots=True)
 class Previewed:
     envelope: Envelope
-    """Its content is for no caller's eyes."""
+    """For counts and scores only: the caller does not get its content."""
     headers: Mapping[str, str]
 
 
-def preview_envelope(reads: EnvelopeReads, call: Call, *, tenant: TenantId | None, asked: EnvelopeAsked) -> Previewed:
-    """What PackEnvelope would give now. Nothing is kept of it, and no fact counts as accessed."""
+def preview_envelope(
+    reads: EnvelopeReads, call: Call, *, tenant: TenantId | None, asked: EnvelopeQuestion
+) -> Previewed:
+    """Returns what PackEnvelope would give now. Stores nothing but the audit record, and counts no accesses.
+
+    Raises `Missing` as `pack_envelope`.
+    """
     plan = plan_of(reads, asked, call.at)
     sought = SoughtFacts(reads, plan)
 
     def work(tr: Reader, granted: InTenant, trail: Trail, notes: Notes) -> Previewed:
         trail.private["query"] = plan.query
         views = reads.facts.at_each(tr, granted, trail, plan.corpora, plan.as_of)
-        issuing = Issuing(reads, call, tr, granted.tenant, trail, notes, plan, views, plan.session, False, b"")
-        built = issuing.builder(sought, Window(), None).built(asked.accepted)
+        issuer = EnvelopeIssuer(reads, call, tr, granted.tenant, trail, notes, plan, views, plan.session, False, b"")
+        built = issuer.builder(sought, Window(), None).built(asked.accepted)
         CacheDirectives(only_if_ckf=plan.only_if_ckf).check_relevant(built.best_relevance)
-        touch(trail, views, built)
-        return Previewed(built.envelope, issuing.headers(built, Miss.NOT_CACHED))
+        record_facts(trail, views, built)
+        return Previewed(built.envelope, issuer.headers(built, Miss.NOT_CACHED))
 
     return sought.run(lambda: reads.unit.read_with_notes(call, access.in_tenant(tenant, Permission.READ), work))
 
 
 _PART_CHARACTERS: Final = 4_000
-"""Of a text that are weighed together."""
+"""The length of the parts in which a text is summarised."""
 
 
 def condensed(text: str, counter: TokenCounter, tokens_max: int) -> str:
-    """The text, if it is short enough; else its heaviest sentences, in their order; else its beginning.
+    """Shortens a text: to its most important sentences, in their order, or else to its beginning.
 
-    White space is single spaces. The same text gives the same.
+    A text that is short enough stays whole. White space becomes single spaces. The same text gives the same result.
     """
     plain = " ".join(text.split())
     if counter.count(plain) <= tokens_max:
@@ -116,13 +115,14 @@ def condensed(text: str, counter: TokenCounter, tokens_max: int) -> str:
     processor = ExtractiveProcessor(counter)
     parts = [plain[start : start + _PART_CHARACTERS] for start in range(0, len(plain), _PART_CHARACTERS)]
     digests = processor.process_chunks([ChunkInput(part, 0, f"{number:08}") for number, part in enumerate(parts)])
-    summary = processor.summarise_section("", [Member.of(one) for one in digests], TokenRange(0, tokens_max))
-    said = " ".join(summary.summary.text.split())
-    return said if said and counter.count(said) <= tokens_max else _beginning(plain, counter, tokens_max)
+    summary = processor.summarise_section("", [Member.of(digest) for digest in digests], TokenRange(0, tokens_max))
+    sentences = " ".join(summary.summary.text.split())
+    fits = bool(sentences) and counter.count(sentences) <= tokens_max
+    return sentences if fits else _beginning(plain, counter, tokens_max)
 
 
 def _beginning(plain: str, counter: TokenCounter, tokens_max: int) -> str:
-    """As many characters as fit, found by halving."""
+    """Returns as many characters as fit. Finds the number by bisection."""
     low, high = 0, len(plain)
     while low < high:
         middle = (low + high + 1) // 2
@@ -132,8 +132,8 @@ def _beginning(plain: str, counter: TokenCounter, tokens_max: int) -> str:
 
 ANSWER_CHARACTERS_MAX: Final = 100_000
 ANSWER_TOKENS_MAX: Final = 256
-"""Of the summary of an answer: it is to remind the model, not to fill the window."""
-_NOTHING: Final = UUID(int=0)
+"""The size of the summary of an answer. It reminds the model, and must not fill the window."""
+_NO_CORPUS: Final = CorpusId(UUID(int=0))
 
 
 def continue_envelope(
@@ -144,31 +144,32 @@ def continue_envelope(
     continuation: EnvelopeId,
     answer: str,
     digest: Digest,
-) -> Issued:
-    """The next window of a chain: what did not fit before, and nothing twice unless it says something else by now.
+) -> EnvelopeAnswer:
+    """Returns the next window of a chain: facts that did not fit before, or whose content has changed since.
 
-    Raises `Missing` for a continuation that is another's, or whose session is over.
+    Raises `Missing` if the continuation does not exist, belongs to another caller, or its session is over. A call that
+    is repeated with the same request id gets the same envelope.
     """
     if len(answer) > ANSWER_CHARACTERS_MAX:
-        message = f"the answer has over {ANSWER_CHARACTERS_MAX} characters; send a summary of it"
+        message = f"previous_answer has over {ANSWER_CHARACTERS_MAX} characters; send a summary of the answer"
         raise BadInput(Reason.TOO_LARGE, message, field="previous_answer")
     rule = access.in_tenant(tenant, Permission.READ)
     parent = reads.unit.look(call, rule, lambda tr, granted: _parent(reads, call, tr, granted, continuation))
     plan = parent.plan
-    said = _answer(reads, plan, answer)
+    answer_fact = _answer_candidate(reads, plan, answer)
     sought = SoughtFacts(reads, plan)
-    window = Window(parent.window + 1, (*parent.seen, *parent.facts), said)
+    window = Window(parent.window + 1, (*parent.seen, *parent.facts), answer_fact)
     salt = os.urandom(SALT_BYTES)
 
-    def work(tr: Reader, granted: InTenant, trail: Trail, notes: Notes) -> Issued:
+    def work(tr: Reader, granted: InTenant, trail: Trail, notes: Notes) -> EnvelopeAnswer:
         trail.private["query"] = plan.query
         trail.detail["continues"] = str(parent.id)
         _parent(reads, call, tr, granted, continuation)
         views = reads.facts.at_each(tr, granted, trail, plan.corpora, plan.as_of)
-        issuing = Issuing(
+        issuer = EnvelopeIssuer(
             reads, call, tr, granted.tenant, trail, notes, plan, views, parent.chain, parent.is_salted, salt
         )
-        return issuing.issue(sought, window, parent, digest, Miss.NOT_CACHED)
+        return issuer.issue(sought, window, parent, digest, Miss.NOT_CACHED)
 
     return sought.run(lambda: reads.unit.read_with_notes(call, rule, work))
 
@@ -176,7 +177,7 @@ def continue_envelope(
 def _parent(
     reads: EnvelopeReads, call: Call, tr: Reader, granted: InTenant, continuation: EnvelopeId
 ) -> IssuedEnvelope:
-    """The envelope to go on from: the caller's own, in a session that stands, and with something left."""
+    """Returns the envelope to continue: the caller's own, in a session that is not over, with facts left."""
     store = reads.store(granted.tenant)
     found = store.find(tr, continuation)
     if found is None or found.principal != call.principal.id:
@@ -189,17 +190,18 @@ def _parent(
 
 
 def _missing() -> Missing:
-    return Missing(Reason.CONTINUATION_NOT_FOUND, "there is no such continuation, or its session is over; pack anew")
+    message = "there is no such continuation, or its session is over; begin again with PackEnvelope"
+    return Missing(Reason.CONTINUATION_NOT_FOUND, message)
 
 
-def _answer(reads: EnvelopeReads, plan: EnvelopePlan, answer: str) -> Candidate | None:
-    """What the model said, condensed, as a fact that comes first: nothing is nearer to the question."""
+def _answer_candidate(reads: EnvelopeReads, plan: EnvelopePlan, answer: str) -> Candidate | None:
+    """Returns a summary of the model's answer as a candidate with the highest scores; None for an empty answer."""
     if not answer.strip():
         return None
     content = condensed(answer, reads.models.find(plan.model).tokenizer, ANSWER_TOKENS_MAX)
     return Candidate(
         id=FactId(UUID(bytes=hashlib.sha256(content.encode()).digest()[:16], version=5)),
-        corpus=CorpusId(_NOTHING),
+        corpus=_NO_CORPUS,
         content=content,
         source=SourceId(""),
         importance=1.0,

@@ -1,9 +1,9 @@
-"""How good an envelope is: a score from three signals gives the tier, and what is amiss caps it.
+"""Assesses an envelope: a score of three signals gives the tier, and each defect caps it.
 
     score = .35 coverage + .30 saturation + .35 mean relevance
 
-What the model itself said in an earlier window (`is_answer`) takes up room, and so counts for saturation. It is not
-from the store, and so counts for nothing else here.
+The summary of a model's earlier answer (`is_answer`) takes up tokens and so counts for saturation. It does not come
+from the store, so it counts for nothing else here.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ FRESHNESS: Final = "freshness"
 STRICT_GROUNDING: Final = "strict-grounding"
 
 SCORE_MIN: Final = {QualityTier.S: 0.95, QualityTier.A: 0.85, QualityTier.B: 0.70, QualityTier.C: 0.50}
+"""The least score for each tier. Less than that of C is D."""
 SATURATION_MIN: Final = {QualityTier.S: 0.99, QualityTier.A: 0.95, QualityTier.B: 0.85}
-"""Less than that of B allows C; saturation alone never makes a D."""
+"""The least saturation for each tier. Less than that of B allows C: saturation alone never causes a D."""
 COVERAGE_MIN: Final = 0.30
 FRESH_DAYS: Final = 90
 STRICT_SATURATION_MIN: Final = 0.80
@@ -46,12 +47,12 @@ _RELEVANCE_SHARE: Final = 0.35
 
 
 @dataclass(frozen=True, slots=True)
-class Assessed:
-    """What the tier is judged by."""
+class QualityInput:
+    """Everything that the quality of an envelope depends on."""
 
     packing: Packing
     candidates: Sequence[Candidate]
-    """All of them: those that were packed, that did not fit, and that were duplicates."""
+    """All candidates: packed, left out for lack of tokens, or dropped as duplicates."""
     budget_tokens: int
     relevance_floor: float
     mode: GroundingMode
@@ -63,25 +64,25 @@ class Assessed:
         return min(self.packing.tokens / self.budget_tokens, 1.0) if self.budget_tokens > 0 else 0.0
 
     def facts(self) -> list[Candidate]:
-        """That went in, from the store."""
-        packed = (one.ranked.candidate for one in self.packing.included)
-        return [one for one in packed if not one.is_answer]
+        """Returns the packed facts, without an answer of the model."""
+        candidates = (packed.ranked.candidate for packed in self.packing.included)
+        return [candidate for candidate in candidates if not candidate.is_answer]
 
-    def is_relevant(self, one: Candidate) -> bool:
-        return one.relevance >= self.relevance_floor and not one.is_answer
+    def is_relevant(self, candidate: Candidate) -> bool:
+        return candidate.relevance >= self.relevance_floor and not candidate.is_answer
 
     def coverage(self) -> float:
-        """Of the relevant candidates, the share that went in. 0 where none is relevant."""
+        """Returns the share of the relevant candidates that was packed; 0 if none is relevant."""
         available = sum(map(self.is_relevant, self.candidates))
         return sum(map(self.is_relevant, self.facts())) / available if available else 0.0
 
     def relevance_mean(self) -> float:
         facts = self.facts()
-        return math.fsum(one.relevance for one in facts) / len(facts) if facts else 0.0
+        return math.fsum(fact.relevance for fact in facts) / len(facts) if facts else 0.0
 
 
-def assess(given: Assessed) -> Quality:
-    """The tier, the signals that it comes from, and every cap that applied. An envelope without facts has tier D."""
+def assess(given: QualityInput) -> Quality:
+    """Returns the tier, its signals, and every cap that applied. An envelope without facts has tier D."""
     coverage, saturation, relevance = given.coverage(), given.saturation, given.relevance_mean()
     score = round(
         coverage * _COVERAGE_SHARE + saturation * _SATURATION_SHARE + relevance * _RELEVANCE_SHARE, SCORE_DIGITS
@@ -102,20 +103,24 @@ def tier_of_score(score: float) -> QualityTier:
 
 
 def tier_of_saturation(saturation: float) -> QualityTier:
-    """The best that it allows."""
+    """Returns the best tier that a saturation allows."""
     return next((tier for tier, least in SATURATION_MIN.items() if saturation >= least), QualityTier.C)
 
 
-def primary_community(given: Assessed) -> CommunityId | None:
-    """The one with the greatest sum of relevance over its relevant candidates; of equal ones the smaller id."""
-    sums: dict[CommunityId, list[float]] = {}
-    for one in given.candidates:
-        if one.community is not None and given.is_relevant(one):
-            sums.setdefault(one.community, []).append(one.relevance)
-    return min(sums, key=lambda one: (-round(math.fsum(sums[one]), SCORE_DIGITS), one), default=None)
+def primary_community(given: QualityInput) -> CommunityId | None:
+    """Returns the community with the greatest summed relevance of relevant candidates; of equal ones the smaller id."""
+    relevances: dict[CommunityId, list[float]] = {}
+    for candidate in given.candidates:
+        if candidate.community is not None and given.is_relevant(candidate):
+            relevances.setdefault(candidate.community, []).append(candidate.relevance)
+    return min(
+        relevances,
+        key=lambda community: (-round(math.fsum(relevances[community]), SCORE_DIGITS), community),
+        default=None,
+    )
 
 
-def _caps(given: Assessed, coverage: float) -> Iterator[TierCap]:
+def _caps(given: QualityInput, coverage: float) -> Iterator[TierCap]:
     for cap in (
         _saturation_cap(given),
         _critical_cap(given),
@@ -128,18 +133,18 @@ def _caps(given: Assessed, coverage: float) -> Iterator[TierCap]:
             yield cap
 
 
-def _saturation_cap(given: Assessed) -> TierCap | None:
+def _saturation_cap(given: QualityInput) -> TierCap | None:
     tier = tier_of_saturation(given.saturation)
     if tier is QualityTier.S:
         return None
     return TierCap(tier, SATURATION, f"{given.packing.tokens} of {given.budget_tokens} tokens are used")
 
 
-def _critical_cap(given: Assessed) -> TierCap | None:
+def _critical_cap(given: QualityInput) -> TierCap | None:
     critical = [
-        one.candidate
-        for one in given.packing.excluded
-        if one.candidate.importance >= CRITICAL_IMPORTANCE and given.is_relevant(one.candidate)
+        ranked.candidate
+        for ranked in given.packing.excluded
+        if ranked.candidate.importance >= CRITICAL_IMPORTANCE and given.is_relevant(ranked.candidate)
     ]
     if not critical:
         return None
@@ -147,57 +152,57 @@ def _critical_cap(given: Assessed) -> TierCap | None:
     return TierCap(QualityTier.B, CRITICAL_FACT_EXCLUDED, detail)
 
 
-def _coverage_cap(given: Assessed, coverage: float) -> TierCap | None:
+def _coverage_cap(given: QualityInput, coverage: float) -> TierCap | None:
     if coverage >= COVERAGE_MIN:
         return None
-    included, available = (sum(map(given.is_relevant, some)) for some in (given.facts(), given.candidates))
+    included, available = (sum(map(given.is_relevant, candidates)) for candidates in (given.facts(), given.candidates))
     enough = f"a relevance of {given.relevance_floor:g} or more"
     detail = f"{included} of {available} candidates with {enough} are in" if available else f"no candidate has {enough}"
     return TierCap(QualityTier.D, COVERAGE, detail)
 
 
-def _primary_cap(given: Assessed) -> TierCap | None:
+def _primary_cap(given: QualityInput) -> TierCap | None:
     primary = primary_community(given)
-    if primary is None or any(one.community == primary for one in given.facts()):
+    if primary is None or any(fact.community == primary for fact in given.facts()):
         return None
     return TierCap(QualityTier.C, PRIMARY_COMMUNITY, f"no fact of the community {primary} is in")
 
 
-def _freshness_cap(given: Assessed) -> TierCap | None:
-    """A stale fact is not news, whenever it was ingested."""
+def _freshness_cap(given: QualityInput) -> TierCap | None:
+    """Caps the tier of a time-sensitive query without fresh facts. A stale fact is never fresh."""
     if not given.time_sensitive:
         return None
-    ages = [age_days(one, given.today) for one in given.facts() if not one.stale]
+    ages = [age_days(fact, given.today) for fact in given.facts() if not fact.stale]
     if ages and min(ages) <= FRESH_DAYS:
         return None
     detail = f"the newest fact is {min(ages)} days old" if ages else "no fact is in that is not stale"
     return TierCap(QualityTier.C, FRESHNESS, detail)
 
 
-def _strict_cap(given: Assessed) -> TierCap | None:
+def _strict_cap(given: QualityInput) -> TierCap | None:
     if given.mode is not GroundingMode.CONTEXT_STRICT or given.saturation >= STRICT_SATURATION_MIN:
         return None
     return TierCap(QualityTier.C, STRICT_GROUNDING, f"{given.packing.tokens} of {given.budget_tokens} tokens are used")
 
 
 def worst(tiers: Sequence[QualityTier]) -> QualityTier:
-    """Of at least one."""
+    """Returns the worst of one or more tiers."""
     return max(tiers)
 
 
 def is_degrading(history: Sequence[QualityTier]) -> bool:
-    """Whether each of the last three windows was worse than the one before it, as in A, B, C."""
+    """Tells whether the last three windows became worse and worse, as in A, B, C."""
     first, second, third = history[-3:] if len(history) >= 3 else (QualityTier.D,) * 3
     return first < second < third
 
 
 def meets(tier: QualityTier, accepted: Sequence[QualityTier]) -> bool:
-    """Whether a tier is as good as one of those that are accepted. A better one is never refused; none means any."""
+    """Tells whether a tier is accepted, or better than an accepted tier. If none is named, all are accepted."""
     return not accepted or tier <= worst(accepted)
 
 
 def gap(quality: Quality, accepted: Sequence[QualityTier], tokens: int, budget_tokens: int) -> dict[str, object]:
-    """Why an envelope is not as good as it must be, to be sent as JSON. Numbers, names and ids only, no content."""
+    """Returns how far an envelope is from an accepted tier, for a JSON object. It has no content of facts."""
     wanted = worst(accepted) if accepted else QualityTier.D
     return {
         "best_tier": quality.tier.name,
@@ -225,7 +230,7 @@ _HELP: Final = {
 
 
 def _would_help(quality: Quality, wanted: QualityTier, tokens: int) -> Iterator[str]:
-    """A sentence for each thing that stands between the envelope and the tier that is wanted."""
+    """Yields a remedy for everything that keeps the envelope below the wanted tier."""
     if tier_of_score(quality.score) > wanted:
         yield "facts that are more relevant: sources on the subject of the query, or a narrower query"
     for cap in quality.caps:
@@ -234,6 +239,6 @@ def _would_help(quality: Quality, wanted: QualityTier, tokens: int) -> Iterator[
         if cap.reason != SATURATION:
             yield _HELP[cap.reason]
         elif budget := math.floor(tokens / SATURATION_MIN[wanted]):
-            yield f"a token budget of at most {budget}, or sources that fill the one there is"
+            yield f"a token budget of at most {budget}, or sources that fill the present budget"
         else:
-            yield "sources on the subject of the query: none of its budget is used"
+            yield "sources on the subject of the query: no token of the budget is used"

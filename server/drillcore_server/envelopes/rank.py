@@ -1,15 +1,16 @@
-"""Candidates in their order: the best remaining one is picked, over and over, with what was picked before in mind.
+"""Ranks candidates: picks the best remaining candidate again and again.
 
     composite = relevance x its weight + importance x its weight + freshness x its weight + diversity x its weight
 
-Diversity is that of the moment: of a community from which 40 % were picked already, no further fact gets a bonus. A
-fact in no community is a community of its own: nothing else speaks for its subject, so it always gets the whole bonus.
+Diversity depends on what was picked before. The bonus falls with the share of a fact's community that was picked, and
+is 0 above 40 %. A fact without a community counts as a community of its own and always gets the whole bonus, because
+nothing else speaks for its subject.
 
-A fact that is too similar to one that was kept is dropped when its turn comes, so of two the better one is kept. What
-is dropped was not picked: it does not count for its community, whose other facts would pay for nothing otherwise. It
-still counts as a candidate of it, since it was one.
+A fact that is too similar to a picked fact is dropped when its turn comes, so the better of the two stays. A dropped
+fact does not count as picked, so it does not lower the bonus of its community. It still counts as one of the
+community's candidates.
 
-The bonus of a community only ever falls, so the composites come out in falling order.
+The bonus of a community never rises, so the composites come out in falling order.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ import numpy.typing as npt
 from drillcore_server.envelopes.model import SCORE_DIGITS, Candidate, Duplicate, Ranked, Ranking, Weights
 
 WELL_REPRESENTED: Final = 0.40
-"""The share of a community's candidates above which a further one adds no diversity."""
+"""The share of a community's candidates that may be picked before a further one adds no diversity."""
 _UNITS: Final = 10**SCORE_DIGITS
 _PICKED: Final = -1
-"""In place of a score, which is never negative."""
-_DOUBT: Final = 1e-4
-"""More than single precision is ever wrong by: what is nearer to the limit than this is computed in double."""
+"""Replaces the score of a picked candidate. Scores are never negative."""
+_TOLERANCE: Final = 1e-4
+"""More than any error of single precision. Cosines this close to the limit are computed again in double precision."""
 _FEW: Final = 400
-"""Up to so many are multiplied in this thread. BLAS would wake others and wait for them, on a busy machine for long."""
+"""Up to this many vectors are multiplied in this thread. BLAS would wait for other threads, long on a busy machine."""
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
@@ -46,34 +47,34 @@ def rank(
     *,
     same_words: bool = False,
 ) -> Ranking:
-    """All candidates, kept or dropped as duplicates, best first. Their order as given does not matter.
+    """Returns all candidates, kept or dropped as duplicates, best first. Their given order does not matter.
 
-    With `same_words` only what says the same, word for word, is a duplicate: items of a list that share a long
-    introduction are similar, and yet each says something of its own.
+    With `same_words`, only a candidate with the same text is a duplicate. Items of a list that share a long
+    introduction have similar vectors, although each says something different.
 
-    Scores are rounded to 1e-6 before they are compared; of equal ones the smaller id comes first.
+    Scores are rounded to 1e-6 before they are compared. Of equal scores, the smaller id comes first.
     """
-    by_id = sorted(candidates, key=lambda one: one.id.int)
+    by_id = sorted(candidates, key=lambda candidate: candidate.id.int)
     if not by_id:
         return Ranking(())
-    return _Picking(by_id, weights, today, _Likeness(by_id, duplicate_similarity, same_words=same_words)).run()
+    return _Picker(by_id, weights, today, _KeptFacts(by_id, duplicate_similarity, same_words=same_words)).run()
 
 
 def age_days(candidate: Candidate, today: date) -> int:
-    """Whole days (UTC) since a fact was ingested; 0 for one that comes from the future."""
-    assert candidate.ingested_at.tzinfo is not None, "a time without a zone is another one on another machine"
+    """Returns the whole days (UTC) since a fact was ingested; 0 for a time in the future."""
+    assert candidate.ingested_at.tzinfo is not None, "a time without a zone differs between machines"
     return max((today - candidate.ingested_at.astimezone(UTC).date()).days, 0)
 
 
 def freshness(candidate: Candidate, weights: Weights, today: date) -> float:
-    """From 1 for today's facts down to 0 at the horizon; 0 for stale ones."""
+    """Returns 1 for today's facts, falling to 0 at the horizon; 0 for stale facts."""
     if candidate.stale:
         return 0.0
     return max(0.0, 1.0 - age_days(candidate, today) / weights.horizon_days)
 
 
 def diversity(picked: int, total: int) -> float:
-    """The bonus of a fact whose community has so many candidates, of which so many were picked."""
+    """Returns the bonus of a fact in a community with `total` candidates, `picked` of which were picked."""
     share = picked / total
     return 0.0 if share > WELL_REPRESENTED else 1.0 - share
 
@@ -81,25 +82,25 @@ def diversity(picked: int, total: int) -> float:
 @dataclass(slots=True)
 class _Community:
     places: Places
-    """Of its candidates."""
+    """The places of its candidates."""
     picked: int = 0
     bonus: float = 1.0
 
 
-class _Picking:
-    """Scores lie in an array by the order of ids, so that the first greatest is the one with the smallest id.
+class _Picker:
+    """Picks from an array of scores in the order of ids, so that of equal scores the smallest id comes first.
 
     Picking changes the scores of one community only, and only until it is well represented.
     """
 
-    def __init__(self, by_id: list[Candidate], weights: Weights, today: date, likeness: _Likeness) -> None:
+    def __init__(self, by_id: list[Candidate], weights: Weights, today: date, kept_facts: _KeptFacts) -> None:
         self._by_id = by_id
         self._weights = weights
-        self._fresh = [freshness(one, weights, today) for one in by_id]
+        self._fresh = [freshness(candidate, weights, today) for candidate in by_id]
         self._base = _base_scores(by_id, self._fresh, weights)
         self._communities = _communities(by_id)
         self._scores = _rounded(self._base + 1.0 * weights.diversity)
-        self._likeness = likeness
+        self._kept_facts = kept_facts
 
     def run(self) -> Ranking:
         kept: list[Ranked] = []
@@ -108,10 +109,10 @@ class _Picking:
             place = int(self._scores.argmax())
             ranked = self._ranked(place)
             self._scores[place] = _PICKED
-            original = self._likeness.first_alike(place)
+            original = self._kept_facts.best_duplicate(place)
             if original is None:
                 kept.append(ranked)
-                self._likeness.keep(place)
+                self._kept_facts.keep(place)
                 self._count(self._communities[place])
             else:
                 duplicates.append(Duplicate(ranked, self._by_id[original].id))
@@ -135,41 +136,41 @@ class _Picking:
         self._scores[left] = _rounded(self._base[left] + bonus * self._weights.diversity)
 
 
-class _Likeness:
-    """Which of the kept facts say the same as another. Vectors of different models are never compared."""
+class _KeptFacts:
+    """The facts that were picked, to find duplicates among them. Vectors of different models are never compared."""
 
     def __init__(self, by_id: list[Candidate], limit: float, *, same_words: bool) -> None:
         self._by_id = by_id
         self._same_words = same_words
         self._limit = limit
-        self._near = _near(by_id, limit - _DOUBT)
+        self._near = _near(by_id, limit - _TOLERANCE)
         self._order = np.full(len(by_id), len(by_id), np.int64)
-        """When each was kept."""
+        """The order in which candidates were kept."""
         self._kept = 0
 
     def keep(self, place: int) -> None:
         self._order[place] = self._kept
         self._kept += 1
 
-    def first_alike(self, place: int) -> int | None:
-        """Of the kept facts that are too similar to this one, the best."""
+    def best_duplicate(self, place: int) -> int | None:
+        """Returns the best kept fact that is too similar to a candidate; None if there is none."""
         near = self._near.get(place)
         if near is None:
             return None
         kept = near[self._order[near] < len(self._by_id)]
         for other in kept[np.argsort(self._order[kept])].tolist():
-            if self._are_alike(self._by_id[place], self._by_id[other]):
+            if self._are_duplicates(self._by_id[place], self._by_id[other]):
                 return int(other)
         return None
 
-    def _are_alike(self, one: Candidate, other: Candidate) -> bool:
-        return (not self._same_words or one.content == other.content) and _cosine(one, other) > self._limit
+    def _are_duplicates(self, first: Candidate, second: Candidate) -> bool:
+        return (not self._same_words or first.content == second.content) and _cosine(first, second) > self._limit
 
 
 def _base_scores(by_id: list[Candidate], fresh: list[float], weights: Weights) -> Floats:
-    """The composite but for its diversity."""
-    relevance = np.array([one.relevance for one in by_id], np.float64)
-    importance = np.array([one.importance for one in by_id], np.float64)
+    """Returns the composites without diversity."""
+    relevance = np.array([candidate.relevance for candidate in by_id], np.float64)
+    importance = np.array([candidate.importance for candidate in by_id], np.float64)
     return np.asarray(
         relevance * weights.relevance + importance * weights.importance + np.array(fresh) * weights.freshness
     )
@@ -180,10 +181,10 @@ def _rounded(scores: Floats) -> Places:
 
 
 def _communities(by_id: list[Candidate]) -> list[_Community]:
-    """Of each candidate; what is in none is alone in one of its own."""
+    """Returns the community of each candidate. A candidate without one gets a community of its own."""
     members: dict[object, list[int]] = {}
-    for place, one in enumerate(by_id):
-        members.setdefault(place if one.community is None else one.community, []).append(place)
+    for place, candidate in enumerate(by_id):
+        members.setdefault(place if candidate.community is None else candidate.community, []).append(place)
     of_each: dict[int, _Community] = {}
     for places in members.values():
         of_each |= dict.fromkeys(places, _Community(np.array(places, np.int64)))
@@ -191,10 +192,10 @@ def _communities(by_id: list[Candidate]) -> list[_Community]:
 
 
 def _near(by_id: list[Candidate], limit: float) -> dict[int, Places]:
-    """For each candidate that has any: the others of its model that may be too similar."""
+    """Returns, by place, the other candidates of the same model that may be too similar. Omits places without any."""
     models: dict[str, list[int]] = {}
-    for place, one in enumerate(by_id):
-        models.setdefault(one.model, []).append(place)
+    for place, candidate in enumerate(by_id):
+        models.setdefault(candidate.model, []).append(place)
     near: dict[int, Places] = {}
     for members in models.values():
         places = np.array(members, np.int64)
@@ -207,11 +208,11 @@ def _near(by_id: list[Candidate], limit: float) -> dict[int, Places]:
 
 
 def _products(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Of each with each."""
+    """Returns the inner products of all pairs of rows."""
     return np.asarray(np.einsum("ik,jk->ij", rows, rows) if len(rows) <= _FEW else rows @ rows.T)
 
 
-def _cosine(one: Candidate, other: Candidate) -> float:
-    """In double precision and rounded, so that it does not depend on what else was computed with it."""
-    product = float(one.vector.astype(np.float64) @ other.vector.astype(np.float64))
+def _cosine(first: Candidate, second: Candidate) -> float:
+    """Returns the cosine in double precision, rounded: the same bits whatever else is computed with it."""
+    product = float(first.vector.astype(np.float64) @ second.vector.astype(np.float64))
     return min(round(product, SCORE_DIGITS), 1.0)

@@ -1,7 +1,4 @@
-"""GetEnvelope.
-
-Forgets envelopes that were kept long enough, and sessions of envelopes that are over.
-"""
+"""GetEnvelope: builds an issued envelope again and compares it. Also forgets old envelopes and their sessions."""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ from typing import Final
 from drillcore_fdb.engine import Engine, Options, Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.envelopes import store as envelopes
-from drillcore_server.envelopes.build import Built, EnvelopeBuilder, Window
+from drillcore_server.envelopes.build import BuiltEnvelope, EnvelopeBuilder, Window
 from drillcore_server.envelopes.envelope_plan import HASH_BYTES, IssuedEnvelope, SeenFact
-from drillcore_server.envelopes.issue import Digest, count_accesses, touch
+from drillcore_server.envelopes.issue import Digest, count_accesses, record_facts
 from drillcore_server.envelopes.model import Envelope
 from drillcore_server.envelopes.request import EnvelopeReads
 from drillcore_server.envelopes.select import SessionMemory, SoughtFacts
@@ -24,7 +21,7 @@ from drillcore_server.facts.model import Fact
 from drillcore_server.facts.store import FactReader
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant
-from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision
 from drillcore_server.kernel.errors import Missing
 from drillcore_server.kernel.trail import Trail
@@ -35,7 +32,7 @@ from drillcore_server.storage.keyspace import Keyspace
 
 
 class Replay(enum.IntEnum):
-    """Numbers are those of the protocol."""
+    """How an envelope that was built again compares with the issued one. The numbers are those of the protocol."""
 
     SAME = 1
     FACTS_SAME = 2
@@ -50,16 +47,18 @@ class Replayed:
     issued: IssuedEnvelope
     replay: Replay
     envelope: Envelope | None
-    """As it is built now, at the revisions of then."""
+    """The envelope as it is built now, at the same revisions; None if a revision was trimmed."""
     missing: Sequence[FactId] = ()
-    """Facts that it held and that cannot be read any more."""
+    """Facts of the issued envelope that cannot be read any more."""
 
 
 def get_envelope(
     reads: EnvelopeReads, call: Call, *, tenant: TenantId | None, wanted: EnvelopeId, digest: Digest
 ) -> Replayed:
-    """An envelope that was issued: to the caller, or, for auditors, to anybody in the tenant. It is built again at its
-    revisions and compared with what was issued."""
+    """Returns an issued envelope, built again at its revisions and compared with what was sent.
+
+    A caller gets the envelopes that were issued to it; an auditor gets all envelopes of the tenant. Raises `Missing`.
+    """
     rule = access.in_tenant(tenant, Permission.READ, Permission.AUDIT)
     issued = reads.unit.look(call, rule, lambda tr, granted: _issued(reads, call, tr, granted, wanted))
     sought = SoughtFacts(reads, issued.plan)
@@ -68,14 +67,14 @@ def get_envelope(
         trail.private["query"] = issued.plan.query
         trail.detail["envelope"] = str(issued.id)
         try:
-            views = [reads.facts.at(tr, granted, trail, one.corpus, AsOf(one.revision)) for one in issued.corpora]
+            views = [reads.facts.at(tr, granted, trail, at.corpus, AsOf(at.revision)) for at in issued.corpora]
         except Missing as missing:
             if missing.reason is not Reason.REVISION_TRIMMED:
                 raise
             return Replayed(issued, Replay.TRIMMED, None)
         parent = None if issued.parent is None else reads.store(granted.tenant).find(tr, issued.parent)
         built = _rebuilt(reads, issued, parent, sought, views)
-        touch(trail, views, built)
+        record_facts(trail, views, built)
         count_accesses(notes, views, built, call.at)
         return _compared(issued, built, views, digest)
 
@@ -84,9 +83,11 @@ def get_envelope(
 
 def _issued(reads: EnvelopeReads, call: Call, tr: Reader, granted: InTenant, wanted: EnvelopeId) -> IssuedEnvelope:
     found = reads.store(granted.tenant).find(tr, wanted)
-    audits = any(one.allows(Permission.AUDIT, granted.tenant) and one.corpus is None for one in granted.grants)
+    audits = any(grant.allows(Permission.AUDIT, granted.tenant) and grant.corpus is None for grant in granted.grants)
     if found is None or (found.principal != call.principal.id and not audits):
-        raise Missing(Reason.ENVELOPE_NOT_FOUND, f"there is no envelope {wanted}, or it is no longer kept")
+        raise Missing(
+            Reason.ENVELOPE_NOT_FOUND, f"there is no envelope {wanted}, or it was kept long enough and forgotten"
+        )
     return found
 
 
@@ -96,27 +97,29 @@ def _rebuilt(
     parent: IssuedEnvelope | None,
     sought: SoughtFacts,
     views: Sequence[CorpusAtRevision],
-) -> Built:
+) -> BuiltEnvelope:
     memory = SessionMemory((), frozenset(issued.warm), frozenset(() if parent is None else parent.deferred))
     window = Window(issued.window, issued.seen, None, b"", issued.tiers)
     builder = EnvelopeBuilder(reads, views, issued.plan, sought, memory, window, issued.at)
     built = builder.replayed(issued.strategy)
-    if issued.is_salted:  # the salt is the session's: the facts are compared as they are
+    if issued.is_salted:  # the salt belongs to the session: the etag is taken over, and the rest compared
         built = replace(built, envelope=replace(built.envelope, etag=issued.etag))
     return built
 
 
-def _compared(issued: IssuedEnvelope, built: Built, views: Sequence[CorpusAtRevision], digest: Digest) -> Replayed:
+def _compared(
+    issued: IssuedEnvelope, built: BuiltEnvelope, views: Sequence[CorpusAtRevision], digest: Digest
+) -> Replayed:
     if digest(built.envelope) == issued.digest:
         return Replayed(issued, Replay.SAME, built.envelope)
-    found = {one.id: _read(views, one.id) for one in issued.facts}
-    missing = [one for one, fact in found.items() if not isinstance(fact, Fact)]
+    found = {seen.id: _read(views, seen.id) for seen in issued.facts}
+    missing = [id_ for id_, fact in found.items() if not isinstance(fact, Fact)]
     return Replayed(issued, _why_not_same(issued, found), built.envelope, missing)
 
 
 def _why_not_same(issued: IssuedEnvelope, found: Mapping[FactId, Fact | str | None]) -> Replay:
-    """What the store says otherwise comes first: that a session is over, or something erased, must not hide it."""
-    if not all(_says(fact, one) for one in issued.facts if isinstance(fact := found[one.id], Fact)):
+    """Returns the reason. A fact with other content comes first: an erasure or an ended session must not hide it."""
+    if not all(_is_unchanged(fact, seen) for seen in issued.facts if isinstance(fact := found[seen.id], Fact)):
         return Replay.DIFFERENT
     if _ERASED in found.values():
         return Replay.ERASED
@@ -129,7 +132,7 @@ _ERASED: Final = "erased"
 
 
 def _read(views: Sequence[CorpusAtRevision], wanted: FactId) -> Fact | str | None:
-    """The fact as it was then, or that it was erased."""
+    """Returns the fact at that revision; `_ERASED` if it was erased, None if no corpus has it."""
     for view in views:
         try:
             fact = FactReader(view).fact(wanted)
@@ -140,7 +143,7 @@ def _read(views: Sequence[CorpusAtRevision], wanted: FactId) -> Fact | str | Non
     return None
 
 
-def _says(fact: Fact, seen: SeenFact) -> bool:
+def _is_unchanged(fact: Fact, seen: SeenFact) -> bool:
     return bytes.fromhex(fact.content_hash)[:HASH_BYTES] == seen.hashed
 
 
@@ -148,7 +151,10 @@ _BATCH: Final = 500
 
 
 def forget_envelopes(engine: Engine, keys: Keyspace, now: datetime) -> int:
-    """How many there were. In as many transactions as it takes."""
+    """Forgets everything that is due, in as many transactions as it takes. Returns how many envelopes and sessions.
+
+    May be run again.
+    """
     forgotten = 0
     while done := engine.run(lambda tr: envelopes.forget(tr, keys, now, _BATCH), Options(idempotent=True)):
         forgotten += done

@@ -1,7 +1,4 @@
-"""What the commands of envelopes share.
-
-What a caller asks an envelope for, and the plan that it becomes with the server's settings.
-"""
+"""The question of a caller, the plan that it becomes with the server's settings, and what all envelope calls read."""
 
 from __future__ import annotations
 
@@ -13,16 +10,16 @@ from drillcore_proto.reasons import Reason
 from drillcore_server.communities.memberships import CommunityCache
 from drillcore_server.envelopes.decomposition import decompose
 from drillcore_server.envelopes.envelope_plan import EnvelopePlan
-from drillcore_server.envelopes.model import GroundingMode, QualityTier, RenderFormat
-from drillcore_server.envelopes.packing import BudgetRequest, token_budget
-from drillcore_server.envelopes.rendering import GROUNDING_INSTRUCTIONS
-from drillcore_server.envelopes.scoring import ScoringAsked, is_time_sensitive, scoring
+from drillcore_server.envelopes.envelope_text import GROUNDING_INSTRUCTIONS
+from drillcore_server.envelopes.model import MEMORY_TIER_STORE, GroundingMode, QualityTier, RenderFormat
+from drillcore_server.envelopes.scoring_policy import ScoringOptions, is_time_sensitive, scoring_rules
 from drillcore_server.envelopes.settings import EnvelopeSettings
 from drillcore_server.envelopes.store import EnvelopeStore, envelope_store
+from drillcore_server.envelopes.token_packer import BudgetRequest, token_budget
 from drillcore_server.facts.cache_directives import CacheDirectives
+from drillcore_server.facts.fact_reads import FactReads, check_corpora
 from drillcore_server.facts.lexical.lexical_cache import LexicalIndexes
-from drillcore_server.facts.model import FOUND, FactFilters
-from drillcore_server.facts.reader import FactReads, check_count
+from drillcore_server.facts.model import SEARCHED_STATUSES, FactFilters
 from drillcore_server.hierarchy.chunk_index import VectorCache
 from drillcore_server.hierarchy.sections import SectionIndexes
 from drillcore_server.kernel.corpus_at_revision import AsOf
@@ -34,7 +31,7 @@ from drillcore_server.tokenizers.models import Models
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeReads:
-    """What calls that pack or read envelopes use."""
+    """Everything that calls about envelopes read from."""
 
     facts: FactReads
     words: LexicalIndexes
@@ -60,38 +57,38 @@ class EnvelopeReads:
 
 QUERY_CHARACTERS_MAX: Final = 10_000
 WINDOW_FACTS_MAX: Final = 1_000
-TIER_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class EnvelopeAsked:
+class EnvelopeQuestion:
     query: str
     corpora: tuple[CorpusId, ...]
+    """Empty: all corpora that the caller may read."""
     filters: FactFilters
     budget: BudgetRequest
     model: str
-    """Empty: the server's default."""
+    """The language model; empty: the server's default."""
     mode: GroundingMode
-    scoring: ScoringAsked
+    scoring: ScoringOptions
     accepted: frozenset[QualityTier]
-    """None: any."""
+    """The tiers that the caller accepts. Empty: any tier."""
     directives: CacheDirectives
     session: str
     exact: bool
     as_of: AsOf
     format: RenderFormat
     window_facts: tuple[FactId, ...]
-    """That the caller's window has already."""
+    """The facts that the caller's context window already has."""
     memory_tier_max: int
 
 
-def plan_of(reads: EnvelopeReads, asked: EnvelopeAsked, at: datetime) -> EnvelopePlan:
-    """Everything that is decided without the store. Raises `BadInput`."""
+def plan_of(reads: EnvelopeReads, asked: EnvelopeQuestion, at: datetime) -> EnvelopePlan:
+    """Returns the plan, which needs nothing from the store. Raises `BadInput` for a question that makes no sense."""
     _check(asked)
     query = asked.query.strip()
     today = at.astimezone(UTC).date()
     time_sensitive = is_time_sensitive(query, today)
-    scored = scoring(reads.settings.scoring, asked.scoring, asked.mode, time_sensitive)
+    rules = scoring_rules(reads.settings.scoring, asked.scoring, asked.mode, time_sensitive)
     model = reads.models.find(asked.model)
     age = asked.directives.max_age
     return EnvelopePlan(
@@ -102,11 +99,11 @@ def plan_of(reads: EnvelopeReads, asked: EnvelopeAsked, at: datetime) -> Envelop
         filters=asked.filters,
         mode=asked.mode,
         format=asked.format,
-        policy=scored.policy,
-        weights=scored.weights,
-        relevance_floor=scored.relevance_floor,
-        duplicate_similarity=scored.duplicate_similarity,
-        per_query=scored.candidates_per_query,
+        policy=rules.policy,
+        weights=rules.weights,
+        relevance_floor=rules.relevance_floor,
+        duplicate_similarity=rules.duplicate_similarity,
+        per_query=rules.candidates_per_query,
         budget=token_budget(
             asked.budget,
             query=query,
@@ -128,19 +125,23 @@ def plan_of(reads: EnvelopeReads, asked: EnvelopeAsked, at: datetime) -> Envelop
     )
 
 
-def _check(asked: EnvelopeAsked) -> None:
-    check_count(asked.corpora)
+def _check(asked: EnvelopeQuestion) -> None:
+    check_corpora(asked.corpora)
     if not asked.query.strip():
-        raise BadInput(Reason.INVALID_ARGUMENT, "the query is empty", field="query")
+        raise BadInput(Reason.INVALID_ARGUMENT, "query must not be empty", field="query")
     if len(asked.query) > QUERY_CHARACTERS_MAX:
-        message = f"the query has over {QUERY_CHARACTERS_MAX} characters; what else the model is to see is no query"
+        message = (
+            f"query must have at most {QUERY_CHARACTERS_MAX} characters; send only the question, not the whole prompt"
+        )
         raise BadInput(Reason.TOO_LARGE, message, field="query")
-    if not asked.filters.statuses <= FOUND:
-        raise BadInput(Reason.INVALID_ARGUMENT, "only active and stale facts are packed", field="filters")
+    if not asked.filters.statuses <= SEARCHED_STATUSES:
+        raise BadInput(Reason.INVALID_ARGUMENT, "filters.statuses may be ACTIVE and STALE only", field="filters")
     if asked.as_of.revision is not None and len(asked.corpora) != 1:
-        raise BadInput(Reason.INVALID_ARGUMENT, "a revision is of one corpus: name just that one", field="as_of")
+        message = "as_of.revision is a revision of one corpus: name exactly one corpus in corpus_ids"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field="as_of")
     if len(asked.window_facts) > WINDOW_FACTS_MAX:
-        message = f"name at most {WINDOW_FACTS_MAX} facts of the window"
+        message = f"window_fact_ids must have at most {WINDOW_FACTS_MAX} ids"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="window_fact_ids")
-    if asked.memory_tier_max > TIER_MAX:
-        raise BadInput(Reason.INVALID_ARGUMENT, "memory_tier_max is 0 to 3", field="memory_tier_max")
+    if asked.memory_tier_max > MEMORY_TIER_STORE:
+        message = f"memory_tier_max must be 0 to {MEMORY_TIER_STORE}"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field="memory_tier_max")

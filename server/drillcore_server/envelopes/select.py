@@ -1,12 +1,11 @@
-"""What an envelope is looked for with: the texts of its question, and the facts that its filters allow.
-
-Phase 1 of an envelope: the facts that may be packed, from everything that leads to one.
+"""Selects the candidates of an envelope: the facts that may be packed, from several searches.
 
     sub-queries -> nearest vectors ┐
-                -> matching words  ├-> more of communities that are hardly there -> each read from the store, and scored
+                -> matching words  ├-> more facts of communities with few candidates -> read and score each fact
                 -> best sections   ┘
 
-What is found, and its relevance, depends on the plan, the corpus at its revision and the session, and on nothing else.
+The candidates and their relevance depend on the plan, the corpora at their revisions and the session, and on nothing
+else.
 """
 
 from __future__ import annotations
@@ -24,27 +23,35 @@ import numpy as np
 from drillcore_server.communities.memberships import Memberships
 from drillcore_server.communities.store import CommunityReader
 from drillcore_server.envelopes.envelope_plan import EnvelopePlan
-from drillcore_server.envelopes.fused_relevance import fused_relevance
-from drillcore_server.envelopes.model import SCORE_DIGITS, Candidate, FoundBy
-from drillcore_server.envelopes.rendering import lead_of
+from drillcore_server.envelopes.envelope_text import lead_of
+from drillcore_server.envelopes.model import (
+    MEMORY_TIER_SESSION,
+    MEMORY_TIER_STORE,
+    MEMORY_TIER_WARM,
+    MEMORY_TIER_WINDOW,
+    SCORE_DIGITS,
+    Candidate,
+    FoundBy,
+)
 from drillcore_server.envelopes.request import EnvelopeReads
-from drillcore_server.envelopes.scoring import FUSED
-from drillcore_server.facts.filters import Narrowing, allowed, candidates
+from drillcore_server.envelopes.scoring_policy import fused_relevance
+from drillcore_server.envelopes.settings import FUSED
+from drillcore_server.facts.filters import FilteredSearch, allowed, candidates
 from drillcore_server.facts.lexical.lexical_index import LexicalIndex
 from drillcore_server.facts.lexical.relevance import WordShares
 from drillcore_server.facts.model import Fact, FactStatus
-from drillcore_server.facts.session_facts import beside_session
-from drillcore_server.facts.session_store import SessionFact
+from drillcore_server.facts.session_fact_store import SessionFact
+from drillcore_server.facts.session_facts import question_for_session_fact
 from drillcore_server.facts.store import FactReader
 from drillcore_server.facts.words import question
-from drillcore_server.hierarchy.chunk_index import unpacked
+from drillcore_server.hierarchy.chunk_index import unpack_vector
 from drillcore_server.hierarchy.search_text import SoughtTexts
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
 from drillcore_server.storage.ids import CommunityId, FactId, NodeId
+from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.embedding.embedders import Vector
 from drillcore_server.vectors.model import Model
-from drillcore_server.vectors.store import embeddings_of
 from drillcore_server.vectors.vector_index import VectorIndex
 from drillcore_server.vectors.vector_log import Labels
 
@@ -52,51 +59,54 @@ T = TypeVar("T")
 
 
 class SoughtFacts(SoughtTexts):
-    """For one call. What is run begins anew for a further model, or when it has tried many facts in vain."""
+    """The texts and filters of one call's search.
+
+    The search starts again if a corpus needs a further embedding model, or if the filters reject too many facts.
+    """
 
     def __init__(self, reads: EnvelopeReads, plan: EnvelopePlan, *, at_once: bool = True) -> None:
         super().__init__(reads.facts.embedders, plan.sought, at_once=at_once)
-        self.narrowing = Narrowing(reads.facts, plan.filters)
+        self.filtered = FilteredSearch(reads.facts, plan.filters)
 
     def run(self, search: Callable[[], T]) -> T:
-        return super().run(lambda: self.narrowing.run(search))
+        return super().run(lambda: self.filtered.run(search))
 
 
 SECTIONS_MAX: Final = 5
-"""Drilled into, for each sub-query."""
+"""The sections that are searched for each sub-query."""
 SECTIONS_CONSIDERED: Final = 20
-"""By their centroids, before their summaries have a say."""
+"""The sections with the nearest centroids, from which the best are chosen by their summaries too."""
 SECTION_FACTS_MAX: Final = 10
-"""Of one section, for each sub-query."""
-HARDLY_THERE: Final = 3
-"""A community with fewer candidates than this is looked at again,"""
+"""The facts that each sub-query takes from one section."""
+FEW_CANDIDATES_BELOW: Final = 3
+"""A community with fewer candidates than this is searched again."""
 COMMUNITY_NEAR_MIN: Final = 10
-"""if so many of its facts are near, and up to so many of them join."""
+"""A community is worth that only if this many of its facts are near. At most this many are added."""
 COMMUNITIES_MAX: Final = 20
-"""Looked at again, those of the best candidates first."""
-WORDS_TIMES: Final = 4
-"""As many candidates by words as by vectors: words tell apart what vectors put together."""
+"""The communities that are searched again, those of the best candidates first."""
+WORDS_FACTOR: Final = 4
+"""This many times as many candidates by words as by vectors: words distinguish facts whose vectors are similar."""
 WORDS_MAX: Final = 1_000
 FACT_TOKENS: Final = 20
-"""Of a short fact: candidates are looked for until they could fill the budget."""
-_LEADS: Final = tuple(FoundBy)
+"""The size of a short fact. Words lead to enough candidates to fill the budget with such facts."""
+_SEARCHES: Final = tuple(FoundBy)
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class Selection:
     candidates: tuple[Candidate, ...]
     exact: bool
-    """Whether every vector was compared."""
+    """Whether every vector was compared, instead of following a graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionMemory:
-    """What the session holds: facts of its own, and the communities that it used before."""
+    """What the session contributes: its own facts, the communities that it used, and facts left from before."""
 
     facts: Sequence[SessionFact] = ()
     warm: frozenset[CommunityId] = frozenset()
     deferred: frozenset[FactId] = frozenset()
-    """Left over from the windows before."""
+    """Facts that the window before had no tokens for."""
 
 
 def select(
@@ -106,34 +116,37 @@ def select(
     sought: SoughtFacts,
     memory: SessionMemory,
     now: datetime,
-) -> Selected:
-    """The candidates of all corpora and of the session, each once, in the order of their ids.
+) -> Selection:
+    """Returns the candidates of all corpora and of the session, each once, in the order of their ids.
 
-    Tenants that share corpora may have chosen the same id: the session's fact counts, or else that of the corpus with
-    the smaller id.
+    Tenants that share corpora may have chosen the same id for two facts. Then the session's fact is taken, or else the
+    fact of the corpus with the smaller id.
     """
     found: list[Candidate] = []
     exact = True
-    for view in views if plan.memory_tier_max >= 1 else ():
+    for view in views if plan.memory_tier_max >= MEMORY_TIER_SESSION else ():
         found += _in_session(view, plan, sought, memory, now)
-        embeddings = embeddings_of(view) if plan.memory_tier_max >= 2 else None
+        embeddings = embeddings_of(view) if plan.memory_tier_max >= MEMORY_TIER_WARM else None
         if embeddings is not None:
             model = embeddings.current.model
             vectors = sought.of(view.corpus.id, model)
-            search = _CorpusSearch(reads, view, model, plan, memory, now, vectors, sought.narrowing)
+            search = _CorpusSearch(reads, view, model, plan, memory, now, vectors, sought.filtered)
             found += search.candidates()
             exact = exact and (plan.exact or search.index.is_exact)
-    in_order = sorted(found, key=lambda one: (one.id.int, not one.session_only, one.corpus.int), reverse=True)
-    return Selected(tuple(reversed({one.id: one for one in in_order}.values())), exact)
+    # In reverse, so that of several candidates of one id the preferred one comes last and replaces the others.
+    last_first = sorted(found, key=lambda fact: (fact.id.int, not fact.session_only, fact.corpus.int), reverse=True)
+    return Selection(tuple(reversed({fact.id: fact for fact in last_first}.values())), exact)
 
 
-def _by_words(plan: EnvelopePlan) -> int:
-    """How many candidates words should lead to, for each text that is sought."""
-    return min(max(WORDS_TIMES * plan.per_query, plan.budget.tokens // FACT_TOKENS), WORDS_MAX)
+def _words_count(plan: EnvelopePlan) -> int:
+    """Returns how many candidates to find by words, for each text."""
+    return min(max(WORDS_FACTOR * plan.per_query, plan.budget.tokens // FACT_TOKENS), WORDS_MAX)
 
 
 @dataclass(slots=True)
 class _CorpusSearch:
+    """Finds the candidates of one corpus."""
+
     reads: EnvelopeReads
     view: CorpusAtRevision
     model: Model
@@ -141,14 +154,15 @@ class _CorpusSearch:
     memory: SessionMemory
     now: datetime
     vectors: Sequence[Vector]
-    """Of the texts that are sought; the whole question is the last."""
-    narrowing: Narrowing
+    """The vectors of the texts to search for; that of the whole question comes last."""
+    filtered: FilteredSearch
     index: VectorIndex[FactId] = field(init=False)
     words: LexicalIndex = field(init=False)
     _facts: dict[FactId, Fact | None] = field(default_factory=dict)
-    _refused: int = 0
-    _led: dict[FactId, list[FoundBy]] = field(default_factory=dict)
-    _shared: tuple[str, WordShares] | None = None
+    """Facts that were read; None for those that the filters reject."""
+    _rejected: int = 0
+    _found_by: dict[FactId, list[FoundBy]] = field(default_factory=dict)
+    _last_shares: tuple[str, WordShares] | None = None
     _relevances: dict[FactId, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -157,106 +171,107 @@ class _CorpusSearch:
 
     def candidates(self) -> Iterator[Candidate]:
         among = self._among()
-        self._note(FoundBy.DEFERRED, (one for one in sorted(self.memory.deferred) if one in self.index))
+        self._note(FoundBy.DEFERRED, (fact for fact in sorted(self.memory.deferred) if fact in self.index))
         if among is None or among:
             for text, vector in zip(self.plan.sought, self.vectors, strict=True):
                 ranking = self.index.ranking(vector, among, exact=self.plan.exact)
-                self._note(FoundBy.VECTORS, self._passing((one for one, _ in ranking), self.plan.per_query))
-                matching = self.words.ranking(self._shares(text), _by_words(self.plan), among)
-                self._note(FoundBy.WORDS, self._passing(one for one, _ in matching))
-                self._note(FoundBy.SECTIONS, self._passing(self._drilled(vector, among)))
+                self._note(FoundBy.VECTORS, self._passing((fact for fact, _ in ranking), self.plan.per_query))
+                matching = self.words.ranking(self._shares(text), _words_count(self.plan), among)
+                self._note(FoundBy.WORDS, self._passing(fact for fact, _ in matching))
+                self._note(FoundBy.SECTIONS, self._passing(self._of_sections(vector, among)))
             self._note(FoundBy.COMMUNITY, self._passing(self._of_communities(among)))
         return self._scored()
 
     def _shares(self, text: str) -> WordShares:
-        """Of all facts. The whole question's are needed twice: to find facts, and to score them."""
-        if self._shared is None or self._shared[0] != text:
-            self._shared = text, self.words.shares(question(text))
-        return self._shared[1]
+        """Returns the word shares of all facts for a text. Keeps the last, since the whole question is needed twice: to
+        find facts, and to score them."""
+        if self._last_shares is None or self._last_shares[0] != text:
+            self._last_shares = text, self.words.shares(question(text))
+        return self._last_shares[1]
 
     def _among(self) -> Set[FactId] | None:
-        """The facts to look among, as far as indexes tell, or as was found out; None: all."""
+        """Returns the facts that filters and memory tier may allow, as far as indexes can tell; None if all facts."""
         indexed = candidates(self.reads.facts, self.view, self.plan.filters)
-        narrowed = self.narrowing.among(self.view, indexed)
-        if self.plan.memory_tier_max >= 3:
+        narrowed = self.filtered.among(self.view, indexed)
+        if self.plan.memory_tier_max >= MEMORY_TIER_STORE:
             return narrowed
         known = self._memberships
         warm = {fact for community in self.memory.warm for fact in known.members(community)}
         return warm if narrowed is None else warm & narrowed
 
     def _passing(self, ids: Iterable[FactId], at_most: int | None = None) -> Iterator[FactId]:
-        return islice((one for one in ids if self._fact(one) is not None), at_most)
+        return islice((fact for fact in ids if self._fact(fact) is not None), at_most)
 
-    def _fact(self, one: FactId) -> Fact | None:
-        """A fact that the filters allow, as the store has it at this revision."""
+    def _fact(self, fact_id: FactId) -> Fact | None:
+        """Returns a fact at this revision; None if it may not be packed, by its status or by the filters."""
         try:
-            return self._facts[one]
+            return self._facts[fact_id]
         except KeyError:
-            fact = FactReader(self.view).fact_left(one)
+            fact = FactReader(self.view).fact_unless_erased(fact_id)
             if fact is None or not fact.is_searched or not self._passes(fact):
                 fact = None
-                self._refused += 1
-                self.narrowing.check(self.view, self._refused)
-            return self._facts.setdefault(one, fact)
+                self._rejected += 1
+                self.filtered.check(self.view, self._rejected)
+            return self._facts.setdefault(fact_id, fact)
 
     def _passes(self, fact: Fact) -> bool:
         return allowed(self.reads.facts, self.view, self.plan.filters, fact)
 
     def _note(self, by: FoundBy, found: Iterable[FactId]) -> None:
-        for one in found:
-            self._led.setdefault(one, []).append(by)
+        for fact in found:
+            self._found_by.setdefault(fact, []).append(by)
 
-    def _drilled(self, vector: Vector, among: Set[FactId] | None) -> Iterator[FactId]:
-        """The best facts of the best sections, so many of each."""
+    def _of_sections(self, vector: Vector, among: Set[FactId] | None) -> Iterator[FactId]:
+        """Yields the best facts of each of the best sections."""
         for section in self._sections(vector):
             facts = set(self.words.facts_of(HierarchyReader(self.view).chunks_of(section)))
             own = facts if among is None else facts & among
-            yield from (one for one, _ in self.index.search(vector, SECTION_FACTS_MAX, own, exact=True))
+            yield from (fact for fact, _ in self.index.search(vector, SECTION_FACTS_MAX, own, exact=True))
 
     def _sections(self, vector: Vector) -> list[NodeId]:
-        """By their centroid or by the passages that their summary is made of, whichever is nearer."""
+        """Returns the best sections by their centroid or their summary, whichever is nearer."""
         near = self.reads.sections.at(self.view).search(vector, SECTIONS_CONSIDERED)
-        scored = [(max(score, self._summary_score(one, vector)), one) for one, score in near]
-        return [one for _, one in sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:SECTIONS_MAX]]
+        scored = [(max(score, self._summary_score(section, vector)), section) for section, score in near]
+        return [section for _, section in sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:SECTIONS_MAX]]
 
     def _summary_score(self, section: NodeId, vector: Vector) -> float:
-        """The cosine with what a section's summary is made of: the chunks of its heaviest passages."""
+        """Returns the cosine with the chunks that the section's summary was made from."""
         passages = self.reads.sections.passages(self.view, section)
         chunks = self.reads.chunks.at(self.view)
-        there = [one for one in dict.fromkeys(passages) if one in chunks]
-        if not there:
+        present = [chunk for chunk in dict.fromkeys(passages) if chunk in chunks]
+        if not present:
             return -1.0
-        total = chunks.rows(there).sum(axis=0)
+        total = chunks.rows(present).sum(axis=0)
         return round(float(total @ vector / max(float(np.linalg.norm(total)), 1e-12)), SCORE_DIGITS)
 
     def _of_communities(self, among: Set[FactId] | None) -> Iterator[FactId]:
-        """More of the communities that are hardly there, though many of their facts are near."""
-        members = self._memberships.labels_in(self.index, self._hardly_there())
+        """Yields more facts of communities that have few candidates although many of their facts are near."""
+        members = self._memberships.labels_in(self.index, self._communities_with_few())
         if among is not None:
-            allowed = self.index.labels([one.bytes for one in among])
-            members = [np.intersect1d(one, allowed, assume_unique=True) for one in members]
-        return self._near([one for one in members if len(one) >= COMMUNITY_NEAR_MIN])
+            allowed_labels = self.index.labels([fact.bytes for fact in among])
+            members = [np.intersect1d(labels, allowed_labels, assume_unique=True) for labels in members]
+        return self._near([labels for labels in members if len(labels) >= COMMUNITY_NEAR_MIN])
 
-    def _hardly_there(self) -> list[CommunityId]:
-        """Communities with few candidates; if they are too many, those whose best candidate is most relevant."""
-        found = {one: community for one, community in self._by_community() if community is not None}
+    def _communities_with_few(self) -> list[CommunityId]:
+        """Returns the communities with few candidates; if too many, those whose best candidate is most relevant."""
+        found = {fact: community for fact, community in self._by_community() if community is not None}
         counts = Counter(found.values())
-        few = {one: community for one, community in found.items() if counts[community] < HARDLY_THERE}
+        few = {fact: community for fact, community in found.items() if counts[community] < FEW_CANDIDATES_BELOW}
         if len(set(few.values())) <= COMMUNITIES_MAX:
             return sorted(set(few.values()))
         relevance = self._relevance(list(few))
         best: dict[CommunityId, float] = {}
-        for one, community in few.items():
-            best[community] = max(best.get(community, 0.0), relevance[one])
-        return sorted(best, key=lambda one: (-best[one], one))[:COMMUNITIES_MAX]
+        for fact, community in few.items():
+            best[community] = max(best.get(community, 0.0), relevance[fact])
+        return sorted(best, key=lambda community: (-best[community], community))[:COMMUNITIES_MAX]
 
     def _by_community(self) -> Iterator[tuple[FactId, CommunityId | None]]:
-        """Each candidate so far that may be packed, and its community."""
-        ids = [one for one in self._led if self._fact(one) is not None]
-        return zip(ids, self._memberships.of(ids), strict=True)
+        """Yields each candidate so far with its community."""
+        ids = [fact for fact in self._found_by if self._fact(fact) is not None]
+        return zip(ids, self._memberships.communities_of(ids), strict=True)
 
     def _near(self, groups: Sequence[Labels]) -> Iterator[FactId]:
-        """The nearest of each group that has so many near ones. All are compared at once."""
+        """Yields the nearest facts of each group that has enough near facts. Compares all groups at once."""
         if not groups:
             return
         every = np.sort(np.concatenate(groups))
@@ -265,35 +280,35 @@ class _CorpusSearch:
             for labels in groups:
                 scores = cosines[np.searchsorted(every, labels)]
                 if np.count_nonzero(scores >= self.plan.relevance_floor) >= COMMUNITY_NEAR_MIN:
-                    yield from (one for one, _ in self.index.best((scores, labels), COMMUNITY_NEAR_MIN))
+                    yield from (fact for fact, _ in self.index.best((scores, labels), COMMUNITY_NEAR_MIN))
 
     def _scored(self) -> Iterator[Candidate]:
-        ids = sorted((one for one in self._led if self._fact(one) is not None), key=attrgetter("int"))
+        ids = sorted((fact for fact in self._found_by if self._fact(fact) is not None), key=attrgetter("int"))
         if not ids:
             return
         relevance, rows = self._relevance(ids), self.index.rows(ids)
-        communities = self._memberships.of(ids)
+        communities = self._memberships.communities_of(ids)
         labels = self._labels(communities)
-        for one, row, community in zip(ids, rows, communities, strict=True):
-            fact = self._fact(one)
+        for fact_id, row, community in zip(ids, rows, communities, strict=True):
+            fact = self._fact(fact_id)
             assert fact is not None
             label = "" if community is None else labels[community]
-            led = self._led[one]
+            found_by = self._found_by[fact_id]
             yield Candidate(
-                id=one,
+                id=fact_id,
                 corpus=self.view.corpus.id,
                 content=fact.content,
                 source=fact.source,
                 importance=fact.importance,
                 ingested_at=fact.ingested_at,
-                relevance=relevance[one],
+                relevance=relevance[fact_id],
                 vector=row,
                 model=self.model.name,
                 stale=is_stale(fact, self.plan, self.now),
                 community=community if label else None,
                 community_label=label,
-                found_by=tuple([by for by in _LEADS if by in led]),
-                memory_tier=self._tier(one, community if label else None),
+                found_by=tuple([search for search in _SEARCHES if search in found_by]),
+                memory_tier=self._tier(fact_id, community if label else None),
                 version=fact.version,
                 document=fact.document,
                 lead=lead_of(fact),
@@ -301,35 +316,36 @@ class _CorpusSearch:
             )
 
     def _relevance(self, ids: Sequence[FactId]) -> Mapping[FactId, float]:
-        """Of each, which does not depend on the others."""
-        if missing := [one for one in ids if one not in self._relevances]:
+        """Returns the relevance of at least these facts. The relevance of a fact does not depend on other facts."""
+        if missing := [fact for fact in ids if fact not in self._relevances]:
             self._relevances |= self._computed_relevance(missing)
         return self._relevances
 
     def _computed_relevance(self, ids: Sequence[FactId]) -> Mapping[FactId, float]:
-        """By the scoring policy: the whole question's, or the best cosine with one of its parts."""
+        """Computes relevance by the scoring policy: for the whole question, or the best cosine with a sub-query."""
         if self.plan.policy == FUSED:
             chunks = self.reads.chunks.at(self.view)
             asked, shares = question(self.plan.query), self._shares(self.plan.query)
             return fused_relevance(self.words, self.index, chunks, asked, self.vectors[-1], ids, shares)
         cosines: dict[FactId, float] = dict.fromkeys(ids, 0.0)
         for vector in self.vectors:
-            for one, score in self.index.search(vector, len(ids), ids, exact=True):
-                cosines[one] = max(cosines[one], score)
-        return {one: min(score, 1.0) for one, score in cosines.items()}
+            for fact, score in self.index.search(vector, len(ids), ids, exact=True):
+                cosines[fact] = max(cosines[fact], score)
+        return {fact: min(score, 1.0) for fact, score in cosines.items()}
 
     def _labels(self, communities: Iterable[CommunityId | None]) -> Mapping[CommunityId, str]:
-        """What they are called; nothing where the words of a label were erased."""
-        labels = CommunityReader(self.view)
-        return {one: labels.label(one) or "" for one in {one for one in communities if one is not None}}
+        """Returns the labels of communities; empty for a label whose words were erased."""
+        reader = CommunityReader(self.view)
+        known = {community for community in communities if community is not None}
+        return {community: reader.label(community) or "" for community in known}
 
-    def _tier(self, one: FactId, community: CommunityId | None) -> int:
-        """The lowest that has it."""
-        if one in self.plan.window_facts:
-            return 0
-        if one in self.memory.deferred:
-            return 1
-        return 2 if community in self.memory.warm else 3
+    def _tier(self, fact: FactId, community: CommunityId | None) -> int:
+        """Returns the lowest memory tier that has the fact."""
+        if fact in self.plan.window_facts:
+            return MEMORY_TIER_WINDOW
+        if fact in self.memory.deferred:
+            return MEMORY_TIER_SESSION
+        return MEMORY_TIER_WARM if community in self.memory.warm else MEMORY_TIER_STORE
 
     @property
     def _memberships(self) -> Memberships:
@@ -339,31 +355,31 @@ class _CorpusSearch:
 def _in_session(
     view: CorpusAtRevision, plan: EnvelopePlan, sought: SoughtFacts, memory: SessionMemory, now: datetime
 ) -> Iterator[Candidate]:
-    """The session's own facts that were put beside a corpus."""
-    for one in memory.facts:
-        if one.corpus == view.corpus.id and plan.filters.allows(one.fact, None):
-            vector = unpacked(one.vector)
+    """Yields the session's own facts that were put beside a corpus and that the filters allow."""
+    for session_fact in memory.facts:
+        if session_fact.corpus == view.corpus.id and plan.filters.allows(session_fact.fact, None):
+            vector = unpack_vector(session_fact.vector)
             yield Candidate(
-                id=one.fact.id,
-                corpus=one.corpus,
-                content=one.fact.content,
-                source=one.fact.source,
-                importance=one.fact.importance,
-                ingested_at=one.fact.ingested_at,
-                relevance=_cosine(one, vector, sought),
+                id=session_fact.fact.id,
+                corpus=session_fact.corpus,
+                content=session_fact.fact.content,
+                source=session_fact.fact.source,
+                importance=session_fact.fact.importance,
+                ingested_at=session_fact.fact.ingested_at,
+                relevance=_cosine(session_fact, vector, sought),
                 vector=vector,
-                model=one.fact.embedding_model,
-                stale=is_stale(one.fact, plan, now),
+                model=session_fact.fact.embedding_model,
+                stale=is_stale(session_fact.fact, plan, now),
                 found_by=(FoundBy.SESSION,),
-                memory_tier=0 if one.fact.id in plan.window_facts else 1,
-                version=one.fact.version,
+                memory_tier=MEMORY_TIER_WINDOW if session_fact.fact.id in plan.window_facts else MEMORY_TIER_SESSION,
+                version=session_fact.fact.version,
                 session_only=True,
-                fact=one.fact,
+                fact=session_fact.fact,
             )
 
 
-def _cosine(one: SessionFact, vector: Vector, sought: SoughtFacts) -> float:
-    compared = beside_session(one.fact, one.corpus, len(vector), sought.of)
+def _cosine(session_fact: SessionFact, vector: Vector, sought: SoughtFacts) -> float:
+    compared = question_for_session_fact(session_fact.fact, session_fact.corpus, len(vector), sought.of)
     return max(0.0, min(1.0, round(max(float(vector @ text) for text in compared), SCORE_DIGITS)))
 
 

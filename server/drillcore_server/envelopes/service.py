@@ -1,7 +1,4 @@
-"""Envelopes between messages and the domain's types.
-
-EnvelopeService: requests to commands, results to responses.
-"""
+"""EnvelopeService: turns requests into commands, and results into responses."""
 
 from __future__ import annotations
 
@@ -14,10 +11,11 @@ from uuid import UUID
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import nodes_pb2
-from drillcore_server.envelopes.issue import Issued
+from drillcore_server.envelopes.issue import EnvelopeAnswer
 from drillcore_server.envelopes.model import (
+    MEMORY_TIER_STORE,
+    CandidateOutcome,
     Envelope,
-    Explained,
     GroundingMode,
     Packed,
     Provenance,
@@ -26,13 +24,13 @@ from drillcore_server.envelopes.model import (
     TierCap,
 )
 from drillcore_server.envelopes.pack import continue_envelope, pack_envelope, preview_envelope
-from drillcore_server.envelopes.packing import BudgetRequest
 from drillcore_server.envelopes.read import get_envelope
-from drillcore_server.envelopes.request import EnvelopeAsked, EnvelopeReads
-from drillcore_server.envelopes.scoring import ScoringAsked
+from drillcore_server.envelopes.request import EnvelopeQuestion, EnvelopeReads
+from drillcore_server.envelopes.scoring_policy import ScoringOptions
+from drillcore_server.envelopes.token_packer import BudgetRequest
 from drillcore_server.facts.cache_directives import parse_directives
-from drillcore_server.facts.messages import fact_filters, fact_id
-from drillcore_server.facts.session_store import checked_session
+from drillcore_server.facts.service import fact_filters, fact_id
+from drillcore_server.facts.session_fact_store import checked_session
 from drillcore_server.hierarchy.service import as_of
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.kernel.messages import any_id, corpus_id, optional_tenant_id, timestamp
@@ -42,23 +40,24 @@ from drillcore_server.storage.ids import EnvelopeId, Span
 Named = TypeVar("Named", bound=IntEnum)
 
 
-def asked(message: pb.EnvelopeQuestion) -> EnvelopeAsked:
-    return EnvelopeAsked(
+def question_of(message: pb.EnvelopeQuestion) -> EnvelopeQuestion:
+    """Returns the question of a message. Raises `BadInput` for a field that cannot be used."""
+    return EnvelopeQuestion(
         query=message.query,
-        corpora=tuple(dict.fromkeys(corpus_id(one, "corpus_ids") for one in message.corpus_ids)),
+        corpora=tuple(dict.fromkeys(corpus_id(text, "corpus_ids") for text in message.corpus_ids)),
         filters=fact_filters(message.filters),
         budget=_budget(message.budget),
         model=message.budget.model,
         mode=_named(GroundingMode, message.grounding_mode or GroundingMode.CONTEXT_PREFERRED, "grounding_mode"),
         scoring=_scoring(message.scoring),
-        accepted=frozenset(_named(QualityTier, one, "accept_tiers") for one in message.accept_tiers),
+        accepted=frozenset(_named(QualityTier, number, "accept_tiers") for number in message.accept_tiers),
         directives=parse_directives(message.cache_control),
         session=checked_session(message.session_id) if message.session_id else "",
         exact=message.exact,
         as_of=as_of(message.as_of),
         format=_named(RenderFormat, message.format or RenderFormat.MARKDOWN, "format"),
-        window_facts=tuple(dict.fromkeys(fact_id(one, "window_fact_ids") for one in message.window_fact_ids)),
-        memory_tier_max=message.memory_tier_max if message.HasField("memory_tier_max") else 3,
+        window_facts=tuple(dict.fromkeys(fact_id(text, "window_fact_ids") for text in message.window_fact_ids)),
+        memory_tier_max=message.memory_tier_max if message.HasField("memory_tier_max") else MEMORY_TIER_STORE,
     )
 
 
@@ -74,16 +73,16 @@ def _budget(message: pb.TokenBudget) -> BudgetRequest:
     return BudgetRequest(system_prompt=message.system_prompt, **given)
 
 
-def _scoring(message: pb.ScoringOptions) -> ScoringAsked:
-    given = {one.name: value for one, value in message.ListFields() if one.name != "policy"}
-    return ScoringAsked(policy=message.policy or None, **given)
+def _scoring(message: pb.ScoringOptions) -> ScoringOptions:
+    given = {field.name: value for field, value in message.ListFields() if field.name != "policy"}
+    return ScoringOptions(policy=message.policy or None, **given)
 
 
 def _named(kind: type[Named], value: int, field: str) -> Named:
     try:
         return kind(value)
     except ValueError as error:
-        known = ", ".join(one.name for one in kind)
+        known = ", ".join(member.name for member in kind)
         raise BadInput(Reason.INVALID_ARGUMENT, f"{field} must be one of {known}", field=field) from error
 
 
@@ -92,7 +91,7 @@ def envelope_message(envelope: Envelope) -> pb.Envelope:
     return pb.Envelope(
         session_id=envelope.session,
         window_number=envelope.window,
-        facts=[_fact(envelope, one) for one in packing.included],
+        facts=[_fact(envelope, packed) for packed in packing.included],
         total_facts_available=envelope.available,
         total_facts_included=len(packing.included),
         token_count=packing.tokens,
@@ -138,8 +137,8 @@ def envelope_message(envelope: Envelope) -> pb.Envelope:
     )
 
 
-class Sent:
-    """The message of the envelope that a call answers with: made once, hashed and sent."""
+class SentEnvelope:
+    """The message of the envelope in an answer. It is made once, then hashed and sent."""
 
     def __init__(self) -> None:
         self._made: tuple[Envelope, pb.Envelope] | None = None
@@ -150,46 +149,46 @@ class Sent:
         return self._made[1]
 
     def digest(self, envelope: Envelope) -> bytes:
-        """SHA-256 of what is sent: the same bytes for the same envelope."""
+        """Returns the SHA-256 of the message: the same for the same envelope."""
         return hashlib.sha256(self.message(envelope).SerializeToString(deterministic=True)).digest()
 
 
 def _fact(envelope: Envelope, packed: Packed) -> pb.EnvelopeFact:
-    ranked, one = packed.ranked, packed.ranked.candidate
-    known = envelope.provenance.get(one.id)
+    ranked, candidate = packed.ranked, packed.ranked.candidate
+    provenance = envelope.provenance.get(candidate.id)
     return pb.EnvelopeFact(
-        fact_id=str(one.id),
-        content=one.content,
-        source_id=one.source,
-        relevance_score=one.relevance,
-        importance_weight=one.importance,
+        fact_id=str(candidate.id),
+        content=candidate.content,
+        source_id=candidate.source,
+        relevance_score=candidate.relevance,
+        importance_weight=candidate.importance,
         composite_score=ranked.composite,
         token_count=packed.tokens,
         position=packed.position,
-        community=one.community_label,
-        ingested_at=timestamp(one.ingested_at),
+        community=candidate.community_label,
+        ingested_at=timestamp(candidate.ingested_at),
         freshness_score=ranked.freshness,
         diversity_bonus=ranked.diversity,
-        memory_tier=one.memory_tier,
-        stale=one.stale,
-        version=one.version,
-        corpus_id="" if one.is_answer else str(one.corpus),
-        provenance=None if known is None else _provenance(known),
-        session_only=one.session_only,
-        answer_summary=one.is_answer,
+        memory_tier=candidate.memory_tier,
+        stale=candidate.stale,
+        version=candidate.version,
+        corpus_id="" if candidate.is_answer else str(candidate.corpus),
+        provenance=None if provenance is None else _provenance(provenance),
+        session_only=candidate.session_only,
+        answer_summary=candidate.is_answer,
     )
 
 
-def _provenance(known: Provenance) -> pb.Provenance:
+def _provenance(provenance: Provenance) -> pb.Provenance:
     return pb.Provenance(
-        source_id=known.source,
-        source_location=known.location,
-        document_id=str(known.document) if known.document else "",
-        document_title=known.document_title,
-        chunk_id=str(known.chunk) if known.chunk else "",
-        span=_span(known.span) if known.span else None,
-        raws=[pb.RawSpan(raw_id=str(one.raw), span=_span(one.span)) for one in known.raws],
-        lead_spans=list(map(_span, known.leads)),
+        source_id=provenance.source,
+        source_location=provenance.location,
+        document_id=str(provenance.document) if provenance.document else "",
+        document_title=provenance.document_title,
+        chunk_id=str(provenance.chunk) if provenance.chunk else "",
+        span=_span(provenance.span) if provenance.span else None,
+        raws=[pb.RawSpan(raw_id=str(raw.raw), span=_span(raw.span)) for raw in provenance.raws],
+        lead_spans=list(map(_span, provenance.leads)),
     )
 
 
@@ -201,19 +200,19 @@ def cap_message(cap: TierCap) -> pb.TierCap:
     return pb.TierCap(tier=pb.QualityTier.ValueType(cap.tier), reason=cap.reason, detail=cap.detail)
 
 
-def candidate_messages(explained: Iterable[Explained]) -> list[pb.Candidate]:
+def candidate_messages(outcomes: Iterable[CandidateOutcome]) -> list[pb.Candidate]:
     return [
         pb.Candidate(
-            fact_id=str(one.candidate.id),
-            relevance_score=one.candidate.relevance,
-            composite_score=one.composite,
-            outcome=one.outcome.value,
-            detail=one.detail,
-            found_by=[by.value for by in one.candidate.found_by],
-            token_count=one.tokens,
-            position=one.position,
+            fact_id=str(outcome.candidate.id),
+            relevance_score=outcome.candidate.relevance,
+            composite_score=outcome.composite,
+            outcome=outcome.outcome.value,
+            detail=outcome.detail,
+            found_by=[search.value for search in outcome.candidate.found_by],
+            token_count=outcome.tokens,
+            position=outcome.position,
         )
-        for one in explained
+        for outcome in outcomes
     ]
 
 
@@ -223,7 +222,7 @@ class EnvelopeService:
 
     def PreviewEnvelope(self, request: pb.PreviewEnvelopeRequest, call: Call) -> pb.PreviewEnvelopeResponse:
         tenant = optional_tenant_id(request.tenant_id)
-        previewed = preview_envelope(self._reads, call, tenant=tenant, asked=asked(request.question))
+        previewed = preview_envelope(self._reads, call, tenant=tenant, asked=question_of(request.question))
         envelope, quality = previewed.envelope, previewed.envelope.quality
         return pb.PreviewEnvelopeResponse(
             facts_available=envelope.available,
@@ -242,21 +241,21 @@ class EnvelopeService:
         )
 
     def PackEnvelope(self, request: pb.PackEnvelopeRequest, call: Call) -> pb.PackEnvelopeResponse:
-        sent = Sent()
-        issued = pack_envelope(
+        sent = SentEnvelope()
+        answer = pack_envelope(
             self._reads,
             call,
             tenant=optional_tenant_id(request.tenant_id),
-            asked=asked(request.question),
+            asked=question_of(request.question),
             if_match=request.if_match,
             salted=request.salted_etag,
             digest=sent.digest,
         )
-        return _issued(issued, sent, explain=request.explain)
+        return _answered(answer, sent, explain=request.explain)
 
     def ContinueEnvelope(self, request: pb.ContinueEnvelopeRequest, call: Call) -> pb.PackEnvelopeResponse:
-        sent = Sent()
-        issued = continue_envelope(
+        sent = SentEnvelope()
+        answer = continue_envelope(
             self._reads,
             call,
             tenant=optional_tenant_id(request.tenant_id),
@@ -264,11 +263,11 @@ class EnvelopeService:
             answer=request.previous_answer,
             digest=sent.digest,
         )
-        return _issued(issued, sent, explain=request.explain)
+        return _answered(answer, sent, explain=request.explain)
 
     def GetEnvelope(self, request: pb.GetEnvelopeRequest, call: Call) -> pb.GetEnvelopeResponse:
         tenant, wanted = optional_tenant_id(request.tenant_id), EnvelopeId(any_id(request.envelope_id, "envelope_id"))
-        sent = Sent()
+        sent = SentEnvelope()
         replayed = get_envelope(self._reads, call, tenant=tenant, wanted=wanted, digest=sent.digest)
         issued = replayed.issued
         return pb.GetEnvelopeResponse(
@@ -279,30 +278,30 @@ class EnvelopeService:
             replay=pb.Replay.ValueType(replayed.replay),
             envelope=None if replayed.envelope is None else sent.message(replayed.envelope),
             issued_sha256=issued.digest.hex(),
-            fact_ids=[str(one.id) for one in issued.facts],
+            fact_ids=[str(fact.id) for fact in issued.facts],
             missing_fact_ids=map(str, replayed.missing),
             parent_envelope_id=_text(issued.parent),
             audit_record_id=str(issued.record),
             quality_tier=pb.QualityTier.ValueType(issued.tier),
             window_number=issued.window,
-            revisions={str(one.corpus): one.revision for one in issued.corpora},
+            revisions={str(at.corpus): at.revision for at in issued.corpora},
         )
 
 
-def _issued(issued: Issued, sent: Sent, *, explain: bool) -> pb.PackEnvelopeResponse:
-    envelope = issued.envelope
+def _answered(answer: EnvelopeAnswer, sent: SentEnvelope, *, explain: bool) -> pb.PackEnvelopeResponse:
+    envelope = answer.envelope
     return pb.PackEnvelopeResponse(
-        envelope_id=str(issued.id),
+        envelope_id=str(answer.id),
         not_modified=envelope is None,
         envelope=None if envelope is None else sent.message(envelope),
-        created_at=timestamp(issued.created_at),
-        headers=issued.headers,
-        continuation_id=issued.continuation,
-        quality_history=[pb.QualityTier.ValueType(one) for one in issued.history],
+        created_at=timestamp(answer.created_at),
+        headers=answer.headers,
+        continuation_id=answer.continuation,
+        quality_history=[pb.QualityTier.ValueType(tier) for tier in answer.history],
         candidates=candidate_messages(envelope.explained) if explain and envelope is not None else (),
-        session_id=issued.session,
+        session_id=answer.session,
     )
 
 
-def _text(one: UUID | None) -> str:
-    return "" if one is None else str(one)
+def _text(id_: UUID | None) -> str:
+    return "" if id_ is None else str(id_)

@@ -1,8 +1,8 @@
-"""Envelopes that were issued, the etags they are known by, and the sessions they were packed in.
+"""Stores issued envelopes, the index of their etags, and the sessions that they were packed in.
 
-They hold ids, numbers and the question, sealed under the key of the tenant's audit log, as the question is there too.
-An index in each corpus leads from its facts to the envelopes that they were packed into.
-When something is to be forgotten is an entry by time, one for each; using a session puts its own off.
+The records have ids, numbers and the question. They are sealed under the key of the tenant's audit log, which has the
+question too. An index in each corpus leads from facts to the envelopes that contain them. Another index says when each
+envelope and session is to be forgotten; using a session postpones its end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_server.envelopes.envelope_plan import EnvelopeSession, IssuedEnvelope, WindowQuality
-from drillcore_server.facts.session_store import OwnSession
+from drillcore_server.facts.session_fact_store import OwnSession
 from drillcore_server.kernel.corpus_at_revision import CorpusReads
 from drillcore_server.kernel.journal import log_key, log_of
 from drillcore_server.storage.ids import CommunityId, EnvelopeId, PrincipalId, Revision, TenantId
@@ -31,34 +31,37 @@ from drillcore_server.storage.versioned import Entry
 ISSUED: Final = RecordKind(IssuedEnvelope)
 SESSION: Final = RecordKind(EnvelopeSession)
 HISTORY_MAX: Final = 100
-"""Windows of a session whose quality is remembered."""
+"""The session keeps the quality of this many last windows."""
 WARM_MAX: Final = 256
+"""The session keeps this many communities, those that were used last."""
 _NO_REVISION: Final = Revision(0)
 _KEYS_OF_END: Final = 1_000
-"""Named by one entry of what is to be forgotten: it must fit into a value."""
+"""The keys that one entry lists for clearing: the entry must fit into a value."""
 _FORGOTTEN_KEYS: Final = 10_000
-"""Cleared in one transaction, about."""
+"""About so many keys are cleared in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeStore:
-    """Reads and writes of one tenant's envelopes."""
+    """Reads and writes one tenant's envelopes and their sessions."""
 
     keys: Keyspace
     sealed: SealedRecords
     tenant: TenantId
     number: KeyNumber
-    """Of the key that they are sealed under."""
+    """The key that the records are sealed under."""
 
-    def issue(self, tr: Transaction, issued: IssuedEnvelope, known_by: bytes, said: bytes, until: datetime) -> None:
-        """Keeps an envelope, that its etag stands for it, and that its facts are in it, until some time.
+    def issue(
+        self, tr: Transaction, issued: IssuedEnvelope, found_by: bytes, text_hash: bytes, until: datetime
+    ) -> None:
+        """Stores an envelope with its entries in the index of etags and in the index of facts, until some time.
 
-        `said` are 8 bytes of what it says: an earlier one of the same etag that says the same is not found any more.
+        `text_hash` is an 8-byte hash of text and tier. The envelope replaces an earlier one of the same etag and hash.
         """
-        key, etag = self.keys.envelope(self.tenant, issued.id), self.keys.etag(self.tenant, known_by, said)
+        key, etag = self.keys.envelope(self.tenant, issued.id), self.keys.etag(self.tenant, found_by, text_hash)
         codec.write(tr, key, self._seal(key, ISSUED.encode(issued)))
         tr.set(etag, issued.id.bytes)
-        entries = entries_of(self.keys, issued)
+        entries = fact_entries(self.keys, issued)
         for entry in entries:
             tr.set(entry, issued_to(self.tenant, issued.principal))
         self._forget_at(tr, until, issued.id, [key, etag, *entries])
@@ -74,14 +77,14 @@ class EnvelopeStore:
         stored = codec.read(tr, key)
         return None if stored is None else ISSUED.decode(self._open(key, stored))
 
-    def find_etag(self, tr: Reader, known_by: bytes) -> list[IssuedEnvelope]:
-        """The envelopes that an etag was given for, the last one for each thing they say; two if there are more."""
-        stored = tr.range(*self.keys.etags(self.tenant, known_by), limit=2)
+    def find_etag(self, tr: Reader, found_by: bytes) -> list[IssuedEnvelope]:
+        """Returns the envelopes of an etag, the last one for each text. Returns at most two."""
+        stored = tr.range(*self.keys.etags(self.tenant, found_by), limit=2)
         found = [self.find(tr, EnvelopeId(UUID(bytes=value))) for _, value in stored]
-        return [one for one in found if one is not None]
+        return [issued for issued in found if issued is not None]
 
     def session(self, tr: Reader, own: OwnSession, now: datetime) -> EnvelopeSession | None:
-        """The session, if it stands."""
+        """Returns the session; None if there is none or it is over."""
         found = self._session(tr, own)
         return None if found is None or found.is_over(now) else found
 
@@ -93,7 +96,8 @@ class EnvelopeStore:
         warm: tuple[CommunityId, ...],
         now: datetime,
     ) -> None:
-        """Notes what was packed in a session, which begins with it or goes on, up to when `begun` ends."""
+        """Adds a window to a session, and postpones the session's end to that of `begun`. Stores `begun` if the session
+        is new or over."""
         known = self._session(tr, begun.own)
         if known is not None:
             tr.clear(self._session_end(known))
@@ -110,7 +114,7 @@ class EnvelopeStore:
         tr.set(self._session_end(used), msgspec.msgpack.encode([key]))
 
     def end_session(self, tr: Transaction, own: OwnSession) -> bool:
-        """Forgets a session; whether there was one."""
+        """Forgets a session. Returns whether there was one."""
         known = self._session(tr, own)
         if known is not None:
             codec.clear(tr, self._session_key(own))
@@ -135,24 +139,24 @@ class EnvelopeStore:
         return self.sealed.opened(Entry(key, _NO_REVISION, stored)).value
 
 
-def known_by(principal: PrincipalId, etag: str, question: bytes) -> bytes:
-    """What an etag is found by: it counts for the caller and the question that it was given for, and no other."""
+def etag_key(principal: PrincipalId, etag: str, question: bytes) -> bytes:
+    """Returns the key of an etag. It depends on caller and question, so an etag is valid for no other."""
     return hashlib.sha256(b"\0".join([principal.encode(), etag.encode(), question])).digest()[:16]
 
 
-def entries_of(keys: Keyspace, issued: IssuedEnvelope) -> list[bytes]:
-    """What leads from the facts of the store to an envelope that holds them."""
-    corpora = {one.number: keys.of_corpus(one.number) for one in issued.corpora}
+def fact_entries(keys: Keyspace, issued: IssuedEnvelope) -> list[bytes]:
+    """Returns the keys of the index entries that lead from the stored facts of an envelope to the envelope."""
+    corpora = {at.number: keys.of_corpus(at.number) for at in issued.corpora}
     return [corpora[at.number].fact_envelope(fact, issued.id) for at, fact in issued.stored()]
 
 
 def issued_to(tenant: TenantId, principal: PrincipalId) -> bytes:
-    """What an entry of the index of facts says of an envelope: a shared corpus has entries of many tenants."""
+    """Returns the value of such an index entry. A shared corpus has entries of many tenants."""
     return tenant.bytes + principal.encode()
 
 
 def forget(tr: Transaction, keys: Keyspace, now: datetime, limit: int) -> int:
-    """Removes some of what is to be forgotten by now; how many entries there were, 0 when nothing is left."""
+    """Removes some envelopes and sessions that are to be forgotten by now. Returns how many; 0 if none is left."""
     forgotten = cleared = 0
     for entry, value in tr.range(*keys.envelope_ends_up_to(now), limit=limit):
         tr.clear(entry)
@@ -166,5 +170,5 @@ def forget(tr: Transaction, keys: Keyspace, now: datetime, limit: int) -> int:
 
 
 def envelope_store(reads: CorpusReads, tenant: TenantId) -> EnvelopeStore:
-    """Where the envelopes of a tenant are kept, sealed under the key of its log."""
+    """Returns the store of a tenant's envelopes, sealed under the key of its audit log."""
     return EnvelopeStore(reads.unit.keys, reads.sealed, tenant, log_key(reads.keyring, log_of(tenant)))

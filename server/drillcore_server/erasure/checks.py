@@ -1,4 +1,4 @@
-"""Checks the keys of a corpus: none may be lost, and erased ones must be destroyed."""
+"""The part of fsck for erasures: no key of a corpus may be lost, and erased keys must be destroyed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from drillcore_fdb.engine import Engine
 from drillcore_server.kernel import erasures
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.storage.ids import Revision
 from drillcore_server.storage.keyring import KeyNumber, Keyring
 from drillcore_server.storage.keyspace import Keyspace
@@ -20,27 +20,28 @@ class ErasureCheck:
         self._erasures = engine.run(lambda tr: list(erasures.of_corpus(tr.snapshot, own)))
 
     def problems(self, sealed_under: Collection[KeyNumber]) -> Iterator[str]:
-        """`sealed_under` are the keys in use: something in the corpus is sealed under each."""
-        left, destroyed = self._keyring.left_of(sealed_under)
+        """`sealed_under` are the keys that seal records of the corpus."""
+        left, destroyed = self._keyring.stored_and_destroyed(sealed_under)
         erased = {KeyNumber(key) for erasure in self._erasures for key in erasure.key_numbers}
         for number in sorted(set(sealed_under) - left - destroyed):
-            yield self._told(f"the key {number} is lost: what is sealed under it cannot be read; restore the keyring")
+            yield self._in_corpus(f"the key {number} is lost, so its records cannot be read: restore the keyring")
         for number in sorted(destroyed - erased):
-            yield self._told(f"the key {number} was destroyed, but no erasure says so")
+            yield self._in_corpus(f"the key {number} was destroyed, but no erasure says so")
         finished = {KeyNumber(key) for erasure in self._erasures if erasure.destroyed_at for key in erasure.key_numbers}
-        for number in sorted(self._keyring.left_of(finished)[0]):
-            yield self._told(f"the erased key {number} is in the keyring again: start the server to destroy it")
+        for number in sorted(self._keyring.stored_and_destroyed(finished)[0]):
+            yield self._in_corpus(f"the erased key {number} is in the keyring again: start the server to destroy it")
 
     def notes(self, floor: Revision) -> Iterator[str]:
+        """Findings that are not defects. `floor` is the oldest revision that the corpus still has."""
         for erasure in self._erasures:
             if erasure.destroyed_at is None:
-                yield self._told(f"the erasure {erasure.id} is not finished: start the server to destroy its keys")
+                yield self._in_corpus(f"the erasure {erasure.id} is not finished: start the server to destroy its keys")
         if self.is_erased_since(floor):
-            yield self._told(f"revision {floor} was not checked: something in it was erased since")
+            yield self._in_corpus(f"revision {floor} was not checked, because records of it were erased since")
 
     def is_erased_since(self, floor: Revision) -> bool:
-        """Whether the oldest revision of a trimmed corpus may lack something that was erased later."""
+        """Whether the oldest revision of a trimmed corpus may lack records that were erased later."""
         return floor > 0 and any(erasure.revision > floor for erasure in self._erasures)
 
-    def _told(self, what: str) -> str:
-        return f"corpus {self._corpus.id}: {what}"
+    def _in_corpus(self, problem: str) -> str:
+        return f"corpus {self._corpus.id}: {problem}"

@@ -5,7 +5,7 @@ EraseSource makes everything that came from a source unreadable for ever, at eve
     commit: one revision without the source, noted and recorded -> destroy its keys -> the call returns
 
 From the commit on nobody uses the keys, although they may exist for another moment. If a server dies before it has
-destroyed them, the next start does so (`eraser.py`).
+destroyed them, the next start does so (`destroy_keys.py`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from typing import Final
 
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
-from drillcore_server.communities.community_writes import plan_without
+from drillcore_server.communities.community_plan import plan_without
 from drillcore_server.communities.store import CommunityWrites
-from drillcore_server.cores import entity_vectors
-from drillcore_server.cores import library_store as library
-from drillcore_server.documents.change import Change
-from drillcore_server.documents.ingestion.revision_plan import Settled
-from drillcore_server.erasure.eraser import Eraser
+from drillcore_server.cores import foreign_store
+from drillcore_server.documents.document_planner import Change
+from drillcore_server.documents.ingestion.revision_plan import SettledSections
+from drillcore_server.erasure.destroy_keys import Eraser
 from drillcore_server.facts.model import Fact
 from drillcore_server.facts.state_hash import forget_state
 from drillcore_server.facts.store import FactReader, FactWrites
@@ -36,15 +35,15 @@ from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader
 from drillcore_server.kernel import access, erasures
 from drillcore_server.kernel import corpus_store as corpora
 from drillcore_server.kernel.access import InTenant
-from drillcore_server.kernel.accounts import Permission
-from drillcore_server.kernel.corpora import Corpus, check_not_on_hold
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import AsOf, BatchedReads, CorpusAtRevision, CorpusReads
+from drillcore_server.kernel.corpus_model import Corpus, check_not_on_hold
 from drillcore_server.kernel.erasures import ERASURE, ErasedKey, Erasure
 from drillcore_server.kernel.errors import BadInput, Missing, NotReady
 from drillcore_server.kernel.pages import Page, make_token, page_size, read_token
 from drillcore_server.kernel.revise import Plan, Target
 from drillcore_server.kernel.trail import Trail
-from drillcore_server.kernel.unit import Call, refusing
+from drillcore_server.kernel.unit import Call, errors_as_refusals
 from drillcore_server.kernel.writes import Write
 from drillcore_server.storage.ids import SOURCE_CHARACTERS_MAX, CorpusId, FactId, Revision, SourceId, TenantId, new_uuid
 from drillcore_server.storage.keyring import SNAPSHOT_SCOPE, KeyNumber
@@ -52,12 +51,15 @@ from drillcore_server.storage.sealed import keys_of
 
 REASON_CHARACTERS_MAX: Final = 1_000
 _FACTS_AT_ONCE: Final = 500
+"""Facts that are read in one transaction."""
 
 
 def erase_source(
     eraser: Eraser, call: Call, target: Target, source: SourceId, *, reason: str = "", purge_now: bool = False
 ) -> Erasure:
-    """Returns the erasure once nobody can read the source any more. With `purge_now`, its bytes are gone too.
+    """Erases a source. Afterwards nobody can read it any more; with `purge_now`, its bytes are removed too.
+
+    A repeated request returns its first result.
 
     Raises `Refused`: SOURCE_NOT_FOUND, SOURCE_ERASED, CORPUS_ON_HOLD.
     """
@@ -65,7 +67,7 @@ def erase_source(
     planner = _ErasurePlanner(eraser, call, source, reason)
     done = eraser.reviser.revise(call, target, ERASURE, planner.plan)
     corpus, _ = eraser.reviser.find(call, target)
-    with refusing():
+    with errors_as_refusals():
         eraser.destroy_keys(corpus, datetime.now(call.at.tzinfo))
         if purge_now:
             eraser.purger.purge_by_itself(corpus.tenant_id, corpus.id, call.at, lambda: False)
@@ -92,12 +94,12 @@ class _ErasurePlanner:
         self._hashed = eraser.reviser.keyring.hashed(source)
         self._reason = reason
         self._id = new_uuid()
-        self._settled = Settled()
+        self._settled = SettledSections()
 
     def plan(self, corpus: Corpus, base: Revision) -> Plan[Erasure]:
         check_not_on_hold(corpus.legal_hold)
         snapshot = self._reviser.batched(corpus, base)
-        self._check_there(snapshot)
+        self._check_known(snapshot)
         keys = self._keys(corpus)
         documents = list(self._documents(snapshot, keys[0].number))
         facts = list(self._fact_ids(snapshot))
@@ -164,7 +166,7 @@ class _ErasurePlanner:
         change = Change([], documents, [])
         return self._planner.plan(self._call, corpus, base, change, self._settled, lambda _revision, _sections: None)
 
-    def _check_there(self, snapshot: BatchedReads) -> None:
+    def _check_known(self, snapshot: BatchedReads) -> None:
         """Raises `Refused` unless the corpus has the source, or facts from it."""
         known = snapshot.read(lambda view: HierarchyReader(view).source(self._source))
         if known is not None or any(True for _ in self._fact_ids(snapshot)):
@@ -220,10 +222,8 @@ class _ErasurePlanner:
 
     @staticmethod
     def _foreign_writes(snapshot: BatchedReads, number: KeyNumber) -> Iterator[Write]:
-        """Removes what came with cores: library documents, vectors and signatures that the key of the source seals."""
-        for store in (library, entity_vectors):
-            yield from store.without_source(snapshot, number)
-        yield from library.removals(snapshot, snapshot.keys.all_foreign_signatures(), number)
+        """Removes the library documents, vectors and signatures that came with cores and belong to the source."""
+        return foreign_store.without_source(snapshot, number)
 
     def _source_writes(self, snapshot: BatchedReads) -> Iterator[Write]:
         if snapshot.read(lambda view: HierarchyReader(view).source(self._source)) is not None:

@@ -18,11 +18,11 @@ from drillcore_server.erasure.purge_store import Purge
 from drillcore_server.kernel import access, erasures
 from drillcore_server.kernel import corpus_store as corpora
 from drillcore_server.kernel.access import SERVER, Granted, InTenant
-from drillcore_server.kernel.corpora import Corpus, check_not_on_hold
+from drillcore_server.kernel.corpus_model import Corpus, check_not_on_hold
 from drillcore_server.kernel.errors import Missing, NotReady
 from drillcore_server.kernel.revise import Target
 from drillcore_server.kernel.trail import Trail
-from drillcore_server.kernel.unit import Call, Unit, refusing
+from drillcore_server.kernel.unit import Call, Unit, errors_as_refusals
 from drillcore_server.storage import erasure_notes
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import CorpusId, CorpusNumber, Level, RequestId, TenantId
@@ -52,7 +52,7 @@ class Purger:
         self.unit = unit
 
     def list_all(self, tenant: TenantId, corpus: CorpusId, enough: Callable[[], bool]) -> Purge | None:
-        """Lists what is to be removed, until all is listed or `enough()` after a page. None if there is nothing.
+        """Lists the records to remove, until all are listed or `enough()` after a page. None if there are none.
 
         Raises `Refused`: CORPUS_ON_HOLD, CORPUS_NOT_FOUND.
         """
@@ -73,7 +73,7 @@ class Purger:
         return Purged(len(purge.erasures), purge.listed, True)
 
     def remove_all(self, tenant: TenantId, corpus: CorpusId, at: datetime, enough: Callable[[], bool]) -> bool:
-        """Removes what is listed and recorded. True if nothing is left to remove."""
+        """Removes the listed records once an audit record has their list. Returns whether nothing is left to remove."""
         purge = self._step(tenant, corpus, lambda tr, found: purging.newest(tr, self._keys(found)))
         while purge is not None and purge.record is not None and not purge.finished:
             purge = self._step(tenant, corpus, lambda tr, found: self._remove_page(tr, found, at))
@@ -128,7 +128,7 @@ class Purger:
         return self.unit.keys.of_corpus(corpus.number)
 
     def _free(self, tr: Transaction, tenant: TenantId, corpus_id: CorpusId) -> Corpus:
-        """The corpus, also a deleted one, whose bytes remain until somebody purges them. Raises `Refused` if on hold.
+        """The corpus, also a deleted one, whose bytes remain until they are purged. Raises `Refused` if on hold.
 
         The read conflicts with others, so a hold set before the commit still wins.
         """
@@ -140,7 +140,7 @@ class Purger:
 def purge_erased(purger: Purger, call: Call, target: Target) -> Purged:
     """Removes the bytes that erased sources left, for up to half of the caller's time limit.
 
-    The same request continues what it began. Raises `Refused`: CORPUS_ON_HOLD.
+    A repeated request continues the purge that it began. Raises `Refused`: CORPUS_ON_HOLD.
     """
     until, unit = time.monotonic() + call.timeout_s / 2, purger.unit
 
@@ -166,10 +166,10 @@ def purge_erased(purger: Purger, call: Call, target: Target) -> Purged:
     corpus, done = unit.look(call, target.access, begin)
     purge: Purge | None = None
     if done is None:
-        with refusing():
+        with errors_as_refusals():
             purge = purger.list_all(corpus.tenant_id, corpus.id, enough)
         done = unit.write(call, target.access, PURGED, record)
-    with refusing():
+    with errors_as_refusals():
         finished = purger.remove_all(corpus.tenant_id, corpus.id, call.at, enough)
     return replace(done, finished=done.finished and finished)
 
@@ -183,14 +183,14 @@ def _leave_trail(trail: Trail, corpus: Corpus, purge: Purge) -> None:
 def purge_due(
     engine: Engine, unit: Unit, now: datetime, stopping: Callable[[], bool]
 ) -> Iterator[tuple[CorpusId, Purged | Exception]]:
-    """Housekeeping: purges each corpus that has something whose time has come; with what was done, or why it failed."""
+    """Purges each corpus with a due purge, as background work. Yields each corpus with its result or its error."""
     purger = Purger(engine, unit)
     for tenant, corpus in due(engine, unit, now):
         if stopping():
             return
         try:
             yield corpus, purger.purge_by_itself(tenant, corpus, now, stopping)
-        except (NotReady, Missing):  # on hold, or gone
+        except (NotReady, Missing):  # on hold or deleted
             continue
         except Exception as error:
             yield corpus, error

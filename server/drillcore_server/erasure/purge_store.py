@@ -1,4 +1,4 @@
-"""Removes what is sealed under destroyed keys, and all index entries that lead to it.
+"""Removes records that are sealed under destroyed keys, and all index entries that lead to them.
 
     list: walk over everything -> put the root of the list into an audit record -> remove: walk again
 
@@ -34,7 +34,7 @@ from drillcore_server.storage.versioned import REVISION_BYTES, Value
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """The removal of what erased sources left in a corpus: first listed, then recorded, then removed."""
+    """Removes the bytes that erased sources left in a corpus: first lists, then records, then removes them."""
 
     number: int
     """Counts the purges of the corpus from 1."""
@@ -87,7 +87,7 @@ SEALED: Final = frozenset(
         Space.FOREIGN_SIGNATURES,
     }
 )
-_OF_TWO: Final = frozenset({Space.EDGES, Space.GRAPH_INDEX})
+_EDGE_SPACES: Final = frozenset({Space.EDGES, Space.GRAPH_INDEX})
 """Spaces of edges, which need both of their turns."""
 
 
@@ -131,7 +131,7 @@ def begin(tr: Transaction, keys: CorpusKeys) -> Purge | None:
 
 
 def list_page(tr: Transaction, keys: CorpusKeys, purge: Purge) -> Purge:
-    """Lists the next page of what is to be removed, and returns the updated purge."""
+    """Lists the next page of records to remove, and returns the updated purge."""
     page = _Page.read(tr.snapshot, keys, purge)
     committed = (value for value in page.doomed if keys.is_committed(value.key))
     found = [Listed(manifests.key_hash(value.key), value.revision) for value in committed]
@@ -146,7 +146,7 @@ def list_page(tr: Transaction, keys: CorpusKeys, purge: Purge) -> Purge:
 
 
 def remove_page(tr: Transaction, keys: CorpusKeys, purge: Purge) -> Purge:
-    """Removes the next page of what was listed and recorded, and returns the updated purge."""
+    """Removes the next page of listed records, and returns the updated purge. The list must be in an audit record."""
     assert purge.record is not None
     page = _Page.read(tr.snapshot, keys, purge)
     for value in page.doomed:
@@ -206,7 +206,7 @@ def _is_doomed(tr: Reader, keys: CorpusKeys, entry: Value, destroyed: frozenset[
         return False  # a removal holds no content, and manifests list it
     owners, readers = list(_owners(tr, keys, space, entry)), _readers(tr, space, entry)
     left = (_is_left(tr, owner, *readers, destroyed) for owner in owners)
-    return bool(owners) and not (all(left) if space in _OF_TWO else any(left))
+    return bool(owners) and not (all(left) if space in _EDGE_SPACES else any(left))
 
 
 def _readers(tr: Reader, space: Space, entry: Value) -> tuple[Revision, Revision]:
@@ -237,7 +237,7 @@ def _owners(tr: Reader, keys: CorpusKeys, space: Space, entry: Value) -> Iterato
         yield keys.fact(fact_id(entry.key))
     elif space is Space.QUAD_INDEX:
         yield keys.quad(indexed_place(keys, entry.key))
-    elif space in _OF_TWO:
+    elif space in _EDGE_SPACES:
         yield from map(keys.turn, turns_of(keys, entry.key))
     elif space is Space.PARENTS:
         yield keys.chunk(_chunk_of(tr, keys, last, entry))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import sources_pb2 as pb
+from drillcore_server.erasure.destroy_keys import Eraser
 from drillcore_server.erasure.erase import erase_source, list_erasures
-from drillcore_server.erasure.eraser import Eraser
 from drillcore_server.erasure.purge import purge_erased
 from drillcore_server.facts.sources import get_source, list_sources
 from drillcore_server.hierarchy.service import as_of

@@ -1,6 +1,7 @@
-"""Events: what watchers are told about a revision. Their order is fixed, so that a watcher can say how far it is.
+"""Events: what a revision changed, as watchers see it.
 
-a revision: its documents, then its facts by id, then its communities, and last that the state has changed
+The events of a revision have a fixed order, so that a token can say how far a watcher is: first documents, then facts
+by id, then communities, and last that the state has changed.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ VERSIONSTAMP_BYTES: Final = 10
 _INCARNATION_BYTES: Final = 4
 _POSITION_BYTES: Final = 16
 _SIZE_BYTES: Final = _INCARNATION_BYTES + VERSIONSTAMP_BYTES + 1 + _POSITION_BYTES
-_QUIET: Final = FactChange.VECTOR
-"""A change that has no event of its own: another model made the vector anew. The event of the state covers it."""
+_NO_EVENT: Final = FactChange.VECTOR
+"""A change without an event of its own: a migration made a new vector. The event of the state covers it."""
 
 
 class EventKind(enum.IntEnum):
@@ -37,7 +38,7 @@ class EventKind(enum.IntEnum):
     STATE_CHANGED = 7
 
 
-OF_CHUNKS: Final = frozenset(
+CHUNK_EVENTS: Final = frozenset(
     {
         EventKind.FACT_ADDED,
         EventKind.FACT_CHANGED,
@@ -46,11 +47,11 @@ OF_CHUNKS: Final = frozenset(
         EventKind.SOURCE_CHANGED,
     }
 )
-"""Only for those who may read the chunks of the corpus: these events name facts and documents."""
+"""Events that name facts and documents. Only callers who may read the chunks of the corpus get them."""
 
 
 class Stage(enum.IntEnum):
-    """How far a watcher is in a revision. Resume tokens contain these numbers."""
+    """The kinds of events in a revision, in their order. Resume tokens contain these numbers."""
 
     SOURCES = 0
     FACTS = 1
@@ -61,7 +62,7 @@ class Stage(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The last event that was sent: the place of its revision in the feed, and its place in the revision."""
+    """The place of the last event that was sent: of its revision in the feed, and of the event in the revision."""
 
     incarnation: int = 0
     versionstamp: bytes = bytes(VERSIONSTAMP_BYTES)
@@ -87,16 +88,16 @@ class Event:
 
 
 def read_cursor(tenant: TenantId, token: str) -> Cursor:
-    """Where a token continues.
+    """Returns the place at which a token continues.
 
-    Raises `BadInput` for a token of another tenant, or one that this server did not make.
+    Raises `BadInput` for a token of another tenant, and for a token that no server of this store made.
     """
     try:
         raw = read_token(_listing(tenant), token)
     except BadInput:
         raw = None
     if raw is None or len(raw) != _SIZE_BYTES or raw[-_POSITION_BYTES - 1] > Stage.STATE:
-        message = "the token is not one of an event of this tenant; watch from now on, or from the beginning"
+        message = "resume_token is not a token of this tenant's events; leave it out, or set from_beginning instead"
         raise BadInput(Reason.INVALID_PAGE_TOKEN, message, field="resume_token")
     stamped = _INCARNATION_BYTES + VERSIONSTAMP_BYTES
     return Cursor(
@@ -120,14 +121,14 @@ def fact_at(position: bytes) -> FactId:
 
 
 def kind_of(change: FactChange, status: FactStatus) -> EventKind | None:
-    """The kind of event for a change of a fact; None if there is no event for it."""
+    """Returns the kind of event for a change of a fact; None if the change has no event."""
     if change & FactChange.ERASED:
         return EventKind.FACT_ERASED
     if change & FactChange.STATUS and status is FactStatus.QUARANTINED:
         return EventKind.FACT_QUARANTINED
     if change & FactChange.ADDED:
         return EventKind.FACT_ADDED
-    return None if change in {_QUIET, FactChange(0)} else EventKind.FACT_CHANGED
+    return None if change in {_NO_EVENT, FactChange(0)} else EventKind.FACT_CHANGED
 
 
 def _listing(tenant: TenantId) -> str:

@@ -22,54 +22,58 @@ from drillcore_server.kernel.messages import corpus_id, optional_tenant_id, time
 from drillcore_server.kernel.unit import Call, Unit
 from drillcore_server.storage.ids import TenantId
 
-_HEARD_OF_WITHIN: Final = 3
-"""A quiet stream gets a sign of life after this part of the time after which a silent one is ended."""
+_SIGNS_OF_LIFE: Final = 3
+"""A stream without events gets this many signs of life within `server.stream_idle_s`."""
 
 
 class EventService:
     def __init__(self, unit: Unit, watchers: Watchers, stream_idle_s: float) -> None:
         self._unit = unit
         self._watchers = watchers
-        self._quiet_s_max = stream_idle_s / _HEARD_OF_WITHIN
+        self._quiet_s_max = stream_idle_s / _SIGNS_OF_LIFE
 
     def WatchEvents(
         self, requests: Iterator[pb.WatchEventsRequest], call: Call, emit: Callable[[pb.WatchEventsResponse], None]
     ) -> None:
         request = next(requests, None)
         if request is None:
-            raise BadInput(Reason.INVALID_ARGUMENT, "send a request: what to watch", field="corpus_ids")
+            raise BadInput(
+                Reason.INVALID_ARGUMENT,
+                "the first request must say what to watch",
+                field="corpus_ids",
+            )
         content = request.SerializeToString(deterministic=True)
         call = replace(call, fingerprint=hashlib.sha256(call.action.encode() + b"\0" + content).digest())
         wanted = _wanted(request)
         with self._watchers.place():
             watch = Watch(self._unit, self._watchers, call, wanted, self._quiet_s_max)
             tenant, cursor = watch.begin()
-            line = _Line(requests)
-            for page in watch.pages(cursor, line.hung_up.is_set, line.hung_up.wait):
-                if line.is_dead:
+            listener = _CallerListener(requests)
+            for page in watch.pages(cursor, listener.closed.is_set, listener.closed.wait):
+                if listener.is_gone:
                     return
                 emit(_response(tenant, page))
 
 
-class _Line:
+class _CallerListener:
     """Listens to the caller in a thread of its own, because gRPC can only wait for a request."""
 
     def __init__(self, requests: Iterator[pb.WatchEventsRequest]) -> None:
-        self.hung_up = threading.Event()
-        """The caller has closed its side."""
-        self.is_dead = False
-        """The caller is gone, or has been silent for too long."""
+        self.closed = threading.Event()
+        """Set when the caller has closed its side."""
+        self.is_gone = False
+        """Whether the caller is gone, or has been silent for too long."""
         self._requests = requests
-        threading.Thread(target=self._listen, name="drillcore-WatchEvents-line", daemon=True).start()
+        threading.Thread(target=self._listen, name="drillcore-WatchEvents-listener", daemon=True).start()
 
     def _listen(self) -> None:
         try:
             for _ in self._requests:
-                pass  # what is watched does not change: a further request only says that the caller is there
+                pass  # further requests change nothing; they only show that the caller is still there
         except Refused:
-            self.is_dead = True
+            self.is_gone = True
         finally:
-            self.hung_up.set()
+            self.closed.set()
 
 
 def _wanted(request: pb.WatchEventsRequest) -> Wanted:
@@ -88,7 +92,7 @@ def _kind(number: int) -> EventKind:
     try:
         return EventKind(number)
     except ValueError as error:
-        raise BadInput(Reason.INVALID_ARGUMENT, "there is no such kind of event", field="kinds") from error
+        raise BadInput(Reason.INVALID_ARGUMENT, f"kinds: {number} is not a kind of event", field="kinds") from error
 
 
 def _response(tenant: TenantId, page: EventPage) -> pb.WatchEventsResponse:

@@ -1,8 +1,8 @@
 """The events of a tenant, from its own feed of revisions and from those of tenants that share corpora with it.
 
-The order is that of the commits, over all feeds: versionstamps belong to the whole store. A transaction sees every
-commit below its read version, and later commits have higher versionstamps. So a watcher that continues after the last
-place it has read misses nothing, whatever is committed meanwhile and whichever server it asks.
+Events are in the order of the commits over all feeds, because versionstamps belong to the whole store. A transaction
+sees every commit below its read version, and later commits have higher versionstamps. So a watcher that continues after
+the last place it has read misses nothing, whatever is committed meanwhile and whichever server it asks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from drillcore_server.events.model import (
 from drillcore_server.facts import store as facts
 from drillcore_server.facts.model import FactStatus
 from drillcore_server.kernel import revisions
-from drillcore_server.kernel import revisions as changes
 from drillcore_server.kernel.revisions import Change, Place, RevisionRecord
 from drillcore_server.storage import audit_records
 from drillcore_server.storage.ids import DocumentId, FactId, TenantId
@@ -39,12 +38,12 @@ _VERSION_BYTES: Final = 8
 
 The rest is the place among commits of the same version.
 """
-Told = tuple[Event | None, Cursor]
-"""An event and its place, or only a place if there is no event to tell."""
+PlacedEvent = tuple[Event | None, Cursor]
+"""An event with its place, or only a place that was read if it has no event."""
 
 
 def newest(tr: Reader, keys: Keyspace) -> Cursor:
-    """The place after everything that has happened so far, also in corpora that the tenant cannot read yet."""
+    """Returns the place after everything that has happened so far, also in corpora that the tenant cannot read yet."""
     version = tr.read_version().to_bytes(_VERSION_BYTES, "big")
     return Cursor(audit_records.state(tr, keys).incarnation, version + b"\xff" * (VERSIONSTAMP_BYTES - _VERSION_BYTES))
 
@@ -56,16 +55,16 @@ def after(
     cursor: Cursor,
     wanted: Callable[[Change], bool],
     changes_max: int,
-) -> Iterator[Told]:
-    """The events of the following revisions, up to a limit, read as they are consumed.
+) -> Iterator[PlacedEvent]:
+    """Yields the events of up to `changes_max` revisions after the cursor, and reads them as they are consumed.
 
-    Unwanted revisions are skipped.
+    Skips the events of unwanted revisions, but yields the place after each revision.
     """
     for place, change in islice(_changes(tr, keys, list(tenants), cursor, changes_max), changes_max):
         if wanted(change):
             inside = cursor if place == _place(cursor) else None
             yield from _events(tr, keys, place, change, inside)
-        yield None, _told(place)
+        yield None, _end_of(place)
 
 
 def _changes(
@@ -74,18 +73,20 @@ def _changes(
     place = _place(cursor)
     if cursor.stage is not Stage.STATE:
         for tenant in tenants:
-            found = changes.at(tr, keys, tenant, place)
+            found = revisions.at(tr, keys, tenant, place)
             if found is not None:
                 yield place, found
-    yield from heapq.merge(*(changes.after(tr, keys, tenant, place, limit) for tenant in tenants))
+    yield from heapq.merge(*(revisions.after(tr, keys, tenant, place, limit) for tenant in tenants))
 
 
-def _events(tr: Reader, keys: Keyspace, place: Place, change: Change, inside: Cursor | None) -> Iterator[Told]:
-    """The events of a revision, or those after `inside`."""
+def _events(tr: Reader, keys: Keyspace, place: Place, change: Change, inside: Cursor | None) -> Iterator[PlacedEvent]:
+    """Yields the events of a revision; only those after `inside`, if it is given."""
     of_corpus = keys.of_corpus(change.number)
     record = revisions.get(tr, of_corpus, change.revision)
     if record is None:
-        raise StoreCorruptError(f"revision {change.revision} of corpus {change.corpus} is named in the feed, but gone")
+        raise StoreCorruptError(
+            f"revision {change.revision} of corpus {change.corpus} is in the feed, but its record is missing"
+        )
     stage = Stage.SOURCES if inside is None else inside.stage
     if stage is Stage.SOURCES:
         first = 0 if inside is None else next_document(inside.position)
@@ -97,18 +98,18 @@ def _events(tr: Reader, keys: Keyspace, place: Place, change: Change, inside: Cu
         for changed in facts.changes_of(tr, of_corpus, change.revision, last, limit=0):
             cursor = Cursor(*place, Stage.FACTS, changed.fact.bytes)
             kind = kind_of(changed.change, changed.status)
-            told = (
+            event = (
                 None if kind is None else _event(kind, change, record, cursor, fact=changed.fact, status=changed.status)
             )
-            yield told, cursor
+            yield event, cursor
     if stage < Stage.COMMUNITIES and record.communities:
         cursor = Cursor(*place, Stage.COMMUNITIES)
         yield _event(EventKind.COMMUNITIES_RECOMPUTED, change, record, cursor), cursor
-    yield _event(EventKind.STATE_CHANGED, change, record, _told(place)), _told(place)
+    yield _event(EventKind.STATE_CHANGED, change, record, _end_of(place)), _end_of(place)
 
 
 def _documents(record: RevisionRecord) -> list[DocumentId]:
-    """Each document once: an updated document is in both lists, as removed and as added."""
+    """Returns each document once. An updated document is in both lists: as removed and as added."""
     return list(dict.fromkeys((*record.documents_added, *record.documents_removed)))
 
 
@@ -128,5 +129,5 @@ def _place(cursor: Cursor) -> Place:
     return Place(cursor.incarnation, cursor.versionstamp)
 
 
-def _told(place: Place) -> Cursor:
+def _end_of(place: Place) -> Cursor:
     return Cursor(*place)

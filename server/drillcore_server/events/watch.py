@@ -1,4 +1,4 @@
-"""WatchEvents: page after page of what has happened.
+"""WatchEvents: yields page after page of events.
 
     write the call's record, find where to begin -> read a page -> send it -> wait, look again -> ...
 
@@ -20,11 +20,11 @@ from typing import Final
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.events import store as events
-from drillcore_server.events.model import OF_CHUNKS, Cursor, Event, EventKind, read_cursor
+from drillcore_server.events.model import CHUNK_EVENTS, Cursor, Event, EventKind, read_cursor
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant, Rule
-from drillcore_server.kernel.accounts import Permission
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.account_model import Permission
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput, Unavailable
 from drillcore_server.kernel.revisions import Change
 from drillcore_server.kernel.trail import Trail
@@ -32,6 +32,7 @@ from drillcore_server.kernel.unit import Call, Unit
 from drillcore_server.storage.ids import CorpusId, Level, TenantId
 
 CORPORA_MAX: Final = 100
+"""Corpora that one call may name."""
 _EVENTS_MAX: Final = 250
 """The most events in one answer."""
 _LOOKED_AT_MAX: Final = 2_000
@@ -44,7 +45,7 @@ _PAUSE_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to watch, and from where."""
+    """What to watch, and where to begin."""
 
     tenant: TenantId | None
     corpora: tuple[CorpusId, ...]
@@ -97,7 +98,7 @@ class Watch:
     """One call. `pages` ends when the caller has closed its side and got everything, or when the server stops."""
 
     def __init__(self, unit: Unit, watchers: Watchers, call: Call, wanted: Wanted, quiet_s_max: float) -> None:
-        """`quiet_s_max`: if nothing happens, the caller gets an empty page after this time."""
+        """Without events, the caller gets an empty page after `quiet_s_max`."""
         self._unit = unit
         self._watchers = watchers
         self._call = call
@@ -112,21 +113,21 @@ class Watch:
         return self._unit.read(self._call, self._wanted.access, self._begin)
 
     def pages(
-        self, cursor: Cursor, hung_up: Callable[[], bool], wait: Callable[[float], object]
+        self, cursor: Cursor, is_closed: Callable[[], bool], wait: Callable[[float], object]
     ) -> Iterator[EventPage]:
-        """What happens after `cursor`. A page without events says that the watch goes on, and how far it is.
+        """Yields the events after `cursor`. A page without events says that the watch continues, and how far it is.
 
-        `hung_up` returns whether the caller has closed its side. `wait` returns after a time, or when that changes.
+        `is_closed` tells whether the caller has closed its side. `wait` returns after a time, or when that changes.
         """
         yield EventPage((), cursor)
-        told_s = time.monotonic()
+        sent_s = time.monotonic()
         while True:
-            last = hung_up() or self._watchers.stopping.is_set()
+            last = is_closed() or self._watchers.stopping.is_set()
             page = self._page(cursor)
             cursor = page.after
-            if page.events or last or time.monotonic() - told_s >= self._quiet_s_max:
+            if page.events or last or time.monotonic() - sent_s >= self._quiet_s_max:
                 yield page
-                told_s = time.monotonic()
+                sent_s = time.monotonic()
             if not page.more:
                 if last:
                     return
@@ -154,21 +155,21 @@ class Watch:
     def _read(self, tr: Reader, granted: InTenant, cursor: Cursor) -> EventPage:
         keys = self._unit.keys
         readable = _Readable(self._wanted.corpora, lambda corpus: granted.find(tr, keys, corpus), granted)
-        told = events.after(tr, keys, granted.owners(tr, keys), cursor, readable.is_wanted, _CHANGES_MAX)
+        placed = events.after(tr, keys, granted.owners(tr, keys), cursor, readable.is_wanted, _CHANGES_MAX)
         found: list[Event] = []
         last = cursor
-        for event, after in islice(told, _LOOKED_AT_MAX):
+        for event, after in islice(placed, _LOOKED_AT_MAX):
             last = after
-            if event is not None and self._is_told(granted, event):
+            if event is not None and self._is_wanted(granted, event):
                 found.append(event)
             if len(found) == _EVENTS_MAX:
                 break
         return EventPage(found, last, more=last != cursor)
 
-    def _is_told(self, granted: InTenant, event: Event) -> bool:
+    def _is_wanted(self, granted: InTenant, event: Event) -> bool:
         if self._wanted.kinds and event.kind not in self._wanted.kinds:
             return False
-        return event.kind not in OF_CHUNKS or granted.reaches(event.corpus, Level.CHUNK)
+        return event.kind not in CHUNK_EVENTS or granted.reaches(event.corpus, Level.CHUNK)
 
 
 class _Readable:
@@ -195,7 +196,7 @@ class _Readable:
 
 def check_wanted(wanted: Wanted) -> None:
     if len(wanted.corpora) > CORPORA_MAX:
-        raise BadInput(Reason.INVALID_ARGUMENT, f"name at most {CORPORA_MAX} corpora", field="corpus_ids")
+        raise BadInput(Reason.INVALID_ARGUMENT, f"corpus_ids must have at most {CORPORA_MAX} ids", field="corpus_ids")
     if wanted.token and wanted.from_beginning:
-        message = "go on from a token, or begin at the beginning"
+        message = "give resume_token or from_beginning, not both"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="from_beginning")

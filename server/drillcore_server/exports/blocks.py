@@ -77,7 +77,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Manifestation:
-    """An electronic signature: printed name, date and time, meaning, and what it is bound to."""
+    """An electronic signature: printed name, date and time, meaning, and further fields of the signature."""
 
     name: str
     at: str

@@ -1,14 +1,14 @@
 """The bundle: one ZIP file with the copy and everything that is needed to verify it without the server.
 
-    manifest.json    first; what is in the bundle, each file with its SHA-256 (canonical JSON)
+    manifest.json    lists the files of the bundle, each with its SHA-256 (canonical JSON)
     manifest.note    a C2SP note over the manifest, signed by the audit key
     content.*        the copy
     audit.ndjson     the corpus's audit records with their proofs (`audit/ndjson.py`), if they were requested
-    checkpoint       of the tenant's log
+    checkpoint       the checkpoint of the tenant's log
     keys.json        the chain of audit keys
-    signatures.json  the electronic signatures of what is in the copy
+    signatures.json  the electronic signatures of nodes and facts in the copy
 
-Files are always in this order, and have no times of their own.
+Files are always in this order, and all have the same time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.ndjson import LogAt, NdjsonExport, log_now
 from drillcore_server.audit.search import AuditFilter, LogSearch
 from drillcore_server.exports.copies import About, Copied, MarkdownFile, Member, copy_for_people, copy_json
-from drillcore_server.exports.press import Press
+from drillcore_server.exports.pdf.pdf_signature import PdfOptions
 from drillcore_server.exports.store import ExportFormat
 from drillcore_server.exports.walk import CorpusWalk
 from drillcore_server.kernel.canonical_json import canonical
@@ -42,7 +42,7 @@ from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.sealed_file import SealedFile
 
 WAIT_S: Final = 10.0
-"""How long to wait until the log has the records committed before the export. Usually it takes moments."""
+"""How long an export waits until the log has all records that were committed before. It usually takes moments."""
 _LOOK_EVERY_S: Final = 0.05
 
 
@@ -79,7 +79,7 @@ class Trails:
             if audit_log.place_of(tr.snapshot, self.keys, RecordId(record)) is not None:
                 return True
             if audit_log.head(tr.snapshot, self.keys, log).problem:
-                message = "the audit log has stopped; its operator finds out why with VerifyAudit"
+                message = "the audit log has stopped; call VerifyAudit to see why"
                 raise Unavailable(Reason.AUDIT_UNAVAILABLE, message)
             return False
 
@@ -123,7 +123,9 @@ _MODE: Final = 0o600 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BundleOptions:
+    """What to put into a bundle."""
+
     format: ExportFormat
     include_audit: bool
     record: dict[str, str]
@@ -140,21 +142,21 @@ class Bundle:
 class Binder:
     """Makes bundles."""
 
-    def __init__(self, trails: Trails, press: Press) -> None:
+    def __init__(self, trails: Trails, pdf: PdfOptions) -> None:
         self._trails = trails
-        self._press = press
+        self._pdf = pdf
 
     @property
     def store(self) -> UUID:
         return self._trails.store
 
-    def bind(self, walk: CorpusWalk, about: About, wanted: Wanted) -> Bundle:
+    def bind(self, walk: CorpusWalk, about: About, wanted: BundleOptions) -> Bundle:
         """The complete bundle, before anything is sent. The caller must close its file."""
         with ExitStack() as files:
             trail = self._trails.of_corpus(walk.corpus.tenant_id, walk.corpus.id)
             signatures = _Signatures(files.enter_context(SealedFile()))
             copied = self._copied(walk, about, wanted, trail, signatures, files)
-            members = [*copied.members, *_proof(trail, wanted, files), signatures.ended()]
+            members = [*copied.members, *_proof(trail, wanted, files), signatures.finish()]
             manifest = canonical(self._manifest(walk, about, wanted, copied, members))
             digest = hashlib.sha256(manifest)
             note = trail.signed_note(note_text(about, digest.hexdigest()))
@@ -165,7 +167,7 @@ class Binder:
         self,
         walk: CorpusWalk,
         about: About,
-        wanted: Wanted,
+        wanted: BundleOptions,
         trail: CorpusTrail,
         signatures: _Signatures,
         files: ExitStack,
@@ -177,12 +179,12 @@ class Binder:
             return copy_for_people(walk, MarkdownFile(walk, about, files), lines, signatures.take)
         from drillcore_server.exports.pdf.volumes import PdfFiles  # reportlab is slow to import
 
-        return copy_for_people(walk, PdfFiles(self._press, walk, about, files), lines, signatures.take)
+        return copy_for_people(walk, PdfFiles(self._pdf, walk, about, files), lines, signatures.take)
 
     def _manifest(
-        self, walk: CorpusWalk, about: About, wanted: Wanted, copied: Copied, members: Iterable[Member]
+        self, walk: CorpusWalk, about: About, wanted: BundleOptions, copied: Copied, members: Iterable[Member]
     ) -> dict[str, Any]:
-        said = {
+        manifest = {
             "drillcore_bundle": BUNDLE_FORMAT,
             "export_id": str(about.export_id),
             "store": str(about.store),
@@ -197,8 +199,8 @@ class Binder:
             "record": wanted.record,
         }
         if wanted.format is ExportFormat.PDF:
-            said["pdf_certificate_sha256"] = self._press.signer.certificate_sha256
-        return said
+            manifest["pdf_certificate_sha256"] = self._pdf.signer.certificate_sha256
+        return manifest
 
 
 def note_text(about: About, manifest_sha256: str) -> str:
@@ -216,12 +218,12 @@ class _Signatures:
         self._file.write(self._opening + canonical(signature))
         self._opening = b","
 
-    def ended(self) -> Member:
+    def finish(self) -> Member:
         self._file.write((self._opening if self._opening != b"," else b"") + b"]}")
         return Member("signatures.json", (self._file,))
 
 
-def _proof(trail: CorpusTrail, wanted: Wanted, files: ExitStack) -> list[Member]:
+def _proof(trail: CorpusTrail, wanted: BundleOptions, files: ExitStack) -> list[Member]:
     found = [_member("checkpoint", trail.checkpoint.encode(), files), _member("keys.json", trail.keys.encode(), files)]
     if not wanted.include_audit:
         return found

@@ -16,7 +16,7 @@ import numpy as np
 from drillcore_fdb.engine import Engine, Transaction
 from drillcore_server.hierarchy.model import Document
 from drillcore_server.hierarchy.signable import Content, vector_content
-from drillcore_server.kernel.corpora import Corpus, LegalHold
+from drillcore_server.kernel.corpus_model import Corpus, LegalHold
 from drillcore_server.kernel.erasures import Erasure
 from drillcore_server.kernel.revisions import RevisionRecord
 from drillcore_server.kernel.trail import time_text
@@ -30,6 +30,7 @@ from drillcore_server.storage.keyspace import Keyspace
 SIGNATURES: Final = "signatures"
 """The name of an item's signatures in its object."""
 _TARGETS_AT_ONCE: Final = 1_000
+"""Targets whose signatures are read in one transaction."""
 
 
 class ContentSignatures:
@@ -56,10 +57,11 @@ class ContentSignatures:
         self, kind: TargetKind, tenant: TenantId, versions: Sequence[tuple[UUID, int]]
     ) -> Iterator[tuple[UUID, Sequence[SignatureContent]]]:
         for start in range(0, len(versions), _TARGETS_AT_ONCE):
-            some = versions[start : start + _TARGETS_AT_ONCE]
-            found = self._engine.run(partial(self._read, kind=kind, tenant=tenant, versions=some))
-            for target, those in found.items():
-                yield target, [signature_content(signatures.with_salt(self._keyring, signature)) for signature in those]
+            batch = versions[start : start + _TARGETS_AT_ONCE]
+            found = self._engine.run(partial(self._read, kind=kind, tenant=tenant, versions=batch))
+            for target, signed in found.items():
+                salted = (signatures.with_salt(self._keyring, signature) for signature in signed)
+                yield target, list(map(signature_content, salted))
 
     def _read(
         self, tr: Transaction, kind: TargetKind, tenant: TenantId, versions: Sequence[tuple[UUID, int]]
@@ -68,9 +70,9 @@ class ContentSignatures:
 
 
 def corpus_content(corpus: Corpus, erased: Sequence[Erasure] = ()) -> Content:
-    """The corpus, with its erasures if there are any: no copy has what came from erased sources."""
-    said = _corpus(corpus)
-    return said | {"erasures": list(map(_erasure, erased))} if erased else said
+    """The corpus, with its erasures if there are any. They explain what is missing from the copy."""
+    content = _corpus(corpus)
+    return content | {"erasures": list(map(_erasure, erased))} if erased else content
 
 
 def _corpus(corpus: Corpus) -> Content:

@@ -1,4 +1,4 @@
-"""Makes a copy in one pass over the corpus, with the digest of the JSON copy, which all formats share."""
+"""Makes a copy in one pass over the corpus, with the digest of the JSON copy, which is the same for all formats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from drillcore_server.exports.blocks import Block, Facts
 from drillcore_server.exports.content import SIGNATURES
 from drillcore_server.exports.json_copy import JsonCopy
 from drillcore_server.exports.markdown_copy import MarkdownCopy
-from drillcore_server.exports.prose import Teller, audit_heading, audit_record
+from drillcore_server.exports.prose import BlockMaker, audit_heading, audit_record
 from drillcore_server.exports.walk import CorpusWalk
 from drillcore_server.kernel.trail import time_text
 from drillcore_server.signatures.messages import SignatureContent
@@ -25,7 +25,7 @@ from drillcore_server.storage.sealed_file import SealedFile
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a copy says about itself."""
+    """Facts about a copy that it shows on its front."""
 
     export_id: UUID
     store: UUID
@@ -65,12 +65,14 @@ class HumanCopy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Copied:
+    """The files of a finished copy, and the digest of its JSON form."""
+
     members: list[Member]
     content_digest: str
 
 
 def copy_json(walk: CorpusWalk, files: ExitStack, signed: Callable[[SignatureContent], object]) -> Copied:
-    """`signed` is called with each signature. Closing `files` closes the copy."""
+    """Makes the JSON copy. Calls `signed` with each signature. Closing `files` closes the copy."""
     file = files.enter_context(SealedFile())
     copy = JsonCopy(file.write, walk.revision)
     for item in walk.items():
@@ -84,17 +86,17 @@ def copy_json(walk: CorpusWalk, files: ExitStack, signed: Callable[[SignatureCon
 def copy_for_people(
     walk: CorpusWalk, human: HumanCopy, trail: Iterable[bytes], signed: Callable[[SignatureContent], object]
 ) -> Copied:
-    """The corpus, then the audit trail, whose lines of NDJSON are `trail`."""
+    """Makes a copy for people: the corpus, then the audit trail. `trail` has its lines of NDJSON."""
     digest = hashlib.sha256()
-    copy, teller = JsonCopy(digest.update, walk.revision), Teller()
+    copy, maker = JsonCopy(digest.update, walk.revision), BlockMaker()
     for item in walk.items():
         copy.take(item)
-        for block in teller.tell(item):
+        for block in maker.blocks_of(item):
             human.take(block)
         for signature in item.content.get(SIGNATURES, ()):
             signed(signature)
     copy.end()
-    for block in teller.rest():
+    for block in maker.rest():
         human.take(block)
     for block in _trail_blocks(trail):
         human.take(block)
@@ -103,14 +105,16 @@ def copy_for_people(
 
 def _trail_blocks(lines: Iterable[bytes]) -> Iterator[Block]:
     for number, line in enumerate(lines):
-        said = orjson.loads(line)
+        content = orjson.loads(line)
         if number == 0:
-            yield from audit_heading(said)
-        elif "leaf" in said:
-            yield audit_record(said)
+            yield from audit_heading(content)
+        elif "leaf" in content:
+            yield audit_record(content)
 
 
 class MarkdownFile:
+    """The Markdown copy as a file of a bundle. The front is written at the end, because it has the contents."""
+
     def __init__(self, walk: CorpusWalk, about: About, files: ExitStack) -> None:
         self._title, self._facts = title_of(walk), front_facts(walk, about)
         self._body, self._front = files.enter_context(SealedFile()), files.enter_context(SealedFile())

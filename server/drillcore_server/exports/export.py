@@ -1,9 +1,9 @@
 """ExportCorpus.
 
-    check access, choose the revision -> the bundle, in a sealed file -> the audit record -> only then the first byte
+    check access and revision -> write the bundle into a sealed file -> write the audit record -> send the first byte
 
 Bundles are not kept. A request that is repeated after its bundle was recorded is refused: the log has grown meanwhile,
-so another bundle would not have the bytes that the record names.
+so a new bundle would not have the hash that the record states.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drillcore_fdb.engine import Engine, Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_proto.reasons import Reason
 from drillcore_server.exports import store as exports
-from drillcore_server.exports.bundle import Binder, Bundle, Wanted
+from drillcore_server.exports.bundle import Binder, Bundle, BundleOptions
 from drillcore_server.exports.content import ContentSignatures
 from drillcore_server.exports.copies import About
 from drillcore_server.exports.store import EXPORT, Export, ExportFormat
@@ -24,17 +24,17 @@ from drillcore_server.exports.walk import CorpusWalk
 from drillcore_server.hierarchy.reader import check_nothing_erased
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant, Rule
-from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import AsOf, BatchedReads, CorpusAtRevision, CorpusReads
 from drillcore_server.kernel.errors import NotReady
 from drillcore_server.kernel.trail import Trail
-from drillcore_server.kernel.unit import Call, refusing
+from drillcore_server.kernel.unit import Call, Unit, errors_as_refusals
 from drillcore_server.storage.ids import CorpusId, Level, Revision, TenantId, new_uuid
 
 
 @dataclass(frozen=True, slots=True)
 class Exporter:
-    """What exports are made with."""
+    """The parts of the server that exports use."""
 
     engine: Engine
     reads: CorpusReads
@@ -48,7 +48,7 @@ class Exporter:
 
 @dataclass(frozen=True, slots=True)
 class ExportOrder:
-    """What is to be exported."""
+    """What to export."""
 
     tenant: TenantId | None
     corpus: CorpusId
@@ -58,12 +58,15 @@ class ExportOrder:
 
 
 def export_corpus(exporter: Exporter, call: Call, order: ExportOrder, send: Callable[[bytes], object]) -> Export:
-    """Makes the bundle, records it, and sends it in pieces. Nothing is sent before it is recorded."""
-    return _Exporting(exporter, call, order).run(send)
+    """Makes the bundle, writes the audit record, and then sends the bundle in pieces.
+
+    Raises `Refused`, with EXPORT_MADE if this request's bundle was made before.
+    """
+    return _Export(exporter, call, order).run(send)
 
 
 @dataclass(frozen=True, slots=True)
-class _Exporting:
+class _Export:
     exporter: Exporter
     call: Call
     order: ExportOrder
@@ -83,6 +86,10 @@ class _Exporting:
         return export
 
     @property
+    def _unit(self) -> Unit:
+        return self.exporter.reads.unit
+
+    @property
     def _access(self) -> Rule[InTenant]:
         return access.in_tenant(self.order.tenant, Permission.EXPORT)
 
@@ -93,24 +100,24 @@ class _Exporting:
             "operator": self.call.principal.id,
             "request_id": self.call.request_id,
         }
-        wanted = Wanted(self.order.format, self.order.include_audit, record)
-        with refusing():
+        wanted = BundleOptions(self.order.format, self.order.include_audit, record)
+        with errors_as_refusals():
             try:
                 return self.exporter.binder.bind(self.exporter.walk(view), about, wanted)
             except StoreCorruptError:
-                self._view()  # says so if the revision was trimmed meanwhile
+                self._view()  # refuses if the revision was trimmed meanwhile
                 raise
 
     def _view(self) -> CorpusAtRevision:
         """The corpus at the revision to export. Raises `Refused`, also if this request's bundle was made before."""
 
         def work(tr: Reader, granted: InTenant) -> CorpusAtRevision:
-            made = self.exporter.reads.unit.known(tr, self.call, EXPORT)
+            made = self._unit.known(tr, self.call, EXPORT)
             if made is not None:
                 raise _made_before(made)
             return self._find(tr, granted, self.call.trails[-1], self.order.as_of)
 
-        return self.exporter.reads.unit.look(self.call, self._access, work)
+        return self._unit.look(self.call, self._access, work)
 
     def _find(self, tr: Reader, granted: InTenant, trail: Trail, as_of: AsOf) -> CorpusAtRevision:
         view = self.exporter.reads.at(tr, granted, trail, self.order.corpus, as_of)
@@ -120,16 +127,16 @@ class _Exporting:
     def _recorded(self, export_id: UUID, bundle: Bundle, epoch: int) -> Export:
         """The export of this bundle, or the one that another run of the same request made meanwhile.
 
-        A bundle that was begun before an erasure may hold what was erased, and must not be sent: see `epoch`.
+        A bundle that was begun before an erasure may contain erased records, so it is not sent. `epoch` shows that.
         """
 
         def work(tr: Transaction, granted: InTenant, trail: Trail) -> Export:
             view = self._find(tr.snapshot, granted, trail, AsOf(revision=bundle.revision))
-            view.sealed.follow_erasures(tr, view.keys)  # with a conflict: none may be committed before this
+            view.sealed.follow_erasures(tr, view.keys)  # conflicts with erasures: none may be committed before this
             check_nothing_erased(view, epoch)
             trail.levels.update(Level)
             export = self._export(export_id, bundle, trail)
-            exports.add(tr, self.exporter.reads.unit.keys, granted.tenant, export)
+            exports.add(tr, self._unit.keys, granted.tenant, export)
             trail.detail |= {
                 "export_id": str(export_id),
                 "format": self.order.format.value,
@@ -141,7 +148,7 @@ class _Exporting:
             }
             return export
 
-        return self.exporter.reads.unit.write(self.call, self._access, EXPORT, work)
+        return self._unit.write(self.call, self._access, EXPORT, work)
 
     def _export(self, export_id: UUID, bundle: Bundle, trail: Trail) -> Export:
         return Export(

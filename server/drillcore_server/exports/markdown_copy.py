@@ -1,4 +1,4 @@
-"""The Markdown copy (CommonMark, with GitHub's tables): readable, and with everything that the JSON copy has.
+"""The Markdown copy (CommonMark, with GitHub's tables). It has every value of the JSON copy.
 
 Whatever comes from documents or callers is escaped, or put into a block with a fence that it does not contain. So no
 content can look like a heading, a signature or the end of its own block.
@@ -22,9 +22,9 @@ from drillcore_server.exports.blocks import (
     with_numbers,
 )
 
-_MEANT: Final = re.compile(r"[\\`*_\[\]<>&|~]")
+_SPECIAL: Final = re.compile(r"[\\`*_\[\]<>&|~]")
 """Characters that have a meaning anywhere."""
-_MEANT_FIRST: Final = re.compile(r"^(\d*)([-+#=.)])")
+_SPECIAL_FIRST: Final = re.compile(r"^(\d*)([-+#=.)])")
 """Characters that have a meaning at the beginning of a line."""
 _FENCES: Final = re.compile("`{3,}")
 _FENCE: Final = "```"
@@ -56,7 +56,7 @@ class MarkdownCopy:
 
 
 def escaped_line(text: str) -> str:
-    """The text in one line, with every character escaped that has a meaning."""
+    """The text in one line, with every special character escaped."""
     return " ".join(_escaped(line) for line in with_numbers(text).split("\n")).strip()
 
 
@@ -141,4 +141,4 @@ def _quoted(text: str) -> Iterator[str]:
 def _escaped(line: str) -> str:
     rest = line.lstrip(" \t\xa0")
     indent = "".join(_INDENTS[space] for space in line[: len(line) - len(rest)])
-    return indent + _MEANT_FIRST.sub(r"\1\\\2", _MEANT.sub(r"\\\g<0>", rest))
+    return indent + _SPECIAL_FIRST.sub(r"\1\\\2", _SPECIAL.sub(r"\\\g<0>", rest))

@@ -1,4 +1,4 @@
-"""Turns the items of a walk and the audit records into blocks for people, with every value of the JSON copy."""
+"""Turns the items of a walk and the audit records into blocks for people. No value of the JSON copy is left out."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _IN_COLUMNS: Final = ("at", "operator", "action", "outcome")
 """Fields of a record's body that have a column of their own."""
 _BESIDE_THE_BODY: Final = {"private": "private_part", "erased": "private_part_erased", "of": "explains"}
 """Fields of a record's line outside the body, and the names they are shown under."""
-_SIGNATURE_SAYS: Final = ("signer_name", "signed_at", "meaning")
+_MANIFESTATION_FIELDS: Final = ("signer_name", "signed_at", "meaning")
 
 
-class Teller:
+class BlockMaker:
     """Makes the blocks for the items of one walk, in order."""
 
     def __init__(self) -> None:
-        self._told: set[Part] = set()
+        self._begun: set[Part] = set()
 
-    def tell(self, item: Item) -> Iterator[Block]:
-        if item.part not in self._told:
-            self._told.add(item.part)
+    def blocks_of(self, item: Item) -> Iterator[Block]:
+        if item.part not in self._begun:
+            self._begun.add(item.part)
             yield Heading(_PARTS[item.part], 1)
         if item.part is Part.NODE:
             parent = [] if item.parent is None else [("parent", str(item.parent))]
@@ -41,23 +41,23 @@ class Teller:
         yield from map(manifestation, item.content.get(SIGNATURES, ()))
 
     def rest(self) -> Iterator[Block]:
-        """Headings for parts without items, so that nobody thinks they were left out."""
+        """Headings for parts without items. They show that nothing was left out."""
         for part in Part:
-            if part not in self._told:
+            if part not in self._begun:
                 yield Heading(_PARTS[part], 1)
                 yield Facts([(_PARTS[part], NONE)])
 
 
 def manifestation(signature: Content) -> Manifestation:
-    rows = list(flat({name: value for name, value in signature.items() if name not in _SIGNATURE_SAYS}))
+    rows = list(flat({name: value for name, value in signature.items() if name not in _MANIFESTATION_FIELDS}))
     return Manifestation(signature["signer_name"], signature["signed_at"], signature["meaning"], rows)
 
 
-def audit_heading(said: Mapping[str, Any]) -> Iterator[Block]:
+def audit_heading(line: Mapping[str, Any]) -> Iterator[Block]:
     """The blocks for the first line of the audit trail."""
     yield Heading("Audit trail", 1)
-    yield Facts(list(flat({name: value for name, value in said.items() if name not in {"keys", "checkpoint"}})))
-    yield Prose("Checkpoint", str(said.get("checkpoint", "")))
+    yield Facts(list(flat({name: value for name, value in line.items() if name not in {"keys", "checkpoint"}})))
+    yield Prose("Checkpoint", str(line.get("checkpoint", "")))
     yield Table("Records", _AUDIT_COLUMNS, _AUDIT_SHARES, ())
 
 
@@ -143,8 +143,8 @@ def _raw(node: Content, parent: list[tuple[str, str]]) -> Iterator[Block]:
     yield Verbatim(node["content"])
 
 
-def _facts(node: Content, told_below: Sequence[str], parent: list[tuple[str, str]]) -> Facts:
-    rest = {name: value for name, value in node.items() if name not in {*told_below, SIGNATURES, "span"}}
+def _facts(node: Content, shown_below: Sequence[str], parent: list[tuple[str, str]]) -> Facts:
+    rest = {name: value for name, value in node.items() if name not in {*shown_below, SIGNATURES, "span"}}
     span = [("characters", _span(node["span"]))] if "span" in node else []
     return Facts([*parent, *span, *flat(rest)])
 

@@ -12,7 +12,7 @@ from drillcore_server.exports import store as exports
 from drillcore_server.exports.store import Export
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant, Principal, Rule
-from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.errors import Missing
 from drillcore_server.kernel.trail import Trail, time_text
 from drillcore_server.signatures.model import FIXED_VERSION, Target, TargetKind

@@ -3,7 +3,7 @@
     corpus, documents by id, facts by id, revisions, then nodes in reading order: master; each section, its chunks and
     their raws
 
-What came from a source that was erased since is left out, and the corpus says that there were erasures.
+Records of sources that were erased since are left out, and the item of the corpus lists the erasures.
 """
 
 from __future__ import annotations
@@ -29,23 +29,25 @@ from drillcore_server.exports.content import (
 from drillcore_server.facts.model import Fact
 from drillcore_server.facts.signable import fact_content
 from drillcore_server.facts.store import FACT, FactReader
-from drillcore_server.hierarchy.found import ChunkText, Node, RawText
 from drillcore_server.hierarchy.model import ChunkWithRaws, Master, Section, raw_id
+from drillcore_server.hierarchy.nodes import ChunkText, Node, RawText
 from drillcore_server.hierarchy.signable import Content, node_content
 from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader
 from drillcore_server.kernel import erasures, revisions
-from drillcore_server.kernel.corpora import Corpus
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.revisions import RevisionRecord
 from drillcore_server.storage.ids import DocumentId, Level, NodeId, Revision, node_id
+from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.model import EmbeddingModel
-from drillcore_server.vectors.store import embeddings_of
 
 _REVISIONS_AT_ONCE: Final = 500
+"""Records of revisions that are read in one transaction."""
 _FACTS_AT_ONCE: Final = 500
+"""Facts whose vectors and signatures are looked up together."""
 _CHUNKS_AT_ONCE: Final = 100
 """Chunks that are read in one transaction and held in memory with their raws."""
-_DOCUMENTS_AT_HAND: Final = 10_000
+_DOCUMENTS_CACHED: Final = 10_000
 """Documents whose preprocessing is cached. Neighbouring chunks mostly belong to the same few documents."""
 
 
@@ -71,16 +73,16 @@ class _FullChunk:
 
 
 class CorpusWalk:
-    """May be repeated. Each walk reads the same, except for signatures made meanwhile.
+    """Reads one revision item by item. May be repeated: only signatures that were made meanwhile are new.
 
-    Raises `StoreCorruptError` if something is missing: it is damaged, or the revision was trimmed meanwhile.
+    Raises `StoreCorruptError` if a record is missing, because the store is damaged or the revision was trimmed.
     """
 
     def __init__(self, snapshot: BatchedReads, corpus: Corpus, signatures: ContentSignatures) -> None:
         self._snapshot = snapshot
         self._signatures = signatures
         self.corpus = corpus
-        self._preprocessing = lru_cache(_DOCUMENTS_AT_HAND)(self._read_preprocessing)
+        self._preprocessing = lru_cache(_DOCUMENTS_CACHED)(self._read_preprocessing)
 
     @property
     def revision(self) -> Revision:
@@ -96,16 +98,16 @@ class CorpusWalk:
         yield from self._signed(self._nodes())
 
     def _facts(self) -> Iterator[Item]:
-        """All facts, also deleted ones, which have no vector any more."""
+        """All facts, including deleted ones, which have no vector."""
         entries = self._snapshot.sealed.opened_all(self._snapshot.entries(self._snapshot.keys.facts()))
-        while some := list(islice(entries, _FACTS_AT_ONCE)):
-            facts = [FACT.decode(entry.value) for entry in some]
+        while batch := list(islice(entries, _FACTS_AT_ONCE)):
+            facts = [FACT.decode(entry.value) for entry in batch]
             vectors = self._snapshot.find(facts, self._fact_vector)
             signatures = self._signatures.of_facts(self.corpus.tenant_id, [(fact.id, fact.version) for fact in facts])
             for fact, vector in zip(facts, vectors, strict=True):
                 embedding = embedding_content(self._model.name, vector)
-                said = {"embedding": embedding, SIGNATURES: list(signatures.get(fact.id, ()))}
-                yield Item(Part.FACT, fact_content(fact, self.corpus.id) | said)
+                further = {"embedding": embedding, SIGNATURES: list(signatures.get(fact.id, ()))}
+                yield Item(Part.FACT, fact_content(fact, self.corpus.id) | further)
 
     def _fact_vector(self, view: CorpusAtRevision, fact: Fact) -> bytes | None:
         return FactReader(view).vector(self._model.number, fact.id)
@@ -126,15 +128,15 @@ class CorpusWalk:
                 yield Item(Part.NODE, content, node.parent)
 
     def _nodes(self) -> Iterator[list[Node]]:
-        """A few at a time."""
-        master = self._snapshot.read(lambda view: HierarchyReader(view).master_left())
+        """All nodes in reading order, a few at a time."""
+        master = self._snapshot.read(lambda view: HierarchyReader(view).master_unless_erased())
         if master is not None:
             yield [self._upper(master, Level.MASTER, None)]
         keys = self._snapshot.keys
         for entry in self._snapshot.entries(keys.listed_sections()):
             found = list(
-                self._snapshot.each_left(
-                    [node_id(entry.key[-16:])], lambda view, one: HierarchyReader(view).section(one)
+                self._snapshot.each_unless_erased(
+                    [node_id(entry.key[-16:])], lambda view, id_: HierarchyReader(view).section(id_)
                 )
             )
             if found:
@@ -145,8 +147,8 @@ class CorpusWalk:
         keys = self._snapshot.keys
         chunks = [keys.parse_member(entry.key).id for entry in self._snapshot.entries(keys.members(section))]
         for start in range(0, len(chunks), _CHUNKS_AT_ONCE):
-            some = self._snapshot.each_left(chunks[start : start + _CHUNKS_AT_ONCE], self._full_chunk)
-            yield [node for full in some for node in self._chunk_and_raws(section, full)]
+            batch = self._snapshot.each_unless_erased(chunks[start : start + _CHUNKS_AT_ONCE], self._full_chunk)
+            yield [node for full in batch for node in self._chunk_and_raws(section, full)]
 
     def _chunk_and_raws(self, section: NodeId, full: _FullChunk) -> Iterator[Node]:
         chunk, page = full.found.chunk, full.found.page
@@ -167,13 +169,15 @@ class CorpusWalk:
     def _model(self) -> EmbeddingModel:
         found = self._snapshot.read(embeddings_of)
         if found is None:
-            raise StoreCorruptError(f"revision {self.revision} has chunks, but no record of the model of their vectors")
+            raise StoreCorruptError(f"revision {self.revision} has chunks, but no embedding model is recorded for it")
         return found.current
 
     def _read_preprocessing(self, document: DocumentId) -> tuple[str, ...]:
         found = self._snapshot.read(lambda view: HierarchyReader(view).document(document))
         if found is None:
-            raise StoreCorruptError(f"document {document} is named at revision {self.revision} but is missing")
+            raise StoreCorruptError(
+                f"document {document} is missing at revision {self.revision}, but a chunk refers to it"
+            )
         return found.preprocessing
 
     def _upper(self, content: Master | Section, level: Level, parent: NodeId | None) -> Node:

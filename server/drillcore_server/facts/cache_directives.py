@@ -1,10 +1,10 @@
-"""What a caller says of the fabric's memory: the directives of CRP-Context-Cache.
+"""The directives of CRP-Context-Cache, by which a caller controls how a call uses the store.
 
-reuse-ckf     read what is stored, and do not ingest sources again for it
-no-store      keep the facts of this session out of the store; reading is allowed
-no-cache      no answer that was kept: search the store
+reuse-ckf     read what is stored, and do not ingest its sources again
+no-store      keep new facts in the session only; reading the store is allowed
+no-cache      search the store, never reuse an earlier answer
 only-if-ckf   fail if the store has no fact that is relevant enough
-max-age=N     facts that were ingested over N seconds ago count as stale
+max-age=N     facts that were ingested more than N seconds ago count as stale
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Final
 from drillcore_proto.reasons import Reason
 from drillcore_server.kernel.errors import BadInput, Missing
 
-RELEVANT: Final = 0.50
-"""The fabric's own notion of relevant: a cosine."""
+RELEVANCE_MIN: Final = 0.50
+"""The cosine from which a fact counts as relevant."""
 TEXT_CHARACTERS_MAX: Final = 200
 AGE_S_MAX: Final = 100 * 366 * 86_400
 FIELD: Final = "cache_control"
@@ -37,9 +37,9 @@ class CacheDirectives:
         return self.max_age is not None and age > self.max_age
 
     def check_relevant(self, best: float | None) -> None:
-        """Raises `Missing` if there must be a relevant fact and the best one is not; None stands for no fact at all."""
-        if self.only_if_ckf and (best is None or best < RELEVANT):
-            message = f"only-if-ckf: no stored fact has a relevance of {RELEVANT:.2f} or more for this query"
+        """Raises `Missing` if only-if-ckf is set and the best fact is not relevant. `best` is None without a fact."""
+        if self.only_if_ckf and (best is None or best < RELEVANCE_MIN):
+            message = f"only-if-ckf: no stored fact has a relevance of {RELEVANCE_MIN:.2f} or more for this query"
             raise Missing(Reason.NO_CKF_FACTS, message, **NO_FACTS_HEADERS)
 
 
@@ -48,13 +48,16 @@ NO_FACTS_HEADERS: Final = {
     "CRP-Context-Cache-Status": "MISS; reason=no-ckf-facts",
     "CRP-Memory-CKF-Hits": "0",
 }
-"""Of the answer that the Context Relay Protocol wants when only-if-ckf fails."""
+"""The headers that the Context Relay Protocol requires in the answer when only-if-ckf fails."""
 
 
 def parse_directives(text: str) -> CacheDirectives:
-    """Directives between commas, in any case. Raises `BadInput` for one that is not known, or that is given twice."""
+    """Parses directives separated by commas, in upper or lower case.
+
+    Raises `BadInput` for an unknown directive, or one that is given twice.
+    """
     if len(text) > TEXT_CHARACTERS_MAX:
-        raise BadInput(Reason.TOO_LARGE, f"{FIELD} has over {TEXT_CHARACTERS_MAX} characters", field=FIELD)
+        raise BadInput(Reason.TOO_LARGE, f"{FIELD} must have at most {TEXT_CHARACTERS_MAX} characters", field=FIELD)
     given: set[str] = set()
     max_age: timedelta | None = None
     for part in text.split(",") if text.strip() else ():
@@ -65,7 +68,7 @@ def parse_directives(text: str) -> CacheDirectives:
         if name == _MAX_AGE:
             max_age = _age(value)
         elif name not in _FLAGS or separator:
-            raise _wrong(f"has {part.strip()!r}, which is none of {', '.join(_FLAGS)} and {_MAX_AGE}=SECONDS")
+            raise _wrong(f"has {part.strip()!r}; use {', '.join(_FLAGS)} or {_MAX_AGE}=SECONDS")
     reuse_ckf, no_store, no_cache, only_if_ckf = (flag in given for flag in _FLAGS)
     return CacheDirectives(reuse_ckf, no_store, no_cache, only_if_ckf, max_age)
 

@@ -1,4 +1,4 @@
-"""What the commands that change facts share: finding them, and making a change of them a revision of their corpus."""
+"""Shared by the commands that change facts: finds the facts and plans a revision of their corpus."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import NamedTuple, TypeVar
 
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
-from drillcore_server.facts.counters import source_writes
+from drillcore_server.facts.fact_reads import corpus_of, missing_fact
 from drillcore_server.facts.importance import ImportanceSettings
 from drillcore_server.facts.model import Fact, FactChange
-from drillcore_server.facts.reader import corpus_of, missing_fact
+from drillcore_server.facts.sources import source_writes
 from drillcore_server.facts.store import FactReader, FactWrites, packed
 from drillcore_server.hierarchy.model import Chunk
-from drillcore_server.hierarchy.source_model import Described, described_as
+from drillcore_server.hierarchy.source_model import SourceDescription, description_of
 from drillcore_server.hierarchy.store import HierarchyReader, HierarchyWrites
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant
-from drillcore_server.kernel.accounts import Permission
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision, CorpusReads
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.kernel.revise import Plan, Reviser, Target
 from drillcore_server.kernel.unit import Call
@@ -43,19 +43,19 @@ class Embedded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChangedFact:
-    """A fact as it was and as it will be."""
+    """A fact before and after a change."""
 
     before: Fact | None
-    """None: it is new."""
+    """None for a new fact."""
     after: Fact
     what: FactChange
     vector: bytes | None = None
-    """Of new content."""
+    """The vector of the new content. None if the content stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactPlanner:
-    """What calls that change facts use."""
+    """Plans changes of facts as revisions."""
 
     reads: CorpusReads
     reviser: Reviser
@@ -67,29 +67,32 @@ class FactPlanner:
         return CorpusModels(self.reviser.batched(corpus, revision), self.embedders)
 
     def target(self, call: Call, tenant: TenantId | None, facts: Sequence[FactId]) -> Target:
-        """The one corpus that facts are of."""
+        """The corpus of these facts. Raises `BadInput` if they are in several corpora."""
 
         def work(tr: Reader, granted: InTenant) -> set[CorpusId]:
-            return {corpus_of(tr, self.reads, granted, one) for one in facts}
+            return {corpus_of(tr, self.reads, granted, fact) for fact in facts}
 
         corpora = self.reads.unit.look(call, access.in_tenant(tenant, Permission.WRITE), work)
         if len(corpora) > 1:
-            message = "these are facts of several corpora; change those of one at a time"
+            message = "the facts are in several corpora; change the facts of one corpus at a time"
             raise BadInput(Reason.INVALID_ARGUMENT, message, field="fact_ids")
         return Target(tenant, corpora.pop())
 
     def facts(self, corpus: Corpus, base: Revision, wanted: Sequence[FactId]) -> list[Fact]:
-        """All of them, as they are at a revision. Raises `Missing` for one that is not there."""
-        found = list(self.reviser.batched(corpus, base).find(wanted, lambda view, one: FactReader(view).fact(one)))
-        for one, fact in zip(wanted, found, strict=True):
+        """These facts at a revision, in order. Raises `Missing` if one does not exist."""
+        found = list(self.reviser.batched(corpus, base).find(wanted, lambda view, id_: FactReader(view).fact(id_)))
+        for id_, fact in zip(wanted, found, strict=True):
             if fact is None:
-                raise missing_fact(one)
+                raise missing_fact(id_)
         return [fact for fact in found if fact is not None]
 
     def embedded(self, corpus: Corpus, base: Revision, texts: Sequence[str]) -> Embedded:
-        """With the model that the corpus has at a revision. Raises `Refused` if it is not here, or fails."""
+        """Embeds texts with the model that the corpus has at a revision.
+
+        Raises `Refused` if this server does not have the model, or if it fails.
+        """
         embedder = self.models(corpus, base).embedder()
-        return Embedded(model_of(embedder), [packed(one) for one in embed_or_refuse(embedder, texts)])
+        return Embedded(model_of(embedder), [packed(vector) for vector in embed_or_refuse(embedder, texts)])
 
     def plan(
         self,
@@ -100,8 +103,8 @@ class FactPlanner:
         *,
         model: Model | None = None,
     ) -> Plan[R]:
-        """The revision that makes these changes. `model` made the vectors of those that are new."""
-        sources = sorted({one.after.source for one in changes})
+        """Plans the revision that makes these changes. `model` made the new vectors; None if there are none."""
+        sources = sorted({change.after.source for change in changes})
         return Plan(
             base=base,
             number=self.reviser.make_keys(corpus, sources),
@@ -111,7 +114,7 @@ class FactPlanner:
             documents_removed=(),
             sources=sources,
             result=result,
-            facts=[one.after.id for one in changes],
+            facts=[change.after.id for change in changes],
             facts_count=lambda: len(changes),
         )
 
@@ -125,30 +128,33 @@ class FactPlanner:
         keys, keyring, number = self.reviser.keys, self.reviser.keyring, embeddings.current.number
         make = FactWrites(keys, corpus.tenant_id, corpus.number, keyring, number, embeddings.others)
         writes = [] if embeddings == known else [make.set_embeddings(embeddings)]
-        for one in changes:
-            if one.before is None:
-                assert one.vector is not None
-                writes += make.add(one.after, one.vector)
+        for change in changes:
+            if change.before is None:
+                assert change.vector is not None
+                writes += make.add(change.after, change.vector)
             else:
-                writes += make.change(one.before, one.after, one.what, one.vector)
+                writes += make.change(change.before, change.after, change.what, change.vector)
         return [*writes, *self._sources(corpus, base, changes)]
 
     def _sources(self, corpus: Corpus, base: Revision, changes: Iterable[ChangedFact]) -> Iterator[Write]:
-        """The registry with the facts that their sources have then."""
+        """Updates the number of facts of each source in the source registry."""
         snapshot = self.reviser.batched(corpus, base)
         make = HierarchyWrites(self.reviser.keys, corpus.tenant_id, corpus.number, self.reviser.keyring)
-        pairs = ((one.before, one.after) for one in changes)
+        pairs = ((change.before, change.after) for change in changes)
         return source_writes(
             pairs, lambda source: snapshot.read(lambda view: HierarchyReader(view).source(source)), make
         )
 
-    def describe(self, corpus: Corpus, base: Revision, chunks: Iterable[Chunk]) -> dict[DocumentId, Described]:
-        """What facts that are put of chunks weigh by: as those that were drawn from the same document."""
+    def describe(self, corpus: Corpus, base: Revision, chunks: Iterable[Chunk]) -> dict[DocumentId, SourceDescription]:
+        """How each chunk's document is described, for the weights of its facts.
+
+        So a fact that is put weighs as much as one that was drawn from the same document.
+        """
         sources = {chunk.document: chunk.source for chunk in chunks}
 
-        def described(view: CorpusAtRevision, one: DocumentId) -> Described:
-            document = HierarchyReader(view).document(one)
-            known = described_as(HierarchyReader(view).source(sources[one]))
+        def described(view: CorpusAtRevision, id_: DocumentId) -> SourceDescription:
+            document = HierarchyReader(view).document(id_)
+            known = description_of(HierarchyReader(view).source(sources[id_]))
             return known if document is None else replace(known, metadata=document.metadata)
 
         ids = sorted(sources)

@@ -1,31 +1,47 @@
-"""Checks the facts of a corpus against their indexes, words, chunks and sources."""
+"""Checks the facts of a corpus against their indexes, words, chunks, sources and vectors.
+
+Also checks that the vector indexes saved on disk agree with the store.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from uuid import UUID
+
+import numpy as np
+import structlog
 
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.tuples import KeyRange
 from drillcore_server.facts import store as facts
+from drillcore_server.facts.index import FactVectors
 from drillcore_server.facts.model import Fact, FactStatus, fact_hash
 from drillcore_server.facts.state_hash import STATE, StoredState, component
-from drillcore_server.facts.store import FACT, FactWrites, encode_words, fact_id
-from drillcore_server.facts.words import Lexicon, words_of
+from drillcore_server.facts.store import FACT, FactWrites, fact_id
+from drillcore_server.facts.words import Lexicon, encode_words, words_of
+from drillcore_server.hierarchy.chunk_index import ChunkVectors
 from drillcore_server.hierarchy.model import Chunk, Document
 from drillcore_server.hierarchy.store import SOURCE
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel import revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
-from drillcore_server.storage.ids import FactId, NodeId, SourceId
-from drillcore_server.storage.keyring import Keyring
+from drillcore_server.kernel.corpus_model import Corpus
+from drillcore_server.storage.ids import CorpusNumber, FactId, NodeId, SourceId
+from drillcore_server.storage.keyring import KeyErased, KeyLostError, Keyring
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.versioned import Entry
+from drillcore_server.vectors.corpus_models import embeddings_of
+from drillcore_server.vectors.index_follower import VectorSource
+from drillcore_server.vectors.index_snapshots import IndexName, IndexSnapshots, SavedAt, UnusableError
+from drillcore_server.vectors.settings import VectorSettings
+from drillcore_server.vectors.vector_index import Id, VectorIndex
 
 
 class FactWordsCheck:
-    """Checks the stored words of facts. Ask it in the order of the facts' ids: it reads along and holds nothing."""
+    """Checks the stored words of facts. Call it in the order of the facts' ids: it reads along and keeps nothing."""
 
     def __init__(self, snapshot: BatchedReads) -> None:
         self._snapshot = snapshot
@@ -34,7 +50,7 @@ class FactWordsCheck:
         self._is_begun = False
         self._lexicon = Lexicon()
 
-    def of(self, fact: Fact) -> Iterator[str]:
+    def problems(self, fact: Fact) -> Iterator[str]:
         """The problems of a fact's words, and of stray words before it."""
         while (entry := self._peek()) is not None and entry.key[-16:] < fact.id.bytes:
             yield self._stray(entry)
@@ -46,8 +62,8 @@ class FactWordsCheck:
         else:
             yield from self._compared(fact, entry)
 
-    def left(self) -> Iterator[str]:
-        """Stray words behind the last fact."""
+    def problems_at_end(self) -> Iterator[str]:
+        """The problems of stray words after the last fact."""
         while (entry := self._peek()) is not None:
             yield self._stray(entry)
 
@@ -72,7 +88,7 @@ class FactWordsCheck:
 
 
 _NO_MODEL = 0
-"""This check writes nothing, so it needs no model."""
+"""This check makes no vectors, so it needs no model."""
 
 
 class FactCheck:
@@ -93,7 +109,7 @@ class FactCheck:
     def problems(self, documents: Mapping[UUID, Document], chunks: Mapping[NodeId, Chunk]) -> Iterator[str]:
         for entry in self._opened(self._snapshot.keys.facts()):
             yield from [entry] if isinstance(entry, str) else self._fact(entry, documents, chunks)
-        yield from self._words.left()
+        yield from self._words.problems_at_end()
         yield from self._stored_state()
         yield from self._indexes()
         yield from self._locators()
@@ -108,15 +124,15 @@ class FactCheck:
             self._state.update((b"|" if self._active else b"") + component(fact))
             self._active += 1
         if facts.fact_id(entry.key) != fact.id:
-            yield f"fact {fact.id} is stored under the key of another"
+            yield f"fact {fact.id} is stored under the key of another fact"
         if fact.content_hash != fact_hash(fact.content):
             yield f"the hash of fact {fact.id} does not match its content"
         if fact.status is FactStatus.ACTIVE and fact.document in documents and not _is_held(fact, chunks):
             yield f"the chunk of fact {fact.id} is missing, or does not hold it"
-        yield from self._words.of(fact)
+        yield from self._words.problems(fact)
 
     def _stored_state(self) -> Iterator[str]:
-        """The stored state hash matches the facts, if it is of this revision."""
+        """A stored state hash of this revision must match the facts."""
         stored = self._snapshot.read(lambda view: STATE.read(view.tr, view.keys.state_hash()))
         own = StoredState(self._snapshot.revision, self._state.hexdigest(), self._active)
         if stored is not None and stored.revision == own.revision and stored != own:
@@ -140,7 +156,7 @@ class FactCheck:
         return facts.locate(view.tr, self._keyspace, self._corpus.tenant_id, fact)
 
     def _sources(self) -> Iterator[str]:
-        """Every source of a fact is registered, with the right number of facts."""
+        """Every source of a fact must be registered, with the right number of facts."""
         for entry in self._opened(self._snapshot.keys.sources()):
             if isinstance(entry, str):
                 yield entry
@@ -153,7 +169,7 @@ class FactCheck:
             yield f"{len(self._counts)} sources of facts are not registered"
 
     def _opened(self, keys: KeyRange) -> Iterator[Entry | str]:
-        """The opened entries of a range. For a record that cannot be opened, the problem in words."""
+        """The opened entries of a range. Yields a problem as text for a record that cannot be opened."""
         for entry in self._snapshot.entries(keys):
             try:
                 yield self._snapshot.sealed.opened(entry)
@@ -166,3 +182,105 @@ def _is_held(fact: Fact, chunks: Mapping[NodeId, Chunk]) -> bool:
     if chunk is None or chunk.document != fact.document:
         return False
     return fact.span is None or (chunk.span.start <= fact.span.start and fact.span.end <= chunk.span.end)
+
+
+_MODEL_BYTES = 1
+_ID_BYTES = 16
+
+
+def fact_vector_problems(snapshot: BatchedReads) -> Iterator[str]:
+    """Every fact that is not deleted must have one vector of the current model, with the model's length.
+
+    Further vectors may only belong to such facts, and to models of a migration.
+    """
+    embeddings = snapshot.read(embeddings_of)
+    there = frozenset(_facts_with_vectors(snapshot))
+    wanted = set(there)
+    if embeddings is None:
+        yield from (f"there is fact {fact}, but no record of the model of its vector" for fact in wanted)
+        return
+    dimensions = {model.number: model.dimensions for model in embeddings.models}
+    for entry in snapshot.entries(snapshot.keys.all_fact_vectors()):
+        fact, model = fact_id(entry.key), entry.key[-_ID_BYTES - _MODEL_BYTES]
+        if model not in dimensions:
+            yield f"a vector of fact {fact} is of model {model}, which the corpus does not have"
+            continue
+        if fact not in there:
+            yield f"there is a vector for {fact}, which is missing or deleted"
+        if model == embeddings.current.number:
+            wanted.discard(fact)
+        try:
+            if len(snapshot.sealed.opened(entry).value) != 2 * dimensions[model]:
+                yield f"the vector of fact {fact} has the wrong length"
+        except EngineError as error:
+            yield error.message
+    yield from (f"fact {fact} has no vector" for fact in wanted)
+
+
+def _facts_with_vectors(snapshot: BatchedReads) -> Iterator[FactId]:
+    """The facts that need a vector. `FactCheck` reports facts that cannot be read."""
+    for entry in snapshot.entries(snapshot.keys.facts()):
+        try:
+            fact = FACT.decode(snapshot.sealed.opened(entry).value)
+        except EngineError:
+            continue
+        if fact.status is not FactStatus.DELETED:
+            yield fact.id
+
+
+@dataclass(frozen=True, slots=True)
+class SavedIndexes:
+    """Where the servers of a store save their indexes, and with which settings."""
+
+    folder: Path
+    settings: VectorSettings
+
+    def check(self, head: BatchedReads, number: CorpusNumber, keyring: Keyring) -> SavedIndexCheck:
+        return SavedIndexCheck(head, number, keyring, self.settings, self.folder)
+
+
+class SavedIndexCheck:
+    """Checks the saved indexes of a corpus. Brought up to the head, each must have the same vectors as the store."""
+
+    def __init__(
+        self, snapshot: BatchedReads, number: CorpusNumber, keyring: Keyring, settings: VectorSettings, folder: Path
+    ) -> None:
+        """`snapshot` is the corpus's head."""
+        self._snapshot = snapshot
+        self._number = number
+        self._snapshots = IndexSnapshots(folder, keyring, settings, structlog.get_logger())
+        self._settings = settings
+        self.notes: list[str] = []
+        """Saved indexes that cannot be used. The next server that needs one makes it again."""
+
+    def problems(self) -> Iterator[str]:
+        yield from self._index_problems(FactVectors())
+        yield from self._index_problems(ChunkVectors())
+
+    def _index_problems(self, source: VectorSource[Id]) -> Iterator[str]:
+        name = IndexName(self._number, source.kind, self._snapshot.read(source.model))
+        try:
+            saved: tuple[SavedAt, VectorIndex[Id]] | None = self._snapshots.read(name)
+        except (UnusableError, KeyErased, KeyLostError) as error:
+            self.notes.append(f"the saved index {name} cannot be used and will be made again: {error}")
+            return
+        if saved is None:
+            return
+        at, index = saved
+        record = self._snapshot.read(lambda view: revisions.get(view.tr, view.keys, at.revision))
+        if record is None or record.audit_id != at.record:
+            self.notes.append(f"the saved index {name} is of a revision {at.revision} that the store does not have")
+            return
+        changes = source.changes(index, at.revision, self._snapshot, name.model)
+        yield from self._differences(name, index.changed(changes.rows), source)
+
+    def _differences(self, name: IndexName, index: VectorIndex[Id], source: VectorSource[Id]) -> Iterator[str]:
+        left = set(index.ids())
+        for item, row in source.load(self._snapshot, name.model):
+            left.discard(item)
+            known = index.kept(item)
+            if known is None:
+                yield f"the saved index {name}, brought up to date, lacks {item}"
+            elif not np.array_equal(known, row):
+                yield f"the saved index {name}, brought up to date, has another vector for {item}"
+        yield from (f"the saved index {name}, brought up to date, has {item}, which the store lacks" for item in left)

@@ -1,9 +1,9 @@
-"""How much a fact weighs by where it comes from: a weight for each type of source, and what adds to it.
+"""The weight of a fact follows from its source: each type of source has a weight, and some features add to it.
 
 regulatory   .90   +.05 where an article, section or paragraph is cited
 official     .80   +.05 where a version is named
 research     .75   +.10 for meta-analyses
-internal     .70   or what its classification weighs
+internal     .70   or the weight of its classification, if it has a known one
 web          .50   +.10 for authoritative domains
 user         .60
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from drillcore_server.hierarchy.source_model import Described, SourceType
+from drillcore_server.hierarchy.source_model import SourceDescription, SourceType
 
 _CLASSIFICATION: Final = "classification"
 _STUDY_TYPE: Final = "study_type"
@@ -36,7 +36,7 @@ _META_ANALYSIS: Final = re.compile(r"\bmeta-?\s?analys[ei]s\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassificationWeights:
-    """`[facts.importance.classification]`: internal documents by the entry `classification` of their metadata."""
+    """`[facts.importance.classification]`: weights of internal documents by `classification` in their metadata."""
 
     public: float = 0.60
     internal: float = 0.70
@@ -49,19 +49,19 @@ class ClassificationWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportanceSettings:
-    """`[facts.importance]`: weights from 0 to 1, and what is added to them."""
+    """`[facts.importance]`: weights from 0 to 1, and additions to them."""
 
     regulatory: float = 0.90
     specific_article: float = 0.05
-    """Added where the fact or a heading above it cites an article, a section or the like."""
+    """Added if the fact or a heading above it cites an article, a section or the like."""
     official: float = 0.80
     version_specific: float = 0.05
-    """Added where the fact, a heading above it or the document's metadata names a version."""
+    """Added if the fact, a heading above it or the document's metadata names a version."""
     research: float = 0.75
     meta_analysis: float = 0.10
-    """Added where the document's title or its metadata (`study_type`) says that it is one."""
+    """Added if the document's title or `study_type` in its metadata says that it is a meta-analysis."""
     internal: float = 0.70
-    """Without a classification that is known."""
+    """For internal documents without a known classification."""
     web: float = 0.50
     authoritative_domain: float = 0.10
     authoritative_domains: tuple[str, ...] = (
@@ -69,7 +69,7 @@ class ImportanceSettings:
         "go.jp", "ac.jp", "gouv.fr", "bund.de", "admin.ch", "gov.ie", "gov.in", "gov.sg", "iso.org", "ietf.org",
         "un.org", "oecd.org", "ich.org",
     )  # fmt: skip
-    """Ends of host names: of governments, international bodies and universities."""
+    """Endings of host names of governments, international bodies and universities."""
     user: float = 0.60
     classification: ClassificationWeights = field(default_factory=ClassificationWeights)
 
@@ -85,22 +85,22 @@ def _check_weights(settings: ImportanceSettings | ClassificationWeights) -> None
 
 
 def importance(
-    settings: ImportanceSettings, source: Described, content: str = "", headings: Sequence[str] = ()
+    settings: ImportanceSettings, source: SourceDescription, content: str = "", headings: Sequence[str] = ()
 ) -> float:
-    """The weight of a fact of a source, from 0 to 1."""
-    weight = _base(settings, source) + _more(settings, source, content, headings)
+    """The weight of a fact from this source, from 0 to 1. `headings` are the headings above it."""
+    weight = _base(settings, source) + _addition(settings, source, content, headings)
     return round(min(max(weight, 0.0), 1.0), _DECIMALS)
 
 
-def _base(settings: ImportanceSettings, source: Described) -> float:
+def _base(settings: ImportanceSettings, source: SourceDescription) -> float:
     if source.type is SourceType.INTERNAL:
-        named = source.metadata.get(_CLASSIFICATION, "").strip().lower()
-        if named in ClassificationWeights.__dataclass_fields__:
-            return float(getattr(settings.classification, named))
+        classification = source.metadata.get(_CLASSIFICATION, "").strip().lower()
+        if classification in ClassificationWeights.__dataclass_fields__:
+            return float(getattr(settings.classification, classification))
     return float(getattr(settings, source.type.value))
 
 
-def _more(settings: ImportanceSettings, source: Described, content: str, headings: Sequence[str]) -> float:
+def _addition(settings: ImportanceSettings, source: SourceDescription, content: str, headings: Sequence[str]) -> float:
     texts = (content, *headings)
     if source.type is SourceType.REGULATORY:
         return settings.specific_article if any(map(_ARTICLE.search, texts)) else 0.0

@@ -1,17 +1,24 @@
-"""What the feed of changes says of the facts of a corpus between two revisions.
+"""The vector index of the facts that are searched, and similar facts. Both are kept in memory.
 
-The index that facts are searched through: those that are active or stale and not archived.
+The index has the facts that are active or stale and not archived. It follows the feed of changes.
+
+`SimilarFacts` finds the facts most like a given fact: exactly, and the same on every server. Products of many vectors
+at once are fast, but their last bits depend on which vectors were multiplied together. So they only select candidates,
+generously. Candidates are then compared one by one in whole millionths, and ties go to the smaller id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 
 from drillcore_fdb.engine import Engine
-from drillcore_server.facts.model import FOUND, FactChange, FactStatus
+from drillcore_server.facts.model import SEARCHED_STATUSES, FactChange, FactStatus
 from drillcore_server.facts.store import FACT, FactReader, fact_id
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.storage.ids import FactId, Revision
@@ -21,39 +28,41 @@ from drillcore_server.vectors.index_keeper import IndexKeeper
 from drillcore_server.vectors.index_snapshots import IndexSnapshots
 from drillcore_server.vectors.settings import VectorSettings
 from drillcore_server.vectors.vector_index import VectorIndex
-from drillcore_server.vectors.vector_log import Row
+from drillcore_server.vectors.vector_log import Labels, Row, Units
 
 _PAGE: Final = 20_000
-"""Entries of the feed read in one transaction."""
+"""Entries of the feed that one transaction reads."""
 
 
-class Touched(NamedTuple):
-    """What a stretch of the feed says of one fact."""
+class CombinedChange(NamedTuple):
+    """The changes that several revisions together made to one fact."""
 
     change: FactChange
+    """Every change that one of them made."""
     status: FactStatus
+    """The status after the last of them."""
 
 
-_NOTHING: Final = Touched(FactChange(0), FactStatus.ACTIVE)
+_NOTHING: Final = CombinedChange(FactChange(0), FactStatus.ACTIVE)
 
 
-def touched(snapshot: BatchedReads, after: Revision) -> Mapping[FactId, Touched]:
-    """What the revisions after one, up to the snapshot's, did to facts: every change, and the status they ended in."""
-    found: dict[FactId, Touched] = {}
+def combined_changes(snapshot: BatchedReads, after: Revision) -> Mapping[FactId, CombinedChange]:
+    """The changes to facts by the revisions behind `after`, up to the snapshot's."""
+    found: dict[FactId, CombinedChange] = {}
     begin, end = snapshot.keys.fact_changes_between(after, snapshot.revision)
     following: bytes | None = begin
     while following is not None:
         page = snapshot.read(lambda view, at=following: list(view.tr.range(at, end, limit=_PAGE)))  # type: ignore[misc]
         for key, (change, status) in page:
             before = found.get(fact_id(key), _NOTHING).change
-            found[fact_id(key)] = Touched(before | FactChange(change), FactStatus(status))
+            found[fact_id(key)] = CombinedChange(before | FactChange(change), FactStatus(status))
         following = page[-1][0] + b"\0" if len(page) == _PAGE else None
     return found
 
 
 FactIndex = VectorIndex[FactId]
 _MOVED: Final = FactChange.ADDED | FactChange.CONTENT | FactChange.VECTOR | FactChange.ARCHIVED | FactChange.RESTORED
-"""After which a fact's vector has to be read again, or is not searched any more."""
+"""Changes after which a fact's vector must be read again, or is not searched any more."""
 
 
 class FactIndexes(IndexFollower[FactId]):
@@ -88,12 +97,13 @@ class FactVectors:
                 yield fact_id(entry.key), row_of(opened[1].value)
 
     def changes(self, index: FactIndex, after: Revision, snapshot: BatchedReads, model: int) -> Changes[FactId]:
-        told = touched(snapshot, after)
-        read = [one for one, what in told.items() if what.status in FOUND and _is_moved(index, one, what)]
-        found = dict(zip(read, snapshot.find(read, lambda view, one: _searched(view, one, model)), strict=True))
-        rows: dict[FactId, Row | None] = {one: None for one, what in told.items() if what.status not in FOUND}
-        erased = {one for one, what in told.items() if FactChange.ERASED in what.change}
-        rows |= {one: row for one, row in found.items() if not _is_same(index, one, row)}
+        changes = combined_changes(snapshot, after)
+        in_search = {fact: what for fact, what in changes.items() if what.status in SEARCHED_STATUSES}
+        read = [fact for fact, what in in_search.items() if _is_moved(index, fact, what)]
+        found = dict(zip(read, snapshot.find(read, lambda view, fact: _searched(view, fact, model)), strict=True))
+        rows: dict[FactId, Row | None] = {fact: None for fact in changes if fact not in in_search}
+        erased = {fact for fact, what in changes.items() if FactChange.ERASED in what.change}
+        rows |= {fact: row for fact, row in found.items() if not _is_same(index, fact, row)}
         return Changes(rows, erased, bool(erased))
 
 
@@ -101,12 +111,12 @@ def row_of(stored: bytes) -> Row:
     return np.frombuffer(stored, "<f2")
 
 
-def _is_moved(index: FactIndex, fact: FactId, what: Touched) -> bool:
+def _is_moved(index: FactIndex, fact: FactId, what: CombinedChange) -> bool:
     return bool(what.change & _MOVED) or fact not in index
 
 
 def _searched(view: CorpusAtRevision, fact: FactId, model: int) -> Row | None:
-    """The vector of a fact, if it is searched. One that was erased since is not, at any revision."""
+    """The vector of a fact. None if the fact is not searched; an erased fact is searched at no revision."""
     try:
         record, vector = FactReader(view).fact(fact), FactReader(view).vector(model, fact)
     except KeyErased:
@@ -117,3 +127,61 @@ def _searched(view: CorpusAtRevision, fact: FactId, model: int) -> Row | None:
 def _is_same(index: FactIndex, fact: FactId, row: Row | None) -> bool:
     known = index.kept(fact)
     return known is row if known is None or row is None else np.array_equal(known, row)
+
+
+SIMILAR_MAX: Final = 5
+"""How many similar facts are found for a fact."""
+_COSINE_MIN: Final = 0.60
+_ROUNDING: Final = 1e-4
+"""A generous bound on how much a product of many vectors differs from the product of the two alone."""
+_FACTS_AT_ONCE: Final = 128
+Similar = tuple[FactId, ...]
+"""The nearest first."""
+
+
+class SimilarFacts:
+    """Remembers what it found for as long as a state of the index is in use. Safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: WeakKeyDictionary[FactIndex, dict[FactId, Similar]] = WeakKeyDictionary()
+
+    def find(self, index: FactIndex, fact: FactId, asked_next: Sequence[FactId] = ()) -> Similar:
+        """The facts most like a fact of the index, nearest first. Finds those of `asked_next` together with them."""
+        with self._lock:
+            known = self._known.setdefault(index, {})
+        if fact not in known:
+            wanted = [fact, *(id_ for id_ in asked_next if id_ not in known and id_ != fact)][:_FACTS_AT_ONCE]
+            known.update(zip(wanted, _found(index, wanted), strict=True))
+        return known[fact]
+
+
+def _found(index: FactIndex, wanted: Sequence[FactId]) -> list[Similar]:
+    candidates = _candidates(index, index.rows(wanted))
+    return [_chosen(index, fact, labels) for fact, labels in zip(wanted, candidates, strict=True)]
+
+
+def _candidates(index: FactIndex, queries: Units) -> list[Labels]:
+    """Labels for each query, in order, that include those of its nearest facts."""
+    found: list[list[Labels]] = [[] for _ in queries]
+    for first, block in index.log.unit_blocks(0, len(index.members)):
+        products = queries @ block.T
+        products[:, ~index.members[first : first + len(block)]] = -1.0
+        for labels, row in zip(found, products, strict=True):
+            labels.append(first + _best(row))
+    return [np.concatenate(labels) for labels in found]
+
+
+def _best(products: npt.NDArray[np.float32]) -> Labels:
+    """Where the best of a block are: the fact itself, its similar facts, and any that may tie with the last of them."""
+    count, least = SIMILAR_MAX + 1, _COSINE_MIN
+    if len(products) > count:
+        least = max(least, float(np.partition(products, len(products) - count)[len(products) - count]))
+    return np.flatnonzero(products >= least - _ROUNDING)
+
+
+def _chosen(index: FactIndex, fact: FactId, labels: Labels) -> Similar:
+    vector = index.kept(fact)
+    assert vector is not None, "callers ask only for facts of the index"
+    nearest = index.best((index.cosines(vector, labels), labels), SIMILAR_MAX + 1)
+    return tuple(id_ for id_, score in nearest if id_ != fact and score >= _COSINE_MIN)[:SIMILAR_MAX]

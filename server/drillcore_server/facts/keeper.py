@@ -1,10 +1,11 @@
-"""What the server does to facts by itself: each change is a revision of the corpus, with its audit record.
+"""The server's own changes to facts. Each is a revision of the corpus with an audit record.
 
-Housekeeping: marks facts STALE when their time to live is over.
+`FactKeeper` makes these revisions. `ExpirySweep` marks facts STALE when their time to live is over; `archive.py`
+archives facts that nobody reads.
 
-The index of expiries is by revision, as everything, so it keeps those that are over. A sweep that has seen a corpus
-once remembers up to when, and at which revision: the next one looks at what expired since, and at the facts whose
-expiry may have been moved into the past, which the feed of changes names.
+The index of expiries is kept by revision, so it also keeps entries that are over. A sweep therefore remembers the time
+and the revision up to which it has seen a corpus. The next sweep reads what expired since then, and the facts that the
+feed of changes names because their expiry may have moved into the past.
 """
 
 from __future__ import annotations
@@ -22,39 +23,41 @@ from drillcore_server.facts.model import Fact, FactChange, FactStatus
 from drillcore_server.facts.store import Changed, FactReader
 from drillcore_server.kernel import revisions
 from drillcore_server.kernel.access import SERVER
-from drillcore_server.kernel.corpora import Corpus
 from drillcore_server.kernel.corpus_at_revision import BatchedReads
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.revise import NothingToChange, Overtaken, Plan, Target
 from drillcore_server.kernel.trail import Trail
-from drillcore_server.kernel.unit import Call
+from drillcore_server.kernel.unit import Call, Unit
 from drillcore_server.storage.ids import CorpusId, FactId, RequestId, Revision, new_uuid
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
 
 BATCH_MAX: Final = 1_000
-"""Facts changed by one revision: small enough for one transaction, and for its audit record to name them all."""
+"""Facts that one revision changes: few enough for one transaction, and for its audit record to name them all."""
 _TIMEOUT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class UpkeepDone:
     revision: Revision
     facts: int
+    """How many facts changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeeping:
-    """What is to be done to facts, and how its audit record says so."""
+class FactUpkeep:
+    """A change that the server makes to facts by itself."""
 
-    word: str
+    name: str
+    """How the audit record names it."""
     change: Callable[[Fact], Fact | None]
-    """The fact as it should be; None to leave it."""
+    """Returns the changed fact, or None to leave it as it is."""
     what: FactChange
-    among: Callable[[Reader, Sequence[FactId]], Sequence[FactId]] = lambda _tr, facts: facts
-    """Those of the facts that it is to be done to, by what is not in their records. Looked at once more at the end."""
+    applies_to: Callable[[Reader, Sequence[FactId]], Sequence[FactId]] = lambda _tr, facts: facts
+    """Selects facts by data outside their records, such as accesses. Asked again in the transaction that commits."""
 
 
-KEPT = RecordKind(Kept)
+UPKEEP_DONE = RecordKind(UpkeepDone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,10 @@ class FactKeeper:
     @property
     def engine(self) -> Engine:
         return self.planner.reviser.engine
+
+    @property
+    def unit(self) -> Unit:
+        return self.planner.reviser.unit
 
     @property
     def keys(self) -> Keyspace:
@@ -76,58 +83,59 @@ class FactKeeper:
         return self.planner.reviser.batched(corpus, head)
 
     def apply(
-        self, corpus: Corpus, facts: Iterable[FactId], upkeep: Upkeeping, now: datetime, stopping: Callable[[], bool]
+        self, corpus: Corpus, facts: Iterable[FactId], upkeep: FactUpkeep, now: datetime, stopping: Callable[[], bool]
     ) -> int:
-        """Changes those of the facts that need it, in revisions of bounded size; how many it were.
+        """Applies a change to the facts that need it, in revisions of bounded size. Returns how many facts changed.
 
-        Raises `Refused` if the corpus is gone, or others keep changing it.
+        Raises `Refused` if the corpus is gone or other writers keep changing it. May be called again: facts that do
+        not need the change any more stay as they are.
         """
         left, count = iter(facts), 0
         while not stopping() and (batch := list(islice(left, BATCH_MAX))):
             count += self._apply(corpus, batch, upkeep, now)
         return count
 
-    def _apply(self, corpus: Corpus, facts: Sequence[FactId], upkeep: Upkeeping, now: datetime) -> int:
-        """As one revision, or none if there is nothing to change."""
-        request = RequestId(f"{upkeep.word} in {corpus.id}, {new_uuid()}")
+    def _apply(self, corpus: Corpus, facts: Sequence[FactId], upkeep: FactUpkeep, now: datetime) -> int:
+        """Applies a change as one revision, or as none if no fact needs it."""
+        request = RequestId(f"{upkeep.name} in {corpus.id}, {new_uuid()}")
         call = Call("Housekeeping", request, SERVER, now, _TIMEOUT_S, b"")
         target = Target(corpus.tenant_id, corpus.id, by_server=True)
         wanted = sorted(set(facts))
         reviser = self.planner.reviser
-        kept = reviser.revise(call, target, KEPT, lambda found, base: self._plan(found, base, wanted, upkeep))
-        return kept.facts
+        done = reviser.revise(call, target, UPKEEP_DONE, lambda found, base: self._plan(found, base, wanted, upkeep))
+        return done.facts
 
     def _plan(
-        self, corpus: Corpus, base: Revision, facts: Sequence[FactId], upkeep: Upkeeping
-    ) -> Plan[Kept] | NothingToChange[Kept]:
+        self, corpus: Corpus, base: Revision, facts: Sequence[FactId], upkeep: FactUpkeep
+    ) -> Plan[UpkeepDone] | NothingToChange[UpkeepDone]:
         snapshot = self.planner.reviser.batched(corpus, base)
-        wanted = snapshot.read(lambda view: upkeep.among(view.tr, facts))
-        there = [fact for fact in snapshot.find(wanted, lambda view, one: FactReader(view).fact(one)) if fact]
+        wanted = snapshot.read(lambda view: upkeep.applies_to(view.tr, facts))
+        there = [fact for fact in snapshot.find(wanted, lambda view, id_: FactReader(view).fact(id_)) if fact]
         pairs = ((before, upkeep.change(before)) for before in there)
         changes = [ChangedFact(before, after, upkeep.what) for before, after in pairs if after is not None]
         if not changes:
-            return NothingToChange(Kept(base, 0))
-        ids = [one.after.id for one in changes]
+            return NothingToChange(UpkeepDone(base, 0))
+        ids = [change.after.id for change in changes]
 
         def finish(tr: Transaction, trail: Trail, _revision: Revision) -> None:
-            if len(upkeep.among(tr, ids)) < len(ids):
+            if len(upkeep.applies_to(tr, ids)) < len(ids):
                 raise Overtaken
-            trail.detail["upkeep"] = upkeep.word
+            trail.detail["upkeep"] = upkeep.name
 
         return replace(
-            self.planner.plan(corpus, base, changes, lambda revision: Kept(revision, len(ids))), finish=finish
+            self.planner.plan(corpus, base, changes, lambda revision: UpkeepDone(revision, len(ids))), finish=finish
         )
 
 
-REASON: Final = "its time to live is over"
-WORD: Final = "facts made stale"
+EXPIRED_REASON: Final = "its time to live is over"
+_UPKEEP_NAME: Final = "facts made stale"
 _LATE: Final = timedelta(hours=1)
-"""A fact may expire before the call that puts it has stored it. That is looked back for so long each time."""
+"""How far each sweep looks back: a fact may expire before the call that puts it has stored it."""
 _WHOLE_EVERY: Final = timedelta(days=1)
-"""And for everything once a day, in case a call took longer still."""
+"""How often a sweep looks at every expiry, in case a call took longer than that."""
 _MOVES_AN_EXPIRY: Final = FactChange.STATUS | FactChange.DETAILS | FactChange.CONTENT | FactChange.RESTORED
 _CHANGES_MAX: Final = 5_000
-"""Of the feed, read in one transaction."""
+"""Entries of the feed that one transaction reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,19 +146,22 @@ class _Swept:
 
 
 class ExpirySweep:
-    """One for a server: it remembers how far each corpus is."""
+    """A server needs one sweep: it remembers how far it has seen each corpus."""
 
     def __init__(self, keeper: FactKeeper) -> None:
         self._keeper = keeper
         self._swept: dict[CorpusId, _Swept] = {}
 
     def sweep(self, corpus: Corpus, now: datetime, stopping: Callable[[], bool]) -> int:
-        """Marks what has expired in a corpus; how many facts. Raises `Refused` or `EngineError` if it cannot."""
+        """Marks the expired facts of a corpus as STALE. Returns how many.
+
+        Raises `Refused` or `EngineError` if it fails; the next sweep then looks at the same facts again.
+        """
         head = self._keeper.head(corpus)
         known = self._swept.get(corpus.id)
         whole = known is None or now - known.whole_at >= _WHOLE_EVERY
         since = None if known is None or whole else known
-        upkeep = Upkeeping(WORD, lambda fact: _stale(fact, now), FactChange.STATUS)
+        upkeep = FactUpkeep(_UPKEEP_NAME, lambda fact: _stale(fact, now), FactChange.STATUS)
         count = self._keeper.apply(corpus, self._due(head, since, now), upkeep, now, stopping)
         if not stopping():
             whole_at = now if known is None or whole else known.whole_at
@@ -158,7 +169,7 @@ class ExpirySweep:
         return count
 
     def _due(self, head: BatchedReads, since: _Swept | None, now: datetime) -> Iterator[FactId]:
-        """The facts that may have expired: each is looked at before it is changed."""
+        """The facts that may have expired. `_stale` checks each before it changes."""
         after = None if since is None else since.up_to - _LATE
         expired = head.entries(head.keys.fact_expiries_between(after, now))
         moved = self._moved(head, since.revision) if since is not None else iter(())
@@ -170,7 +181,7 @@ class ExpirySweep:
                 yield changed.fact
 
     def _changes(self, head: BatchedReads, after: Revision) -> Iterator[Changed]:
-        """What the revisions since then did to facts, read in pages."""
+        """The changes to facts that later revisions made, read in pages."""
         for revision in range(after + 1, head.revision + 1):
             last: FactId | None = None
             while page := self._page(head, Revision(revision), last):
@@ -187,4 +198,4 @@ def _stale(fact: Fact, now: datetime) -> Fact | None:
     expires_at = fact.expires_at
     if fact.status is not FactStatus.ACTIVE or fact.archived_at is not None or expires_at is None or expires_at > now:
         return None
-    return fact.moved(FactStatus.STALE, REASON, now)
+    return fact.moved(FactStatus.STALE, EXPIRED_REASON, now)

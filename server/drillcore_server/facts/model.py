@@ -1,17 +1,16 @@
-"""ISO 8601 durations, as in `P90D`, `PT12H` or `P1Y6M`. Years and months are counted by the calendar.
+"""Facts: single assertions, each with a vector, a source and a life cycle of its own.
 
-Facts: single assertions, each with a vector, a source and a life of its own.
-
-    ACTIVE ──> STALE         its time to live is over, its source has changed, or somebody says so
-    ACTIVE ──> DELETED       its source was removed, or somebody says so
+    ACTIVE ──> STALE         its time to live is over, its source has changed, or a caller says so
+    ACTIVE ──> DELETED       its source was removed, or a caller says so
     ACTIVE ──> QUARANTINED   it led to fabrications
-    STALE ──> ACTIVE         its source says it again
+    STALE ──> ACTIVE         its source states it again
     STALE ──> DELETED        cleaned up
     QUARANTINED ──> ACTIVE   a signed review lifts the quarantine
 
-Where a fact is in a community, and how often it was read, is not part of it: both change without it.
+A fact's community and its accesses are stored beside it, because they change without it. `FoundFact` is a fact together
+with them, as a caller gets it.
 
-Facts as a caller gets them, and what a caller asks for.
+A time to live is an ISO 8601 duration such as `P90D`, `PT12H` or `P1Y6M`. Years and months are counted by the calendar.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from __future__ import annotations
 import calendar
 import enum
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -39,11 +39,11 @@ _DURATION: Final = re.compile(
 _FRACTION_BEFORE_THE_LAST: Final = re.compile(r"[.,][0-9]+[A-Z].")
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
 _MICROSECONDS: Final = (604_800_000_000, 86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000)
-"""Of a week, a day, an hour, a minute and a second."""
+"""The lengths of a week, a day, an hour, a minute and a second."""
 
 
 def check_duration(text: str, field: str) -> None:
-    """Refuses what is no duration, none at all, or less than none. Only the last number may have a fraction."""
+    """Raises `BadInput` unless the text is a duration longer than zero. Only its last number may have a fraction."""
     if not _DURATION.fullmatch(text) or _FRACTION_BEFORE_THE_LAST.search(text):
         message = f"{field} must be an ISO 8601 duration such as P90D or PT12H, and not negative"
         raise BadInput(Reason.INVALID_DURATION, message, field=field)
@@ -51,8 +51,8 @@ def check_duration(text: str, field: str) -> None:
         raise BadInput(Reason.INVALID_DURATION, f"{field} must be longer than nothing", field=field)
 
 
-def after(start: datetime, duration: str) -> datetime:
-    """The moment a duration after another; the last one there is if it would be later. Always a later one."""
+def add_duration(start: datetime, duration: str) -> datetime:
+    """Adds a checked duration to a time. The result is always later; at most it is the latest time that exists."""
     years, months, *shorter = _numbers(duration)
     microseconds = sum(number * unit for number, unit in zip(shorter, _MICROSECONDS, strict=True))
     try:
@@ -63,7 +63,7 @@ def after(start: datetime, duration: str) -> datetime:
 
 
 def _months_later(start: datetime, months: Fraction) -> datetime:
-    """Whole months by the calendar; of the rest, its share of the month that follows."""
+    """Adds whole months by the calendar, and for a fraction that share of the following month."""
     whole = int(months)
     moved = _whole_months_later(start, whole)
     if months == whole:
@@ -72,7 +72,7 @@ def _months_later(start: datetime, months: Fraction) -> datetime:
 
 
 def _whole_months_later(start: datetime, months: int) -> datetime:
-    """The same day of a later month, or the last one that month has."""
+    """The same day of a later month, or the last day if that month is shorter."""
     years, month = divmod(start.month - 1 + months, 12)
     year = start.year + years
     day = min(start.day, calendar.monthrange(year, month + 1)[1])
@@ -80,22 +80,22 @@ def _whole_months_later(start: datetime, months: int) -> datetime:
 
 
 def _numbers(text: str) -> list[Fraction]:
-    """Years, months, weeks, days, hours, minutes and seconds."""
+    """The numbers of years, months, weeks, days, hours, minutes and seconds."""
     found = _DURATION.fullmatch(text)
-    assert found is not None, "checked when it came"
-    return [Fraction((one or "0").replace(",", ".")) for one in found.groups()]
+    assert found is not None, "`check_duration` has accepted it"
+    return [Fraction((number or "0").replace(",", ".")) for number in found.groups()]
 
 
 TOKENS_MIN: Final = 10
 TOKENS_MAX: Final = 2_048
 FACTS_MAX: Final = 1_000
-"""Put, read or changed by one call."""
+"""Facts that one call puts, reads or changes."""
 LOCATION_CHARACTERS_MAX: Final = 1_000
 REASON_CHARACTERS_MAX: Final = 1_000
 
 
 class FactStatus(enum.IntEnum):
-    """Numbers are those of the protocol, and are stored."""
+    """The numbers are those of the protocol. They are stored."""
 
     ACTIVE = 1
     STALE = 2
@@ -103,8 +103,8 @@ class FactStatus(enum.IntEnum):
     QUARANTINED = 4
 
 
-FOUND: Final = frozenset({FactStatus.ACTIVE, FactStatus.STALE})
-"""What a search may find."""
+SEARCHED_STATUSES: Final = frozenset({FactStatus.ACTIVE, FactStatus.STALE})
+"""The statuses of facts that a search may find."""
 _TRANSITIONS: Final[Mapping[FactStatus, frozenset[FactStatus]]] = {
     FactStatus.ACTIVE: frozenset({FactStatus.STALE, FactStatus.DELETED, FactStatus.QUARANTINED}),
     FactStatus.STALE: frozenset({FactStatus.ACTIVE, FactStatus.DELETED}),
@@ -114,19 +114,19 @@ _TRANSITIONS: Final[Mapping[FactStatus, frozenset[FactStatus]]] = {
 
 
 class FactChange(enum.IntFlag):
-    """What a revision did to a fact. Numbers are stored."""
+    """What a revision did to a fact. The numbers are stored."""
 
     ADDED = 1
     CONTENT = 2
-    """And with it its vector."""
+    """The content changed, and with it the vector."""
     STATUS = 4
     DETAILS = 8
-    """Weight, location, metadata, time to live, or the chunk it is tied to."""
+    """The weight, location, metadata, time to live or chunk changed."""
     ARCHIVED = 16
     RESTORED = 32
     ERASED = 64
     VECTOR = 128
-    """Its vector alone: another model made it anew."""
+    """Only the vector changed: another model made a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,52 +138,52 @@ class Fact:
     tokens: int
     source: SourceId
     source_location: str
-    """Page, paragraph, URL fragment: whatever leads there."""
+    """Where in the source it is: a page, a paragraph, a URL fragment."""
     importance: float
-    """0 to 1."""
+    """From 0 to 1."""
     ingested_at: datetime
     modified_at: datetime
     created_by: PrincipalId
     metadata: Mapping[str, str]
     status: FactStatus = FactStatus.ACTIVE
     status_reason: str = ""
-    """Of the last change of its status, in the words of whoever made it."""
+    """The reason that the caller gave for the last change of the status."""
     ttl: str = ""
-    """ISO 8601 duration, counted from `ingested_at`; empty for none."""
+    """Time to live: an ISO 8601 duration counted from `ingested_at`. Empty: it does not expire."""
     chunk: NodeId | None = None
-    """It was drawn from; of an earlier revision if the source has changed since."""
+    """The chunk that states it. If the source has changed since, this is a chunk of an earlier revision."""
     document: DocumentId | None = None
     span: Span | None = None
-    """Of the document's text."""
+    """Its place in the document's text."""
     embedding_model: str = ""
-    """That made its vector when it was stored."""
+    """The model that made its vector when it was stored."""
     archived_at: datetime | None = None
     version: int = 1
     titles: tuple[str, ...] = ()
-    """Of its document, and the headings above it, by which it is found too; none without a chunk."""
+    """The title of its document and the headings above it. Searches use them too. Empty without a chunk."""
     passage: int | None = None
-    """The place of the raw that its span begins in, among those of its chunk; None without a chunk or span."""
+    """Which raw of its chunk its span begins in. None without a chunk or a span."""
     leads: tuple[Span, ...] = ()
-    """Where in its document stands what introduces it, the outermost first."""
+    """The spans of its introductions in the document, outermost first. An introduction is text that it depends on."""
     lead_characters: int = 0
-    """Of its content, at the beginning, that are taken from there."""
+    """How many characters at the beginning of its content are taken from its introductions."""
 
     @property
     def expires_at(self) -> datetime | None:
-        return after(self.ingested_at, self.ttl) if self.ttl else None
+        return add_duration(self.ingested_at, self.ttl) if self.ttl else None
 
     @property
     def is_searched(self) -> bool:
         """Whether it is in the search index."""
-        return self.status in FOUND and self.archived_at is None
+        return self.status in SEARCHED_STATUSES and self.archived_at is None
 
     def moved(self, status: FactStatus, reason: str, at: datetime) -> Fact:
-        """At another status. Raises `NotReady` if that is no legal transition."""
+        """The fact with another status. Raises `NotReady` (ILLEGAL_TRANSITION) if that change is not allowed."""
         check_transition(self.status, status)
         return replace(self, status=status, status_reason=reason, modified_at=at, version=self.version + 1)
 
     def archived(self, at: datetime) -> Fact:
-        """Out of the search index, until it is restored."""
+        """The fact outside the search index, until it is restored."""
         return replace(self, archived_at=at, modified_at=at, version=self.version + 1)
 
     def restored(self, at: datetime) -> Fact:
@@ -193,9 +193,30 @@ class Fact:
         return now - self.ingested_at
 
 
+def check_importance(importance: float | None, what: str) -> None:
+    if importance is not None and not (math.isfinite(importance) and 0 <= importance <= 1):
+        message = f"{what}: importance_weight must be a number from 0 to 1"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field="importance_weight")
+
+
+def check_location(location: str, what: str) -> None:
+    if len(location) > LOCATION_CHARACTERS_MAX:
+        message = f"{what}: source_location must have at most {LOCATION_CHARACTERS_MAX} characters"
+        raise BadInput(Reason.TOO_LARGE, message, field="source_location")
+
+
+def check_tokens(tokens: int, what: str) -> None:
+    if tokens < TOKENS_MIN:
+        message = f"{what} has {tokens} tokens; a fact needs at least {TOKENS_MIN}: say more, or merge two facts"
+        raise BadInput(Reason.FACT_TOO_SHORT, message, field="content")
+    if tokens > TOKENS_MAX:
+        message = f"{what} has {tokens} tokens; a fact has at most {TOKENS_MAX}: add it as a document instead"
+        raise BadInput(Reason.FACT_TOO_LONG, message, field="content")
+
+
 def check_transition(before: FactStatus, after: FactStatus) -> None:
     if after not in _TRANSITIONS[before]:
-        legal = ", ".join(sorted(one.name for one in _TRANSITIONS[before])) or "nothing"
+        legal = ", ".join(sorted(status.name for status in _TRANSITIONS[before])) or "nothing"
         message = f"a fact that is {before.name} can become {legal}, not {after.name}"
         raise NotReady(Reason.ILLEGAL_TRANSITION, message)
 
@@ -205,11 +226,13 @@ def fact_hash(content: str) -> str:
 
 
 _OVERHEAD_BYTES: Final = 800
-"""Of ids, times, hashes and numbers in an answer: a generous guess."""
+"""A generous guess of what ids, times, hashes and numbers take in an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFact:
+    """A fact as a caller gets it."""
+
     fact: Fact
     corpus: CorpusId
     access_count: int = 0
@@ -226,7 +249,7 @@ class FoundFact:
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in an answer."""
+        """About how much of an answer it takes."""
         fact = self.fact
         texts = [fact.content, fact.source, fact.source_location, fact.status_reason, self.community_label]
         texts += [*fact.metadata, *fact.metadata.values()]
@@ -235,7 +258,7 @@ class FoundFact:
 
 @dataclass(frozen=True, slots=True)
 class FactFilters:
-    """Every filter that is set must hold; within one, any of its values will do, but metadata must have all."""
+    """A fact must pass every filter that is set. It passes a filter with one of its values; metadata must match all."""
 
     sources: frozenset[SourceId] = frozenset()
     statuses: frozenset[FactStatus] = frozenset()

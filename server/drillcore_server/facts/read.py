@@ -1,9 +1,4 @@
-"""GetFacts.
-
-ListFacts.
-
-GetState.
-"""
+"""GetFacts, ListFacts and GetState."""
 
 from __future__ import annotations
 
@@ -13,18 +8,17 @@ from uuid import UUID
 
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
-from drillcore_server.facts import counters
-from drillcore_server.facts.filters import Listing
+from drillcore_server.facts.fact_reads import FactReads, check_corpora, check_facts, corpus_of, missing_fact
+from drillcore_server.facts.filters import FactListing
 from drillcore_server.facts.model import FACTS_MAX, Fact, FactFilters, FoundFact
-from drillcore_server.facts.reader import FactReads, check_count, check_facts, corpus_of, missing_fact
 from drillcore_server.facts.state_hash import combined_hash
-from drillcore_server.facts.store import FactReader
+from drillcore_server.facts.store import FactReader, note_accesses_later
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant
-from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.account_model import Permission
+from drillcore_server.kernel.canonical_json import fingerprint
 from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision
 from drillcore_server.kernel.errors import BadInput
-from drillcore_server.kernel.fingerprint import fingerprint
 from drillcore_server.kernel.pages import Page, PageLimit, fill_page, make_token, page_size, read_token
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Notes, erased
@@ -35,6 +29,7 @@ from drillcore_server.storage.ids import CorpusId, FactId, NodeId, Revision, Ten
 class Facts:
     facts: Sequence[FoundFact]
     revisions: Mapping[CorpusId, Revision]
+    """The revision at which each corpus was read."""
 
 
 def get_facts(
@@ -46,40 +41,45 @@ def get_facts(
     as_of: AsOf,
     with_embedding: bool = False,
 ) -> Facts:
-    """The facts of these ids, in order, whatever their status. All must be there."""
+    """The facts with these ids, in order, whatever their status. Counts an access of each.
+
+    Raises `Missing` if one does not exist or was erased, and `BadInput` if they do not fit into one answer.
+    """
     ids = check_facts(wanted, FACTS_MAX)
 
     def work(tr: Reader, granted: InTenant, trail: Trail, notes: Notes) -> Facts:
         trail.touch_node_ids(map(NodeId, ids))
         by_corpus: dict[CorpusId, list[FactId]] = {}
-        for one in ids:
-            by_corpus.setdefault(corpus_of(tr, reads.corpora, granted, one), []).append(one)
+        for id_ in ids:
+            by_corpus.setdefault(corpus_of(tr, reads.corpora, granted, id_), []).append(id_)
         if as_of.revision is not None and len(by_corpus) > 1:
-            raise BadInput(Reason.INVALID_ARGUMENT, "a revision is of one corpus: name facts of one", field="as_of")
+            message = "as_of names a revision, which belongs to one corpus; name facts of one corpus"
+            raise BadInput(Reason.INVALID_ARGUMENT, message, field="as_of")
         found: dict[FactId, FoundFact] = {}
         revisions: dict[CorpusId, Revision] = {}
         for corpus, own in by_corpus.items():
             view = reads.at(tr, granted, trail, corpus, as_of)
             revisions[corpus] = view.revision
-            facts = [FactReader(view).fact(one) for one in own]
-            for one, fact in zip(own, facts, strict=True):
-                if fact is None and view.was_erased(view.keys.fact(one)):
+            facts = [FactReader(view).fact(id_) for id_ in own]
+            for id_, fact in zip(own, facts, strict=True):
+                if fact is None and view.was_erased(view.keys.fact(id_)):
                     raise erased()
                 if fact is None:
-                    raise missing_fact(one)
+                    raise missing_fact(id_)
             there = [fact for fact in facts if fact is not None]
-            found |= {one.fact.id: one for one in reads.told(view, there, with_embedding=with_embedding)}
+            found |= {fact.id: fact for fact in reads.found_facts(view, there, with_embedding=with_embedding)}
             trail.touch_facts(there, view.corpus.number)
-            counters.note_later(notes, view.keys, own, call.at)
+            note_accesses_later(notes, view.keys, own, call.at)
         _check_size(found.values(), reads.unit.page_bytes_max)
-        return Facts([found[one] for one in ids], revisions)
+        return Facts([found[id_] for id_ in ids], revisions)
 
     return reads.unit.read_with_notes(call, access.in_tenant(tenant, Permission.READ), work)
 
 
 def _check_size(found: Iterable[FoundFact], size_bytes_max: int) -> None:
-    if sum(one.size_bytes for one in found) > size_bytes_max:
-        raise BadInput(Reason.TOO_LARGE, "these facts do not fit into one answer; ask for fewer", field="fact_ids")
+    if sum(fact.size_bytes for fact in found) > size_bytes_max:
+        message = "these facts do not fit into one answer; name fewer in fact_ids"
+        raise BadInput(Reason.TOO_LARGE, message, field="fact_ids")
 
 
 def list_facts(
@@ -93,9 +93,9 @@ def list_facts(
     size: int,
     token: str,
 ) -> tuple[Page[FoundFact], Revision]:
-    """Facts that the filters allow, by id, and their revision, which is that of later pages too.
+    """A page of the facts that the filters allow, in the order of ids, and the revision of this and all later pages.
 
-    A page may have fewer facts than were asked for, or none, and others follow: see `LOOKED_AT_MAX`.
+    A page may be short or empty although more pages follow: see `LOOKED_AT_MAX`.
     """
     limit = PageLimit(page_size(size), reads.unit.page_bytes_max)
     asked = fingerprint("facts listed", filters).hex()
@@ -107,28 +107,29 @@ def list_facts(
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> tuple[Page[FoundFact], Revision]:
         view = reads.at(tr, granted, trail, corpus, as_of)
-        looked = Listing(reads, view, filters, after)
-        items, more = fill_page(_sized(view, looked.facts()), limit)
+        listed = FactListing(reads, view, filters, after)
+        items, more = fill_page(_sized(view, listed.facts()), limit)
         trail.touch_facts(items, view.corpus.number)
-        last = items[-1].id if more else looked.after if looked.is_cut else None
+        last = items[-1].id if more else listed.after if listed.is_cut else None
         token = "" if last is None else make_token(listing, view.revision.to_bytes(6, "big") + last.bytes)
-        return Page(reads.told(view, items), token), view.revision
+        return Page(reads.found_facts(view, items), token), view.revision
 
     return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
 
 
 def _sized(view: CorpusAtRevision, facts: Iterator[Fact]) -> Iterator[tuple[Fact, int]]:
-    return ((one, FoundFact(one, view.corpus.id).size_bytes) for one in facts)
+    return ((fact, FoundFact(fact, view.corpus.id).size_bytes) for fact in facts)
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusState:
     corpus: CorpusId
     revision: Revision
-    """The state revision: anything that could change an envelope makes a new one, reading does not."""
+    """The state revision. Whatever could change an envelope makes a new one; reading does not."""
     state_hash: str = ""
     facts: int = 0
     shared: bool = False
+    """Whether the corpus belongs to another tenant, which shares it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,16 +141,19 @@ class State:
 def get_state(
     reads: FactReads, call: Call, *, tenant: TenantId | None, corpora: Sequence[CorpusId], revision_only: bool
 ) -> State:
-    """The state of each corpus, and of all of them together."""
-    check_count(corpora)
+    """The state of each corpus, and a hash of all of them together. With `revision_only`, no hashes.
+
+    Without `corpora`, the state of all corpora that the caller may read.
+    """
+    check_corpora(corpora)
     wanted = sorted(set(corpora))
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> State:
         views = reads.at_each(tr, granted, trail, wanted, AsOf())
-        states = [_state(reads, granted, one, revision_only=revision_only) for one in views]
+        states = [_state(reads, granted, view, revision_only=revision_only) for view in views]
         if revision_only:
             return State(states)
-        return State(states, combined_hash((one.corpus, one.revision, one.state_hash) for one in states))
+        return State(states, combined_hash((state.corpus, state.revision, state.state_hash) for state in states))
 
     return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
 

@@ -1,4 +1,4 @@
-"""SearchFacts."""
+"""SearchFacts: the facts nearest in meaning to a text or a vector, from corpora and the caller's session."""
 
 from __future__ import annotations
 
@@ -11,27 +11,26 @@ from typing import Final
 
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
-from drillcore_server.facts import counters
 from drillcore_server.facts.cache_directives import CacheDirectives
-from drillcore_server.facts.filters import Narrowing, allowed, candidates
+from drillcore_server.facts.fact_reads import FactReads, check_corpora
+from drillcore_server.facts.filters import FilteredSearch, allowed, candidates
 from drillcore_server.facts.index import FactIndex, FactIndexes
-from drillcore_server.facts.model import FOUND, Fact, FactFilters, FactStatus, FoundFact
-from drillcore_server.facts.reader import FactReads, check_count
-from drillcore_server.facts.session_facts import beside_session
-from drillcore_server.facts.session_store import OwnSession, SessionFact
-from drillcore_server.facts.store import FactReader
-from drillcore_server.hierarchy.chunk_index import unpacked
+from drillcore_server.facts.model import SEARCHED_STATUSES, Fact, FactFilters, FactStatus, FoundFact
+from drillcore_server.facts.session_fact_store import OwnSession, SessionFact
+from drillcore_server.facts.session_facts import found_session_fact, question_for_session_fact
+from drillcore_server.facts.store import FactReader, note_accesses_later
+from drillcore_server.hierarchy.chunk_index import unpack_vector
 from drillcore_server.hierarchy.search_text import Sought, SoughtText, SoughtVector
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant
-from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Notes
 from drillcore_server.storage.ids import CorpusId, FactId, Revision, TenantId
+from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.model import Embeddings
-from drillcore_server.vectors.store import embeddings_of
 
 LIMIT_DEFAULT: Final = 10
 LIMIT_MAX: Final = 1_000
@@ -44,7 +43,7 @@ class FactQuestion:
     corpora: tuple[CorpusId, ...]
     text: str
     vector: tuple[float, ...]
-    """Instead of a text: searches by this, which `embedding_model` made."""
+    """Searches by this vector instead of a text. `embedding_model` made it."""
     embedding_model: str
     filters: FactFilters
     limit: int
@@ -53,7 +52,7 @@ class FactQuestion:
     with_embedding: bool = False
     directives: CacheDirectives = CacheDirectives()  # noqa: RUF009 - it is frozen
     session: str = ""
-    """The caller's session whose facts are searched too, unless an earlier moment is asked for."""
+    """The caller's session. Its facts are searched too, unless the search is as of an earlier moment."""
 
     @property
     def has_session(self) -> bool:
@@ -65,6 +64,7 @@ class FactHit:
     found: FoundFact
     score: float
     stale: bool
+    """Whether its status is STALE, or it is older than max-age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class FactHits:
 
 @dataclass(frozen=True)
 class _Searched:
-    """A corpus that is searched."""
+    """A corpus that is being searched."""
 
     view: CorpusAtRevision
     indexes: FactIndexes
@@ -87,7 +87,7 @@ class _Searched:
 
     @cached_property
     def index(self) -> FactIndex | None:
-        """None before it has vectors. Asked for once: that of an earlier moment may have to be read for it."""
+        """The index; None if the corpus has no vectors. Cached: the index of an earlier moment may have to be read."""
         return None if self.embeddings is None else self.indexes.at(self.view)
 
     @property
@@ -100,7 +100,7 @@ class _Candidate:
     fact: Fact
     score: float
     where: CorpusAtRevision | SessionFact
-    """The corpus that it is in, or that it is in the session."""
+    """Its corpus, or its record in the session."""
 
     @property
     def order(self) -> tuple[float, FactId]:
@@ -108,48 +108,50 @@ class _Candidate:
 
 
 def search_facts(reads: FactReads, call: Call, *, tenant: TenantId | None, question: FactQuestion) -> FactHits:
-    """The facts nearest in meaning that the filters allow, best first; scores are cosines, ties go to the smaller id.
+    """The facts nearest in meaning that the filters allow, best first. Scores are cosines; ties go to the smaller id.
 
-    What is found was found in the store at the same moment: an index only says where to look.
+    The index only selects candidates: each is read from the store at the revision of the search. Raises `Refused`.
     """
     _check(question)
-    sought, narrowing = _sought(reads, question), Narrowing(reads, question.filters)
+    sought, filtered = _sought(reads, question), FilteredSearch(reads, question.filters)
 
     def work(tr: Reader, granted: InTenant, trail: Trail, notes: Notes) -> FactHits:
         if question.text:
             trail.private["query"] = question.text
         views = reads.at_each(tr, granted, trail, question.corpora, question.as_of)
         searched = [_Searched(view, reads.indexes) for view in views]
-        stored = _stored(reads, searched, question, sought, narrowing)
+        stored = _stored(reads, searched, question, sought, filtered)
         own = OwnSession(granted.tenant, call.principal.id, question.session)
         kept = reads.sessions.found(tr, own, trail, notes, call.at) if question.has_session else []
-        best = heapq.merge(stored, _in_session(kept, views, question, sought), key=lambda one: one.order)
+        best = heapq.merge(stored, _in_session(kept, views, question, sought), key=lambda candidate: candidate.order)
         hits = _hits(reads, trail, notes, call, question, list(islice(best, question.limit or LIMIT_DEFAULT)))
         _check_size(hits, reads.unit.page_bytes_max)
-        exact = question.exact or all(one.is_exact for one in searched)
+        exact = question.exact or all(corpus.is_exact for corpus in searched)
         return FactHits(hits, {view.corpus.id: view.revision for view in views}, exact)
 
     def search() -> FactHits:
         return reads.unit.read_with_notes(call, access.in_tenant(tenant, Permission.READ), work)
 
-    return sought.run(lambda: narrowing.run(search))
+    return sought.run(lambda: filtered.run(search))
 
 
 def _check(question: FactQuestion) -> None:
-    check_count(question.corpora)
+    check_corpora(question.corpora)
     if bool(question.text.strip()) == bool(question.vector):
-        raise BadInput(Reason.INVALID_ARGUMENT, "search by a text or by a vector", field="text")
+        raise BadInput(Reason.INVALID_ARGUMENT, "give either text or vector to search by", field="text")
     if len(question.text) > TEXT_CHARACTERS_MAX:
-        raise BadInput(Reason.TOO_LARGE, f"text has over {TEXT_CHARACTERS_MAX} characters", field="text")
+        raise BadInput(Reason.TOO_LARGE, f"text must have at most {TEXT_CHARACTERS_MAX} characters", field="text")
     if bool(question.vector) != bool(question.embedding_model):
-        message = "a vector comes with the name of the model that made it, and a model's name with a vector"
+        message = "give vector and embedding_model, the name of the model that made it, together"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="embedding_model")
     if question.limit > LIMIT_MAX:
-        raise BadInput(Reason.INVALID_ARGUMENT, f"at most {LIMIT_MAX} facts are found at once", field="limit")
-    if not question.filters.statuses <= FOUND:
-        raise BadInput(Reason.INVALID_ARGUMENT, "a search finds only active and stale facts", field="filters")
+        raise BadInput(Reason.INVALID_ARGUMENT, f"limit must be at most {LIMIT_MAX}", field="limit")
+    if not question.filters.statuses <= SEARCHED_STATUSES:
+        message = "a search finds only active and stale facts; remove other statuses from the filters"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field="filters")
     if question.as_of.revision is not None and len(question.corpora) != 1:
-        raise BadInput(Reason.INVALID_ARGUMENT, "a revision is of one corpus: name just that one", field="as_of")
+        message = "as_of names a revision, which belongs to one corpus; name exactly that corpus in corpus_ids"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field="as_of")
 
 
 def _sought(reads: FactReads, question: FactQuestion) -> Sought:
@@ -159,11 +161,11 @@ def _sought(reads: FactReads, question: FactQuestion) -> Sought:
 
 
 def _stored(
-    reads: FactReads, searched: Sequence[_Searched], question: FactQuestion, sought: Sought, narrowing: Narrowing
+    reads: FactReads, searched: Sequence[_Searched], question: FactQuestion, sought: Sought, filtered: FilteredSearch
 ) -> Iterator[_Candidate]:
-    """Those of the corpora, best first. Raises `Missing` if there must be a relevant one and there is none."""
-    rankings = [_ranking(reads, one, question, sought, narrowing) for one in searched]
-    found = heapq.merge(*rankings, key=lambda one: one.order)
+    """Candidates from the corpora, best first. Raises `Missing` for only-if-ckf without a relevant fact."""
+    rankings = [_ranking(reads, corpus, question, sought, filtered) for corpus in searched]
+    found = heapq.merge(*rankings, key=lambda candidate: candidate.order)
     first = next(found, None)
     question.directives.check_relevant(None if first is None else first.score)
     return found if first is None else chain([first], found)
@@ -172,54 +174,58 @@ def _stored(
 def _in_session(
     kept: Sequence[SessionFact], views: Sequence[CorpusAtRevision], question: FactQuestion, sought: Sought
 ) -> list[_Candidate]:
-    """Those of the session that were put beside one of the corpora, best first."""
+    """Candidates from the session that belong to one of the corpora, best first."""
     searched = {view.corpus.id for view in views}
-    allowed = [one for one in kept if one.corpus in searched and question.filters.allows(one.fact, None)]
-    return sorted((_Candidate(one.fact, _score(one, sought), one) for one in allowed), key=lambda one: one.order)
+    matching = [own for own in kept if own.corpus in searched and question.filters.allows(own.fact, None)]
+    scored = (_Candidate(own.fact, _score(own, sought), own) for own in matching)
+    return sorted(scored, key=lambda candidate: candidate.order)
 
 
-def _score(one: SessionFact, sought: Sought) -> float:
-    vector = unpacked(one.vector)
-    compared = beside_session(one.fact, one.corpus, len(vector), sought.of)
+def _score(own: SessionFact, sought: Sought) -> float:
+    vector = unpack_vector(own.vector)
+    compared = question_for_session_fact(own.fact, own.corpus, len(vector), sought.of)
     return round(float(vector @ compared), SCORE_DIGITS)
 
 
 def _ranking(
-    reads: FactReads, searched: _Searched, question: FactQuestion, sought: Sought, narrowing: Narrowing
+    reads: FactReads, searched: _Searched, question: FactQuestion, sought: Sought, filtered: FilteredSearch
 ) -> Iterator[_Candidate]:
-    """The facts of one corpus, best first, each read from the store. More are looked for only if they are asked for."""
+    """The facts of one corpus, best first, each read from the store. Searches further only as they are consumed."""
     view = searched.view
     if searched.embeddings is None:
         return
     vector = sought.of(view.corpus.id, searched.embeddings.current.model)
     index = searched.index
     assert index is not None
-    facts, narrowed = FactReader(view), narrowing.among(view, candidates(reads, view, question.filters))
+    facts, among = FactReader(view), filtered.among(view, candidates(reads, view, question.filters))
     tried = 0
-    for one, score in index.ranking(vector, narrowed, exact=question.exact):
-        fact = facts.fact_left(one)
+    for id_, score in index.ranking(vector, among, exact=question.exact):
+        fact = facts.fact_unless_erased(id_)
         if fact is not None and fact.is_searched and allowed(reads, view, question.filters, fact):
             yield _Candidate(fact, score, view)
         else:
             tried += 1
-            narrowing.check(view, tried)
+            filtered.check(view, tried)
 
 
 def _hits(
     reads: FactReads, trail: Trail, notes: Notes, call: Call, question: FactQuestion, best: Sequence[_Candidate]
 ) -> list[FactHit]:
-    """In the same order; those of a corpus are told together."""
+    """The best candidates as hits, in the same order. Counts their accesses."""
     found: dict[int, FoundFact] = {}
-    for view in {id(one.where): one.where for one in best if isinstance(one.where, CorpusAtRevision)}.values():
-        places = [place for place, one in enumerate(best) if one.where is view]
+    for view in {id(hit.where): hit.where for hit in best if isinstance(hit.where, CorpusAtRevision)}.values():
+        places = [place for place, candidate in enumerate(best) if candidate.where is view]
         facts = [best[place].fact for place in places]
         trail.touch_facts(facts, view.corpus.number)
-        counters.note_later(notes, view.keys, (fact.id for fact in facts), call.at)
-        found |= zip(places, reads.told(view, facts, with_embedding=question.with_embedding), strict=True)
-    for place, one in enumerate(best):
-        if isinstance(one.where, SessionFact):
-            found[place] = reads.sessions.told(one.where, with_embedding=question.with_embedding)
-    return [FactHit(found[place], one.score, _is_stale(one.fact, call, question)) for place, one in enumerate(best)]
+        note_accesses_later(notes, view.keys, (fact.id for fact in facts), call.at)
+        found |= zip(places, reads.found_facts(view, facts, with_embedding=question.with_embedding), strict=True)
+    for place, candidate in enumerate(best):
+        if isinstance(candidate.where, SessionFact):
+            found[place] = found_session_fact(candidate.where, with_embedding=question.with_embedding)
+    return [
+        FactHit(found[place], candidate.score, _is_stale(candidate.fact, call, question))
+        for place, candidate in enumerate(best)
+    ]
 
 
 def _is_stale(fact: Fact, call: Call, question: FactQuestion) -> bool:
@@ -227,5 +233,5 @@ def _is_stale(fact: Fact, call: Call, question: FactQuestion) -> bool:
 
 
 def _check_size(hits: Sequence[FactHit], size_bytes_max: int) -> None:
-    if sum(one.found.size_bytes for one in hits) > size_bytes_max:
-        raise BadInput(Reason.TOO_LARGE, "these facts do not fit into one answer; ask for fewer", field="limit")
+    if sum(hit.found.size_bytes for hit in hits) > size_bytes_max:
+        raise BadInput(Reason.TOO_LARGE, "these facts do not fit into one answer; lower limit", field="limit")

@@ -1,4 +1,4 @@
-"""A fact as JSON: its object in copies of a corpus, and what an electronic signature of it covers."""
+"""A fact as JSON: the object in signed copies of a corpus, and the content that an electronic signature covers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from uuid import UUID
 
 from drillcore_fdb.engine import Reader
 from drillcore_server.facts import store as facts
+from drillcore_server.facts.fact_reads import corpus_of, missing_fact
 from drillcore_server.facts.model import Fact
-from drillcore_server.facts.reader import corpus_of, missing_fact
 from drillcore_server.facts.store import FactReader
 from drillcore_server.hierarchy.signable import Content, json_number, span_content
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant, Principal, Rule
-from drillcore_server.kernel.accounts import Permission
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusReads
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.trail import Trail, time_text
 from drillcore_server.signatures.model import Target, TargetKind
 from drillcore_server.signatures.targets import FoundTarget
@@ -23,7 +23,7 @@ from drillcore_server.storage.ids import CorpusId, FactId, Level, NodeId, Tenant
 
 
 def fact_content(fact: Fact, corpus: CorpusId) -> Content:
-    """The fact's object, without its vector: another model may replace that while the fact stays at its version."""
+    """The JSON object of a fact. It leaves out the vector, which another model may replace without a new version."""
     return {
         "id": str(fact.id),
         "corpus_id": str(corpus),
@@ -50,7 +50,7 @@ def fact_content(fact: Fact, corpus: CorpusId) -> Content:
 
 @dataclass(frozen=True, slots=True)
 class SignableFacts:
-    """Facts as targets of signatures."""
+    """Facts as targets of signatures. See `signatures/targets.py`."""
 
     reads: CorpusReads
 

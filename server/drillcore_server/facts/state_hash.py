@@ -1,10 +1,10 @@
 """The state hash of a corpus: SHA-256 over its active facts, as `id:content_hash:status` in order, joined by `|`.
 
-It is the sum of all facts, so a change anywhere asks for all that follows to be hashed again. What is hashed is kept in
-blocks, each with the state of the hash behind it: a change is hashed from its block on. New facts have the greatest
-ids, so mostly that is the last block.
+A change anywhere means that everything behind it must be hashed again. So components are kept in memory in blocks, each
+with the state of the hash after it, and a change is hashed from its block on. New facts have the greatest ids, so they
+mostly change the last block only.
 
-State hashes of corpora: followed in memory, and stored, so that reading one costs nothing while nothing changes.
+The hash is also stored with its revision. Reading it again costs one key for as long as nothing changes.
 """
 
 from __future__ import annotations
@@ -35,35 +35,36 @@ _STRIDE: Final = _ID_CHARACTERS + 1 + 64 + 1 + len(FactStatus.ACTIVE.name) + len
 
 
 def component(fact: Fact) -> bytes:
+    """What a fact contributes to the hash."""
     return f"{fact.id}:{fact.content_hash}:{fact.status.name}".encode()
 
 
 @dataclass(frozen=True, slots=True)
 class StateHash:
-    """Never changed, only followed by another."""
+    """The state hash at one revision. It never changes; `changed` makes the next one."""
 
     blocks: tuple[bytes, ...] = ()
-    """Components in order, each with the separator behind it."""
+    """Components in order, each followed by the separator."""
     states: tuple[Any, ...] = ()
-    """Of the hash after each block but for its last separator. Never updated, only copied."""
+    """The state of the hash after each block without its last separator. Copy a state before you update it."""
 
     @classmethod
     def of(cls, facts: Iterable[Fact]) -> StateHash:
-        """Of facts in the order of their ids; only active ones count."""
-        parts = [component(one) + _SEPARATOR for one in facts if one.status is FactStatus.ACTIVE]
+        """Makes the hash of facts in the order of their ids. Only active facts count."""
+        parts = [component(fact) + _SEPARATOR for fact in facts if fact.status is FactStatus.ACTIVE]
         blocks = [b"".join(parts[at : at + BLOCK_FACTS]) for at in range(0, len(parts), BLOCK_FACTS)]
         return cls(tuple(blocks), tuple(_states([], blocks)))
 
     @property
     def count(self) -> int:
-        """The active facts."""
+        """The number of active facts."""
         return sum(map(len, self.blocks)) // _STRIDE
 
     def hexdigest(self) -> str:
         return self.states[-1].hexdigest() if self.states else hashlib.sha256().hexdigest()
 
     def changed(self, facts: Mapping[FactId, Fact | None]) -> StateHash:
-        """After these facts have changed; None for those that are gone."""
+        """The hash after these facts have changed. None stands for a fact that is gone."""
         if not facts:
             return self
         firsts = [block[:_ID_CHARACTERS] for block in self.blocks]
@@ -81,7 +82,7 @@ class StateHash:
 
 
 def _merged(block: bytes, changes: Mapping[bytes, bytes]) -> list[bytes]:
-    """A block with changes made, cut if it has become too long; nothing if it is empty."""
+    """A block with changes applied, split if it is too long. Returns no block if nothing is left."""
     ids = [block[at : at + _ID_CHARACTERS] for at in range(0, len(block), _STRIDE)]
     parts = [block[at : at + _STRIDE] for at in range(0, len(block), _STRIDE)]
     for name in sorted(changes):
@@ -93,7 +94,7 @@ def _merged(block: bytes, changes: Mapping[bytes, bytes]) -> list[bytes]:
 
 
 def _states(known: list[Any], blocks: list[bytes]) -> list[Any]:
-    """The states after each block; those of the first blocks are known."""
+    """The states after each block. `known` are those of the first blocks, and is extended."""
     for number in range(len(known), len(blocks)):
         state = known[-1].copy() if known else hashlib.sha256()
         if known:
@@ -104,14 +105,14 @@ def _states(known: list[Any], blocks: list[bytes]) -> list[Any]:
 
 
 def combined_hash(states: Iterable[tuple[object, int, str]]) -> str:
-    """Of corpora together: each by its id, its state revision and its state hash."""
+    """One hash of several corpora, given as id, state revision and state hash."""
     parts = sorted(f"{corpus}:{revision}:{state_hash}" for corpus, revision, state_hash in states)
     return hashlib.sha256("|".join(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """The state hash of a corpus at a revision."""
+    """The state hash of a corpus at a revision, as it is stored."""
 
     revision: Revision
     state_hash: str
@@ -120,7 +121,7 @@ class StoredState:
 
 STATE = RecordKind(StoredState)
 _PAGE: Final = 20_000
-"""Entries of the feed read in one transaction."""
+"""Entries of the feed that one transaction reads."""
 
 
 class StateHashes:
@@ -129,11 +130,11 @@ class StateHashes:
         self._follower = Follower(engine, _load, _follow)
 
     def forget(self, corpora: Collection[CorpusNumber]) -> None:
-        """Lets go of what is kept of corpora from which something was erased."""
+        """Drops what is kept of corpora from which something was erased."""
         self._follower.forget(corpora)
 
     def at(self, view: CorpusAtRevision) -> StoredState:
-        """As it is stored, if that is of the view's revision; else made, and stored for whoever asks next."""
+        """The state at the view's revision. Computes and stores it if the stored state is of another revision."""
         stored = STATE.read(view.tr, view.keys.state_hash())
         if stored is not None and stored.revision == view.revision:
             return stored
@@ -144,13 +145,13 @@ class StateHashes:
 
 
 def _store(tr: Transaction, keys: CorpusKeys, state: StoredState) -> None:
-    """Only of the head: what an erasure meanwhile took away must not be told by a hash either."""
+    """Stores a state only if its revision is still the head: after an erasure, no hash may reveal what was erased."""
     if revisions.head(tr, keys) == state.revision:
         STATE.write(tr, keys.state_hash(), state)
 
 
 def forget_state(tr: Transaction, keys: CorpusKeys) -> None:
-    """Removes the stored hash, to be made anew: who has it could try what an erased fact said."""
+    """Removes the stored hash, to be computed again: it would let a reader test guesses of an erased fact."""
     codec.clear(tr, keys.state_hash())
 
 
@@ -161,12 +162,12 @@ def _load(snapshot: BatchedReads) -> StateHash:
 
 def _follow(kept: StateHash, since: Sequence[RevisionRecord], snapshot: BatchedReads) -> StateHash:
     touched = changed_facts(snapshot, Revision(since[0].revision - 1))
-    found = snapshot.find(touched, lambda view, one: FactReader(view).fact(one))
+    found = snapshot.find(touched, lambda view, fact: FactReader(view).fact(fact))
     return kept.changed(dict(zip(touched, found, strict=True)))
 
 
 def changed_facts(snapshot: BatchedReads, after: Revision) -> list[FactId]:
-    """The facts that the revisions after one, up to the snapshot's, have changed; each once, in order."""
+    """The facts that the revisions behind `after`, up to the snapshot's, changed. Each once, in the order of ids."""
     touched: set[FactId] = set()
     begin, end = snapshot.keys.fact_changes_between(after, snapshot.revision)
     following: bytes | None = begin

@@ -1,9 +1,4 @@
-"""UpdateFact.
-
-Quarantines of facts: the signed review that lifts one, and the word to the operator when one begins.
-
-SetFactStatus.
-"""
+"""UpdateFact and SetFactStatus, and the signed reviews that lift quarantines."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ from drillcore_formats.audit.findings import VerificationFailed
 from drillcore_formats.audit.signatures import FACT, check_signature_of_person
 from drillcore_proto.reasons import Reason
 from drillcore_server.facts.change import ChangedFact, Embedded, FactPlanner
-from drillcore_server.facts.drafts import check_importance, check_location, check_tokens
+from drillcore_server.facts.fact_reads import check_facts
 from drillcore_server.facts.model import (
     FACTS_MAX,
     REASON_CHARACTERS_MAX,
@@ -25,13 +20,15 @@ from drillcore_server.facts.model import (
     FactChange,
     FactStatus,
     check_duration,
+    check_importance,
+    check_location,
+    check_tokens,
     fact_hash,
 )
-from drillcore_server.facts.reader import check_facts
 from drillcore_server.facts.signable import fact_content
 from drillcore_server.facts.store import packed
-from drillcore_server.kernel.corpora import Corpus
 from drillcore_server.kernel.corpus_at_revision import CorpusReads
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput, NotReady, Stale
 from drillcore_server.kernel.journal import SigningKeys
 from drillcore_server.kernel.named import changed_metadata
@@ -48,13 +45,13 @@ from drillcore_server.vectors.model import Model
 
 @dataclass(frozen=True, slots=True)
 class FactUpdate:
-    """What a fact is to be. What is None stays."""
+    """The new values of a fact. A field that is None stays as it is."""
 
     content: str | None = None
     source_location: str | None = None
     importance: float | None = None
     ttl: str | None = None
-    """Empty: none from now on."""
+    """The new time to live. Empty: the fact no longer expires."""
     set_metadata: Mapping[str, str] = field(default_factory=dict)
     remove_metadata: Sequence[str] = ()
     expected_version: int | None = None
@@ -74,7 +71,11 @@ UPDATED_FACT = RecordKind(UpdatedFact)
 def update_fact(
     planner: FactPlanner, call: Call, *, tenant: TenantId | None, fact: FactId, update: FactUpdate
 ) -> UpdatedFact:
-    """Changes a fact as one revision; earlier revisions keep it as it was. Without a change there is no revision."""
+    """Changes a fact as one revision; earlier revisions keep it as it was. If nothing changes, makes no revision.
+
+    A retry of the same call returns the first outcome. Raises `Refused`: `Stale` if the fact is not at
+    `expected_version`, `NotReady` if it is deleted.
+    """
     _check(update)
     target = planner.target(call, tenant, [fact])
     begun = planner.reviser.begin(call, target, UPDATED_FACT)
@@ -90,12 +91,12 @@ def _check(update: FactUpdate) -> None:
     if update.ttl:
         check_duration(update.ttl, "ttl")
     if bool(update.embedding) != bool(update.embedding_model) or (update.embedding and update.content is None):
-        message = "an embedding comes with new content and with the name of the model that made it"
+        message = "give embedding only together with content and embedding_model, the name of the model that made it"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="embedding")
 
 
 class _Update:
-    """Tokens are counted once, however often the plan is."""
+    """May plan several times, but counts tokens only once."""
 
     def __init__(self, planner: FactPlanner, call: Call, fact: FactId, update: FactUpdate) -> None:
         self._planner = planner
@@ -137,10 +138,10 @@ class _Update:
             ttl=before.ttl if update.ttl is None else update.ttl,
             metadata=changed_metadata(before.metadata, update.set_metadata, update.remove_metadata),
         )
-        if content != before.content:  # in the words of whoever says it now
+        if content != before.content:  # new content no longer begins with text of the document
             changed = replace(changed, leads=(), lead_characters=0)
         what = FactChange.CONTENT if changed.content_hash != before.content_hash else FactChange(0)
-        if replace(changed, **_said(before)) != before:
+        if replace(changed, **_content_fields(before)) != before:
             what |= FactChange.DETAILS
         return replace(changed, modified_at=self._call.at, version=before.version + 1), what
 
@@ -151,15 +152,15 @@ class _Update:
         return Embedded(Model(self._update.embedding_model, len(vector)), [packed(vector)])
 
 
-def _said(fact: Fact) -> dict[str, Any]:
-    """What it says, and what goes with that."""
+def _content_fields(fact: Fact) -> dict[str, Any]:
+    """The content, and the fields that change only with it."""
     names = ("content", "content_hash", "tokens", "leads", "lead_characters")
     return {name: getattr(fact, name) for name in names}
 
 
 def _check_changeable(fact: Fact, expected_version: int | None) -> None:
     if fact.status is FactStatus.DELETED:
-        raise NotReady(Reason.ILLEGAL_TRANSITION, "a deleted fact is not changed any more")
+        raise NotReady(Reason.ILLEGAL_TRANSITION, "the fact is deleted, so it cannot change; put a new fact")
     check_fact_version(fact, expected_version)
 
 
@@ -171,15 +172,17 @@ def check_fact_version(fact: Fact, expected: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineReviews:
+    """Checks the signed reviews that lift quarantines, and tells the operator of new quarantines."""
+
     reads: CorpusReads
     signing: SigningKeys
     tell: Callable[[CorpusId, Sequence[FactId]], None]
-    """Tells the operator of facts that were quarantined."""
+    """Tells the operator which facts of a corpus were quarantined."""
 
     def check(self, tr: Reader, corpus: Corpus, fact: Fact, signature: UUID) -> None:
-        """Raises REVIEW_REQUIRED unless somebody signed this very fact as it is now.
+        """Raises `NotReady` (REVIEW_REQUIRED) unless the signature is of this fact at its present version.
 
-        Its version is the quarantine's own, or a later one: what was signed before the quarantine is of an earlier one.
+        The quarantine made that version or an earlier one, so nothing that was signed before it is accepted.
         """
         found = signatures.find(tr, self.reads.unit.keys, corpus.tenant_id, signature)
         if found is None:
@@ -192,13 +195,13 @@ class QuarantineReviews:
             if checked.version != fact.version:
                 raise _required(f"the signature is of version {checked.version}, the fact is at {fact.version}")
             if not checked.check_content(fact_content(fact, corpus.id)):
-                raise _required("what the signature is of can no longer be checked")
+                raise _required("the content that was signed can no longer be checked")
         except VerificationFailed as failure:
             raise _required("the signature does not verify") from failure
 
 
 def _required(why: str) -> NotReady:
-    message = f"{why}; a quarantine is lifted with a signature of the fact as it is now: sign a review of it"
+    message = f"{why}; to lift the quarantine, sign a review of the fact as it is now and give its signature_id"
     return NotReady(Reason.REVIEW_REQUIRED, message)
 
 
@@ -207,7 +210,7 @@ class StatusChange:
     status: FactStatus
     reason: str
     signature: UUID | None = None
-    """Of a review, to lift a quarantine."""
+    """The signature of a review that lifts a quarantine."""
     expected_version: int | None = None
 
 
@@ -229,9 +232,13 @@ def set_fact_status(
     facts: Sequence[FactId],
     change: StatusChange,
 ) -> StatusSet:
-    """Moves facts of one corpus to another status, as one revision: all or none."""
+    """Moves facts of one corpus to another status, as one revision: all or none.
+
+    A retry of the same call returns the first outcome, and does not tell the operator of a quarantine again. Raises
+    `Refused`: `NotReady` (ILLEGAL_TRANSITION, REVIEW_REQUIRED), `Stale` if a fact is not at `expected_version`.
+    """
     ids = check_facts(facts, FACTS_MAX)
-    _check_of_set_fact_status(change, len(ids))
+    _check_change(change, len(ids))
     target = planner.target(call, tenant, ids)
 
     planned: list[Revision] = []
@@ -256,36 +263,37 @@ def set_fact_status(
             trail.detail["signature_id"] = str(change.signature)
 
     done = planner.reviser.revise(call, target, STATUS_SET, plan)
-    if change.status is FactStatus.QUARANTINED and planned:  # a retry plans nothing: the operator knows
+    if change.status is FactStatus.QUARANTINED and planned:  # a retry plans nothing, and the operator knows already
         reviews.tell(target.corpus, ids)
     return done
 
 
-def _check_of_set_fact_status(change: StatusChange, count: int) -> None:
+def _check_change(change: StatusChange, count: int) -> None:
     if len(change.reason) > REASON_CHARACTERS_MAX:
-        message = f"reason has over {REASON_CHARACTERS_MAX} characters"
+        message = f"reason must have at most {REASON_CHARACTERS_MAX} characters"
         raise BadInput(Reason.TOO_LARGE, message, field="reason")
     if change.status is FactStatus.QUARANTINED and not change.reason.strip():
-        raise BadInput(Reason.INVALID_ARGUMENT, "say why the facts are quarantined", field="reason")
+        raise BadInput(Reason.INVALID_ARGUMENT, "reason is missing: say why the facts are quarantined", field="reason")
     if (change.signature is not None or change.expected_version is not None) and count > 1:
-        message = "a signature and a version are those of one fact"
+        message = "signature_id and expected_version belong to one fact; name one fact in fact_ids"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="fact_ids")
 
 
 def _check_lifted(
     planner: FactPlanner, reviews: QuarantineReviews, corpus: Corpus, facts: Sequence[Fact], change: StatusChange
 ) -> None:
-    """A quarantine is lifted only by a signed review, one for each fact; nothing else takes a signature.
+    """Only a signed review lifts a quarantine, one for each fact. No other change takes a signature.
 
-    A signature never changes, and the fact is at its version when this is committed: so it may be looked at before.
+    The check may run before the commit: a signature never changes, and if the fact changes, this plan is made again.
     """
     lifted = [fact for fact in facts if fact.status is FactStatus.QUARANTINED]
     if change.signature is None and lifted:
-        message = "the fact is quarantined: sign a review of it, and name the signature"
+        message = "the fact is quarantined; sign a review of it and give its signature_id"
         raise NotReady(Reason.REVIEW_REQUIRED, message)
     if change.signature is None:
         return
     if not lifted:
-        raise BadInput(Reason.INVALID_ARGUMENT, "the fact is not quarantined", field="signature_id")
+        message = "the fact is not quarantined; leave signature_id out"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field="signature_id")
     (fact,), signature = lifted, change.signature
     planner.reviser.engine.run(lambda tr: reviews.check(tr.snapshot, corpus, fact, signature))

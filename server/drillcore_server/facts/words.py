@@ -1,22 +1,32 @@
-"""The words that a text is found by, each as a number.
+"""The words by which facts are found, each as a number, and how they are stored.
 
-A term is the first four bytes of the BLAKE2b hash of a stem: short to keep, and the same on every server. No word is
-kept for longer than a call: what a text said must not stay in memory after its source was erased.
+A term is the first four bytes of the BLAKE2b hash of a stem: short to store, and the same on every server. Words
+themselves are never kept longer than a call, because a text must not stay in memory after its source was erased.
 
-What a fact is found by: the words of what it says, and those of what stands above it.
+A fact is found by the words of its content and by those of the title and headings above it. They are stored like this:
+
+    chunk (16 bytes) document (16) passage (2) number of words of the content (2) lead (2) headings (2) title (2)
+    number of different words (2), for each, in order: term (4) how often in content (1) lead (1) headings (1) title (1)
+    pairs of neighbours, in order: term (4)
+
+A missing id is all zeros and a missing passage all ones. Numbers are little-endian; a larger number is stored as the
+largest that fits. So the records of many facts, put one after the other, are arrays that can be used as they are.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Final, NewType
 from urllib.parse import unquote
+from uuid import UUID
 
+import numpy as np
 import Stemmer
 
 from drillcore_server.facts.model import Fact
@@ -25,7 +35,7 @@ from drillcore_server.storage.ids import DocumentId, NodeId
 Term = NewType("Term", int)
 """Below 2 ** 32."""
 QUESTION_TERMS_MAX: Final = 256
-"""Different ones that are looked for at once. A question has a dozen; a text of 100,000 characters is no question."""
+"""Different terms of one question. A real question has a dozen; a text of 100,000 characters has too many."""
 _STOP_WORDS: Final = """
     a about above after again against all also am an and any are as at be because been before being below between both
     but by can could did do does doing down during each few for from further had has have having he her here hers him
@@ -41,21 +51,22 @@ _KNOWN_MAX: Final = 50_000
 _TERM_MAX: Final = (1 << 32) - 1
 _FIRST: Final = 0x9E3779B1
 _SECOND: Final = 0x85EBCA77
-"""Odd, so that no two terms become one when they are multiplied."""
+"""Both factors are odd, so that no two terms become equal when multiplied."""
 
 
 class Lexicon:
-    """Knows the terms of the words that it has seen, for as long as it is used: many texts share them.
+    """Makes terms of words, and remembers the terms of the words that it has seen.
 
-    For one thread at a time. Stems are those of Snowball for English; words of other languages are mostly left alone.
+    Use it in one thread at a time, and only during a call. Stems are those of Snowball for English, which leaves most
+    words of other languages as they are.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, Term] = {}
-        self._stemmer = Stemmer.Stemmer("english", 0)  # without a memory of its own
+        self._stemmer = Stemmer.Stemmer("english", 0)  # 0: without a cache of its own
 
     def terms(self, text: str) -> list[Term]:
-        """Of the words of a text that say something, in order."""
+        """The terms of a text in order, without stop words."""
         known = self._known
         words = (word for word in _WORDS.findall(text.lower()) if word not in STOP_WORDS)
         return [known[word] if word in known else self._learn(word) for word in words]
@@ -70,14 +81,14 @@ class Lexicon:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a text is asked by: each term and each pair of neighbours once, in the order of their first places."""
+    """The words of a question: each term and each pair of neighbours once, in the order of their first places."""
 
     terms: tuple[Term, ...]
     pairs: tuple[Term, ...]
 
 
 def question(text: str) -> Question:
-    """Of a very long text what comes first."""
+    """The question that a text asks. Only the first terms of a very long text count."""
     terms = Lexicon().terms(text)
     return Question(
         tuple(islice(dict.fromkeys(terms), QUESTION_TERMS_MAX)),
@@ -86,38 +97,41 @@ def question(text: str) -> Question:
 
 
 def pairs(terms: Iterable[Term]) -> Iterator[Term]:
-    """A term for each two that are neighbours, in their order."""
-    for one, following in pairwise(terms):
-        yield Term((one * _FIRST ^ following * _SECOND) & _TERM_MAX)
+    """A term for each two neighbours, which depends on their order."""
+    for term, following in pairwise(terms):
+        yield Term((term * _FIRST ^ following * _SECOND) & _TERM_MAX)
 
 
 def readable_name(source: str) -> str:
-    """What the id of a source says in words: its last part without its extension, and with its words apart."""
+    """The words in the id of a source: its last part without the extension, with the words apart."""
     name = unquote(_EXTENSION.sub("", source.rstrip("/").rpartition("/")[2]))
     return f"{name} {_CAMEL_STEPS.sub(' ', name)}"
 
 
 TITLES_CHARACTERS_MAX: Final = 1_000
-"""Of the titles that a fact carries: each has a copy."""
+"""Characters of the titles that a fact carries. There is a limit because each fact has a copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactWords:
-    """It follows from a fact alone. Each mapping says how often a word is there."""
+    """The words by which a fact is found, and where it is. Each mapping says how often a word occurs.
+
+    They follow from the fact alone.
+    """
 
     chunk: NodeId | None
     document: DocumentId | None
     passage: int | None
     """See `Fact`."""
     content: Mapping[Term, int]
-    """With what introduces it."""
+    """The words of its content, with its introductions."""
     lead: Mapping[Term, int]
-    """Of what introduces it alone."""
+    """The words of its introductions alone."""
     headings: Mapping[Term, int]
     title: Mapping[Term, int]
-    """Of its document, and of its source's name: each once."""
+    """The words of its document's title and its source's name, each counted once."""
     pairs: frozenset[Term]
-    """Neighbours in its content."""
+    """Pairs of words that are neighbours in its content."""
 
 
 def words_of(fact: Fact, lexicon: Lexicon) -> FactWords:
@@ -135,9 +149,9 @@ def words_of(fact: Fact, lexicon: Lexicon) -> FactWords:
     )
 
 
-def is_found_alike(one: Fact, other: Fact) -> bool:
-    """Whether two versions of a fact have the same words, in the same place."""
-    return _found_by(one) == _found_by(other)
+def has_same_words(before: Fact, after: Fact) -> bool:
+    """Whether two versions of a fact have the same words and the same place."""
+    return _found_by(before) == _found_by(after)
 
 
 def _found_by(fact: Fact) -> tuple[object, ...]:
@@ -145,11 +159,47 @@ def _found_by(fact: Fact) -> tuple[object, ...]:
 
 
 def titles_above(title: str, headings: Sequence[str]) -> tuple[str, ...]:
-    """The title of a document and the headings above something in it; as much of them as there is room for."""
+    """The titles that a fact carries: of its document and the headings above it, cut to `TITLES_CHARACTERS_MAX`."""
     return tuple(_within((title, *headings), TITLES_CHARACTERS_MAX))
 
 
 def _within(titles: Sequence[str], room: int) -> Iterator[str]:
-    for one in titles:
-        yield one[:room]
-        room -= min(len(one), room)
+    for title in titles:
+        yield title[:room]
+        room -= min(len(title), room)
+
+
+PARTS: Final = ("content", "lead", "headings", "title")
+_LENGTHS: Final = tuple((part, "<u2") for part in PARTS)
+HEAD: Final = np.dtype([("chunk", "V16"), ("document", "V16"), ("passage", "<u2"), *_LENGTHS, ("words", "<u2")])
+WORD: Final = np.dtype([("term", "<u4"), *((part, "u1") for part in PARTS)])
+PAIR: Final = np.dtype("<u4")
+NO_NODE: Final = UUID(int=0).bytes
+NO_PASSAGE: Final = (1 << 16) - 1
+_LENGTH_MAX: Final = (1 << 16) - 1
+_COUNT_MAX: Final = (1 << 8) - 1
+_SHIFTS: Final = (0, 8, 16, 24)
+"""The shifts of the four counts in the four bytes behind a term."""
+
+_Words = tuple[Mapping[Term, int], ...]
+
+
+def encode_words(words: FactWords) -> bytes:
+    """The words of a fact as they are stored. The top of this file has the format."""
+    parts: _Words = (words.content, words.lead, words.headings, words.title)
+    counts: dict[int, int] = {}
+    for shift, part in zip(_SHIFTS, parts, strict=True):
+        for term, count in part.items():
+            counts[term] = counts.get(term, 0) | min(count, _COUNT_MAX) << shift
+    found = sorted(counts.items())[:_LENGTH_MAX]
+    numbers = [number for pair in found for number in pair]
+    numbers += sorted(words.pairs)
+    return _head(words, parts, len(found)) + struct.pack(f"<{len(numbers)}I", *numbers)
+
+
+def _head(words: FactWords, parts: _Words, count: int) -> bytes:
+    chunk = NO_NODE if words.chunk is None else words.chunk.bytes
+    document = NO_NODE if words.document is None else words.document.bytes
+    passage = NO_PASSAGE if words.passage is None else min(words.passage, NO_PASSAGE)
+    lengths = (min(sum(part.values()), _LENGTH_MAX) for part in parts)
+    return chunk + document + struct.pack("<6H", passage, *lengths, count)

@@ -1,7 +1,7 @@
-"""Checks that a store agrees with itself and with its audit log. Nothing is changed; problems are reported in words.
+"""Checks that a store agrees with itself and with its audit log. Changes nothing; describes each problem in words.
 
 Each corpus is read at its head and, if revisions were trimmed, at the oldest revision that is kept. Revisions between
-the two see what one of them sees, or what trimming does not touch.
+them see the same records as one of these two, or records that trimming does not touch.
 """
 
 from __future__ import annotations
@@ -17,23 +17,21 @@ from drillcore_formats.audit.findings import VerificationFailed
 from drillcore_formats.audit.keys import KeyChain, TrustedKeys, trust
 from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.check_log import RECORDS_MAX, LogChecker
-from drillcore_server.audit.open_records import RecordOpener
 from drillcore_server.audit.search import LogSearch, Terms
 from drillcore_server.communities.checks import CommunityCheck
 from drillcore_server.cores.checks import ForeignCheck
 from drillcore_server.envelopes.checks import EnvelopeCheck
 from drillcore_server.erasure.checks import ErasureCheck
-from drillcore_server.facts.checks import FactCheck
-from drillcore_server.facts.vector_checks import SavedIndexes, fact_vector_problems
+from drillcore_server.facts.checks import FactCheck, SavedIndexes, fact_vector_problems
 from drillcore_server.fsck.commitments import CommitmentCheck
 from drillcore_server.graphs.checks import GraphCheck, QuadCheck
 from drillcore_server.hierarchy.checks import HierarchyCheck
 from drillcore_server.kernel import revisions
-from drillcore_server.kernel.corpora import Corpus, Tenant
 from drillcore_server.kernel.corpus_at_revision import BatchedReads
-from drillcore_server.kernel.corpus_store import CORPORA
-from drillcore_server.kernel.tenant_store import TENANTS
+from drillcore_server.kernel.corpus_model import Corpus, Tenant
+from drillcore_server.kernel.corpus_store import CORPORA, TENANTS
 from drillcore_server.storage import audit_keys
+from drillcore_server.storage.audit_records import RecordOpener
 from drillcore_server.storage.ids import Revision
 from drillcore_server.storage.keyring import Keyring
 from drillcore_server.storage.keyspace import Keyspace
@@ -50,7 +48,7 @@ class Report:
     nodes: int
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    """What is not wrong, but worth knowing."""
+    """Facts that are not problems, but that an operator should know."""
 
 
 class Fsck:
@@ -59,7 +57,7 @@ class Fsck:
     def __init__(
         self, engine: Engine, keys: Keyspace, keyring: Keyring, store: UUID, saved: SavedIndexes | None = None
     ) -> None:
-        """`saved` is where indexes are saved, if those are to be checked too."""
+        """`saved` has the saved indexes to check. None: they are not checked."""
         self._engine = engine
         self._saved = saved
         self._keys = keys
@@ -88,7 +86,7 @@ class Fsck:
         return Report(self._corpora, self._nodes, tuple(self._problems), tuple(self._notes))
 
     def _check_tenant(self, tenant: Tenant) -> list[Corpus]:
-        """Checks what belongs to the tenant itself, and returns its corpora."""
+        """Checks the tenant's name and envelopes, and returns its corpora."""
         if self._engine.run(lambda tr: tr.get(self._keys.tenant_name(tenant.name))) != tenant.id.bytes:
             self._problems.append(f"tenant {tenant.id}: its name does not lead to it")
         self._problems += self._envelopes.of_tenant(tenant.id)
@@ -119,7 +117,7 @@ class Fsck:
         self._notes += [f"corpus {corpus.id}: {note}" for note in saved.notes]
 
     def _at_floor(self, corpus: Corpus, retention: RetentionCheck) -> list[str]:
-        """The problems of the oldest revision that is kept. None are known if it is trimmed meanwhile."""
+        """The problems of the oldest revision that is kept. Empty if that revision is trimmed during the check."""
         floor = retention.state.floor
         if floor in {0, retention.head}:
             return []
@@ -161,7 +159,7 @@ class Fsck:
         return BatchedReads(self._engine, corpus, self._keys.of_corpus(corpus.number), self._sealed, revision)
 
     def _log_problems(self, trusted: TrustedKeys) -> Iterator[str]:
-        """What is wrong with the audit logs: every record as it is stored, and the trees made of them."""
+        """The problems of the audit logs: of every stored record and of the trees made of them."""
         search = LogSearch(self._keys, self._opener, Terms(self._keyring))
         checker = LogChecker(self._keys, self._opener, search, lambda _tr: trusted)
         for log, _ in self._engine.run(lambda tr: list(audit_log.heads(tr.snapshot, self._keys))):

@@ -1,7 +1,8 @@
-"""Compares what a corpus has in the store with what its audit records committed to.
+"""Compares the stored records of a corpus with the commitments in its audit records.
 
 Every revision names its audit record. That record has the root of the revision's manifest, which lists everything that
-the revision wrote. So whoever changes, adds or removes a record in the store is found, unless they can sign too.
+the revision wrote. So a record that somebody changes, adds or removes in the store itself is found, unless they can
+also sign audit records.
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ from drillcore_fdb.errors import EngineError
 from drillcore_formats.audit.findings import Mismatch, VerificationFailed
 from drillcore_formats.audit.keys import TrustedKeys
 from drillcore_formats.audit.leaves import commit_to
-from drillcore_server.audit.open_records import RecordOpener
 from drillcore_server.erasure import purge_store as purging
 from drillcore_server.erasure.purge_store import Listed
-from drillcore_server.kernel import erasures, revisions, trimming
+from drillcore_server.kernel import erasures, retention, revisions
 from drillcore_server.kernel import writes as manifests
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.storage import audit_records, versioned
-from drillcore_server.storage.audit_records import Position, StoredRecord
+from drillcore_server.storage.audit_records import Position, RecordOpener, StoredRecord
 from drillcore_server.storage.ids import PrincipalId, RecordId, RequestId, Revision
 from drillcore_server.storage.keyring import KeyNumber
 from drillcore_server.storage.keyspace import Keyspace
@@ -51,11 +51,11 @@ class CommitmentCheck:
         self._purged: dict[Listed, bool] = {}
         """The records on the lists of purges, and whether the purge has finished."""
         self.sealed_under: set[KeyNumber] = set()
-        """The keys that seal something in the corpus."""
+        """The encryption keys of the corpus's records."""
 
     def problems(self) -> Iterator[str]:
         head, floor = self._engine.run(
-            lambda tr: (revisions.head(tr, self._keys), trimming.floor(tr, self._keys)),
+            lambda tr: (revisions.head(tr, self._keys), retention.floor(tr, self._keys)),
         )
         for number in range(1, head + 1):
             for problem in self._revision(Revision(number)):

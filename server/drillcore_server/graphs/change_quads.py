@@ -1,17 +1,6 @@
-"""Which of the quads that a revision is to put are new, and their writes; in bounded memory, however many there are.
+"""PutQuads, ImportQuads and RemoveQuads. Each makes one revision of the corpus, or none if nothing changes.
 
-A quad may come twice in a file, but a revision writes a record once. The last ones are remembered; of those before, the
-store itself tells: a large revision is staged while it is made, and what left our memory is staged long since.
-
-What the commands that change quads share: making a change of them a revision of their corpus.
-
-PutQuads.
-
-ImportQuads.
-
-the file, in a sealed spool -> read once: is all of it RDF? -> read again: one revision, in batches
-
-RemoveQuads.
+An import reads its file twice: first to check that all of it is valid, then to write it as one revision in batches.
 """
 
 from __future__ import annotations
@@ -36,10 +25,10 @@ from drillcore_server.graphs.quad_model import (
 )
 from drillcore_server.graphs.quad_store import QuadHashes, QuadReader, QuadWrites, matching_quads, removed_at
 from drillcore_server.graphs.rdf import QuadFile
-from drillcore_server.hierarchy.source_model import registered
+from drillcore_server.hierarchy.source_model import source_without_document
 from drillcore_server.hierarchy.store import HierarchyReader, HierarchyWrites
-from drillcore_server.kernel.corpora import Corpus
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.kernel.revise import NothingToChange, Plan, Reviser, Target
 from drillcore_server.kernel.trail import Trail
@@ -51,13 +40,19 @@ from drillcore_server.storage.records import RecordKind
 from drillcore_server.storage.sealed import KeyNumbers
 
 REMEMBERED_MIN: Final = 20_000
-"""Their writes are ten times what `Reviser` holds back before it stages: seven a quad, of 200 bytes each at least."""
-_AT_ONCE: Final = 500
-"""Looked for in one transaction."""
+"""Quads that are remembered at least. A quad has seven writes of at least 200 bytes, so the writes of these quads are
+ten times the amount that `Reviser` holds back before it stages."""
+_BATCH: Final = 500
+"""Quads that are looked up in one transaction."""
 
 
 class NewQuads:
-    """For one plan: counts what it went through."""
+    """Makes the writes of those quads that are new, and counts them, for one plan and in bounded memory.
+
+    A quad may come twice in a file, but a revision must write its record once. The newest quads are remembered. Older
+    ones are looked up in the store: a large revision is staged while it is made, and quads that are no longer
+    remembered have long been staged.
+    """
 
     def __init__(self, base: BatchedReads, make: QuadWrites) -> None:
         self._make = make
@@ -67,38 +62,38 @@ class NewQuads:
         self._before: set[bytes] = set()
         self.added = 0
         self.known = 0
-        """That were there already, of their source, or came before."""
+        """Quads that the corpus already had from their source, or that came earlier."""
 
     def of_source(self, quads: Iterable[Quad], source: SourceId) -> Iterator[Write]:
-        return self.writes(SourcedQuad(one, source) for one in quads)
+        return self.writes(SourcedQuad(quad, source) for quad in quads)
 
     def writes(self, quads: Iterable[SourcedQuad]) -> Iterator[Write]:
-        """Of those that are new. May be gone through once."""
+        """The writes of the new quads. Can be iterated once."""
         coming = iter(quads)
-        while batch := list(islice(coming, _AT_ONCE)):
+        while batch := list(islice(coming, _BATCH)):
             for place, (quad, source) in self._new(batch):
                 yield from self._make.add_at(place, quad, source)
 
     def _new(self, batch: list[SourcedQuad]) -> list[tuple[bytes, SourcedQuad]]:
         place = self._make.hashes.place
-        coming = {place(*one): one for one in batch}
-        for known in [one for one in coming if one in self._last or one in self._before]:
+        coming = {place(*sourced): sourced for sourced in batch}
+        for known in [at for at in coming if at in self._last or at in self._before]:
             del coming[known]
-        for known in self._there(list(coming)):
+        for known in self._stored(list(coming)):
             del coming[known]
         self.added += len(coming)
         self.known += len(batch) - len(coming)
         self._remember(coming)
         return list(coming.items())
 
-    def _there(self, places: list[bytes]) -> list[bytes]:
+    def _stored(self, places: list[bytes]) -> list[bytes]:
         snapshot = self._staged if self._before else self._base
 
-        def there(view: CorpusAtRevision) -> list[bytes]:
+        def stored(view: CorpusAtRevision) -> list[bytes]:
             keys, revision = view.keys, view.revision
-            return [one for one in places if versioned.get(view.tr, keys.quad(one), revision) is not None]
+            return [place for place in places if versioned.get(view.tr, keys.quad(place), revision) is not None]
 
-        return snapshot.read(there)
+        return snapshot.read(stored)
 
     def _remember(self, places: Iterable[bytes]) -> None:
         if len(self._last) >= REMEMBERED_MIN:
@@ -111,14 +106,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class PutQuads:
-    """What a put or an import did, and the head it left."""
+    """Result of a put or an import, with the head after it."""
 
     revision: Revision
     added: int
     known: int
-    """That were there already, of this source, or were given twice."""
+    """Quads that the corpus already had from this source, or that were given twice."""
     derived: int = 0
-    """Of a file: told from the records of the corpus that it came from, and left out."""
+    """Quads of a file that were left out because they were computed from records of another corpus."""
 
 
 PUT_QUADS = RecordKind(PutQuads)
@@ -126,19 +121,19 @@ PUT_QUADS = RecordKind(PutQuads)
 
 @dataclass(frozen=True, slots=True)
 class QuadPut:
-    """Quads on their way into a corpus, as one revision: planned anew whenever others overtake it."""
+    """Puts quads into a corpus as one revision. Plans again whenever another revision comes first."""
 
     reviser: Reviser
     call: Call
     target: Target
     quads: Callable[[], Iterable[Quad]]
-    """All of them, checked, as often as they are asked for."""
+    """Returns all quads, already checked. May be called several times."""
     source: SourceId
     derived: int = 0
-    """That were left out of them."""
+    """Number of computed quads that were left out."""
 
     def run(self) -> PutQuads:
-        """Stores those that are new. If there are none, there is no new revision."""
+        """Stores the new quads. Makes no revision if there are none."""
         return self.reviser.revise(self.call, self.target, PUT_QUADS, self._plan)
 
     def _plan(self, corpus: Corpus, base: Revision) -> Plan[PutQuads] | NothingToChange[PutQuads]:
@@ -169,12 +164,12 @@ class QuadPut:
         return PutQuads(revision, added, known, self.derived)
 
     def _registered(self, corpus: Corpus, snapshot: BatchedReads) -> Iterator[Write]:
-        """The source, if the registry does not have it: so that an erasure finds it."""
+        """Registers the source if it is unknown, so that it can be erased."""
         if not self.source or snapshot.read(lambda view: HierarchyReader(view).source(self.source)) is not None:
             return iter(())
         keys, keyring = self.reviser.keys, self.reviser.keyring
         make = HierarchyWrites(keys, corpus.tenant_id, corpus.number, keyring)
-        return make.put_source(registered(self.source, self.call.at))
+        return make.put_source(source_without_document(self.source, self.call.at))
 
 
 def quads_plan(
@@ -186,7 +181,7 @@ def quads_plan(
     sources: Collection[SourceId] = (),
     finish: Callable[[Transaction, Trail, Revision], None],
 ) -> Plan[R]:
-    """A revision that changes nothing but quads."""
+    """The plan of a revision that changes only quads."""
     return Plan(
         base=base,
         number=number,
@@ -201,32 +196,36 @@ def quads_plan(
 
 
 def check_source(source: str) -> SourceId:
-    """An id that may be left out."""
+    """The id, which may be empty. Raises `BadInput` if it is too long."""
     if len(source) > SOURCE_CHARACTERS_MAX:
-        message = f"source_id has over {SOURCE_CHARACTERS_MAX} characters"
+        message = f"source_id must have at most {SOURCE_CHARACTERS_MAX} characters"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="source_id")
     return SourceId(source)
 
 
 def check_not_derived(quad: Quad, what: str) -> None:
-    """What is told from the records of a corpus cannot be put."""
+    """Raises `BadInput` for a quad that only the server may compute."""
     if is_derived(quad):
-        message = f"{what}: what {quad.graph} says of {OWN} is told from the records; put it into another graph"
+        message = f"{what}: the server computes the quads of {quad.graph} about {OWN}; put the quad into another graph"
         raise BadInput(Reason.RESERVED_QUAD, message, field="graph")
 
 
 def put_quads(reviser: Reviser, call: Call, target: Target, quads: Sequence[Quad], source: SourceId) -> PutQuads:
-    """Stores quads of a source, or of none, as one revision: all or none. Those that are there stay as they are."""
+    """Stores quads of one source, or without a source, as one revision: all or none. Known quads stay unchanged.
+
+    A repeated request returns its first result. Raises `Refused`, with INVALID_QUAD or RESERVED_QUAD for a quad that
+    cannot be put.
+    """
     if not 0 < len(quads) <= QUADS_MAX:
-        raise BadInput(Reason.INVALID_ARGUMENT, f"put 1 to {QUADS_MAX} quads", field="quads")
-    for place, one in enumerate(quads):
-        check_quad(one, f"quads[{place}]")
-        check_not_derived(one, f"quads[{place}]")
+        raise BadInput(Reason.INVALID_ARGUMENT, f"quads must have 1 to {QUADS_MAX} entries", field="quads")
+    for place, quad in enumerate(quads):
+        check_quad(quad, f"quads[{place}]")
+        check_not_derived(quad, f"quads[{place}]")
     return QuadPut(reviser, call, target, lambda: quads, source).run()
 
 
 PROGRESS_EVERY: Final = 10_000
-"""Quads."""
+"""Quads between two reports of progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +236,11 @@ class QuadImport:
 
 
 def import_quads(reviser: Reviser, call: Call, wanted: QuadImport, progress: Callable[[int], object]) -> PutQuads:
-    """Stores the quads of a file as one revision: all or none. `progress` is told how many were read so far.
+    """Stores the quads of a file as one revision: all or none. `progress` gets the number of quads that were read.
 
-    What another corpus told from its records is counted and left out: it is of no record here. Raises `Refused`:
-    UNPARSABLE, INVALID_QUAD.
+    Quads that another corpus computed from its records are counted and left out, because this corpus does not have
+    those records. A repeated request returns its first result. Raises `Refused`, with UNPARSABLE or INVALID_QUAD for a
+    file that cannot be stored.
     """
     check_graph(wanted.file.graph, "target")
     begun = reviser.begin(call, wanted.target, PUT_QUADS)
@@ -252,10 +252,10 @@ def import_quads(reviser: Reviser, call: Call, wanted: QuadImport, progress: Cal
         if count % PROGRESS_EVERY == 0:
             progress(count)
     progress(count)
-    return QuadPut(reviser, call, wanted.target, lambda: _put(wanted.file), wanted.source, derived).run()
+    return QuadPut(reviser, call, wanted.target, lambda: _own_quads(wanted.file), wanted.source, derived).run()
 
 
-def _put(file: QuadFile) -> Iterator[Quad]:
+def _own_quads(file: QuadFile) -> Iterator[Quad]:
     return (quad for quad in file.quads() if not is_derived(quad))
 
 
@@ -263,43 +263,47 @@ def _put(file: QuadFile) -> Iterator[Quad]:
 class RemovedQuads:
     revision: Revision
     removed: int
-    """A quad counts once, whatever it was put of."""
+    """Number of quads. A quad of several sources counts once."""
 
 
 REMOVED_QUADS = RecordKind(RemovedQuads)
 
 
 @dataclass(frozen=True, slots=True)
-class Unwanted:
-    """What is to be removed: quads, or all that match a pattern."""
+class QuadSelection:
+    """The quads to remove: either listed, or all that match a pattern."""
 
     quads: Sequence[Quad] = ()
     source: SourceId | None = None
-    """That the quads are removed of; None: of whatever they were put of."""
+    """The source from which the listed quads are removed. None removes them from all sources."""
     pattern: QuadPattern | None = None
 
     def check(self) -> None:
         if (self.pattern is None) == (not self.quads) or len(self.quads) > QUADS_MAX:
-            raise BadInput(Reason.INVALID_ARGUMENT, f"name 1 to {QUADS_MAX} quads, or a pattern", field="quads")
+            message = f"give either quads, 1 to {QUADS_MAX} of them, or a pattern"
+            raise BadInput(Reason.INVALID_ARGUMENT, message, field="quads")
         if self.pattern is not None:
             self._check_pattern(self.pattern)
-        for place, one in enumerate(self.quads):
-            check_quad(one, f"quads[{place}]")
+        for place, quad in enumerate(self.quads):
+            check_quad(quad, f"quads[{place}]")
 
     def _check_pattern(self, pattern: QuadPattern) -> None:
         check_pattern(pattern)
         if self.source is not None:
-            message = "with a pattern, name the source in the pattern: else quads of every source would go"
+            message = "source_id is for listed quads; with a pattern, set pattern.source_id"
             raise BadInput(Reason.INVALID_ARGUMENT, message, field="source_id")
 
 
-def remove_quads(reviser: Reviser, call: Call, target: Target, unwanted: Unwanted) -> RemovedQuads:
-    """Removes quads as one revision; earlier revisions still have them. What is not there need not be removed."""
-    unwanted.check()
+def remove_quads(reviser: Reviser, call: Call, target: Target, selection: QuadSelection) -> RemovedQuads:
+    """Removes quads as one revision. Earlier revisions keep them. Quads that the corpus does not have are skipped.
+
+    A repeated request returns its first result.
+    """
+    selection.check()
 
     def plan(corpus: Corpus, base: Revision) -> Plan[RemovedQuads] | NothingToChange[RemovedQuads]:
         hashes = QuadHashes.of(reviser.keyring, corpus.number)
-        removal = _Removal(reviser.batched(corpus, base), hashes, unwanted)
+        removal = _Removal(reviser.batched(corpus, base), hashes, selection)
 
         def finish(_tr: Transaction, trail: Trail, _revision: Revision) -> None:
             trail.detail["quads_removed"] = removal.removed
@@ -316,12 +320,12 @@ def remove_quads(reviser: Reviser, call: Call, target: Target, unwanted: Unwante
 
 
 class _Removal:
-    """The writes of one plan; counts the quads as it goes."""
+    """Makes the writes of one plan, and counts the removed quads."""
 
-    def __init__(self, snapshot: BatchedReads, hashes: QuadHashes, unwanted: Unwanted) -> None:
+    def __init__(self, snapshot: BatchedReads, hashes: QuadHashes, selection: QuadSelection) -> None:
         self._snapshot = snapshot
         self._hashes = hashes
-        self._unwanted = unwanted
+        self._selection = selection
         self.removed = 0
 
     def writes(self) -> Iterator[Write]:
@@ -332,18 +336,18 @@ class _Removal:
             yield from removed_at(self._snapshot.keys, place)
 
     def _places(self) -> Iterator[tuple[Quad, bytes]]:
-        """Those of one quad follow each other."""
-        pattern = self._unwanted.pattern
+        """Every place to remove, with its quad. Places of the same quad follow each other."""
+        pattern = self._selection.pattern
         if pattern is not None:
             for quad, source in matching_quads(self._snapshot, self._hashes, pattern):
                 yield quad, self._hashes.place(quad, source)
             return
-        quads = list(dict.fromkeys(self._unwanted.quads))
+        quads = list(dict.fromkeys(self._selection.quads))
         for quad, places in zip(quads, self._snapshot.find(quads, self._places_of), strict=True):
             yield from ((quad, place) for place in places)
 
     def _places_of(self, view: CorpusAtRevision, quad: Quad) -> list[bytes]:
-        quads, source = QuadReader(view, self._hashes), self._unwanted.source
+        quads, source = QuadReader(view, self._hashes), self._selection.source
         if source is None:
             return quads.places_of(quad)
         place = self._hashes.place(quad, source)

@@ -1,7 +1,7 @@
-"""Checks the conversation graph of a corpus (turns, edges and their index) and its quads with their indexes.
+"""The part of fsck for graphs: checks the turns and edges of a corpus with their index, and its quads with theirs.
 
-No quads are held in memory, so a corpus may have any number. If every quad has its six index entries, and there are six
-times as many entries as quads, then every entry leads to a quad.
+Quads are not held in memory, so a corpus may have any number. If every quad has its six index entries, and there are
+six times as many entries as quads, then every entry leads to a quad.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from drillcore_server.graphs.quad_store import PLACE_BYTES, QuadHashes, decode_r
 from drillcore_server.graphs.turn_model import Edge
 from drillcore_server.graphs.turn_store import TURN, TurnWrites, edge_of
 from drillcore_server.hierarchy.store import HierarchyReader
-from drillcore_server.kernel.corpora import Corpus
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import SourceId, TurnId
 from drillcore_server.storage.keyring import Keyring
@@ -34,7 +34,8 @@ class GraphCheck:
         self._corpus = corpus
         self._writes = TurnWrites(keys, corpus.tenant_id, corpus.number, keyring)
         self._ids: set[TurnId] = set()
-        self._leading: set[bytes] = set()
+        self._index_keys: set[bytes] = set()
+        """The keys that the index must have."""
         self._sources: set[SourceId] = set()
 
     def problems(self) -> Iterator[str]:
@@ -53,22 +54,22 @@ class GraphCheck:
             yield error.message
             return
         if turns.turn_id(entry.key) != turn.id:
-            yield f"turn {turn.id} is stored under the key of another"
+            yield f"turn {turn.id} is stored under the key of another turn"
         self._ids.add(turn.id)
-        self._leading.add(self._writes.session_key(turn.session, turn.id))
+        self._index_keys.add(self._writes.session_key(turn.session, turn.id))
         if turn.source:
             self._sources.add(turn.source)
 
     def _edge(self, edge: Edge) -> Iterator[str]:
-        self._leading.add(self._snapshot.keys.edge_to(edge.child, edge.parent, edge.type))
+        self._index_keys.add(self._snapshot.keys.edge_to(edge.child, edge.parent, edge.type))
         for turn in (edge.parent, edge.child):
             if turn not in self._ids:
                 yield f"the edge from {edge.parent} to {edge.child} needs the missing turn {turn}"
 
     def _index(self) -> Iterator[str]:
-        there = {entry.key for entry in self._snapshot.entries(self._snapshot.keys.all_graph_entries())}
-        yield from (f"the graph's index lacks {key.hex()}" for key in self._leading - there)
-        yield from (f"the graph's index has {key.hex()}, which leads nowhere" for key in there - self._leading)
+        stored = {entry.key for entry in self._snapshot.entries(self._snapshot.keys.all_graph_entries())}
+        yield from (f"the graph's index lacks {key.hex()}" for key in self._index_keys - stored)
+        yield from (f"the graph's index has {key.hex()}, which leads nowhere" for key in stored - self._index_keys)
 
     def _locators(self) -> Iterator[str]:
         ids = sorted(self._ids)
@@ -80,14 +81,14 @@ class GraphCheck:
         return turns.locate(view.tr, self._keyspace, self._corpus.tenant_id, turn)
 
     def _registered(self) -> Iterator[str]:
-        """Every source is registered. Otherwise nobody could erase what came from it."""
+        """Checks that every source is registered. Nobody could erase an unregistered source."""
         sources = sorted(self._sources)
         known = self._snapshot.find(sources, lambda view, source: HierarchyReader(view).source(source) is not None)
         if missing := sum(not is_known for is_known in known):
             yield f"{missing} sources of turns are not registered"
 
 
-_AT_ONCE: Final = 200
+_BATCH: Final = 200
 """Quads whose index entries are read in one transaction."""
 
 
@@ -102,7 +103,7 @@ class QuadCheck:
     def problems(self) -> Iterator[str]:
         records = 0
         stored = self._snapshot.entries(self._snapshot.keys.quads())
-        while batch := list(islice(stored, _AT_ONCE)):
+        while batch := list(islice(stored, _BATCH)):
             records += len(batch)
             for entry in batch:
                 yield from self._record(entry)
@@ -119,7 +120,7 @@ class QuadCheck:
         if source:
             self._sources.add(source)
         if self._hashes.place(quad, source) != entry.key[-PLACE_BYTES:]:
-            yield f"a quad is stored under the key of another: {entry.key.hex()}"
+            yield f"a quad is stored under the key of another quad: {entry.key.hex()}"
 
     def _leading_nowhere(self, records: int) -> Iterator[str]:
         entries = self._snapshot.keys.all_quad_entries()
@@ -132,7 +133,9 @@ class QuadCheck:
 
     def _unregistered(self) -> Iterator[str]:
         sources = sorted(self._sources)
-        known = self._snapshot.find(sources, lambda view, source: HierarchyReader(view).source_left(source) is not None)
+        known = self._snapshot.find(
+            sources, lambda view, source: HierarchyReader(view).source_unless_erased(source) is not None
+        )
         if missing := sum(not is_known for is_known in known):
             yield f"{missing} sources of quads are not registered"
 

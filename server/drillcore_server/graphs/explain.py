@@ -1,12 +1,9 @@
-"""What Explain tells: the way from something to the characters of the original documents, step by step.
+"""Explain: the chain from a fact, node, document or source to the characters of the original documents, step by step.
 
-The way from facts, nodes, documents and sources of a corpus to the characters of the original documents.
+    envelope -> fact
+    section, master, fact -> chunk -> raw -> document -> source
 
-section, master, fact -> chunk -> raw -> document -> source
-
-What somebody reads on that way is read as by any other call: the audit record names it, facts count as accessed.
-
-Explain.
+Every step counts as a read, as in any other call: the audit record names it, and facts count as accessed.
 """
 
 from __future__ import annotations
@@ -20,21 +17,19 @@ from uuid import UUID
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.envelopes.envelope_plan import IssuedEnvelope
-from drillcore_server.facts import counters
+from drillcore_server.facts.fact_reads import corpus_of
 from drillcore_server.facts.model import Fact
-from drillcore_server.facts.reader import corpus_of
-from drillcore_server.facts.store import FactReader
+from drillcore_server.facts.store import FactReader, note_accesses_later
 from drillcore_server.graphs.derived_quads import OwnEnvelopes
 from drillcore_server.graphs.provenance_quads import cited_by
 from drillcore_server.graphs.quad_model import Named, iri_of
 from drillcore_server.hierarchy.model import ChunkWithRaws, Master, RawPage, Section, chunk_of_raw, raw_id
-from drillcore_server.hierarchy.query import left
 from drillcore_server.hierarchy.reader import at_node
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant
-from drillcore_server.kernel.accounts import Permission
-from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads
+from drillcore_server.kernel.account_model import Permission
+from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads, unless_erased
 from drillcore_server.kernel.errors import BadInput, Missing
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Notes
@@ -55,7 +50,7 @@ from drillcore_server.storage.ids import (
 
 STEPS_MAX: Final = 1_000
 _OVERHEAD_BYTES: Final = 300
-"""Of ids and numbers: a generous guess."""
+"""Generous estimate for the ids and numbers of a step."""
 _IRI_BYTES: Final = 70
 
 
@@ -63,7 +58,7 @@ _IRI_BYTES: Final = 70
 class Step:
     kind: str
     id: UUID | str
-    """A source's is any text."""
+    """Text for a source, a UUID for everything else."""
     title: str = ""
     derived_from: Sequence[str] = ()
     document: DocumentId | None = None
@@ -71,6 +66,7 @@ class Step:
     text: str = ""
     """The original characters of the span."""
     gone: bool = False
+    """Whether the record was erased or no longer exists."""
 
     @property
     def iri(self) -> str:
@@ -78,7 +74,7 @@ class Step:
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in an answer."""
+        """Rough size in an answer."""
         return _OVERHEAD_BYTES + 4 * (len(self.title) + len(self.text)) + _IRI_BYTES * len(self.derived_from)
 
 
@@ -87,102 +83,102 @@ class Explanation:
     steps: Sequence[Step]
     truncated: bool
     corpus: CorpusId | None
-    """None for an envelope of several."""
+    """None for an envelope of several corpora."""
     revision: Revision
 
 
 @dataclass(slots=True)
 class Steps:
-    """Steps in their order, each once, up to so many and so large."""
+    """The steps of an answer in their order, each once, limited in number and size."""
 
     bytes_max: int
-    told: dict[str, Step] = field(default_factory=dict)
+    by_iri: dict[str, Step] = field(default_factory=dict)
     truncated: bool = False
     _is_full: bool = False
     _size_bytes: int = 0
 
     def add(self, step: Step) -> bool:
-        """Whether it is new and there was room for it: then what it was made from is to be told, too."""
-        if self._is_full or step.iri in self.told:
+        """Adds a step. Returns whether it is new and fits. Only then should the caller add what it came from."""
+        if self._is_full or step.iri in self.by_iri:
             return False
         self._size_bytes += step.size_bytes
-        if self.told and (len(self.told) >= STEPS_MAX or self._size_bytes > self.bytes_max):
+        if self.by_iri and (len(self.by_iri) >= STEPS_MAX or self._size_bytes > self.bytes_max):
             self.truncated = self._is_full = True
             return False
-        self.told[step.iri] = step
+        self.by_iri[step.iri] = step
         return True
 
     def named(self, iris: Iterable[str]) -> tuple[str, ...]:
-        """What a step was made from, each once; more than there can be steps are not named."""
+        """The IRIs that a step was made from, each once, and no more than there can be steps."""
         each = tuple(dict.fromkeys(iris))
         self.truncated = self.truncated or len(each) > STEPS_MAX
         return each[:STEPS_MAX]
 
 
 def parts_of(page: RawPage, wanted: Sequence[Span] | None) -> dict[int, Span]:
-    """Of which raws of a chunk the wanted characters are, by their places: from the first in each to the last.
+    """The raws of a chunk that hold wanted characters, by place, each with the span from its first to its last of them.
 
-    None: all of them.
+    If `wanted` is None, all raws with their whole spans.
     """
     if wanted is None:
         return {place: raw.span for place, raw in enumerate(page.raws)}
     found: dict[int, Span] = {}
     for place, raw in enumerate(page.raws):
-        pieces = [one for one in (_common(raw.span, span) for span in wanted) if one is not None]
+        pieces = [piece for piece in (_overlap(raw.span, span) for span in wanted) if piece is not None]
         if pieces:
-            found[place] = Span(min(one.start for one in pieces), max(one.end for one in pieces))
+            found[place] = Span(min(piece.start for piece in pieces), max(piece.end for piece in pieces))
     return found
 
 
-def _common(one: Span, other: Span) -> Span | None:
-    start, end = max(one.start, other.start), min(one.end, other.end)
+def _overlap(first: Span, second: Span) -> Span | None:
+    start, end = max(first.start, second.start), min(first.end, second.end)
     return Span(start, end) if start < end else None
 
 
-_CHUNKS_AT_HAND: Final = 8
-"""With their raws: neighbouring facts are mostly of the same few."""
-_TITLES_BETWEEN: Final = " / "
+_CHUNKS_CACHED: Final = 8
+"""Chunks that are cached with their raws. Neighbouring facts mostly come from the same few chunks."""
+_TITLE_SEPARATOR: Final = " / "
 
 
 class Chains:
-    """The ways in one corpus at one revision. Each method tells of one thing, and of all that it comes from."""
+    """Adds the chains of one corpus at one revision. Each method adds a record, and all records it was made from."""
 
     def __init__(
         self, view: CorpusAtRevision, trail: Trail, steps: Steps, on_fact: Callable[[CorpusKeys, FactId], None]
     ) -> None:
-        """`on_fact` is told of each fact that the caller gets."""
+        """`on_fact` is called for each fact that the caller gets."""
         self._view = view
         self._number = view.corpus.number
         self._trail = trail
         self._steps = steps
         self._on_fact = on_fact
         self._wanted: dict[NodeId, list[Span] | None] = {}
-        """Of chunks that lead on: the characters to go on to; None for all."""
-        self._with_raws = lru_cache(_CHUNKS_AT_HAND)(self._read_chunk)
+        """The characters of each chunk that facts or summaries refer to; None for the whole chunk."""
+        self._with_raws = lru_cache(_CHUNKS_CACHED)(self._read_chunk)
 
     def facts(self, ids: Iterable[FactId]) -> None:
-        """In their order. What they say of one chunk is told together."""
-        found = [(one, FactReader(self._view).fact_left(one)) for one in ids]
+        """Adds facts in the given order. A chunk that several of them come from is added once, with all their spans."""
+        found = [(id_, FactReader(self._view).fact_unless_erased(id_)) for id_ in ids]
         for _, fact in found:
             if fact is not None and fact.chunk is not None:
                 self._want(fact.chunk, fact.span)
-        for one, fact in found:
-            self._fact(one, fact)
+        for id_, fact in found:
+            self._fact(id_, fact)
 
     def node(self, node: NodeId, level: Level) -> None:
         match level:
             case Level.MASTER:
-                master = HierarchyReader(self._view).master_left()
+                master = HierarchyReader(self._view).master_unless_erased()
                 self._summary(node, level, master if master is not None and master.id == node else None)
             case Level.SECTION:
-                self._summary(node, level, left(HierarchyReader(self._view).section, node))
+                self._summary(node, level, unless_erased(HierarchyReader(self._view).section, node))
             case Level.CHUNK:
                 self._chunk(node)
             case Level.RAW:
                 self._raw(node)
 
     def document(self, document: DocumentId) -> None:
-        found = left(HierarchyReader(self._view).document, document)
+        found = unless_erased(HierarchyReader(self._view).document, document)
         if found is None:
             self._steps.add(Step("document", document, gone=True))
             return
@@ -193,17 +189,17 @@ class Chains:
             self.source(found.source)
 
     def source(self, source: SourceId) -> None:
-        found = HierarchyReader(self._view).source_left(source)
+        found = HierarchyReader(self._view).source_unless_erased(source)
         title = "" if found is None else found.title
         if self._steps.add(Step("source", source, title, gone=found is None)) and found is not None:
             self._trail.sources.add((self._number, source))
 
-    def _fact(self, one: FactId, fact: Fact | None) -> None:
+    def _fact(self, id_: FactId, fact: Fact | None) -> None:
         if fact is None:
-            self._steps.add(Step("fact", one, gone=True))
+            self._steps.add(Step("fact", id_, gone=True))
             return
         from_ = iri_of("source", fact.source) if fact.chunk is None else iri_of("chunk", fact.chunk)
-        step = Step("fact", one, "", (from_,), fact.document, fact.span, self._text_of(fact))
+        step = Step("fact", id_, "", (from_,), fact.document, fact.span, self._text_of(fact))
         if not self._steps.add(step):
             return
         self._trail.touch_facts([fact], self._number)
@@ -225,14 +221,14 @@ class Chains:
             self._steps.add(Step(kind, node, gone=True))
             return
         cited = cited_by(found)
-        for one in cited:
-            self._want(one.chunk, one.span)
-        named = self._steps.named(iri_of("chunk", one.chunk) for one in cited)
+        for citation in cited:
+            self._want(citation.chunk, citation.span)
+        named = self._steps.named(iri_of("chunk", citation.chunk) for citation in cited)
         title = found.title if isinstance(found, Section) else ""
         if self._steps.add(Step(kind, node, title, named)):
             self._touch(node, level)
-            for one in cited:
-                self._chunk(one.chunk)
+            for citation in cited:
+                self._chunk(citation.chunk)
 
     def _chunk(self, chunk: NodeId) -> None:
         found = self._with_raws(chunk)
@@ -242,7 +238,7 @@ class Chains:
         parts = parts_of(found.page, self._wanted.get(chunk))
         named = self._steps.named(iri_of("raw", _raw_at(found, place)) for place in parts)
         record = found.chunk
-        title = _TITLES_BETWEEN.join(record.headings)
+        title = _TITLE_SEPARATOR.join(record.headings)
         if self._steps.add(Step("chunk", chunk, title, named, record.document, record.span)):
             self._touch(chunk, Level.CHUNK, record.source)
             for place, span in parts.items():
@@ -251,14 +247,14 @@ class Chains:
     def _raw(self, raw: NodeId) -> None:
         found = self._with_raws(HierarchyReader(self._view).parent(raw) or chunk_of_raw(raw)[0])
         places = range(0 if found is None else len(found.page.raws))
-        place = next((one for one in places if found is not None and _raw_at(found, one) == raw), None)
+        place = next((at for at in places if found is not None and _raw_at(found, at) == raw), None)
         if found is None or place is None:
             self._steps.add(Step("raw", raw, gone=True))
         else:
             self._raw_of(found, place, found.page.raws[place].span)
 
     def _raw_of(self, found: ChunkWithRaws, place: int, span: Span) -> None:
-        """Of the characters of a raw those that are asked for."""
+        """Adds a raw with the characters of the span."""
         raw, document = _raw_at(found, place), found.chunk.document
         content = found.page.raws[place]
         text = content.content[span.start - content.span.start : span.end - content.span.start]
@@ -267,6 +263,7 @@ class Chains:
             self.document(document)
 
     def _want(self, chunk: NodeId, span: Span | None) -> None:
+        """Notes which characters of a chunk are wanted. None means all of them."""
         known = self._wanted.setdefault(chunk, [])
         if span is None:
             self._wanted[chunk] = None
@@ -280,7 +277,7 @@ class Chains:
             self._trail.sources.add((self._number, source))
 
     def _read_chunk(self, chunk: NodeId) -> ChunkWithRaws | None:
-        return left(HierarchyReader(self._view).chunk_with_raws, chunk)
+        return unless_erased(HierarchyReader(self._view).chunk_with_raws, chunk)
 
 
 def _raw_at(found: ChunkWithRaws, place: int) -> NodeId:
@@ -297,20 +294,21 @@ def explain(
     corpus: CorpusId | None,
     as_of: AsOf,
 ) -> Explanation:
-    """The way from what is wanted to the characters of the original documents. What is gone is named, and says nothing.
+    """The chain from a record to the characters of the original documents. May be re-run.
 
-    `wanted` is what an IRI names, None for one that is not ours; or the id of anything but a source. Documents and
-    sources need the corpus. Raises `Refused`: NODE_NOT_FOUND for what is not there, was never, or is another's.
+    `wanted` is what an IRI names, or None if the IRI is not one of Drillcore's, or the id of anything but a source.
+    Documents and sources need `corpus`. A step that was erased has only its IRI. Raises `Refused`, with NODE_NOT_FOUND
+    if the record never existed or the caller may not see it.
     """
 
     def work(tr: Reader, granted: InTenant, trail: Trail, notes: Notes) -> Explanation:
-        return _Explaining(reads, call, tr, granted, trail, notes, corpus, as_of).of(wanted)
+        return _Explainer(reads, call, tr, granted, trail, notes, corpus, as_of).explain(wanted)
 
     return reads.unit.read_with_notes(call, access.in_tenant(tenant, Permission.READ), work)
 
 
 @dataclass(frozen=True, slots=True)
-class _Explaining:
+class _Explainer:
     reads: CorpusReads
     call: Call
     tr: Reader
@@ -320,45 +318,45 @@ class _Explaining:
     corpus: CorpusId | None
     as_of: AsOf
 
-    def of(self, wanted: Named | UUID | None) -> Explanation:
+    def explain(self, wanted: Named | UUID | None) -> Explanation:
         if wanted is None:
-            raise _missing("this is no IRI of ours: they are urn:drillcore:KIND:ID, a source's id percent-encoded")
+            raise _missing("an IRI must be urn:drillcore:KIND:ID; the id of a source is percent-encoded")
         if isinstance(wanted, UUID):
-            return self._of_id(wanted)
-        found = self._of_source(SourceId(wanted.id)) if wanted.kind == "source" else self._of_named(wanted)
+            return self._by_id(wanted)
+        found = self._source(SourceId(wanted.id)) if wanted.kind == "source" else self._by_name(wanted)
         if found is None:
-            raise _missing(f"there is no {wanted.kind} of this IRI")
+            raise _missing(f"there is no {wanted.kind} with this IRI")
         return found
 
-    def _of_named(self, named: Named) -> Explanation | None:
+    def _by_name(self, named: Named) -> Explanation | None:
         id_ = UUID(named.id)
         match named.kind:
             case "document":
                 self._need_corpus()
-                return self._of_document(DocumentId(id_))
+                return self._document(DocumentId(id_))
             case "fact":
-                return self._of_fact(FactId(id_))
+                return self._fact(FactId(id_))
             case "envelope":
-                return self._of_envelope(EnvelopeId(id_))
+                return self._envelope(EnvelopeId(id_))
             case kind:
-                return self._of_node(NodeId(id_), Level.named(kind))
+                return self._node(NodeId(id_), Level.named(kind))
 
-    def _of_id(self, id_: UUID) -> Explanation:
-        """Whatever has this id."""
-        tries: list[Callable[[], Explanation | None]] = [
-            lambda: self._of_node(NodeId(id_)),
-            lambda: self._of_fact(FactId(id_)),
-            lambda: self._of_envelope(EnvelopeId(id_)),
-            lambda: None if self.corpus is None else self._of_document(DocumentId(id_)),
+    def _by_id(self, id_: UUID) -> Explanation:
+        """The first of node, fact, envelope and document that has this id."""
+        lookups: list[Callable[[], Explanation | None]] = [
+            lambda: self._node(NodeId(id_)),
+            lambda: self._fact(FactId(id_)),
+            lambda: self._envelope(EnvelopeId(id_)),
+            lambda: None if self.corpus is None else self._document(DocumentId(id_)),
         ]
-        for one in tries:
-            found = one()
+        for look_up in lookups:
+            found = look_up()
             if found is not None:
                 return found
-        documents = "" if self.corpus else ", and documents are found in a corpus: name it"
-        raise _missing(f"there is no node, fact, envelope or document {id_}{documents}")
+        hint = "" if self.corpus else "; to find a document, set corpus_id"
+        raise _missing(f"there is no node, fact, envelope or document {id_}{hint}")
 
-    def _of_node(self, node: NodeId, level: Level | None = None) -> Explanation | None:
+    def _node(self, node: NodeId, level: Level | None = None) -> Explanation | None:
         self.trail.touch_node_ids([node])
         try:
             view, own = at_node(self.reads, self.tr, self.granted, self.trail, node, self.as_of)
@@ -366,85 +364,86 @@ class _Explaining:
             if missing.reason is not Reason.NODE_NOT_FOUND:
                 raise
             return None
-        if level not in {None, own} or not self._is_asked_for(view):
+        if level not in {None, own} or not self._is_in_corpus(view):
             return None
-        return self._told(view, lambda chains: chains.node(node, own))
+        return self._explain_at(view, lambda chains: chains.node(node, own))
 
-    def _of_fact(self, fact: FactId) -> Explanation | None:
+    def _fact(self, fact: FactId) -> Explanation | None:
         self.trail.touch_node_ids([NodeId(fact)])
         try:
             corpus = corpus_of(self.tr, self.reads, self.granted, fact)
         except Missing:
             return None
         view = self._view(corpus, self.as_of)
-        return self._told(view, lambda chains: chains.facts([fact])) if self._is_asked_for(view) else None
+        return self._explain_at(view, lambda chains: chains.facts([fact])) if self._is_in_corpus(view) else None
 
-    def _of_document(self, document: DocumentId) -> Explanation | None:
+    def _document(self, document: DocumentId) -> Explanation | None:
         self.trail.touch_documents([document])
         view = self._view(self._need_corpus(), self.as_of)
         if not self._was_there(view, view.keys.document(document)):
             return None
-        return self._told(view, lambda chains: chains.document(document))
+        return self._explain_at(view, lambda chains: chains.document(document))
 
-    def _of_source(self, source: SourceId) -> Explanation | None:
+    def _source(self, source: SourceId) -> Explanation | None:
         view = self._view(self._need_corpus(), self.as_of)
         if not self._was_there(view, view.keys.source(self.reads.sealed.hashed(source))):
             return None
-        return self._told(view, lambda chains: chains.source(source))
+        return self._explain_at(view, lambda chains: chains.source(source))
 
-    def _of_envelope(self, envelope: EnvelopeId) -> Explanation | None:
-        """Of one that was issued to the caller, as of the revisions that it was made of unless another is asked for."""
+    def _envelope(self, envelope: EnvelopeId) -> Explanation | None:
+        """Explains an envelope of the caller, at the revisions that it was made from unless `as_of` is set."""
         own = OwnEnvelopes.of(self.reads, self.tr, self.granted, self.call.principal.id)
         issued = own.find(envelope)
         if issued is None:
             return None
         self.trail.detail["envelope"] = str(envelope)
         if self.as_of.revision is not None and len(issued.corpora) > 1:
-            message = "a revision is of one corpus, and the envelope is of several"
+            message = "a revision cannot be set for this envelope, because it was made from several corpora"
             raise BadInput(Reason.INVALID_ARGUMENT, message, field="as_of")
         views = [
-            self._view(one.corpus, AsOf(one.revision) if self.as_of == AsOf() else self.as_of) for one in issued.corpora
+            self._view(part.corpus, AsOf(part.revision) if self.as_of == AsOf() else self.as_of)
+            for part in issued.corpora
         ]
-        return self._envelope(issued, views)
+        return self._envelope_steps(issued, views)
 
-    def _envelope(self, issued: IssuedEnvelope, views: list[CorpusAtRevision]) -> Explanation:
+    def _envelope_steps(self, issued: IssuedEnvelope, views: list[CorpusAtRevision]) -> Explanation:
         steps = Steps(self.reads.unit.page_bytes_max)
         steps.add(Step("envelope", issued.id, "", steps.named(iri_of("fact", fact) for _, fact in issued.stored())))
         for view in views:
             Chains(view, self.trail, steps, self._count_access).facts(issued.facts_of(view.corpus.id))
         return _explanation(steps, views)
 
-    def _told(self, view: CorpusAtRevision, tell: Callable[[Chains], None]) -> Explanation:
+    def _explain_at(self, view: CorpusAtRevision, add: Callable[[Chains], None]) -> Explanation:
         self.granted.check_level(view.corpus.id, *Level)
         steps = Steps(self.reads.unit.page_bytes_max)
-        tell(Chains(view, self.trail, steps, self._count_access))
+        add(Chains(view, self.trail, steps, self._count_access))
         return _explanation(steps, [view])
 
     def _count_access(self, keys: CorpusKeys, fact: FactId) -> None:
-        counters.note_later(self.notes, keys, [fact], self.call.at)
+        note_accesses_later(self.notes, keys, [fact], self.call.at)
 
     def _view(self, corpus: CorpusId, as_of: AsOf) -> CorpusAtRevision:
         view = self.reads.at(self.tr, self.granted, self.trail, corpus, as_of)
         self.granted.check_level(corpus, *Level)
         return view
 
-    def _is_asked_for(self, view: CorpusAtRevision) -> bool:
+    def _is_in_corpus(self, view: CorpusAtRevision) -> bool:
         return self.corpus in {None, view.corpus.id}
 
     def _was_there(self, view: CorpusAtRevision, key: bytes) -> bool:
-        """At some revision up to this one: what is gone is told of, too."""
+        """Whether a record existed at this revision or an earlier one. Records that are gone are explained, too."""
         return versioned.last_there(self.tr, key, view.revision) is not None
 
     def _need_corpus(self) -> CorpusId:
         if self.corpus is None:
-            message = "a document or a source is found in a corpus: name it"
+            message = "set corpus_id to explain a document or a source"
             raise BadInput(Reason.INVALID_ARGUMENT, message, field="corpus_id")
         return self.corpus
 
 
 def _explanation(steps: Steps, views: list[CorpusAtRevision]) -> Explanation:
     corpus, revision = (views[0].corpus.id, views[0].revision) if len(views) == 1 else (None, Revision(0))
-    return Explanation(list(steps.told.values()), steps.truncated, corpus, revision)
+    return Explanation(list(steps.by_iri.values()), steps.truncated, corpus, revision)
 
 
 def _missing(message: str) -> Missing:

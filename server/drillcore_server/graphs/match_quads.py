@@ -1,8 +1,6 @@
-"""Which quads match a pattern: those that were put, then those of urn:graph:source, then of urn:graph:retrieval.
+"""MatchQuads: stored quads first, then computed ones of urn:graph:source, then those of urn:graph:retrieval.
 
-Each page is read in one transaction and bounded by what is looked at, whether it matches or not.
-
-MatchQuads.
+Each page is read in one transaction. What it reads is bounded, whether it matches or not, so a page may be short.
 """
 
 from __future__ import annotations
@@ -18,8 +16,7 @@ from drillcore_fdb.engine import Reader
 from drillcore_formats.quads import Iri
 from drillcore_server.facts.model import Fact
 from drillcore_server.facts.store import FactReader
-from drillcore_server.graphs.derived_quads import retrieval_page, source_page
-from drillcore_server.graphs.provenance import DerivedPage
+from drillcore_server.graphs.derived_quads import DerivedPage, retrieval_page, source_page
 from drillcore_server.graphs.quad_model import (
     Named,
     Quad,
@@ -31,13 +28,12 @@ from drillcore_server.graphs.quad_model import (
 )
 from drillcore_server.graphs.quad_store import QUAD_BYTES, Candidate, QuadHashes, QuadReader, decode_record
 from drillcore_server.hierarchy.model import Chunk, Document
-from drillcore_server.hierarchy.query import left
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant
-from drillcore_server.kernel.accounts import Permission
-from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads
-from drillcore_server.kernel.fingerprint import fingerprint
+from drillcore_server.kernel.account_model import Permission
+from drillcore_server.kernel.canonical_json import fingerprint
+from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads, unless_erased
 from drillcore_server.kernel.pages import PageLimit, make_token, page_size, read_token
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call
@@ -55,17 +51,17 @@ from drillcore_server.storage.ids import (
 )
 
 LOOKED_AT_MAX: Final = 10_000
-"""Stored keys, for one page: well within five seconds."""
+"""Stored keys that are read for one page. Stays well within five seconds."""
 LOOKED_AT_BYTES_MAX: Final = 1 << 26
-"""Of records, likewise: one may have megabytes."""
+"""Bytes of records that are read for one page. One record may have megabytes."""
 _KEYS_MAX: Final = 256
-"""Read at once: each may have 90 kB."""
-_DERIVED_MAX: Final = 3
-"""Pages of derived quads that may turn out short or empty before ours ends."""
+"""Keys that are read at once. Each may have 90 kB."""
+_DERIVED_PAGES_MAX: Final = 3
+"""Pages of computed quads, which may be short or empty, that are read for one page."""
 
 
 class Part(enum.IntEnum):
-    """Where a quad is from, in the order of pages."""
+    """The three kinds of quads, in the order in which pages return them."""
 
     STORED = 0
     SOURCE = 1
@@ -82,19 +78,19 @@ class Cursor(NamedTuple):
 class MatchedQuad(NamedTuple):
     quad: Quad
     sources: tuple[SourceId, ...] = ()
-    """That it was put of, without those that have no id."""
+    """The sources that state the quad. Empty for a computed quad, or one that was put without a source."""
     derived: bool = False
 
 
 @dataclass(slots=True)
 class Matches:
-    """A page that is being filled."""
+    """A page while it is being filled."""
 
     limit: PageLimit
     found: list[MatchedQuad]
     size_bytes: int = 0
     looked_at_bytes: int = 0
-    """Of records, whether they match or not."""
+    """Bytes of all records that were read, whether they match or not."""
 
     @property
     def is_full(self) -> bool:
@@ -104,21 +100,21 @@ class Matches:
     def room(self) -> PageLimit:
         return PageLimit(self.limit.items - len(self.found), self.limit.bytes - self.size_bytes)
 
-    def fits(self, one: MatchedQuad) -> bool:
-        """A page has at least one."""
-        return not self.found or not (self.is_full or self.size_bytes + _size_bytes(one) > self.limit.bytes)
+    def fits(self, matched: MatchedQuad) -> bool:
+        """Whether there is room for a quad. The first quad always fits."""
+        return not self.found or not (self.is_full or self.size_bytes + _size_bytes(matched) > self.limit.bytes)
 
-    def take(self, one: MatchedQuad) -> None:
-        """A quad of very many sources comes in pieces, one after the other."""
-        self.size_bytes += _size_bytes(one)
-        if self.found and not one.derived and self.found[-1].quad == one.quad:
-            one = one._replace(sources=self.found.pop().sources + one.sources)
-        self.found.append(one)
+    def take(self, matched: MatchedQuad) -> None:
+        """Adds a quad. A quad of very many sources comes in several pieces in a row, which are joined here."""
+        self.size_bytes += _size_bytes(matched)
+        if self.found and not matched.derived and self.found[-1].quad == matched.quad:
+            matched = matched._replace(sources=self.found.pop().sources + matched.sources)
+        self.found.append(matched)
 
 
 @dataclass(frozen=True, slots=True)
 class QuadMatching:
-    """A pattern, and who asks for what matches it in a corpus at one revision."""
+    """Finds the quads of a corpus at one revision that match a pattern and that the caller may see."""
 
     reads: CorpusReads
     tr: Reader
@@ -129,7 +125,7 @@ class QuadMatching:
     hashes: QuadHashes
 
     def page(self, begin: Cursor, limit: PageLimit) -> tuple[list[MatchedQuad], Cursor | None]:
-        """What matches from a place on, and where to go on; None at the end."""
+        """Matching quads from a place on, and where to continue; None at the end."""
         matches, following = Matches(limit, []), begin
         while True:
             place = self._fill(following, matches)
@@ -142,11 +138,11 @@ class QuadMatching:
                 return matches.found, following
 
     def _fill(self, cursor: Cursor, matches: Matches) -> bytes | None:
-        """Takes what there is of one part; where that goes on, None at its end."""
+        """Adds matching quads of one part. Returns where to continue in that part; None at its end."""
         if cursor.part is Part.STORED:
             return self._fill_stored(cursor.place, matches)
         place: bytes | None = cursor.place
-        for _ in range(_DERIVED_MAX):
+        for _ in range(_DERIVED_PAGES_MAX):
             if place is None or matches.is_full:
                 break
             page = self._derived(cursor.part, place, matches.room)
@@ -172,22 +168,22 @@ class QuadMatching:
             looked_at += _KEYS_MAX
             whole, cut = _whole(candidates, is_last=following is None)
             for _, group in groupby(whole, _quad_of):
-                those = list(group)
+                same_quad = list(group)
                 if matches.looked_at_bytes >= LOOKED_AT_BYTES_MAX:
-                    return quads.start_of(self.pattern, those[0])
-                one = self._matched(quads, those, matches)
-                if one is not None:
-                    if not matches.fits(one):
-                        return quads.start_of(self.pattern, those[0])
-                    matches.take(one)
+                    return quads.start_of(self.pattern, same_quad[0])
+                matched = self._matched(quads, same_quad, matches)
+                if matched is not None:
+                    if not matches.fits(matched):
+                        return quads.start_of(self.pattern, same_quad[0])
+                    matches.take(matched)
             following = following if cut is None else quads.start_of(self.pattern, cut)
         return following
 
     def _matched(self, quads: QuadReader, candidates: Iterable[Candidate], matches: Matches) -> MatchedQuad | None:
-        """A quad with all its sources that were not erased; None if there are none, or it does not match."""
+        """The quad of these candidates with its sources. None if it does not match or all its records were erased."""
         quad, sources = None, list[SourceId]()
-        for one in candidates:
-            stored = quads.record(one)
+        for candidate in candidates:
+            stored = quads.record(candidate)
             if stored is None:
                 continue
             matches.looked_at_bytes += len(stored)
@@ -199,19 +195,19 @@ class QuadMatching:
 
 
 def _whole(candidates: list[Candidate], *, is_last: bool) -> tuple[list[Candidate], Candidate | None]:
-    """Those whose quads are there with all their sources, and the first of the one that is not, if any.
+    """Splits off the last quad, whose sources may go on after these candidates. Returns its first candidate, if any.
 
-    One with more sources than are read at once comes in several pieces.
+    A quad with more sources than are read at once is not split off. It comes in several pieces.
     """
     if is_last or not candidates:
         return candidates, None
     last = _quad_of(candidates[-1])
-    first = next(place for place, one in enumerate(candidates) if _quad_of(one) == last)
+    first = next(place for place, candidate in enumerate(candidates) if _quad_of(candidate) == last)
     return (candidates[:first], candidates[first]) if first else (candidates, None)
 
 
-def _size_bytes(one: MatchedQuad) -> int:
-    return len(encoded_quad(one.quad)) + sum(map(len, one.sources))
+def _size_bytes(matched: MatchedQuad) -> int:
+    return len(encoded_quad(matched.quad)) + sum(map(len, matched.sources))
 
 
 def _quad_of(candidate: Candidate) -> bytes:
@@ -239,7 +235,11 @@ def match_quads(
     size: int,
     token: str,
 ) -> MatchedPage:
-    """Quads that match, and their revision, which is that of later pages too. A page may be short, or empty."""
+    """Quads that match, with the revision that this and all later pages read.
+
+    A page may be short or empty; only an empty `next_token` means the end. Raises `Refused`, with INVALID_QUAD for a
+    pattern that no quad can match.
+    """
     check_pattern(pattern)
     limit = PageLimit(page_size(size), reads.unit.page_bytes_max)
     asked = fingerprint("quads matched", pattern).hex()
@@ -259,8 +259,8 @@ def match_quads(
 
 
 def leave_trail(trail: Trail, view: CorpusAtRevision, pattern: QuadPattern, found: Sequence[MatchedQuad]) -> None:
-    """What the caller gets: sources, and what derived quads tell of."""
-    for named in _told_of(found):
+    """Notes the sources of the quads, and the records that computed quads are about, in the audit record."""
+    for named in _described(found):
         if named.kind in _NODES:
             trail.touch_node_ids([NodeId(UUID(named.id))])
         elif named.kind == "document":
@@ -274,34 +274,37 @@ def leave_trail(trail: Trail, view: CorpusAtRevision, pattern: QuadPattern, foun
 def touch_sources(
     sources: set[tuple[CorpusNumber, SourceId]], view: CorpusAtRevision, found: Sequence[MatchedQuad]
 ) -> None:
-    """Adds the sources that quads are of, derived ones too: if it is one alone, the pattern is erased with it."""
+    """Adds the sources of quads, also of computed ones.
+
+    If there is exactly one, the audit record keeps the pattern sealed so that it is erased with that source.
+    """
     number = view.corpus.number
-    sources.update((number, source) for one in found for source in one.sources)
-    for named in _told_of(found):
+    sources.update((number, source) for matched in found for source in matched.sources)
+    for named in _described(found):
         if len(sources) > 1:
-            return  # which they are makes no difference any more
+            return  # beyond one, it makes no difference which sources they are
         source = _source_of(view, named)
         sources.update([] if source is None else [(number, source)])
 
 
-def _told_of(found: Iterable[MatchedQuad]) -> list[Named]:
-    """What derived quads tell of, each once."""
-    subjects = dict.fromkeys(one.quad.subject for one in found if one.derived)
-    named = (named_by(one.value) for one in subjects if isinstance(one, Iri))
-    return [one for one in named if one is not None]
+def _described(found: Iterable[MatchedQuad]) -> list[Named]:
+    """The records that computed quads are about, each once."""
+    subjects = dict.fromkeys(matched.quad.subject for matched in found if matched.derived)
+    named = (named_by(subject.value) for subject in subjects if isinstance(subject, Iri))
+    return [record for record in named if record is not None]
 
 
 def _source_of(view: CorpusAtRevision, named: Named) -> SourceId | None:
-    """Of what is made of one source alone."""
+    """The source of a record. None for records that are made from several sources, and for erased ones."""
     found: Document | Chunk | Fact | None = None
     if named.kind == "source":
         return SourceId(named.id)
     if named.kind == "document":
-        found = left(HierarchyReader(view).document, DocumentId(UUID(named.id)))
+        found = unless_erased(HierarchyReader(view).document, DocumentId(UUID(named.id)))
     elif named.kind == "chunk":
-        found = left(HierarchyReader(view).chunk, NodeId(UUID(named.id)))
+        found = unless_erased(HierarchyReader(view).chunk, NodeId(UUID(named.id)))
     elif named.kind == "fact":
-        found = FactReader(view).fact_left(FactId(UUID(named.id)))
+        found = FactReader(view).fact_unless_erased(FactId(UUID(named.id)))
     return None if found is None else found.source
 
 

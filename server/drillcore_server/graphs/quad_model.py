@@ -1,15 +1,14 @@
-"""The IRIs by which quads name what is in a corpus, and the vocabularies that provenance is told in.
-
-Quads: subject, predicate, object and named graph, as RDF 1.2 has them, with quoted triples as subjects too.
+"""Quads and their terms: subject, predicate, object and named graph of RDF 1.2, also with quoted triples as subjects.
 
     Term ─┬─ Iri
           ├─ Blank
           ├─ Literal
-          └─ Quoted      a triple that is spoken of
+          └─ Quoted      a triple that other triples are about
 
-Terms are compared as they are written, but for what RDF says is the same: a literal without a datatype is an
-xsd:string, and languages are in lower case. Blank nodes keep their labels: the same label is the same node in all of a
-corpus.
+Two terms are equal if they are written alike, after two normalisations by RDF's rules: a literal of datatype xsd:string
+has no datatype, and languages are in lower case. A blank node's label means the same node everywhere in a corpus.
+
+Also here: the IRIs that name records of a corpus, and the vocabularies of provenance quads.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from drillcore_server.kernel.errors import BadInput
 from drillcore_server.storage.ids import SourceId
 
 GRAPH_SOURCE: Final = "urn:graph:source"
-"""Where sources, documents, chunks, sections, the master and facts come from."""
+"""Graph of the quads that say where sources, documents, chunks, sections, the master and facts come from."""
 GRAPH_RETRIEVAL: Final = "urn:graph:retrieval"
-"""What envelopes were made of."""
+"""Graph of the quads that say which facts an envelope contains."""
 DERIVED_GRAPHS: Final = (GRAPH_SOURCE, GRAPH_RETRIEVAL)
 OWN: Final = "urn:drillcore:"
-"""Every IRI that stands for something of ours begins with it."""
+"""Prefix of all IRIs that name our own records, agents and vocabulary."""
 
 RDF_TYPE: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 RDFS_LABEL: Final = "http://www.w3.org/2000/01/rdf-schema#label"
@@ -40,39 +39,39 @@ XSD: Final = "http://www.w3.org/2001/XMLSchema#"
 PROV: Final = "http://www.w3.org/ns/prov#"
 DC: Final = "http://purl.org/dc/elements/1.1/"
 TG: Final = "https://trustgraph.ai/ns/"
-"""TrustGraph's, so that its tools can follow the chain."""
+"""TrustGraph's vocabulary, so that its tools can follow the chain."""
 NS: Final = "urn:drillcore:ns:"
-"""Our own."""
+"""Drillcore's own vocabulary."""
 
 KINDS: Final = ("source", "document", "raw", "chunk", "section", "master", "fact", "envelope")
 
 
 class Named(NamedTuple):
-    """What one of our IRIs stands for."""
+    """Kind and id of the record that an IRI names."""
 
     kind: str
     id: str
 
 
-def iri_of(kind: str, of: UUID | str) -> str:
-    """`of` is an id; a source's is any text."""
-    return f"{OWN}{kind}:{quote(of, safe='') if isinstance(of, str) else of}"
+def iri_of(kind: str, id_: UUID | str) -> str:
+    """The IRI of a record. The id of a source is any text, all others are UUIDs."""
+    return f"{OWN}{kind}:{quote(id_, safe='') if isinstance(id_, str) else id_}"
 
 
 def named_by(iri: str) -> Named | None:
-    """None for an IRI that is not ours, or not written as we write it."""
+    """The record that an IRI names. None if the IRI is not exactly what `iri_of` makes."""
     kind, _, rest = iri.removeprefix(OWN).partition(":")
     if not iri.startswith(OWN) or kind not in KINDS or not rest:
         return None
     named = Named(kind, unquote(rest) if kind == "source" else rest)
-    return named if _is_written_so(named, iri) else None
+    return named if _is_canonical(named, iri) else None
 
 
 def agent_iri(principal: str) -> str:
     return f"{OWN}agent:{quote(principal, safe='')}"
 
 
-def _is_written_so(named: Named, iri: str) -> bool:
+def _is_canonical(named: Named, iri: str) -> bool:
     if named.kind == "source":
         return iri_of("source", named.id) == iri
     try:
@@ -85,20 +84,20 @@ TERM_CHARACTERS_MAX: Final = 1_000_000
 IRI_CHARACTERS_MAX: Final = 8_000
 LABEL_CHARACTERS_MAX: Final = 200
 QUOTED_DEPTH_MAX: Final = 8
-"""Of quoted triples in quoted triples."""
+"""Levels of quoted triples within quoted triples."""
 QUADS_MAX: Final = 10_000
-"""Put or removed by one call; files may have any number."""
+"""Quads that one call may put or remove. Files may have any number."""
 XSD_STRING: Final = "http://www.w3.org/2001/XMLSchema#string"
 RDF_LANG_STRING: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
 BLANK_PREFIX: Final = "_:"
-"""Before the label of a graph that is a blank node."""
+"""Prefix of a graph's name if the graph is a blank node."""
 _IRI: Final = re.compile(r'[A-Za-z][A-Za-z0-9+.\-]*:[^\x00-\x20<>"{}|^`\\\x7f-\x9f\ud800-\udfff]*')
 _LETTERS: Final = (
     "A-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f\u2c00-\u2fef"
     "\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
 )
 _LABEL: Final = re.compile(f"[{_LETTERS}0-9](?:[{_LETTERS}0-9.\u00b7\u0300-\u036f\u203f\u2040-]*(?<!\\.))?")
-"""As N-Quads has it."""
+"""The grammar of N-Quads for labels of blank nodes."""
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
 
 
@@ -107,17 +106,17 @@ class Quad(NamedTuple):
     predicate: Term
     object: Term
     graph: str = ""
-    """An IRI, or `_:` and a blank node's label; empty for the default graph."""
+    """An IRI, or `_:` and a blank node's label. Empty for the default graph."""
 
 
 class SourcedQuad(NamedTuple):
     quad: Quad
     source: SourceId
-    """That it was put of; empty for none."""
+    """The source the quad was put with. Empty for quads without a source."""
 
 
 class QuadPattern(NamedTuple):
-    """None matches everything."""
+    """None in a field matches everything."""
 
     subject: Term | None = None
     predicate: Term | None = None
@@ -126,7 +125,7 @@ class QuadPattern(NamedTuple):
     source: SourceId | None = None
 
     def matches(self, quad: Quad) -> bool:
-        """Whatever the quad's source."""
+        """Compares the quad alone. A pattern's `source` is up to the caller."""
         return (
             (self.subject is None or self.subject == quad.subject)
             and (self.predicate is None or self.predicate == quad.predicate)
@@ -136,7 +135,7 @@ class QuadPattern(NamedTuple):
 
 
 def pattern_text(pattern: QuadPattern) -> str:
-    """The pattern as auditors read it: each part that is given, in the words and the form of N-Quads."""
+    """The pattern as auditors see it in records: each given part, written as N-Quads does."""
     terms = {"subject": pattern.subject, "predicate": pattern.predicate, "object": pattern.object}
     given = [f"{part} {term_text(term)}" for part, term in terms.items() if term is not None]
     if pattern.graph is not None:
@@ -147,34 +146,35 @@ def pattern_text(pattern: QuadPattern) -> str:
 
 
 def literal(value: str, datatype: str = "", language: str = "") -> Literal:
-    """With what RDF says is the same written in one way."""
+    """A literal, normalised so that literals that are equal by RDF's rules are equal as values."""
     if datatype == XSD_STRING or (language and datatype == RDF_LANG_STRING):
         datatype = ""
     return Literal(value, datatype, language.lower())
 
 
 def encoded_term(term: Term) -> bytes:
-    """The same bytes for the same term, and no other's."""
+    """Equal bytes for equal terms, different bytes for different terms."""
     return msgspec.msgpack.encode(_plain(term))
 
 
 def encoded_quad(quad: Quad) -> bytes:
-    """Likewise. Quads are put in order by these bytes where nobody asks for another order."""
+    """Equal bytes for equal quads, different bytes for different quads. The bytes also serve as a sort key."""
     return msgspec.msgpack.encode([_plain(quad.subject), _plain(quad.predicate), _plain(quad.object), quad.graph])
 
 
 def decoded_quad(stored: bytes) -> Quad:
-    """Of bytes that `encoded_quad` made."""
+    """Reverses `encoded_quad`."""
     subject, predicate, object_, graph = msgspec.msgpack.decode(stored)
     return Quad(_term(subject), _term(predicate), _term(object_), graph)
 
 
 def decoded_term(stored: bytes) -> Term:
+    """Reverses `encoded_term`."""
     return _term(msgspec.msgpack.decode(stored))
 
 
 def check_quad(quad: Quad, what: str) -> None:
-    """Raises `BadInput` unless it is one that RDF knows. `what` names it in the message."""
+    """Raises `BadInput` unless the quad is valid RDF. `what` names the quad in the message."""
     check_term(quad.subject, f"{what}: subject", literal_too=False)
     check_predicate(quad.predicate, f"{what}: predicate")
     check_term(quad.object, f"{what}: object")
@@ -182,7 +182,7 @@ def check_quad(quad: Quad, what: str) -> None:
 
 
 def check_pattern(pattern: QuadPattern) -> None:
-    """Raises `BadInput` unless a quad could match it."""
+    """Raises `BadInput` if no valid quad can match the pattern."""
     if pattern.subject is not None:
         check_term(pattern.subject, "pattern: subject", literal_too=False)
     if pattern.predicate is not None:
@@ -210,19 +210,19 @@ def check_term(term: Term, what: str, *, literal_too: bool = True, depth: int = 
     match term:
         case Iri(value):
             if len(value) > IRI_CHARACTERS_MAX or not _IRI.fullmatch(value):
-                raise _invalid(what, f"not an absolute IRI of up to {IRI_CHARACTERS_MAX} characters")
+                raise _invalid(what, f"must be an absolute IRI of at most {IRI_CHARACTERS_MAX} characters")
         case Blank(label):
             if len(label) > LABEL_CHARACTERS_MAX or not _LABEL.fullmatch(label):
-                raise _invalid(what, f"not a blank node's label of up to {LABEL_CHARACTERS_MAX} characters")
+                raise _invalid(what, f"must be a blank node's label of at most {LABEL_CHARACTERS_MAX} characters")
         case Literal():
             if not literal_too:
-                raise _invalid(what, "a literal cannot be here")
+                raise _invalid(what, "must not be a literal; only objects may be literals")
             _check_literal(term, what)
         case Quoted(subject, predicate, object_):
             if depth >= QUOTED_DEPTH_MAX:
-                raise _invalid(what, f"more than {QUOTED_DEPTH_MAX} quoted triples in each other")
+                raise _invalid(what, f"quoted triples may be nested at most {QUOTED_DEPTH_MAX} levels deep")
             if not depth and _characters(term) > TERM_CHARACTERS_MAX:
-                raise _invalid(what, f"over {TERM_CHARACTERS_MAX} characters")
+                raise _invalid(what, f"must have at most {TERM_CHARACTERS_MAX} characters")
             check_term(subject, what, literal_too=False, depth=depth + 1)
             check_predicate(predicate, f"{what}: predicate of a quoted triple")
             check_term(object_, what, depth=depth + 1)
@@ -230,17 +230,17 @@ def check_term(term: Term, what: str, *, literal_too: bool = True, depth: int = 
 
 def _check_literal(term: Literal, what: str) -> None:
     if len(term.value) > TERM_CHARACTERS_MAX:
-        raise _invalid(what, f"over {TERM_CHARACTERS_MAX} characters")
+        raise _invalid(what, f"must have at most {TERM_CHARACTERS_MAX} characters")
     if not term.value.isascii() and _has_surrogates(term.value):
-        raise _invalid(what, "half of a surrogate pair is no character")
+        raise _invalid(what, "must not contain an unpaired surrogate")
     if term.language and (term.datatype or not _LANGUAGE.fullmatch(term.language)):
-        raise _invalid(what, "a literal has a BCP 47 language or a datatype, not both")
+        raise _invalid(what, "a literal has either a datatype or a valid BCP 47 language")
     if term.datatype:
         check_term(Iri(term.datatype), f"{what}: datatype")
 
 
 def _characters(term: Term, depth: int = 0) -> int:
-    """As far down as quoted triples may be in each other."""
+    """Characters of a term and of the triples quoted in it, down to the depth that is allowed."""
     match term:
         case Iri(value) | Literal(value):
             return len(value)
@@ -248,7 +248,7 @@ def _characters(term: Term, depth: int = 0) -> int:
             return len(label)
         case Quoted():
             parts = (term.subject, term.predicate, term.object)
-            return sum(_characters(one, depth + 1) for one in parts) if depth <= QUOTED_DEPTH_MAX else 0
+            return sum(_characters(part, depth + 1) for part in parts) if depth <= QUOTED_DEPTH_MAX else 0
 
 
 def _has_surrogates(text: str) -> bool:

@@ -1,7 +1,4 @@
-"""Between messages and quads.
-
-QuadService: requests to commands, results to responses.
-"""
+"""QuadService: turns requests into calls of the commands, and results into responses."""
 
 from __future__ import annotations
 
@@ -17,13 +14,13 @@ from drillcore_proto.v1 import quads_pb2 as pb
 from drillcore_server.graphs.change_quads import (
     PutQuads,
     QuadImport,
-    Unwanted,
+    QuadSelection,
     check_source,
     import_quads,
     put_quads,
     remove_quads,
 )
-from drillcore_server.graphs.export_quads import ExportedQuads, QuadOrder, export_quads
+from drillcore_server.graphs.export_quads import ExportedQuads, QuadExport, export_quads
 from drillcore_server.graphs.match_quads import MatchedQuad, match_quads
 from drillcore_server.graphs.quad_model import Quad, QuadPattern, literal
 from drillcore_server.graphs.rdf import QuadFile, QuadFormat
@@ -49,7 +46,7 @@ def term_of(message: pb.Term) -> Term:
         case "triple":
             triple = message.triple
             return Quoted(term_of(triple.subject), term_of(triple.predicate), term_of(triple.object))
-    raise BadInput(Reason.INVALID_QUAD, "a term is an IRI, a blank node, a literal or a triple", field="term")
+    raise BadInput(Reason.INVALID_QUAD, "a term must have an iri, blank, literal or triple", field="term")
 
 
 def quad_of(message: pb.Quad) -> Quad:
@@ -102,6 +99,7 @@ def term_message(term: Term) -> pb.Term:
 
 EmitImport = Callable[[pb.ImportQuadsResponse], None]
 _PROGRESS_EVERY_BYTES: Final = 1 << 22
+"""Bytes received between two reports of progress."""
 
 
 class QuadService:
@@ -111,16 +109,16 @@ class QuadService:
         self._upload_bytes_max = upload_bytes_max
 
     def PutQuads(self, request: pb.PutQuadsRequest, call: Call) -> pb.PutQuadsResponse:
-        quads, source = [quad_of(one) for one in request.quads], check_source(request.source_id)
-        return _put(put_quads(self._reviser, call, _target(request), quads, source))
+        quads, source = [quad_of(quad) for quad in request.quads], check_source(request.source_id)
+        return _put_response(put_quads(self._reviser, call, _target(request), quads, source))
 
     def RemoveQuads(self, request: pb.RemoveQuadsRequest, call: Call) -> pb.RemoveQuadsResponse:
-        unwanted = Unwanted(
-            quads=[quad_of(one) for one in request.quads],
+        selection = QuadSelection(
+            quads=[quad_of(quad) for quad in request.quads],
             source=check_source(request.source_id) if request.source_id else None,
             pattern=pattern_of(request.pattern) if request.HasField("pattern") else None,
         )
-        done = remove_quads(self._reviser, call, _target(request), unwanted)
+        done = remove_quads(self._reviser, call, _target(request), selection)
         return pb.RemoveQuadsResponse(revision=done.revision, removed=done.removed)
 
     def MatchQuads(self, request: pb.MatchQuadsRequest, call: Call) -> pb.MatchQuadsResponse:
@@ -144,13 +142,13 @@ class QuadService:
             raise BadInput(Reason.INVALID_ARGUMENT, "the first request must name the corpus", field="target")
         digest = hashlib.sha256(first.SerializeToString(deterministic=True))
         with SealedFile() as file:
-            wanted = _import(first.target, file)
+            wanted = _quad_import(first.target, file)
             self._reviser.find(call, wanted.target)
             _receive(requests, file, self._upload_bytes_max, emit)
             digest.update(file.sha256)
             known = replace(call, fingerprint=digest.digest())
             done = import_quads(self._reviser, known, wanted, lambda quads: emit(_progress(file.size_bytes, quads)))
-        emit(pb.ImportQuadsResponse(done=_put(done)))
+        emit(pb.ImportQuadsResponse(done=_put_response(done)))
 
     def ExportQuads(
         self,
@@ -159,7 +157,9 @@ class QuadService:
         emit: Callable[[pb.ExportQuadsResponse], None],
     ) -> None:
         request, known = one_request(requests, call)
-        done = export_quads(self._reads, known, _order(request), lambda piece: emit(pb.ExportQuadsResponse(data=piece)))
+        done = export_quads(
+            self._reads, known, _quad_export(request), lambda piece: emit(pb.ExportQuadsResponse(data=piece))
+        )
         emit(pb.ExportQuadsResponse(done=_done(done)))
 
 
@@ -167,15 +167,15 @@ def _target(request: pb.PutQuadsRequest | pb.RemoveQuadsRequest | pb.ImportQuads
     return Target(optional_tenant_id(request.tenant_id), corpus_id(request.corpus_id, "corpus_id"))
 
 
-def _import(target: pb.ImportQuadsTarget, file: SealedFile) -> QuadImport:
+def _quad_import(target: pb.ImportQuadsTarget, file: SealedFile) -> QuadImport:
     salt = os.urandom(16) if target.rename_blank_nodes else b""
     content = QuadFile(file.pieces, format_of(target.format), target.graph, target.base_iri, salt)
     return QuadImport(_target(target), check_source(target.source_id), content)
 
 
 def _receive(requests: Iterator[pb.ImportQuadsRequest], file: SealedFile, bytes_max: int, emit: EmitImport) -> None:
-    """Raises `Refused` unless the stream closes with its end: one that merely stops is a caller who gave up."""
-    told_at = 0
+    """Receives the file. Raises `Refused` unless `end` is the last request: without it, the caller gave up."""
+    reported_bytes = 0
     for request in requests:
         part = request.WhichOneof("part")
         if part == "data":
@@ -183,19 +183,19 @@ def _receive(requests: Iterator[pb.ImportQuadsRequest], file: SealedFile, bytes_
         elif part == "end" and request.end.size_bytes == file.size_bytes:
             return
         else:
-            message = "a file is its data, then the end with the number of bytes that were sent"
+            message = "after the target, send data, and then end with the number of bytes that were sent"
             raise BadInput(Reason.INVALID_ARGUMENT, message, field="part")
         if file.size_bytes > bytes_max:
-            message = f"the file has over {bytes_max} bytes (server.upload_bytes_max); nothing was stored"
+            message = f"the file must have at most {bytes_max} bytes (server.upload_bytes_max); nothing was stored"
             raise BadInput(Reason.TOO_LARGE, message, field="data")
-        if file.size_bytes - told_at >= _PROGRESS_EVERY_BYTES:
-            told_at = file.size_bytes
-            emit(_progress(told_at, 0))
+        if file.size_bytes - reported_bytes >= _PROGRESS_EVERY_BYTES:
+            reported_bytes = file.size_bytes
+            emit(_progress(reported_bytes, 0))
     raise Unavailable(Reason.CANCELLED, "the file stopped before its end; nothing was stored")
 
 
-def _order(request: pb.ExportQuadsRequest) -> QuadOrder:
-    return QuadOrder(
+def _quad_export(request: pb.ExportQuadsRequest) -> QuadExport:
+    return QuadExport(
         optional_tenant_id(request.tenant_id),
         corpus_id(request.corpus_id, "corpus_id"),
         pattern_of(request.pattern),
@@ -208,7 +208,7 @@ def _progress(size_bytes: int, quads: int) -> pb.ImportQuadsResponse:
     return pb.ImportQuadsResponse(progress=pb.ImportQuadsProgress(bytes_received=size_bytes, quads_read=quads))
 
 
-def _put(done: PutQuads) -> pb.PutQuadsResponse:
+def _put_response(done: PutQuads) -> pb.PutQuadsResponse:
     return pb.PutQuadsResponse(revision=done.revision, added=done.added, known=done.known, derived=done.derived)
 
 

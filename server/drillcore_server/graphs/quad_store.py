@@ -1,11 +1,11 @@
-"""The quads of a corpus as a reader at one revision sees them, and the writes that change them.
+"""Reads the quads of a corpus at one revision, and makes the writes that change them.
 
-    place      subject, predicate, object and graph as keyed hashes of 12 bytes, the source it was put of as one of 16
+    place      keyed hashes of subject, predicate, object and graph (12 bytes each) and of the quad's source (16 bytes)
     record     QUADS, by place: the source's id and the quad, sealed under the source's key, or the corpus's own
     entries    QUAD_INDEX, in six other orders of the same hashes, so that every pattern is a range of one order
 
-The source comes last in all orders but one, so what several sources say is together. A hash may, in theory, be
-another term's too: whoever reads compares the quad itself with the pattern.
+The source comes last in all orders but one, so the records of a quad that several sources state are next to each other.
+Two terms may, in theory, have the same hash. Readers therefore compare the quad itself with the pattern.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from drillcore_server.storage.versioned import Entry
 
 HASH_BYTES: Final = 12
 QUAD_BYTES: Final = 4 * HASH_BYTES
-"""Of a place, without the source."""
+"""Length of the part of a place before the source."""
 SOURCE_BYTES: Final = 16
 PLACE_BYTES: Final = QUAD_BYTES + SOURCE_BYTES
 RECORDS: Final = 0
-"""The order of the records themselves: subject, predicate, object, graph."""
+"""Number of the order of the records themselves: subject, predicate, object, graph."""
 BY_SOURCE: Final = 6
 _ORDERS: Final = ("spog", "pogs", "ogsp", "gspo", "gpso", "ospg")
 _SOURCE_ID_BYTES: Final = 2
-"""Of the length of a source's id in a record."""
-_SQUEEZE_FROM_BYTES: Final = 1_000
-"""A few IRIs hardly get shorter, and trying takes longer than all the rest."""
+"""Bytes at the start of a record that hold the length of the source's id."""
+_COMPRESS_FROM_BYTES: Final = 1_000
+"""Shorter records are not compressed: a few IRIs hardly get shorter, and trying takes longer than the rest of a put."""
 _KNOWN_MAX: Final = 20_000
 _KNOWN_CHARACTERS_MAX: Final = 500
-"""Names whose hashes are at hand: quads that come together share most of theirs. Long ones would fill the memory."""
+"""IRIs up to this length have their hashes cached, because quads of one call share most of their IRIs."""
 _KEYS_MAX: Final = 500
-"""Looked at by one transaction of a walk, with their records: well within five seconds."""
+"""Keys, with their records, that one transaction of a walk reads. Stays well within five seconds."""
 BYTES_MAX: Final = 1 << 24
-"""Of those records, which are held: one may have megabytes."""
+"""Bytes of records that one transaction of a walk holds. One record may have megabytes."""
 
 
 class QuadHashes:
-    """What stands for terms, graphs and sources in the keys of one corpus. For one call: it keeps what it hashed."""
+    """Makes the keyed hashes of terms, graphs and sources in the keys of one corpus. Caches them; use one per call."""
 
     def __init__(self, secret: bytes, source: Callable[[SourceId], bytes]) -> None:
         self._secret = secret
@@ -67,7 +67,7 @@ class QuadHashes:
         return self.quad(quad) + self.source(source)
 
     def quad(self, quad: Quad) -> bytes:
-        """The part of its places that does not tell the source."""
+        """The part that all places of a quad have in common: everything but the source."""
         term = self.term
         return term(quad.subject) + term(quad.predicate) + term(quad.object) + self.graph(quad.graph)
 
@@ -77,7 +77,7 @@ class QuadHashes:
         return self._hashed(term)
 
     def graph(self, graph: str) -> bytes:
-        """As of a term: that the default graph has no name does no harm."""
+        """Hashes a graph's name as an IRI. The default graph is hashed as the empty IRI, which no term can be."""
         return self.term(Iri(graph))
 
     def _hashed(self, term: Term) -> bytes:
@@ -85,17 +85,18 @@ class QuadHashes:
 
 
 class Range(NamedTuple):
-    """Where the quads of a pattern are."""
+    """The range of keys that has all quads of a pattern."""
 
     order: int
     prefix: bytes
 
 
 class Candidate(NamedTuple):
-    """A quad that may match, by its place; with its record, where the records themselves were looked at."""
+    """A quad that may match."""
 
     place: bytes
     entry: Entry | None
+    """Its record, if the range was one of records rather than index entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,32 +110,32 @@ class QuadReader:
         return versioned.get(self.view.tr, self.view.keys.quad(place), self.view.revision) is not None
 
     def places_of(self, quad: Quad) -> list[bytes]:
-        """One for each source that the quad was put of."""
+        """The places of a quad, one for each source that states it."""
         keys = self.view.keys.quads(self.hashes.quad(quad))
         return [entry.key[-PLACE_BYTES:] for entry in versioned.scan(self.view.tr, *keys, self.view.revision)]
 
     def candidates(self, pattern: QuadPattern, begin: bytes, keys_max: int) -> tuple[list[Candidate], bytes | None]:
-        """Those among the next stored keys, and where to go on, None at the end. Begins at the start with nothing."""
+        """Candidates among the next stored keys, and where to continue; None at the end. The first `begin` is empty."""
         where = self.range_of(pattern)
         keys, base = _keys_of(self.view.keys, where)
         first = max(keys.begin, base + begin)
         if first >= keys.end:
             return [], None
         entries, following = versioned.page(self.view.tr, first, keys.end, self.view.revision, keys_max)
-        found = [Candidate(place_at(where.order, one.key), None if where.order else one) for one in entries]
+        found = [Candidate(place_at(where.order, entry.key), None if where.order else entry) for entry in entries]
         return found, None if following is None else following[len(base) :]
 
     def start_of(self, pattern: QuadPattern, candidate: Candidate) -> bytes:
-        """Where to go on to get a candidate again, and what follows it."""
+        """The `begin` from which `candidates` returns this candidate first."""
         return _placed(self.range_of(pattern).order, candidate.place)
 
     def read(self, candidate: Candidate) -> SourcedQuad | None:
-        """What is stored at a place; None if it was erased."""
+        """The stored quad with its source; None if it was erased."""
         stored = self.record(candidate)
         return None if stored is None else decode_record(stored)
 
     def record(self, candidate: Candidate) -> bytes | None:
-        """The same, as `decode_record` takes it."""
+        """The stored record, still encoded; None if it was erased."""
         entry = candidate.entry
         try:
             if entry is None:
@@ -147,25 +148,27 @@ class QuadReader:
         return None if found is None else found.value
 
     def match(self, pattern: QuadPattern, begin: bytes, keys_max: int) -> tuple[list[SourcedQuad], bytes | None]:
-        """What matches among the next stored keys, as far as their records are not too large, and where to go on; None
-        at the end."""
+        """Matching quads among the next stored keys, and where to continue; None at the end.
+
+        Stops early once the records that were read exceed `BYTES_MAX`.
+        """
         candidates, following = self.candidates(pattern, begin, keys_max)
         found, size_bytes = list[SourcedQuad](), 0
-        for one in candidates:
+        for candidate in candidates:
             if size_bytes >= BYTES_MAX:
-                return found, self.start_of(pattern, one)
-            stored = self.record(one) or b""
+                return found, self.start_of(pattern, candidate)
+            stored = self.record(candidate) or b""
             size_bytes += len(stored)
-            if stored and _is_wanted(pattern, quad := decode_record(stored)):
+            if stored and _matches(pattern, quad := decode_record(stored)):
                 found.append(quad)
         return found, following
 
     def range_of(self, pattern: QuadPattern) -> Range:
-        """The order in which the bound terms of a pattern come first, or as many of them as can."""
+        """The range in the order that puts as many bound terms of the pattern as possible first."""
         bound = self._bound(pattern)
         if pattern.source is not None:
             return Range(BY_SOURCE, self.hashes.source(pattern.source) + _prefix("spog", bound))
-        order = max(range(len(_ORDERS)), key=lambda one: (len(_prefix(_ORDERS[one], bound)), -one))
+        order = max(range(len(_ORDERS)), key=lambda number: (len(_prefix(_ORDERS[number], bound)), -number))
         return Range(order, _prefix(_ORDERS[order], bound))
 
     def _bound(self, pattern: QuadPattern) -> dict[str, bytes]:
@@ -175,7 +178,7 @@ class QuadReader:
 
 
 class QuadWrites:
-    """Makes the writes of quads and of everything that leads to them."""
+    """Makes the writes of quads and of their index entries."""
 
     def __init__(self, keys: Keyspace, number: CorpusNumber, keyring: Keyring) -> None:
         self._keys = keys.of_corpus(number)
@@ -185,30 +188,31 @@ class QuadWrites:
         )
 
     def add(self, quad: Quad, source: SourceId) -> Iterator[Write]:
-        """Of a quad that is not there yet, of this source."""
+        """Adds a quad of a source. The corpus must not have it yet from this source."""
         return self.add_at(self.hashes.place(quad, source), quad, source)
 
     def add_at(self, place: bytes, quad: Quad, source: SourceId) -> Iterator[Write]:
-        """The same for who knows its place."""
+        """Like `add`, for a quad whose place is known."""
         record = encode_record(quad, source)
-        is_dense = len(record) < _SQUEEZE_FROM_BYTES
+        is_dense = len(record) < _COMPRESS_FROM_BYTES
         yield Write(self._keys.quad(place), record, self._number_of(source), is_dense=is_dense)
         for key in index_keys(self._keys, place):
             yield Write(key, b"")
 
     def remove(self, quad: Quad, source: SourceId) -> Iterator[Write]:
-        """Of a quad that is there, of this source."""
+        """Removes a quad of a source. The corpus must have it from this source."""
         return removed_at(self._keys, self.hashes.place(quad, source))
 
 
 def removed_at(keys: CorpusKeys, place: bytes) -> Iterator[Write]:
+    """Removes the quad at a place, with its index entries."""
     yield Write(keys.quad(place), None)
     for key in index_keys(keys, place):
         yield Write(key, None)
 
 
 def index_keys(keys: CorpusKeys, place: bytes) -> list[bytes]:
-    """What leads to a quad, in the order of the orders' numbers."""
+    """The keys of all index entries of a quad, by the number of the order."""
     s, p, o, g = place[:12], place[12:24], place[24:36], place[36:48]
     source, entry = place[48:], keys.quad_entry
     return [
@@ -232,19 +236,13 @@ def decode_record(stored: bytes) -> SourcedQuad:
 
 
 def parted_record(stored: bytes) -> tuple[bytes, bytes]:
-    """The source's id and the quad, both still encoded."""
+    """Splits a record into the source's id and the quad, both still encoded."""
     end = _SOURCE_ID_BYTES + int.from_bytes(stored[:_SOURCE_ID_BYTES], "big")
     return stored[_SOURCE_ID_BYTES:end], stored[end:]
 
 
-def stored_quads(snapshot: BatchedReads) -> Iterator[SourcedQuad]:
-    """All that were put, in the order of their places: those of one quad together. What was erased is left out."""
-    for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.quads())):
-        yield decode_record(entry.value)
-
-
 def matching_quads(snapshot: BatchedReads, hashes: QuadHashes, pattern: QuadPattern) -> Iterator[SourcedQuad]:
-    """Those that match a pattern, in as many transactions as it takes."""
+    """All quads that match a pattern, read in as many transactions as needed."""
     begin: bytes | None = b""
     while begin is not None:
         page, begin = snapshot.read(
@@ -254,13 +252,13 @@ def matching_quads(snapshot: BatchedReads, hashes: QuadHashes, pattern: QuadPatt
 
 
 def without_source(snapshot: BatchedReads, hashed: bytes) -> Iterator[Write]:
-    """The writes that remove every quad of a source, given as it stands in keys."""
+    """Removes every quad of a source, which is given by its keyed hash."""
     for entry in snapshot.entries(snapshot.keys.quad_entries(BY_SOURCE, hashed)):
         yield from removed_at(snapshot.keys, place_at(BY_SOURCE, entry.key))
 
 
 def place_at(order: int, key: bytes) -> bytes:
-    """The place of a quad, of a key of an order."""
+    """The place of a quad, from its key in an order."""
     entry = key[-PLACE_BYTES:]
     if order == RECORDS:
         return entry
@@ -271,12 +269,12 @@ def place_at(order: int, key: bytes) -> bytes:
 
 
 def indexed_place(keys: CorpusKeys, key: bytes) -> bytes:
-    """The place of the quad that an entry of the index leads to, whatever its order."""
+    """The place of the quad of an index entry, whose key tells the order."""
     return place_at(key[len(keys.quad_entry(0, b"")) - 1], key)
 
 
 def _placed(order: int, place: bytes) -> bytes:
-    """The entry of a quad in an order."""
+    """The end of a quad's key in an order. Reverses `place_at`."""
     source = place[QUAD_BYTES:]
     if order == BY_SOURCE:
         return source + place[:QUAD_BYTES]
@@ -285,13 +283,14 @@ def _placed(order: int, place: bytes) -> bytes:
 
 
 def _keys_of(keys: CorpusKeys, where: Range) -> tuple[KeyRange, bytes]:
-    """The range, and what all keys of the order begin with."""
+    """The range of keys, and the prefix of all keys of its order."""
     if where.order == RECORDS:
         return keys.quads(where.prefix), keys.quad(b"")
     return keys.quad_entries(where.order, where.prefix), keys.quad_entry(where.order, b"")
 
 
 def _prefix(order: str, bound: dict[str, bytes]) -> bytes:
+    """The hashes of bound terms at the beginning of an order, up to the first that is not bound."""
     prefix = b""
     for name in order:
         if name not in bound:
@@ -300,5 +299,5 @@ def _prefix(order: str, bound: dict[str, bytes]) -> bytes:
     return prefix
 
 
-def _is_wanted(pattern: QuadPattern, found: SourcedQuad) -> bool:
+def _matches(pattern: QuadPattern, found: SourcedQuad) -> bool:
     return pattern.matches(found.quad) and pattern.source in {None, found.source}

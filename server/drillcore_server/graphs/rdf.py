@@ -1,17 +1,13 @@
-"""The formats of files of quads.
+"""Reads and writes files of quads with pyoxigraph.
 
-Files of quads, written.
+Writing: RDF 1.2 allows triple terms only as objects. A quoted triple that is a subject is written as a blank node, with
+a quad that states the triple: `_:label rdf:reifies <<( subject predicate object )>>`. The label is a hash of the
+triple.
 
-RDF 1.2 has triple terms only as objects. A quoted triple that is a subject is written as a blank node, with a quad
-that says what it stands for: `_:label rdf:reifies <<( subject predicate object )>>`. The label is made of the triple.
-
-How deep triple terms are in each other in a file of quads, found without parsing it.
-
-The parser follows them by recursion in native code, without a limit: a file that nests some ten thousand ends the
-process. So files are looked through before it gets them. This reads just enough of N-Quads and Turtle to tell what is
-text, an IRI or a comment; where it takes something for another thing than the parser does, that is no RDF.
-
-Files of quads, read.
+Reading: the parser follows nested triple terms by recursion in native code, without a limit. A file that nests some ten
+thousand of them would end the process. So the depth of a file is found before it is parsed, by a scan that reads just
+enough of N-Quads and Turtle to recognise texts, IRIs and comments. Where the scan and the parser disagree, the file is
+not RDF.
 """
 
 from __future__ import annotations
@@ -45,7 +41,7 @@ from drillcore_server.kernel.errors import BadInput
 class QuadFormat(enum.Enum):
     N_QUADS = "N-Quads"
     TURTLE = "Turtle"
-    """Has no graphs."""
+    """Turtle has no named graphs."""
 
 
 RDF_FORMATS: Final[Mapping[QuadFormat, RdfFormat]] = {
@@ -56,28 +52,29 @@ RDF_FORMATS: Final[Mapping[QuadFormat, RdfFormat]] = {
 
 RDF_REIFIES: Final = ox.NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#reifies")
 _KNOWN_MAX: Final = 10_000
+"""IRIs that are cached."""
 
 Subject = ox.NamedNode | ox.BlankNode
 Object = ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple
 
 
 def write_quads(quads: Iterable[Quad], output: object, form: QuadFormat) -> None:
-    """`output` has `write` and `flush`. With Turtle the quads' graphs are left out."""
-    written = _Writing().quads(quads)
+    """Writes the quads to `output`, which needs `write` and `flush`. Turtle leaves out the graphs of quads."""
+    written = _ParserTerms().quads(quads)
     stream = cast("IO[bytes]", output)
     if form is QuadFormat.TURTLE:
-        ox.serialize((one.triple for one in written), stream, RDF_FORMATS[form])
+        ox.serialize((quad.triple for quad in written), stream, RDF_FORMATS[form])
     else:
         ox.serialize(written, stream, RDF_FORMATS[form])
 
 
-class _Writing:
-    """Our terms as the library's."""
+class _ParserTerms:
+    """Converts our quads to those of pyoxigraph."""
 
     def __init__(self) -> None:
         self._iri: Callable[[str], ox.NamedNode] = lru_cache(_KNOWN_MAX)(_named)
         self._reified: list[tuple[ox.BlankNode, ox.Triple]] = []
-        """Subjects of the quad at hand that have yet to be said."""
+        """Quoted subjects of the current quad whose `rdf:reifies` quads are still to be written."""
 
     def quads(self, quads: Iterable[Quad]) -> Iterator[ox.Quad]:
         for quad in quads:
@@ -121,7 +118,7 @@ class _Writing:
 
 
 def _named(iri: str) -> ox.NamedNode:
-    """Of an IRI that we take: the library takes fewer, but for its parser, where that is told not to look."""
+    """Makes the node of an IRI. The constructor refuses some IRIs that we accept; the lenient parser does not."""
     try:
         return ox.NamedNode(iri)
     except ValueError:
@@ -131,7 +128,7 @@ def _named(iri: str) -> ox.NamedNode:
 
 
 def _tagged(value: str, language: str) -> ox.Literal:
-    """Likewise."""
+    """Makes a literal with a language. The constructor refuses some languages that the lenient parser accepts."""
     try:
         return ox.Literal(value, language=language)
     except ValueError:
@@ -146,10 +143,10 @@ def _parsed(term: str) -> object:
 
 
 HARMLESS_MAX: Final = 100
-"""Triple terms in a whole file, whatever their depth: most files have none, and need no closer look."""
+"""Triple terms in a whole file up to which its depth is not checked. Most files have none."""
 _OPENING, _CLOSING = b"<<(", b")>>"
 _LONGEST: Final = 3
-"""Bytes of the longest token that counts."""
+"""Bytes of the longest token that the scan recognises."""
 
 _PLAIN: Final = re.compile(rb"\\.|<<\(|\)>>|<<|<|\"\"\"|'''|\"|'|#", re.DOTALL)
 _ENDS: Final[Mapping[bytes, re.Pattern[bytes]]] = {
@@ -160,17 +157,17 @@ _ENDS: Final[Mapping[bytes, re.Pattern[bytes]]] = {
     b'"""': re.compile(rb'\\.|"""', re.DOTALL),
     b"'''": re.compile(rb"\\.|'''", re.DOTALL),
 }
-"""What ends each thing that triple terms are not looked for in."""
+"""How IRIs, comments and texts end. Their content may look like a triple term."""
 
 
 def is_too_deep(pieces: Iterable[bytes], depth_max: int) -> bool:
-    """Whether triple terms are nested deeper than this, in a file that is given in pieces."""
+    """Whether triple terms of a file, which is given in pieces, are nested deeper than `depth_max`."""
     scan = _Scan()
     return any(scan.take(piece) > depth_max for piece in pieces) or scan.finish() > depth_max
 
 
 def count_openings(pieces: Iterable[bytes]) -> int:
-    """How many triple terms a file may have: what looks like the beginning of one, wherever it stands."""
+    """The most triple terms that a file can have. Counts every opening token, also in texts and comments."""
     count, tail = 0, b""
     for piece in pieces:
         joined = tail + piece
@@ -180,9 +177,11 @@ def count_openings(pieces: Iterable[bytes]) -> int:
 
 
 class _Scan:
+    """Finds the greatest depth of triple terms in a file that arrives in pieces."""
+
     def __init__(self) -> None:
         self._within: bytes | None = None
-        """What began and has not ended: a text, an IRI or a comment."""
+        """The token that opened the text, IRI or comment at the current position; None outside."""
         self._depth = 0
         self._deepest = 0
         self._rest = b""
@@ -195,7 +194,7 @@ class _Scan:
         return self._scan(self._rest, keep=0)
 
     def _scan(self, data: bytes, keep: int) -> int:
-        """All but the last bytes, which may be the beginning of a token."""
+        """Scans all but the last `keep` bytes, which may be the beginning of a token."""
         at, end = 0, len(data) - keep
         while at < end and (found := self._pattern.search(data, at)) is not None and found.start() < end:
             at = found.end()
@@ -222,58 +221,58 @@ class _Scan:
 
 
 _KNOWN_CHARACTERS_MAX: Final = 500
-"""IRIs that are at hand, checked."""
+"""IRIs up to this length are cached once they are checked."""
 _RELATIVE: Final = "No scheme found"
-"""What the parser says of a relative IRI."""
+"""Part of the parser's message about a relative IRI."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class QuadFile:
-    """A file as it was sent, with what says how to read it."""
+    """A file of quads, with the options for reading it."""
 
     pieces: Callable[[], Iterable[bytes]]
-    """Its content, as often as it is asked for."""
+    """Returns the content from the beginning. May be called several times."""
     format: QuadFormat
     graph: str = ""
-    """Of what has none."""
+    """Graph of the quads that have none in the file."""
     base_iri: str = ""
     blank_salt: bytes = b""
-    """Blank nodes get new labels, made of it and their own; none: they keep theirs."""
+    """If given, blank nodes get new labels: hashes of the salt and the old label. Empty: they keep their labels."""
 
     def quads(self) -> Iterator[Quad]:
-        """Raises `BadInput`: UNPARSABLE with the line, or INVALID_QUAD."""
+        """All quads of the file. Raises `BadInput`: UNPARSABLE with the line, or INVALID_QUAD."""
         self._check_depth()
-        terms = _Terms(self)
-        for number, one in enumerate(self._parsed(), 1):
-            yield terms.quad(one, number)
+        terms = _OwnTerms(self)
+        for number, parsed in enumerate(self._parsed(), 1):
+            yield terms.quad(parsed, number)
 
     def _check_depth(self) -> None:
         if count_openings(self.pieces()) > HARMLESS_MAX and is_too_deep(self.pieces(), QUOTED_DEPTH_MAX):
             raise _too_deep("the file")
 
     def _parsed(self) -> Iterator[ox.Quad]:
-        content = io.BufferedReader(_Reading(self.pieces()))
+        content = io.BufferedReader(_PieceReader(self.pieces()))
         try:
             yield from ox.parse(content, RDF_FORMATS[self.format], base_iri=self.base_iri or None)
         except SyntaxError as error:
             raise self._unparsable(error) from error
-        except MemoryError as error:  # how the parser says that it met no end within its buffer
+        except MemoryError as error:  # the parser raises this if a statement does not fit into its buffer
             raise BadInput(Reason.UNPARSABLE, "a statement has over 16 MiB", cause="too long") from error
         except ValueError as error:
-            raise BadInput(Reason.INVALID_ARGUMENT, "base_iri is not an absolute IRI", field="base_iri") from error
+            raise BadInput(Reason.INVALID_ARGUMENT, "base_iri must be an absolute IRI", field="base_iri") from error
 
     def _unparsable(self, error: SyntaxError) -> BadInput:
-        """Says the place, not what stands there."""
+        """Names the place but never the content, which may be confidential."""
         line, column = error.lineno, error.offset
-        message = f"this is no {self.format.value} from line {line}, column {column} on"
+        message = f"the file is not valid {self.format.value} at line {line}, column {column}"
         if _RELATIVE in error.msg:
-            message += ": an IRI is relative" + ("; give a base_iri" if self.format is QuadFormat.TURTLE else "")
+            message += ": an IRI is relative" + ("; set base_iri" if self.format is QuadFormat.TURTLE else "")
         return BadInput(Reason.UNPARSABLE, message, cause="syntax", line=str(line), column=str(column))
 
 
-class _Terms:
-    """The parser's terms as ours."""
+class _OwnTerms:
+    """Converts quads of pyoxigraph to ours, and checks them."""
 
     def __init__(self, file: QuadFile) -> None:
         self._graph = file.graph
@@ -284,7 +283,7 @@ class _Terms:
         quad = Quad(
             self._term(parsed.subject), self._term(parsed.predicate), self._term(parsed.object), self._graph_of(parsed)
         )
-        if not (isinstance(quad.subject, Iri) and isinstance(quad.object, Iri)):  # those were checked as they came
+        if not (isinstance(quad.subject, Iri) and isinstance(quad.object, Iri)):  # IRIs were checked one by one
             check_quad(quad, f"quad {number}")
         return quad
 
@@ -323,8 +322,8 @@ class _Terms:
         return BLANK_PREFIX + blank.label
 
 
-class _Reading(io.RawIOBase):
-    """Pieces as a file, without the mark that some editors put before UTF-8."""
+class _PieceReader(io.RawIOBase):
+    """Pieces as a file, without the byte order mark that some editors put before UTF-8."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
@@ -356,4 +355,4 @@ def _literal(term: ox.Literal) -> Literal:
 
 
 def _too_deep(what: str) -> BadInput:
-    return BadInput(Reason.INVALID_QUAD, f"{what} has more than {QUOTED_DEPTH_MAX} quoted triples in each other")
+    return BadInput(Reason.INVALID_QUAD, f"{what} nests quoted triples more than {QUOTED_DEPTH_MAX} levels deep")

@@ -1,20 +1,22 @@
-"""Turns, edges and slices between messages and the domain's types.
-
-GraphService: requests to commands, results to responses.
-"""
+"""GraphService and ProvenanceService: turn requests into calls of the commands, and results into responses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from uuid import UUID
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import graphs_pb2 as pb
+from drillcore_proto.v1 import nodes_pb2, provenance_pb2
+from drillcore_server.graphs.explain import Step, explain
+from drillcore_server.graphs.quad_model import Named, named_by
 from drillcore_server.graphs.slice import Sliced, SliceFormat, SliceQuestion, Slicer, slice_around
-from drillcore_server.graphs.slices import SCHEMA_VERSION, PhaseWeights, Policy, SlicedNode, id_text
+from drillcore_server.graphs.slice_model import SCHEMA_VERSION, PhaseWeights, Policy, SlicedNode, id_text
+from drillcore_server.graphs.turn_commands import list_turns, put_edges, put_turns, remove_turns
 from drillcore_server.graphs.turn_model import Edge, EdgeType, Phase, Trajectory, Turn, TurnRole, check_counts, invalid
-from drillcore_server.graphs.turns import list_turns, put_edges, put_turns, remove_turns
 from drillcore_server.hierarchy.service import as_of
+from drillcore_server.kernel.corpus_at_revision import CorpusReads
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.kernel.messages import any_id, corpus_id, optional_corpus_id, optional_tenant_id, utc
 from drillcore_server.kernel.revise import Reviser, Target
@@ -41,7 +43,7 @@ def turn_of(message: pb.Turn, source: SourceId, now: datetime) -> Turn:
 
 
 def edges_of(messages: Iterable[pb.Edge]) -> list[Edge]:
-    return [_edge_of(one, place) for place, one in enumerate(messages)]
+    return [_edge_of(message, place) for place, message in enumerate(messages)]
 
 
 def _edge_of(message: pb.Edge, place: int) -> Edge:
@@ -63,7 +65,7 @@ def edge_message(edge: Edge) -> pb.Edge:
 
 
 def policy_of(message: pb.SlicePolicy) -> Policy:
-    """What is not given has its default."""
+    """The policy of a request. Fields that the request leaves out have their defaults."""
     given = {name: getattr(message, name) for name in _OPTIONAL if message.HasField(name)}  # type: ignore[arg-type]
     if message.policy_id:
         given["id"] = message.policy_id
@@ -95,7 +97,7 @@ def format_of(value: int) -> SliceFormat | None:
 
 
 def fill_slice(message: pb.Sliced, sliced: Sliced) -> None:
-    """Messages are filled where they stand: to make each by itself and have it copied takes twice as long."""
+    """Fills a message in place. Messages that are made first and then copied take twice as long."""
     made, found = sliced.made, sliced.made.slice
     texts = {node.id: id_text(node.id) for node in found.nodes}
     message.slice_id = found.slice_id
@@ -128,12 +130,12 @@ def _fill_turn(message: pb.Turn, text: str, turn: Turn) -> None:
     message.role = pb.TurnRole.ValueType(turn.role)
     message.phase = pb.Phase.ValueType(turn.phase)
     message.salience = turn.salience
-    shown, told = message.trajectory, turn.trajectory
-    shown.depth = told.depth
-    shown.sibling_order = told.sibling_order
-    shown.homogeneity = told.homogeneity
-    shown.temporal = told.temporal
-    shown.complexity = told.complexity
+    trajectory = turn.trajectory
+    message.trajectory.depth = trajectory.depth
+    message.trajectory.sibling_order = trajectory.sibling_order
+    message.trajectory.homogeneity = trajectory.homogeneity
+    message.trajectory.temporal = trajectory.temporal
+    message.trajectory.complexity = trajectory.complexity
     message.created_at.seconds, microseconds = divmod(to_microseconds(turn.created_at), 1_000_000)
     message.created_at.nanos = 1_000 * microseconds
 
@@ -161,7 +163,7 @@ class GraphService:
     def PutTurns(self, request: pb.PutTurnsRequest, call: Call) -> pb.PutTurnsResponse:
         check_counts(len(request.turns), len(request.edges))
         source = SourceId(request.source_id)
-        turns = [turn_of(one, source, call.at) for one in request.turns]
+        turns = [turn_of(turn, source, call.at) for turn in request.turns]
         edges = edges_of(request.edges)
         done = put_turns(self._reviser, call, _target(request), turns, edges, source)
         return pb.PutTurnsResponse(
@@ -175,7 +177,7 @@ class GraphService:
 
     def RemoveTurns(self, request: pb.RemoveTurnsRequest, call: Call) -> pb.RemoveTurnsResponse:
         check_counts(len(request.turn_ids), len(request.edges))
-        turns = [turn_id(one, "turn_ids") for one in request.turn_ids]
+        turns = [turn_id(text, "turn_ids") for text in request.turn_ids]
         edges = edges_of(request.edges)
         done = remove_turns(self._reviser, call, _target(request), turns, edges)
         return pb.RemoveTurnsResponse(revision=done.revision, turns_removed=done.turns, edges_removed=done.edges)
@@ -192,15 +194,15 @@ class GraphService:
             token=request.page_token,
         )
         return pb.ListTurnsResponse(
-            turns=[turn_message(one.turn) for one in found.turns],
-            edges=[edge_message(edge) for one in found.turns for edge in one.edges],
+            turns=[turn_message(listed.turn) for listed in found.turns],
+            edges=[edge_message(edge) for listed in found.turns for edge in listed.edges],
             next_page_token=found.next_token,
             revision=found.revision,
         )
 
     def Slice(self, request: pb.SliceRequest, call: Call) -> pb.SliceResponse:
         question = SliceQuestion(
-            anchors=tuple(any_id(one, "anchors") for one in request.anchors),
+            anchors=tuple(any_id(anchor, "anchors") for anchor in request.anchors),
             policy=policy_of(request.policy),
             corpus=optional_corpus_id(request.corpus_id, "corpus_id"),
             as_of=as_of(request.as_of),
@@ -208,10 +210,50 @@ class GraphService:
         )
         found = slice_around(self._slicer, call, optional_tenant_id(request.tenant_id), question)
         response = pb.SliceResponse()
-        for one in found:
-            fill_slice(response.slices.add(), one)
+        for sliced in found:
+            fill_slice(response.slices.add(), sliced)
         return response
 
 
 def _target(request: pb.PutTurnsRequest | pb.PutEdgesRequest | pb.RemoveTurnsRequest) -> Target:
     return Target(optional_tenant_id(request.tenant_id), corpus_id(request.corpus_id, "corpus_id"))
+
+
+class ProvenanceService:
+    def __init__(self, reads: CorpusReads) -> None:
+        self._reads = reads
+
+    def Explain(self, request: provenance_pb2.ExplainRequest, call: Call) -> provenance_pb2.ExplainResponse:
+        explained = explain(
+            self._reads,
+            call,
+            tenant=optional_tenant_id(request.tenant_id),
+            wanted=_wanted(request.node),
+            corpus=optional_corpus_id(request.corpus_id, "corpus_id"),
+            as_of=as_of(request.as_of),
+        )
+        return provenance_pb2.ExplainResponse(
+            steps=map(_step_message, explained.steps),
+            revision=explained.revision,
+            corpus_id="" if explained.corpus is None else str(explained.corpus),
+            truncated=explained.truncated,
+        )
+
+
+def _wanted(node: str) -> Named | UUID | None:
+    """Text with a colon is an IRI. None for an IRI that is not one of Drillcore's."""
+    return named_by(node) if ":" in node else any_id(node, "node")
+
+
+def _step_message(step: Step) -> provenance_pb2.Explained:
+    return provenance_pb2.Explained(
+        iri=step.iri,
+        kind=step.kind,
+        id=str(step.id),
+        title=step.title,
+        derived_from=step.derived_from,
+        document_id="" if step.document is None else str(step.document),
+        span=None if step.span is None else nodes_pb2.Span(start=step.span.start, end=step.span.end),
+        text=step.text,
+        gone=step.gone,
+    )

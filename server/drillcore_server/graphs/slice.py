@@ -1,4 +1,7 @@
-"""A slice as a file: canonical JSON, or a compact binary form. `drillcore_formats.slices` of the client reads both.
+"""Slice: finds the anchors, takes a slice around each, and writes slices as files.
+
+A file is canonical JSON, or the compact binary form below. `drillcore_formats.slices` reads both, see
+docs/reference/slices.md.
 
     DCSLICE1  BLAKE2b of the rest (8 bytes)  msgpack array:
       corpus (16 bytes), revision, slice_id, policy_id, policy parameters, params_hash, schema version, place of the
@@ -6,9 +9,7 @@
       edges (places of parent and child, 4 bytes each, and type, 1 byte), session ids, turns (place of its node and of
       its session id, 4 bytes each, role, 1 byte, five 32-bit floats, microseconds since 1970, 8 bytes)
 
-Numbers are little-endian. See docs/reference/slices.md.
-
-Slice.
+Numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -26,12 +27,10 @@ import msgspec
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.facts import store as facts
-from drillcore_server.facts.index import FactIndexes
-from drillcore_server.facts.similar import SimilarFacts
+from drillcore_server.facts.index import FactIndexes, SimilarFacts
 from drillcore_server.graphs import turn_store as turns
-from drillcore_server.graphs.conversation import StoredTurnGraph, TurnGraph, TurnGraphs
-from drillcore_server.graphs.knowledge import KnowledgeGraph
-from drillcore_server.graphs.slices import (
+from drillcore_server.graphs.knowledge_graph import KnowledgeGraph
+from drillcore_server.graphs.slice_model import (
     ANCHORS_MAX,
     EDGE_NAMES,
     KINDS,
@@ -43,15 +42,16 @@ from drillcore_server.graphs.slices import (
     missing_anchor,
     slice_graph,
 )
+from drillcore_server.graphs.turn_graph import StoredTurnGraph, TurnGraph, TurnGraphs
 from drillcore_server.graphs.turn_model import Trajectory, Turn
 from drillcore_server.graphs.turn_store import TurnReader
 from drillcore_server.hierarchy import store as hierarchy
 from drillcore_server.kernel import access, revisions
 from drillcore_server.kernel.access import InTenant
-from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.canonical_json import canonical
-from drillcore_server.kernel.corpora import Corpus
 from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.kernel.trail import Trail, time_text
 from drillcore_server.kernel.unit import Call
@@ -71,11 +71,11 @@ MAGIC: Final = b"DCSLICE1"
 CHECK_BYTES: Final = 8
 _EDGE: Final = struct.Struct("<IIB")
 _TURN: Final = struct.Struct("<IIBfffffq")
-_TRAJECTORY: Final = [one.name for one in fields(Trajectory)]
+_TRAJECTORY: Final = [dimension.name for dimension in fields(Trajectory)]
 
 
 def json_file(made: CorpusSlice) -> bytes:
-    """The same bytes for the same slice of the same revision."""
+    """The slice as canonical JSON. Equal slices of the same revision give equal bytes."""
     found = made.slice
     return canonical(
         {
@@ -87,17 +87,17 @@ def json_file(made: CorpusSlice) -> bytes:
             "params_hash": found.params_hash,
             "corpus_id": str(made.corpus),
             "revision": made.revision,
-            "nodes": [_node(one, made.turns.get(one.id)) for one in found.nodes],
+            "nodes": [_node(node, made.turns.get(node.id)) for node in found.nodes],
             "edges": [
-                {"parent": id_text(one.parent), "child": id_text(one.child), "edge_type": EDGE_NAMES[one.type]}
-                for one in found.edges
+                {"parent": id_text(edge.parent), "child": id_text(edge.child), "edge_type": EDGE_NAMES[edge.type]}
+                for edge in found.edges
             ],
         }
     )
 
 
 def binary_file(made: CorpusSlice) -> bytes:
-    """The same bytes for the same slice of the same revision."""
+    """The slice in the binary form. Equal slices of the same revision give equal bytes."""
     body = msgspec.msgpack.encode(_fields(made))
     return MAGIC + hashlib.blake2b(body, digest_size=CHECK_BYTES).digest() + body
 
@@ -120,7 +120,7 @@ def _fields(made: CorpusSlice) -> list[Any]:
         bytes(node.phase for node in nodes),
         struct.pack(f"<{len(nodes)}f", *(node.salience for node in nodes)),
         struct.pack(f"<{len(nodes)}H", *(node.distance for node in nodes)),
-        b"".join(_EDGE.pack(places[one.parent], places[one.child], one.type) for one in found.edges),
+        b"".join(_EDGE.pack(places[edge.parent], places[edge.child], edge.type) for edge in found.edges),
         sessions,
         _turns(made.turns, places, {session: place for place, session in enumerate(sessions)}),
     ]
@@ -129,13 +129,13 @@ def _fields(made: CorpusSlice) -> list[Any]:
 def _turns(turns: Mapping[bytes, Turn], places: Mapping[bytes, int], sessions: Mapping[str, int]) -> bytes:
     return b"".join(
         _TURN.pack(
-            places[one],
-            sessions[turns[one].session],
-            turns[one].role,
-            *(getattr(turns[one].trajectory, name) for name in _TRAJECTORY),
-            to_microseconds(turns[one].created_at),
+            places[node],
+            sessions[turn.session],
+            turn.role,
+            *(getattr(turn.trajectory, name) for name in _TRAJECTORY),
+            to_microseconds(turn.created_at),
         )
-        for one in sorted(turns)
+        for node, turn in sorted(turns.items())
     )
 
 
@@ -158,13 +158,13 @@ def _node(node: SlicedNode, turn: Turn | None) -> dict[str, Any]:
 
 
 def _number(value: float) -> float:
-    """Canonical JSON has 1 for 1.0, and is written sooner if that is said."""
+    """Whole numbers as integers. Canonical JSON writes them so anyway, and does it faster with integers."""
     return int(value) if value.is_integer() else value
 
 
 _NODE_BYTES: Final = 200
 _EDGE_BYTES: Final = 90
-"""About what each takes in an answer; a turn's session id comes to it."""
+"""Rough sizes in an answer. Session ids of turns are counted separately."""
 
 
 class SliceFormat(enum.IntEnum):
@@ -190,7 +190,7 @@ class SliceQuestion:
 
     def check(self) -> None:
         if not 0 < len(self.anchors) <= ANCHORS_MAX:
-            raise BadInput(Reason.INVALID_ARGUMENT, f"name 1 to {ANCHORS_MAX} anchors", field="anchors")
+            raise BadInput(Reason.INVALID_ARGUMENT, f"anchors must have 1 to {ANCHORS_MAX} ids", field="anchors")
         self.policy.check()
 
 
@@ -198,7 +198,7 @@ class SliceQuestion:
 class Sliced:
     made: CorpusSlice
     file: bytes
-    """Empty unless a format was asked for."""
+    """Empty unless the call asked for a format."""
 
     @property
     def size_bytes(self) -> int:
@@ -212,12 +212,12 @@ class _Anchor(NamedTuple):
     corpus: Corpus
     is_turn: bool
     level: Level | None
-    """Of a node of the hierarchy."""
+    """Level of a node of the hierarchy. None for turns and facts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slicer:
-    """Everything that slices need."""
+    """The indexes and readers that slices need."""
 
     reads: CorpusReads
     facts: FactIndexes
@@ -225,7 +225,7 @@ class Slicer:
     similar: SimilarFacts
 
     def anchor(self, tr: Reader, granted: InTenant, anchor: UUID) -> _Anchor:
-        """Where an anchor is, by its id alone. Raises `Missing` if the caller may not have it."""
+        """Finds an anchor by its id alone. Raises `Missing` if it does not exist or the caller may not see it."""
         keys = self.reads.unit.keys
         for owner in granted.owners(tr, keys):
             number, is_turn, level = _located(tr, keys, owner, anchor)
@@ -235,8 +235,8 @@ class Slicer:
         raise missing_anchor(anchor)
 
 
-class _Slicing:
-    """The slices of one call: what was read of a corpus for one of them is there for the others."""
+class _CorpusSlicer:
+    """Takes slices of one corpus for one call. Slices share what was read for earlier ones."""
 
     def __init__(self, slicer: Slicer, view: CorpusAtRevision) -> None:
         self._slicer = slicer
@@ -245,17 +245,18 @@ class _Slicing:
         self._knowledge: KnowledgeGraph | None = None
 
     def around(self, anchor: _Anchor, policy: Policy) -> CorpusSlice:
-        view, one = self._view, anchor.id.bytes
+        view, node = self._view, anchor.id.bytes
         if anchor.is_turn:
             graph = self._turns = self._turns or self._turn_graph()
-            made = slice_graph(graph, one, policy)
-            return CorpusSlice(made, view.corpus.id, view.revision, {n.id: graph.turn(n.id) for n in made.nodes})
+            made = slice_graph(graph, node, policy)
+            turns_by_id = {taken.id: graph.turn(taken.id) for taken in made.nodes}
+            return CorpusSlice(made, view.corpus.id, view.revision, turns_by_id)
         knowledge = self._knowledge = self._knowledge or self._knowledge_graph()
-        knowledge.reach(one, anchor.level)
-        return CorpusSlice(slice_graph(knowledge, one, policy), view.corpus.id, view.revision, {})
+        knowledge.reach(node, anchor.level)
+        return CorpusSlice(slice_graph(knowledge, node, policy), view.corpus.id, view.revision, {})
 
     def _turn_graph(self) -> TurnGraph | StoredTurnGraph:
-        """In memory there is the head; earlier revisions are read as far as they are needed."""
+        """The graph in memory for the head. Earlier revisions are read on demand."""
         view = self._view
         is_head = view.revision == revisions.head(view.tr, view.keys)
         kept = self._slicer.turns.newest(view) if is_head else None
@@ -267,39 +268,45 @@ class _Slicing:
 
 
 def slice_around(slicer: Slicer, call: Call, tenant: TenantId | None, question: SliceQuestion) -> list[Sliced]:
-    """A slice around each anchor, in their order. Raises `Refused`: ANCHOR_NOT_FOUND for one that is not there."""
+    """A slice around each anchor, in the order of anchors. May be re-run.
+
+    Raises `Refused`: ANCHOR_NOT_FOUND for an unknown anchor, TOO_LARGE if the slices do not fit into one answer or need
+    too many reads.
+    """
     question.check()
     reads = slicer.reads
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> list[Sliced]:
         trail.touch_node_ids(map(NodeId, question.anchors))
-        anchors = _anchors(slicer, tr, granted, trail, question)
-        corpora: dict[CorpusId, _Slicing] = {}
+        anchors = _find_anchors(slicer, tr, granted, trail, question)
+        corpora: dict[CorpusId, _CorpusSlicer] = {}
         for corpus in dict.fromkeys(anchor.corpus.id for anchor in anchors):
             view = reads.at(tr, granted, trail, corpus, question.as_of)
             granted.check_level(corpus, *Level)
-            corpora[corpus] = _Slicing(slicer, view)
-        return _all(corpora, anchors, question, reads.unit.page_bytes_max, trail)
+            corpora[corpus] = _CorpusSlicer(slicer, view)
+        return _take_slices(corpora, anchors, question, reads.unit.page_bytes_max, trail)
 
     return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
 
 
-def _anchors(slicer: Slicer, tr: Reader, granted: InTenant, trail: Trail, question: SliceQuestion) -> list[_Anchor]:
+def _find_anchors(
+    slicer: Slicer, tr: Reader, granted: InTenant, trail: Trail, question: SliceQuestion
+) -> list[_Anchor]:
     if question.corpus is not None:
         trail.touch_corpus(question.corpus)
         corpus = granted.corpus(tr, slicer.reads.unit.keys, question.corpus)
-    found = [slicer.anchor(tr, granted, one) for one in question.anchors]
+    found = [slicer.anchor(tr, granted, id_) for id_ in question.anchors]
     for anchor in found:
         if question.corpus is not None and anchor.corpus.number != corpus.number:
             raise missing_anchor(anchor.id)
     if question.as_of != AsOf() and len({anchor.corpus.id for anchor in found}) > 1:
-        message = "these anchors are of several corpora, each with revisions of its own; slice one corpus at a time"
+        message = "as_of is for anchors of one corpus; these anchors belong to several corpora"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="as_of")
     return found
 
 
-def _all(
-    corpora: Mapping[CorpusId, _Slicing],
+def _take_slices(
+    corpora: Mapping[CorpusId, _CorpusSlicer],
     anchors: list[_Anchor],
     question: SliceQuestion,
     bytes_max: int,
@@ -318,15 +325,17 @@ def _all(
     trail.detail |= {
         "policy_id": question.policy.id,
         "policy": question.policy.params(),
-        "slices": [one.made.slice.slice_id for one in slices],
+        "slices": [sliced.made.slice.slice_id for sliced in slices],
     }
     return slices
 
 
 def _leave_trail(trail: Trail, made: CorpusSlice) -> None:
-    """Names nodes and facts. Turns, of which nothing that was said is kept, are named by their anchor: with it, the
-    revision and the policy the slice's id stands for exactly these turns, and an index of each would take most of a
-    slice's time."""
+    """Notes the nodes and facts of a slice in the audit record. Of turns, only the anchor is noted.
+
+    The anchor, the revision, the policy and the slice's id together identify exactly these turns, which hold nothing of
+    what was said. To index each turn would take most of the time of a slice.
+    """
     for node in made.slice.nodes:
         if node.kind != "turn":
             trail.touch_node_ids([NodeId(UUID(bytes=node.id))])
@@ -336,7 +345,7 @@ def _leave_trail(trail: Trail, made: CorpusSlice) -> None:
 def _located(
     tr: Reader, keys: Keyspace, owner: TenantId, anchor: UUID
 ) -> tuple[CorpusNumber | None, bool, Level | None]:
-    """The corpus that has, or had it; whether it is a turn; and its level, if it is a node."""
+    """The corpus that has or had an anchor, whether the anchor is a turn, and its level if it is a node."""
     number = turns.locate(tr, keys, owner, TurnId(anchor))
     if number is not None:
         return number, True, None

@@ -1,4 +1,4 @@
-"""Conversation graphs: turns and the edges between them. What was said is not kept, only what slices are made of."""
+"""Turns of conversations, and the edges between them. Only what slices need is kept, never what was said."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from drillcore_server.kernel.errors import BadInput
 from drillcore_server.storage.ids import SOURCE_CHARACTERS_MAX, SourceId, TurnId
 
 TURNS_MAX: Final = 10_000
-"""Turns, and edges, of one call."""
+"""Turns that one call may have, and also the edges it may have."""
 SESSION_CHARACTERS_MAX: Final = 1_000
 
 
@@ -48,7 +48,7 @@ class EdgeType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """Where a turn stands in the reference's five dimensions. Passed through as it is."""
+    """The place of a turn in the five dimensions of the reference implementation. Stored and returned unchanged."""
 
     depth: float = 0.0
     sibling_order: float = 0.0
@@ -64,16 +64,16 @@ class Turn:
     role: TurnRole
     phase: Phase
     salience: float
-    """0 to 1."""
+    """From 0 to 1."""
     trajectory: Trajectory
     created_at: datetime
-    """Of the turn itself, as its caller says."""
+    """When the turn took place, as the caller says."""
     source: SourceId = SourceId("")  # noqa: RUF009 - a text
-    """That it is erased with; empty: none, it goes with the corpus."""
+    """The source that the turn is erased with. Empty: the turn is erased with the corpus."""
 
 
 class Edge(NamedTuple):
-    """Leads from a turn to one that came of it. In order: by parent, child, type."""
+    """Leads from a turn to one that followed from it. Edges are ordered by parent, child and type."""
 
     parent: TurnId
     child: TurnId
@@ -81,30 +81,30 @@ class Edge(NamedTuple):
 
 
 def check_counts(turns: int, edges: int) -> None:
-    """Raises `BadInput` for more than one call takes: before anything is made of them."""
-    for count, what in ((turns, "turns"), (edges, "edges")):
+    """Raises `BadInput` if a call has too many turns or edges. Checked before any of them is converted."""
+    for count, field in ((turns, "turns"), (edges, "edges")):
         if count > TURNS_MAX:
-            message = f"one call takes at most {TURNS_MAX:,} {what}, not {count:,}"
-            raise BadInput(Reason.INVALID_ARGUMENT, message, field=what)
+            message = f"one call may have at most {TURNS_MAX:,} {field}, not {count:,}"
+            raise BadInput(Reason.INVALID_ARGUMENT, message, field=field)
 
 
 def check_turns(turns: Sequence[Turn]) -> None:
-    """Raises `BadInput` for what can never be stored."""
+    """Raises `BadInput` for turns that cannot be stored."""
     if not turns:
-        raise BadInput(Reason.INVALID_ARGUMENT, "there are no turns to put", field="turns")
+        raise BadInput(Reason.INVALID_ARGUMENT, "turns must have at least one turn", field="turns")
     seen: set[TurnId] = set()
     for place, turn in enumerate(turns):
         _check_turn(turn, f"turns[{place}]")
         if turn.id in seen:
-            raise invalid(f"turns[{place}]: the turn {turn.id} is there twice", "turn_id")
+            raise invalid(f"turns[{place}]: the turn {turn.id} is given twice", "turn_id")
         seen.add(turn.id)
 
 
 def check_edges(edges: Sequence[Edge]) -> None:
-    """Raises `BadInput` for an edge that leads to its own beginning."""
+    """Raises `BadInput` for an edge from a turn to itself."""
     for place, edge in enumerate(edges):
         if edge.parent == edge.child:
-            raise invalid(f"edges[{place}]: it leads from {edge.parent} to itself", "child")
+            raise invalid(f"edges[{place}]: leads from the turn {edge.parent} to itself", "child")
 
 
 def invalid(message: str, field: str) -> BadInput:
@@ -112,12 +112,12 @@ def invalid(message: str, field: str) -> BadInput:
 
 
 def _check_turn(turn: Turn, what: str) -> None:
-    if not 0.0 <= turn.salience <= 1.0:  # a NaN is not either
-        raise invalid(f"{what}: salience is from 0 to 1", "salience")
-    if not all(math.isfinite(getattr(turn.trajectory, one.name)) for one in fields(Trajectory)):
-        raise invalid(f"{what}: a trajectory is made of numbers", "trajectory")
+    if not 0.0 <= turn.salience <= 1.0:  # false for NaN, too
+        raise invalid(f"{what}: salience must be from 0 to 1", "salience")
+    if not all(math.isfinite(getattr(turn.trajectory, dimension.name)) for dimension in fields(Trajectory)):
+        raise invalid(f"{what}: every number of the trajectory must be finite", "trajectory")
     if len(turn.session) > SESSION_CHARACTERS_MAX:
-        raise invalid(f"{what}: session_id has over {SESSION_CHARACTERS_MAX:,} characters", "session_id")
+        raise invalid(f"{what}: session_id must have at most {SESSION_CHARACTERS_MAX:,} characters", "session_id")
     if len(turn.source) > SOURCE_CHARACTERS_MAX:
-        message = f"source_id has over {SOURCE_CHARACTERS_MAX} characters"
+        message = f"source_id must have at most {SOURCE_CHARACTERS_MAX} characters"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="source_id")

@@ -1,4 +1,4 @@
-"""The conversation graph of a corpus as a reader at one revision sees it, and the writes that change it."""
+"""Reads the turns and edges of a corpus at one revision, and makes the writes that change them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SESSION_HASH_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class TurnReader:
-    """Reads of the turns and edges of one corpus at one revision. Everything comes in order, by id."""
+    """Reads the turns and edges of one corpus at one revision, in the order of ids."""
 
     view: CorpusAtRevision
 
@@ -38,7 +38,7 @@ class TurnReader:
         return None if entry is None else TURN.decode(entry.value)
 
     def turn_left(self, turn: TurnId) -> Turn | None:
-        """The same, but one that was erased is not there."""
+        """Like `turn`, but None for an erased turn."""
         try:
             return self.turn(turn)
         except KeyErased:
@@ -55,7 +55,7 @@ class TurnReader:
         return (edge_to_of(entry.key) for entry in self._scan(self.view.keys.edges_to(child)))
 
     def edges(self) -> Iterator[Edge]:
-        """All of them, by parent, child and type."""
+        """All edges, by parent, child and type."""
         return (edge_of(entry.key) for entry in self._scan(self.view.keys.all_edges()))
 
     def has_edge(self, edge: Edge) -> bool:
@@ -66,24 +66,24 @@ class TurnReader:
 
 
 def turn_id(key: bytes) -> TurnId:
-    """That a key ends with."""
+    """The id at the end of a key."""
     return TurnId(UUID(bytes=key[-16:]))
 
 
 def edge_of(key: bytes) -> Edge:
-    """Of a key that ends with parent, child and type."""
+    """The edge of a key that ends with parent, child and type."""
     parent, child = key[-33:-17], key[-17:-1]
     return Edge(TurnId(UUID(bytes=parent)), TurnId(UUID(bytes=child)), EdgeType(key[-1]))
 
 
 def edge_to_of(key: bytes) -> Edge:
-    """Of a key that ends with child, parent and type."""
+    """The edge of a key that ends with child, parent and type."""
     child, parent = key[-33:-17], key[-17:-1]
     return Edge(TurnId(UUID(bytes=parent)), TurnId(UUID(bytes=child)), EdgeType(key[-1]))
 
 
 def turns_of(keys: CorpusKeys, key: bytes) -> list[TurnId]:
-    """The turns that an edge, or an entry of the graph's index, is of."""
+    """The turns that the key of an edge or of an index entry belongs to."""
     sessions = keys.session_turns(b"")
     if sessions.begin <= key < sessions.end:
         return [turn_id(key)]
@@ -92,7 +92,7 @@ def turns_of(keys: CorpusKeys, key: bytes) -> list[TurnId]:
 
 
 def session_hash(keyring: Keyring, corpus: CorpusNumber, session: str) -> bytes:
-    """What stands for a session in keys: nobody can find out by trial which there are."""
+    """The keyed hash that stands for a session in keys. Without the key, nobody can test for a session id."""
     (number,) = keyring.numbers(corpus, [CORPUS_SCOPE])
     return hmac.digest(keyring.derived(number, b"sessions"), session.encode(), "sha256")[:_SESSION_HASH_BYTES]
 
@@ -111,9 +111,9 @@ def edges_touching(turns: TurnReader, turn: TurnId) -> list[Edge]:
 
 
 class TurnWrites:
-    """Makes the writes of turns and edges and of what leads to them, each with its entry in the feed of changes.
+    """Makes the writes of turns and edges, with their index entries and their entries in the feed of changes.
 
-    An edge is told of by its child alone: whoever follows reads the edges that lead to that anew.
+    The feed names only the child of a changed edge. Followers read all edges to that child again.
     """
 
     def __init__(self, keys: Keyspace, tenant: TenantId, number: CorpusNumber, keyring: Keyring) -> None:
@@ -124,21 +124,21 @@ class TurnWrites:
         self._keyring = keyring
 
     def put(self, turn: Turn, before: Turn | None = None) -> Iterator[Write]:
-        """`before` is the turn of the same id that it replaces."""
+        """Puts a turn. `before` is the turn with the same id that it replaces."""
         yield Write(self._keys.turn(turn.id), TURN.encode(turn), self._source_key(turn.source))
         if before is not None and before.session != turn.session:
-            yield Write(self._of_session(before), None)
+            yield Write(self._session_key(before), None)
         if before is None or before.session != turn.session:
-            yield Write(self._of_session(turn), b"")
+            yield Write(self._session_key(turn), b"")
         if before is None:
             yield self._locator(turn.id)
-        yield self._told(turn.id)
+        yield self._feed_entry(turn.id)
 
     def remove(self, turn: Turn, edges: Iterable[Edge]) -> Iterator[Write]:
-        """`edges` are all that it has."""
+        """Removes a turn. `edges` must be all edges of the turn that still have to be removed."""
         yield Write(self._keys.turn(turn.id), None)
-        yield Write(self._of_session(turn), None)
-        yield self._told(turn.id)
+        yield Write(self._session_key(turn), None)
+        yield self._feed_entry(turn.id)
         for edge in edges:
             yield from self.remove_edge(edge)
 
@@ -149,30 +149,33 @@ class TurnWrites:
         return self._edge(edge, None)
 
     def without_source(self, snapshot: BatchedReads, number: KeyNumber) -> Iterator[Write]:
-        """Removes the turns that are sealed under a source's key, with all their edges."""
+        """Removes the turns of a source, which is given by its key, with all their edges."""
         for entry in snapshot.entries(snapshot.keys.turns()):
             if number in keys_of(entry.value):
                 turn = TURN.decode(snapshot.sealed.opened(entry).value)
-                edges = snapshot.read(lambda view, one=turn.id: edges_touching(TurnReader(view), one))  # type: ignore[misc]
+                edges = snapshot.read(lambda view, id_=turn.id: edges_touching(TurnReader(view), id_))  # type: ignore[misc]
                 yield from self.remove(turn, edges)
 
     def session_key(self, session: str, turn: TurnId) -> bytes:
-        """The entry of a turn in the index of sessions."""
+        """The key of a turn's entry in the index of sessions."""
         return self._keys.session_turn(session_hash(self._keyring, self._number, session), turn)
 
     def _edge(self, edge: Edge, value: bytes | None) -> Iterator[Write]:
         yield Write(self._keys.edge(edge.parent, edge.child, edge.type), value)
         yield Write(self._keys.edge_to(edge.child, edge.parent, edge.type), value)
-        yield self._told(edge.child)
+        yield self._feed_entry(edge.child)
 
-    def _of_session(self, turn: Turn) -> bytes:
+    def _session_key(self, turn: Turn) -> bytes:
         return self.session_key(turn.session, turn.id)
 
-    def _told(self, turn: TurnId) -> Write:
+    def _feed_entry(self, turn: TurnId) -> Write:
         return Write(self._keys.graph_changes(), b"", feed=turn.bytes)
 
     def _locator(self, turn: TurnId) -> Write:
-        """An id that a caller gives may be that of a raw, which has no locator of its own to be in the way."""
+        """Writes the locator of a turn, unless the id that the caller gave is that of a raw text.
+
+        A raw text has no locator of its own, so the write names the locator of its chunk as `block`.
+        """
         owner, place = chunk_of_raw(NodeId(turn))
         block = self._keyspace.locator(self._tenant, owner) if place >= 0 else None
         key = self._keyspace.locator(self._tenant, NodeId(turn))

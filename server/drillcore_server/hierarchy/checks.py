@@ -1,4 +1,4 @@
-"""Checks the hierarchy of a corpus at one revision: its nodes, and the indexes that lead to them."""
+"""Checks the hierarchy of a corpus at one revision: its nodes and their indexes."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from drillcore_fdb.tuples import KeyRange
 from drillcore_server.hierarchy.model import Chunk, Document, RawPage, Section, Statistics
 from drillcore_server.hierarchy.packed import SECTION, decode_chunk
 from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader, HierarchyWrites, Located, locate
-from drillcore_server.kernel.corpora import Corpus
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.storage.ids import Level, NodeId, node_id
 from drillcore_server.storage.keyring import Keyring
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.versioned import Entry
+from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.model import EmbeddingModel
-from drillcore_server.vectors.store import embeddings_of
 
 T = TypeVar("T")
 
 
 class HierarchyCheck:
-    """Reports records that cannot be read as problems and checks the rest.
+    """Reports records that cannot be read as problems, and checks the rest.
 
-    After `problems`, `documents` and `chunks` hold what was read and `nodes` is how many nodes there are.
+    After `problems` ends, `documents` and `chunks` contain what was read, and `nodes` is the number of nodes.
     """
 
     def __init__(self, snapshot: BatchedReads, keyspace: Keyspace, keyring: Keyring, corpus: Corpus) -> None:
@@ -62,7 +62,7 @@ class HierarchyCheck:
         yield from self._master(sections, documents, chunks)
 
     def _chunks(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
-        """Every chunk has its raws, which hold what it quotes. Their text is not kept: it may be too large."""
+        """Checks that every chunk has raws and that these contain its quotes. Does not keep their text in memory."""
         for entry in self._sealed_entries(self._keys.chunks()):
             if isinstance(entry, str):
                 yield entry
@@ -74,7 +74,7 @@ class HierarchyCheck:
                 yield f"the raws of chunk {found.chunk.id} do not make up its text"
 
     def _memberships(self, sections: dict[NodeId, Section], chunks: dict[NodeId, Chunk]) -> Iterator[str]:
-        """Members and parents agree, and cover every chunk once."""
+        """Checks that members and parents agree, and that every chunk is in exactly one section."""
         members: dict[NodeId, NodeId] = {}
         counts: Counter[NodeId] = Counter()
         documents: dict[NodeId, set[UUID]] = {}
@@ -106,7 +106,7 @@ class HierarchyCheck:
             )
 
     def _documents(self, documents: dict[UUID, Document], chunks: dict[NodeId, Chunk]) -> Iterator[str]:
-        """Documents and chunks name each other, and sources name their documents."""
+        """Checks that documents and chunks name each other, and that sources name their documents."""
         named = [chunk for document in documents.values() for chunk in document.chunks]
         yield from (f"a document names the missing chunk {chunk}" for chunk in set(named) - chunks.keys())
         yield from (f"chunk {chunk} belongs to no document" for chunk in chunks.keys() - set(named))
@@ -118,7 +118,7 @@ class HierarchyCheck:
                 yield f"the source of document {document.id} does not lead to it"
 
     def _vectors(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
-        """Every chunk has its vector, and all vectors of one model have the same length."""
+        """Checks that every chunk has a vector, and that all vectors of a model have the same length."""
         models = self._snapshot.read(embeddings_of)
         for place, model in enumerate(models.models if models else ()):
             yield from self._vectors_of(model, chunks, is_current=place == 0)
@@ -129,7 +129,7 @@ class HierarchyCheck:
             yield "there is no record of the model that made its vectors"
 
     def _vectors_of(self, model: EmbeddingModel, chunks: dict[NodeId, Chunk], *, is_current: bool) -> Iterator[str]:
-        """While a migration is under way, a model that is not the current one may lack vectors."""
+        """Checks the vectors of one model. Only the current model must have a vector of every chunk."""
         sizes: dict[NodeId, int] = {}
         for entry in self._sealed_entries(self._keys.vectors(model.number)):
             if isinstance(entry, str):
@@ -194,7 +194,7 @@ class HierarchyCheck:
             yield f"the master counts {_words(master.statistics)}; there are {_words(counted)}"
 
     def _sealed_entries(self, keys: KeyRange) -> Iterator[Entry | str]:
-        """The opened entries of a range. For a record that cannot be opened, the problem in words."""
+        """The decrypted entries of a range. Yields a description of the problem for a record that cannot be opened."""
         for entry in self._snapshot.entries(keys):
             try:
                 yield self._snapshot.sealed.opened(entry)
@@ -210,7 +210,7 @@ class HierarchyCheck:
 
 
 def _covers(page: RawPage, chunk: Chunk) -> bool:
-    """Whether the raws are in order and hold the whole chunk. Only chunks that a client made may have gaps."""
+    """Whether the raws are in order and contain the whole chunk. Only chunks that a client made may have gaps."""
     if not page.raws or page.span != chunk.span or len(chunk.raw_ids) not in {0, len(page.raws)}:
         return False
     ordered = all(raw.span.end <= following.span.start for raw, following in pairwise(page.raws))

@@ -1,4 +1,4 @@
-"""What processors make of text: entities, quotes, summaries that say where they come from, findings."""
+"""What processors extract from text: entities, quotes, findings, and summaries with citations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A sentence or clause as it stands in a document, with the weight a processor gave it."""
+    """A sentence or clause of a document, word for word, with the weight that a processor gave it."""
 
     text: str
     """The original characters of `span`."""
@@ -27,14 +27,14 @@ class Passage:
     """The document's id."""
     span: Span
     weight: float
-    """0 to 1; comparable between chunks and documents."""
+    """0 to 1. Weights of different chunks and documents can be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the passages say; `passages` are its citations, in reading order.
+    """A summary and the passages that it cites, in reading order.
 
-    An extractive processor's text is its passages, one a line. A model writes a text of its own and cites them.
+    An extractive processor's text consists of its passages, one per line. A model writes its own text and cites them.
     """
 
     text: str
@@ -43,7 +43,7 @@ class Summary:
 
 
 class FindingKind(enum.StrEnum):
-    """What a finding says, those that bind somebody first."""
+    """The kind of a finding. Kinds that bind somebody come first."""
 
     OBLIGATION = "obligation"
     PROHIBITION = "prohibition"
@@ -51,7 +51,7 @@ class FindingKind(enum.StrEnum):
     THRESHOLD = "threshold"
     DEFINITION = "definition"
     STATEMENT = "statement"
-    """Worth knowing, and none of the above."""
+    """Important, but none of the kinds above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class MadeBy:
-    """Which processor made a digest: for the processing record."""
+    """Which processor made a digest. Shown to callers as the node's processing."""
 
     processor: str
     version: str
     fallback_reason: str | None = None
-    """Why another processor, which was asked first, did not make it. Holds no content."""
+    """Why the processor that was asked first did not make the digest. Contains no content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +77,19 @@ class ChunkDigest:
     entities: tuple[Entity, ...]
     keywords: tuple[str, ...]
     candidates: tuple[Passage, ...]
-    """The best passages, heaviest first: what summaries of higher levels are chosen from."""
+    """The best passages, heaviest first. Summaries of higher levels choose from them."""
     made_by: MadeBy
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDigest:
-    """Of a section or of a whole corpus."""
+    """The digest of a section or of a whole corpus."""
 
     summary: Summary
     findings: tuple[Finding, ...]
     entities: tuple[Entity, ...]
-    """Those most of the members name, the most frequent first."""
+    """The entities that most of the members name, the most frequent first."""
     keywords: tuple[str, ...]
     candidates: tuple[Passage, ...]
-    """The best passages, heaviest first: what the level above is chosen from."""
+    """The best passages, heaviest first. The level above chooses from them."""
     made_by: MadeBy

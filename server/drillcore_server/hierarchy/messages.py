@@ -1,4 +1,4 @@
-"""Nodes as messages."""
+"""Converts nodes to messages of the protocol."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import nodes_pb2 as pb
 from drillcore_server.hierarchy.digests import Entity, MadeBy
-from drillcore_server.hierarchy.found import ChunkText, Node, RawText
 from drillcore_server.hierarchy.model import Citation, Excerpt, Master, Section
+from drillcore_server.hierarchy.nodes import ChunkText, Node, RawText
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.kernel.messages import timestamp
 from drillcore_server.signatures.messages import signature_message
@@ -20,7 +20,7 @@ _LEVEL_NUMBERS: Final = {level: number for number, level in _LEVELS.items()}
 
 
 def level_of(number: pb.Level.ValueType, field: str) -> Level:
-    """Raises `BadInput`, naming the field, for a number that is no level."""
+    """The level of a number in the protocol. Raises `BadInput`, naming the field, for any other number."""
     if number not in _LEVELS:
         raise BadInput(Reason.INVALID_ARGUMENT, f"{field} must be raw, chunk, section or master", field=field)
     return _LEVELS[number]
@@ -39,7 +39,7 @@ def node_message(node: Node) -> pb.Node:
         version=node.version,
         signatures=[
             *map(signature_message, node.signatures),
-            *(signature_message(one, foreign=True) for one in node.foreign_signatures),
+            *(signature_message(signature, foreign=True) for signature in node.foreign_signatures),
         ],
     )
     content = node.content
@@ -60,7 +60,8 @@ def _master(master: Master) -> pb.MasterContent:
         summary=master.summary,
         citations=map(_citation, master.citations),
         findings=[
-            pb.Finding(kind=one.kind.value, text=one.text, citation=_citation(one.citation)) for one in master.findings
+            pb.Finding(kind=finding.kind.value, text=finding.text, citation=_citation(finding.citation))
+            for finding in master.findings
         ],
         keywords=master.keywords,
         statistics=pb.Statistics(
@@ -98,7 +99,7 @@ def _chunk(found: ChunkText) -> pb.ChunkContent:
         headings=chunk.headings,
         page=chunk.page,
         summary=found.summary(),
-        quotes=[_excerpt(found, one) for one in chunk.quotes],
+        quotes=[_excerpt(found, quote) for quote in chunk.quotes],
         entities=_entities(chunk.entities),
         keywords=chunk.keywords,
         tokens=chunk.tokens,
@@ -141,7 +142,7 @@ def _span(span: Span) -> pb.Span:
 
 
 def _entities(entities: Iterable[Entity]) -> list[pb.Entity]:
-    return [pb.Entity(type=one.type, value=one.value) for one in entities]
+    return [pb.Entity(type=entity.type, value=entity.value) for entity in entities]
 
 
 def _processing(made_by: MadeBy) -> pb.Processing:

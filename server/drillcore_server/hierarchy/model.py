@@ -1,11 +1,11 @@
 """The hierarchy of a corpus.
 
-    level 3  master     one: what the whole corpus says
-    level 2  section    a topic: what its chunks say
+    level 3  master     the only one of its corpus: a summary of the whole corpus
+    level 2  section    a topic: a summary of its chunks
     level 1  chunk      a few paragraphs of one document: summary, quotes, entities, embedding
     level 0  raw        the original characters
 
-Records hold where text stands, not the text: it is in the raws, once.
+The text is stored once, in the raws. Other records only say where in the document it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from drillcore_server.storage.ids import DocumentId, Membership, NodeId, Princip
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A passage of a chunk's own text, by its place."""
+    """A passage of a chunk's own text, given by its span in the document."""
 
     span: Span
     weight: float
@@ -31,7 +31,7 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A passage of any chunk, by its place."""
+    """A passage of any chunk, given by its span in the document."""
 
     document: DocumentId
     chunk: NodeId
@@ -48,7 +48,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """One raw span. Its id is in its chunk."""
+    """A span of original text. Its id is in its chunk, or follows from its chunk's id."""
 
     document: DocumentId
     span: Span
@@ -57,12 +57,12 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class RawPage:
-    """The raws of one chunk, in order. Those of ingested chunks leave no gaps; those that a client made may."""
+    """The raws of one chunk, in order. Only raws that a client made may have gaps between them."""
 
     raws: tuple[Raw, ...]
 
     def text_of(self, span: Span) -> str:
-        """The original characters of a span that the raws hold."""
+        """The original characters of a span, as far as the raws contain them."""
         return "".join(
             raw.content[max(span.start - raw.span.start, 0) : span.end - raw.span.start]
             for raw in self.raws
@@ -71,15 +71,15 @@ class RawPage:
 
     @property
     def text(self) -> str:
-        """What they say, a line's end where they leave something out."""
+        """The text of all raws, with a line break in place of each gap."""
         return "\n".join(self.text_of(run) for run in self.runs())
 
     def holds(self, span: Span) -> bool:
-        """Whether every character of a span is there."""
+        """Whether the raws contain every character of the span."""
         return any(run.start <= span.start and span.end <= run.end for run in self.runs())
 
     def runs(self) -> list[Span]:
-        """The stretches of text that are there, from gap to gap."""
+        """The spans of text without gaps."""
         runs: list[Span] = []
         for raw in self.raws:
             if runs and runs[-1].end == raw.span.start:
@@ -89,20 +89,20 @@ class RawPage:
         return runs
 
     def place_of(self, start: int) -> int:
-        """Of the raw that a character of the chunk stands in, or before which it is left out."""
+        """The place of the last raw that begins at or before the character `start`; 0 if none does."""
         return max(bisect_right(self.raws, start, key=lambda raw: raw.span.start) - 1, 0)
 
     @property
     def span(self) -> Span:
-        """From the first raw to the last."""
+        """The span from the start of the first raw to the end of the last."""
         return Span(self.raws[0].span.start, self.raws[-1].span.end)
 
 
 def assembled(raws: Iterable[Raw]) -> str | None:
-    """The text that raws of one document make up from its beginning on, each at its place; None if some is left out."""
+    """Joins the raws of one document to its text. Returns None if the raws leave a part of it out."""
     pieces: list[str] = []
     end = 0
-    for raw in sorted(raws, key=lambda one: one.span):
+    for raw in sorted(raws, key=lambda raw: raw.span):
         if raw.span.start > end:
             return None
         pieces.append(raw.content[end - raw.span.start :])
@@ -116,17 +116,17 @@ class Chunk:
     document: DocumentId
     source: SourceId
     ordinal: int
-    """Its place among the chunks of its document."""
+    """The chunk's place among the chunks of its document."""
     span: Span
     headings: tuple[str, ...]
     page: int | None
     tokens: int
     summary: tuple[Excerpt, ...]
     summary_text: str
-    """Empty where the summary is its excerpts, as they stand in the raws."""
+    """Empty if the summary consists of the excerpts in `summary`, word for word."""
     quotes: tuple[Excerpt, ...]
     candidates: tuple[Excerpt, ...]
-    """The best passages, heaviest first: what summaries of higher levels are chosen from."""
+    """The best passages, heaviest first. Summaries of higher levels choose from them."""
     entities: tuple[Entity, ...]
     keywords: tuple[str, ...]
     made_by: MadeBy
@@ -134,11 +134,11 @@ class Chunk:
     created_by: PrincipalId
     version: int = 1
     raw_ids: tuple[NodeId, ...] = ()
-    """Of its raws, in order, where they have ids of their own: a client made them. Else see `raw_id`."""
+    """The ids of the raws, in order, if a client made them. Otherwise `raw_id` makes them from the chunk's id."""
     embedded: bytes = b""
-    """A keyed hash of the text that its vector was made of; empty if a client made it."""
+    """A keyed hash of the text that the server embedded; empty if a client made the vector."""
     overlap: int = 0
-    """Characters before its own that it is read with: the end of the chunk before it."""
+    """How many characters of the chunk before it were embedded together with this chunk."""
 
     @property
     def membership(self) -> Membership:
@@ -147,7 +147,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkWithRaws:
-    """A chunk and the raws that it owns."""
+    """A chunk and its raws."""
 
     chunk: Chunk
     page: RawPage
@@ -161,7 +161,7 @@ class Section:
     summary: str
     citations: tuple[Citation, ...]
     candidates: tuple[Citation, ...]
-    """The heaviest passages of its chunks: the pool its summary is chosen from."""
+    """The heaviest passages of its chunks. The section's summary chooses from them."""
     keywords: tuple[str, ...]
     tokens: int
     made_by: MadeBy
@@ -169,12 +169,12 @@ class Section:
     documents: int
     chunks: int
     vector_sum: bytes
-    """Of its chunks' embeddings, float32; the centroid is its direction."""
+    """The sum of the chunks' embeddings, as 32-bit floats. Its direction is the section's centroid."""
     created_at: datetime
     created_by: PrincipalId
     version: int = 1
     sources: tuple[SourceId, ...] = ()
-    """Of all its chunks, in order: what it says may come from any of them, and is sealed under the keys of all."""
+    """The sources of all its chunks, sorted. The record is sealed under the keys of all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +193,15 @@ class Statistics:
         return Statistics(*(a - b for a, b in zip(_values(self), _values(other), strict=True)))
 
 
-def _values(s: Statistics) -> tuple[int, ...]:
-    return s.documents, s.sections, s.chunks, s.raws, s.characters, s.tokens
+def _values(statistics: Statistics) -> tuple[int, ...]:
+    return (
+        statistics.documents,
+        statistics.sections,
+        statistics.chunks,
+        statistics.raws,
+        statistics.characters,
+        statistics.tokens,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +221,12 @@ class Master:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document as the source registry and the listing know it."""
+    """The record of a document: where it came from, what it contains, and its chunks."""
 
     id: DocumentId
     source: SourceId
     source_version: int
-    """1 for the first content that came from this source, one more with each change of it."""
+    """1 for the first content of this source, one more with each change of the content."""
     title: str
     media_type: str
     content_hash: str
@@ -239,21 +246,21 @@ RAWS_PER_CHUNK_MAX: Final = (1 << _RAW_BITS) - 1
 
 
 def new_chunk_id() -> NodeId:
-    """An id whose last two bytes are zero, so that the ids of its raws can be made from it."""
+    """A random id whose last two bytes are zero, so that the ids of the chunk's raws can be made from it."""
     return NodeId(UUID(int=new_uuid().int >> _RAW_BITS << _RAW_BITS))
 
 
 def raw_id(chunk: NodeId, place: int) -> NodeId:
-    """Of an ingested chunk's raw at this place, counted from 0."""
+    """The id of the raw at this place, counted from 0, of a chunk that the server made."""
     return NodeId(UUID(int=chunk.int | (place + 1)))
 
 
 def chunk_of_raw(raw: NodeId) -> tuple[NodeId, int]:
-    """The chunk and the place that a raw's id was made of."""
+    """The chunk and the place from which `raw_id` made an id. The place is -1 if the id is that of a chunk."""
     place = raw.int & RAWS_PER_CHUNK_MAX
     return NodeId(UUID(int=raw.int ^ place)), place - 1
 
 
 def embedded_text(title: str, headings: Sequence[str], text: str) -> str:
-    """Returns the text to embed for a chunk: the titles above it say what its words alone may not."""
+    """The text to embed for a chunk. The titles above the chunk add what its own words may not say."""
     return "\n".join([title, *headings, text])

@@ -1,11 +1,4 @@
-"""GetNode.
-
-GetHistory.
-
-DrillDown.
-
-RollUp.
-"""
+"""GetNode, GetHistory, DrillDown and RollUp."""
 
 from __future__ import annotations
 
@@ -15,13 +8,13 @@ from itertools import islice
 
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
-from drillcore_server.hierarchy.found import Node, Nodes
 from drillcore_server.hierarchy.model import chunk_of_raw
-from drillcore_server.hierarchy.reader import NodeReader, at_node, missing, signed
+from drillcore_server.hierarchy.nodes import Node, Nodes
+from drillcore_server.hierarchy.reader import NodeReader, at_node, missing, with_signatures
 from drillcore_server.hierarchy.store import HierarchyReader
-from drillcore_server.kernel import access, revisions, trimming
+from drillcore_server.kernel import access, retention, revisions
 from drillcore_server.kernel.access import InTenant
-from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.kernel.pages import PageLimit, fill_page, make_token, page_size, read_token
@@ -36,7 +29,7 @@ from drillcore_server.storage.ids import CorpusId, Level, NodeId, Revision, Tena
 def get_node(
     reads: CorpusReads, call: Call, *, tenant: TenantId | None, node: NodeId, as_of: AsOf, with_embedding: bool
 ) -> Nodes:
-    """The node, with the first of its children."""
+    """The node, with its first children. Raises `Missing` if this revision does not have it."""
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Nodes:
         trail.touch_node_ids([node])
@@ -45,7 +38,7 @@ def get_node(
         nodes = NodeReader(view)
         found = nodes.node(node, level, with_embedding=with_embedding)
         trail.touch_nodes([found], view.corpus.number)
-        return Nodes(signed(reads, tr, granted, [nodes.with_children(found)], view), view.revision)
+        return Nodes(with_signatures(reads, tr, granted, [nodes.with_children(found)], view), view.revision)
 
     return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
 
@@ -70,7 +63,7 @@ def get_history(
 ) -> History:
     """The revisions of a corpus, or those that changed a node, newest first.
 
-    Revisions that are trimmed are still listed for a corpus; for a node, those that the store still has.
+    A corpus's history includes trimmed revisions. A node's history has only revisions that are still stored.
     """
     if (corpus is None) == (node is None):
         raise BadInput(Reason.INVALID_ARGUMENT, "name either a corpus or a node", field="corpus_id")
@@ -81,10 +74,10 @@ def get_history(
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> History:
         view, changed = _numbers(reads, tr, granted, trail, corpus, node)
-        chosen = list(islice((one for one in changed if below is None or one < below), wanted + 1))
-        records = [revisions.get(tr, view.keys, one) for one in chosen[:wanted]]
+        chosen = list(islice((number for number in changed if below is None or number < below), wanted + 1))
+        records = [revisions.get(tr, view.keys, number) for number in chosen[:wanted]]
         more = make_token(listing, chosen[wanted - 1].to_bytes(6, "big")) if len(chosen) > wanted else ""
-        oldest = trimming.floor(tr, view.keys)
+        oldest = retention.floor(tr, view.keys)
         return History([record for record in records if record is not None], oldest, more)
 
     return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
@@ -93,9 +86,10 @@ def get_history(
 def _numbers(
     reads: CorpusReads, tr: Reader, granted: InTenant, trail: Trail, corpus: CorpusId | None, node: NodeId | None
 ) -> tuple[CorpusAtRevision, Iterator[Revision]]:
+    """The corpus, and the numbers of the revisions that changed the corpus or node, newest first."""
     if corpus is not None:
         view = reads.at(tr, granted, trail, corpus, AsOf())
-        return view, (Revision(one) for one in range(view.revision, 0, -1))
+        return view, (Revision(number) for number in range(view.revision, 0, -1))
     assert node is not None
     trail.touch_node_ids([node])
     view, level = at_node(reads, tr, granted, trail, node, AsOf())
@@ -104,9 +98,9 @@ def _numbers(
     written = {revision for key in keys for revision, _ in versioned.history(tr, key)}
     if not written:
         raise missing(node)
-    newest_first = sorted((one for one in written if one <= view.revision), reverse=True)
+    newest_first = sorted((number for number in written if number <= view.revision), reverse=True)
     if level is Level.MASTER:
-        return view, (one for one in newest_first if NodeReader(view.at(one)).master_id == node)
+        return view, (number for number in newest_first if NodeReader(view.at(number)).master_id == node)
     return view, iter(newest_first)
 
 
@@ -118,7 +112,11 @@ def _key(view: CorpusAtRevision, node: NodeId, level: Level) -> bytes:
 
 
 def _raw_keys(reads: CorpusReads, tr: Reader, view: CorpusAtRevision, raw: NodeId) -> list[bytes]:
-    """An ingested raw changes with its chunk. One that a client put has a key of its own, and may have been both."""
+    """The keys that are written when a raw changes.
+
+    A raw that a client made has its own key. A raw that the server made changes with its chunk. The same id may have
+    belonged to both kinds.
+    """
     keys, (chunk, _) = view.keys, chunk_of_raw(raw)
     locator = tr.get(reads.unit.keys.locator(view.corpus.tenant_id, chunk))
     ingested = locator is not None and is_ingested_chunk(locator)
@@ -136,7 +134,7 @@ def drill_down(
     size: int,
     token: str,
 ) -> Nodes:
-    """The nodes of a lower level below a node, in order. Later pages are of the first one's revision."""
+    """The nodes of a lower level below a node, in order. Later pages show the same revision as the first page."""
     limit = PageLimit(page_size(size), reads.unit.page_bytes_max)
     listing = f"below {node} at {target.name}"
     cursor = read_token(listing, token)
@@ -148,13 +146,13 @@ def drill_down(
         view, level = at_node(reads, tr, granted, trail, node, as_of)
         granted.check_level(view.corpus.id, target)
         if level <= target:
-            message = f"a {level.word} has nothing of level {target.word} below it"
+            message = f"a {level.word} has no {target.word} below it"
             raise BadInput(Reason.INVALID_ARGUMENT, message, field="target")
         nodes = NodeReader(view)
         top = nodes.node(node, level)
         below = _below(nodes, top, target, _Path.read(cursor[6:] if cursor else b""))
-        page, more = fill_page((((path, one), one.size_bytes) for path, one in below), limit)
-        found = signed(reads, tr, granted, [one for _, one in page], view)
+        page, more = fill_page((((path, child), child.size_bytes) for path, child in below), limit)
+        found = with_signatures(reads, tr, granted, [child for _, child in page], view)
         trail.touch_nodes(found, view.corpus.number)
         if not more:
             return Nodes(found, view.revision)
@@ -166,7 +164,7 @@ def drill_down(
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """The way to a node: its section, its chunk, its place among the chunk's raws."""
+    """The path to a node: its section, its chunk, and its place among the chunk's raws."""
 
     section: NodeId | None = None
     chunk: NodeId | None = None
@@ -187,26 +185,26 @@ def _bytes(node: NodeId | None) -> bytes:
 
 
 def _below(nodes: NodeReader, top: Node, target: Level, after: _Path | None) -> Iterator[tuple[_Path, Node]]:
-    """The nodes of the target level below `top`, with the way to each, from behind `after` on."""
+    """The nodes of the target level below `top` that come after the path `after`, each with its path."""
     for section in _sections(nodes, top, after):
         if target is Level.SECTION:
             if after is None or section != after.section:
-                yield from ((_Path(section), one) for one in _left(nodes, section, Level.SECTION))
+                yield from ((_Path(section), node) for node in _unless_erased(nodes, section, Level.SECTION))
             continue
         here = after if after is not None and section == after.section else None
         for chunk in _chunks(nodes, top, section, here, target):
             if target is Level.CHUNK:
-                yield from ((_Path(section, chunk), one) for one in _left(nodes, chunk, Level.CHUNK))
+                yield from ((_Path(section, chunk), node) for node in _unless_erased(nodes, chunk, Level.CHUNK))
                 continue
             first = here.raw + 1 if here is not None and chunk == here.chunk else 0
-            for place, raw in enumerate(nodes.raws_left(chunk)):
+            for place, raw in enumerate(nodes.raws_unless_erased(chunk)):
                 if place >= first:
                     yield _Path(section, chunk, place), raw
 
 
-def _left(nodes: NodeReader, node: NodeId, level: Level) -> Iterator[Node]:
-    """The node, unless it was erased."""
-    found = nodes.node_left(node, level)
+def _unless_erased(nodes: NodeReader, node: NodeId, level: Level) -> Iterator[Node]:
+    """Yields the node, or nothing if it was erased."""
+    found = nodes.node_unless_erased(node, level)
     if found is not None:
         yield found
 
@@ -239,14 +237,17 @@ NODES_MAX = 1_000
 class RolledUp:
     ancestors: Sequence[Node]
     common: Node
-    """The lowest node above all of them, from the target level up."""
+    """The lowest node above all ancestors, or the ancestor itself if there is only one."""
     revision: Revision
 
 
 def roll_up(
     reads: CorpusReads, call: Call, *, tenant: TenantId | None, nodes: Sequence[NodeId], target: Level, as_of: AsOf
 ) -> RolledUp:
-    """The ancestors of nodes of one corpus at a higher level, each once, in the order of the nodes."""
+    """The ancestors of nodes of one corpus at a higher level, each once, in the order of the nodes.
+
+    Raises `Missing` if a node is not there, and `BadInput` for nodes of several corpora or of the target level.
+    """
     if not 0 < len(nodes) <= NODES_MAX:
         raise BadInput(Reason.INVALID_ARGUMENT, f"name 1 to {NODES_MAX} nodes", field="ids")
 
@@ -255,20 +256,21 @@ def roll_up(
         view, _ = at_node(reads, tr, granted, trail, nodes[0], as_of)
         granted.check_level(view.corpus.id, target)
         reader, ancestors = NodeReader(view), dict[NodeId, Node]()
-        for one in nodes:
-            home, level = at_node(reads, tr, granted, trail, one, as_of)
+        for node in nodes:
+            home, level = at_node(reads, tr, granted, trail, node, as_of)
             if home.corpus.id != view.corpus.id:
-                raise BadInput(Reason.INVALID_ARGUMENT, "the nodes are of different corpora", field="ids")
+                message = "the nodes are of different corpora; roll up those of each corpus in a call of its own"
+                raise BadInput(Reason.INVALID_ARGUMENT, message, field="ids")
             if level >= target:
-                message = f"{one} is a {level.word}, which has no {target.word} above it"
+                message = f"{node} is a {level.word}, which has no {target.word} above it"
                 raise BadInput(Reason.INVALID_ARGUMENT, message, field="target")
-            ancestor = _ancestor(reader, reader.node(one, level), target)
+            ancestor = _ancestor(reader, reader.node(node, level), target)
             ancestors[ancestor.id] = ancestor
         found = list(ancestors.values())
         common = _common(reader, found)
         granted.check_level(view.corpus.id, common.level)
         trail.touch_nodes([*found, common], view.corpus.number)
-        *found, common = signed(reads, tr, granted, [*found, common], view)
+        *found, common = with_signatures(reads, tr, granted, [*found, common], view)
         return RolledUp(found, common, view.revision)
 
     return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
@@ -283,7 +285,7 @@ def _ancestor(reader: NodeReader, node: Node, target: Level) -> Node:
 
 
 def _common(reader: NodeReader, nodes: Sequence[Node]) -> Node:
-    """The lowest node above nodes of one level, or the node itself if there is one only."""
+    """The lowest node above nodes of one level, or the node itself if there is only one."""
     while len(nodes) > 1:
         level = Level(nodes[0].level + 1)
         parents = dict.fromkeys(node.parent for node in nodes)

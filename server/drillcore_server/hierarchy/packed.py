@@ -1,8 +1,8 @@
-"""Chunks and sections as they are kept: what follows from the rest is left out, what repeats is kept once.
+"""The compact stored form of chunks and sections. It leaves out what follows from the rest and repeats nothing.
 
-A chunk and its raws are one record: they are nearly always read together, and its keywords, entities and headings stand
-in its text, which comes first so that compression finds them there. Passages are kept once, from the chunk's start;
-summary and quotes name them by their number. A section keeps the documents and chunks that it cites in tables.
+A chunk and its raws are one record, because they are nearly always read together. The record begins with the text,
+where the keywords, entities and headings also occur, so that they compress well. Passages are stored once, relative to
+the chunk's start; summary and quotes refer to them by number. A section has tables of its cited documents and chunks.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _FOUR_DIGITS: Final = 10_000
 @dataclass(frozen=True, slots=True)
 class _Passage:
     start: int
-    """From the chunk's start."""
+    """Relative to the chunk's start."""
     length: int
     weight: int | float
 
 
 @dataclass(frozen=True, slots=True)
 class _OddRaws:
-    """Raws that do not follow each other through their chunk, letter by letter, as they do in documents we cut."""
+    """The raws of a chunk that a client made and that do not cover the chunk without gaps and overlaps."""
 
     chunk_length: int
     raws: tuple[Raw, ...]
@@ -45,7 +45,7 @@ class _OddRaws:
 @dataclass(frozen=True, slots=True)
 class _PackedChunk:
     text: str
-    """Of all raws."""
+    """The text of all raws."""
     raw_lengths: tuple[int, ...]
     document: DocumentId
     source: SourceId
@@ -56,7 +56,7 @@ class _PackedChunk:
     tokens: int
     passages: tuple[_Passage, ...]
     candidates: int
-    """That many of the passages, from the first on."""
+    """How many passages are candidates: the first ones."""
     summary: tuple[int, ...]
     summary_text: str
     quotes: tuple[int, ...]
@@ -67,7 +67,7 @@ class _PackedChunk:
     created_by: PrincipalId
     version: int
     raw_ids: tuple[NodeId, ...] = ()
-    """Only if they are not made from the chunk's."""
+    """Empty if the ids are made from the chunk's id."""
     odd: _OddRaws | None = None
     embedded: bytes = b""
     overlap: int = 0
@@ -99,7 +99,7 @@ class _PackedSection:
     cited_chunks: tuple[_CitedChunk, ...]
     passages: tuple[_CitedPassage, ...]
     candidates: int
-    """That many of the passages, from the first on."""
+    """How many passages are candidates: the first ones."""
     citations: tuple[int, ...]
     tokens: int
     made_by: MadeBy
@@ -113,7 +113,7 @@ class _PackedSection:
 
 
 class PackedKind(RecordKind[T], Generic[T, P]):
-    """A kind of record that is kept in another form."""
+    """A kind of record that is stored in a packed form."""
 
     def __init__(self, name: str, packed_type: type[P], pack: Callable[[T], P], unpack: Callable[[P], T]) -> None:
         self.name = name
@@ -125,7 +125,7 @@ class PackedKind(RecordKind[T], Generic[T, P]):
         return self._packed.encode(self._pack(value))
 
     def decode(self, stored: bytes) -> T:
-        with _saying_what_is_damaged(self.name):
+        with _reporting_damage(self.name):
             return self._unpack(self._packed.decode(stored))
 
     def as_written_now(self, stored: bytes, **changed: object) -> bytes:
@@ -136,39 +136,39 @@ _CHUNK = RecordKind(_PackedChunk)
 
 
 def encode_chunk(chunk: Chunk, page: RawPage) -> bytes:
-    """Without its id, which is in its key."""
+    """Encodes a chunk with its raws. Leaves out the chunk's id, which is in the key."""
     return _CHUNK.encode(_packed_chunk(chunk, page))
 
 
 def decode_chunk(node: NodeId, stored: bytes) -> ChunkWithRaws:
-    with _saying_what_is_damaged("chunk"):
+    with _reporting_damage("chunk"):
         packed = _CHUNK.decode(stored)
         return ChunkWithRaws(_chunk(node, packed), _page(packed))
 
 
 @dataclass(frozen=True, slots=True)
 class PortableChunk:
-    """A chunk as it is taken elsewhere: without what only its own corpus can make use of."""
+    """A stored chunk for a knowledge core, without the parts that only its own corpus can use."""
 
     id: NodeId
     text: str
-    """What its raws say."""
+    """The text of its raws."""
     span: Span | None
-    """None if its raws are not that very stretch of the document."""
+    """None if the raws do not cover the chunk's span without gaps and overlaps."""
     version: int
     raw_ids: tuple[NodeId, ...]
-    """Empty where they are made from the chunk's."""
+    """Empty if the ids are made from the chunk's id."""
     raws: int
     stored: bytes
 
     def encode(self, *, with_text: bool) -> bytes:
-        """As `encode_chunk` does. Without its text it must be put together again from its document's, by its span."""
+        """Same encoding as `encode_chunk`. Without the text, the reader takes it from the document, by the span."""
         left_out: dict[str, object] = {} if with_text else {"text": ""}
         return _CHUNK.as_written_now(self.stored, embedded=b"", **left_out)
 
 
 def portable_chunk(node: NodeId, stored: bytes) -> PortableChunk:
-    with _saying_what_is_damaged("chunk"):
+    with _reporting_damage("chunk"):
         packed = _CHUNK.decode(stored)
         if packed.odd is None:
             span, text, raws = _span(packed.start, len(packed.text)), packed.text, len(packed.raw_lengths)
@@ -178,7 +178,7 @@ def portable_chunk(node: NodeId, stored: bytes) -> PortableChunk:
 
 
 def chunk_with_text(node: NodeId, stored: bytes, text: str) -> ChunkWithRaws | None:
-    """Of what `PortableChunk.encode` made, and the text of its raws. None if it was not, or the text is another's."""
+    """Decodes what `PortableChunk.encode` made and adds the text. None if the record or the text does not fit."""
     try:
         packed = _CHUNK.decode(stored)
         if packed.embedded or packed.text not in {"", text} or _CHUNK.encode(packed) != stored:
@@ -191,14 +191,14 @@ def chunk_with_text(node: NodeId, stored: bytes, text: str) -> ChunkWithRaws | N
 
 
 def decode_raws(stored: bytes) -> RawPage:
-    """The raws alone, for those who want nothing else."""
-    with _saying_what_is_damaged("chunk"):
+    """The raws of a stored chunk, without decoding the chunk itself."""
+    with _reporting_damage("chunk"):
         return _page(_CHUNK.decode(stored))
 
 
 @contextlib.contextmanager
-def _saying_what_is_damaged(name: str) -> Iterator[None]:
-    """For numbers that lead nowhere."""
+def _reporting_damage(name: str) -> Iterator[None]:
+    """Raises `StoreCorruptError`, with the name of the record, for references that lead nowhere."""
     try:
         yield
     except (IndexError, ValueError) as error:
@@ -219,7 +219,10 @@ def _packed_chunk(chunk: Chunk, page: RawPage) -> _PackedChunk:
         headings=chunk.headings,
         page=chunk.page,
         tokens=chunk.tokens,
-        passages=tuple(_Passage(one.span.start - chunk.span.start, len(one.span), _short(one.weight)) for one in pool),
+        passages=tuple(
+            _Passage(excerpt.span.start - chunk.span.start, len(excerpt.span), _short(excerpt.weight))
+            for excerpt in pool
+        ),
         candidates=len(chunk.candidates),
         summary=_numbers(chunk.summary, pool),
         summary_text=chunk.summary_text,
@@ -242,13 +245,16 @@ def _is_even(chunk: Chunk, page: RawPage) -> bool:
     return (
         bool(spans)
         and (spans[0].start, spans[-1].end) == (chunk.span.start, chunk.span.end)
-        and all(one.end == following.start for one, following in pairwise(spans))
+        and all(span.end == following.start for span, following in pairwise(spans))
         and all(len(raw.content) == len(raw.span) and raw.document == chunk.document for raw in page.raws)
     )
 
 
 def _chunk(node: NodeId, packed: _PackedChunk) -> Chunk:
-    pool = [Excerpt(_span(packed.start + one.start, one.length), _long(one.weight)) for one in packed.passages]
+    pool = [
+        Excerpt(_span(packed.start + passage.start, passage.length), _long(passage.weight))
+        for passage in packed.passages
+    ]
     return Chunk(
         id=node,
         document=packed.document,
@@ -288,8 +294,8 @@ def _page(packed: _PackedChunk) -> RawPage:
 
 def _packed_section(section: Section) -> _PackedSection:
     pool = _with_others(section.candidates, section.citations)
-    documents = list(dict.fromkeys(one.document for one in pool))
-    chunks = list(dict.fromkeys((one.document, one.chunk) for one in pool))
+    documents = list(dict.fromkeys(citation.document for citation in pool))
+    chunks = list(dict.fromkeys((citation.document, citation.chunk) for citation in pool))
     chunk_numbers, document_numbers = _numbering(chunks), _numbering(documents)
     return _PackedSection(
         id=section.id,
@@ -301,8 +307,13 @@ def _packed_section(section: Section) -> _PackedSection:
         cited_documents=tuple(documents),
         cited_chunks=tuple(_CitedChunk(document_numbers[document], chunk) for document, chunk in chunks),
         passages=tuple(
-            _CitedPassage(chunk_numbers[one.document, one.chunk], one.span.start, len(one.span), _short(one.weight))
-            for one in pool
+            _CitedPassage(
+                chunk_numbers[citation.document, citation.chunk],
+                citation.span.start,
+                len(citation.span),
+                _short(citation.weight),
+            )
+            for citation in pool
         ),
         candidates=len(section.candidates),
         citations=_numbers(section.citations, pool),
@@ -319,8 +330,11 @@ def _packed_section(section: Section) -> _PackedSection:
 
 
 def _section(packed: _PackedSection) -> Section:
-    cited = [(packed.cited_documents[one.document], one.chunk) for one in packed.cited_chunks]
-    pool = [Citation(*cited[one.chunk], _span(one.start, one.length), _long(one.weight)) for one in packed.passages]
+    cited = [(packed.cited_documents[chunk.document], chunk.chunk) for chunk in packed.cited_chunks]
+    pool = [
+        Citation(*cited[passage.chunk], _span(passage.start, passage.length), _long(passage.weight))
+        for passage in packed.passages
+    ]
     return Section(
         id=packed.id,
         title=packed.title,
@@ -346,18 +360,18 @@ SECTION: PackedKind[Section, _PackedSection] = PackedKind("section", _PackedSect
 
 
 def _with_others(first: Sequence[H], others: Iterable[H]) -> list[H]:
-    """The first as they are, then those of the others that are not among them, once."""
+    """All of `first`, then each of the others that is not in `first`, once."""
     known = set(first)
-    return [*first, *dict.fromkeys(one for one in others if one not in known)]
+    return [*first, *dict.fromkeys(passage for passage in others if passage not in known)]
 
 
-def _numbers(some: Iterable[H], pool: Sequence[H]) -> tuple[int, ...]:
+def _numbers(passages: Iterable[H], pool: Sequence[H]) -> tuple[int, ...]:
     numbering = _numbering(pool)
-    return tuple(numbering[one] for one in some)
+    return tuple(numbering[passage] for passage in passages)
 
 
 def _numbering(pool: Sequence[H]) -> dict[H, int]:
-    return {one: number for number, one in enumerate(pool)}
+    return {item: number for number, item in enumerate(pool)}
 
 
 def _span(start: int, length: int) -> Span:
@@ -365,7 +379,7 @@ def _span(start: int, length: int) -> Span:
 
 
 def _short(weight: float) -> int | float:
-    """Weights have four digits as a rule: as a whole number such a one takes three bytes instead of nine."""
+    """Most weights have four digits. As a whole number, a weight takes three bytes instead of nine."""
     whole = round(weight * _FOUR_DIGITS)
     return whole if whole / _FOUR_DIGITS == weight else weight
 

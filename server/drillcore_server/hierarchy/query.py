@@ -1,52 +1,39 @@
-"""Which nodes of a corpus the filters of a query allow, found through the indexes.
-
-Query.
-"""
+"""Query: the nodes that its filters allow, found through indexes, and their ranking by meaning."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final
 from uuid import UUID
 
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.hierarchy.chunk_index import VectorCache
-from drillcore_server.hierarchy.found import Filters, Node
-from drillcore_server.hierarchy.reader import NodeReader, signed
+from drillcore_server.hierarchy.nodes import Filters, Node
+from drillcore_server.hierarchy.reader import NodeReader, with_signatures
 from drillcore_server.hierarchy.search_text import Sought, SoughtText, SoughtVector
 from drillcore_server.hierarchy.sections import SectionIndexes
 from drillcore_server.hierarchy.store import HierarchyReader, HierarchyWrites
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant
-from drillcore_server.kernel.accounts import Permission
-from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads
+from drillcore_server.kernel.account_model import Permission
+from drillcore_server.kernel.canonical_json import fingerprint
+from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads, unless_erased
 from drillcore_server.kernel.errors import BadInput
-from drillcore_server.kernel.fingerprint import fingerprint
 from drillcore_server.kernel.pages import PageLimit, fill_page, make_token, page_size, read_token
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call
 from drillcore_server.storage.ids import CorpusId, Level, NodeId, Revision, TenantId
-from drillcore_server.storage.keyring import KeyErased
 from drillcore_server.vectors.embedding.embedders import Embedders
 from drillcore_server.vectors.vector_index import VectorIndex
 
-K = TypeVar("K")
-R = TypeVar("R")
-
-
-def left(get: Callable[[K], R | None], one: K) -> R | None:
-    """What `get` finds; None also if that was erased."""
-    try:
-        return get(one)
-    except KeyErased:
-        return None
-
 
 class Selection:
+    """Finds the nodes of one corpus that the filters allow."""
+
     def __init__(self, reads: CorpusReads, nodes: NodeReader, filters: Filters) -> None:
         self._reads = reads
         self._nodes = nodes
@@ -54,7 +41,7 @@ class Selection:
         self._filters = filters
 
     def nodes(self, level: Level) -> Iterator[NodeId]:
-        """The allowed nodes of a level, in order."""
+        """The allowed nodes of a level, in the order of sections and documents."""
         if level is Level.MASTER:
             master, chunks = self._nodes.master_id, self.allowed(Level.CHUNK)
             if master is not None and (chunks is None or chunks):
@@ -71,14 +58,14 @@ class Selection:
                     if level is Level.CHUNK:
                         yield chunk
                     else:
-                        yield from (raw.id for raw in self._nodes.raws_left(chunk))
+                        yield from (raw.id for raw in self._nodes.raws_unless_erased(chunk))
 
     def allowed(self, level: Level) -> set[NodeId] | None:
         """The allowed sections or chunks; None means all."""
         chunks = self._allowed_chunks(with_categories=level is Level.CHUNK)
         if level is Level.CHUNK:
             return chunks
-        sections = None if chunks is None else {parent for one in chunks if (parent := self._hierarchy.parent(one))}
+        sections = None if chunks is None else {parent for chunk in chunks if (parent := self._hierarchy.parent(chunk))}
         if self._filters.categories:
             named = self._sections_named()
             sections = named if sections is None else sections & named
@@ -98,7 +85,11 @@ class Selection:
 
     def _sections_named(self) -> set[NodeId]:
         hashed = self._hashes().hashed
-        return {one for category in self._filters.categories for one in self._hierarchy.sections_in(hashed(category))}
+        return {
+            section
+            for category in self._filters.categories
+            for section in self._hierarchy.sections_in(hashed(category))
+        }
 
     def _chunks_naming(self, kind: str, value: str) -> set[NodeId]:
         hashes = self._hashes()
@@ -107,10 +98,10 @@ class Selection:
     def _chunks_of_documents(self) -> set[NodeId]:
         documents = set(self._filters.documents) or None
         if self._filters.sources:
-            sources = [left(self._hierarchy.source, one) for one in self._filters.sources]
+            sources = [self._hierarchy.source_unless_erased(source) for source in self._filters.sources]
             of_sources = {source.document for source in sources if source is not None and source.document}
             documents = of_sources if documents is None else documents & of_sources
-        found = [left(self._hierarchy.document, one) for one in documents or ()]
+        found = [unless_erased(self._hierarchy.document, document) for document in documents or ()]
         return {chunk for document in found if document is not None for chunk in document.chunks}
 
     def _chunks_in_time(self) -> set[NodeId]:
@@ -145,7 +136,7 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, of which corpora, at which moment."""
+    """A query: what to search for, in which corpora, at which moment."""
 
     corpora: tuple[CorpusId, ...]
     level: Level
@@ -153,17 +144,17 @@ class Question:
     filters: Filters
     as_of: AsOf
     vector: tuple[float, ...] = ()
-    """Instead of a text: searches by this, which `embedding_model` made."""
+    """The vector to search with in place of a text. `embedding_model` made it."""
     embedding_model: str = ""
 
     def fingerprint(self) -> str:
-        """The same for the same question, on any server."""
+        """A hash that is the same for equal questions on every server. Binds page tokens to their query."""
         return fingerprint("nodes queried", self).hex()
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSearch:
-    """What a query reads: corpora, the indexes of their vectors, and the models that embed its text."""
+    """The parts that a query uses: corpora, the indexes of their vectors, and the models that embed its text."""
 
     reads: CorpusReads
     sections: SectionIndexes
@@ -177,7 +168,10 @@ class NodeSearch:
 def query(
     search: NodeSearch, call: Call, *, tenant: TenantId | None, question: Question, size: int, token: str
 ) -> Hits:
-    """Nodes of one level that the filters allow: by meaning, best first, if there is a text; else in order."""
+    """The nodes of one level that the filters allow: best first if there is a text or vector, else in order.
+
+    Later pages show the same revisions as the first page.
+    """
     _check(question)
     reads = search.reads
     limit = PageLimit(page_size(size), reads.unit.page_bytes_max)
@@ -191,9 +185,9 @@ def query(
         readers = _readers(reads, tr, granted, trail, question, cursor)
         found = _listed(reads, readers, question) if sought is None else _ranked(search, readers, question, sought)
         rest = islice(found, cursor.offset, None)
-        left = ((reader.node_left(one, question.level), score) for reader, one, score in rest)
-        hits, more = fill_page((_sized(node, score) for node, score in left if node is not None), limit)
-        nodes = signed(reads, tr, granted, [hit.node for hit in hits], *(reader.view for reader in readers))
+        still_there = ((reader.node_unless_erased(node, question.level), score) for reader, node, score in rest)
+        hits, more = fill_page((_sized(node, score) for node, score in still_there if node is not None), limit)
+        nodes = with_signatures(reads, tr, granted, [hit.node for hit in hits], *(reader.view for reader in readers))
         hits = [Hit(node, hit.score) for node, hit in zip(nodes, hits, strict=True)]
         trail.touch_nodes(nodes)
         revisions = {reader.view.corpus.id: reader.view.revision for reader in readers}
@@ -209,7 +203,7 @@ def query(
 
 
 def _sought(embedders: Embedders, question: Question) -> Sought | None:
-    """What nodes are compared with, if anything."""
+    """The text or vector to compare nodes with; None if the question has neither."""
     if question.vector:
         return SoughtVector(question.vector, question.embedding_model)
     return SoughtText(embedders, question.text) if question.text.strip() else None
@@ -221,7 +215,7 @@ def _sized(node: Node, score: float | None) -> tuple[Hit, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Cursor:
-    """How many hits were shown, and the corpora and revisions they were of: later pages are of the same."""
+    """The state of a page token: how many hits were shown, and which corpora and revisions the pages are of."""
 
     offset: int = 0
     revisions: tuple[tuple[CorpusId, Revision], ...] = ()
@@ -231,7 +225,9 @@ class _Cursor:
         if stored is None:
             return cls()
         pairs = (stored[place : place + 22] for place in range(6, len(stored), 22))
-        revisions = tuple((CorpusId(UUID(bytes=one[:16])), Revision(int.from_bytes(one[16:], "big"))) for one in pairs)
+        revisions = tuple(
+            (CorpusId(UUID(bytes=pair[:16])), Revision(int.from_bytes(pair[16:], "big"))) for pair in pairs
+        )
         return cls(int.from_bytes(stored[:6], "big"), revisions)
 
     def written(self) -> bytes:
@@ -248,35 +244,37 @@ def _check(question: Question) -> None:
     if question.text and question.vector:
         raise BadInput(Reason.INVALID_ARGUMENT, "search by a text or by a vector, not by both", field="vector")
     if bool(question.vector) != bool(question.embedding_model):
-        message = "a vector comes with the name of the model that made it, and a model's name with a vector"
+        message = "set vector and embedding_model together: the model is the one that made the vector"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="embedding_model")
     if (question.text or question.vector) and question.level not in {Level.SECTION, Level.CHUNK}:
         field = "text" if question.text else "vector"
-        raise BadInput(Reason.INVALID_ARGUMENT, "only sections and chunks are searched by meaning", field=field)
+        message = f"only sections and chunks are searched by meaning: set level to one of them, or leave {field} out"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field=field)
     if question.as_of.revision is not None and len(question.corpora) != 1:
-        raise BadInput(Reason.INVALID_ARGUMENT, "a revision is of one corpus: name just that one", field="as_of")
+        message = "a revision belongs to one corpus: name that corpus alone in corpus_ids"
+        raise BadInput(Reason.INVALID_ARGUMENT, message, field="as_of")
 
 
 def _readers(
     reads: CorpusReads, tr: Reader, granted: InTenant, trail: Trail, question: Question, cursor: _Cursor
 ) -> list[NodeReader]:
-    moments = [(one, AsOf(revision)) for one, revision in cursor.revisions]
+    moments = [(corpus, AsOf(revision)) for corpus, revision in cursor.revisions]
     if not moments:
-        ids = question.corpora or _everything(reads, tr, granted, question.level)
-        moments = [(one, question.as_of) for one in ids]
-    views = [reads.at(tr, granted, trail, one, as_of) for one, as_of in moments]
+        ids = question.corpora or _all_corpora(reads, tr, granted, question.level)
+        moments = [(corpus, question.as_of) for corpus in ids]
+    views = [reads.at(tr, granted, trail, corpus, as_of) for corpus, as_of in moments]
     for view in views:
         granted.check_level(view.corpus.id, question.level)
     return [NodeReader(view) for view in views]
 
 
-def _everything(reads: CorpusReads, tr: Reader, granted: InTenant, level: Level) -> tuple[CorpusId, ...]:
-    """Every corpus that the caller may read at this level, shared ones too."""
+def _all_corpora(reads: CorpusReads, tr: Reader, granted: InTenant, level: Level) -> tuple[CorpusId, ...]:
+    """Every corpus that the caller may read at this level, including shared corpora."""
     stored = granted.corpora(tr, reads.unit.keys)
     allowed = (corpus.id for corpus, _ in stored if granted.reaches(corpus.id, level))
     ids = tuple(islice(allowed, CORPORA_MAX + 1))
     if len(ids) > CORPORA_MAX:
-        message = f"there are over {CORPORA_MAX} corpora, more than one query searches: name those to search"
+        message = f"you can read over {CORPORA_MAX} corpora, and one query searches at most {CORPORA_MAX}: name them"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="corpus_ids")
     return ids
 
@@ -292,9 +290,9 @@ def _listed(
 def _ranked(
     search: NodeSearch, readers: Iterable[NodeReader], question: Question, sought: Sought
 ) -> Iterator[tuple[NodeReader, NodeId, float | None]]:
-    """Everything the filters allow, by cosine; scores are rounded to 1e-6 and ties go to the smaller id."""
+    """All allowed nodes by cosine. Scores are rounded to 1e-6; of equal scores, the smaller id comes first."""
     rankings = [_ranking(search, reader, question, sought) for reader in readers]
-    return heapq.merge(*rankings, key=lambda one: (-(one[2] or 0.0), one[1]))
+    return heapq.merge(*rankings, key=lambda hit: (-(hit[2] or 0.0), hit[1]))
 
 
 def _ranking(

@@ -1,4 +1,4 @@
-"""What the commands that read the hierarchy share: finding the corpus, the revision and the nodes."""
+"""Finds a node's corpus and revision, and reads nodes as callers see them, with their signatures."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from uuid import UUID
 
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
-from drillcore_server.hierarchy.chunk_index import unpacked
-from drillcore_server.hierarchy.found import ChunkText, Node, RawText
+from drillcore_server.hierarchy.chunk_index import unpack_vector
 from drillcore_server.hierarchy.model import Master, Section, chunk_of_raw, raw_id
+from drillcore_server.hierarchy.nodes import ChunkText, Node, RawText
 from drillcore_server.hierarchy.store import HierarchyReader, locate
 from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads
@@ -24,17 +24,20 @@ from drillcore_server.signatures.model import Signature, Target, TargetKind
 from drillcore_server.signatures.store import foreign_signatures, signatures_of_many, with_salt
 from drillcore_server.storage.ids import CorpusId, DocumentId, Level, NodeId
 from drillcore_server.storage.keyring import KeyErased
+from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.model import Embeddings
-from drillcore_server.vectors.store import embeddings_of
 
 CHILDREN_MAX: Final = 250
-"""Of a node's children that are named with it; DrillDown gives all, in pages."""
+"""How many children GetNode names. DrillDown gives all of them, in pages."""
 
 
 def at_node(
     reads: CorpusReads, tr: Reader, granted: InTenant, trail: Trail, node: NodeId, as_of: AsOf
 ) -> tuple[CorpusAtRevision, Level]:
-    """The corpus that a node is in, at a moment, and the node's level. A corpus that is not granted has no nodes."""
+    """The node's corpus at a moment, and the node's level.
+
+    Raises `Missing` if there is no such node, or if the caller is not granted its corpus.
+    """
     keys = reads.unit.keys
     for owner in granted.owners(tr, keys):
         found = locate(tr, keys, owner, node)
@@ -45,40 +48,46 @@ def at_node(
     raise missing(node)
 
 
-def signed(
+def with_signatures(
     reads: CorpusReads, tr: Reader, granted: InTenant, nodes: Sequence[Node], *views: CorpusAtRevision
 ) -> list[Node]:
-    """The nodes of these corpora with the signatures of their versions. Those of shared corpora are not shown."""
+    """The nodes with the signatures of their versions. Nodes of corpora that other tenants share get none.
+
+    Raises `BadInput` if the signatures do not fit into one answer.
+    """
     own = [view for view in views if not granted.is_shared(view.corpus)]
-    found, foreign = _made_here(reads, tr, granted, nodes, own), _made_elsewhere(nodes, own)
+    found, foreign = _own_signatures(reads, tr, granted, nodes, own), _imported_signatures(nodes, own)
     if not found and not foreign:
         return list(nodes)
-    shown = [signature for those in (*found.values(), *foreign.values()) for signature in those]
+    shown = [signature for signatures in (*found.values(), *foreign.values()) for signature in signatures]
     if sum(2 * len(signature.manifestation) for signature in shown) > reads.unit.page_bytes_max:
-        message = "these nodes have more signatures than fit into one answer; ask for smaller pages"
+        message = "these nodes have more signatures than fit into one answer; lower page_size"
         raise BadInput(Reason.TOO_LARGE, message, field="page_size")
     return [
         replace(node, signatures=found.get(node.id, ()), foreign_signatures=foreign.get(node.id, ())) for node in nodes
     ]
 
 
-def _made_here(
+def _own_signatures(
     reads: CorpusReads, tr: Reader, granted: InTenant, nodes: Sequence[Node], own: Sequence[CorpusAtRevision]
 ) -> dict[UUID, tuple[Signature, ...]]:
     corpora = {view.corpus.id for view in own}
     versions = [(node.id, node.version) for node in nodes if node.corpus in corpora]
     found = signatures_of_many(tr, reads.unit.keys, granted.tenant, TargetKind.NODE, versions)
-    return {node: tuple(with_salt(reads.keyring, one) for one in those) for node, those in found.items()}
+    return {
+        node: tuple(with_salt(reads.keyring, signature) for signature in signatures)
+        for node, signatures in found.items()
+    }
 
 
-def _made_elsewhere(nodes: Sequence[Node], own: Sequence[CorpusAtRevision]) -> dict[UUID, tuple[Signature, ...]]:
-    """Where no signatures came with a core it costs one read."""
+def _imported_signatures(nodes: Sequence[Node], own: Sequence[CorpusAtRevision]) -> dict[UUID, tuple[Signature, ...]]:
+    """The signatures that came with cores. Costs one read for a corpus that has none."""
     found: dict[UUID, tuple[Signature, ...]] = {}
     for view in own:
         if any(True for _ in view.tr.range(*view.keys.all_foreign_signatures(), limit=1)):
             there = (node for node in nodes if node.corpus == view.corpus.id)
             found |= {node.id: _foreign_signatures(view, node) for node in there}
-    return {node: those for node, those in found.items() if those}
+    return {node: signatures for node, signatures in found.items() if signatures}
 
 
 def _foreign_signatures(view: CorpusAtRevision, node: Node) -> tuple[Signature, ...]:
@@ -115,15 +124,15 @@ class NodeReader:
             raise self._missing(node, level)
         return found
 
-    def node_left(self, node: NodeId, level: Level) -> Node | None:
-        """A node that something led to; None if it was erased since."""
+    def node_unless_erased(self, node: NodeId, level: Level) -> Node | None:
+        """Same as `node`, but None if the node was erased."""
         try:
             return self.node(node, level)
         except KeyErased:
             return None
 
     def _missing(self, node: NodeId, level: Level) -> Missing:
-        """Whether it is not there or was erased: of a node that is gone, its last record tells."""
+        """The error for a node that was not found. The last record of the node tells whether it was erased."""
         if level is Level.MASTER:
             return missing(node)
         chunk = self._hierarchy.parent(node) or chunk_of_raw(node)[0] if level is Level.RAW else node
@@ -137,13 +146,13 @@ class NodeReader:
 
     @cached_property
     def master_id(self) -> NodeId | None:
-        """None also if what the master said at this revision was erased, and with it its id."""
-        master = self._hierarchy.master_left()
+        """None if there is no master, or if its record at this revision was erased, and its id with it."""
+        master = self._hierarchy.master_unless_erased()
         return None if master is None else master.id
 
     @cached_property
     def embeddings(self) -> Embeddings | None:
-        """The model of the corpus's vectors; None before there are any."""
+        """The model of the corpus's vectors; None before the corpus has vectors."""
         return embeddings_of(self.view)
 
     def section(self, section: Section) -> Node:
@@ -157,7 +166,7 @@ class NodeReader:
         assert self.embeddings is not None, "a chunk has a vector"
         model = self.embeddings.current
         stored = self._hierarchy.vector(model.number, chunk) if with_embedding else None
-        embedding = tuple(unpacked(stored).tolist()) if stored is not None else ()
+        embedding = tuple(unpack_vector(stored).tolist()) if stored is not None else ()
         content = ChunkText(record, page, model.name, embedding)
         return Node(
             record.id,
@@ -170,8 +179,8 @@ class NodeReader:
             record.version,
         )
 
-    def raws_left(self, chunk: NodeId) -> Iterator[Node]:
-        """The raws of a chunk; none if it was erased."""
+    def raws_unless_erased(self, chunk: NodeId) -> Iterator[Node]:
+        """The raws of a chunk. Yields nothing if the chunk was erased."""
         try:
             yield from self.raws(chunk)
         except KeyErased:
@@ -203,7 +212,7 @@ class NodeReader:
 
     @cached_property
     def _preprocessed(self) -> dict[DocumentId, tuple[str, ...]]:
-        """Of the documents asked for so far: all raws of a document ask, and a large one takes long to read."""
+        """The documents read so far. All raws of a document need it, and a large document takes long to read."""
         return {}
 
     def raw(self, node: NodeId) -> Node | None:
@@ -229,13 +238,13 @@ class NodeReader:
 
 
 def check_documents(granted: InTenant, corpus: CorpusId) -> None:
-    """Who may read neither chunks nor raws does not get to know what the documents are."""
+    """Raises `Denied` for callers who may read neither chunks nor raws: they must not learn of documents."""
     if not granted.reaches(corpus, Level.RAW):
         granted.check_level(corpus, Level.CHUNK)
 
 
 def check_nothing_erased(view: CorpusAtRevision, epoch: int) -> None:
-    """Raises `Unavailable` if something was erased from the corpus since `epoch`: a copy may still hold it."""
+    """Raises `Unavailable` if something was erased from the corpus since `epoch`: a copy may still contain it."""
     if view.sealed.epoch(view.corpus.number) != epoch:
-        message = "something was erased from the corpus while its copy was made; export it again"
+        message = "a source was erased from the corpus during the export; export it again"
         raise Unavailable(Reason.CONFLICT, message)

@@ -1,4 +1,4 @@
-"""What a search compares with: a text, embedded with the model of each corpus, or a vector that the caller made."""
+"""What a search looks for: a text, embedded with the model of each corpus, or a vector that the caller made."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from drillcore_server.vectors.model import Model
 T = TypeVar("T")
 
 
-class _NotEmbeddedYet(Exception):  # noqa: N818 - a turn of events, not an error
-    """A corpus has another model than those that the text was embedded with so far."""
+class _NotEmbeddedYet(Exception):  # noqa: N818 - a signal, not an error
+    """The search reached a corpus whose model has not embedded the text yet."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -24,20 +24,20 @@ class _NotEmbeddedYet(Exception):  # noqa: N818 - a turn of events, not an error
 
 
 class SoughtVector:
-    """Made by the caller, with a model that it names."""
+    """A vector that the caller made with the model that it names."""
 
     def __init__(self, vector: Sequence[float], model: str) -> None:
-        """Raises `BadInput` for one that cannot be searched by."""
+        """Raises `BadInput` for a vector that cannot be used in a search."""
         self._vector = client_vector(vector, "vector")
         self._model = model
 
     def of(self, corpus: CorpusId, model: Model) -> Vector:
-        """To compare the vectors of a corpus with. Raises `Refused` if they are of another model."""
+        """The vector to compare a corpus's vectors with. Raises `Refused` if another model made those."""
         if model.name != self._model:
-            message = f"corpus {corpus}: the corpus was embedded with {model}, not with {self._model}"
+            message = f"corpus {corpus} was embedded with {model}, but embedding_model is {self._model}"
             raise NotReady(Reason.MODEL_MISMATCH, message)
         if model.dimensions != len(self._vector):
-            message = f"the corpus's vectors have {model.dimensions} components, not {len(self._vector)}"
+            message = f"corpus {corpus} has vectors of {model.dimensions} components; yours has {len(self._vector)}"
             raise BadInput(Reason.INVALID_VECTOR, message, field="vector")
         return self._vector
 
@@ -46,17 +46,20 @@ class SoughtVector:
 
 
 class SoughtTexts:
-    """Embedded once for each model, never within a transaction: mostly with the server's own model, before any."""
+    """Texts that are embedded once for each model, never inside a transaction.
+
+    Most corpora use the server's own model, so the texts are embedded with that model before the first transaction.
+    """
 
     def __init__(self, embedders: Embedders, texts: Sequence[str], *, at_once: bool = True) -> None:
-        """Without `at_once` nothing is embedded before a search asks for it."""
+        """Without `at_once`, nothing is embedded until a search needs it."""
         self._embedders = embedders
         self._texts = texts
         self._at_once = at_once
         self._made: dict[Model, Sequence[Vector] | Refused] = {}
 
     def of(self, corpus: CorpusId, model: Model) -> Sequence[Vector]:
-        """To compare the vectors of a corpus with. For what is called by `run` only, which may call it again."""
+        """The vectors to compare a corpus's vectors with. Call it only from a search that `run` runs."""
         found = self._made.get(model)
         if found is None:
             self._check(corpus, model)
@@ -66,7 +69,7 @@ class SoughtTexts:
         return found
 
     def run(self, search: Callable[[], T]) -> T:
-        """What a search finds; it begins anew when it comes upon a corpus of a further model."""
+        """Returns what the search finds. Runs it again for each further model that its corpora use."""
         if self._at_once:
             self._embed(model_of(self._embedders.own))
         while True:
@@ -82,7 +85,7 @@ class SoughtTexts:
             raise NotReady(refused.reason, f"corpus {corpus}: {refused.message}") from refused
 
     def _embed(self, model: Model) -> None:
-        """A model that fails is told of only if a corpus needs it."""
+        """Embeds the texts. Defers a model's failure until a corpus needs that model."""
         try:
             self._made[model] = list(embed_or_refuse(self._embedders.of(model), self._texts))
         except Refused as refused:
@@ -90,7 +93,7 @@ class SoughtTexts:
 
 
 class SoughtText:
-    """One text."""
+    """A single text, embedded once for each model."""
 
     def __init__(self, embedders: Embedders, text: str) -> None:
         self._texts = SoughtTexts(embedders, [text])

@@ -1,7 +1,4 @@
-"""What is kept in memory of a corpus's sections: where each lies among the topics, and what it tells the master.
-
-The outlines of a corpus's sections in memory, and the index that sections are searched through.
-"""
+"""A corpus's sections in memory: an outline of each, and the vector index that searches use."""
 
 from __future__ import annotations
 
@@ -29,13 +26,15 @@ from drillcore_server.vectors.vector_log import Row
 Rows = npt.NDArray[np.float32]
 
 PASSAGES_MAX: Final = 2
-"""Passages that a section offers its master."""
+"""How many passages of a section the master can choose from."""
 WORDS_MAX: Final = 8
-"""Keywords and entities that it has a say with: more would only make the master slower to make."""
+"""How many keywords, and how many entities, of a section count for the master. More would only take longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
+    """The part of a section that new documents and the master are planned with."""
+
     id: NodeId
     title: str
     candidates: tuple[Citation, ...]
@@ -57,40 +56,40 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class Outlines:
-    """All sections of one revision. Never changed: `changed` makes another."""
+    """The outlines of all sections of one revision. It never changes: `changed` returns a new object."""
 
     by_id: Mapping[NodeId, Outline]
     ids: tuple[NodeId, ...]
-    """In order."""
+    """Sorted."""
     rows: Rows
-    """The direction of each, of length 1, in the same order."""
+    """The direction of each section, of length 1, in the order of `ids`."""
 
     @classmethod
     def of(cls, outlines: Iterable[Outline]) -> Outlines:
-        by_id = {one.id: one for one in outlines}
+        by_id = {outline.id: outline for outline in outlines}
         ids = tuple(sorted(by_id))
-        return cls(by_id, ids, directions([sum_of_bytes(by_id[one].vector_sum) for one in ids]))
+        return cls(by_id, ids, directions([sum_of_bytes(by_id[section].vector_sum) for section in ids]))
 
     def changed(self, changes: Mapping[NodeId, Outline | None]) -> Outlines:
-        """With these sections as they are now; None for one that is gone."""
-        by_id = {one: outline for one, outline in self.by_id.items() if one not in changes}
-        by_id |= {one: outline for one, outline in changes.items() if outline is not None}
-        kept = [place for place, one in enumerate(self.ids) if one not in changes]
+        """The outlines with these sections replaced. None removes a section."""
+        by_id = {section: outline for section, outline in self.by_id.items() if section not in changes}
+        by_id |= {section: outline for section, outline in changes.items() if outline is not None}
+        kept = [place for place, section in enumerate(self.ids) if section not in changes]
         fresh = sorted(changes.keys() & by_id.keys())
         ids = [self.ids[place] for place in kept] + fresh
-        rows = directions([sum_of_bytes(by_id[one].vector_sum) for one in fresh])
+        rows = directions([sum_of_bytes(by_id[section].vector_sum) for section in fresh])
         stacked = np.concatenate([self.rows[kept], rows]) if kept and fresh else self.rows[kept] if kept else rows
         order = sorted(range(len(ids)), key=ids.__getitem__)
         return Outlines(by_id, tuple(ids[place] for place in order), stacked[order] if order else rows)
 
 
 def sum_of_bytes(stored: bytes) -> Rows:
-    """A section's sum of vectors, as it is kept: little-endian 32-bit floats."""
+    """Decodes a section's stored sum of vectors: little-endian 32-bit floats."""
     return np.frombuffer(stored, dtype="<f4")
 
 
 def directions(sums: list[Rows]) -> Rows:
-    """A row of length 1 for each; zeros stay zeros."""
+    """Scales each sum to a row of length 1. Zeros stay zeros."""
     if not sums:
         return np.empty((0, 0), np.float32)
     stacked = np.stack(sums)
@@ -101,14 +100,16 @@ _INDEXES_MAX: Final = 64
 
 
 class SectionCache(Follower[Outlines]):
+    """Keeps the outlines of corpora in memory and follows their revisions."""
+
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine, _load, _follow)
 
 
 def _load(snapshot: BatchedReads) -> Outlines:
-    """Section by section: a scan would read all that they have ever been."""
+    """Reads section by section. A scan of the records would also read all earlier versions of the sections."""
     ids = [node_id(entry.key[-16:]) for entry in snapshot.entries(snapshot.keys.listed_sections())]
-    return Outlines.of(snapshot.each_left(ids, _outline))
+    return Outlines.of(snapshot.each_unless_erased(ids, _outline))
 
 
 def _follow(kept: Outlines, since: Sequence[RevisionRecord], snapshot: BatchedReads) -> Outlines:
@@ -122,9 +123,10 @@ def _outline(view: CorpusAtRevision, section: NodeId) -> Outline | None:
 
 
 class SectionIndexes:
-    """Sections by the direction of their vectors' sum. Made from the outlines: that which changed since is exchanged.
+    """The vector indexes of sections, by the direction of the sum of their vectors.
 
-    There are few of them, so they have no snapshots, and no thread tends them.
+    An index is made from the outlines, then only sections that changed are replaced. A corpus has few sections, so
+    these indexes need neither snapshots on disk nor a maintenance thread.
     """
 
     def __init__(self, outlines: SectionCache, settings: VectorSettings | None = None) -> None:
@@ -132,10 +134,10 @@ class SectionIndexes:
         self._settings = settings or VectorSettings()
         self._lock = threading.Lock()
         self._kept: OrderedDict[CorpusNumber, tuple[Outlines, int, VectorIndex[NodeId]]] = OrderedDict()
-        """With the epoch of erasures that each is of."""
+        """For each corpus: the outlines, the epoch of erasures when they were read, and the index made from them."""
 
     def forget(self, corpora: Collection[CorpusNumber]) -> None:
-        """Lets go of what is kept of corpora from which something was erased."""
+        """Drops the outlines and indexes of corpora from which something was erased."""
         self._outlines.forget(corpora)
         with self._lock:
             for number in corpora:
@@ -143,7 +145,7 @@ class SectionIndexes:
 
     def at(self, view: CorpusAtRevision) -> VectorIndex[NodeId]:
         number = view.corpus.number
-        epoch = view.sealed.epoch(number)  # before what it is the epoch of: an erasure meanwhile is then found
+        epoch = view.sealed.epoch(number)  # read before the outlines, so that an erasure in between is noticed
         outlines = self._outlines.at(view)
         with self._lock:
             before, known, index = self._kept.get(number, (None, epoch, None))
@@ -158,9 +160,9 @@ class SectionIndexes:
         return fresh
 
     def passages(self, view: CorpusAtRevision, section: NodeId) -> list[NodeId]:
-        """The chunks of a section's heaviest passages, which its summary is made of."""
+        """The chunks of a section's heaviest passages, from which its summary is made."""
         outline = self._outlines.at(view).by_id.get(section)
-        return [] if outline is None else [one.chunk for one in outline.candidates]
+        return [] if outline is None else [citation.chunk for citation in outline.candidates]
 
     def _keep(self, number: CorpusNumber, outlines: Outlines, epoch: int, index: VectorIndex[NodeId]) -> None:
         with self._lock:
@@ -171,10 +173,10 @@ class SectionIndexes:
 
 
 def _moved(before: Outlines, now: Outlines) -> dict[NodeId, Row | None]:
-    """The sections whose direction is another than before; None for those that are gone."""
+    """The new and changed sections with their directions. Removed sections have None."""
     moved: dict[NodeId, Row | None] = dict.fromkeys(before.by_id.keys() - now.by_id.keys())
-    for one, row in zip(now.ids, now.rows, strict=True):
-        known = before.by_id.get(one)
-        if known is None or known.vector_sum != now.by_id[one].vector_sum:
-            moved[one] = row
+    for section, row in zip(now.ids, now.rows, strict=True):
+        known = before.by_id.get(section)
+        if known is None or known.vector_sum != now.by_id[section].vector_sum:
+            moved[section] = row
     return moved

@@ -1,13 +1,13 @@
-"""NodeService: requests to commands, results to responses."""
+"""NodeService: converts requests to commands and results to responses."""
 
 from __future__ import annotations
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import nodes_pb2 as pb
 from drillcore_server.hierarchy.digests import Entity
-from drillcore_server.hierarchy.found import Filters
 from drillcore_server.hierarchy.messages import level_of, node_message
 from drillcore_server.hierarchy.navigate import drill_down, get_history, get_node, roll_up
+from drillcore_server.hierarchy.nodes import Filters
 from drillcore_server.hierarchy.query import NodeSearch, Question, query
 from drillcore_server.kernel.corpus_at_revision import AsOf
 from drillcore_server.kernel.errors import BadInput
@@ -35,7 +35,7 @@ class NodeService:
 
     def Query(self, request: pb.QueryRequest, call: Call) -> pb.QueryResponse:
         question = Question(
-            corpora=tuple(dict.fromkeys(corpus_id(one, "corpus_ids") for one in request.corpus_ids)),
+            corpora=tuple(dict.fromkeys(corpus_id(corpus, "corpus_ids") for corpus in request.corpus_ids)),
             level=level_of(request.level, "level"),
             text=request.text,
             filters=_filters(request.filters),
@@ -77,7 +77,7 @@ class NodeService:
             self._reads,
             call,
             tenant=optional_tenant_id(request.tenant_id),
-            nodes=[node_id(one, "ids") for one in request.ids],
+            nodes=[node_id(node, "ids") for node in request.ids],
             target=level_of(request.target, "target"),
             as_of=as_of(request.as_of),
         )
@@ -96,7 +96,7 @@ class NodeService:
             token=request.page_token,
         )
         return pb.GetHistoryResponse(
-            revisions=[_revision(one, found.oldest) for one in found.revisions],
+            revisions=[_revision(record, found.oldest) for record in found.revisions],
             next_page_token=found.next_token,
             oldest_revision=found.oldest,
         )
@@ -114,8 +114,8 @@ def as_of(message: pb.AsOf) -> AsOf:
 def _filters(message: pb.Filters) -> Filters:
     return Filters(
         categories=frozenset(message.categories),
-        entities=frozenset(Entity(one.type, one.value) for one in message.entities),
-        documents=frozenset(document_id(one, "document_ids") for one in message.document_ids),
+        entities=frozenset(Entity(entity.type, entity.value) for entity in message.entities),
+        documents=frozenset(document_id(document, "document_ids") for document in message.document_ids),
         sources=frozenset(map(SourceId, message.source_ids)),
         created_after=utc(message.created_after, "created_after") if message.HasField("created_after") else None,
         created_before=utc(message.created_before, "created_before") if message.HasField("created_before") else None,

@@ -1,8 +1,8 @@
-"""A node as JSON: its object in copies of a corpus, and what an electronic signature of it covers.
+"""A node as JSON: the object that copies of a corpus contain and that an electronic signature covers.
 
 The object has every field of the record that a caller sees. It leaves out what may change while the node stays at its
-version, such as its parent. A vector is shown by its model, its length and the SHA-256 of its 32-bit floats
-(little-endian), so that whoever has the vector can check it.
+version, such as its parent. In place of a vector it has the model, the length and the SHA-256 of the vector's 32-bit
+floats (little-endian), so that anybody with the vector can check it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import numpy as np
 from drillcore_fdb.engine import Reader
 from drillcore_formats.audit.signatures import signed_part
 from drillcore_server.hierarchy.digests import Entity, MadeBy
-from drillcore_server.hierarchy.found import ChunkText, Node, RawText
 from drillcore_server.hierarchy.model import Citation, Excerpt, Master, Section
+from drillcore_server.hierarchy.nodes import ChunkText, Node, RawText
 from drillcore_server.hierarchy.reader import NodeReader, at_node
 from drillcore_server.hierarchy.store import locate
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant, Principal, Rule
-from drillcore_server.kernel.accounts import Permission
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.trail import Trail, time_text
 from drillcore_server.signatures.model import Target, TargetKind
 from drillcore_server.signatures.targets import FoundTarget
@@ -36,7 +36,7 @@ Content = dict[str, Any]
 
 
 def node_content(node: Node) -> Content:
-    """The node's object in a copy. For a copy, read chunks with their embeddings; signatures do not cover these."""
+    """The node's JSON object. For a copy, read chunks with their embeddings; a signature does not cover embeddings."""
     said: Content = {
         "id": str(node.id),
         "corpus_id": str(node.corpus),
@@ -135,7 +135,7 @@ def _quote(found: ChunkText, excerpt: Excerpt) -> Content:
 
 
 def json_number(weight: float) -> int | float:
-    """Canonical JSON writes 1.0 as 1."""
+    """The weight as canonical JSON writes it: 1.0 becomes 1."""
     return int(weight) if weight.is_integer() else weight
 
 
@@ -157,7 +157,7 @@ def _processing(made_by: MadeBy) -> Content:
 
 @dataclass(frozen=True, slots=True)
 class SignableNodes:
-    """Nodes as targets of signatures."""
+    """Finds the nodes that callers sign."""
 
     reads: CorpusReads
 
@@ -181,7 +181,7 @@ class SignableNodes:
 
 
 def _record_key(view: CorpusAtRevision, node: Node) -> bytes:
-    """The key of the record that holds a node."""
+    """The store's key of the record that contains the node."""
     if isinstance(node.content, ChunkText | RawText):
         return view.keys.chunk(node.content.chunk.id)
     return view.keys.section(node.id) if isinstance(node.content, Section) else view.keys.master()

@@ -1,4 +1,4 @@
-"""The source registry: where documents and facts come from, and which content each source had last."""
+"""Sources: where documents and facts come from, and the latest content of each source."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from drillcore_server.storage.ids import DocumentId, SourceId
 
 
 class SourceStatus(enum.IntEnum):
-    """Numbers are those of the protocol."""
+    """The numbers are those of the protocol."""
 
     ACTIVE = 1
     UPDATED = 2
@@ -28,19 +28,19 @@ class SourceStatus(enum.IntEnum):
 class Source:
     id: SourceId
     version: int
-    """1 for the first content, one more with each change; 0 while only facts were put of it, and no document."""
+    """1 for the first content, one more with each change. 0 while the source has facts but never had a document."""
     document: DocumentId | None
-    """The document that holds its content now; None after it was removed."""
+    """The document with the source's content; None before the first document and after its removal."""
     content_hash: str
     first_seen_at: datetime
     changed_at: datetime
     title: str = ""
     uri: str = ""
-    """Where it is, if its id or its metadata say so."""
+    """The source's address, if its id or its metadata give one."""
     source_type: SourceType | None = None
-    """None where it was registered before sources had types."""
+    """None if the source was registered before sources had types."""
     fact_count: int = 0
-    """Facts of it that are not deleted."""
+    """How many facts the source has that are not deleted."""
 
     @property
     def status(self) -> SourceStatus:
@@ -48,12 +48,12 @@ class Source:
             return SourceStatus.REMOVED
         return SourceStatus.UPDATED if self.version > 1 else SourceStatus.ACTIVE
 
-    def left(self, at: datetime) -> Source:
-        """After its document was removed."""
+    def without_document(self, at: datetime) -> Source:
+        """The source after its document was removed."""
         return replace(self, document=None, content_hash="", changed_at=at)
 
 
-def succeeding(known: Source | None, document: Document, at: datetime) -> Source:
+def next_version(known: Source | None, document: Document, at: datetime) -> Source:
     """The source with this document as its next version."""
     version, first_seen_at = (known.version + 1, known.first_seen_at) if known else (1, at)
     described = describe(document.source, document.title, document.metadata)
@@ -71,16 +71,16 @@ def succeeding(known: Source | None, document: Document, at: datetime) -> Source
     )
 
 
-def registered(source: SourceId, at: datetime) -> Source:
-    """A source that facts are put of before any document."""
+def source_without_document(source: SourceId, at: datetime) -> Source:
+    """A new source that has facts before it has a document."""
     return Source(source, 0, None, "", at, at, "", uri_of(source, {}), SourceType.USER)
 
 
-def described_as(source: Source | None) -> Described:
-    """What a fact that is put of a source weighs by; what nobody knows is the user's word."""
+def description_of(source: Source | None) -> SourceDescription:
+    """The description that weighs facts of a source. An unknown source, or one without a type, counts as the user."""
     if source is None:
-        return Described(SourceType.USER)
-    return Described(source.source_type or SourceType.USER, source.uri, source.title)
+        return SourceDescription(SourceType.USER)
+    return SourceDescription(source.source_type or SourceType.USER, source.uri, source.title)
 
 
 SOURCE_TYPE: Final = "source_type"
@@ -100,8 +100,8 @@ class SourceType(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """What is known of a source."""
+class SourceDescription:
+    """What is known about a source."""
 
     type: SourceType
     uri: str = ""
@@ -109,27 +109,30 @@ class Described:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
-def describe(source: SourceId, title: str, metadata: Mapping[str, str]) -> Described:
-    """A document's source. Raises `BadInput` if its metadata names a type that there is not."""
+def describe(source: SourceId, title: str, metadata: Mapping[str, str]) -> SourceDescription:
+    """Describes a document's source. Raises `BadInput` if the metadata names an unknown source type."""
     uri = uri_of(source, metadata)
-    return Described(source_type(uri, metadata), uri, title, metadata)
+    return SourceDescription(source_type(uri, metadata), uri, title, metadata)
 
 
 def source_type(uri: str, metadata: Mapping[str, str]) -> SourceType:
-    """What the metadata says; else web for what is on the web, and internal for the rest. Raises `BadInput`."""
+    """The type in the metadata; without one, web for sources with a web address, and internal for all others.
+
+    Raises `BadInput` if the metadata names an unknown type.
+    """
     named = metadata.get(SOURCE_TYPE)
     if named is None:
         return SourceType.WEB if _is_on_the_web(uri) else SourceType.INTERNAL
     try:
         return SourceType(named)
     except ValueError:
-        known = ", ".join(one.value for one in SourceType)
-        message = f"its metadata has the {SOURCE_TYPE} {named[:50]!r}, which is none of {known}"
+        known = ", ".join(known_type.value for known_type in SourceType)
+        message = f"the metadata entry {SOURCE_TYPE} is {named[:50]!r}; it must be one of {known}"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="metadata") from None
 
 
 def uri_of(source: SourceId, metadata: Mapping[str, str]) -> str:
-    """Where a source is, if its metadata or its id say so."""
+    """The source's address: from the metadata, else the id if that is an address, else empty."""
     given = next((metadata[name] for name in _URI_ENTRIES if metadata.get(name)), "")
     if given:
         return given

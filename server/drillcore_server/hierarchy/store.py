@@ -1,4 +1,4 @@
-"""The nodes of a corpus as a reader at one revision sees them, and the writes that make a new one."""
+"""Reads the nodes, documents and sources of a corpus at one revision, and makes the writes of a new revision."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from drillcore_server.storage.ids import (
 from drillcore_server.storage.keyring import CORPUS_SCOPE, KeyErased, KeyNumber, Keyring
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
-from drillcore_server.vectors import store as embeddings
+from drillcore_server.vectors.corpus_models import embeddings_write
 from drillcore_server.vectors.model import Embeddings
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ MASTER = RecordKind(Master)
 DOCUMENT = RecordKind(Document)
 SOURCE = RecordKind(Source)
 _KNOWN_TEXTS_MAX: Final = 50
-"""Entries that are looked at for a chunk with a text: behind more that are gone, it is made anew."""
+"""The most index entries to look at for a chunk with a known text. Then the text is embedded again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class HierarchyReader:
     def master(self) -> Master | None:
         return self.view.record(MASTER, self.view.keys.master())
 
-    def master_left(self) -> Master | None:
-        """The same, but one that was erased is not there."""
+    def master_unless_erased(self) -> Master | None:
+        """Same as `master`, but None if the master was erased."""
         try:
             return self.master()
         except KeyErased:
@@ -75,7 +75,7 @@ class HierarchyReader:
         return self.view.record(SECTION, self.view.keys.section(section))
 
     def section_ids(self, first: NodeId | None = None) -> Iterator[NodeId]:
-        """In order, from `first` on."""
+        """The ids of all sections, sorted, beginning with `first`."""
         for entry in versioned.scan(self.view.tr, *self.view.keys.listed_sections(first), self.view.revision):
             yield node_id(entry.key[-16:])
 
@@ -88,7 +88,7 @@ class HierarchyReader:
         return None if entry is None else decode_raws(entry.value)
 
     def chunk_with_raws(self, chunk: NodeId) -> ChunkWithRaws | None:
-        """The chunk and its raws, which are one record."""
+        """The chunk and its raws, which are stored as one record."""
         entry = self.view.sealed.get(self.view.tr, self.view.keys.chunk(chunk), self.view.revision)
         return None if entry is None else decode_chunk(chunk, entry.value)
 
@@ -98,15 +98,15 @@ class HierarchyReader:
             yield self.view.keys.parse_member(entry.key)
 
     def chunks_of(self, section: NodeId) -> Iterator[NodeId]:
-        return (one.id for one in self.members(section))
+        return (member.id for member in self.members(section))
 
     def vector(self, model: int, chunk: NodeId) -> bytes | None:
-        """The chunk's, that the model of this number made."""
+        """The chunk's vector that the model of this number made."""
         entry = self.view.sealed.get(self.view.tr, self.view.keys.vector(model, chunk), self.view.revision)
         return None if entry is None else entry.value
 
     def parent(self, node: NodeId) -> NodeId | None:
-        """The section of a chunk, or the chunk of a raw that has an id of its own."""
+        """The section of a chunk, or the chunk of a raw that a client made."""
         entry = versioned.get(self.view.tr, self.view.keys.parent(node), self.view.revision)
         return None if entry is None else node_id(entry.value)
 
@@ -119,15 +119,15 @@ class HierarchyReader:
     def source(self, source: SourceId) -> Source | None:
         return self.view.record(SOURCE, self.view.keys.source(self.view.sealed.hashed(source)))
 
-    def source_left(self, source: SourceId) -> Source | None:
-        """The same, but one that was erased is not there."""
+    def source_unless_erased(self, source: SourceId) -> Source | None:
+        """Same as `source`, but None if the source was erased."""
         try:
             return self.source(source)
         except KeyErased:
             return None
 
     def sources(self, after: bytes | None = None) -> Iterator[Source]:
-        """All of them, in the order of what stands for them in keys; after one, given by that."""
+        """All sources in the order of the keyed hashes of their ids, or those after the source with this hash."""
         return self.view.records(SOURCE, self.view.keys.sources(after))
 
     def sections_in(self, category: bytes) -> Iterator[NodeId]:
@@ -136,21 +136,21 @@ class HierarchyReader:
             yield node_id(entry.key[-16:])
 
     def vector_of_text(self, model: int, text: bytes) -> bytes | None:
-        """The vector of a text that some chunk was made of; the text as a keyed hash."""
+        """The vector of a chunk with this text; None if there is none. The text is given as its keyed hash."""
         found = versioned.last_key(
             self.view.tr, *self.view.keys.embedded_as(text), self.view.revision, _KNOWN_TEXTS_MAX
         )
         return None if found is None else self.vector(model, node_id(found[-16:]))
 
     def chunks_naming(self, kind: bytes, value: bytes = b"") -> Iterator[NodeId]:
-        """The chunks that name an entity of a kind, and of a value if one is given; both as keyed hashes."""
+        """The chunks that name an entity of this kind and, if it is given, this value. Both are keyed hashes."""
         for entry in versioned.scan(self.view.tr, *self.view.keys.entities(kind, value), self.view.revision):
             yield node_id(entry.key[-16:])
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Where a node is, found by its id alone."""
+    """The corpus and level of a node, found by its id alone."""
 
     corpus: CorpusNumber
     level: Level
@@ -161,9 +161,9 @@ class Located:
 
 
 def locate(tr: Reader, keys: Keyspace, tenant: TenantId, node: NodeId) -> Located | None:
-    """The tenant's node of this id. One that a revision removed is still located: ask its revision whether it is there.
+    """Where the tenant's node of this id is, or was: a node that a revision removed is still located.
 
-    The raws of ingested chunks have no locator of their own: their ids are made from their chunks'.
+    Raws that the server made have no locator, because their ids are made from the ids of their chunks.
     """
     stored = tr.get(keys.locator(tenant, node))
     if stored is not None:
@@ -176,7 +176,7 @@ def locate(tr: Reader, keys: Keyspace, tenant: TenantId, node: NodeId) -> Locate
 
 
 class HierarchyWrites:
-    """Makes the writes of nodes and of everything that leads to them: one method a node, all its indexes with it."""
+    """Makes the writes that put or remove a node, document or source, together with its index entries."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class HierarchyWrites:
         keyring: Keyring,
         models: Embeddings | None = None,
     ) -> None:
-        """`models` are those that have vectors of the corpus once the writes are made; for who writes chunks."""
+        """`models` are the models that have vectors of the corpus after the writes. Needed only to write chunks."""
         self._keys = keys
         self._models = models
         self._corpus_keys = keys.of_corpus(number)
@@ -209,7 +209,7 @@ class HierarchyWrites:
     def put_chunk(
         self, chunk: Chunk, page: RawPage, vector: bytes, next_vector: bytes | None = None
     ) -> Iterator[Write]:
-        """`vector` is the current model's, `next_vector` that of the next one, if it was made already."""
+        """`vector` is the current model's. `next_vector` is that of the model the corpus migrates to, if it exists."""
         number, keys = self._source_key(chunk.source), self._corpus_keys
         yield Write(keys.chunk(chunk.id), encode_chunk(chunk, page), number)
         assert self._models is not None
@@ -227,7 +227,7 @@ class HierarchyWrites:
         return Write(self._corpus_keys.vector(model, chunk), vector, self._source_key(source), is_dense=True)
 
     def set_embeddings(self, models: Embeddings) -> Write:
-        return embeddings.written(self._corpus_keys, models)
+        return embeddings_write(self._corpus_keys, models)
 
     def remove_chunk(self, chunk: Chunk) -> Iterator[Write]:
         keys = self._corpus_keys
@@ -246,12 +246,12 @@ class HierarchyWrites:
         yield Write(keys.parent(chunk.id), section.bytes)
 
     def leave(self, section: NodeId, chunk: Chunk | Membership) -> Iterator[Write]:
-        """Its parent is for `join` or `remove_chunk` to change."""
+        """Removes a chunk from a section. `join` or `remove_chunk` must then change the chunk's parent."""
         yield Write(self._corpus_keys.member(section, chunk.document, chunk.ordinal, chunk.id), None)
 
     def put_section(self, section: Section, before: Section | None) -> Iterator[Write]:
         keys = self._corpus_keys
-        yield Write(keys.section(section.id), SECTION.encode(section), numbers=self.together(section.sources))
+        yield Write(keys.section(section.id), SECTION.encode(section), numbers=self._source_keys(section.sources))
         if before is None:
             yield self._locator(section.id, Level.SECTION)
             yield Write(keys.listed_section(section.id), b"")
@@ -267,13 +267,13 @@ class HierarchyWrites:
         yield Write(keys.category(self.hashed(section.category), section.id), None)
 
     def put_master(self, master: Master, before: Master | None, sources: Iterable[SourceId]) -> Iterator[Write]:
-        """`sources` are all that something in it may come from."""
-        yield Write(self._corpus_keys.master(), MASTER.encode(master), numbers=self.together(sources))
+        """`sources` are all sources that the master's content may come from."""
+        yield Write(self._corpus_keys.master(), MASTER.encode(master), numbers=self._source_keys(sources))
         if before is None:
             yield self._locator(master.id, Level.MASTER)
 
     def cite(self, node: NodeId, citations: Iterable[Citation]) -> Iterator[Write]:
-        """Notes which documents this revision of a section or master cites, for the day one is erased."""
+        """Indexes which documents this revision of a section or master cites. Erasing a document needs the index."""
         return self.cite_documents(node, {citation.document for citation in citations})
 
     def cite_documents(self, node: NodeId, documents: Iterable[DocumentId]) -> Iterator[Write]:
@@ -281,28 +281,30 @@ class HierarchyWrites:
             yield Write(self._corpus_keys.citing(document, node), b"")
 
     def hashed(self, text: str, size: int = 8) -> bytes:
-        """A keyed hash for the keys of indexes: equal texts are found, and nobody can read them off a key.
+        """A keyed hash for the keys of indexes: it finds equal texts, and nobody can read a text from a key.
 
-        Nor can anybody make two that are equal, so it need not be longer than chance asks for.
+        Without the secret nobody can make collisions on purpose, so a few bytes are enough.
         """
         secret = self._keyring.derived(self._corpus_key, b"index")
         return hmac.digest(secret, text.casefold().encode(), "sha256")[:size]
 
     def hashed_kind(self, kind: str) -> bytes:
-        """Of a type of entities, of which there are few."""
+        """A shorter keyed hash, for types of entities: there are few of them."""
         return self.hashed(kind, 4)
 
     def chunk_index_keys(self, chunk: Chunk) -> list[bytes]:
         return self.entity_keys(chunk) + self.embedded_keys(chunk)
 
     def embedded_keys(self, chunk: Chunk) -> list[bytes]:
-        """The entry that a chunk has in the index of embedded texts, if the server embedded it."""
+        """The keys of the chunk in the index of embedded texts. Empty if a client made the vector."""
         return [self._corpus_keys.embedded(chunk.embedded, chunk.id)] if chunk.embedded else []
 
     def entity_keys(self, chunk: Chunk) -> list[bytes]:
-        """The entries that a chunk has in the index of entities."""
+        """The keys of the chunk in the index of entities."""
         keys = self._corpus_keys
-        return [keys.entity(self.hashed_kind(one.type), self.hashed(one.value), chunk.id) for one in chunk.entities]
+        return [
+            keys.entity(self.hashed_kind(entity.type), self.hashed(entity.value), chunk.id) for entity in chunk.entities
+        ]
 
     def _locator(self, node: NodeId, level: Level, mark: bytes = b"") -> Write:
         value = locator_of(level, self._number) + mark
@@ -310,8 +312,8 @@ class HierarchyWrites:
         block = self._keys.locator(self._tenant, owner) if place >= 0 else None
         return Write(self._keys.locator(self._tenant, node), value, versioned=False, block=block)
 
-    def together(self, sources: Iterable[SourceId]) -> tuple[KeyNumber, ...]:
-        """The keys that something made of several sources is sealed under: theirs, and the corpus's own."""
+    def _source_keys(self, sources: Iterable[SourceId]) -> tuple[KeyNumber, ...]:
+        """The keys that seal a record made of several sources: the keys of these sources and the corpus's own."""
         return tuple(sorted(self._keyring.numbers(self._number, [CORPUS_SCOPE, *sorted(set(sources))])))
 
     def _source_key(self, source: SourceId) -> KeyNumber:

@@ -7,17 +7,15 @@ from dataclasses import dataclass, replace
 
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
-from drillcore_server.identity.account_checks import check_certificates, check_subject, checked_grants, checked_login
+from drillcore_server.identity.account_rules import check_certificates, check_subject, checked_grants, checked_login
 from drillcore_server.identity.credentials import Credentials
-from drillcore_server.kernel import access
+from drillcore_server.kernel import access, corpus_store
 from drillcore_server.kernel import account_store as accounts
-from drillcore_server.kernel import corpus_store as corpora
-from drillcore_server.kernel import corpus_store as sharing
 from drillcore_server.kernel import session_store as sessions
-from drillcore_server.kernel import tenant_store as tenants
 from drillcore_server.kernel.access import Granted, Principal
+from drillcore_server.kernel.account_model import Account, AccountKind, AccountState, Grant
 from drillcore_server.kernel.account_store import ACCOUNT_STATE
-from drillcore_server.kernel.accounts import Account, AccountKind, AccountState, Grant
+from drillcore_server.kernel.corpus_store import get_tenant
 from drillcore_server.kernel.errors import BadInput, Denied, Missing
 from drillcore_server.kernel.named import check_version, checked_name
 from drillcore_server.kernel.pages import Page, PageLimit, fill_page, make_page, page_size, read_id_token
@@ -64,7 +62,7 @@ def create_account(
         oidc_issuer=oidc_issuer,
         oidc_subject=oidc_subject,
     )
-    rule = access.managing(tenant, of_server=of_server)
+    rule = access.account_manager(tenant, of_server=of_server)
     unit.look(call, rule, lambda _tr, _granted: None)  # before a stranger can make the server hash a password
     new_hash = credentials.new_hash(account, None, password, "password") if password else None
 
@@ -86,9 +84,9 @@ def check_granted(tr: Reader, keys: Keyspace, grants: Iterable[Grant]) -> None:
     """Raises `Missing` unless the tenants and corpora that the grants name exist."""
     for grant in grants:
         if grant.tenant is not None:
-            tenants.get(tr, keys, grant.tenant)
-            if grant.corpus is not None and sharing.owner_of(tr, keys, grant.tenant, grant.corpus) is None:
-                corpora.get(tr, keys, grant.tenant, grant.corpus)
+            get_tenant(tr, keys, grant.tenant)
+            if grant.corpus is not None and corpus_store.owner_of(tr, keys, grant.tenant, grant.corpus) is None:
+                corpus_store.get(tr, keys, grant.tenant, grant.corpus)
 
 
 def get_account(
@@ -106,7 +104,7 @@ def get_account(
         return accounts.state_of(tr, unit.keys, account)
 
     own = None if isinstance(key, str) else key
-    return unit.read(call, access.managing_or_own(tenant, own, of_server=of_server), work)
+    return unit.read(call, access.account_manager_or_self(tenant, own, of_server=of_server), work)
 
 
 def list_accounts(
@@ -122,7 +120,7 @@ def list_accounts(
         trail.detail["account_ids"] = [str(account.id) for account in page.items]
         return page
 
-    return unit.read(call, access.managing(tenant, of_server=of_server), work)
+    return unit.read(call, access.account_manager(tenant, of_server=of_server), work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +176,7 @@ def update_account(
         trail.change(old, new)
         return accounts.state_of(tr, unit.keys, new)
 
-    return unit.write(call, access.managing(tenant), ACCOUNT_STATE, work)
+    return unit.write(call, access.account_manager(tenant), ACCOUNT_STATE, work)
 
 
 def check_not_own_loss(principal: Principal, old: Account, new: Account) -> None:
@@ -219,4 +217,4 @@ def set_grants(
         trail.change(old, new)
         return accounts.state_of(tr, unit.keys, new)
 
-    return unit.write(call, access.managing(tenant), ACCOUNT_STATE, work)
+    return unit.write(call, access.account_manager(tenant), ACCOUNT_STATE, work)

@@ -35,7 +35,7 @@ from drillcore_server.identity.settings import OidcSettings
 from drillcore_server.kernel import account_store as accounts
 from drillcore_server.kernel import session_store as sessions
 from drillcore_server.kernel.access import Principal, Proof, principal_of
-from drillcore_server.kernel.accounts import Account
+from drillcore_server.kernel.account_model import Account
 from drillcore_server.kernel.errors import Denied
 from drillcore_server.storage.keyspace import Keyspace
 

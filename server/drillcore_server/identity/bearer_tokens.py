@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from drillcore_server.kernel.access import Principal
-from drillcore_server.kernel.accounts import EVERYTHING
+from drillcore_server.kernel.account_model import EVERYTHING
 from drillcore_server.storage.ids import PrincipalId
 from drillcore_server.storage.keyring import make_secret_file
 

@@ -27,15 +27,15 @@ from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_proto.reasons import Reason
 from drillcore_server.identity.settings import AuthSettings
-from drillcore_server.kernel import access, requests
+from drillcore_server.kernel import access
 from drillcore_server.kernel import account_store as accounts
 from drillcore_server.kernel import session_store as sessions
 from drillcore_server.kernel.access import SERVER, Granted
+from drillcore_server.kernel.account_model import Account, AccountKind, AccountState, Credential
 from drillcore_server.kernel.account_store import ACCOUNT_STATE
-from drillcore_server.kernel.accounts import Account, AccountKind, AccountState, Credential
 from drillcore_server.kernel.errors import BadInput, Denied, Unavailable
 from drillcore_server.kernel.trail import Trail
-from drillcore_server.kernel.unit import Call, Unit, refusing
+from drillcore_server.kernel.unit import Call, Unit, errors_as_refusals, find_outcome
 from drillcore_server.storage.ids import AccountId, RequestId, TenantId
 from drillcore_server.storage.records import RecordKind
 
@@ -155,7 +155,7 @@ class Credentials:
         if account is not None:
             call.trails[:] = [Trail(tenant=account.tenant_id, detail={"account_id": str(account.id)})]
         tried = None if account is None else self._count(call, account.id)
-        with refusing():
+        with errors_as_refusals():
             right = repeated or self.passwords.is_right(None if tried is None else tried.hash, password)
         if account is None or tried is None or not right:
             if account is not None and tried is not None and tried.attempts == self.settings.failures_max:
@@ -243,7 +243,7 @@ def answered(unit: Unit, call: Call, result: RecordKind[T]) -> T | None:
     """
 
     def find(tr: Reader, _granted: Granted) -> T | None:
-        outcome = requests.find(tr, unit.keys, call.principal.id, call.request_id)
+        outcome = find_outcome(tr, unit.keys, call.principal.id, call.request_id)
         if outcome is None or outcome.fingerprint != unit.journal.keyed(call.fingerprint):
             return None
         return result.decode(outcome.result)
@@ -254,7 +254,9 @@ def answered(unit: Unit, call: Call, result: RecordKind[T]) -> T | None:
 def check_same(known: Credential | None, expected: Credential | None) -> None:
     """Raises `Unavailable` if the password was changed since it was checked, outside of the transaction."""
     if (known and known.hash) != (expected and expected.hash):
-        raise Unavailable(Reason.CONFLICT, "the password was changed by another meanwhile; nothing was done")
+        raise Unavailable(
+            Reason.CONFLICT, "somebody changed the password at the same time; nothing was done, try again"
+        )
 
 
 def set_password(
@@ -275,7 +277,7 @@ def set_password(
     target = call.principal.account if account_id is None else account_id
     if target is None:
         raise BadInput(Reason.INVALID_ARGUMENT, "this caller has no account, so no password of its own", field="id")
-    rule = access.managing_or_own(tenant, target)
+    rule = access.account_manager_or_self(tenant, target)
 
     def find(tr: Reader, granted: Granted) -> tuple[Account, Credential | None]:
         account = accounts.get(tr, unit.keys, granted.tenant, target)

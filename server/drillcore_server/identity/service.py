@@ -7,7 +7,7 @@ from typing import Final
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import accounts_pb2 as pb
-from drillcore_server.identity.account_checks import checked_certificate
+from drillcore_server.identity.account_rules import checked_certificate
 from drillcore_server.identity.accounts import (
     AccountChanges,
     create_account,
@@ -19,7 +19,7 @@ from drillcore_server.identity.accounts import (
 from drillcore_server.identity.bearer_tokens import Mint
 from drillcore_server.identity.credentials import Credentials, set_password
 from drillcore_server.identity.sessions import create_token, list_tokens, login, logout, revoke_token
-from drillcore_server.kernel.accounts import AccountKind, AccountState, Grant, Role, Session
+from drillcore_server.kernel.account_model import AccountKind, AccountState, Grant, Role, Session
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.kernel.messages import (
     account_id,

@@ -11,14 +11,14 @@ from uuid import UUID, uuid4
 from drillcore_fdb.engine import Engine, Options, Reader, Transaction
 from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
-from drillcore_server.identity.account_checks import checked_login
+from drillcore_server.identity.account_rules import checked_login
 from drillcore_server.identity.bearer_tokens import Mint, digest
 from drillcore_server.identity.credentials import Credentials, answered, check_same
 from drillcore_server.kernel import access
 from drillcore_server.kernel import account_store as accounts
 from drillcore_server.kernel import session_store as sessions
 from drillcore_server.kernel.access import Granted, Principal, Proof, principal_of
-from drillcore_server.kernel.accounts import Account, AccountKind, Credential, Session
+from drillcore_server.kernel.account_model import Account, AccountKind, Credential, Session
 from drillcore_server.kernel.errors import BadInput, Denied, Missing, NotReady
 from drillcore_server.kernel.named import checked_name
 from drillcore_server.kernel.session_store import SESSION
@@ -207,7 +207,7 @@ def create_token(
         trail.detail |= {"account_id": str(account_id), "token_id": session.id.hex}
         return session
 
-    return token, unit.write(call, access.managing(tenant), SESSION, work)
+    return token, unit.write(call, access.account_manager(tenant), SESSION, work)
 
 
 def list_tokens(unit: Unit, call: Call, *, tenant: TenantId | None, account_id: AccountId) -> list[Session]:
@@ -222,7 +222,7 @@ def list_tokens(unit: Unit, call: Call, *, tenant: TenantId | None, account_id: 
         trail.detail |= {"account_id": str(account.id), "tokens": len(held)}
         return sorted(held, key=lambda session: (session.created_at, session.id))
 
-    return unit.read(call, access.managing_or_own(tenant, account_id), work)
+    return unit.read(call, access.account_manager_or_self(tenant, account_id), work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,4 +253,4 @@ def revoke_token(
             trail.detail["token_id"] = token_id.hex
         return Revoked(count)
 
-    return unit.write(call, access.managing_or_own(tenant, account_id), REVOKED, work)
+    return unit.write(call, access.account_manager_or_self(tenant, account_id), REVOKED, work)

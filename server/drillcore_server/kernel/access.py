@@ -17,13 +17,11 @@ from typing import Final, Self, TypeVar
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.kernel import account_store as accounts
-from drillcore_server.kernel import corpus_store as corpora
-from drillcore_server.kernel import corpus_store as sharing
+from drillcore_server.kernel import corpus_store
 from drillcore_server.kernel import session_store as sessions
-from drillcore_server.kernel import tenant_store as tenants
-from drillcore_server.kernel.accounts import Account, AccountKind, Grant, Permission, Role
-from drillcore_server.kernel.corpora import Corpus
-from drillcore_server.kernel.corpus_store import CORPORA, CORPUS
+from drillcore_server.kernel.account_model import Account, AccountKind, Grant, Permission, Role
+from drillcore_server.kernel.corpus_model import Corpus
+from drillcore_server.kernel.corpus_store import CORPORA, CORPUS, get_tenant
 from drillcore_server.kernel.errors import BadInput, Denied, Missing
 from drillcore_server.storage.ids import AccountId, CorpusId, Level, PrincipalId, TenantId
 from drillcore_server.storage.keyspace import Keyspace
@@ -151,8 +149,8 @@ class Granted:
     principal: Principal
     tenant: TenantId | None
 
-    def within(self, server: tuple[str, ...], asked: str) -> Self:  # noqa: ARG002 - of what is in no corpus
-        """The same, limited to the regions that the server serves and the one that the call is bound to."""
+    def within(self, server: tuple[str, ...], asked: str) -> Self:  # noqa: ARG002 - regions matter only for corpora
+        """The same, limited to the regions that the server serves and the region that the call is bound to."""
         return self
 
 
@@ -214,7 +212,7 @@ class InTenant(Granted):
         """The tenants whose corpora can be read here: this one first, then those that share some with it."""
         yield self.tenant
         seen = {self.tenant}
-        for corpus, owner in sharing.shared_with(tr, keys, self.tenant):
+        for corpus, owner in corpus_store.shared_with(tr, keys, self.tenant):
             if owner not in seen and self._may_read(corpus):
                 seen.add(owner)
                 yield owner
@@ -224,15 +222,15 @@ class InTenant(Granted):
 
         None if there is none.
         """
-        own = corpora.find(tr, keys, self.tenant, corpus) if self.reaches(corpus) else None
+        own = corpus_store.find(tr, keys, self.tenant, corpus) if self.reaches(corpus) else None
         if own is not None or not self._may_read(corpus):
             return own
-        owner = sharing.owner_of(tr, keys, self.tenant, corpus)
-        return None if owner is None else corpora.find(tr, keys, owner, corpus)
+        owner = corpus_store.owner_of(tr, keys, self.tenant, corpus)
+        return None if owner is None else corpus_store.find(tr, keys, owner, corpus)
 
     def _shared(self, tr: Reader, keys: Keyspace, after: CorpusId | None) -> Iterator[tuple[Corpus, int]]:
-        for corpus, owner in sharing.shared_with(tr, keys, self.tenant, after):
-            found = corpora.find(tr, keys, owner, corpus) if self._may_read(corpus) else None
+        for corpus, owner in corpus_store.shared_with(tr, keys, self.tenant, after):
+            found = corpus_store.find(tr, keys, owner, corpus) if self._may_read(corpus) else None
             if found is not None:
                 yield found, len(CORPUS.encode(found))
 
@@ -296,7 +294,7 @@ def in_tenant(asked: TenantId | None, *permissions: Permission) -> Rule[InTenant
         )
         if not allowing:
             raise _denied(permissions)
-        regions = tenants.get(tr, keys, tenant).allowed_regions
+        regions = get_tenant(tr, keys, tenant).allowed_regions
         return InTenant(principal, tenant, permissions, allowing, Residency(tenant=regions))
 
     return rule
@@ -317,7 +315,7 @@ def server_in(tenant: TenantId) -> Rule[InTenant]:
 
     def rule(tr: Reader, keys: Keyspace, principal: Principal, _now: datetime) -> InTenant:
         assert principal.kind is PrincipalKind.SERVER
-        tenants.get(tr, keys, tenant)  # the tenant's allowed regions bind callers; the server works in all regions
+        get_tenant(tr, keys, tenant)  # the tenant's allowed regions bind callers; the server works in all regions
         return InTenant(principal, tenant, (Permission.WRITE,), (Grant(Role.WRITER, tenant),))
 
     return rule
@@ -356,7 +354,7 @@ def _check_binding(principal: Principal, account: Account) -> None:
         raise Denied(Reason.UNAUTHENTICATED, "the token's subject no longer stands for an account")
 
 
-def managing(asked: TenantId | None, *, of_server: bool | None = None) -> Rule[Granted]:
+def account_manager(asked: TenantId | None, *, of_server: bool | None = None) -> Rule[Granted]:
     """Allows managing accounts: a tenant's operators manage its accounts, the server's operators those of the server.
 
     `of_server` None: the server's accounts if neither the caller nor the request has a tenant.
@@ -374,14 +372,14 @@ def managing(asked: TenantId | None, *, of_server: bool | None = None) -> Rule[G
     return rule
 
 
-def managing_or_own(
+def account_manager_or_self(
     asked: TenantId | None, account: AccountId | None, *, of_server: bool | None = None
 ) -> Rule[Granted]:
-    """Allows what `managing` allows, and the account itself."""
+    """Allows what `account_manager` allows, and the account itself."""
 
     def rule(tr: Reader, keys: Keyspace, principal: Principal, now: datetime) -> Granted:
         if account is not None and principal.account == account and asked in {None, principal.tenant}:
             return anyone(tr, keys, principal, now)
-        return managing(asked, of_server=of_server)(tr, keys, principal, now)
+        return account_manager(asked, of_server=of_server)(tr, keys, principal, now)
 
     return rule

@@ -12,7 +12,7 @@ from uuid import UUID
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_proto.reasons import Reason
-from drillcore_server.kernel.accounts import Account, AccountState, Credential
+from drillcore_server.kernel.account_model import Account, AccountState, Credential
 from drillcore_server.kernel.errors import Exists, Missing
 from drillcore_server.storage.ids import AccountId, TenantId
 from drillcore_server.storage.keyspace import Keyspace

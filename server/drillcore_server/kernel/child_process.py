@@ -43,6 +43,6 @@ def place_of(error: BaseException) -> str:
     return f"{type(error).__name__} at {os.path.basename(frame.filename)}:{frame.lineno}"
 
 
-def ending(exit_code: int | None) -> str:
+def exit_text(exit_code: int | None) -> str:
     """Names what ended a process: a signal, or an exit code."""
     return signal.Signals(-exit_code).name if exit_code is not None and exit_code < 0 else f"exit code {exit_code}"

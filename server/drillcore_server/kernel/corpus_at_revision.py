@@ -1,4 +1,4 @@
-"""A corpus at one revision: what every read of a corpus is given, in one transaction or in as many as it takes."""
+"""A corpus at one revision: every read of a corpus goes through this, in one transaction or in several."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from drillcore_fdb.engine import Engine, Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
-from drillcore_server.kernel import revisions, trimming
+from drillcore_server.kernel import retention, revisions
 from drillcore_server.kernel.access import InTenant
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import Missing
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Unit
@@ -29,9 +29,17 @@ from drillcore_server.storage.versioned import Entry
 T = TypeVar("T")
 Id = TypeVar("Id")
 _RECORDS_MAX: Final = 500
-"""Records that one transaction reads one by one: well within five seconds."""
+"""How many records one transaction reads one by one: well within five seconds."""
 _KEYS_MAX: Final = 2_000
-"""Keys that one transaction scans, whether the revision sees them or not."""
+"""How many keys one transaction scans, whether the revision sees them or not."""
+
+
+def unless_erased(get: Callable[[Id], T | None], id_: Id) -> T | None:
+    """What `get` returns for the id, or None if that was erased."""
+    try:
+        return get(id_)
+    except KeyErased:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +126,22 @@ class BatchedReads:
 
     def each(self, ids: Sequence[Id], get: Callable[[CorpusAtRevision, Id], T | None]) -> Iterator[T]:
         """Same as `find`, for records that must be there."""
-        for one, record in zip(ids, self.find(ids, get), strict=True):
+        for id_, record in zip(ids, self.find(ids, get), strict=True):
             if record is None:
-                raise StoreCorruptError(f"{one} is named at revision {self.revision} but is not there")
+                raise StoreCorruptError(f"{id_} is named at revision {self.revision} but is not there")
             yield record
 
-    def each_left(self, ids: Sequence[Id], get: Callable[[CorpusAtRevision, Id], T | None]) -> Iterator[T]:
-        """Same as `each`, without records that were erased since."""
+    def each_unless_erased(self, ids: Sequence[Id], get: Callable[[CorpusAtRevision, Id], T | None]) -> Iterator[T]:
+        """Same as `each`, without records that were erased."""
 
-        def unless_erased(view: CorpusAtRevision, one: Id) -> tuple[T] | tuple[()] | None:
+        def get_or_skip(view: CorpusAtRevision, id_: Id) -> tuple[T] | tuple[()] | None:
             try:
-                found = get(view, one)
+                found = get(view, id_)
             except KeyErased:
                 return ()
             return None if found is None else (found,)
 
-        for found in self.each(ids, unless_erased):
+        for found in self.each(ids, get_or_skip):
             yield from found
 
     def entries(self, keys: KeyRange, keys_max: int = _KEYS_MAX) -> Iterator[Entry]:
@@ -170,7 +178,7 @@ class CorpusReads:
         if revision > head:
             raise Missing(Reason.REVISION_NOT_FOUND, f"the corpus is at revision {head}, there is no {revision} yet")
         if revision != head:
-            trimming.check_kept(tr, keys, revision)
+            retention.check_kept(tr, keys, revision)
         trail.touch_corpus(corpus.id, revision)
         return CorpusAtRevision(tr, corpus, keys, self.sealed, revision)
 

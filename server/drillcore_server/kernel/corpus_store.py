@@ -1,4 +1,4 @@
-"""Corpora in the store, each below its tenant, and an index of the corpora that a tenant shares with others.
+"""Tenants and corpora in the store, each corpus below its tenant, and an index of the corpora that tenants share.
 
 Tenants choose the ids of their corpora, so two tenants may use the same id. A tenant's own corpus then comes first,
 then one that is shared with it by name, then one that is shared with everyone.
@@ -14,12 +14,30 @@ from uuid import UUID
 
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
-from drillcore_server.kernel.corpora import Corpus, Sharing
+from drillcore_server.kernel.corpus_model import Corpus, Sharing, Tenant
 from drillcore_server.kernel.errors import Exists, Unavailable
 from drillcore_server.kernel.named import NamedRecords
 from drillcore_server.storage.ids import CorpusId, CorpusNumber, TenantId
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
+
+TENANT = RecordKind(Tenant)
+TENANTS = NamedRecords(
+    TENANT,
+    key=lambda keys, tenant: keys.tenant(tenant.id),
+    name_key=lambda keys, tenant: keys.tenant_name(tenant.name),
+    missing=Reason.TENANT_NOT_FOUND,
+    exists=Reason.TENANT_EXISTS,
+)
+
+
+def get_tenant(tr: Reader, keys: Keyspace, tenant: TenantId) -> Tenant:
+    return TENANTS.get(tr, keys.tenant(tenant), str(tenant))
+
+
+def get_tenant_by_name(tr: Reader, keys: Keyspace, name: str) -> Tenant:
+    return get_tenant(tr, keys, TenantId(TENANTS.id_of(tr, keys.tenant_name(name), name)))
+
 
 CORPUS = RecordKind(Corpus)
 CORPORA = NamedRecords(
@@ -61,15 +79,16 @@ def any_in(tr: Reader, keys: Keyspace, tenant: TenantId) -> bool:
 
 
 def new_numbers() -> list[CorpusNumber]:
-    """Numbers to choose from, made before the transaction. They are random, so that creations at once do not conflict.
+    """Candidates for a corpus's number, made before the transaction. Shorter numbers come first.
 
-    Short numbers come first, because the number is part of nearly every key.
+    They are random, so that concurrent creations do not conflict. Short, because the number is part of nearly every
+    key.
     """
     return [CorpusNumber(secrets.randbits(bits)) for bits in (8, 8, 16, 16, 32, 32, 32, 32)]
 
 
 def take_number(tr: Transaction, keys: Keyspace, numbers: list[CorpusNumber], corpus: CorpusId) -> CorpusNumber:
-    """Takes the first of these numbers that no corpus has or had."""
+    """Reserves the first of these numbers that no corpus has or had. Raises `Unavailable` if all are taken."""
     for number in numbers:
         if tr.get(keys.corpus_number(number)) is None:
             tr.set(keys.corpus_number(number), corpus.bytes)

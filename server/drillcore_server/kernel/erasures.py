@@ -15,7 +15,7 @@ from uuid import UUID
 
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader, Transaction
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.erasure_notes import NOTED, NotedErasure, noted_count
 from drillcore_server.storage.ids import PrincipalId, RecordId, Revision

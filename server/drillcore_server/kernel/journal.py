@@ -31,6 +31,7 @@ from drillcore_formats.audit.keys import ChainedKey, KeyChain, TrustedKeys, trus
 from drillcore_formats.audit.leaves import SALT_BYTES, SERVER_LOG, commit_to, signed_message
 from drillcore_formats.audit.notes import Note, Sign, VerifierKey
 from drillcore_server.kernel.access import Principal
+from drillcore_server.kernel.canonical_json import canonical_record
 from drillcore_server.kernel.trail import ACTIONS, OK, Trail, time_text
 from drillcore_server.storage import audit_keys, audit_records
 from drillcore_server.storage.audit_records import AuditState, StoredRecord
@@ -74,7 +75,7 @@ class KeyKeeper(Protocol):
 class Signer:
     verifier: VerifierKey
     key_hash: bytes
-    """The 4 bytes that identify the key in C2SP signed notes."""
+    """The 4 bytes that identify the key in signed notes (c2sp.org/signed-note)."""
     sign: Sign
 
     @property
@@ -93,7 +94,7 @@ class SigningKeys:
         self.store = store
         self.keeper = keeper
         self.notice: str | None = None
-        """Tells the operator that a key was made, and which; empty if none was."""
+        """A message for the operator if the server made a key, with its public half; otherwise None."""
 
     @classmethod
     def open(cls, engine: Engine, keys: Keyspace, store: UUID, keeper: KeyKeeper, now: datetime) -> SigningKeys:
@@ -148,10 +149,6 @@ class SigningKeys:
         new = vouch(self.store, number, public_key, time_text(at), self.signer(number - 1).sign)
         audit_keys.put(tr, self._keys, new)
         return new
-
-    def verifier_key(self, number: int) -> str:
-        """The first public key, in the form that people pin."""
-        return self.signer(number).verifier.encode()
 
     def _begin(self, now: datetime) -> None:
         half = self.keeper.find_or_make(1)
@@ -270,7 +267,7 @@ class Journal:
         log_key = self._log_key(log)
         private = self._private(record, occasion, trail, body, log_key)
         salt = os.urandom(SALT_BYTES)
-        written = canonical(body)
+        written = canonical_record(body)
         commitment = commit_to(salt, written)
         stored = StoredRecord(
             log=log,
@@ -324,12 +321,12 @@ class Journal:
         if len(trail.sources) == 1:
             ((corpus, source),) = trail.sources
             (number,) = self.keyring.numbers(corpus, [source])
-        salt, written = os.urandom(SALT_BYTES), canonical(content)
+        salt, written = os.urandom(SALT_BYTES), canonical_record(content)
         body["private"] = {"commitment": commit_to(salt, written).hex(), "key": number}
-        return self._seal(record.bytes + b"private", number, salt + written)
+        return self._seal(record.bytes + audit_records.PRIVATE, number, salt + written)
 
     def _seal(self, bound_to: bytes, number: KeyNumber, content: bytes) -> bytes:
-        """Does not compress short records: that would take longer than everything else."""
+        """Seals content. Does not compress short records: that would take longer than all other steps together."""
         return self._sealed.seal(bound_to, Revision(0), number, content, is_dense=len(content) < _SQUEEZE_FROM_BYTES)
 
     def _log_key(self, log: UUID) -> KeyNumber:
@@ -342,13 +339,8 @@ def log_key(keyring: Keyring, log: UUID) -> KeyNumber:
     return number
 
 
-def canonical(value: dict[str, Any] | list[Any]) -> bytes:
-    """RFC 8785 for what records hold. Same result as `drillcore_formats.audit.documents`, many times as fast."""
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-
-
 def hashed(effects: dict[str, Any]) -> bytes:
-    return hashlib.sha256(canonical(effects)).digest()
+    return hashlib.sha256(canonical_record(effects)).digest()
 
 
 def log_of(tenant: TenantId | None) -> UUID:

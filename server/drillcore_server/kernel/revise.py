@@ -1,11 +1,11 @@
 """Writes a corpus's next revision, whatever its size: all levels and indexes become visible together, or none.
 
-    plan on the head as it is now -> small: one transaction writes it and moves the head
-                                  -> large: claim the next revision, write it in batches nobody sees, then move the head
+    plan on the current head -> small: one transaction writes the revision and moves the head
+                             -> large: claim the next revision, write it in batches nobody sees, then move the head
 
-A plan that another writer overtook is made again on the new head. Only planning is repeated: parsing, embedding and
-digests of documents are done before and kept. A claim is a lease: when its holder dies it expires, and whoever writes
-next first sweeps away what it had written.
+If another writer moved the head first, the plan is made again on the new head. Only planning is repeated: documents
+stay parsed, digested and embedded. A claim is a lease. If its holder dies, it expires, and the next writer first
+removes what the holder had written.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from uuid import uuid4
 
 from drillcore_fdb.engine import Engine, Options, Reader, Transaction
 from drillcore_proto.reasons import Reason
-from drillcore_server.kernel import access, revisions, trimming
+from drillcore_server.kernel import access, retention, revisions
 from drillcore_server.kernel import revisions as changes
 from drillcore_server.kernel import writes as manifests
 from drillcore_server.kernel.access import InTenant, Rule
-from drillcore_server.kernel.accounts import Permission
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import BatchedReads
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput, Unavailable
 from drillcore_server.kernel.revisions import Claim, RevisionRecord
 from drillcore_server.kernel.trail import Trail
-from drillcore_server.kernel.unit import Call, Unit, refusing
+from drillcore_server.kernel.unit import Call, Unit, errors_as_refusals
 from drillcore_server.kernel.writes import Write, apply_all
 from drillcore_server.storage import audit_records
 from drillcore_server.storage.corpus_keys import CorpusKeys
@@ -54,55 +54,58 @@ from drillcore_server.storage.sealed import KeyNumbers, SealedKind, SealedRecord
 R = TypeVar("R")
 
 SMALL_BYTES_MAX: Final = 3_000_000
-"""A revision up to this size is one transaction. FoundationDB allows 10 MB, but wants them well below."""
+"""A revision up to this size is one transaction. FoundationDB allows 10 MB and recommends much less."""
 BATCH_BYTES_MAX: Final = 500_000
-"""Of a large revision, for each transaction. The embedded engine's file has room for a copy of every page that one
-changes, and those of the indexes are spread: larger batches make the file larger."""
+"""The size of each transaction of a large revision.
+
+The embedded engine's file grows by a copy of every page that a transaction changes. Index entries are spread over many
+pages, so larger batches would make the file larger.
+"""
 RECORD_BYTES_MAX: Final = 5_000_000
-"""Of a revision's own record, which names the documents and sections it changed: about 250,000 of them."""
+"""The size of a revision's record. It names the documents and sections that changed: up to about 250,000."""
 LEASE_S: Final = 30.0
 _PAUSE_S: Final = 0.02
 
 
 def _nothing_more(_tr: Transaction, _trail: Trail, _revision: Revision) -> None:
-    """Most revisions are their writes."""
+    """The default for plans that need nothing in the publishing transaction besides their writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan(Generic[R]):
-    """A revision about to be written, made on the corpus as it was at `base`."""
+    """A revision to write. It was planned on the revision `base` of the corpus."""
 
     base: Revision
     number: KeyNumbers
-    """Of the corpus's own key, and of sources that the result names: it is stored sealed under all of them."""
+    """The keys that seal the stored result: the corpus's own, and those of sources that the result names."""
     writes: Iterable[Write]
-    """Gone through once: a large revision is never in memory as a whole."""
+    """Iterated once, so that a large revision is never in memory as a whole."""
     sections: tuple[NodeId, ...]
     documents_added: tuple[DocumentId, ...]
     documents_removed: tuple[DocumentId, ...]
     sources: Collection[SourceId]
-    """Those of the documents."""
+    """The sources of the documents."""
     result: Callable[[Revision], R]
-    """What the caller gets, once the revision has its number."""
+    """Makes the caller's result from the number of the new revision."""
     facts: Collection[FactId] = ()
-    """That it changes, if they are few enough to name in the audit record; the feed of changes names all."""
+    """The changed facts, if they are few enough for the audit record. The feed of changes names all of them."""
     facts_count: Callable[[], int] = int
-    """How many it changes; asked when all writes were gone through."""
+    """Returns how many facts change. Called after all writes were iterated."""
     communities: bool = False
-    """Whether communities were computed anew."""
+    """Whether the revision has recomputed communities."""
     finish: Callable[[Transaction, Trail, Revision], None] = _nothing_more
-    """What belongs into the transaction that makes it the head, beside its writes."""
+    """Further work in the transaction that makes the revision the head."""
 
 
 @dataclass(frozen=True, slots=True)
 class NothingToChange(Generic[R]):
-    """What a plan is if the corpus is already as it was asked to be: the caller gets an answer, and no revision."""
+    """The plan if the corpus is already in the requested state: the caller gets an answer, but there is no revision."""
 
     result: R
     number: KeyNumbers | None = None
-    """The keys that seal the stored answer. None: nothing is stored or recorded; for what the server does itself."""
+    """The keys that seal the stored answer. None, for background work of the server: nothing is stored or recorded."""
     finish: Callable[[Transaction, Trail, Revision], None] = _nothing_more
-    """What belongs into the transaction that records the call."""
+    """Further work in the transaction that records the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class Target:
     tenant: TenantId | None
     corpus: CorpusId
     by_server: bool = False
-    """Whether it is the server itself that revises it."""
+    """Whether the server itself revises it, in its background work."""
 
     @property
     def access(self) -> Rule[InTenant]:
@@ -124,7 +127,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A large revision that is written and not yet visible."""
+    """A large revision that is written but not visible yet."""
 
     claim: Claim
     commitment: bytes
@@ -132,19 +135,19 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Begun(Generic[R]):
-    """What a request finds: the corpus, its head, and its own outcome if that is part of the head already."""
+    """The start of a request: the corpus, its head, and the request's result if it was made before."""
 
     corpus: Corpus
     head: Revision
     known: R | None
 
 
-class Overtaken(Exception):  # noqa: N818 - a turn of events, not an error
+class Overtaken(Exception):  # noqa: N818 - a signal, not an error
     """The head has moved since the plan was made."""
 
 
 class Claimed(Exception):  # noqa: N818 - likewise
-    """Somebody else holds the claim."""
+    """Another writer holds the claim."""
 
     def __init__(self, claim: Claim) -> None:
         super().__init__()
@@ -163,11 +166,14 @@ class Reviser:
         return self.unit.keys
 
     def batched(self, corpus: Corpus, revision: Revision) -> BatchedReads:
-        """What plans read: a revision of the corpus, in as many transactions as it takes."""
+        """A revision of the corpus for planning, read in as many transactions as it takes."""
         return BatchedReads(self.engine, corpus, self.keys.of_corpus(corpus.number), self.sealed, revision)
 
     def make_keys(self, corpus: Corpus, sources: Iterable[SourceId]) -> KeyNumber:
-        """The number of the corpus's own key. Makes all keys that are missing at once: each would wait for the disk."""
+        """Makes the missing keys of the corpus and these sources, and returns the number of the corpus's own key.
+
+        Makes them all at once, because each separate write to the keyring would wait for the disk.
+        """
         number, *_ = self.keyring.numbers(corpus.number, [CORPUS_SCOPE, *sorted(sources)])
         return number
 
@@ -178,11 +184,11 @@ class Reviser:
         kind: RecordKind[R],
         make_plan: Callable[[Corpus, Revision], Plan[R] | NothingToChange[R]],
     ) -> R:
-        """Plans and writes the next revision; what the plan's `result` says, stored as the outcome of the request.
+        """Plans and writes the next revision. Returns the plan's `result`, which is stored as the request's outcome.
 
-        A request that was made before gets its outcome without a plan: what it changed is changed already.
-        Raises `Refused`; CONFLICT or DEADLINE_EXCEEDED if others keep writing first for as long as the call may take.
-        To plan, and to sweep up after a dead writer, may take longer: that is work of our own, and gets us further.
+        A request that was made before gets its stored outcome and is not planned. Raises `Refused`: CONFLICT or
+        DEADLINE_EXCEEDED if others keep writing first until the call's time is over. Planning, and cleaning up after a
+        dead writer, do not count towards that time, because they make progress.
         """
         deadline: float | None = None
         while True:
@@ -191,13 +197,13 @@ class Reviser:
                 return begun.known
             corpus, base = begun.corpus, begun.head
             keys = self.keys.of_corpus(corpus.number)
-            with refusing():
+            with errors_as_refusals():
                 try:
                     plan = make_plan(corpus, base)
                     if isinstance(plan, NothingToChange):
                         return self.leave(call, target, kind, plan)
                     return self._write(call, target, kind, plan, keys)
-                except (Overtaken, KeyErased):  # what an erasure takes away while we plan, the next head has no more
+                except (Overtaken, KeyErased):  # after an erasure during planning, the next head is without the source
                     deadline = deadline or time.monotonic() + call.timeout_s
                 except Claimed as claimed:
                     deadline = deadline or time.monotonic() + call.timeout_s
@@ -207,7 +213,7 @@ class Reviser:
                 raise Unavailable(Reason.CONFLICT, "others kept changing the corpus; nothing was written, try again")
 
     def find(self, call: Call, target: Target) -> tuple[Corpus, Revision]:
-        """The corpus and its head. Raises `Refused` if the caller may not have it."""
+        """The corpus and its head. Raises `Refused` if the caller may not change the corpus."""
 
         def work(tr: Reader, granted: InTenant) -> tuple[Corpus, Revision]:
             corpus = self._corpus(tr, granted, target)
@@ -216,7 +222,7 @@ class Reviser:
         return self.unit.look(call, target.access, work)
 
     def begin(self, call: Call, target: Target, kind: RecordKind[R]) -> Begun[R]:
-        """What a request finds before it changes anything. Raises `Refused` if the caller may not have the corpus."""
+        """The corpus, its head and a known result. Raises `Refused` if the caller may not change the corpus."""
 
         def work(tr: Reader, granted: InTenant) -> Begun[R]:
             corpus = self._corpus(tr, granted, target)
@@ -226,7 +232,7 @@ class Reviser:
         return self.unit.look(call, target.access, work)
 
     def leave(self, call: Call, target: Target, kind: RecordKind[R], unchanged: NothingToChange[R]) -> R:
-        """Records a request that turns out to change nothing, and stores its answer as its outcome."""
+        """Records a request that changes nothing, and stores its answer as its outcome."""
         if unchanged.number is None:
             return unchanged.result
 
@@ -242,7 +248,7 @@ class Reviser:
         return self.unit.write(call, target.access, stored_as, work)
 
     def _corpus(self, tr: Reader, granted: InTenant, target: Target) -> Corpus:
-        """The corpus, which the caller may change: that is all of its levels."""
+        """The corpus. Raises `Refused` unless the caller may change all of its levels."""
         corpus = granted.corpus(tr, self.keys, target.corpus)
         granted.check_level(corpus.id, *Level)
         return corpus
@@ -267,7 +273,7 @@ class Reviser:
     def _publish(
         self, call: Call, target: Target, kind: RecordKind[R], plan: Plan[R], written: Staged | Sequence[Write]
     ) -> R:
-        at = datetime.now(UTC)  # when readers begin to see it: the call itself may have begun long before
+        at = datetime.now(UTC)  # when readers begin to see the revision; the call may have begun long before
 
         def work(tr: Transaction, granted: InTenant, trail: Trail) -> R:
             corpus = self._corpus(tr, granted, target)
@@ -293,11 +299,11 @@ class Reviser:
         return self.unit.write(call, target.access, stored_as, work)
 
     def _apply(self, tr: Transaction, keys: CorpusKeys, writes: Sequence[Write], revision: Revision) -> bytes:
-        """Makes all writes of a small revision; the hash of their manifest."""
+        """Makes all writes of a small revision. Returns the hash of their manifest."""
         try:
             return apply_all(tr, keys, writes, revision, 0, self.sealed)[1]
         except KeyErased as erased:
-            raise Overtaken from erased  # a source of ours was erased, and has another key now
+            raise Overtaken from erased  # a source of this revision was erased and has a new key now
 
     def _check_claim(self, tr: Transaction, keys: CorpusKeys, own: Claim | None) -> None:
         held = revisions.get_claim(tr, keys)
@@ -318,7 +324,7 @@ class Reviser:
         self.engine.run(work, Options(idempotent=True))
 
     def _stage(self, keys: CorpusKeys, claim: Claim, number: int, batch: Sequence[Write]) -> bytes:
-        """Writes a batch; the hash of its manifest."""
+        """Writes a batch. Returns the hash of its manifest."""
         renewed = Claim(claim.id, claim.revision, _lease_end())
 
         def work(tr: Transaction) -> bytes:
@@ -331,9 +337,9 @@ class Reviser:
         return self.engine.run(work, Options(idempotent=True))
 
     def _wait_or_sweep(self, keys: CorpusKeys, claim: Claim, deadline: float) -> bool:
-        """Returns when the claim is gone, swept away or somebody else's, or when there is no more time.
+        """Waits until the claim is gone or another writer's, or the time is over. Returns True if it had expired.
 
-        True if it had expired.
+        Removes what an expired claim left.
         """
         held: Claim | None = claim
         while held is not None and held.id == claim.id and time.monotonic() <= deadline:
@@ -358,7 +364,7 @@ class Reviser:
             self._sweep(keys, own)
 
     def _sweep(self, keys: CorpusKeys, claim: Claim) -> None:
-        """Removes what was staged under a claim of ours, then the claim. Does nothing if it is no longer ours."""
+        """Removes what was staged under this claim, then the claim. Does nothing if another claim has replaced it."""
 
         def work(tr: Transaction, renewed: Claim) -> bool:
             held = revisions.get_claim(tr, keys)
@@ -368,7 +374,7 @@ class Reviser:
             if revisions.sweep_batch(tr, keys):
                 return True
             revisions.clear_claim(tr, keys)
-            trimming.walk_again(tr, keys)
+            retention.walk_again(tr, keys)
             return False
 
         has_more = True
@@ -409,14 +415,14 @@ def _record(call: Call, plan: Plan[R], revision: Revision, audit: RecordId, at: 
 
 
 def _check_record(record: RevisionRecord) -> None:
-    """Before anything is staged: what a revision says of itself is published in one transaction."""
+    """Raises `BadInput`, before anything is staged, if the revision's record is too large for one transaction."""
     if len(revisions.REVISION.encode(record)) > RECORD_BYTES_MAX:
-        message = "it changes more documents and sections than one revision can name; nothing was written"
+        message = "this changes more documents than one revision can name; nothing was written; change fewer at once"
         raise BadInput(Reason.TOO_LARGE, message)
 
 
 def _up_to(size_bytes_max: int, writes: Iterator[Write]) -> list[Write]:
-    """The first of the writes, or all if they take no more than this."""
+    """Takes writes until they exceed the size, or all of them if they do not."""
     taken: list[Write] = []
     size_bytes = 0
     while size_bytes <= size_bytes_max and (write := next(writes, None)) is not None:

@@ -17,7 +17,7 @@ import msgspec
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.tuples import KeyRange, prefix_end
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.writes import Write
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import (

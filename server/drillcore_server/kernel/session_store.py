@@ -12,7 +12,7 @@ from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
-from drillcore_server.kernel.accounts import Session
+from drillcore_server.kernel.account_model import Session
 from drillcore_server.kernel.errors import NotReady
 from drillcore_server.storage.ids import AccountId
 from drillcore_server.storage.keyspace import Keyspace

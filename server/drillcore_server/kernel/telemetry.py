@@ -1,4 +1,4 @@
-"""Structured logs and Prometheus metrics of one server. Neither contains content.
+"""Structured logs and Prometheus metrics of one server, and how failures are logged. None of these contains content.
 
 A log line is one event: ids, names, times and outcomes. Metrics have no labels with ids: only methods, outcomes and
 names of keepers.
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import enum
 import sys
+import traceback
 from collections.abc import Callable, Iterator
-from typing import Any, TextIO
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, Self, TextIO
 from wsgiref.simple_server import WSGIServer
 
 import orjson
@@ -19,6 +22,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from drillcore_fdb.engine import Figures
+from drillcore_fdb.errors import EngineError
+from drillcore_server.kernel.errors import Refused
 
 
 def make_logger(log_format: LogFormat, stream: TextIO | None = None) -> structlog.stdlib.BoundLogger:
@@ -86,7 +91,7 @@ class Metrics:
         self._seconds.labels(method).observe(seconds)
 
     def follow(self, what: str, figures: Callable[[], Figures]) -> None:
-        """Includes the figures of a part of the server, which is asked whenever the metrics are read."""
+        """Adds the figures of a part of the server to the metrics. They are read whenever the metrics are."""
         self.registry.register(_FiguresCollector(what, figures))
 
     def serve(self, host: str, port: int) -> WSGIServer:
@@ -111,3 +116,59 @@ class _FiguresCollector(Collector):
 class LogFormat(enum.Enum):
     JSON = "json"
     CONSOLE = "console"
+
+
+_FRAMES: Final = 12
+
+
+def error_fields(error: BaseException) -> dict[str, Any]:
+    """The fields of a log line about an exception: its type and where it was raised, but not its text.
+
+    The text may quote content. Messages of the engine and reasons of refusals never do, so they are included.
+    """
+    said: dict[str, Any] = {"error": type(error).__name__, "at": _place(error)}
+    if isinstance(error, EngineError):
+        said |= {"message": error.message, "code": error.code}
+    elif isinstance(error, Refused):
+        said["reason"] = error.reason.name
+    return said
+
+
+def _place(error: BaseException) -> str:
+    """The last calls of the traceback, innermost last: `keepers.py:71 trim > trim.py:140 trim_corpora`."""
+    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
+    return " > ".join(f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames)
+
+
+class Round:
+    """Work on many corpora in which the failure of one corpus does not stop the work on the others.
+
+    Each failure is logged. At the end of the block the round raises an `ExceptionGroup` with all failures, so that it
+    counts as failed and is tried again.
+
+        with Round(log, "corpus not trimmed, will try again") as trims:
+            for corpus in corpora:
+                with trims.part(corpus_id=str(corpus.id)):
+                    trim(corpus)
+    """
+
+    def __init__(self, log: structlog.stdlib.BoundLogger, event: str) -> None:
+        self._log = log
+        self._event = event
+        self._failures: list[Exception] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is None and self._failures:
+            raise ExceptionGroup(self._event, self._failures)
+
+    @contextmanager
+    def part(self, **about: str) -> Iterator[None]:
+        """Logs every exception of its block and goes on. `about` names the part in the log."""
+        try:
+            yield
+        except Exception as error:
+            self._failures.append(error)
+            self._log.warning(self._event, **about, **error_fields(error))

@@ -1,4 +1,4 @@
-"""What an audit record says of a call."""
+"""What a call touches, collected for its audit record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from drillcore_server.storage.ids import (
 )
 
 NODES_MAX: Final = 1_000
-"""Named in one record; there is no call that reads more. A revision's manifest names what it wrote."""
+"""The most nodes that one record names. No call reads more, and a revision's manifest covers everything it wrote."""
 DOCUMENTS_MAX: Final = 500
 OK: Final = "OK"
 
@@ -46,7 +46,7 @@ class Action(enum.Enum):
     GRANT = "GRANT"
     ROTATE = "ROTATE"
     ALERT = "ALERT"
-    """The server itself has something to say: too many failures, a checkpoint that could not be published."""
+    """The server reports a problem, such as too many failures, or a checkpoint that could not be published."""
 
 
 ACTIONS: Final[Mapping[str, Action]] = {
@@ -138,11 +138,11 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "ListTurns": Action.ACCESS,
     "Slice": Action.ACCESS,
 }
-"""What each call is, by the name of its RPC. Below: what the server does by itself."""
+"""The action of each RPC, and of the calls that the server makes itself: Alert and Housekeeping."""
 
 
 class TouchedNode(Protocol):
-    """What a record says of a node."""
+    """The parts of a node that a record contains."""
 
     @property
     def id(self) -> NodeId: ...
@@ -150,11 +150,11 @@ class TouchedNode(Protocol):
     def level(self) -> Level: ...
     @property
     def source(self) -> SourceId | None:
-        """The one source that its content is from; None if there may be several."""
+        """The source of its content; None if it may have several."""
 
 
 class TouchedFact(Protocol):
-    """What a record says of a fact."""
+    """The parts of a fact that a record contains."""
 
     @property
     def id(self) -> FactId: ...
@@ -164,34 +164,35 @@ class TouchedFact(Protocol):
 
 @dataclass(slots=True)
 class Trail:
-    """What one run of a call's work touches; becomes the call's audit record. No content, but for what is private."""
+    """What one run of a call's work touches. It becomes the call's audit record. Only `private` may have content."""
 
     tenant: TenantId | None = None
     record: RecordId = field(default_factory=lambda: RecordId(new_uuid()))
     """The id that the record will have."""
     corpora: dict[CorpusId, Revision] = field(default_factory=dict)
-    """Each at the revision that was read, or 0 where none was."""
+    """Each corpus with the revision that was read, or 0 if none was."""
     levels: set[Level] = field(default_factory=set)
     nodes: dict[NodeId, None] = field(default_factory=dict)
-    """In order."""
+    """In the order in which they were touched."""
     documents: dict[DocumentId, None] = field(default_factory=dict)
     before: dict[str, Any] = field(default_factory=dict)
-    """Of a corpus that gets a new revision; of other records in `private`."""
+    """The state of a revised corpus before the call. Earlier states of other records are in `private`."""
     after: dict[str, Any] = field(default_factory=dict)
+    """The state of a revised corpus after the call."""
     detail: dict[str, Any] = field(default_factory=dict)
-    """Further facts of the call: texts, whole numbers, lists and maps of them. Ids and counts, no content."""
+    """Further details: texts, whole numbers, and lists and maps of them. Ids and counts, no content."""
     private: dict[str, Any] = field(default_factory=dict)
-    """What may have to be erased: "query", and "before" and "after" of records that are kept only as they are now."""
+    """Parts that may have to be erased: "query", and "before" and "after" of records without revisions."""
     sources: set[tuple[CorpusNumber, SourceId]] = field(default_factory=set)
-    """The sources that the private part is about: if there is just one, it is erased with that."""
+    """The sources that the private part is about. If there is only one, the part is erased with it."""
     next_key: int | None = None
-    """The number of the key that signs records from the next one on; None: as before."""
+    """The number of the key that signs all later records. None: the key stays the same."""
 
     def touch_corpus(self, corpus: CorpusId, revision: Revision = Revision(0)) -> None:  # noqa: B008 - a number
         self.corpora[corpus] = max(revision, self.corpora.get(corpus, Revision(0)))
 
     def touch_nodes(self, nodes: Iterable[TouchedNode], corpus: CorpusNumber | None = None) -> None:
-        """Nodes that the caller gets; with the number of their corpus, if they are all of one."""
+        """Adds nodes that the caller gets. Pass the number of their corpus if they are all of one corpus."""
         for node in nodes:
             self.levels.add(node.level)
             self.nodes[node.id] = None
@@ -199,11 +200,11 @@ class Trail:
                 self.sources.add((corpus, node.source))
 
     def touch_node_ids(self, nodes: Iterable[NodeId]) -> None:
-        """Nodes that the caller named."""
+        """Adds nodes that the caller named."""
         self.nodes |= dict.fromkeys(nodes)
 
     def touch_facts(self, facts: Iterable[TouchedFact], corpus: CorpusNumber) -> None:
-        """Facts of a corpus that the caller gets or changes."""
+        """Adds facts of a corpus that the caller gets or changes."""
         for fact in facts:
             self.levels.add(Level.CHUNK)
             self.nodes[NodeId(fact.id)] = None
@@ -213,12 +214,12 @@ class Trail:
         self.documents |= dict.fromkeys(documents)
 
     def change(self, before: object | None, after: object | None) -> None:
-        """Keeps a record as it was and as it is, where the store has it only as it is now. No secrets in it."""
+        """Adds the states of a record before and after the call. For records without revisions and without secrets."""
         changed = {"before": before, "after": after}
         self.private |= {name: plain(record) for name, record in changed.items() if record is not None}
 
     def effects(self) -> dict[str, Any]:
-        """What it says in the record: the same for two runs that touched the same. Ids are texts only when written."""
+        """The part of the record that is equal for two runs that touched the same. Ids become texts when written."""
         said: dict[str, Any] = {
             "tenant": self.tenant,
             "corpora": {str(corpus): revision for corpus, revision in self.corpora.items()},
@@ -235,11 +236,12 @@ class Trail:
 
 
 def plain(value: Any) -> Any:
-    """A record as texts, numbers, lists and maps."""
+    """A record as texts, numbers, lists and maps that JSON can represent."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+        return {part.name: plain(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, Mapping):
-        return [[key, plain(one)] for key, one in sorted(value.items())]  # keys of records are ASCII, those may not be
+        # Pairs, because the keys of JSON objects here must be ASCII, and these may not be.
+        return [[key, plain(entry)] for key, entry in sorted(value.items())]
     if isinstance(value, list | tuple | set | frozenset):
         items = [plain(item) for item in value]
         return sorted(items, key=str) if isinstance(value, set | frozenset) else items

@@ -1,10 +1,12 @@
-"""The keystone: every call that reads or changes the store runs here, as one transaction with its audit record.
+"""The unit of work: every call that reads or changes the store runs here, as one transaction with its audit record.
 
     was this request answered before? -> may the caller do this? -> the work -> the record -> remember the outcome
 
-A call is run again until its outcome is known: each run first looks for what an earlier run left, so a commit whose
-result was lost is answered, not repeated, and a request has one record. Nothing else in the server begins a transaction
-on a caller's behalf.
+A call is run again until its outcome is known. Each run first looks for the outcome of an earlier run. So if the result
+of a commit is lost, the work is not repeated, and each request has one audit record. Nothing else in the server begins
+a transaction for a caller.
+
+The outcome of each write is kept under its request id for a time, so that a retry gets the first outcome.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, TypeVar
 
+from drillcore_fdb import codec
 from drillcore_fdb.engine import Engine, Options, Reader, Transaction
 from drillcore_fdb.errors import (
     DiskFullError,
@@ -26,15 +29,13 @@ from drillcore_fdb.errors import (
     UnknownResultError,
 )
 from drillcore_proto.reasons import Reason
-from drillcore_server.kernel import requests
 from drillcore_server.kernel import session_store as sessions
 from drillcore_server.kernel.access import Granted, Principal, Residency, Rule
 from drillcore_server.kernel.errors import BadInput, Missing, Refused, Unavailable
 from drillcore_server.kernel.journal import UNKNOWN_CLIENT, Client, Journal, Occasion, SignerUnavailableError, hashed
-from drillcore_server.kernel.requests import Outcome
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.storage import audit_records, erasure_notes
-from drillcore_server.storage.ids import RecordId, RequestId, new_uuid
+from drillcore_server.storage.ids import PrincipalId, RecordId, RequestId, new_uuid
 from drillcore_server.storage.keyring import KeyErased
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
@@ -45,27 +46,27 @@ G = TypeVar("G", bound=Granted)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request: who asks, under which id, since when, and how long it may take."""
+    """One request: who asks, its id, when it arrived, and how long it may take."""
 
     action: str
-    """The RPC's name."""
+    """The name of the RPC."""
     request_id: RequestId
     principal: Principal
     at: datetime
     timeout_s: float
     fingerprint: bytes
-    """Of the action and the request's content: a retry has the same, another request does not."""
+    """A hash of the action and the request's content. Only a retry has the same one."""
     reason: str = ""
-    """Why, in the caller's own words, for the audit record."""
+    """The reason the caller gave, for the audit record."""
     client: Client = UNKNOWN_CLIENT
     trails: list[Trail] = field(default_factory=list)
-    """Of its last run: what a refusal is recorded with."""
+    """The trail of the last run, with which a refusal is recorded."""
     region: str = ""
-    """The one region whose corpora it may touch; any if it is empty."""
+    """The only region whose corpora the call may touch. Empty: any region."""
 
     @property
     def identity(self) -> bytes:
-        """The fingerprint and the region: a request that is bound to another is another request."""
+        """A hash of the fingerprint and the region: the same request bound to another region is another request."""
         return hashlib.sha256(self.fingerprint + self.region.encode()).digest() if self.region else self.fingerprint
 
     @property
@@ -73,10 +74,55 @@ class Call:
         return Occasion(self.action, self.request_id, self.principal, self.at, self.identity, self.reason, self.client)
 
 
-class Notes:
-    """What a read stores beside its record, in the same transaction: accesses, the use of a session, an envelope.
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    fingerprint: bytes
+    """The keyed hash of the request. It distinguishes a retry from another request with the same id."""
+    result: bytes
+    at: datetime
 
-    It is stored once for each request, however often the work is run.
+
+OUTCOME = RecordKind(Outcome)
+
+
+def find_outcome(tr: Reader, keys: Keyspace, principal: PrincipalId, request: RequestId) -> Outcome | None:
+    return OUTCOME.read(tr, keys.request(principal, request))
+
+
+def remember_outcome(
+    tr: Transaction, keys: Keyspace, principal: PrincipalId, request: RequestId, outcome: Outcome
+) -> None:
+    OUTCOME.write(tr, keys.request(principal, request), outcome)
+    tr.set(keys.request_time(outcome.at, principal, request), b"")
+
+
+def _forget_batch(tr: Transaction, keys: Keyspace, at: datetime, limit: int) -> int:
+    """Removes up to `limit` outcomes older than `at`, and returns how many."""
+    old = [key for key, _ in tr.range(*keys.request_times_before(at), limit=limit)]
+    for key in old:
+        codec.clear(tr, keys.request(*keys.parse_request_time(key)))
+        tr.clear(key)
+    return len(old)
+
+
+_FORGOTTEN_AT_ONCE = 1_000
+
+
+def forget_outcomes(engine: Engine, keys: Keyspace, before: datetime) -> int:
+    """Removes every outcome older than `before`, in as many transactions as needed, and returns how many."""
+    forgotten = 0
+    while True:
+        batch = engine.run(lambda tr: _forget_batch(tr, keys, before, _FORGOTTEN_AT_ONCE), Options(idempotent=True))
+        forgotten += batch
+        if batch < _FORGOTTEN_AT_ONCE:
+            return forgotten
+
+
+class Notes:
+    """The writes of a read, such as counted accesses or the hashes of an envelope.
+
+    They are made in the same transaction as the read's audit record, once for each request, however often the work is
+    run.
     """
 
     __slots__ = ("_writes",)
@@ -102,9 +148,9 @@ class Unit:
         on_record: Callable[[], object] = int,
         regions: tuple[str, ...] = (),
     ) -> None:
-        """`on_record` is called after each commit that made a record: cheap, and never in its way.
+        """`on_record` is called after each commit that made a record. It must be fast and must not raise.
 
-        `regions` are those whose corpora are served; all if there are none.
+        `regions` are the regions whose corpora this server serves. Empty: all regions.
         """
         self._engine = engine
         self.keys = keys
@@ -115,19 +161,19 @@ class Unit:
 
     @property
     def residency(self) -> Residency:
-        """Where the server itself may be at work."""
+        """The regions in which the server's background work may touch corpora."""
         return Residency(server=self._regions)
 
     def read(self, call: Call, access: Rule[G], work: Callable[[Reader, G, Trail], T]) -> T:
-        """What `work` finds, with a record of what it touched. `work` may be run more than once.
+        """Returns what `work` finds, and records what it touched. `work` may be run more than once.
 
-        It reads one version of the store, without conflicts: the record says which revision it was. A repeated request
-        has its record already, so it is answered only if it touches the same once more.
+        `work` reads a snapshot of the store, without conflicts. A repeated request already has its record, so it is
+        answered only if it touches the same as before; otherwise this raises `Unavailable`.
         """
         return self.read_with_notes(call, access, lambda tr, granted, trail, _notes: work(tr, granted, trail))
 
     def read_with_notes(self, call: Call, access: Rule[G], work: Callable[[Reader, G, Trail, Notes], T]) -> T:
-        """The same for work that has something stored when its record is: it adds that to the notes it is given."""
+        """Same as `read`, for work that also writes. It adds its writes to the notes."""
         made: list[tuple[RecordId, T]] = []
 
         def attempt(tr: Transaction) -> T:
@@ -144,7 +190,7 @@ class Unit:
                 made.append((self.journal.append(tr, call.occasion, trail), found))
                 notes.store(tr)
             elif recorded.effects != hashed(trail.effects()):
-                message = "what this request read has changed since it was recorded; make it again, under a new id"
+                message = "the records this request read have changed since; send it again with a new request id"
                 raise Unavailable(Reason.CONFLICT, message)
             return found
 
@@ -153,7 +199,10 @@ class Unit:
     def write(
         self, call: Call, access: Rule[G], result: RecordKind[T], work: Callable[[Transaction, G, Trail], T]
     ) -> T:
-        """What `work` did, now or when the same request was made before. `work` may be run more than once."""
+        """Returns the result of `work`, or the result of an earlier call of the same request.
+
+        `work` may be run more than once.
+        """
 
         def attempt(tr: Transaction) -> T:
             granted, trail = self._begin(tr, call, access)
@@ -163,15 +212,15 @@ class Unit:
             done = work(tr, granted, trail)
             self.journal.append(tr, call.occasion, trail)
             outcome = Outcome(self.journal.keyed(call.identity), result.encode(done), call.at)
-            requests.remember(tr, self.keys, call.principal.id, call.request_id, outcome)
+            remember_outcome(tr, self.keys, call.principal.id, call.request_id, outcome)
             return done
 
         return self._run_recorded(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
     def look(self, call: Call, access: Rule[G], work: Callable[[Reader, G], T]) -> T:
-        """What `work` finds, as a step of a call that ends with `read` or `write`: the caller must not see it before.
+        """Returns what `work` finds, as a step of a call that ends with `read` or `write`. Leaves no audit record.
 
-        It leaves no record of its own.
+        So the caller must not see the result before that `read` or `write`.
         """
 
         def attempt(tr: Transaction) -> T:
@@ -181,7 +230,7 @@ class Unit:
         return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
     def look_again(self, call: Call, access: Rule[G], work: Callable[[Reader, G], T], now: datetime) -> T:
-        """As `look`, in a call that goes on for long: for what the caller may do now. That is no use of its session."""
+        """Same as `look`, in a long call: checks what the caller may do at `now`. Does not count as a session's use."""
 
         def attempt(tr: Transaction) -> T:
             granted = access(tr, self.keys, call.principal, now).within(self._regions, call.region)
@@ -190,19 +239,20 @@ class Unit:
         return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
     def note(self, call: Call, work: Callable[[Transaction], T]) -> T:
-        """Keeps what must be kept of a call whatever becomes of it, such as that a password was tried.
+        """Stores something that must be kept even if the call fails, such as an attempt to use a password.
 
-        The call itself ends with `read`, `write` or a refusal, which is its record.
+        Leaves no audit record: the call must still end with `read`, `write` or a refusal.
         """
         return self._run(work, Options(timeout_s=call.timeout_s, idempotent=True))
 
     def record_refusal(self, call: Call, refused: Refused, suppressed: int = 0) -> None:
         """Records that a call was refused: once for each reason, however often it is retried.
 
-        `suppressed` is how many like it were not recorded before. Raises `Refused` if it cannot be written.
+        `suppressed` is the number of similar refusals that were not recorded before it. Raises `Refused` if the record
+        cannot be written.
         """
         made = call.trails[-1] if call.trails else Trail(tenant=call.principal.tenant)
-        # With an id of its own: the run that made the trail may have been committed, though its answer was lost.
+        # The refusal's record gets a new id: the run that made the trail may have been committed, its answer lost.
         trail = replace(made, record=RecordId(new_uuid()), next_key=None)
         if suppressed:
             trail.detail["suppressed"] = suppressed
@@ -216,8 +266,11 @@ class Unit:
         self._run_recorded(attempt, Options(idempotent=True))
 
     def known(self, tr: Reader, call: Call, result: RecordKind[T]) -> T | None:
-        """What this request did when it was made before, if it was. Raises `Refused` if its id was another's."""
-        outcome = requests.find(tr, self.keys, call.principal.id, call.request_id)
+        """The result of this request if it was made before, else None.
+
+        Raises `BadInput` if another request has the same id.
+        """
+        outcome = find_outcome(tr, self.keys, call.principal.id, call.request_id)
         if outcome is None:
             recorded = audit_records.find_request(tr, self.keys, call.principal.id, call.request_id)
             _check_same(recorded is None)
@@ -243,13 +296,13 @@ class Unit:
         return done
 
     def _run(self, attempt: Callable[[Transaction], T], options: Options) -> T:
-        with refusing():
+        with errors_as_refusals():
             return self._engine.run(attempt, options)
 
 
 @contextmanager
-def refusing() -> Iterator[None]:
-    """Failures of the engine leave the block as `Refused`."""
+def errors_as_refusals() -> Iterator[None]:
+    """Raises the engine's errors in its block as `Refused`."""
     try:
         yield
     except EngineError as error:
@@ -260,13 +313,13 @@ def _check_same(same: bool) -> None:
     if not same:
         raise BadInput(
             Reason.REQUEST_ID_REUSED,
-            "another request was made with this request id; every new request needs an id of its own",
+            "another request was made with this request id; give every new request an id of its own",
             field="drillcore-request-id",
         )
 
 
 def _as_refusal(error: EngineError) -> Refused:
-    """The engine's failure in words for the caller: what to do, and whether anything was written."""
+    """The refusal for an error of the engine. Its message says what to do and whether anything was written."""
     if isinstance(error, LimitError):
         return BadInput(Reason.TOO_LARGE, f"the request is too large for one transaction: {error.message}")
     if isinstance(error, KeyErased):
@@ -274,10 +327,11 @@ def _as_refusal(error: EngineError) -> Refused:
     for kind, reason, message in _FAILURES:
         if isinstance(error, kind):
             return Unavailable(reason, message)
-    return Unavailable(Reason.STORE_UNAVAILABLE, "the store cannot be used now; its operator finds why in the log")
+    return Unavailable(Reason.STORE_UNAVAILABLE, "the store cannot be used now; the server's log says why")
 
 
 def erased() -> Missing:
+    """The refusal for records of an erased source."""
     return Missing(Reason.ERASED, "this came from a source that was erased: nobody can read it any more")
 
 

@@ -1,4 +1,4 @@
-"""What a revision writes, as data, so that it fits into one transaction or many; and its manifest.
+"""The writes of a revision, as data that fits into one transaction or many, and the revision's manifest.
 
 The manifest makes changes in the store itself detectable. Each batch of a revision leaves a list of its entries in the
 order they were written, 36 bytes each:

@@ -1,4 +1,4 @@
-"""ListSignatures."""
+"""ListSignatures: the signatures of one record, or all that the caller may see, oldest first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uuid import UUID
 from drillcore_fdb.engine import Reader
 from drillcore_server.kernel import access, revisions
 from drillcore_server.kernel.access import Granted, InTenant, Rule
-from drillcore_server.kernel.accounts import Permission
+from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.journal import log_of
 from drillcore_server.kernel.pages import Page, PageLimit, make_token, page_size, read_id_token
 from drillcore_server.kernel.trail import Trail
@@ -56,7 +56,7 @@ class SignatureReader:
     targets: Targets
 
     def list_signatures(self, call: Call, listing: Listing) -> Page[Listed]:
-        """Signatures, oldest first, leaving out those that the caller may not see."""
+        """Signatures, oldest first, without those that the caller may not see. May be re-run."""
         after = read_id_token(listing.name, listing.token)
         limit = PageLimit(page_size(listing.size), self.unit.page_bytes_max)
 
@@ -122,5 +122,5 @@ def _may_see(granted: Granted, signature: Signature) -> bool:
         return True
     if signature.corpus is not None:
         return granted.reaches(signature.corpus)
-    auditing = (grant for grant in granted.grants if grant.allows(Permission.AUDIT, granted.tenant))
-    return any(grant.corpus is None and not grant.levels for grant in auditing)
+    audit_grants = (grant for grant in granted.grants if grant.allows(Permission.AUDIT, granted.tenant))
+    return any(grant.corpus is None and not grant.levels for grant in audit_grants)

@@ -64,9 +64,9 @@ def signature_message(signature: Signature, *, foreign: bool = False) -> pb.Sign
 
 
 def signature_content(signature: Signature) -> SignatureContent:
-    """The fields of the manifestation, and what is needed to verify them."""
-    said: SignatureContent = orjson.loads(signature.manifestation)
-    return said | {
+    """The fields of the manifestation, and the further fields that are needed to verify them."""
+    fields: SignatureContent = orjson.loads(signature.manifestation)
+    return fields | {
         "manifestation": signature.manifestation,
         "signature": to_base64(signature.signature),
         "key_hash": signature.key_hash.hex(),

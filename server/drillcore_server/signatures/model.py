@@ -72,14 +72,14 @@ class Signature:
     manifestation: str
     """Canonical JSON of the fields above."""
     sealed_by: tuple[int, ...]
-    """The keys that seal what was signed. The salt is derived from them and is lost with any of them."""
+    """The keys that seal the signed content. The salt is derived from them and is lost with any of them."""
     content_salt: bytes = b""
     """Worked out when the signature is shown, never stored. Empty if the signed content was erased."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What is to be signed, as the signer sees it."""
+    """The content and meaning of a signature, as the signer sees them before signing."""
 
     session: bytes
     """SHA-256 of the session's token. Only the session that prepared a signature can make it."""
@@ -90,7 +90,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """Allows one signature of what was prepared, within a few minutes."""
+    """Allows one signature of the prepared content, within a few minutes."""
 
     prepared: Prepared
     expires_at: datetime
@@ -103,7 +103,7 @@ def check_meaning(meaning: str) -> None:
 
 
 def check_challenge(known: Challenge | None, asked: Prepared, now: datetime) -> None:
-    """Raises `NotReady` unless the request matches what was prepared. The message does not say which part differs."""
+    """Raises `NotReady` unless the request matches the prepared signature. The message does not say what differs."""
     if known is None or known.prepared != asked or now >= known.expires_at:
-        message = "the challenge was used, has expired, or was for something else; prepare the signature again"
+        message = "the challenge was used, has expired, or is for another signature; prepare the signature again"
         raise NotReady(Reason.CHALLENGE_REFUSED, message)

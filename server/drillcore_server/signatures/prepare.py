@@ -1,4 +1,4 @@
-"""PrepareSignature: shows what would be signed, and issues the challenge that allows it to be signed once."""
+"""PrepareSignature: shows the content to sign, and issues a challenge that allows one signature of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from drillcore_proto.reasons import Reason
 from drillcore_server.kernel import account_store as accounts
 from drillcore_server.kernel import session_store as sessions
 from drillcore_server.kernel.access import Granted, Principal, PrincipalKind, Proof
-from drillcore_server.kernel.accounts import Account, AccountKind, Session
+from drillcore_server.kernel.account_model import Account, AccountKind, Session
 from drillcore_server.kernel.canonical_json import canonical
 from drillcore_server.kernel.errors import Denied, Stale
 from drillcore_server.kernel.trail import Trail
@@ -34,6 +34,7 @@ from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
 
 _CHALLENGES_AT_ONCE: Final = 1_000
+"""Challenges that are read in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def _cannot_sign() -> Denied:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What may be signed now. It leaves out the content: outcomes are kept, and content may have to be erased."""
+    """The signature that is offered. It leaves out the content, because outcomes are kept and content may be erased."""
 
     target: Target
     content_hash: bytes
@@ -91,7 +92,7 @@ OFFER: Final = RecordKind(Offer)
 def prepare_signature(
     unit: Unit, targets: Targets, call: Call, *, tenant: TenantId | None, target: Target, meaning: str
 ) -> tuple[Offer, bytes]:
-    """What would be signed, and its content in canonical JSON. The content is empty if it is too large to send."""
+    """The offer, and the content to sign in canonical JSON. The content is empty if it is too large to send."""
     check_meaning(meaning)
     check_can_sign(call.principal)
     rule = targets.rule(call.principal, tenant, target.kind)

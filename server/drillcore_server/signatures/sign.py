@@ -1,4 +1,4 @@
-"""SignRecord: signs what was prepared, for a person who proves once more who they are."""
+"""SignRecord: makes a prepared signature, for a person who enters the password again."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from uuid import UUID
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_formats.audit.signatures import signed_manifestation
 from drillcore_proto.reasons import Reason
-from drillcore_server.identity.account_checks import checked_login
+from drillcore_server.identity.account_rules import checked_login
 from drillcore_server.identity.credentials import Credentials, check_same
 from drillcore_server.kernel import account_store as accounts
-from drillcore_server.kernel import requests
 from drillcore_server.kernel.access import Granted
-from drillcore_server.kernel.accounts import Account, Credential
+from drillcore_server.kernel.account_model import Account, Credential
+from drillcore_server.kernel.canonical_json import canonical_record
 from drillcore_server.kernel.errors import BadInput, Denied, NotReady, Refused, Stale
-from drillcore_server.kernel.journal import SigningKeys, canonical, log_of
+from drillcore_server.kernel.journal import SigningKeys, log_of
 from drillcore_server.kernel.session_store import SESSION
 from drillcore_server.kernel.trail import Trail, time_text
-from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.kernel.unit import Call, Unit, find_outcome
 from drillcore_server.signatures import store as signatures
 from drillcore_server.signatures.model import Prepared, Signature, Target, check_challenge, check_meaning
 from drillcore_server.signatures.prepare import Signer, check_can_sign, find_signer
@@ -33,7 +33,7 @@ from drillcore_server.storage.ids import TenantId, new_uuid
 
 @dataclass(frozen=True, slots=True)
 class ToSign:
-    """What was prepared, repeated by the signer, with the components of the signature: login and password."""
+    """The prepared signature as the signer repeats it, with login and password."""
 
     challenge: bytes
     target: Target
@@ -53,10 +53,10 @@ class RecordSigner:
     signing: SigningKeys
 
     def sign(self, call: Call, *, tenant: TenantId | None, asked: ToSign) -> Signature:
-        """Signs what was prepared, for the person whose session it is.
+        """Makes the prepared signature, for the person whose session it is.
 
         The password is checked between two transactions, because that takes long. Everything else is checked in the
-        transaction that signs.
+        transaction that signs. A repeated request returns the first signature.
         """
         check_meaning(asked.meaning)
         check_can_sign(call.principal)
@@ -84,7 +84,7 @@ class RecordSigner:
 
     def _begin(self, tr: Reader, call: Call, asked: ToSign) -> Signer:
         """The signer. A retry has used up its challenge, but its password is still checked: it could be a guess."""
-        answered = requests.find(tr, self.unit.keys, call.principal.id, call.request_id) is not None
+        answered = find_outcome(tr, self.unit.keys, call.principal.id, call.request_id) is not None
         return find_signer(tr, self.unit.keys, call) if answered else self.check(tr, call, asked)
 
     def _check_not_expired(self, call: Call, proven: Credential) -> None:
@@ -95,7 +95,7 @@ class RecordSigner:
 
 @contextmanager
 def _refusals_recorded(call: Call, tenant: TenantId | None, target: Target) -> Iterator[None]:
-    """Records a refusal of the block in the log that the signature would be in, with what was to be signed."""
+    """Records a refusal of the block in the log that the signature would be in, with the target."""
     try:
         yield
     except Refused:
@@ -123,8 +123,8 @@ class _Signing:
             raise Stale(Reason.VERSION_MISMATCH, message)
         signature = self._signed(tr, signer.account, found, trail)
         self._store(tr, signer, signature)
-        said = {"signature_id": self.id, "meaning": asked.meaning, "content_hash": asked.content_hash.hex()}
-        trail.detail |= {name: str(value) for name, value in said.items()}
+        details = {"signature_id": self.id, "meaning": asked.meaning, "content_hash": asked.content_hash.hex()}
+        trail.detail |= {name: str(value) for name, value in details.items()}
         return signature
 
     def _signed(self, tr: Reader, signer: Account, found: FoundTarget, trail: Trail) -> Signature:
@@ -148,7 +148,7 @@ class _Signing:
             manifestation="",
             sealed_by=found.sealed_by,
         )
-        manifestation = canonical(_manifestation(unsigned, str(signing.store)))
+        manifestation = canonical_record(_manifestation(unsigned, str(signing.store)))
         signature = key.sign(signed_manifestation(manifestation))
         return replace(unsigned, manifestation=manifestation.decode(), signature=signature)
 
@@ -161,7 +161,7 @@ class _Signing:
 
 
 def _manifestation(signature: Signature, store: str) -> dict[str, Any]:
-    said = {
+    fields = {
         "id": str(signature.id),
         "store": store,
         "tenant": str(signature.tenant),
@@ -176,4 +176,4 @@ def _manifestation(signature: Signature, store: str) -> dict[str, Any]:
         "record_id": str(signature.record),
         "key_hash": signature.key_hash.hex(),
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}

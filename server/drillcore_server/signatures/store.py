@@ -1,4 +1,4 @@
-"""Signatures and the challenges that come before them, in the store."""
+"""Stores signatures, and the challenges that come before them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def scan(tr: Reader, keys: Keyspace, tenant: UUID, after: UUID | None) -> Iterat
 
 
 def salt(keyring: Keyring, target: Target, sealed_by: Sequence[int]) -> bytes:
-    """The salt for hashing a target's content. Once a key is destroyed, nobody can guess what was signed."""
+    """The salt for hashing a target's content. Once a key is destroyed, nobody can guess the signed content."""
     version = target.version.to_bytes(8, "big")
     purpose = _SALT + bytes([target.kind]) + target.id.bytes + version
     return keyring.composite([KeyNumber(number) for number in sealed_by], purpose)
@@ -127,7 +127,7 @@ class ForeignSignatureWrites:
         self._keyring = keyring
 
     def put(self, signature: Signature, sources: Collection[SourceId]) -> Write:
-        """`sources` are the sources of what was signed."""
+        """`sources` are the sources of the signed record."""
         scopes = sources or [CORPUS_SCOPE]
         numbers = tuple(sorted(self._keyring.numbers(self._number, sorted(scopes))))
         return Write(self.key(signature), SIGNATURE.encode(signature), numbers=numbers)

@@ -19,7 +19,7 @@ from drillcore_fdb.engine import Reader
 from drillcore_formats.audit.signatures import content_hash
 from drillcore_proto.reasons import Reason
 from drillcore_server.kernel.access import Granted, InTenant, Principal, Rule
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import Stale
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.signatures.model import Signature, Target, TargetKind
@@ -57,7 +57,7 @@ class Signable(Protocol[G]):
 
 
 class Targets:
-    """Finds what is to be signed, whatever its kind."""
+    """Finds records of every kind that can be signed."""
 
     def __init__(self, keyring: Keyring, kinds: Mapping[TargetKind, Signable[Any]]) -> None:
         self._keyring = keyring
@@ -68,7 +68,7 @@ class Targets:
         return self._kinds[kind].rule(principal, tenant)
 
     def find(self, tr: Reader, granted: Granted, trail: Trail, target: Target) -> FoundTarget:
-        """What is to be signed. Raises `Missing`, or `Stale` if its current version is not the one asked for."""
+        """The record to sign. Raises `Missing`, or `Stale` if its current version is not the requested one."""
         trail.detail["target"] = target.document()
         found = self._kinds[target.kind].find(tr, granted, trail, target.id)
         version = found.target.version

@@ -71,7 +71,7 @@ class CorpusKeys:
         return below(self._prefixes[Space.SECTIONS])
 
     def listed_section(self, section: NodeId) -> bytes:
-        """* The sections alone, without their content: quick to walk, however often they changed."""
+        """* The ids of sections without content: quick to scan, however often the sections changed."""
         return self._prefixes[Space.SECTION_LIST] + section.bytes
 
     def listed_sections(self, first: NodeId | None = None) -> KeyRange:
@@ -131,7 +131,7 @@ class CorpusKeys:
         return whole if after is None else KeyRange(behind(self.document(after)), whole.end)
 
     def source(self, source: bytes) -> bytes:
-        """* The source as a keyed hash of 16 bytes, so that nobody can find out by trial what is stored."""
+        """* The source is a keyed hash of 16 bytes, so that nobody can guess source ids and test the guesses."""
         return self._prefixes[Space.SOURCES] + source
 
     def sources(self, after: bytes | None = None) -> KeyRange:
@@ -139,7 +139,7 @@ class CorpusKeys:
         return whole if after is None else KeyRange(behind(self.source(after)), whole.end)
 
     def entity(self, kind: bytes, value: bytes, chunk: NodeId) -> bytes:
-        """* Kind and value as keyed hashes of 4 and 8 bytes: the key does not reveal what it stands for."""
+        """* Kind and value are keyed hashes of 4 and 8 bytes, so that the key does not reveal the entity."""
         return self.entities(kind, value).begin + chunk.bytes
 
     def entities(self, kind: bytes, value: bytes = b"") -> KeyRange:
@@ -176,7 +176,7 @@ class CorpusKeys:
         return below(self._prefixes[Space.CITING])
 
     def manifest(self, revision: Revision, batch: int) -> bytes:
-        """What a batch of a revision wrote, each entry by its hash."""
+        """The list of what a batch of a revision wrote, each entry given by its hash."""
         return self._prefixes[Space.MANIFESTS] + revision.to_bytes(6, "big") + batch.to_bytes(4, "big")
 
     def manifests(self, revision: Revision) -> KeyRange:
@@ -325,7 +325,7 @@ class CorpusKeys:
         return self._prefixes[Space.COMMUNITY_RUNS] + b"\0"
 
     def community_lease(self) -> bytes:
-        """The lease of whoever is finding communities now."""
+        """The lease of the server that is finding communities now."""
         return self._prefixes[Space.COMMUNITY_RUNS] + b"\1"
 
     def erasure(self, number: int) -> bytes:
@@ -390,7 +390,7 @@ class CorpusKeys:
         return below(self._prefixes[Space.LIBRARY_BLOBS])
 
     def entity_vector(self, kind: int, entity: bytes) -> bytes:
-        """* A vector of an entity of another system's core, given as a keyed hash of 16 bytes of all that it says."""
+        """* A vector of an entity that came with another system's core. The entity is a keyed hash of 16 bytes."""
         return self.entity_vectors(kind).begin + entity
 
     def entity_vectors(self, kind: int) -> KeyRange:
@@ -419,7 +419,7 @@ class CorpusKeys:
         return below(self._prefixes[Space.EDGES])
 
     def edge_to(self, child: TurnId, parent: TurnId, edge_type: int) -> bytes:
-        """* The same edge, by where it leads."""
+        """* The same edge, by its child."""
         return self.edges_to(child).begin + parent.bytes + bytes([edge_type])
 
     def edges_to(self, child: TurnId) -> KeyRange:

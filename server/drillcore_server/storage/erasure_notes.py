@@ -16,11 +16,11 @@ from drillcore_server.storage.spaces import ErasureNotes
 
 @dataclass(frozen=True, slots=True)
 class NotedErasure:
-    """What every server must know of an erasure before it reads anything more."""
+    """An erasure, as every server must know it before it reads anything else."""
 
     corpus: CorpusNumber
     erasure: int
-    """Its number in the corpus."""
+    """The number of the erasure in its corpus."""
     keys: tuple[int, ...]
     tenant_id: TenantId
     corpus_id: CorpusId
@@ -36,9 +36,9 @@ def noted(tr: Reader, notes: ErasureNotes, after: int = 0) -> Iterator[NotedEras
 
 
 def follow(tr: Reader, notes: ErasureNotes, keyring: Keyring) -> None:
-    """Tells this server's keyring what was erased by the reader's version.
+    """Tells this server's keyring about all erasures up to the reader's version of the store.
 
-    Costs one read if the keyring knows it already.
+    Costs one read if the keyring knows them already.
     """
     count = noted_count(tr, notes)
     if count <= keyring.erasures_known:

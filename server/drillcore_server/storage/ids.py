@@ -1,4 +1,4 @@
-"""The plain types that keys and records are made of: ids, levels, places in a document, and times as numbers.
+"""The plain types in keys and records: ids, levels, spans of a document, and times as numbers.
 
 Each id has a type of its own, so that one cannot be passed for another.
 """
@@ -31,7 +31,7 @@ TurnId = NewType("TurnId", UUID)
 Revision = NewType("Revision", int)
 """Counts the changes of a corpus: 0 before the first one."""
 CorpusNumber = NewType("CorpusNumber", int)
-"""Stands for a corpus in keys, where its id would be too long. Never reused."""
+"""Names a corpus in keys, where its id would be too long. Never reused."""
 
 _lock = threading.Lock()
 _last = 0

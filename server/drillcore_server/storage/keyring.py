@@ -1,4 +1,4 @@
-"""The keys that content is sealed under: one for each source, one for each corpus. The keyring is a store of its own.
+"""The encryption keys of content: one for each source, one for each corpus. The keyring is a store of its own.
 
 Destroying the key of a source erases the source, so keys are kept apart from what they seal: in another environment of
 the embedded engine, in another directory of a cluster, and in no backup of the store. Each key is wrapped under the
@@ -54,22 +54,22 @@ def make_secret_file(path: Path, content: bytes) -> None:
 
 KeyNumber = NewType("KeyNumber", int)
 CORPUS_SCOPE: Final = SourceId("")
-"""Stands for the corpus itself where a source is asked for: its summaries are made of many sources."""
+"""The scope of a corpus's own key, in place of a source id. Summaries are made of many sources and need such a key."""
 SNAPSHOT_SCOPE: Final = SourceId("index snapshots".ljust(SOURCE_CHARACTERS_MAX + 1))
 """Stands for the saved indexes of a corpus, which contain something of every source: each erasure destroys their key.
 It is longer than any source's id, so it cannot be one."""
 
 _KEY_BYTES: Final = 32
 _BATCH: Final = 2_000
-"""Keys made in one transaction, well within five seconds."""
+"""How many keys are made in one transaction, well within five seconds."""
 _NONCE_BYTES: Final = 12
 _BY_NUMBER, _BY_SCOPE, _LAST, _CHECK = 1, 2, 3, 4
 _CHECK_WORD: Final = b"drillcore keyring"
 _DESTROYED: Final = b"destroyed "
-"""Stands in a destroyed key's place, followed by when. A wrapped key is longer, and begins with random bytes."""
+"""Replaces a destroyed key, followed by the time. A wrapped key is longer and begins with random bytes."""
 _COMPOSITE: Final = b"drillcore composite key 1"
 _COMPOSITES_MAX: Final = 1_000
-"""How many are kept in memory."""
+"""How many composite ciphers are kept in memory."""
 _NOT_FOUND_CODE: Final = 2015
 """FoundationDB's code for a missing key: nothing is wrong with the store."""
 
@@ -78,7 +78,7 @@ class KeyLostError(StoreCorruptError):
     """A key that records are sealed under is not in the keyring."""
 
 
-class KeyErased(EngineError):  # noqa: N818 - what became of it, and as it should be
+class KeyErased(EngineError):  # noqa: N818 - not a failure: the key was destroyed on purpose
     """A key was destroyed on purpose, to erase what is sealed under it."""
 
     def __init__(self, number: int) -> None:
@@ -167,7 +167,7 @@ class Keyring:
         return known
 
     def _keep_composite(self, numbers: tuple[KeyNumber, ...], cipher: AESGCM) -> None:
-        """Every search reads the master summary, which may be sealed under very many keys."""
+        """Keeps a composite cipher: every search reads the master summary, which may be sealed under very many keys."""
         with self._lock:
             if len(self._composites) >= _COMPOSITES_MAX:
                 self._composites.clear()
@@ -175,18 +175,18 @@ class Keyring:
                 self._composites[numbers] = cipher
 
     def composite(self, numbers: Sequence[KeyNumber], purpose: bytes) -> bytes:
-        """A secret of several keys at once: gone with any of them."""
+        """A secret derived from several keys. It cannot be derived any more once one of them is destroyed."""
         ordered = sorted(set(numbers))
         self._unwrap_all(ordered)
         secret = b"".join(number.to_bytes(8, "big") + self._key(number)[0] for number in ordered)
         return hmac.digest(secret, purpose, "sha256")
 
     def derived(self, number: KeyNumber, purpose: bytes) -> bytes:
-        """A secret for another purpose, gone with the key it is made from."""
+        """A secret for another purpose. It cannot be derived any more once the key is destroyed."""
         return hmac.digest(self._key(number)[0], purpose, "sha256")
 
     def forget(self, numbers: Iterable[KeyNumber]) -> None:
-        """From now on these keys are destroyed for whoever asks here, whatever the keyring still has.
+        """Treats these keys as destroyed from now on, even if the keyring still has them.
 
         For keys that the store notes as erased: a server that has one in memory must not use it any more.
         """
@@ -204,11 +204,11 @@ class Keyring:
 
     @property
     def erasures_known(self) -> int:
-        """How many of the store's notes of erasures are known here; see `store/erasures.py`."""
+        """How many of the store's notes of erasures this server knows; see `erasure_notes.py`."""
         return self._erasures_known
 
     def note_erasures(self, known: int, corpora: Collection[CorpusNumber]) -> None:
-        """So many are known now, and `corpora` had some of them."""
+        """Notes that so many erasures are known now, and that they concern `corpora`."""
         with self._lock:
             self._epochs |= dict.fromkeys(corpora, known)
             self._erasures_known = max(self._erasures_known, known)
@@ -216,11 +216,11 @@ class Keyring:
             hear(corpora)
 
     def epoch(self, corpus: CorpusNumber) -> int:
-        """Changes with every erasure in a corpus that is known here: what was derived before is not to be used."""
+        """A number that changes with every known erasure in a corpus. Do not use what was derived before a change."""
         return self._epochs.get(corpus, 0)
 
-    def left_of(self, numbers: Collection[KeyNumber]) -> tuple[set[KeyNumber], set[KeyNumber]]:
-        """Those of these keys that the keyring has, and those that were destroyed. The others are lost."""
+    def stored_and_destroyed(self, numbers: Collection[KeyNumber]) -> tuple[set[KeyNumber], set[KeyNumber]]:
+        """The keys among these that the keyring has, and those that were destroyed. All others are lost."""
         wanted = sorted(numbers)
         places = [self._root.pack((_BY_NUMBER, number)) for number in wanted]
         stored = dict(zip(wanted, self._engine.run(lambda tr: tr.get_many(places)), strict=True))
@@ -228,13 +228,13 @@ class Keyring:
         return {number for number, one in stored.items() if one is not None} - destroyed, destroyed
 
     def is_back(self, corpus: CorpusNumber, keys: Mapping[KeyNumber, bytes]) -> bool:
-        """Whether a key that was destroyed is its source's again: the keyring was restored from an older copy."""
+        """Whether a destroyed key is in use again, because the keyring was restored from an older copy."""
         places = [self._root.pack((_BY_SCOPE, corpus, source)) for source in keys.values()]
         stored = self._engine.run(lambda tr: tr.get_many(places))
         return any(one == number.to_bytes(8, "big") for one, number in zip(stored, keys, strict=True))
 
     def destroy(self, corpus: CorpusNumber, keys: Mapping[KeyNumber, bytes], at: datetime) -> None:
-        """Destroys keys for good, each given with the hashed source that it is of. May be run again.
+        """Destroys keys for good. `keys` maps each number to the keyed hash of its source. May be run again.
 
         When it returns, the keyring's files have them no more. The same source gets a new key when it needs one.
         """

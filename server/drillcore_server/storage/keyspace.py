@@ -37,7 +37,8 @@ class Keyspace:
     def __init__(self, root: Subspace) -> None:
         self._spaces = {space: root[int(space)] for space in Space}
         self._prefixes = {space: subspace.prefix for space, subspace in self._spaces.items()}
-        erasures = self._spaces[Space.ERASURES]  # a corpus's own stand behind its number: texts are apart from those
+        # Other keys of this space begin with the number of a corpus. They differ from these, which begin with text.
+        erasures = self._spaces[Space.ERASURES]
         self.erasure_notes = ErasureNotes(erasures.pack((b"count",)), erasures[b"noted"].prefix)
 
     def _ids(self, space: Space, *ids: UUID) -> bytes:

@@ -37,10 +37,10 @@ from drillcore_fdb.errors import StoreCorruptError
 
 _PLAIN, _DEFLATED = b"\0", b"\1"
 _SQUEEZE_FROM_BYTES: Final = 32
-"""Shorter records do not get shorter."""
+"""Compression does not make shorter records smaller."""
 _LEVEL: Final = 6
 _MEMORY_LEVEL: Final = 6
-"""Less state to copy for each record than the default of 8, and hardly longer results."""
+"""Zlib's memory level. Compared with the default of 8 there is less state to copy for each record."""
 _RAW_DEFLATE: Final = -zlib.MAX_WBITS
 """Without header and checksum: the seal already detects every change."""
 
@@ -65,7 +65,7 @@ def squeezed(record: bytes) -> bytes:
 
 
 def dense(record: bytes) -> bytes:
-    """Stores what compression cannot shorten, such as vectors, without trying."""
+    """The stored form of a record that compression cannot shorten, such as a vector."""
     return _PLAIN + record
 
 
@@ -87,7 +87,7 @@ def unsqueezed(stored: bytes) -> bytes:
 
 @functools.cache
 def dictionary() -> bytes:
-    """The words that save the most come last: deflate needs fewer bits for what is near."""
+    """The dictionary for compression. The words that save the most come last: near matches need fewer bits."""
     words = resources.files(__package__).joinpath("words.txt").read_text(encoding="ascii").split()
     return _NAMES + "".join(f" {word}" for word in words).encode()
 

@@ -43,11 +43,11 @@ class SealedRecords:
         self._keyring = keyring
 
     def hashed(self, source: SourceId) -> bytes:
-        """What stands for a source in keys."""
+        """The keyed hash of a source's id, which represents the source in keys."""
         return self._keyring.hashed(source)
 
     def follow_erasures(self, tr: Reader, keys: CorpusKeys) -> None:
-        """Call it first in each transaction that reads: what was erased by then can no longer be opened."""
+        """Learns of all erasures up to now, so that erased records cannot be opened. Call it first when you read."""
         erasure_notes.follow(tr, keys.erasure_notes, self._keyring)
 
     def epoch(self, corpus: CorpusNumber) -> int:
@@ -164,7 +164,7 @@ def _header(numbers: KeyNumbers) -> bytes:
     if isinstance(numbers, int):
         return numbers.to_bytes(_NUMBER_BYTES, "big")
     ordered = sorted(set(numbers))
-    assert ordered, "what is sealed is sealed under some key"
+    assert ordered, "a sealed record needs a key"
     listed = b"".join(number.to_bytes(_NUMBER_BYTES, "big") for number in ordered)
     return _SEVERAL + len(ordered).to_bytes(_COUNT_BYTES, "big") + listed
 

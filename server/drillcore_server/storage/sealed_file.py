@@ -16,7 +16,7 @@ from typing import IO, Final, Self
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 PIECE_BYTES: Final = 256 * 1024
-"""How much is sealed, written and read at once, and held in memory. Smaller content never reaches the disk."""
+"""The size of a piece, which is sealed, written and read as a whole. Smaller content stays in memory."""
 _TAG_BYTES: Final = 16
 
 
@@ -101,7 +101,7 @@ def _nonce(number: int) -> bytes:
 RUN_BYTES: Final = 16 << 20
 """Bytes held in memory before they are sorted and written. Python needs about twice as much."""
 _ITEM_BYTES: Final = 50
-"""What a byte string takes in memory besides its bytes."""
+"""The memory that a byte string needs in addition to its bytes."""
 _RUNS_MAX: Final = 64
 """Runs that are read side by side, each with one piece in memory. More are merged into one."""
 

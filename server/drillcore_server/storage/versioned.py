@@ -172,7 +172,7 @@ def _visible(stored: Iterable[tuple[bytes, bytes]], revision: Revision) -> Itera
 
 
 def behind(key: bytes) -> bytes:
-    """Where a scan goes on after a logical key."""
+    """The key from which a scan continues after a logical key."""
     return key + b"\xff" * _SUFFIX_BYTES
 
 

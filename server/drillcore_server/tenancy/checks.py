@@ -1,4 +1,4 @@
-"""Checks sharing (what tenants find is what corpora share) and trimming (no revision record is missing)."""
+"""Checks sharing (the index matches the corpora) and trimming (no revision record is missing)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from typing import Final
 from uuid import UUID
 
 from drillcore_fdb.engine import Engine
-from drillcore_server.kernel import corpus_store as sharing
-from drillcore_server.kernel import revisions, trimming
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel import corpus_store, retention, revisions
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.storage.ids import Revision
 from drillcore_server.storage.keyspace import Keyspace
 
 
 def sharing_problems(engine: Engine, keys: Keyspace, corpora: Iterable[Corpus]) -> Iterator[str]:
-    """`corpora` are all shared corpora of all tenants."""
+    """The problems of sharing. `corpora` must be all shared corpora of all tenants."""
     stored = engine.run(lambda tr: list(tr.snapshot.range(*keys.all_shared_corpora())))
     entries = {(*keys.parse_shared_corpus(key), UUID(bytes=owner)) for key, owner in stored}
     wanted = {
         (reader, corpus.id, corpus.tenant_id)
         for corpus in corpora
         if corpus.sharing is not None
-        for reader in sharing.readers(corpus.sharing)
+        for reader in corpus_store.readers(corpus.sharing)
     }
     for reader, corpus, owner in sorted(entries - wanted):
         yield f"corpus {corpus} of tenant {owner} is found by {reader}, with whom it is not shared"
@@ -40,11 +39,11 @@ class RetentionCheck:
         self._engine = engine
         self._keys = keys.of_corpus(corpus.number)
         self._corpus = corpus
-        self.state, self.head = engine.run(lambda tr: (trimming.state(tr, self._keys), revisions.head(tr, self._keys)))
+        self.state, self.head = engine.run(lambda tr: (retention.state(tr, self._keys), revisions.head(tr, self._keys)))
 
     def has_moved(self) -> bool:
         """Whether the corpus was trimmed further since this check began."""
-        return self._engine.run(lambda tr: trimming.floor(tr, self._keys)) != self.state.floor
+        return self._engine.run(lambda tr: retention.floor(tr, self._keys)) != self.state.floor
 
     def problems(self) -> list[str]:
         return [f"corpus {self._corpus.id}: {problem}" for problem in self._problems()]
@@ -81,7 +80,7 @@ class RetentionCheck:
         count, begin = 0, b""
         while True:
             page = self._engine.run(
-                lambda tr, begin=begin: trimming.find_unseen(tr.snapshot, self._keys, self.state.floor, begin)  # type: ignore[misc]
+                lambda tr, begin=begin: retention.find_unseen(tr.snapshot, self._keys, self.state.floor, begin)  # type: ignore[misc]
             )
             count += len(page.entries)
             if page.following is None:

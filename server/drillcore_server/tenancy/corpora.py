@@ -8,14 +8,10 @@ from uuid import uuid4
 
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
-from drillcore_server.kernel import access
-from drillcore_server.kernel import corpus_store as corpora
-from drillcore_server.kernel import corpus_store as shared_corpora
-from drillcore_server.kernel import corpus_store as sharing
-from drillcore_server.kernel import tenant_store as tenants
+from drillcore_server.kernel import access, corpus_store
 from drillcore_server.kernel.access import InTenant, checked_region
-from drillcore_server.kernel.accounts import Permission
-from drillcore_server.kernel.corpora import (
+from drillcore_server.kernel.account_model import Permission
+from drillcore_server.kernel.corpus_model import (
     Corpus,
     HoldChange,
     RetentionChange,
@@ -23,7 +19,7 @@ from drillcore_server.kernel.corpora import (
     SharingChange,
     check_not_on_hold,
 )
-from drillcore_server.kernel.corpus_store import CORPORA, CORPUS
+from drillcore_server.kernel.corpus_store import CORPORA, CORPUS, get_tenant
 from drillcore_server.kernel.errors import NotReady
 from drillcore_server.kernel.named import (
     changed_metadata,
@@ -55,7 +51,7 @@ def create_corpus(
     new_name, new_metadata = checked_name(name), checked_metadata(metadata)
     new_description = checked_description(description)
     new_region = checked_region(region) if region else call.region
-    numbers = corpora.new_numbers()
+    numbers = corpus_store.new_numbers()
 
     def work(tr: Transaction, granted: InTenant, trail: Trail) -> Corpus:
         granted.check_everything()
@@ -70,7 +66,7 @@ def create_corpus(
             created_by=call.principal.id,
             updated_at=call.at,
             version=1,
-            number=corpora.take_number(tr, unit.keys, numbers, new_id),
+            number=corpus_store.take_number(tr, unit.keys, numbers, new_id),
             region=new_region,
         )
         CORPORA.insert(tr, unit.keys, corpus)
@@ -94,7 +90,7 @@ def delete_corpus(
         check_not_on_hold(old.legal_hold)
         new = replace(old, updated_at=call.at, version=old.version + 1, deleted_at=call.at)
         CORPORA.replace(tr, unit.keys, old, new)
-        sharing.update(tr, unit.keys, old, new)
+        corpus_store.update(tr, unit.keys, old, new)
         trail.change(old, new)
         return new
 
@@ -114,8 +110,8 @@ def get_corpus(unit: Unit, call: Call, *, tenant: TenantId | None, key: CorpusId
 
 
 def _named(tr: Reader, keys: Keyspace, granted: InTenant, name: str) -> CorpusId:
-    """The tenant's own corpus of this name, or the first one that is shared with it."""
-    own = corpora.find_by_name(tr, keys, granted.tenant, name)
+    """The tenant's own corpus of this name, or the first corpus of this name that is shared with the tenant."""
+    own = corpus_store.find_by_name(tr, keys, granted.tenant, name)
     if own is not None and granted.reaches(own):
         return own
     shared = (corpus for corpus, _ in granted.corpora(tr, keys) if granted.is_shared(corpus))
@@ -184,7 +180,7 @@ def update_corpus(
             sharing=old.sharing if sharing is None else sharing.applied(old.tenant_id, call.principal.id, call.at),
         )
         CORPORA.replace(tr, unit.keys, old, new)
-        shared_corpora.update(tr, unit.keys, old, new)
+        corpus_store.update(tr, unit.keys, old, new)
         trail.change(old, new)
         return new
 
@@ -200,4 +196,4 @@ def _check_region(corpus: Corpus, region: str) -> None:
 def _check_sharing(tr: Transaction, keys: Keyspace, call: Call, sharing: SharingChange) -> None:
     access.operator(tr, keys, call.principal, call.at)
     for tenant in sharing.tenants:
-        tenants.get(tr, keys, tenant)
+        get_tenant(tr, keys, tenant)

@@ -1,10 +1,10 @@
-"""CorpusService: requests to commands, results to responses."""
+"""CorpusService: converts requests to commands and results to responses."""
 
 from __future__ import annotations
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import corpora_pb2 as pb
-from drillcore_server.kernel.corpora import (
+from drillcore_server.kernel.corpus_model import (
     Corpus,
     HoldChange,
     LegalHold,
@@ -123,7 +123,7 @@ def _message(seen: SeenCorpus) -> pb.Corpus:
 
 
 def _of_owner(corpus: Corpus) -> pb.Corpus:
-    """The fields that only the corpus's own tenant sees, and operators who act in it."""
+    """The fields that only the corpus's own tenant and operators who act in that tenant see."""
     return pb.Corpus(
         tenant_id=str(corpus.tenant_id),
         created_by=corpus.created_by,

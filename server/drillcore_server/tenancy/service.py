@@ -1,4 +1,4 @@
-"""TenantService: requests to commands, results to responses."""
+"""TenantService: converts requests to commands and results to responses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import tenants_pb2 as pb
-from drillcore_server.kernel.corpora import Tenant
+from drillcore_server.kernel.corpus_model import Tenant
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.kernel.messages import optional_tenant_id, tenant_id, timestamp
 from drillcore_server.kernel.unit import Call, Unit

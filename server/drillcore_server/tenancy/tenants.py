@@ -8,15 +8,13 @@ from uuid import uuid4
 
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
-from drillcore_server.kernel import access
-from drillcore_server.kernel import corpus_store as corpora
-from drillcore_server.kernel import tenant_store as tenants
+from drillcore_server.kernel import access, corpus_store
 from drillcore_server.kernel.access import Granted, checked_regions
-from drillcore_server.kernel.corpora import Tenant
+from drillcore_server.kernel.corpus_model import Tenant
+from drillcore_server.kernel.corpus_store import TENANT, TENANTS
 from drillcore_server.kernel.errors import NotReady
 from drillcore_server.kernel.named import changed_metadata, check_version, checked_metadata, checked_name
 from drillcore_server.kernel.pages import Page, PageLimit, fill_page, make_page, page_size, read_id_token
-from drillcore_server.kernel.tenant_store import TENANT, TENANTS
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Unit
 from drillcore_server.storage.ids import TenantId
@@ -55,9 +53,9 @@ def delete_tenant(unit: Unit, call: Call, *, tenant_id: TenantId, expected_versi
     """Marks the tenant deleted and returns it. Its id is never used again."""
 
     def work(tr: Transaction, _granted: Granted, trail: Trail) -> Tenant:
-        old = tenants.get(tr, unit.keys, tenant_id)
+        old = corpus_store.get_tenant(tr, unit.keys, tenant_id)
         check_version(old, expected_version)
-        if corpora.any_in(tr, unit.keys, tenant_id):
+        if corpus_store.any_in(tr, unit.keys, tenant_id):
             raise NotReady(Reason.TENANT_NOT_EMPTY, f"tenant {tenant_id} still has corpora; delete them first")
         new = replace(old, updated_at=call.at, version=old.version + 1, deleted_at=call.at)
         TENANTS.replace(tr, unit.keys, old, new)
@@ -73,9 +71,9 @@ def get_tenant(unit: Unit, call: Call, *, key: TenantId | str) -> Tenant:
 
     def work(tr: Reader, _granted: Granted, trail: Trail) -> Tenant:
         if isinstance(key, str):
-            found = tenants.get_by_name(tr, unit.keys, checked_name(key))
+            found = corpus_store.get_tenant_by_name(tr, unit.keys, checked_name(key))
         else:
-            found = tenants.get(tr, unit.keys, key)
+            found = corpus_store.get_tenant(tr, unit.keys, key)
         trail.detail["tenant_id"] = str(found.id)
         return found
 
@@ -117,7 +115,7 @@ def update_tenant(
     regions = None if allowed_regions is None else checked_regions(allowed_regions, "allowed_regions")
 
     def work(tr: Transaction, _granted: Granted, trail: Trail) -> Tenant:
-        old = tenants.get(tr, unit.keys, tenant_id)
+        old = corpus_store.get_tenant(tr, unit.keys, tenant_id)
         check_version(old, expected_version)
         new = replace(
             old,

@@ -19,23 +19,21 @@ from uuid import UUID
 
 from drillcore_fdb.engine import Engine, Options, Priority, Reader, Transaction
 from drillcore_fdb.tuples import KeyRange
-from drillcore_server.kernel import access, revisions, trimming
-from drillcore_server.kernel import corpus_store as corpora
+from drillcore_server.kernel import access, corpus_store, retention, revisions
 from drillcore_server.kernel.access import ANYWHERE, SERVER, InTenant, Residency
-from drillcore_server.kernel.accounts import Permission
-from drillcore_server.kernel.corpora import Corpus, TrimState, check_not_on_hold, kept_since
-from drillcore_server.kernel.corpus_store import CORPORA
+from drillcore_server.kernel.account_model import Permission
+from drillcore_server.kernel.corpus_model import Corpus, TrimState, check_not_on_hold, kept_since
+from drillcore_server.kernel.corpus_store import CORPORA, TENANTS
 from drillcore_server.kernel.errors import Missing, NotReady
 from drillcore_server.kernel.named import Named, NamedRecords
-from drillcore_server.kernel.tenant_store import TENANTS
 from drillcore_server.kernel.trail import Trail, time_text
-from drillcore_server.kernel.unit import Call, Unit, refusing
+from drillcore_server.kernel.unit import Call, Unit, errors_as_refusals
 from drillcore_server.storage.ids import CorpusId, Level, RequestId, Revision, TenantId
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
 
 _OPTIONS = Options(priority=Priority.BATCH, idempotent=True)
-"""Nobody waits for it, and it may be re-run: what is removed already is not removed again."""
+"""Nobody waits for a trim, and it may be re-run: removed entries are not removed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +71,16 @@ class Trimmer:
         corpus = self._free(tr, tenant, corpus_id)
         keys = self._keys.of_corpus(corpus.number)
         if corpus.retention_days is None:
-            return trimming.state(tr, keys)
+            return retention.state(tr, keys)
         kept = revisions.at_time(tr, keys, kept_since(corpus.retention_days, now))
-        return trimming.raise_floor(tr, keys, kept)
+        return retention.raise_floor(tr, keys, kept)
 
     def _trim_page(self, tr: Transaction, tenant: TenantId, corpus_id: CorpusId) -> tuple[int, TrimState]:
-        return trimming.trim_page(tr, self._keys, self._free(tr, tenant, corpus_id))
+        return retention.trim_page(tr, self._keys, self._free(tr, tenant, corpus_id))
 
     def _free(self, tr: Transaction, tenant: TenantId, corpus_id: CorpusId) -> Corpus:
         """The corpus, which must not be on hold. Read with a conflict, so that this still holds at the commit."""
-        corpus = corpora.get(tr, self._keys, tenant, corpus_id)
+        corpus = corpus_store.get(tr, self._keys, tenant, corpus_id)
         check_not_on_hold(corpus.legal_hold)
         return corpus
 
@@ -101,7 +99,7 @@ def trim_corpus(unit: Unit, trimmer: Trimmer, call: Call, *, tenant: TenantId | 
     corpus, known = unit.look(call, allowed, begin)
     if known is not None:
         return known
-    with refusing():
+    with errors_as_refusals():
         done = trimmer.trim(corpus.tenant_id, corpus_id, call.at, lambda: time.monotonic() >= until)
     return unit.write(call, allowed, TRIMMED, lambda _tr, _granted, trail: leave_trail(trail, corpus_id, done))
 

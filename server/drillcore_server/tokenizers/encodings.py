@@ -72,7 +72,7 @@ def _part_end(text: str, start: int, chars_max: int, can_cut: Callable[[str, int
 
 
 def at_word(text: str, at: int) -> bool:
-    """Tells whether a word begins there, with the white space before it: few tokenizers have a token across."""
+    """Tells whether a word begins there, with the white space before it. Few tokenizers have a token across it."""
     return text[at].isspace() and not text[at - 1].isspace()
 
 

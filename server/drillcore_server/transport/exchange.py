@@ -52,7 +52,7 @@ def abort(context: grpc.ServicerContext, refused: Refused, request_id: str) -> N
 
 @dataclass(slots=True)
 class Exchange:
-    """What is known about a call. Each stage adds its part, in the order of `pipeline.ORDER`."""
+    """One call, with everything known about it. Each stage adds its part, in the order of `pipeline.ORDER`."""
 
     method: str
     request: Message | Iterator[Message]
@@ -140,7 +140,7 @@ class Record:
         try:
             self._unit.record_refusal(call, refused, suppressed)
         except Refused as failed:
-            # The call fails anyway, and nothing of it is in the store that cannot take the record.
+            # The call fails in any case, and it has left nothing in the store, which cannot take the record.
             self._log.error("refusal not recorded", request_id=call.request_id, reason=failed.reason.name)
 
 

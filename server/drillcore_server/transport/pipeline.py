@@ -1,10 +1,10 @@
-"""How a call gets from the wire to its handler and back.
+"""Binds services to gRPC, and takes each call through the stages to its handler and back.
 
     gRPC -> RequestIds -> Log -> Measure -> Admit -> Record -> Authenticate -> handler (a method of a service here)
          -> command
 
-A service is a class with one method per RPC, named like it; `bind` finds them by the service's descriptor, so an RPC
-without a method is found when the server starts, not when it is called.
+A service is a class with one method for each RPC, with the name of the RPC. `bind` looks the methods up by the
+service's descriptor, so a missing method is noticed when the server starts, not when the RPC is called.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ORDER: Final = (RequestIds, Log, Measure, Admit, Record, Authenticate)
 
 
 _LONGER_THAN_ANY_DEADLINE_S: Final = 100 * 365 * 86_400.0
-"""gRPC represents "no deadline" as one in the far future."""
+"""gRPC represents "no deadline" as a deadline in the far future."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Pipeline:
 
 
 class UnknownMethods(grpc.GenericRpcHandler):
-    """Registered last: refuses methods that only a newer server has, and tells the client this server's version."""
+    """Refuses methods that only a newer server has, and names this server's version. Register it last."""
 
     def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
         self._log = log
@@ -202,9 +202,9 @@ def _reason(metadata: Sequence[tuple[str, str | bytes]] | Any) -> str | None:
 
 
 def _region(metadata: Sequence[tuple[str, str | bytes]] | Any) -> str:
-    """The region, or for several headers one that cannot be allowed.
+    """The region of the call. Several headers give a text that no region can match.
 
-    A call with two regions must not get just the last one.
+    Otherwise a call with two regions would be bound only to the last one.
     """
     return ",".join(str(value or ",") for key, value in metadata if key == RESIDENCY_HEADER)
 

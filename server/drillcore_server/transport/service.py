@@ -1,4 +1,4 @@
-"""ServerService: what the server tells about itself."""
+"""ServerService: facts about the server itself."""
 
 from __future__ import annotations
 

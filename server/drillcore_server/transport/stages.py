@@ -1,10 +1,9 @@
-"""What every call passes through before its handler: request id, log, metrics, admission, authentication, in order."""
+"""The stages of every call before its handler, in order: request id, log, metrics, admission, authentication."""
 
 from __future__ import annotations
 
 import threading
 import time
-import traceback
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -16,8 +15,8 @@ from drillcore_proto.reasons import API_VERSION, API_VERSION_HEADER, REQUEST_ID_
 from drillcore_server.identity.authenticator import Authenticator
 from drillcore_server.kernel.access import NOBODY, Principal, checked_region
 from drillcore_server.kernel.errors import BadInput, NotReady, Refused, Unavailable
-from drillcore_server.kernel.telemetry import Metrics
-from drillcore_server.kernel.unit import refusing
+from drillcore_server.kernel.telemetry import Metrics, error_fields
+from drillcore_server.kernel.unit import errors_as_refusals
 from drillcore_server.transport.exchange import Answer, Exchange, abort, reply_metadata
 from drillcore_server.vectors.embedding.embedders import ProviderFailed
 
@@ -67,7 +66,7 @@ class Log:
             raise
         except Exception as error:
             self._write(exchange, started, Reason.INTERNAL.name)
-            self._log.error("defect", request_id=exchange.request_id, error=type(error).__name__, at=_where(error))
+            self._log.error("defect", request_id=exchange.request_id, **error_fields(error))
             raise Unavailable(Reason.INTERNAL, "a defect of the server; its log has the details") from error
         self._write(exchange, started, "OK")
         return response
@@ -81,11 +80,6 @@ class Log:
             outcome=outcome,
             ms=round((time.perf_counter() - started) * 1e3, 3),
         )
-
-
-def _where(error: Exception) -> list[str]:
-    """Where an exception was raised, without its message, which may contain content."""
-    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)]
 
 
 class Measure:
@@ -151,12 +145,12 @@ class Authenticate:
         # gRPC asks for a client's certificate, and shows it here, only if the settings name an authority for them.
         shown: Sequence[bytes] = exchange.context.auth_context().get("x509_pem_cert", ())  # type: ignore[assignment]
         certificate = shown[0] if shown else None
-        with refusing():
+        with errors_as_refusals():
             return self._authenticator.authenticate(exchange.metadata.get("authorization"), certificate, exchange.at)
 
 
 def _check_request_id(given: str | None) -> None:
-    """Checked here and not where the id is read, so that the refusal is logged and counted, under an id of our own."""
+    """Raises `BadInput` for a bad request id. Checked in a stage, so that the refusal is logged and counted."""
     if given is not None and not is_request_id(given):
         message = f"a request id (--request-id) is 1 to {REQUEST_ID_CHARACTERS_MAX} printable ASCII characters"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field=REQUEST_ID_HEADER)

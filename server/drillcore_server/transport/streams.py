@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import grpc
@@ -151,7 +151,8 @@ class StallWatch:
                     return
                 streams = list(self._streams)
             for stream in streams:
-                stream.end_if_stalled(time.monotonic() - self._idle_s, self._idle_s)
+                with suppress(Exception):  # a call that cannot be ended does not keep the others from being watched
+                    stream.end_if_stalled(time.monotonic() - self._idle_s, self._idle_s)
 
 
 def _stalled(idle_s: float, *, receiving: bool) -> Refused:

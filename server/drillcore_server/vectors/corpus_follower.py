@@ -1,4 +1,4 @@
-"""Derived data of a corpus in memory: read once, then brought up to date by the revisions since."""
+"""Keeps data derived from a corpus in memory: reads it once, then updates it by the revisions since."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import StoreCorruptError
-from drillcore_server.kernel import revisions, trimming
+from drillcore_server.kernel import retention, revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.revisions import RevisionRecord
 from drillcore_server.storage.ids import CorpusNumber, Revision
@@ -87,10 +87,10 @@ class Follower(Generic[T]):
         self._follow = follow
         self._lock = threading.Lock()
         self._kept: OrderedDict[CorpusNumber, tuple[Revision, int, T]] = OrderedDict()
-        """With the epoch of erasures: what is of an earlier epoch contains data that must not be used any more."""
+        """Each with its epoch of erasures. Data of an earlier epoch may contain what was erased, and is not used."""
 
     def forget(self, corpora: Collection[CorpusNumber]) -> None:
-        """Drops what is kept of corpora from which something was erased, since it may contain that."""
+        """Drops the data of corpora from which something was erased: the data may contain that."""
         with self._lock:
             for number in corpora:
                 self._kept.pop(number, None)
@@ -109,12 +109,12 @@ class Follower(Generic[T]):
         snapshot = BatchedReads.of(self._engine, view)
         if revision is None or kept is None or not 0 < view.revision - revision <= _REVISIONS_MAX:
             fresh = self._load(snapshot)
-        elif revision < trimming.floor(view.tr, view.keys):
+        elif revision < retention.floor(view.tr, view.keys):
             fresh = self._load(snapshot)  # what the revisions since then changed can no longer be read
         else:
             fresh = self._followed(kept, revision, view, snapshot)
         # A trim may meanwhile have removed some of it before it was read.
-        self._engine.run(lambda tr: trimming.check_kept(tr, view.keys, view.revision))
+        self._engine.run(lambda tr: retention.check_kept(tr, view.keys, view.revision))
         self._keep(number, view.revision, epoch, fresh)
         return fresh
 
@@ -125,7 +125,7 @@ class Follower(Generic[T]):
         except KeyErased:
             return self._load(snapshot)  # something that the revisions since then changed was erased later
         except StoreCorruptError:
-            if self._engine.run(lambda tr: trimming.floor(tr, view.keys)) <= revision:
+            if self._engine.run(lambda tr: retention.floor(tr, view.keys)) <= revision:
                 raise
             return self._load(snapshot)  # a trim has meanwhile removed what the revisions since then changed
 
@@ -144,11 +144,11 @@ _STATES_MAX: Final = 32
 
 
 class RevisionStates(Generic[T]):
-    """The last states of something, by revision. A state never changes."""
+    """The last states of derived data, by revision. A state never changes."""
 
     def __init__(self) -> None:
-        self.following = threading.Lock()
-        """Held by whoever makes the next state: others wait and find it made."""
+        self.follow_lock = threading.Lock()
+        """Held while the next state is made. Other threads wait for the lock, and then find the state."""
         self._lock = threading.Lock()
         self._states: dict[Revision, T] = {}
 
@@ -174,6 +174,6 @@ class RevisionStates(Generic[T]):
             for old in sorted(self._states)[:-_STATES_MAX]:
                 del self._states[old]
 
-    def drop(self, is_meant: Callable[[T], bool]) -> None:
+    def drop(self, is_dropped: Callable[[T], bool]) -> None:
         with self._lock:
-            self._states = {at: state for at, state in self._states.items() if not is_meant(state)}
+            self._states = {at: state for at, state in self._states.items() if not is_dropped(state)}

@@ -12,13 +12,14 @@ import numpy.typing as npt
 
 from drillcore_fdb.engine import Engine, Transaction
 from drillcore_fdb.errors import StoreCorruptError
-from drillcore_server.kernel import revisions, trimming
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel import retention, revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import CorpusNumber, Revision
 from drillcore_server.storage.sealed import SealedRecords
 from drillcore_server.vectors.corpus_follower import RevisionStates
+from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.index_keeper import (
     IndexKeeper,
     IsStopping,
@@ -32,7 +33,6 @@ from drillcore_server.vectors.index_keeper import (
 )
 from drillcore_server.vectors.index_snapshots import IndexName, IndexSnapshots, SavedAt
 from drillcore_server.vectors.settings import VectorSettings
-from drillcore_server.vectors.store import embeddings_of
 from drillcore_server.vectors.vector_index import Id, VectorIndex
 from drillcore_server.vectors.vector_log import Row, VectorLog
 
@@ -47,8 +47,8 @@ class IndexHistory(RevisionStates[VectorIndex[Id]]):
         self.corpus = corpus
         self.keys = keys
         self.sealed = sealed
-        self.tending = threading.RLock()
-        """Held by whoever changes or saves its graph."""
+        self.tend_lock = threading.RLock()
+        """Held while its graph is changed or saved."""
         self._saved: tuple[Revision, VectorLog, int] | None = None
 
     def note_saved(self, revision: Revision, log: VectorLog) -> None:
@@ -67,7 +67,7 @@ class IndexHistory(RevisionStates[VectorIndex[Id]]):
 
 
 _INDEXES_MAX: Final = 64
-_OCCASIONS_MAX: Final = 2
+_EARLIER_MAX: Final = 2
 """Earlier revisions that are kept for callers who page through results."""
 
 
@@ -89,7 +89,8 @@ class VectorSource(Protocol[Id]):
         """Part of the names of snapshots."""
 
     @property
-    def kept_as(self) -> npt.DTypeLike: ...
+    def kept_as(self) -> npt.DTypeLike:
+        """The precision in which vectors are kept in memory."""
 
     def model(self, view: CorpusAtRevision, /) -> int:
         """Returns the number of the embedding model whose vectors are searched; 0 before there are any."""
@@ -102,7 +103,7 @@ class VectorSource(Protocol[Id]):
 
 
 class IndexFollower(Generic[Id]):
-    """Safe to use from many threads.
+    """The vector indexes of one source, of all corpora. Safe to use from many threads.
 
     Reading has transactions of its own, so it may take longer than one transaction can. If the caller's transaction has
     grown too old meanwhile, it runs again and finds everything here.
@@ -124,10 +125,10 @@ class IndexFollower(Generic[Id]):
         self._snapshots = snapshots
         self._lock = threading.Lock()
         self._histories: OrderedDict[IndexName, IndexHistory[Id]] = OrderedDict()
-        self._occasions: OrderedDict[tuple[IndexName, Revision, int], VectorIndex[Id]] = OrderedDict()
-        """With the epoch of erasures of each."""
+        self._earlier: OrderedDict[tuple[IndexName, Revision, int], VectorIndex[Id]] = OrderedDict()
+        """Indexes of earlier revisions, by name, revision and epoch of erasures."""
         if keeper is not None:
-            keeper.know(self)
+            keeper.register(self)
 
     def at(self, view: CorpusAtRevision) -> VectorIndex[Id]:
         """Returns the index at the view's revision."""
@@ -138,7 +139,7 @@ class IndexFollower(Generic[Id]):
         self._at(IndexName(view.corpus.number, self._source.kind, model), view)
 
     def forget(self, number: CorpusNumber, model: int) -> None:
-        """Makes the index of a model be read again on its next use."""
+        """Drops the index of a model, so that its next use reads it again."""
         with self._lock:
             self._histories.pop(IndexName(number, self._source.kind, model), None)
 
@@ -147,10 +148,10 @@ class IndexFollower(Generic[Id]):
         found = history.at(view.revision)
         if found is None:
             if _is_behind(history, view):
-                return self._for_the_occasion(name, view)
-            with history.following:
+                return self._at_earlier_revision(name, view)
+            with history.follow_lock:
                 found = history.at(view.revision) or self._followed(history, view)
-        self._nudge(history, found)  # every time: the next run or call finds a load that outlasts its transaction
+        self._nudge(history, found)  # on every call: a load may outlast its transaction, and only a later run gets here
         return found
 
     def _history(self, name: IndexName, view: CorpusAtRevision) -> IndexHistory[Id]:
@@ -193,26 +194,26 @@ class IndexFollower(Generic[Id]):
         return VectorIndex[Id].of(items, self._settings, self._source.kept_as)
 
     def _check_kept(self, view: CorpusAtRevision) -> None:
-        """Checks that no trim has meanwhile removed some of it before it was read."""
-        self._engine.run(lambda tr: trimming.check_kept(tr, view.keys, view.revision))
+        """Raises `Missing` if a trim may have removed vectors of the revision before they were read."""
+        self._engine.run(lambda tr: retention.check_kept(tr, view.keys, view.revision))
 
-    def _for_the_occasion(self, name: IndexName, view: CorpusAtRevision) -> VectorIndex[Id]:
+    def _at_earlier_revision(self, name: IndexName, view: CorpusAtRevision) -> VectorIndex[Id]:
         epoch = view.sealed.epoch(name.corpus)
         with self._lock:
-            for key in [key for key in self._occasions if key[0] == name and key[2] != epoch]:
-                del self._occasions[key]  # it may contain what was erased since
-            found = self._occasions.get((name, view.revision, epoch))
+            for key in [key for key in self._earlier if key[0] == name and key[2] != epoch]:
+                del self._earlier[key]  # it may contain what was erased since
+            found = self._earlier.get((name, view.revision, epoch))
         if found is None:
             found = self._loaded(name, BatchedReads.of(self._engine, view))
             self._check_kept(view)
         with self._lock:
-            self._occasions[name, view.revision, epoch] = found
-            while len(self._occasions) > _OCCASIONS_MAX:
-                self._occasions.popitem(last=False)
+            self._earlier[name, view.revision, epoch] = found
+            while len(self._earlier) > _EARLIER_MAX:
+                self._earlier.popitem(last=False)
         return found
 
     def _restored(self, history: IndexHistory[Id], view: CorpusAtRevision) -> tuple[Revision, VectorIndex[Id]] | None:
-        """Loads a snapshot, if the store has its revision and the view is not of an earlier one."""
+        """Loads a snapshot, if the store has its revision and the view is not of an earlier revision."""
         if self._snapshots is None:
             return None
         loaded: tuple[SavedAt, VectorIndex[Id]] | None = self._snapshots.load(history.name)
@@ -240,7 +241,7 @@ class IndexFollower(Generic[Id]):
             history = self._histories.get(name)
         if history is None:
             return
-        with history.tending:
+        with history.tend_lock:
             while self._tended(history, is_stopping):
                 continue
             newest = history.newest()
@@ -271,7 +272,7 @@ class IndexFollower(Generic[Id]):
         for history in histories:
             newest = history.newest()
             if newest is not None and newest[1].log.graph is not None and not history.is_saved(newest[0]):
-                with history.tending:
+                with history.tend_lock:
                     self._save(history)
 
     def _save(self, history: IndexHistory[Id]) -> None:
@@ -301,20 +302,20 @@ class IndexFollower(Generic[Id]):
         return SavedAt(head, record.audit_id), self._of_model(history, view)
 
     def _of_model(self, history: IndexHistory[Id], view: CorpusAtRevision) -> VectorIndex[Id]:
-        with history.following:
+        with history.follow_lock:
             return history.at(view.revision) or self._followed(history, view)
 
 
 def _is_behind(history: IndexHistory[Id], view: CorpusAtRevision) -> bool:
-    """Tells whether the view is of a revision before those that are kept."""
+    """Tells whether the view's revision is earlier than those that are kept."""
     if history.newest() is None:
         return view.revision < revisions.head(view.tr, view.keys)
     return history.up_to(view.revision) is None
 
 
 def _adopt(history: IndexHistory[Id], built_from: VectorIndex[Id], fresh: VectorIndex[Id]) -> None:
-    """Makes newer states use what was rebuilt."""
-    with history.following:
+    """Makes the newest state use the rebuilt index."""
+    with history.follow_lock:
         newest = history.newest()
         if newest is not None and newest[1].log is built_from.log:
             history.keep(newest[0], caught_up(fresh, built_from, newest[1]))

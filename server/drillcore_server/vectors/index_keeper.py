@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import numpy as np
 import structlog
 
-from drillcore_server.kernel.rounds import Round
+from drillcore_server.kernel.telemetry import Round
 from drillcore_server.vectors.hnsw_graph import Graph
 from drillcore_server.vectors.index_snapshots import IndexName
 from drillcore_server.vectors.vector_index import Id, VectorIndex
@@ -30,7 +30,7 @@ _REBUILD_MIN: Final = 1_000
 
 
 def wants_rebuild(index: VectorIndex[Id]) -> bool:
-    """Tells whether much of the index is gone, or something has been gone for long."""
+    """Tells whether much of the log does not belong to the index any more, or something has not for long."""
     size, settings = index.log.size, index.settings
     much = size >= _REBUILD_MIN and index.gone > size * settings.rebuild_share
     since_s = index.log.gone_since_s
@@ -102,14 +102,14 @@ def caught_up(fresh: VectorIndex[Id], built_from: VectorIndex[Id], now: VectorIn
     the same log."""
     before = np.zeros(len(now.members), np.bool_)
     before[: len(built_from.members)] = built_from.members
-    gone, came = np.flatnonzero(before & ~now.members), np.flatnonzero(now.members & ~before)
+    gone, added = np.flatnonzero(before & ~now.members), np.flatnonzero(now.members & ~before)
     changes: dict[Id, Row | None] = dict.fromkeys(now.ids_at(gone))
-    changes |= zip(now.ids_at(came), now.log.rows(came), strict=True)
+    changes |= zip(now.ids_at(added), now.log.rows(added), strict=True)
     erased = now.ids_at(np.intersect1d(gone, np.array(now.log.erased, np.int64)))
     return fresh.changed(changes, erased) if changes else fresh
 
 
-class Tended(Protocol):
+class IndexOwner(Protocol):
     """Owns indexes that the keeper maintains."""
 
     def tend(self, name: IndexName, is_stopping: IsStopping) -> None:
@@ -124,33 +124,41 @@ class IndexKeeper:
 
     def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
         self._log = log
-        self._tended: list[Tended] = []
+        self._owners: list[IndexOwner] = []
         self._waiting: dict[tuple[int, IndexName], None] = {}
         self._lock = threading.Lock()
         self.wake = threading.Event()
 
-    def know(self, tended: Tended) -> None:
-        self._tended.append(tended)
+    def register(self, owner: IndexOwner) -> None:
+        self._owners.append(owner)
 
-    def nudge(self, tended: Tended, name: IndexName) -> None:
-        """Says that something is due. Returns at once."""
+    def nudge(self, owner: IndexOwner, name: IndexName) -> None:
+        """Notes that an index needs maintenance. Returns at once."""
         with self._lock:
-            self._waiting[self._tended.index(tended), name] = None
+            self._waiting[self._owners.index(owner), name] = None
         self.wake.set()
 
     def tend_due(self, is_stopping: IsStopping) -> None:
-        """Tends every index that something is due for. One that fails waits for its next nudge; searches go on."""
+        """Maintains every index that was nudged. An index that fails is due again in the next round; searches go on."""
         with self._lock:
             due = list(self._waiting)
             self._waiting.clear()
         with Round(self._log, "index not tended") as tends:
             for place, name in due:
                 with tends.part(index=str(name)):
-                    self._tended[place].tend(name, is_stopping)
+                    self._tend(place, name, is_stopping)
+
+    def _tend(self, place: int, name: IndexName, is_stopping: IsStopping) -> None:
+        try:
+            self._owners[place].tend(name, is_stopping)
+        except Exception:
+            with self._lock:
+                self._waiting[place, name] = None
+            raise
 
     def save(self) -> None:
         """Saves all indexes, for a server that stops. What cannot be saved is made anew after the next start."""
         with suppress(ExceptionGroup), Round(self._log, "indexes not saved") as saves:
-            for tended in self._tended:
+            for owner in self._owners:
                 with saves.part():
-                    tended.save_all()
+                    owner.save_all()

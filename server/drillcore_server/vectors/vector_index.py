@@ -24,7 +24,7 @@ from drillcore_server.vectors.vector_log import BLOCK, Labels, Mask, Row, Units,
 _DIGITS: Final = 6
 """The digits of a score. Scores with a smaller difference are equal, and the smaller id comes first."""
 _SPARE: Final = 1.5
-"""The graph is asked for this many times as much as should suffice: vectors that are gone are not spread evenly."""
+"""The graph is asked for this many times as many vectors as should suffice: unwanted vectors are not spread evenly."""
 _FIRST: Final = 128
 """The results that are sorted at once; the others only on demand."""
 _GRAPH_SHARE_MAX: Final = 0.1
@@ -68,7 +68,7 @@ class VectorIndex(Generic[Id]):
         gone = self.log.labels(changes, self.members)
         kept = self.members.copy()
         kept[gone] = False
-        with self.log.adding:
+        with self.log.add_lock:
             self.log.erase(label for label in self.log.ever(erased) if label >= len(kept) or not kept[label])
             if len(gone) == self._count:  # the next vectors may have another length
                 return VectorIndex.of(fresh.items(), self.settings, self.log.kept_as)
@@ -109,7 +109,7 @@ class VectorIndex(Generic[Id]):
         return self.ids_at(self._all())
 
     def former(self) -> set[Id]:
-        """Returns ids for which the log has a vector that is not, or no longer, this state's."""
+        """Returns the ids for which the log has a vector that does not belong to this state."""
         others = np.ones(self.log.size, np.bool_)
         others[: len(self.members)] = ~self.members
         return set(self.ids_at(np.flatnonzero(others)))
@@ -127,7 +127,7 @@ class VectorIndex(Generic[Id]):
         return found
 
     def kept(self, id_: Id) -> Row | None:
-        """Returns the vector of an id as it came; None if it is not here."""
+        """Returns the vector of an id with the precision in which it is kept; None if it is not here."""
         label = self.log.label(id_.bytes, self.members)
         return None if label is None else self.log.rows(np.array([label]))[0]
 

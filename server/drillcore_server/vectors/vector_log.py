@@ -1,6 +1,6 @@
 """Vectors in memory, each under a label: the place at which it was added. The log only grows, so many states share it.
 
-A vector is kept as it came, in half or single precision. Beside it is the same vector scaled to length 1 in single
+A vector is kept unscaled, in half or single precision. Beside it is the same vector scaled to length 1 in single
 precision, which searches compare. Once the vector is in a graph, the scaled one is dropped and made again on demand.
 """
 
@@ -78,8 +78,8 @@ class VectorLog:
         self.kept_as = np.dtype(kept_as)
         self.size = 0
         self.graph: Graph | None = None
-        """Covers the labels below its count, and no others."""
-        self.adding = threading.RLock()
+        """Contains the vectors of all labels below its count, and no others."""
+        self.add_lock = threading.RLock()
         self.erased: list[int] = []
         """Labels whose vectors are blanked here, each once. The graph may still contain some of them."""
         self.gone_since_s: float | None = None
@@ -91,11 +91,11 @@ class VectorLog:
         """For a label, the one that its id had before."""
 
     def note_gone(self) -> None:
-        """Notes that only earlier states need some of its vectors from now on. The caller holds `adding`."""
+        """Notes that only earlier states need some of its vectors from now on. The caller holds `add_lock`."""
         self.gone_since_s = self.gone_since_s or time.time()
 
     def add(self, ids: npt.NDArray[np.uint8], rows: Rows, *, packed: bool = False) -> int:
-        """Adds rows under new labels, in order, and returns the first label. The caller holds `adding`.
+        """Adds rows under new labels, in order, and returns the first label. The caller holds `add_lock`.
 
         With `packed`, whole blocks of them are in a graph already.
         """
@@ -166,7 +166,7 @@ class VectorLog:
         return found
 
     def rows(self, labels: Labels) -> Rows:
-        """Returns the rows as they came."""
+        """Returns the unscaled rows."""
         if 0 < len(labels) <= _FEW:
             blocks = self._blocks
             return np.stack([blocks[label // BLOCK].rows[label % BLOCK] for label in labels.tolist()])
@@ -213,7 +213,7 @@ class VectorLog:
             block.pack()
 
     def erase(self, labels: Iterable[int]) -> None:
-        """Blanks vectors that must not be kept, not even where nobody sees them. The caller holds `adding`."""
+        """Blanks vectors that must not stay in memory. The caller holds `add_lock`."""
         wanted = {*labels}
         if not wanted:
             return

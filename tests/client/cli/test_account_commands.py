@@ -28,7 +28,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(server: Running, tenant: TenantFactory, home: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command line against the server, without a token unless it names one."""
+    """Runs a command against the server, without a token unless the command names one."""
     monkeypatch.chdir(home)
     environment = {"DRILLCORE_CLIENT_ADDRESS": server.address, "HOME": str(home), "NO_COLOR": "1"}
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
@@ -41,7 +41,7 @@ def run(server: Running, tenant: TenantFactory, home: Path, monkeypatch: pytest.
 
 @pytest.fixture
 def root(run: Run) -> Callable[..., Any]:
-    """What a command says with --json to an operator who acts in acme."""
+    """The --json answer of a command to an operator who acts in acme."""
 
     def root(*arguments: str) -> Any:
         result = run("--token-file", "operator.token", "--tenant", "acme", *arguments, "--json")
@@ -51,8 +51,8 @@ def root(run: Run) -> Callable[..., Any]:
     return root
 
 
-def test_from_the_first_token_to_a_person_who_reads(run: Run, root: Callable[..., Any], home: Path) -> None:
-    """As an operator sets up a server: an operator's account, an administrator's, a reader's."""
+def test_an_operator_sets_up_accounts_until_a_person_can_read(run: Run, root: Callable[..., Any], home: Path) -> None:
+    """The accounts are made in order: an operator's, an administrator's, a reader's."""
     made = run(
         *("--token-file", "operator.token", "account", "create", "boss", "--server", "--name", "Boss"),
         *("--grant", "operator"),
@@ -67,9 +67,9 @@ def test_from_the_first_token_to_a_person_who_reads(run: Run, root: Callable[...
     kept = home / ".config" / "drillcore" / "session"
     assert kept.stat().st_mode & 0o777 == 0o600
     assert json.loads(kept.read_text())["token"] not in logged_in.output
-    who = run("whoami")
-    assert "boss" in who.stdout
-    assert "operator" in who.stdout
+    whoami = run("whoami")
+    assert "boss" in whoami.stdout
+    assert "operator" in whoami.stdout
     created = run(
         *("--tenant", "acme", "account", "create", "ann", "--name", "Ann", "--grant", "reader"),
         *("--password-file", "first"),
@@ -81,7 +81,7 @@ def test_from_the_first_token_to_a_person_who_reads(run: Run, root: Callable[...
     assert "UNAUTHENTICATED" in run("--tenant", "acme", "corpus", "list").stderr
 
 
-def test_a_session_is_kept_in_the_file_that_is_named(run: Run, server: Running, home: Path) -> None:
+def test_a_session_is_kept_in_the_named_file(run: Run, server: Running, home: Path) -> None:
     person = make_person(server)
     done = run("login", person.login, "--password-file", "password", "--session-file", "mine", "--json")
     document = json.loads(done.stdout)
@@ -100,7 +100,7 @@ def test_a_session_is_sent_to_no_other_server(run: Run, server: Running, home: P
 
 
 @pytest.mark.parametrize(("mode", "content"), [(0o644, None), (0o600, ""), (0o600, "[]"), (0o600, '{"token": "x"}')])
-def test_a_session_file_that_is_none_or_open_to_others_is_refused(
+def test_an_invalid_or_unprotected_session_file_is_refused(
     run: Run, server: Running, home: Path, mode: int, content: str | None
 ) -> None:
     person = make_person(server)
@@ -112,7 +112,7 @@ def test_a_session_file_that_is_none_or_open_to_others_is_refused(
     assert (result.exit_code, "mine" in result.stderr) == (2, True)
 
 
-def test_a_token_that_is_given_counts_before_the_session(run: Run, server: Running) -> None:
+def test_a_given_token_takes_precedence_over_the_session(run: Run, server: Running) -> None:
     person = make_person(server)
     run("login", person.login, "--password-file", "password")
     assert json.loads(run("whoami", "--token-file", "operator.token", "--json").stdout)["principal"] == "root"
@@ -124,7 +124,7 @@ def test_no_password_is_taken_from_the_command_line(run: Run) -> None:
             assert run(*command, flag, PASSWORD).exit_code == 2
 
 
-def test_with_json_nobody_is_asked(run: Run, server: Running) -> None:
+def test_with_json_no_question_is_asked(run: Run, server: Running) -> None:
     result = run("login", "ann", "--json")
     assert result.exit_code == 2
     assert json.loads(result.stdout)["error"]["reason"] == "INVALID_USAGE"
@@ -143,7 +143,7 @@ def test_an_accounts_life(root: Callable[..., Any], run: Run, server: Running) -
     assert root("account", "show", made["id"]) == made
     assert root("account", "update", "ann", "--name", "Ann Other")["name"] == "Ann Other"
     assert [
-        one["role"] for one in root("account", "grant", "ann", "--grant", "auditor", "--grant", "writer")["grants"]
+        grant["role"] for grant in root("account", "grant", "ann", "--grant", "auditor", "--grant", "writer")["grants"]
     ] == [
         "auditor",
         "writer",
@@ -153,12 +153,12 @@ def test_an_accounts_life(root: Callable[..., Any], run: Run, server: Running) -
     assert root("account", "disable", "ann", "--yes")["disabled"]
     assert not root("account", "update", "ann", "--enable")["disabled"]
     root("account", "password", "ann", "--new-password-file", "first")
-    assert [one["login"] for one in root("account", "list")["accounts"]] == ["ann"]
+    assert [account["login"] for account in root("account", "list")["accounts"]] == ["ann"]
     shown = run("--token-file", "operator.token", "--tenant", "acme", "account", "show", "ann")
     assert "Ann Other" in shown.stdout
 
 
-def test_ones_own_password_is_changed(run: Run, server: Running, home: Path) -> None:
+def test_a_person_changes_their_own_password(run: Run, server: Running, home: Path) -> None:
     person = make_person(server)
     run("login", person.login, "--password-file", "password")
     (home / "new").write_text("a third passphrase of mine\n")
@@ -184,7 +184,7 @@ def test_a_tokens_life(root: Callable[..., Any], run: Run, server: Running, home
 
 
 @pytest.mark.parametrize("bad", ["root", "reader:rules:top", "", "@acme"])
-def test_a_grant_that_is_none_is_refused(run: Run, bad: str) -> None:
+def test_an_invalid_grant_is_refused(run: Run, bad: str) -> None:
     result = run("--token-file", "operator.token", "account", "grant", "ann", "--grant", bad)
     assert result.exit_code == 2
 

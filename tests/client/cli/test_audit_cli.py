@@ -1,4 +1,4 @@
-"""`drillcore audit`, `sign` and `signatures` against a real server: for people, and as JSON."""
+"""`drillcore audit`, `sign` and `signatures` against a real server, with output for people and as JSON."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def section(server: Running) -> UUID:
 
 
 @pytest.fixture
-def who(server: Running) -> Person:
+def signer(server: Running) -> Person:
     return person(server, "ann", Role.AUDITOR, name="Ann Auditor")
 
 
 @pytest.fixture
-def auditor(who: Person) -> Client:
-    return who.log_in()
+def auditor(signer: Person) -> Client:
+    return signer.log_in()
 
 
 @pytest.fixture
@@ -72,20 +72,20 @@ def answer(run: Run) -> Answer:
 
 @pytest.fixture
 def key(answer: Answer) -> str:
-    """The server's public key, written to a file."""
+    """The file with the server's public key."""
     Path("server.vkey").write_text(answer("audit", "keys")["keys"][0]["key"] + "\n", encoding="utf-8")
     return "server.vkey"
 
 
 def test_records_are_listed_and_shown(run: Run, answer: Answer, section: UUID) -> None:
     listed = answer("audit", "query", "--corpus", "rules", "--action", "create")
-    assert [one["body"]["call"] for one in listed["records"]] == ["AddDocuments", "CreateCorpus"]
+    assert [record["body"]["call"] for record in listed["records"]] == ["AddDocuments", "CreateCorpus"]
     shown = run("audit", "query", "--corpus", "rules", "--page-size", "1").stdout.splitlines()
     assert shown[0].split() == ["index", "at", "operator", "action", "call", "outcome", "request", "id"]
     assert shown[-1].startswith("There are more: --page-token")
     record = listed["records"][0]["id"]
-    one = run("audit", "show", record)
-    assert "AddDocuments" in one.stdout
+    detail = run("audit", "show", record)
+    assert "AddDocuments" in detail.stdout
     assert run("audit", "show", str(UUID(int=5))).exit_code == 1
 
 
@@ -117,7 +117,7 @@ def test_an_export_that_fails_leaves_no_file(run: Run, section: UUID) -> None:
 def test_events_are_exported_for_other_tools(run: Run, section: UUID) -> None:
     assert run("audit", "export", "events.json", "--format", "ocsf").exit_code == 0
     events = [json.loads(line) for line in Path("events.json").read_text(encoding="utf-8").splitlines()]
-    assert {one["class_uid"] for one in events} == {3002, 6003}
+    assert {event["class_uid"] for event in events} == {3002, 6003}
 
 
 def test_proofs_checkpoints_and_pairs_are_verified_offline(run: Run, answer: Answer, key: str, section: UUID) -> None:
@@ -133,31 +133,31 @@ def test_proofs_checkpoints_and_pairs_are_verified_offline(run: Run, answer: Ans
     assert run("audit", "proof").exit_code == 2
 
 
-def test_the_server_checks_its_own_records(run: Run, answer: Answer, section: UUID) -> None:
+def test_the_server_verifies_its_own_records(run: Run, answer: Answer, section: UUID) -> None:
     found = answer("audit", "verify")
     assert (found["verified"], found["erased"], found["problems"]) == (found["tree_size"], 0, [])
     assert run("audit", "verify").stdout.endswith("records verified, 0 erased with proof, 0 problems\n")
 
 
-def test_a_node_is_signed_after_it_was_shown(run: Run, answer: Answer, who: Person, section: UUID) -> None:
-    typed = f"ann\n{who.password}\n"
+def test_a_node_is_signed_after_it_was_shown(run: Run, answer: Answer, signer: Person, section: UUID) -> None:
+    typed = f"ann\n{signer.password}\n"
     signed = run("sign", "node", str(section), "--meaning", "approved", text=typed)
     assert signed.exit_code == 0, signed.output
     assert "Your signature would mean: approved" in signed.stderr
     assert f'"id": "{section}"' in signed.stderr
-    assert who.password not in signed.output
+    assert signer.password not in signed.output
     assert "Ann Auditor (ann)" in signed.stdout
-    again = run("sign", "node", str(section), "--meaning", "read again", text=f"{who.password}\n")
+    again = run("sign", "node", str(section), "--meaning", "read again", text=f"{signer.password}\n")
     assert again.exit_code == 0, again.output
-    assert [one["meaning"] for one in answer("signatures", "node", str(section))["signatures"]] == [
+    assert [signature["meaning"] for signature in answer("signatures", "node", str(section))["signatures"]] == [
         "approved",
         "read again",
     ]
     assert run("signatures", "node").exit_code == 2
 
 
-def test_signatures_are_shown_with_the_node(run: Run, who: Person, section: UUID) -> None:
-    Path("password").write_text(who.password, encoding="utf-8")
+def test_signatures_are_shown_with_the_node(run: Run, signer: Person, section: UUID) -> None:
+    Path("password").write_text(signer.password, encoding="utf-8")
     given = ["--login", "ann", "--password-file", "password"]
     made = run("sign", "node", str(section), "--meaning", "approved", *given, "--json")
     assert made.exit_code == 0, made.output
@@ -176,20 +176,20 @@ def test_a_wrong_password_signs_nothing(run: Run, answer: Answer, section: UUID)
     assert (asked.exit_code, json.loads(asked.stdout)["error"]["reason"]) == (2, "INVALID_USAGE")
 
 
-def test_a_range_of_the_log_is_reviewed_and_signed(run: Run, answer: Answer, who: Person, section: UUID) -> None:
+def test_a_range_of_the_log_is_reviewed_and_signed(run: Run, answer: Answer, signer: Person, section: UUID) -> None:
     made = answer("audit", "review", "0", "1", "--findings", "no objection")
     assert "nobody yet" in run("audit", "reviews").stdout
-    signed = run("sign", "review", made["id"], "--meaning", "reviewed", text=f"ann\n{who.password}\n")
+    signed = run("sign", "review", made["id"], "--meaning", "reviewed", text=f"ann\n{signer.password}\n")
     assert signed.exit_code == 0, signed.output
     (listed,) = answer("audit", "reviews")["reviews"]
     assert listed["signed"]
     assert "Ann Auditor" in run("audit", "reviews").stdout
 
 
-def test_operators_rotate_the_key_after_a_question(run: Run, answer: Answer, key: str, section: UUID) -> None:
+def test_operators_rotate_the_key_after_a_confirmation(run: Run, answer: Answer, key: str, section: UUID) -> None:
     assert run("audit", "rotate-key", token=OPERATOR, text="n\n").exit_code == 1
     rotated = answer("audit", "rotate-key", "--yes", token=OPERATOR)
     keys = answer("audit", "keys", "--server-log", token=OPERATOR)["keys"]
-    assert [one["number"] for one in keys] == [1, 2]
+    assert [number["number"] for number in keys] == [1, 2]
     assert keys[1]["key"] == rotated["key"]
     assert run("audit", "rotate-key", "--yes").exit_code == 1

@@ -1,4 +1,4 @@
-"""The command line against a real server: what a user sees, in any terminal, and after an interruption."""
+"""The command line against a real server: its output in any terminal, and after an interruption."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DOCUMENTS = 60
 
 @dataclass(frozen=True)
 class Terminal:
-    """Runs commands in a directory of its own, beside a server with an empty corpus."""
+    """Runs commands in a directory of its own, against a server with an empty corpus."""
 
     directory: Path
     caller: Caller
@@ -47,7 +47,7 @@ class Terminal:
             yield process
 
     def run(self, *arguments: str, stdin: str = "", **environment: str) -> tuple[int, str, str]:
-        """The exit code, stdout and stderr."""
+        """Runs a command and returns its exit code, stdout and stderr."""
         with self.started(*arguments, **environment) as process:
             out, err = process.communicate(stdin.encode(), timeout=300)
         return process.returncode, out.decode(environment.get("PYTHONIOENCODING", "utf-8")), err.decode()
@@ -78,7 +78,7 @@ def eventually(holds: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
-def test_an_ingestion_that_was_stopped_goes_on_where_it_was(terminal: Terminal, how: signal.Signals) -> None:
+def test_a_stopped_ingestion_continues_where_it_was(terminal: Terminal, how: signal.Signals) -> None:
     folder = terminal.directory / "notices"
     folder.mkdir()
     for number in range(DOCUMENTS):
@@ -95,12 +95,12 @@ def test_an_ingestion_that_was_stopped_goes_on_where_it_was(terminal: Terminal, 
     code, out, _ = terminal.run(*command, "--json")
     done = json.loads(out)
     assert (code, done["added"] + done["unchanged"], done["updated"], done["failed"]) == (0, DOCUMENTS, 0, 0)
-    sources = [one.source_id for one in terminal.caller.list_documents(terminal.corpus)]
+    sources = [document.source_id for document in terminal.caller.list_documents(terminal.corpus)]
     assert sorted(sources) == [f"notices/{number:02}.txt" for number in range(DOCUMENTS)]
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "koi8-r", "utf-8"])
-def test_a_terminal_without_a_character_shows_its_number(terminal: Terminal, encoding: str) -> None:
+def test_a_character_that_the_terminal_lacks_is_shown_by_its_number(terminal: Terminal, encoding: str) -> None:
     terminal.caller.add(terminal.corpus, File("ü.txt", "Über die Prüfung von 薬 shall be kept — always."))
     for command in (["documents"], ["query", "薬"], ["query", "薬", "--json"]):
         code, out, err = terminal.run(*command, PYTHONIOENCODING=encoding)
@@ -139,7 +139,7 @@ def test_a_document_is_updated_from_a_file_or_stdin(terminal: Terminal) -> None:
     assert (document.metadata, terminal.caller.text(terminal.corpus, document.id)) == ({"k": "w"}, notice(3))
 
 
-def test_an_update_that_cannot_be_made_says_why(terminal: Terminal) -> None:
+def test_a_failed_update_says_why(terminal: Terminal) -> None:
     terminal.caller.add(terminal.corpus, File("a.txt", notice(1)))
     (terminal.directory / "new.txt").write_text(notice(2))
     (terminal.directory / "empty.txt").write_text("")

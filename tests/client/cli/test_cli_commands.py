@@ -1,4 +1,4 @@
-"""`drillcore tenant` and `drillcore corpus`, for people and as JSON."""
+"""`drillcore tenant` and `drillcore corpus`, with output for people and as JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def peer() -> Iterator[Peer]:
 
 @pytest.fixture
 def run(peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command line against the peer, in an empty directory."""
+    """Runs a command against the peer, in an empty directory."""
     monkeypatch.chdir(tmp_path)
     environment = {"DRILLCORE_CLIENT_ADDRESS": peer.address, "HOME": str(tmp_path), "NO_COLOR": "1"}
 
@@ -41,7 +41,7 @@ def run(peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.fixture
 def answer(run: Run) -> Callable[..., Any]:
-    """Runs a command line with --json and returns the document."""
+    """Runs a command with --json and returns the document."""
 
     def answer(*arguments: str) -> Any:
         result = run(*arguments, "--json")
@@ -97,7 +97,7 @@ def test_people_see_a_record_line_by_line(run: Run) -> None:
     assert ["metadata", "region=eu"] in lines
 
 
-def test_people_see_a_list_as_a_table_and_how_to_go_on(run: Run) -> None:
+def test_people_see_a_list_as_a_table_and_how_to_get_the_next_page(run: Run) -> None:
     for name in "abc":
         run("tenant", "create", name)
     page = run("tenant", "list", "--page-size", "2").stdout
@@ -123,7 +123,7 @@ def test_a_tenant_may_be_given_by_name(answer: Callable[..., Any]) -> None:
     assert answer("--tenant", "acme", "corpus", "create", "more")["tenant_id"] == TENANT
 
 
-def test_a_default_tenant_that_is_not_there_yet_can_be_created(run: Run) -> None:
+def test_a_default_tenant_that_does_not_exist_yet_can_be_created(run: Run) -> None:
     assert run("--tenant", "acme", "tenant", "create", "acme").exit_code == 0
 
 
@@ -137,7 +137,7 @@ def test_request_id_expected_version_and_token_are_sent(answer: Callable[..., An
     assert [request.expected_version for request in peer.requests[1:]] == [1, 2]
 
 
-def test_a_deletion_asks_first(run: Run, peer: Peer) -> None:
+def test_a_deletion_asks_for_confirmation(run: Run, peer: Peer) -> None:
     run("tenant", "create", "acme")
     refused = run("tenant", "delete", "acme", text="n\n")
     assert (refused.exit_code, len(peer.records)) == (1, 1)
@@ -154,14 +154,14 @@ def test_a_deletion_in_json_must_say_yes(run: Run, peer: Peer) -> None:
     assert "--yes" in json.loads(result.stdout)["error"]["message"]
 
 
-def test_a_failed_call_is_one_line_with_its_reason_and_exit_code_1(run: Run) -> None:
+def test_a_failed_call_prints_one_line_with_its_reason_and_exits_with_1(run: Run) -> None:
     result = run("corpus", "get", "nothing")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("CORPUS_NOT_FOUND: there is no such thing (request ")
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_failed_call_in_json_is_one_document_with_reason_and_request_id(run: Run, peer: Peer) -> None:
+def test_a_failed_call_in_json_prints_one_document_with_reason_and_request_id(run: Run, peer: Peer) -> None:
     peer.failures = [because(Reason.TENANT_EXISTS, "there is one")]
     result = run("--json", "tenant", "create", "acme", "--request-id", "r1")
     assert (result.exit_code, result.stderr) == (1, "")
@@ -170,7 +170,7 @@ def test_a_failed_call_in_json_is_one_document_with_reason_and_request_id(run: R
 
 
 @pytest.mark.parametrize("group", ["tenant", "corpus"])
-def test_an_update_of_nothing_is_refused(run: Run, group: str) -> None:
+def test_an_update_without_changes_is_refused(run: Run, group: str) -> None:
     result = run(group, "update", str(uuid.uuid4()))
     assert result.exit_code == 2
     assert "give at least one thing to change" in result.stderr
@@ -199,7 +199,7 @@ def test_an_update_of_nothing_is_refused(run: Run, group: str) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_usage_calls_nobody_and_has_exit_code_2(run: Run, peer: Peer, wrong: list[str]) -> None:
+def test_wrong_usage_makes_no_call_and_exits_with_2(run: Run, peer: Peer, wrong: list[str]) -> None:
     plain, as_json = run(*wrong), run(*wrong, "--json")
     assert (plain.exit_code, plain.stdout) == (2, "")
     assert plain.stderr
@@ -208,7 +208,7 @@ def test_wrong_usage_calls_nobody_and_has_exit_code_2(run: Run, peer: Peer, wron
     assert peer.seen == []
 
 
-def test_a_flag_after_the_command_wins_over_one_before_and_both_over_variable_and_file(
+def test_flags_after_the_command_win_over_those_before_it_and_flags_over_variable_and_file(
     run: Run, peer: Peer, tmp_path: Path
 ) -> None:
     (tmp_path / "drillcore.toml").write_text('[client]\naddress = "127.0.0.1:1"\ntoken = "from-file"')
@@ -219,7 +219,7 @@ def test_a_flag_after_the_command_wins_over_one_before_and_both_over_variable_an
     assert sent == ["Bearer from-file", "Bearer before", "Bearer after"]
 
 
-def test_names_cannot_command_the_terminal(run: Run, answer: Callable[..., Any]) -> None:
+def test_names_cannot_control_the_terminal(run: Run, answer: Callable[..., Any]) -> None:
     answer("tenant", "create", "\x1b[31mred [bold]x[/bold] :smile:")
     for command in (["tenant", "list"], ["tenant", "get", "\x1b[31mred [bold]x[/bold] :smile:"]):
         shown = run(*command).stdout
@@ -232,14 +232,14 @@ def trials(answer: Callable[..., Any]) -> str:
     return str(answer("corpus", "create", "trials", "--tenant", TENANT)["id"])
 
 
-def test_a_retention_policy_is_set_and_ended(answer: Callable[..., Any], trials: str) -> None:
+def test_a_retention_policy_is_set_and_removed(answer: Callable[..., Any], trials: str) -> None:
     assert answer("corpus", "get", "trials")["retention_days"] is None
     assert answer("corpus", "update", "trials", "--retention-days", "3650")["retention_days"] == 3650
     assert answer("corpus", "update", "trials", "--set", "a=b")["retention_days"] == 3650
     assert answer("corpus", "update", "trials", "--keep-everything")["retention_days"] is None
 
 
-def test_a_hold_is_put_on_and_released_with_a_reason(run: Run, answer: Callable[..., Any], trials: str) -> None:
+def test_a_hold_is_set_and_released_with_a_reason(run: Run, answer: Callable[..., Any], trials: str) -> None:
     held = answer("corpus", "hold", "trials", "--reason", "Case 17")["legal_hold"]
     assert held == {"on": True, "reason": "Case 17", "by": "test", "at": "2026-01-02T03:04:06+00:00"}
     assert "on since 2026-01-0" in run("corpus", "get", trials).stdout
@@ -282,6 +282,6 @@ def test_a_trim_is_repeated_until_it_is_finished(run: Run, answer: Callable[...,
     ],
     ids=" ".join,
 )
-def test_wrong_usage_of_retention_calls_nobody(run: Run, peer: Peer, wrong: list[str]) -> None:
+def test_wrong_usage_of_retention_makes_no_call(run: Run, peer: Peer, wrong: list[str]) -> None:
     assert run("corpus", *wrong).exit_code == 2
     assert peer.seen == []

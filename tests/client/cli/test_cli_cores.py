@@ -1,4 +1,4 @@
-"""`drillcore core`: what it sends, what is seen, and what stays on disk."""
+"""`drillcore core`: its requests, its output, and the files it leaves on disk."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def peer() -> Iterator[Peer]:
 
 @pytest.fixture
 def run(peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command line against the peer, in an empty directory."""
+    """Runs a command against the peer, in an empty directory."""
     monkeypatch.chdir(tmp_path)
     environment = {"DRILLCORE_CLIENT_ADDRESS": peer.address, "HOME": str(tmp_path), "NO_COLOR": "1"}
 
@@ -62,7 +62,7 @@ def run(peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def files(directory: Path) -> set[str]:
-    return {one.name for one in directory.iterdir()}
+    return {path.name for path in directory.iterdir()}
 
 
 def test_a_core_is_exported_at_the_revision_it_began_with(run: Run, peer: Peer, tmp_path: Path) -> None:
@@ -81,18 +81,18 @@ def test_a_core_is_exported_at_the_revision_it_began_with(run: Run, peer: Peer, 
     assert peer.request_ids()[1:] == ["r", "r.1"]
 
 
-def test_the_same_command_goes_on_though_the_corpus_has_changed(run: Run, peer: Peer, tmp_path: Path) -> None:
+def test_the_same_command_continues_although_the_corpus_has_changed(run: Run, peer: Peer, tmp_path: Path) -> None:
     exporter = peer.streams["ExportCore"] = CoreExporter(CONTENT, [2000], because(Reason.INTERNAL))
     assert run("core", "export", *IN, "--output", "rules.core").exit_code == 1
     assert files(tmp_path) == {".rules.core.7.part"}
     peer.answers["GetState"].states[0].state_revision = 8
     again = run("core", "export", *IN, "--output", "rules.core")
     assert (again.exit_code, again.stderr) == (0, "continuing the export of revision 7\n")
-    assert [(one.as_of.revision, one.resume_at_bytes) for one in exporter.requests] == [(7, 0), (7, 2000)]
+    assert [(request.as_of.revision, request.resume_at_bytes) for request in exporter.requests] == [(7, 0), (7, 2000)]
     assert files(tmp_path) == {"rules.core", "rules.core.sig"}
 
 
-def test_a_part_of_a_revision_that_was_trimmed_is_given_up(run: Run, peer: Peer, tmp_path: Path) -> None:
+def test_a_partial_export_of_a_trimmed_revision_is_given_up(run: Run, peer: Peer, tmp_path: Path) -> None:
     (tmp_path / ".rules.core.3.part").write_bytes(b"begun")
     exporter = CoreExporter(CONTENT)
 
@@ -104,21 +104,21 @@ def test_a_part_of_a_revision_that_was_trimmed_is_given_up(run: Run, peer: Peer,
 
     peer.streams["ExportCore"] = trimmed
     assert run("core", "export", *IN, "--output", "rules.core").exit_code == 0
-    assert [one.as_of.revision for one in exporter.requests] == [7]
+    assert [request.as_of.revision for request in exporter.requests] == [7]
     assert files(tmp_path) == {"rules.core", "rules.core.sig"}
 
 
-def test_a_part_that_was_left_for_days_is_begun_anew(run: Run, peer: Peer, tmp_path: Path) -> None:
+def test_a_partial_export_that_is_days_old_starts_again(run: Run, peer: Peer, tmp_path: Path) -> None:
     part = tmp_path / ".rules.core.3.part"
     part.write_bytes(CONTENT[:2000])
     os.utime(part, (time.time() - 90_000, time.time() - 90_000))
     exporter = peer.streams["ExportCore"] = CoreExporter(CONTENT)
     assert run("core", "export", *IN, "--output", "rules.core").exit_code == 0
-    assert [(one.as_of.revision, one.resume_at_bytes) for one in exporter.requests] == [(7, 0)]
+    assert [(request.as_of.revision, request.resume_at_bytes) for request in exporter.requests] == [(7, 0)]
     assert files(tmp_path) == {"rules.core", "rules.core.sig"}
 
 
-def test_who_stops_an_export_is_told_how_to_go_on(peer: Peer, tmp_path: Path) -> None:
+def test_a_stopped_export_says_how_to_continue(peer: Peer, tmp_path: Path) -> None:
     ended = threading.Event()
 
     def endless(requests: Iterator[Any], context: Any) -> Iterator[Any]:
@@ -133,7 +133,7 @@ def test_who_stops_an_export_is_told_how_to_go_on(peer: Peer, tmp_path: Path) ->
     started = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
     with gone_afterwards(started) as process:
         while not part.exists() or not part.stat().st_size:
-            assert not ended.wait(0.01), "it ended by itself"
+            assert not ended.wait(0.01), "the command ended by itself"
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
     assert (process.returncode, said.partition(":")[0]) == (1, "ABORTED")
@@ -141,7 +141,7 @@ def test_who_stops_an_export_is_told_how_to_go_on(peer: Peer, tmp_path: Path) ->
     assert part.read_bytes() == CONTENT
 
 
-def test_a_file_that_is_there_is_replaced_only_by_force(run: Run, peer: Peer, tmp_path: Path) -> None:
+def test_an_existing_file_is_replaced_only_with_force(run: Run, peer: Peer, tmp_path: Path) -> None:
     (tmp_path / "rules.core").write_bytes(b"old")
     peer.streams["ExportCore"] = CoreExporter(CONTENT)
     assert "FILE_EXISTS" in run("core", "export", *IN, "--output", "rules.core").stderr
@@ -166,7 +166,7 @@ def test_a_core_is_imported_with_the_signature_beside_it(run: Run, peer: Peer, t
     assert (importer.offsets, importer.kept[SHA256]) == ([0, 100], CONTENT)
 
 
-def test_a_core_with_nothing_in_it_is_told_as_that(run: Run, peer: Peer, tmp_path: Path) -> None:
+def test_an_empty_core_is_reported_as_empty(run: Run, peer: Peer, tmp_path: Path) -> None:
     (tmp_path / "empty.core").write_bytes(b"")
 
     def imported(requests: Iterator[Any], context: Any) -> Iterator[Any]:
@@ -178,7 +178,7 @@ def test_a_core_with_nothing_in_it_is_told_as_that(run: Run, peer: Peer, tmp_pat
     assert run("core", "import", "empty.core", *IN).stdout == "stored a plain core: revision 3\n"
 
 
-def test_a_core_that_must_be_signed_and_is_not_is_not_sent(run: Run, peer: Peer, tmp_path: Path) -> None:
+def test_an_unsigned_core_is_not_sent_if_it_must_be_signed(run: Run, peer: Peer, tmp_path: Path) -> None:
     (tmp_path / "rules.core").write_bytes(CONTENT)
     result = run("core", "import", "rules.core", *IN, "--key", KEY.verifier.encode())
     assert (result.exit_code, result.stderr.partition(":")[0], peer.seen) == (1, "CORE_UNSIGNED", [])
@@ -212,7 +212,7 @@ def signed(content: bytes, key: Key) -> str:
     return make_note(statement.encode(), (key.verifier, key.sign)).encode()
 
 
-def test_a_core_is_verified_with_nothing_but_the_key(run: Run, peer: Peer, tmp_path: Path) -> None:
+def test_a_core_is_verified_with_only_the_key(run: Run, peer: Peer, tmp_path: Path) -> None:
     (tmp_path / "rules.core").write_bytes(CONTENT)
     (tmp_path / "rules.core.sig").write_text(signed(CONTENT, KEY))
     verify = ["core", "verify", "rules.core", "--key", KEY.verifier.encode()]
@@ -221,8 +221,8 @@ def test_a_core_is_verified_with_nothing_but_the_key(run: Run, peer: Peer, tmp_p
     assert ["revision", "7"] in [line.split() for line in shown.stdout.splitlines()]
     found = json.loads(run(*verify, "--json").stdout)
     assert (found["ok"], found["core"]["statement"]["sha256"]) == (True, SHA256)
-    other = run("core", "verify", "rules.core", "--key", OTHER.verifier.encode())
-    assert (other.exit_code, other.stderr.partition(":")[0]) == (1, "NOT_VERIFIED")
+    refused = run("core", "verify", "rules.core", "--key", OTHER.verifier.encode())
+    assert (refused.exit_code, refused.stderr.partition(":")[0]) == (1, "NOT_VERIFIED")
     (tmp_path / "rules.core").write_bytes(CONTENT[:-1] + b"x")
     assert run(*verify).stderr.startswith("NOT_VERIFIED: rules.core: the file is not the signed core")
     (tmp_path / "rules.core.sig").unlink()
@@ -231,15 +231,15 @@ def test_a_core_is_verified_with_nothing_but_the_key(run: Run, peer: Peer, tmp_p
 
 
 def in_terminal(directory: Path, address: str, *arguments: str) -> tuple[str, str]:
-    """What a command prints, and what a terminal shows of its progress."""
+    """The output of a command, and what a terminal shows of its progress."""
     try:
         terminal, side = pty.openpty()
     except OSError as error:
-        pytest.skip(f"this system gives no terminal: {error}; is /dev/pts mounted?")
+        pytest.skip(f"this system has no terminal: {error}; is /dev/pts mounted?")
     shown: list[bytes] = []
 
     def read() -> None:
-        with contextlib.suppress(OSError):  # the other side was closed
+        with contextlib.suppress(OSError):  # the command closed its side
             while piece := os.read(terminal, 4096):
                 shown.append(piece)
 
@@ -256,7 +256,7 @@ def in_terminal(directory: Path, address: str, *arguments: str) -> tuple[str, st
     return done.stdout.decode(), b"".join(shown).decode()
 
 
-def test_a_terminal_sees_how_far_an_export_is(peer: Peer, tmp_path: Path) -> None:
+def test_a_terminal_shows_the_progress_of_an_export(peer: Peer, tmp_path: Path) -> None:
     peer.streams["ExportCore"] = CoreExporter(CONTENT)
     printed, shown = in_terminal(tmp_path, peer.address, "core", "export", *IN, "--output", "rules.core")
     assert printed.startswith("exported revision 7 to rules.core")
@@ -266,7 +266,7 @@ def test_a_terminal_sees_how_far_an_export_is(peer: Peer, tmp_path: Path) -> Non
     assert silent == ""
 
 
-def test_a_terminal_sees_how_far_an_import_is(peer: Peer, tmp_path: Path) -> None:
+def test_a_terminal_shows_the_progress_of_an_import(peer: Peer, tmp_path: Path) -> None:
     (tmp_path / "rules.core").write_bytes(CONTENT)
     peer.streams["ImportCore"] = CoreImporter()
     printed, shown = in_terminal(tmp_path, peer.address, "core", "import", "rules.core", *IN)

@@ -1,4 +1,4 @@
-"""`drillcore doctor` says what is wrong and how to mend it."""
+"""`drillcore doctor` says what is wrong and how to fix it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def peer() -> Iterator[Peer]:
 
 @pytest.fixture(autouse=True)
 def no_other_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks that the server's package brings are tested with the server."""
+    """The checks that the server's package adds are tested with the server."""
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: EntryPoints([]))
 
 
 @pytest.fixture
 def examine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Examine:
-    """Runs the doctor in an empty directory; gives its exit code and the checks by name."""
+    """Runs the doctor in an empty directory. Returns its exit code, and the checks by name."""
     monkeypatch.chdir(tmp_path)
 
     def examine(*arguments: str, **environment: str) -> tuple[int, dict[str, Any]]:
@@ -77,7 +77,7 @@ def test_a_wrong_setting_fails_and_is_named(examine: Examine, tmp_path: Path) ->
     assert 'did you mean "client.address"' in checks["settings"]["message"]
 
 
-def test_a_server_that_is_not_there_fails_with_a_remedy(examine: Examine) -> None:
+def test_a_missing_server_fails_with_a_remedy(examine: Examine) -> None:
     code, checks = examine("--address", "127.0.0.1:1")
     assert (code, checks["server"]["status"]) == (1, "fail")
     assert "drillcore serve" in checks["server"]["remedy"]
@@ -91,7 +91,7 @@ def test_a_server_that_takes_no_calls_fails(examine: Examine, peer: Peer) -> Non
     assert "does not accept calls now" in checks["server"]["message"]
 
 
-def test_a_token_that_is_not_accepted_fails_with_a_remedy(examine: Examine, peer: Peer) -> None:
+def test_a_rejected_token_fails_with_a_remedy(examine: Examine, peer: Peer) -> None:
     peer.failures = [because(Reason.UNAUTHENTICATED, "no valid token")]
     code, checks = examine("--address", peer.address)
     assert (code, checks["token"]["status"]) == (1, "fail")
@@ -118,14 +118,14 @@ def test_a_server_with_an_older_minor_version_is_a_warning(
     assert "upgrade the server" in checks["protocol"]["remedy"]
 
 
-def test_a_token_in_danger_fails_and_no_encryption_is_a_warning(examine: Examine) -> None:
+def test_an_unencrypted_token_fails_and_no_encryption_is_a_warning(examine: Examine) -> None:
     code, checks = examine("--address", "drillcore.invalid:7600", "--token", "secret")
     assert (code, checks["connection"]["status"]) == (1, "fail")
     _, checks = examine("--address", "drillcore.invalid:7600", "--timeout", "0.2")
     assert checks["encryption"]["status"] == "warn"
 
 
-def test_tls_files_that_are_no_certificates_fail(examine: Examine, tmp_path: Path) -> None:
+def test_tls_files_without_certificates_fail(examine: Examine, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("nonsense")
     code, checks = examine("--address", "127.0.0.1:1", DRILLCORE_CLIENT_TLS_CA_FILE="ca.pem")
     assert (code, checks["encryption"]["status"]) == (1, "fail")
@@ -141,7 +141,7 @@ def test_missing_server_packages_are_named(examine: Examine, monkeypatch: pytest
     assert "a client only" in examine("--address", "127.0.0.1:1")[1]["server packages"]["message"]
 
 
-def test_other_packages_add_checks_and_a_broken_one_hides_none(
+def test_other_packages_add_checks_and_a_broken_check_hides_no_others(
     examine: Examine, peer: Peer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def engine(environment: Mapping[str, str], file: Path | None) -> Iterable[Check]:
@@ -161,7 +161,7 @@ def test_other_packages_add_checks_and_a_broken_one_hides_none(
     assert "missing" not in checks
 
 
-def test_people_see_a_line_for_each_check_and_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_people_see_a_line_for_each_check_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner(env={"HOME": str(tmp_path)}).invoke(main, ["doctor", "--address", "127.0.0.1:1"])
     assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""`drillcore pack` and `drillcore envelope`: what they send, and what is seen."""
+"""`drillcore pack` and `drillcore envelope`: their requests and their output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.paths import GOLDEN_FILES
 from tests.support.servers.in_memory_server import Peer, because, explained, running
 
 Run = Callable[..., Result]
-REGENERATE = "DRILLCORE_REGENERATE=1 .venv/bin/pytest tests/cli/test_cli_envelopes.py"
+REGENERATE = "DRILLCORE_REGENERATE=1 .venv/bin/pytest tests/client/cli/test_cli_envelopes.py"
 
 GAP = {
     "accepted": ["S", "A"],
@@ -55,10 +55,10 @@ def peer() -> Iterator[Peer]:
 
 @pytest.fixture
 def run(peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Runs a command line against the peer, in an empty directory, at Greenwich."""
+    """Runs a command against the peer, in an empty directory, in Greenwich's time zone."""
     monkeypatch.chdir(tmp_path)
     environment = {"DRILLCORE_CLIENT_ADDRESS": peer.address, "HOME": str(tmp_path), "NO_COLOR": "1"}
-    without = {"DRILLCORE_REGENERATE": None}  # no setting of the client's, so it would be refused
+    without = {"DRILLCORE_REGENERATE": None}  # not a setting of the client, which refuses unknown settings
 
     def run(*arguments: str, text: str | None = None) -> Result:
         return CliRunner(env={**environment, **without}).invoke(main, arguments, input=text)
@@ -70,7 +70,7 @@ def run(peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     time.tzset()
 
 
-def of(result: Result) -> Any:
+def json_of(result: Result) -> Any:
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     return json.loads(result.stdout)
 
@@ -79,11 +79,11 @@ def assert_golden(name: str, found: str) -> None:
     file = GOLDEN_FILES / name
     if os.environ.get("DRILLCORE_REGENERATE"):
         file.write_text(found)
-    assert found == file.read_text(), f"{name} is another; if that is meant: {REGENERATE}"
+    assert found == file.read_text(), f"{name} has changed; if that is intended: {REGENERATE}"
 
 
 def in_terminal(*parts: Any, width: int, encoding: str = "utf-8") -> str:
-    """What a terminal of this width shows, without the blanks at the ends of lines."""
+    """The output of a terminal of this width, without the blanks at the ends of lines."""
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="backslashreplace")
     console = Console(file=file, width=width, highlight=False, markup=False, emoji=False, no_color=True)
     for part in parts:
@@ -93,7 +93,7 @@ def in_terminal(*parts: Any, width: int, encoding: str = "utf-8") -> str:
     return "".join(f"{line.rstrip()}\n" for line in file.buffer.read().decode(encoding).splitlines())
 
 
-def test_the_report_is_as_it_is_written_down(run: Run) -> None:
+def test_the_report_equals_the_golden_file(run: Run) -> None:
     result = run("pack", "who keeps it", "--explain", "--headers")
     assert (result.exit_code, result.stderr) == (0, "")
     assert_golden("pack_report.txt", result.stdout)
@@ -111,10 +111,10 @@ def test_nothing_is_wider_than_the_terminal(peer: Peer, width: int) -> None:
     found = to_packed(peer.answers["PackEnvelope"])
     shown = in_terminal(*pack_report(found), candidates_table(found.candidates), width=width)
     assert max(map(len, shown.splitlines())) <= width
-    assert str(FACT)[:12] in shown, "ids are folded, not cut"
+    assert str(FACT)[:12] in shown, "ids are wrapped, not cut"
 
 
-def test_the_bar_is_of_ascii_where_there_is_nothing_else(peer: Peer) -> None:
+def test_the_bar_is_ascii_if_the_terminal_has_nothing_else(peer: Peer) -> None:
     found = to_packed(peer.answers["PackEnvelope"])
     assert "#####################--- 0.884, well packed" in in_terminal(*pack_report(found), width=80, encoding="ascii")
 
@@ -128,7 +128,7 @@ def test_the_bar_is_of_ascii_where_there_is_nothing_else(peer: Peer) -> None:
         (0.0, "░░░░░░░░░░░░░░░░░░░░░░░░ 0.000, sparse"),
     ],
 )
-def test_the_bar_is_as_long_as_the_envelope_is_full(run: Run, peer: Peer, saturation: float, shown: str) -> None:
+def test_the_bar_shows_how_full_the_envelope_is(run: Run, peer: Peer, saturation: float, shown: str) -> None:
     peer.answers["PackEnvelope"].envelope.saturation = saturation
     assert f"saturation  {shown}\n" in run("pack", "x").stdout
 
@@ -157,14 +157,14 @@ def test_an_empty_envelope_says_so(run: Run, peer: Peer) -> None:
     assert not any(name in shown for name in ("budget", "communities", "asked as", "there is more"))
 
 
-def test_how_good_it_is_comes_first_then_the_facts_then_how_it_was_made(run: Run) -> None:
+def test_quality_comes_first_then_the_facts_then_the_making(run: Run) -> None:
     shown = run("pack", "who keeps it").stdout
     names = ["tier", "capped", "saturation", "tokens", "facts", "warning", "1 ", "2 ", "budget", "search", "envelope"]
     places = [shown.index(name if name == "tier" else f"\n{name}") for name in names]
     assert places == sorted(places)
 
 
-def test_where_a_fact_comes_from_is_said_once(run: Run, peer: Peer) -> None:
+def test_the_source_of_a_fact_is_shown_once(run: Run, peer: Peer) -> None:
     facts = peer.answers["PackEnvelope"].envelope.facts
     facts[0].provenance.source_location = "Records and their trails > Page 3"
     facts[1].ClearField("provenance")
@@ -182,19 +182,19 @@ def test_a_candidate_that_was_not_tried_has_no_tokens(run: Run, peer: Peer) -> N
     assert shown.endswith(f"{THIRD}\n                       relevance 0.000, found by words\n")
 
 
-def test_the_json_has_everything(run: Run, peer: Peer) -> None:
-    document = of(run("pack", "who keeps it", "--explain", "--json"))
+def test_the_json_has_every_field(run: Run, peer: Peer) -> None:
+    document = json_of(run("pack", "who keeps it", "--explain", "--json"))
     assert (document["envelope_id"], document["headers"]) == (str(ENVELOPE), HEADERS)
     assert (document["quality_history"], document["created_at"]) == (["A", "B"], "2026-01-02T03:04:05+00:00")
     envelope = document["envelope"]
     assert (envelope["quality_tier"], envelope["grounding_mode"], envelope["text"]) == ("B", "context-strict", TEXT)
     assert (envelope["revisions"], envelope["ranked_on"]) == ({str(CORPUS): 9}, "2026-01-31")
     assert envelope["facts"][0]["provenance"]["raws"][0]["span"] == {"start": 20, "end": 68}
-    assert [one["outcome"] for one in document["candidates"]] == ["included", "duplicate", "over-budget"]
+    assert [candidate["outcome"] for candidate in document["candidates"]] == ["included", "duplicate", "over-budget"]
     assert peer.requests[0].explain
 
 
-def test_the_text_goes_into_a_pipe_as_it_is(run: Run, peer: Peer) -> None:
+def test_the_text_goes_into_a_pipe_unchanged(run: Run, peer: Peer) -> None:
     peer.answers["PackEnvelope"].envelope.text = "[1] Keep\tit.\x07\r\nNo newline at the end"
     result = run("pack", "who keeps it", "--text", "--format", "xml")
     assert result.stdout_bytes == b"[1] Keep\tit.\x07\r\nNo newline at the end"
@@ -202,7 +202,7 @@ def test_the_text_goes_into_a_pipe_as_it_is(run: Run, peer: Peer) -> None:
     assert peer.requests[0].question.format == pb.RENDER_FORMAT_XML
 
 
-def test_what_facts_say_cannot_command_the_terminal(run: Run, peer: Peer) -> None:
+def test_the_content_of_facts_cannot_control_the_terminal(run: Run, peer: Peer) -> None:
     fact = peer.answers["PackEnvelope"].envelope.facts[0]
     fact.content, fact.provenance.document_title, fact.community = "\x1b[2J", "\x1b[3J", "\x1b[4J"
     peer.answers["PackEnvelope"].candidates[0].detail = "\x1b[5J"
@@ -218,8 +218,8 @@ def test_every_flag_of_the_question_is_sent(run: Run, peer: Peer, tmp_path: Path
     scoring = ["--scoring-policy", "cosine-1", "--weight", "relevance=0", "--weight", "freshness=0.5"]
     bounds = ["--horizon-days", "90", "--relevance-floor", "0.6", "--duplicate-similarity", "0.9", "--candidates", "20"]
     modes = ["--grounding", "strict", "--accept", "s, A", "--format", "json", "--memory-tier-max", "0"]
-    others = ["--session", "s", "--cache-control", "max-age=60", "--in-window", str(OTHER), "--where", "k=v"]
-    asked = ["who keeps it", *budget, *rooms, *scoring, *bounds, *modes, *others]
+    rest = ["--session", "s", "--cache-control", "max-age=60", "--in-window", str(OTHER), "--where", "k=v"]
+    asked = ["who keeps it", *budget, *rooms, *scoring, *bounds, *modes, *rest]
     run("pack", *asked, "--if-match", ETAG, "--salted-etag")
     run("pack", *asked, "--preview")
     packed, previewed = peer.requests
@@ -258,7 +258,7 @@ def test_every_flag_of_the_question_is_sent(run: Run, peer: Peer, tmp_path: Path
     )
 
 
-def test_what_no_flag_says_is_left_to_the_server(run: Run, peer: Peer) -> None:
+def test_options_without_a_flag_are_left_to_the_server(run: Run, peer: Peer) -> None:
     run("pack", "who keeps it")
     assert peer.requests[0].question == pb.EnvelopeQuestion(
         query="who keeps it",
@@ -268,7 +268,7 @@ def test_what_no_flag_says_is_left_to_the_server(run: Run, peer: Peer) -> None:
     )
 
 
-def test_a_preview_shows_what_it_would_be(run: Run) -> None:
+def test_a_preview_shows_the_envelope_that_would_be_packed(run: Run) -> None:
     shown = run("pack", "who keeps it", "--preview", "--headers").stdout.splitlines()
     assert shown[:4] == [
         "tier         B",
@@ -278,10 +278,10 @@ def test_a_preview_shows_what_it_would_be(run: Run) -> None:
     ]
     assert "warning      few facts" in shown
     assert shown[-1] == "CRP-Context-Saturation: 0.884"
-    assert of(run("pack", "who keeps it", "--preview", "--json"))["estimated_tokens"] == 1768
+    assert json_of(run("pack", "who keeps it", "--preview", "--json"))["estimated_tokens"] == 1768
 
 
-def test_a_chain_goes_on_with_the_answer_from_a_file_or_a_pipe(run: Run, peer: Peer, tmp_path: Path) -> None:
+def test_a_chain_is_continued_with_the_answer_from_a_file_or_a_pipe(run: Run, peer: Peer, tmp_path: Path) -> None:
     (tmp_path / "answer.txt").write_text("Five years.\n")
     shown = run("pack", "--continue", "c-1", "--answer-file", "answer.txt", "--explain")
     assert (shown.exit_code, "there is more" in shown.stdout) == (0, False)
@@ -297,7 +297,7 @@ def test_an_envelope_that_is_not_modified_is_not_shown(run: Run, peer: Peer) -> 
     assert shown.stdout == f"not modified: your envelope {ENVELOPE} is still current\n"
     text = run("pack", "who keeps it", "--if-match", ETAG, "--text")
     assert (text.exit_code, text.stdout, text.stderr) == (0, "", f"not modified: {ENVELOPE}\n")
-    document = of(run("pack", "who keeps it", "--if-match", ETAG, "--json"))
+    document = json_of(run("pack", "who keeps it", "--if-match", ETAG, "--json"))
     assert (document["not_modified"], document["envelope"]) == (True, None)
 
 
@@ -324,7 +324,7 @@ def test_an_envelope_that_is_not_modified_is_not_shown(run: Run, peer: Peer) -> 
         (["--continue", "c-1", "--answer-file", "latin.txt"], "latin.txt is not valid UTF-8"),
     ],
 )
-def test_what_does_not_go_together_is_misuse(
+def test_flags_that_exclude_each_other_are_misuse(
     run: Run, peer: Peer, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
@@ -333,7 +333,7 @@ def test_what_does_not_go_together_is_misuse(
     assert said in result.output
 
 
-def test_a_gap_in_quality_is_told_line_by_line(run: Run, peer: Peer) -> None:
+def test_a_gap_in_quality_is_shown_line_by_line(run: Run, peer: Peer) -> None:
     reason = Reason.QUALITY_NOT_MET
     headers = {"CRP-Status": "503", "request_id": "r"}
     failure = explained(reason.code, reason.name, "the best tier is B", gap=json.dumps(GAP), **headers)
@@ -357,7 +357,7 @@ def test_a_gap_in_quality_is_told_line_by_line(run: Run, peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("gap", ["no JSON", '"\\u001b[2J"', "7", "null"])
-def test_a_gap_that_is_no_object_is_told_as_it_is(run: Run, peer: Peer, gap: str) -> None:
+def test_a_gap_that_is_no_object_is_shown_unchanged(run: Run, peer: Peer, gap: str) -> None:
     reason = Reason.QUALITY_NOT_MET
     peer.failures = [explained(reason.code, reason.name, "no", gap=gap)]
     result = run("pack", "x")
@@ -374,12 +374,12 @@ def test_other_refusals_stay_one_line(run: Run, peer: Peer) -> None:
     assert line.startswith("UNKNOWN_MODEL: no tokenizer for x: set it up")
 
 
-def test_an_issued_envelope_is_shown_with_how_it_compares(run: Run, peer: Peer) -> None:
+def test_an_issued_envelope_is_shown_with_its_comparison(run: Run, peer: Peer) -> None:
     result = run("envelope", "show", str(ENVELOPE))
     assert (result.exit_code, result.stderr) == (0, "")
     assert_golden("envelope_show.txt", result.stdout)
     assert peer.requests == [pb.GetEnvelopeRequest(envelope_id=str(ENVELOPE))]
-    document = of(run("envelope", "show", str(ENVELOPE), "--json"))
+    document = json_of(run("envelope", "show", str(ENVELOPE), "--json"))
     assert (document["replay"], document["missing_fact_ids"]) == ("same", [str(OTHER)])
 
 
@@ -394,7 +394,7 @@ def test_an_issued_envelope_is_shown_with_how_it_compares(run: Run, peer: Peer) 
         ("TRIMMED", 0, "TRIMMED: its revisions are no longer kept"),
     ],
 )
-def test_only_a_store_that_says_something_else_is_a_failure(
+def test_only_different_content_of_the_store_is_a_failure(
     run: Run, peer: Peer, replay: str, code: int, said: str
 ) -> None:
     peer.answers["GetEnvelope"] = messages.issued(replay=pb.Replay.Value(f"REPLAY_{replay}"), envelope=None)

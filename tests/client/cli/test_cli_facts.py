@@ -1,4 +1,4 @@
-"""`drillcore fact`, `community`, `source`, `watch` and `embeddings`: what they send, and what is seen."""
+"""`drillcore fact`, `community`, `source`, `watch` and `embeddings`: their requests and their output."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def peer() -> Iterator[Peer]:
 
 @pytest.fixture
 def run(peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command line against the peer, in an empty directory."""
+    """Runs a command against the peer, in an empty directory."""
     monkeypatch.chdir(tmp_path)
     environment = {"DRILLCORE_CLIENT_ADDRESS": peer.address, "HOME": str(tmp_path), "NO_COLOR": "1"}
 
@@ -62,7 +62,7 @@ def local(time: datetime) -> str:
     return time.astimezone().isoformat(sep=" ", timespec="seconds")
 
 
-def of(result: Result) -> Any:
+def json_of(result: Result) -> Any:
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     return json.loads(result.stdout)
 
@@ -75,7 +75,7 @@ def test_facts_are_put_from_json_lines(run: Run, peer: Peer, tmp_path: Path) -> 
     ]
     text = "\n\n".join(map(json.dumps, lines)) + "\n"
     (tmp_path / "facts.jsonl").write_text(text)
-    done = of(run("fact", "put", "facts.jsonl", *IN, "--embedding-model", "mine", "--json"))
+    done = json_of(run("fact", "put", "facts.jsonl", *IN, "--embedding-model", "mine", "--json"))
     assert (len(done["fact_ids"]), done["revisions"]) == (2, [2])
     assert run("fact", "put", "-", *IN, text=text).stdout == "stored 2 facts: revision 2\n"
     first, second = peer.requests
@@ -113,15 +113,13 @@ def test_a_fact_is_put_by_flags(run: Run, peer: Peer) -> None:
     [[], ["facts.jsonl", "--content", "x"], ["facts.jsonl", "--source", "s"], ["facts.jsonl", "--set", "k=v"]],
     ids=["nothing", "both", "a source beside a file", "metadata beside a file"],
 )
-def test_a_put_of_nothing_or_of_both_is_misuse(run: Run, tmp_path: Path, arguments: list[str]) -> None:
+def test_a_put_needs_either_a_file_or_flags(run: Run, tmp_path: Path, arguments: list[str]) -> None:
     (tmp_path / "facts.jsonl").write_text('{"content": "x"}\n')
     assert run("fact", "put", *arguments, *IN).exit_code == 2
 
 
 @pytest.mark.parametrize("line", ["nonsense", "[1]", '{"nobody": "knows this"}', '{"content": 7}'])
-def test_a_wrong_line_is_named_and_nothing_of_its_revision_is_stored(
-    run: Run, peer: Peer, tmp_path: Path, line: str
-) -> None:
+def test_a_wrong_line_is_named_and_its_revision_is_not_stored(run: Run, peer: Peer, tmp_path: Path, line: str) -> None:
     (tmp_path / "facts.jsonl").write_text(f'{{"content": "x"}}\n{line}\n')
     result = run("fact", "put", "facts.jsonl", *IN)
     assert (result.exit_code, peer.requests) == (1, [])
@@ -129,7 +127,7 @@ def test_a_wrong_line_is_named_and_nothing_of_its_revision_is_stored(
     assert "stored before it: 0 facts" in result.stderr
 
 
-def test_a_put_that_stops_half_way_says_what_is_stored_and_how_to_go_on(run: Run, peer: Peer, tmp_path: Path) -> None:
+def test_a_put_that_stops_halfway_says_what_is_stored_and_how_to_continue(run: Run, peer: Peer, tmp_path: Path) -> None:
     peer.answers["PutFacts"] = stored
     peer.failures = [lambda _: None, because(Reason.STORE_FULL, "no room")]
     (tmp_path / "facts.jsonl").write_text('{"content": "x"}\n' * 2_500)
@@ -140,9 +138,9 @@ def test_a_put_that_stops_half_way_says_what_is_stored_and_how_to_go_on(run: Run
     assert peer.request_ids() == ["r.0", "r.1"]
 
 
-def test_facts_are_shown_whole(run: Run, peer: Peer) -> None:
+def test_facts_are_shown_with_every_field(run: Run, peer: Peer) -> None:
     peer.answers["GetFacts"] = facts_pb2.GetFactsResponse(facts=[fact()], revisions={str(CORPUS): 9})
-    document = of(run("fact", "get", str(FACT), "--embedding", "--as-of", "9", "--json"))
+    document = json_of(run("fact", "get", str(FACT), "--embedding", "--as-of", "9", "--json"))
     (shown,) = document["facts"]
     assert (shown["id"], shown["status"], shown["span"]) == (str(FACT), "STALE", {"start": 3, "end": 9})
     assert (shown["embedding"], shown["revision"]) == ([0.5, -0.25], 9)
@@ -154,8 +152,8 @@ def test_facts_are_shown_whole(run: Run, peer: Peer) -> None:
 def test_facts_are_listed_by_filters(run: Run, peer: Peer) -> None:
     peer.answers["ListFacts"] = facts_pb2.ListFactsResponse(facts=[fact()], next_page_token="more", revision=9)
     filters = ["--source", "sop-7", "--status", "stale", "--status", "active", "--community", str(COMMUNITY)]
-    others = ["--where", "k=v", "--ingested-after", "2026-01-02", "--document", str(FACT), "--chunk", str(RECORD)]
-    result = run("fact", "list", *IN, *filters, *others)
+    more = ["--where", "k=v", "--ingested-after", "2026-01-02", "--document", str(FACT), "--chunk", str(RECORD)]
+    result = run("fact", "list", *IN, *filters, *more)
     shown = f"{FACT} stale, archived, session only sop-7 Keep it."
     assert result.stdout.splitlines()[1].split() == shown.split()
     assert "There are more: --page-token more" in result.stdout
@@ -164,11 +162,11 @@ def test_facts_are_listed_by_filters(run: Run, peer: Peer) -> None:
     assert (list(request.filters.source_ids), dict(request.filters.metadata)) == (["sop-7"], {"k": "v"})
     assert (list(request.filters.document_ids), list(request.filters.chunk_ids)) == ([str(FACT)], [str(RECORD)])
     assert request.filters.HasField("ingested_after")
-    document = of(run("fact", "list", *IN, "--json"))
+    document = json_of(run("fact", "list", *IN, "--json"))
     assert (document["revision"], document["next_page_token"], len(document["facts"])) == (9, "more", 1)
 
 
-def test_a_search_shows_scores_and_what_was_read(run: Run, peer: Peer) -> None:
+def test_a_search_shows_scores_and_the_revisions_it_read(run: Run, peer: Peer) -> None:
     peer.answers["SearchFacts"] = facts_pb2.SearchFactsResponse(
         hits=[facts_pb2.FactHit(fact=fact(), score=0.5, stale=True)], revisions={str(CORPUS): 9}, exact=True
     )
@@ -178,13 +176,13 @@ def test_a_search_shows_scores_and_what_was_read(run: Run, peer: Peer) -> None:
     (request,) = peer.requests
     assert (request.text, list(request.corpus_ids), request.limit) == ("who keeps it", [str(CORPUS)], 3)
     assert (request.exact, request.cache_control, request.session_id) == (True, "max-age=60", "s")
-    document = of(run("fact", "search", "who keeps it", "--json"))
+    document = json_of(run("fact", "search", "who keeps it", "--json"))
     assert (document["revisions"], document["exact"]) == ({str(CORPUS): 9}, True)
     peer.answers["SearchFacts"] = facts_pb2.SearchFactsResponse()
     assert run("fact", "search", "nothing").stdout == "no hits\n"
 
 
-def test_an_update_changes_what_it_names(run: Run, peer: Peer) -> None:
+def test_an_update_sends_only_the_named_fields(run: Run, peer: Peer) -> None:
     peer.answers["UpdateFact"] = facts_pb2.UpdateFactResponse(version=2, revision=9)
     result = run("fact", "update", str(FACT), "--ttl", "", "--set", "a=b", "--unset", "c", "--expected-version", "1")
     assert result.stdout == f"fact {FACT} is at version 2; revision 9\n"
@@ -194,7 +192,7 @@ def test_an_update_changes_what_it_names(run: Run, peer: Peer) -> None:
     assert run("fact", "update", str(FACT)).exit_code == 2
 
 
-def test_a_status_is_set_for_the_reason_that_goes_on_record(run: Run, peer: Peer) -> None:
+def test_a_status_is_set_with_a_recorded_reason(run: Run, peer: Peer) -> None:
     peer.answers["SetFactStatus"] = facts_pb2.SetFactStatusResponse(changed=2, revision=9)
     result = run("fact", "status", "quarantined", str(FACT), str(RECORD), "--reason", "it is wrong")
     assert result.stdout == "2 facts now quarantined; revision 9\n"
@@ -209,23 +207,23 @@ def test_facts_are_archived_and_restored(run: Run, peer: Peer) -> None:
     peer.answers["ArchiveFacts"] = facts_pb2.ArchiveFactsResponse(archived=1, revision=9)
     peer.answers["RestoreFacts"] = facts_pb2.RestoreFactsResponse(restored=0, revision=9)
     assert run("fact", "archive", str(FACT)).stdout == "1 fact archived; revision 9\n"
-    assert of(run("fact", "restore", str(FACT), "--json")) == {"changed": 0, "revision": 9}
+    assert json_of(run("fact", "restore", str(FACT), "--json")) == {"changed": 0, "revision": 9}
 
 
-def test_a_session_is_ended_with_its_facts(run: Run, peer: Peer) -> None:
+def test_ending_a_session_ends_its_facts(run: Run, peer: Peer) -> None:
     peer.answers["EndSession"] = facts_pb2.EndSessionResponse(facts_forgotten=2)
     assert run("fact", "end-session", "s").stdout == "2 facts forgotten\n"
-    assert of(run("fact", "end-session", "s", "--json")) == {"facts_forgotten": 2}
+    assert json_of(run("fact", "end-session", "s", "--json")) == {"facts_forgotten": 2}
     assert {request.session_id for request in peer.requests} == {"s"}
 
 
-def test_states_are_shown_with_what_they_are_together(run: Run, peer: Peer) -> None:
+def test_states_are_shown_with_their_joint_hash(run: Run, peer: Peer) -> None:
     state = facts_pb2.CorpusState(corpus_id=str(CORPUS), state_revision=9, state_hash="ab", facts=3, shared=True)
     peer.answers["GetState"] = facts_pb2.GetStateResponse(states=[state], combined_hash="cd")
     result = run("fact", "state", str(CORPUS))
     assert result.stdout.splitlines()[1].split() == [str(CORPUS), "9", "3", "yes", "ab"]
     assert result.stdout.splitlines()[2] == "combined: cd"
-    assert of(run("fact", "state", "--revision-only", "--json"))["combined_hash"] == "cd"
+    assert json_of(run("fact", "state", "--revision-only", "--json"))["combined_hash"] == "cd"
     assert [request.revision_only for request in peer.requests] == [False, True]
 
 
@@ -238,11 +236,11 @@ def test_communities_are_listed_shown_and_computed(run: Run, peer: Peer) -> None
     )
     peer.answers["RecomputeCommunities"] = communities_pb2.RecomputeCommunitiesResponse(run=RUN, changed=True)
     assert run("community", "list", *IN).stdout.splitlines()[1].split() == [str(COMMUNITY), "5", "records,", "trails"]
-    assert of(run("community", "list", *IN, "--json"))["last_run"]["communities"] == 3
+    assert json_of(run("community", "list", *IN, "--json"))["last_run"]["communities"] == 3
     shown = run("community", "show", str(COMMUNITY), *IN).stdout.splitlines()
     assert shown[0] == f"records, trails: 5 facts, made {local(AT)}"
     assert shown[2].startswith(str(FACT))
-    assert of(run("community", "show", str(COMMUNITY), *IN, "--json"))["community"]["size"] == 5
+    assert json_of(run("community", "show", str(COMMUNITY), *IN, "--json"))["community"]["size"] == 5
     assert run("community", "recompute", *IN).stdout == "3 communities of 20 facts: revision 9\n"
     peer.answers["RecomputeCommunities"].changed = False
     assert "nothing changed since revision 9" in run("community", "recompute", *IN).stdout
@@ -267,18 +265,18 @@ def test_sources_are_listed_and_shown(run: Run, peer: Peer) -> None:
     lines = [line.split(maxsplit=2) for line in run("source", "show", "sop-7", *IN).stdout.splitlines()]
     assert ["fact", "count", "12"] in lines
     assert ["source", "type", "internal"] in lines
-    assert of(run("source", "show", "sop-7", *IN, "--as-of", "9", "--json"))["status"] == "updated"
+    assert json_of(run("source", "show", "sop-7", *IN, "--as-of", "9", "--json"))["status"] == "updated"
     assert peer.requests[-1].as_of.revision == 9
 
 
-def test_an_erasure_asks_first_and_needs_a_reason(run: Run, peer: Peer) -> None:
+def test_an_erasure_asks_for_confirmation_and_needs_a_reason(run: Run, peer: Peer) -> None:
     peer.answers["EraseSource"] = sources_pb2.EraseSourceResponse(erasure=erasure(), revision=9)
     reason = ("--reason", "request 17")
     assert run("source", "erase", "sop-7", *IN, "--yes").exit_code == 2
     refused = run("source", "erase", "sop-7", *IN, *reason, text="n\n")
     assert (refused.exit_code, refused.stdout, peer.requests) == (1, "", [])
     assert "Erase the source sop-7" in refused.stderr
-    assert run("source", "erase", "sop-7", *IN, *reason, "--json").exit_code == 2, "nobody is asked with --json"
+    assert run("source", "erase", "sop-7", *IN, *reason, "--json").exit_code == 2, "--json asks no question"
     done = run("source", "erase", "sop-7", *IN, *reason, "--request-id", "r", text="y\n")
     assert f"erased 1 document, 2 chunks, 5 facts: revision 9, purged by {local(LATER)}" in done.stdout
     assert f"erasure {FACT}, audit record {RECORD}" in done.stdout
@@ -290,14 +288,14 @@ def test_an_erasure_can_purge_at_once(run: Run, peer: Peer) -> None:
     purged = erasure(purged_at=stamp(AT))
     peer.answers["EraseSource"] = sources_pb2.EraseSourceResponse(erasure=purged, revision=9)
     peer.answers["ListErasures"] = sources_pb2.ListErasuresResponse(erasures=[purged, erasure()])
-    done = of(run("source", "erase", "sop-7", *IN, "--reason", "r", "--now", "--yes", "--json"))
+    done = json_of(run("source", "erase", "sop-7", *IN, "--reason", "r", "--now", "--yes", "--json"))
     assert (done["purged_at"], peer.requests[0].purge_now) == ("2026-01-02T03:04:05+00:00", True)
     first, second = run("source", "erasures", *IN).stdout.splitlines()[1:]
     assert first.endswith(local(AT))
     assert second.endswith(f"by {local(LATER)}")
 
 
-def test_a_purge_goes_on_until_it_is_finished(run: Run, peer: Peer) -> None:
+def test_a_purge_is_repeated_until_it_is_finished(run: Run, peer: Peer) -> None:
     answers = [(1, 10, False), (0, 5, False), (1, 1, True)]
 
     def purge(_request: Any) -> sources_pb2.PurgeErasedResponse:
@@ -308,7 +306,7 @@ def test_a_purge_goes_on_until_it_is_finished(run: Run, peer: Peer) -> None:
     assert run("source", "purge", *IN).stdout == "2 erasures purged, 16 records removed\n"
 
 
-def test_events_are_lines_as_they_come(run: Run, peer: Peer) -> None:
+def test_each_event_is_printed_as_a_line_when_it_comes(run: Run, peer: Peer) -> None:
     quarantined = events_pb2.Event(
         kind=events_pb2.EVENT_KIND_FACT_QUARANTINED,
         corpus_id=str(CORPUS),
@@ -336,13 +334,13 @@ def test_events_are_lines_as_they_come(run: Run, peer: Peer) -> None:
     assert run("watch", "--after", "s", "--from-beginning").exit_code == 2
 
 
-def test_a_watch_goes_on_over_a_lost_connection(run: Run, peer: Peer) -> None:
+def test_a_watch_continues_after_a_lost_connection(run: Run, peer: Peer) -> None:
     peer.streams["WatchEvents"] = Script([answer(1), STOPS], [answer(2)])
     lines = run("watch", "--count", "2", "--json").stdout.splitlines()
     assert [json.loads(line)["revision"] for line in lines] == [1, 2]
 
 
-def test_a_migration_says_what_is_used_after_it(run: Run, peer: Peer) -> None:
+def test_a_migration_names_the_model_in_use_afterwards(run: Run, peer: Peer) -> None:
     peer.streams["MigrateEmbeddings"] = Script([progress(1), progress(3, finished=True)])
     assert run("embeddings", "migrate", *IN).stdout == f"{CORPUS} uses static (256 dimensions); revision 3\n"
 
@@ -359,4 +357,4 @@ def test_the_model_of_a_corpus_is_shown(run: Run, peer: Peer) -> None:
     lines = [line.split(maxsplit=1) for line in run("embeddings", "show", *IN).stdout.splitlines()]
     assert ["next", "minilm (384 dimensions)"] in lines
     assert ["done", "5 of 2,000"] in lines
-    assert of(run("embeddings", "show", *IN, "--json"))["total"] == 2_000
+    assert json_of(run("embeddings", "show", *IN, "--json"))["total"] == 2_000

@@ -1,4 +1,4 @@
-"""`drillcore turns` and `drillcore slice`: what they send, and what is seen."""
+"""`drillcore turns` and `drillcore slice`: their requests and their output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def peer() -> Iterator[Peer]:
 
 @pytest.fixture
 def run(peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command line against the peer, in an empty directory."""
+    """Runs a command against the peer, in an empty directory."""
     monkeypatch.chdir(tmp_path)
     environment = {"DRILLCORE_CLIENT_ADDRESS": peer.address, "HOME": str(tmp_path), "NO_COLOR": "1"}
 
@@ -63,7 +63,7 @@ def test_turns_and_edges_are_put_from_json_lines(run: Run, peer: Peer, tmp_path:
     assert peer.request_ids() == ["r"]
 
 
-def test_edges_alone_are_put_between_turns_that_are_there(run: Run, peer: Peer) -> None:
+def test_edges_alone_are_put_between_existing_turns(run: Run, peer: Peer) -> None:
     peer.answers["PutEdges"] = pb.PutEdgesResponse(revision=3, added=1)
     assert run("turns", "put", "-", *IN, text=EDGE_LINE).stdout == "stored 1 edge: revision 3\n"
     assert list(peer.requests[0].edges) == [EDGE]
@@ -73,7 +73,7 @@ def test_edges_alone_are_put_between_turns_that_are_there(run: Run, peer: Peer) 
 @pytest.mark.parametrize(
     "line", ["{", "[]", '{"node": {}}', '{"turn": {"phase": "sleep"}}', '{"turn": {"x": 1}}', '{"turn": 1}', "[" * 9999]
 )
-def test_a_line_that_is_wrong_is_named_and_nothing_is_stored(run: Run, peer: Peer, line: str) -> None:
+def test_a_wrong_line_is_named_and_nothing_is_stored(run: Run, peer: Peer, line: str) -> None:
     result = run("turns", "put", "-", *IN, text=f"{TURN_LINE}\n{line}\n")
     assert (result.exit_code, peer.seen) == (1, [])
     assert result.stderr.startswith("INVALID_LINE: line 2: ")
@@ -99,7 +99,7 @@ def test_turns_are_listed_with_all_their_edges(run: Run, peer: Peer) -> None:
     assert shown[-1] == "There are more: --page-token 2, or --all"
 
 
-def test_turns_are_removed_when_nobody_objects(run: Run, peer: Peer) -> None:
+def test_turns_are_removed_after_a_confirmation(run: Run, peer: Peer) -> None:
     peer.answers["RemoveTurns"] = pb.RemoveTurnsResponse(revision=4, turns_removed=1, edges_removed=2)
     assert run("turns", "remove", str(FACT), *IN, text="n\n").exit_code == 1
     assert peer.seen == []
@@ -116,12 +116,12 @@ def test_a_slice_is_shown_with_its_nodes_and_edges(run: Run, peer: Peer) -> None
     assert peer.requests == [pb.SliceRequest(anchors=[str(FACT)], policy=pb.SlicePolicy())]
 
 
-def test_the_flags_of_a_slice_are_its_policy(run: Run, peer: Peer) -> None:
+def test_the_flags_of_a_slice_are_sent_as_its_policy(run: Run, peer: Peer) -> None:
     peer.answers["Slice"] = pb.SliceResponse(slices=[SLICE, SLICE])
     flags = ["--policy", "slice_policy_v1_ref", "--max-nodes", "5", "--max-radius", "0", "--phase-weights", "5,4,3,2,1"]
     flags += ["--salience-weight", "0", "--distance-decay", "0.5", "--no-siblings", "--max-siblings", "0"]
     found = json.loads(run("slice", str(FACT), str(CHUNK), *IN, *flags, "--as-of", "7", "--json").stdout)
-    assert [one["slice_id"] for one in found["slices"]] == [SLICE.slice_id] * 2
+    assert [found_slice["slice_id"] for found_slice in found["slices"]] == [SLICE.slice_id] * 2
     (request,) = peer.requests
     assert request.policy == pb.SlicePolicy(
         policy_id="slice_policy_v1_ref",

@@ -1,4 +1,4 @@
-"""Commands that read a corpus's hierarchy or remove from it, for people and as JSON."""
+"""Commands that read a corpus's hierarchy or remove documents, with output for people and as JSON."""
 
 from __future__ import annotations
 
@@ -69,14 +69,17 @@ def chunk_of(rules: Hierarchy, source: str) -> str:
 
 def test_documents_are_listed(run: Run, answer: Answer, rules: Hierarchy) -> None:
     first = answer("documents", "--corpus", "rules")
-    assert ([one["source_id"] for one in first["documents"]], first["next_page_token"]) == (["a.txt", "b.txt"], "2")
+    assert ([document["source_id"] for document in first["documents"]], first["next_page_token"]) == (
+        ["a.txt", "b.txt"],
+        "2",
+    )
     every = answer("documents", "--corpus", rules.corpus_id, "--all")
-    assert [one["source_id"] for one in every["documents"]] == list(TEXTS)
+    assert [document["source_id"] for document in every["documents"]] == list(TEXTS)
     shown = run("documents", "--corpus", "rules").stdout
     assert shown.splitlines()[1].split()[:5] == [rules.documents["a.txt"].id, "a.txt", "1", "text/plain", "1"]
 
 
-def test_documents_are_removed_after_a_question(run: Run, rules: Hierarchy) -> None:
+def test_documents_are_removed_after_a_confirmation(run: Run, rules: Hierarchy) -> None:
     ids = [rules.documents[name].id for name in ("a.txt", "b.txt")]
     refused = run("remove", *ids, "--corpus", "rules", text="n\n")
     assert (refused.exit_code, len(rules.documents)) == (1, 3)
@@ -95,7 +98,7 @@ def test_a_removal_sends_its_request_id(answer: Answer, rules: Hierarchy, peer: 
 
 def test_a_query_finds_chunks_by_text(run: Run, answer: Answer, rules: Hierarchy) -> None:
     found = answer("query", "Sign", "--corpus", "rules")
-    assert [(one["score"], one["node"]["content"]["source_id"]) for one in found["hits"]] == [(0.5, "b.txt")]
+    assert [(hit["score"], hit["node"]["content"]["source_id"]) for hit in found["hits"]] == [(0.5, "b.txt")]
     assert found["revisions"] == {rules.corpus_id: 1}
     lines = run("query", "Sign").stdout.splitlines()
     assert lines[0].split() == ["id", "score", "chunk"]
@@ -117,7 +120,7 @@ def test_a_query_sends_its_filters(answer: Answer, rules: Hierarchy, peer: Peer)
         [document],
         ["a.txt"],
     )
-    assert [(one.type, one.value) for one in filters.entities] == [("date", ""), ("regulation", "21 CFR 11=x")]
+    assert [(entity.type, entity.value) for entity in filters.entities] == [("date", ""), ("regulation", "21 CFR 11=x")]
     assert filters.created_after.ToJsonString() == "2026-01-02T01:04:05Z"
 
 
@@ -129,7 +132,7 @@ def test_a_level_is_given_by_name_or_number(
     assert peer.requests[-1].level == number
 
 
-def test_a_moment_is_a_revision_or_a_time_which_is_local_unless_it_says(
+def test_a_moment_is_a_revision_or_a_time_that_is_local_by_default(
     answer: Answer, peer: Peer, rules: Hierarchy
 ) -> None:
     answer("query", "--as-of", "3")
@@ -144,22 +147,22 @@ def test_a_moment_is_a_revision_or_a_time_which_is_local_unless_it_says(
 def test_drilling_lists_the_nodes_below(run: Run, answer: Answer, rules: Hierarchy) -> None:
     master = rules.id("master")
     every = answer("drill", master, "--to", "raw", "--all")
-    assert [one["content"]["content"] for one in every["nodes"]] == list(TEXTS.values())
+    assert [node["content"]["content"] for node in every["nodes"]] == list(TEXTS.values())
     page = run("drill", master, "--to", "chunk").stdout
     assert page.splitlines()[1] == f"{chunk_of(rules, 'a.txt')}  a.txt: Keep the audit trail."
     assert "There are more: --page-token 2, or --all" in page
 
 
-def test_rolling_up_tells_the_ancestors_and_what_is_common(run: Run, answer: Answer, rules: Hierarchy) -> None:
+def test_rolling_up_lists_the_ancestors_and_the_common_one(run: Run, answer: Answer, rules: Hierarchy) -> None:
     chunks = [chunk_of(rules, name) for name in ("a.txt", "b.txt")]
     up = answer("rollup", *chunks, "--to", "section")
-    assert ([one["id"] for one in up["nodes"]], up["common"]["id"]) == ([rules.id("section")], rules.id("section"))
+    assert ([node["id"] for node in up["nodes"]], up["common"]["id"]) == ([rules.id("section")], rules.id("section"))
     lines = run("rollup", *chunks, "--to", "2").stdout.splitlines()
     assert lines[1] == f"{rules.id('section')}  Records [records] (3 documents, 3 chunks)"
     assert lines[-1].startswith(f"in common: section {rules.id('section')} Records")
 
 
-def test_the_tree_shows_every_level_with_what_matters_of_it(run: Run, rules: Hierarchy) -> None:
+def test_the_tree_shows_every_level_with_its_main_fields(run: Run, rules: Hierarchy) -> None:
     lines = run("tree", "rules", "--depth", "4").stdout.splitlines()
     assert lines[0].startswith("rules, revision 1: 3 documents, 1 section, 3 chunks, 11 tokens")
     assert "Records [records] (3 documents, 3 chunks)" in lines[1]
@@ -168,11 +171,13 @@ def test_the_tree_shows_every_level_with_what_matters_of_it(run: Run, rules: Hie
     assert len(lines) == 2 + 2 * 3
 
 
-def test_the_tree_is_of_one_revision_and_within_bounds(run: Run, answer: Answer, rules: Hierarchy, peer: Peer) -> None:
+def test_the_tree_is_of_a_single_revision_and_within_bounds(
+    run: Run, answer: Answer, rules: Hierarchy, peer: Peer
+) -> None:
     found = answer("tree", "rules", "--chunks", "2")
     assert {request.as_of.revision for request in peer.requests if hasattr(request, "target")} == {1}
     (section,) = found["children"]
-    assert ([one["node"]["content"]["source_id"] for one in section["children"]], section["more"]) == (
+    assert ([child["node"]["content"]["source_id"] for child in section["children"]], section["more"]) == (
         ["a.txt", "b.txt"],
         True,
     )
@@ -209,7 +214,9 @@ def test_a_node_is_shown_with_all_its_fields(run: Run, answer: Answer, rules: Hi
 def test_history_lists_revisions_newest_first(run: Run, answer: Answer, rules: Hierarchy, peer: Peer) -> None:
     run("remove", rules.documents["a.txt"].id, "--corpus", "rules", "--yes")
     found = answer("history", "rules")["revisions"]
-    assert [(one["revision"], one["documents_added"], one["documents_removed"]) for one in found] == [
+    assert [
+        (revision["revision"], revision["documents_added"], revision["documents_removed"]) for revision in found
+    ] == [
         (2, 0, 1),
         (1, 3, 0),
     ]
@@ -224,11 +231,11 @@ def test_history_says_which_revisions_are_trimmed(run: Run, answer: Answer, rule
     rules.history[0].trimmed = True
     assert [line.split()[-1] == "yes" for line in run("history", "rules").stdout.splitlines()] == [False, False, True]
     found = answer("history", "rules")
-    assert [one["trimmed"] for one in found["revisions"]] == [False, True]
+    assert [revision["trimmed"] for revision in found["revisions"]] == [False, True]
     assert found["oldest_revision"] == 2
 
 
-def test_what_is_stored_cannot_command_the_terminal(run: Run, rules: Hierarchy, peer: Peer) -> None:
+def test_stored_content_cannot_control_the_terminal(run: Run, rules: Hierarchy, peer: Peer) -> None:
     evil = "\x1b[31mred [bold]x[/bold] :smile:\u202e"
     with Client(peer.address, tenant_id=TENANT) as client:
         client.add_documents(rules.corpus_id, [NewDocument(evil, evil.encode())])
@@ -274,14 +281,14 @@ def test_what_is_stored_cannot_command_the_terminal(run: Run, rules: Hierarchy, 
     ],
     ids=" ".join,
 )
-def test_wrong_usage_calls_nobody_and_has_exit_code_2(run: Run, peer: Peer, wrong: list[str]) -> None:
+def test_wrong_usage_makes_no_call_and_exits_with_2(run: Run, peer: Peer, wrong: list[str]) -> None:
     plain, as_json = run(*wrong), run(*wrong, "--json")
     assert (plain.exit_code, plain.stdout, as_json.exit_code) == (2, "", 2)
     assert json.loads(as_json.stdout)["error"]["reason"] == "INVALID_USAGE"
     assert peer.seen == []
 
 
-def test_a_node_that_is_not_there_is_told_in_one_line(run: Run) -> None:
+def test_a_missing_node_is_reported_in_one_line(run: Run) -> None:
     result = run("show", str(uuid.uuid4()))
     assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (1, "", 1)
     assert result.stderr.startswith("NODE_NOT_FOUND: there is no node")

@@ -1,4 +1,4 @@
-"""`drillcore ingest`: which files it takes, how it sends them and what it says."""
+"""`drillcore ingest`: which files it takes, how it sends them, and its output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def peer() -> Iterator[Peer]:
 
 @pytest.fixture
 def environment(peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Of commands that call the peer, in an empty directory."""
+    """The environment of commands that call the peer, in an empty directory."""
     monkeypatch.chdir(tmp_path)
     address = {"DRILLCORE_CLIENT_ADDRESS": peer.address, "DRILLCORE_CLIENT_TENANT_ID": TENANT}
     return {**address, "HOME": str(tmp_path), "NO_COLOR": "1"}
@@ -75,25 +75,25 @@ def write(*paths: str, text: str = "text of {}") -> None:
 
 
 def uploads(peer: Peer) -> list[str]:
-    """Request ids of the uploads."""
+    """The request ids of the uploads."""
     return [metadata["drillcore-request-id"] for path, metadata in peer.seen if path.endswith("AddDocuments")]
 
 
-def test_a_folder_is_taken_with_all_below_it_but_what_is_hidden(ingest: Ingest, peer: Peer) -> None:
+def test_a_folder_is_taken_with_everything_below_it_except_hidden_files(ingest: Ingest, peer: Peer) -> None:
     write("docs/b.txt", "docs/deep/er/a.txt", "docs/.hidden.txt", "docs/.git/config", "other.txt")
     result = ingest("docs")
     assert list(corpus(peer).documents) == ["docs/b.txt", "docs/deep/er/a.txt"]
     assert (result["added"], result["revision"], result["batches"]) == (2, 1, 1)
-    assert [one["name"] for one in result["documents"]] == ["docs/b.txt", "docs/deep/er/a.txt"]
+    assert [document["name"] for document in result["documents"]] == ["docs/b.txt", "docs/deep/er/a.txt"]
 
 
-def test_a_hidden_file_that_is_named_is_taken(ingest: Ingest, peer: Peer) -> None:
+def test_a_hidden_file_is_taken_if_it_is_named(ingest: Ingest, peer: Peer) -> None:
     write(".notes.txt")
     ingest(".notes.txt")
     assert list(corpus(peer).documents) == [".notes.txt"]
 
 
-def test_a_pattern_is_taken_for_what_it_matches(ingest: Ingest, peer: Peer) -> None:
+def test_a_pattern_stands_for_the_files_that_it_matches(ingest: Ingest, peer: Peer) -> None:
     write("docs/a.txt", "docs/b.md", "docs/deep/c.txt", "docs/.d.txt")
     ingest("docs/**/*.txt")
     assert list(corpus(peer).documents) == ["docs/a.txt", "docs/deep/c.txt"]
@@ -133,7 +133,7 @@ def test_media_type_and_metadata_are_sent(ingest: Ingest, peer: Peer) -> None:
         (["a.txt", "--batch-mb", "0"], "--batch-mb"),
     ],
 )
-def test_wrong_usage_calls_nobody(run: Run, peer: Peer, arguments: list[str], message: str) -> None:
+def test_wrong_usage_makes_no_call(run: Run, peer: Peer, arguments: list[str], message: str) -> None:
     write("a.txt")
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -141,10 +141,10 @@ def test_wrong_usage_calls_nobody(run: Run, peer: Peer, arguments: list[str], me
     assert peer.seen == []
 
 
-def test_each_batch_is_a_revision_and_atomic_makes_one_of_all(ingest: Ingest, peer: Peer) -> None:
+def test_each_batch_is_a_revision_and_atomic_makes_a_single_revision(ingest: Ingest, peer: Peer) -> None:
     write(*(f"docs/{name}.txt" for name in "abcde"), text="x" * 400)
     assert ingest("docs", "--batch-mb", "0.001")["batches"] == 3
-    assert [one.documents_added for one in corpus(peer).history] == [2, 2, 1]
+    assert [revision.documents_added for revision in corpus(peer).history] == [2, 2, 1]
     write(*(f"docs/{name}.txt" for name in "abcde"), text="y" * 400)
     assert ingest("docs", "--batch-mb", "0.001", "--atomic")["batches"] == 1
     assert corpus(peer).history[-1].documents_added == 5
@@ -154,7 +154,7 @@ def items(sizes: list[int]) -> list[Item]:
     return [Item(InputFile(str(number), size, Path()), b"") for number, size in enumerate(sizes)]
 
 
-def test_batches_keep_order_and_size_and_a_large_file_is_one_by_itself() -> None:
+def test_batches_keep_order_and_size_and_a_large_file_is_its_own_batch() -> None:
     found = batches(items([3, 3, 4, 20, 1, 1]), 10)
     assert [[item.file.size_bytes for item in batch] for batch in found] == [[3, 3, 4], [20], [1, 1]]
     assert [len(batch) for batch in batches(items([0] * (DOCUMENTS_MAX + 1)), 10)] == [DOCUMENTS_MAX, 1]
@@ -166,7 +166,7 @@ def test_a_request_is_named_by_corpus_state_and_content() -> None:
     file, given = InputFile("a", 1, Path()), Given("", {})
     name = request_id(uuid.UUID(CORPUS), 1, (Item(file, b"1"),), given)
     assert name == request_id(uuid.UUID(CORPUS), 1, (Item(file, b"1"),), given)
-    others = [
+    changed = [
         request_id(uuid.UUID(TENANT), 1, (Item(file, b"1"),), given),
         request_id(uuid.UUID(CORPUS), 2, (Item(file, b"1"),), given),
         request_id(uuid.UUID(CORPUS), 1, (Item(file, b"2"),), given),
@@ -174,10 +174,10 @@ def test_a_request_is_named_by_corpus_state_and_content() -> None:
         request_id(uuid.UUID(CORPUS), 1, (Item(file, b"1"),), Given("text/html", {})),
         request_id(uuid.UUID(CORPUS), 1, (Item(file, b"1"),), Given("", {"k": "v"})),
     ]
-    assert len({name, *others}) == 7
+    assert len({name, *changed}) == 7
 
 
-def test_a_batch_whose_server_does_not_answer_is_sent_again_under_its_name_and_added_once(
+def test_an_unanswered_batch_is_sent_again_under_its_request_id_and_added_once(
     ingest: Ingest, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
@@ -191,7 +191,7 @@ def test_a_batch_whose_server_does_not_answer_is_sent_again_under_its_name_and_a
     assert corpus(peer).revision == 1
 
 
-def test_running_again_skips_what_is_there_and_sends_what_changed(ingest: Ingest, peer: Peer) -> None:
+def test_a_second_run_sends_only_changed_files(ingest: Ingest, peer: Peer) -> None:
     write("docs/a.txt", "docs/b.txt")
     ingest("docs")
     again = ingest("docs")
@@ -201,7 +201,7 @@ def test_running_again_skips_what_is_there_and_sends_what_changed(ingest: Ingest
     assert (changed["unchanged"], changed["updated"], changed["added"], changed["revision"]) == (1, 1, 1, 2)
 
 
-def test_what_was_removed_is_added_again(ingest: Ingest, peer: Peer) -> None:
+def test_a_removed_document_is_added_again(ingest: Ingest, peer: Peer) -> None:
     write("a.txt")
     ingest("a.txt")
     corpus(peer).documents.clear()
@@ -210,7 +210,7 @@ def test_what_was_removed_is_added_again(ingest: Ingest, peer: Peer) -> None:
     assert list(corpus(peer).documents) == ["a.txt"]
 
 
-def test_people_see_what_was_done_and_what_failed_and_why(run: Run) -> None:
+def test_people_see_outcomes_and_the_reasons_of_failures(run: Run) -> None:
     write("docs/a.txt", "docs/b.txt")
     write("docs/empty.txt", text="")
     result = run("docs")
@@ -221,26 +221,26 @@ def test_people_see_what_was_done_and_what_failed_and_why(run: Run) -> None:
     ]
 
 
-def test_names_of_files_cannot_command_the_terminal(run: Run) -> None:
+def test_names_of_files_cannot_control_the_terminal(run: Run) -> None:
     write("\x1b[31mred.txt", text="")
     shown = run("\x1b[31mred.txt").stdout
     assert "\\x1b[31mred.txt" in shown
     assert "\x1b" not in shown
 
 
-def test_files_that_cannot_be_sent_are_told_and_the_others_are_added(run: Run, peer: Peer) -> None:
+def test_files_that_cannot_be_sent_are_reported_and_the_others_are_added(run: Run, peer: Peer) -> None:
     write("docs/a.txt")
     Path("docs/dangling.txt").symlink_to("nowhere")
     Path(os.fsdecode(b"docs/\xff.txt")).write_text("text")
     os.mkfifo("docs/pipe")
     result = run("docs", "--json")
     assert result.exit_code == 1
-    failed = [one for one in json.loads(result.stdout)["documents"] if one["kind"] == "failed"]
-    assert sorted(one["reason"] for one in failed) == ["INVALID_NAME", "UNREADABLE"]
+    failed = [document for document in json.loads(result.stdout)["documents"] if document["kind"] == "failed"]
+    assert sorted(document["reason"] for document in failed) == ["INVALID_NAME", "UNREADABLE"]
     assert list(corpus(peer).documents) == ["docs/a.txt"]
 
 
-def test_a_failure_tells_what_is_stored_and_how_to_go_on(run: Run, peer: Peer) -> None:
+def test_a_failure_says_what_is_stored_and_how_to_continue(run: Run, peer: Peer) -> None:
     write(*(f"docs/{name}.txt" for name in "abc"), text="x" * 800)
     full = because(Reason.STORE_FULL, "no room")
     peer.on_part = lambda part, context: full(context) if part.header.name == "docs/c.txt" else None
@@ -264,7 +264,7 @@ def test_a_file_that_changes_while_it_is_sent_is_not_added(
     assert result.stderr.startswith("FILE_CHANGED: a.txt changed while it was being sent")
 
 
-def test_a_file_that_vanishes_before_it_is_sent_is_told_without_a_traceback(
+def test_a_file_that_vanishes_before_it_is_sent_is_reported_without_a_traceback(
     run: Run, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write("a.txt")
@@ -281,7 +281,7 @@ def test_a_file_that_vanishes_before_it_is_sent_is_told_without_a_traceback(
     assert result.stderr.startswith("UNREADABLE: a file can no longer be read")
 
 
-def test_an_unknown_corpus_is_told_plainly(environment: dict[str, str]) -> None:
+def test_an_unknown_corpus_is_reported_plainly(environment: dict[str, str]) -> None:
     write("a.txt")
     result = CliRunner(env=environment).invoke(main, ["ingest", "a.txt", "--corpus", "nothing"])
     assert (result.exit_code, result.stdout) == (1, "")
@@ -309,7 +309,7 @@ def test_an_interruption_leaves_a_clear_message_and_no_traceback(environment: di
     assert "Traceback" not in stderr
 
 
-def test_progress_counts_what_is_dealt_with_and_never_more_than_was_sent() -> None:
+def test_progress_counts_finished_documents_and_never_more_than_were_sent() -> None:
     batch = tuple(Item(InputFile(name, 100, Path()), b"") for name in "ab")
     progress = IngestProgress(400, 4, shown=False)
     task = progress._progress.tasks[0]

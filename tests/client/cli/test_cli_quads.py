@@ -1,4 +1,4 @@
-"""`drillcore quads` and `drillcore explain`: what they send, and what is seen."""
+"""`drillcore quads` and `drillcore explain`: their requests and their output."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def peer() -> Iterator[Peer]:
 
 @pytest.fixture
 def run(peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command line against the peer, in an empty directory."""
+    """Runs a command against the peer, in an empty directory."""
     monkeypatch.chdir(tmp_path)
     environment = {"DRILLCORE_CLIENT_ADDRESS": peer.address, "HOME": str(tmp_path), "NO_COLOR": "1"}
 
@@ -50,7 +50,7 @@ def run(peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
-def test_quads_are_put_as_n_quads_writes_them(run: Run, peer: Peer) -> None:
+def test_quads_are_put_in_the_notation_of_n_quads(run: Run, peer: Peer) -> None:
     peer.answers["PutQuads"] = pb.PutQuadsResponse(revision=3, added=2, known=1)
     lines = ['<urn:s> <urn:p> "o"', "<<( _:b <urn:p> <urn:o> )>> <urn:p> <urn:o> <urn:g> ."]
     result = run("quads", "put", *lines, *IN, "--source", "sop-7", "--request-id", "r")
@@ -73,13 +73,13 @@ def test_quads_are_put_as_n_quads_writes_them(run: Run, peer: Peer) -> None:
         (["remove", "<urn:s> <urn:p> <urn:o>", "-g", "<urn:g>"], "give either QUADs or flags"),
     ],
 )
-def test_what_is_not_n_quads_is_misuse(run: Run, peer: Peer, arguments: list[str], why: str) -> None:
+def test_text_that_is_not_n_quads_is_misuse(run: Run, peer: Peer, arguments: list[str], why: str) -> None:
     result = run("quads", *arguments, *IN)
     assert (result.exit_code, why in result.stderr) == (2, True), result.stderr
     assert peer.seen == []
 
 
-def test_matches_are_printed_as_n_quads_that_no_terminal_obeys(run: Run, peer: Peer) -> None:
+def test_matches_are_printed_as_n_quads_that_cannot_control_the_terminal(run: Run, peer: Peer) -> None:
     odd = pb.Quad(
         subject=pb.Term(blank="b"),
         predicate=pb.Term(iri="urn:p"),
@@ -93,13 +93,13 @@ def test_matches_are_printed_as_n_quads_that_no_terminal_obeys(run: Run, peer: P
     ]
 
 
-def test_a_pattern_is_sent_as_the_flags_say(run: Run, peer: Peer) -> None:
+def test_the_flags_of_a_match_are_sent_as_its_pattern(run: Run, peer: Peer) -> None:
     peer.answers["MatchQuads"] = pb.MatchQuadsResponse()
     flags = ["-s", "_:b", "-p", "<urn:p>", "-o", '"1"^^<urn:n>', "-g", "<urn:g>", "--source", "s", "--as-of", "7"]
     assert run("quads", "match", *IN, *flags).stdout == ""
     run("quads", "match", *IN, "--default-graph")
     run("quads", "match", *IN)
-    full, default, every = (one.pattern for one in peer.requests)
+    full, default, every = (request.pattern for request in peer.requests)
     assert full == pb.QuadPattern(
         subject=pb.Term(blank="b"),
         predicate=pb.Term(iri="urn:p"),
@@ -113,7 +113,7 @@ def test_a_pattern_is_sent_as_the_flags_say(run: Run, peer: Peer) -> None:
 
 
 def pages(peer: Peer) -> None:
-    """Three quads on pages of two, with an empty page before them."""
+    """The peer answers three quads on pages of two, after an empty page."""
 
     def matched(request: pb.MatchQuadsRequest) -> pb.MatchQuadsResponse:
         if not request.page_token:
@@ -125,7 +125,7 @@ def pages(peer: Peer) -> None:
     peer.answers["MatchQuads"] = matched
 
 
-def test_a_page_that_the_server_left_empty_is_not_the_end(run: Run, peer: Peer) -> None:
+def test_an_empty_page_is_not_the_end(run: Run, peer: Peer) -> None:
     pages(peer)
     line = '<urn:s> <urn:p> "o" .'
     assert run("quads", "match", *IN).stdout.splitlines() == [
@@ -137,16 +137,16 @@ def test_a_page_that_the_server_left_empty_is_not_the_end(run: Run, peer: Peer) 
     assert run("quads", "match", *IN, "--all").stdout.splitlines() == [line] * 3
 
 
-def test_as_json_matches_say_what_they_were_put_of(run: Run, peer: Peer) -> None:
+def test_matches_as_json_name_their_sources(run: Run, peer: Peer) -> None:
     pages(peer)
-    one = {"subject": "<urn:s>", "predicate": "<urn:p>", "object": '"o"', "graph": ""}
-    one |= {"source_ids": ["a"], "derived": True}
+    quad = {"subject": "<urn:s>", "predicate": "<urn:p>", "object": '"o"', "graph": ""}
+    quad |= {"source_ids": ["a"], "derived": True}
     found = json.loads(run("quads", "match", *IN, "--json").stdout)
-    assert found == {"quads": [one, one], "next_page_token": "2", "revision": 7}
+    assert found == {"quads": [quad, quad], "next_page_token": "2", "revision": 7}
     assert len(json.loads(run("quads", "match", *IN, "--json", "--all").stdout)["quads"]) == 3
 
 
-def test_quads_are_removed_by_name_or_pattern_when_nobody_objects(run: Run, peer: Peer) -> None:
+def test_quads_are_removed_by_name_or_pattern_after_a_confirmation(run: Run, peer: Peer) -> None:
     peer.answers["RemoveQuads"] = pb.RemoveQuadsResponse(revision=4, removed=2)
     refused = run("quads", "remove", "-g", "<urn:g>", *IN, text="n\n")
     assert (refused.exit_code, peer.seen) == (1, [])
@@ -158,7 +158,7 @@ def test_quads_are_removed_by_name_or_pattern_when_nobody_objects(run: Run, peer
     assert (second.HasField("pattern"), list(second.quads), second.source_id) == (False, [TRIPLE], "s")
 
 
-def test_a_file_is_imported_as_its_ending_says(run: Run, peer: Peer, tmp_path: Path) -> None:
+def test_a_file_is_imported_in_the_format_of_its_ending(run: Run, peer: Peer, tmp_path: Path) -> None:
     targets, contents = [], []
 
     def imported(requests: Iterator[Any], _context: grpc.ServicerContext) -> Iterator[Any]:
@@ -176,13 +176,13 @@ def test_a_file_is_imported_as_its_ending_says(run: Run, peer: Peer, tmp_path: P
     run("quads", "import", "a.nq", *IN)
     run("quads", "import", "a.txt", *IN, "--format", "n-quads")
     assert run("quads", "import", "a.txt", *IN).exit_code == 2
-    assert [one.format for one in targets] == [
+    assert [target.format for target in targets] == [
         pb.QUAD_FORMAT_TURTLE,
         pb.QUAD_FORMAT_N_QUADS,
         pb.QUAD_FORMAT_N_QUADS,
     ]
-    one = targets[0]
-    assert (one.source_id, one.graph, one.base_iri, one.rename_blank_nodes) == ("s", "urn:g", "urn:base", True)
+    first = targets[0]
+    assert (first.source_id, first.graph, first.base_iri, first.rename_blank_nodes) == ("s", "urn:g", "urn:base", True)
     assert contents == [b"# no"] * 3
 
 
@@ -208,7 +208,7 @@ def test_a_file_is_exported_whole_or_not_at_all(run: Run, peer: Peer, tmp_path: 
     assert run("quads", "export", *IN, "--output", "a.nq", "--force").exit_code == 0
 
 
-def test_an_explanation_shows_the_way_to_the_original_characters(run: Run, peer: Peer) -> None:
+def test_an_explanation_shows_every_step_to_the_original_characters(run: Run, peer: Peer) -> None:
     fact, raw = f"urn:drillcore:fact:{FACT}", f"urn:drillcore:raw:{CHUNK}"
     peer.answers["Explain"] = provenance_pb2.ExplainResponse(
         steps=[
@@ -242,13 +242,13 @@ def test_an_explanation_shows_the_way_to_the_original_characters(run: Run, peer:
     assert (found["steps"][1]["span"], found["truncated"]) == ({"start": 3, "end": 9}, True)
 
 
-def test_what_nobody_knows_is_not_explained(run: Run, peer: Peer) -> None:
+def test_an_unknown_node_is_not_explained(run: Run, peer: Peer) -> None:
     peer.failures.append(because(Reason.NODE_NOT_FOUND, "no such node"))
     result = run("explain", str(FACT))
     assert (result.exit_code, "NODE_NOT_FOUND: no such node" in result.stderr) == (1, True)
 
 
-def test_who_stops_an_import_is_told_that_it_may_be_stored(peer: Peer, tmp_path: Path) -> None:
+def test_a_stopped_import_says_that_the_file_may_be_stored(peer: Peer, tmp_path: Path) -> None:
     heard, ended = threading.Event(), threading.Event()
 
     def slow(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""The command line as a whole: help, version, and commands that other packages bring."""
+"""The command line as a whole: help, version, and commands from other packages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def broken() -> None:
 
 @pytest.fixture
 def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands in for what is installed: two commands of this file and one whose package is missing."""
+    """Replaces the installed plugins by two commands of this file and a command whose package is missing."""
     found = EntryPoints(
         [
             EntryPoint("hello", f"{__name__}:hello", "drillcore.commands"),
@@ -53,7 +53,7 @@ def every_command(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[
 
 
 @pytest.mark.parametrize("command", every_command(main), ids=" ".join)
-def test_every_command_takes_json_and_explains_itself(command: tuple[str, ...]) -> None:
+def test_every_command_takes_json_and_has_help(command: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, [*command, "--help"])
     assert result.exit_code == 0
     assert "--json" in result.stdout

@@ -1,4 +1,4 @@
-"""`drillcore verify`: what it says, in words and as JSON, and its exit code."""
+"""`drillcore verify`: its output, in words and as JSON, and its exit code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the command in a directory with an honest file of each kind."""
+    """Runs the command in a directory with a valid file of each kind."""
     monkeypatch.chdir(tmp_path)
     Path("audit.ndjson").write_bytes(written(LOG.export()))
     Path("some.ndjson").write_bytes(written(LOG.selection([1, 3])))
@@ -66,11 +66,11 @@ def test_every_kind_of_file_is_recognized_and_verified(run: Run, key: str) -> No
     assert "  note: a selection: it shows that these records are in the log" in result.stdout
 
 
-def test_the_same_as_json(run: Run) -> None:
+def test_every_kind_of_file_is_verified_as_json(run: Run) -> None:
     result = run(*EVERY_KIND, "--key", VKEY, "--json")
     document = answer(result)
     assert (result.exit_code, document["ok"]) == (VERIFIED, True)
-    assert [(one["path"], one["evidence"], one["verified"]) for one in document["files"]] == [
+    assert [(file["path"], file["evidence"], file["verified"]) for file in document["files"]] == [
         ("audit.ndjson", "audit export", 7),
         ("some.ndjson", "audit export", 2),
         ("rules.zip", "export bundle", 7),
@@ -80,7 +80,7 @@ def test_the_same_as_json(run: Run) -> None:
     assert document["files"][0]["details"]["store"] == str(LOG.store)
 
 
-def test_a_tampered_record_is_named_with_what_is_wrong(run: Run) -> None:
+def test_a_tampered_record_is_named_with_its_fault(run: Run) -> None:
     lines = LOG.export()
     lines[4]["body"]["operator"] = "mallory"
     Path("audit.ndjson").write_bytes(written(lines))
@@ -93,7 +93,7 @@ def test_a_tampered_record_is_named_with_what_is_wrong(run: Run) -> None:
     assert problems == [{"problem": "its body is not the one that was signed", "index": 3, "record": record}]
 
 
-def test_one_wrong_file_among_several_is_enough(run: Run) -> None:
+def test_one_wrong_file_among_several_is_a_failure(run: Run) -> None:
     Path("record.tlog-proof").write_text(LOG.proof(3).replace("index 3", "index 2"))
     result = run(*EVERY_KIND, "--key", VKEY)
     assert result.exit_code == WRONG
@@ -101,8 +101,8 @@ def test_one_wrong_file_among_several_is_enough(run: Run) -> None:
 
 
 def test_another_key_verifies_nothing(run: Run) -> None:
-    other = store_key(seed="other").verifier.encode()
-    result = run(*EVERY_KIND, "--key", other)
+    foreign_key = store_key(seed="other").verifier.encode()
+    result = run(*EVERY_KIND, "--key", foreign_key)
     assert result.exit_code == WRONG
     assert result.stdout.count(", NOT verified") == len(EVERY_KIND)
 
@@ -115,7 +115,7 @@ def test_a_log_must_continue_a_pinned_checkpoint(run: Run) -> None:
     assert "the log was rolled back: it had 9 records, and is shown with 7" in result.stdout
 
 
-def test_a_proof_continues_a_pinned_checkpoint_by_the_consistency_proof(run: Run) -> None:
+def test_a_consistency_proof_links_a_proof_to_a_pinned_checkpoint(run: Run) -> None:
     alone = run("record.tlog-proof", "some.ndjson", "--key", VKEY, "--checkpoint", "earlier")
     assert alone.exit_code == WRONG
     assert alone.stdout.count("give their consistency proof too") == 2
@@ -123,13 +123,13 @@ def test_a_proof_continues_a_pinned_checkpoint_by_the_consistency_proof(run: Run
     assert pair.exit_code == VERIFIED
 
 
-def test_a_consistency_proof_that_is_wrong_helps_no_other_file(run: Run) -> None:
-    other = Log(lines=list(LOG.lines[:4]))
+def test_a_wrong_consistency_proof_helps_no_other_file(run: Run) -> None:
+    fork = Log(lines=list(LOG.lines[:4]))
     for _ in range(3):
-        other.append("DELETE")
-    Path("earlier").write_text(other.checkpoint(5))
+        fork.append("DELETE")
+    Path("earlier").write_text(fork.checkpoint(5))
     pair = json.loads(Path("pair.json").read_text())
-    Path("pair.json").write_text(json.dumps(pair | {"first": other.checkpoint(5)}))
+    Path("pair.json").write_text(json.dumps(pair | {"first": fork.checkpoint(5)}))
     result = run("record.tlog-proof", "pair.json", "--key", VKEY, "--checkpoint", "earlier")
     assert result.exit_code == WRONG
     assert result.stdout.count(", NOT verified") == 2
@@ -166,7 +166,7 @@ def test_a_file_of_another_kind_is_misuse(run: Run, content: bytes) -> None:
     assert answer(result)["error"]["reason"] == "UNKNOWN_FILE"
 
 
-def test_a_pair_of_checkpoints_may_be_written_over_several_lines(run: Run) -> None:
+def test_a_pair_of_checkpoints_may_take_several_lines(run: Run) -> None:
     Path("pair.json").write_text(json.dumps(json.loads(LOG.pair(5)), indent=2))
     assert run("pair.json", "--key", VKEY).exit_code == VERIFIED
 
@@ -188,7 +188,7 @@ def test_a_pair_of_checkpoints_may_be_written_over_several_lines(run: Run) -> No
         ["audit.ndjson", "--key", VKEY, "--checkpoint", "audit.ndjson"],
     ],
 )
-def test_wrong_usage_is_told_apart_from_what_is_wrong_with_a_file(run: Run, arguments: list[str]) -> None:
+def test_wrong_usage_is_distinguished_from_a_wrong_file(run: Run, arguments: list[str]) -> None:
     result = run(*arguments)
     assert result.exit_code == MISUSED
     assert "Error" in result.stderr
@@ -200,7 +200,7 @@ def test_a_key_file_without_keys_is_misuse(run: Run) -> None:
 
 
 @pytest.mark.parametrize("path", EVERY_KIND)
-def test_any_changed_byte_ends_with_another_exit_code_and_without_a_crash(run: Run, path: str) -> None:
+def test_any_changed_byte_changes_the_exit_code_without_a_crash(run: Run, path: str) -> None:
     data = Path(path).read_bytes()
     for place in range(0, len(data), max(1, len(data) // 60)):
         changed = data[:place] + bytes([data[place] ^ 0x01]) + data[place + 1 :]
@@ -212,7 +212,7 @@ def test_any_changed_byte_ends_with_another_exit_code_and_without_a_crash(run: R
 
 
 def harmless(path: str, data: bytes, changed: bytes, place: int) -> bool:
-    """Whether a byte vouches for nothing: what the first line says of a filter, times and attributes of ZIP members."""
+    """Whether a byte proves nothing: the filter in the first line, or times and attributes of ZIP members."""
     if path.endswith(".zip"):
         return unpacked(data) == unpacked(changed)
     in_first_line = path.endswith(".ndjson") and place < data.index(b"\n")

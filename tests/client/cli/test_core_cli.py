@@ -45,7 +45,7 @@ def acme(server: Running) -> Client:
 
 
 def commands(server: Running, home: Path) -> Run:
-    """Runs commands as an operator who acts in a tenant: exports need more than that tenant's own token."""
+    """Runs commands as an operator who acts in a tenant: exports need more rights than the tenant's own token has."""
     environment = {
         "HOME": str(home),
         "NO_COLOR": "1",
@@ -84,13 +84,13 @@ def reason(result: Result) -> str:
     return str(json.loads(result.stdout)["error"]["reason"])
 
 
-def test_quads_from_put_to_removal(run: Run, answer: Answer) -> None:
+def test_quads_are_put_matched_and_removed(run: Run, answer: Answer) -> None:
     quad = '<urn:sop:7> <urn:replaces> <<( _:old <urn:of> "1"@en )>> <urn:graph:sops> .'
     put = answer("quads", "put", quad, '<urn:sop:7> <urn:title> "Records"', "--corpus", "rules", "--source", "sop-7")
     assert (put["added"], put["known"]) == (2, 0)
     assert run("quads", "match", "--corpus", "rules", "-g", "<urn:graph:sops>").stdout == f"{quad}\n"
-    (one,) = answer("quads", "match", "--corpus", "rules", "-o", '"Records"', "--default-graph")["quads"]
-    assert (one["subject"], one["source_ids"], one["derived"]) == ("<urn:sop:7>", ["sop-7"], False)
+    (matched,) = answer("quads", "match", "--corpus", "rules", "-o", '"Records"', "--default-graph")["quads"]
+    assert (matched["subject"], matched["source_ids"], matched["derived"]) == ("<urn:sop:7>", ["sop-7"], False)
     assert answer("quads", "remove", "-s", "<urn:sop:7>", "--corpus", "rules", "--yes")["removed"] == 2
     assert run("quads", "match", "--corpus", "rules", "-s", "<urn:sop:7>").stdout == ""
     before = run("quads", "match", "--corpus", "rules", "-s", "<urn:sop:7>", "--as-of", str(put["revision"]))
@@ -102,14 +102,14 @@ def test_quads_that_only_the_server_makes_are_refused(run: Run) -> None:
     assert reason(run("quads", "put", quad, "--corpus", "rules", "--json")) == "RESERVED_QUAD"
 
 
-def test_files_of_quads_come_in_and_go_out(run: Run, answer: Answer, tmp_path: Path) -> None:
+def test_files_of_quads_are_imported_and_exported(run: Run, answer: Answer, tmp_path: Path) -> None:
     Path("in.ttl").write_text('@prefix e: <urn:e:> .\ne:a e:b "c"@en , <rel> ; e:d [ e:f 1 ] .\n')
     done = answer("quads", "import", "in.ttl", "--corpus", "rules", "-g", "<urn:g>", "--base", "http://example.org/")
     assert done["added"] == 4
     exported = answer("quads", "export", "--corpus", "rules", "--output", "out.nq", "-g", "<urn:g>")
     found = list(pyoxigraph.parse(path="out.nq"))
     assert (exported["quads"], len(found)) == (4, 4)
-    assert {str(one.graph_name) for one in found} == {"<urn:g>"}
+    assert {str(triple.graph_name) for triple in found} == {"<urn:g>"}
     shown = run("quads", "match", "--corpus", "rules", "-g", "<urn:g>").stdout.splitlines()
     assert sorted(shown) == sorted(Path("out.nq").read_text().splitlines())
     Path("bad.nq").write_text("<urn:s> <urn:p> <urn:o> .\n<urn:s> urn:p .\n")
@@ -133,19 +133,19 @@ def test_provenance_is_matched_and_explained_to_the_character(run: Run, answer: 
 def test_a_core_moves_a_corpus_to_a_fresh_server(server: Running, run: Run, answer: Answer, tmp_path: Path) -> None:
     run("quads", "put", "<urn:s> <urn:p> <urn:o>", "--corpus", "rules", "--source", "sop-7")
     done = answer("core", "export", "--corpus", "rules", "--output", "rules.core")
-    key = server.server.logs.signing.verifier_key(1)
+    key = server.server.logs.signing.signer(1).verifier.encode()
     assert answer("core", "verify", "rules.core", "--key", key)["core"]["statement"]["sha256"] == done["sha256"]
     assert answer("core", "inspect", "rules.core")["parts"]["fact"] == done["counts"]["facts"]
     assert "full, with sources" in run("core", "inspect", "rules.core").stdout
-    with running(tmp_path / "other") as other:
-        create_tenants(other.client())
-        there = commands(other, tmp_path)
+    with running(tmp_path / "other") as second_server:
+        create_tenants(second_server.client())
+        there = commands(second_server, tmp_path)
         assert there("corpus", "create", "moved").exit_code == 0
         stored = answered(there, "core", "import", "rules.core", "--corpus", "moved", "--key", key)
         assert (stored["kind"], stored["signed_by"]) == ("full", key.partition("+")[0])
-        assert {one["reason"] for one in stored["skipped"]} == {"DERIVED"}
+        assert {skipped["reason"] for skipped in stored["skipped"]} == {"DERIVED"}
         moved = ("documents", "sections", "chunks", "facts", "sources")
-        assert [stored["counts"][one] for one in moved] == [done["counts"][one] for one in moved]
+        assert [stored["counts"][count] for count in moved] == [done["counts"][count] for count in moved]
         (hit, *_) = answered(there, "fact", "search", "frozen vials", "--corpus", "moved")["hits"]
         assert hit["fact"]["content"] == FACT
         assert there("quads", "match", "--corpus", "moved", "-s", "<urn:s>").stdout == "<urn:s> <urn:p> <urn:o> .\n"
@@ -155,7 +155,7 @@ def test_a_core_moves_a_corpus_to_a_fresh_server(server: Running, run: Run, answ
         assert reason(refused) == "CORPUS_NOT_EMPTY"
 
 
-def test_a_part_that_is_there_is_gone_on_with(run: Run, answer: Answer) -> None:
+def test_an_export_continues_a_partial_file(run: Run, answer: Answer) -> None:
     whole = answer("core", "export", "--corpus", "rules", "--output", "rules.core")
     content = Path("rules.core").read_bytes()
     Path(f".other.core.{whole['revision']}.part").write_bytes(content[:1000])
@@ -165,34 +165,34 @@ def test_a_part_that_is_there_is_gone_on_with(run: Run, answer: Answer) -> None:
     assert Path("other.core").read_bytes() == content
     Path(f".third.core.{whole['revision']}.part").write_bytes(b"x" + content[1:2000])
     third = answer("core", "export", "--corpus", "rules", "--output", "third.core")
-    assert third["sha256"] == whole["sha256"], "what is of another core is begun anew"
+    assert third["sha256"] == whole["sha256"], "a partial file of another core is started again"
 
 
-def test_a_signature_of_another_key_is_refused(server: Running, run: Run, answer: Answer, tmp_path: Path) -> None:
+def test_a_signature_by_another_key_is_refused(server: Running, run: Run, answer: Answer, tmp_path: Path) -> None:
     answer("core", "export", "--corpus", "rules", "--output", "rules.core")
-    with running(tmp_path / "other") as other:
-        create_tenants(other.client())
-        there = commands(other, tmp_path)
+    with running(tmp_path / "other") as second_server:
+        create_tenants(second_server.client())
+        there = commands(second_server, tmp_path)
         there("corpus", "create", "moved")
-        key = other.server.logs.signing.verifier_key(1)
+        key = second_server.server.logs.signing.signer(1).verifier.encode()
         refused = there("core", "import", "rules.core", "--corpus", "moved", "--key", key, "--json")
         assert reason(refused) == "CORE_UNSIGNED"
 
 
 def test_turns_are_put_listed_sliced_and_removed(run: Run, answer: Answer) -> None:
     turn = {"sessionId": "s", "role": "user", "phase": "planning", "salience": 0.5}
-    lines = [{"turn": {"turnId": one, **turn}} for one in (FIRST, SECOND, THIRD)]
-    lines += [{"edge": {"parent": FIRST, "child": one, "edgeType": "reply"}} for one in (SECOND, THIRD)]
+    lines = [{"turn": {"turnId": turn_id, **turn}} for turn_id in (FIRST, SECOND, THIRD)]
+    lines += [{"edge": {"parent": FIRST, "child": child, "edgeType": "reply"}} for child in (SECOND, THIRD)]
     put = answer("turns", "put", "-", "--corpus", "rules", text="\n".join(map(json.dumps, lines)))
     assert (put["added"], put["edges_added"]) == (3, 2)
     listed = answer("turns", "list", "--corpus", "rules", "--session", "s", "--all", "--page-size", "1")
-    assert ([one["id"] for one in listed["turns"]], len(listed["edges"])) == ([FIRST, SECOND, THIRD], 2)
-    (one,) = answer("slice", SECOND)["slices"]
-    assert [node["id"] for node in one["nodes"]] == [FIRST, SECOND, THIRD]
+    assert ([listed_turn["id"] for listed_turn in listed["turns"]], len(listed["edges"])) == ([FIRST, SECOND, THIRD], 2)
+    (found,) = answer("slice", SECOND)["slices"]
+    assert [node["id"] for node in found["nodes"]] == [FIRST, SECOND, THIRD]
     (small,) = answer("slice", SECOND, "--max-nodes", "1", "--output", "slice.bin", "--format", "binary")["slices"]
     made = read(Path("slice.bin").read_bytes())
     assert (made.slice_id, len(made.nodes)) == (small["slice_id"], 1)
-    assert small["slice_id"] != one["slice_id"]
+    assert small["slice_id"] != found["slice_id"]
     assert reason(run("slice", "00000000-0000-4000-8000-00000000000f", "--json")) == "ANCHOR_NOT_FOUND"
     assert answer("turns", "remove", FIRST, "--corpus", "rules", "--yes")["edges_removed"] == 2
 

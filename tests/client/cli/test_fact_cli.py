@@ -64,49 +64,49 @@ def reason(result: Result) -> str:
 
 
 def put(answer: Answer, *contents: str) -> list[str]:
-    lines = "".join(json.dumps({"content": one, "sourceId": "sop-7"}) + "\n" for one in contents)
+    lines = "".join(json.dumps({"content": content, "sourceId": "sop-7"}) + "\n" for content in contents)
     return list(answer("fact", "put", "-", "--corpus", "rules", text=lines)["fact_ids"])
 
 
-def test_a_facts_life(run: Run, answer: Answer) -> None:
-    one, other = put(answer, KEPT.format("five"), STORED.format("twelve"))
+def test_a_fact_is_put_found_updated_and_deleted(run: Run, answer: Answer) -> None:
+    kept, stored = put(answer, KEPT.format("five"), STORED.format("twelve"))
     listed = answer("fact", "list", "--corpus", "rules", "--source", "sop-7", "--all")["facts"]
-    assert {fact["id"] for fact in listed} == {one, other}
+    assert {fact["id"] for fact in listed} == {kept, stored}
     found = answer("fact", "search", "how long are training records kept", "--corpus", "rules", "--exact")
-    assert (found["hits"][0]["fact"]["id"], found["exact"]) == (one, True)
-    changed = answer("fact", "update", one, "--content", KEPT.format("ten"), "--set", "checked=yes", "--ttl", "P1Y")
-    (shown,) = answer("fact", "get", one)["facts"]
+    assert (found["hits"][0]["fact"]["id"], found["exact"]) == (kept, True)
+    changed = answer("fact", "update", kept, "--content", KEPT.format("ten"), "--set", "checked=yes", "--ttl", "P1Y")
+    (shown,) = answer("fact", "get", kept)["facts"]
     assert (shown["content"], shown["metadata"], shown["ttl"]) == (KEPT.format("ten"), {"checked": "yes"}, "P1Y")
     assert (shown["version"], shown["revision"]) == (changed["version"], changed["revision"])
-    assert answer("fact", "status", "stale", one)["changed"] == 1
-    assert reason(run("fact", "status", "quarantined", one, "--reason", "no", "--json")) == "ILLEGAL_TRANSITION"
-    assert run("fact", "status", "deleted", one).stdout.startswith("1 fact now deleted; revision ")
+    assert answer("fact", "status", "stale", kept)["changed"] == 1
+    assert reason(run("fact", "status", "quarantined", kept, "--reason", "no", "--json")) == "ILLEGAL_TRANSITION"
+    assert run("fact", "status", "deleted", kept).stdout.startswith("1 fact now deleted; revision ")
     hits = answer("fact", "search", "how long are training records kept", "--corpus", "rules")["hits"]
-    assert [hit["fact"]["id"] for hit in hits] == [other]
+    assert [hit["fact"]["id"] for hit in hits] == [stored]
 
 
-def test_archived_facts_are_found_again_when_they_are_restored(run: Run, answer: Answer) -> None:
-    (one,) = put(answer, KEPT.format("five"))
-    assert answer("fact", "archive", one)["changed"] == 1
+def test_restored_facts_are_found_again(run: Run, answer: Answer) -> None:
+    (fact,) = put(answer, KEPT.format("five"))
+    assert answer("fact", "archive", fact)["changed"] == 1
     assert run("fact", "search", "training records").stdout == "no hits\n"
     assert "archived" in run("fact", "list", "--corpus", "rules").stdout
-    assert answer("fact", "restore", one)["changed"] == 1
-    assert one in run("fact", "search", "training records").stdout
+    assert answer("fact", "restore", fact)["changed"] == 1
+    assert fact in run("fact", "search", "training records").stdout
 
 
-def test_the_state_moves_with_every_change(answer: Answer) -> None:
-    (one,) = put(answer, KEPT.format("five"))
+def test_the_state_changes_with_every_change(answer: Answer) -> None:
+    (fact,) = put(answer, KEPT.format("five"))
     before = answer("fact", "state", "rules")
     assert before["corpora"][0]["facts"] == 1
     assert answer("fact", "state", "rules") == before
-    answer("fact", "update", one, "--content", KEPT.format("ten"))
+    answer("fact", "update", fact, "--content", KEPT.format("ten"))
     after = answer("fact", "state", "rules")
     assert after["corpora"][0]["revision"] > before["corpora"][0]["revision"]
     assert after["corpora"][0]["hash"] != before["corpora"][0]["hash"]
     assert after["combined_hash"] != before["combined_hash"]
 
 
-def test_a_put_that_is_refused_says_why_and_can_be_repeated(run: Run, answer: Answer) -> None:
+def test_a_refused_put_says_why_and_can_be_repeated(run: Run, answer: Answer) -> None:
     assert reason(run("fact", "put", "--corpus", "rules", "--content", "Short.", "--source", "s", "--json")) == (
         "FACT_TOO_SHORT"
     )
@@ -122,7 +122,7 @@ def test_communities_are_computed_listed_and_shown(run: Run, answer: Answer) -> 
     done = answer("community", "recompute", "--corpus", "rules")
     assert (done["changed"], done["run"]["facts"], done["run"]["communities"]) == (True, 9, 2)
     listed = answer("community", "list", "--corpus", "rules")
-    assert [one["size"] for one in listed["communities"]] == [5, 4]
+    assert [community["size"] for community in listed["communities"]] == [5, 4]
     largest = listed["communities"][0]
     shown = answer("community", "show", largest["id"], "--corpus", "rules", "--all")
     assert {fact["content"] for fact in shown["facts"]} == {KEPT.format(number) for number in range(5)}
@@ -137,7 +137,7 @@ def test_a_source_is_listed_shown_and_erased(run: Run, answer: Answer, acme: Cli
     texts = {"kept.txt": KEPT.format("five"), "stored.txt": STORED.format("twelve")}
     acme.add_documents(corpus, [NewDocument(name, text.encode()) for name, text in texts.items()])
     listed = answer("source", "list", "--corpus", "rules")["sources"]
-    assert sorted((one["id"], one["fact_count"]) for one in listed) == [("kept.txt", 1), ("stored.txt", 1)]
+    assert sorted((source["id"], source["fact_count"]) for source in listed) == [("kept.txt", 1), ("stored.txt", 1)]
     assert answer("source", "show", "kept.txt", "--corpus", "rules")["title"] == "kept"
     refused = run("source", "erase", "kept.txt", "--corpus", "rules", "--reason", "Art. 17", text="n\n")
     assert refused.exit_code == 1
@@ -155,7 +155,7 @@ def test_a_source_is_listed_shown_and_erased(run: Run, answer: Answer, acme: Cli
     assert again.stdout.startswith("erased 1 document, 1 chunk, 1 fact: revision ")
 
 
-def test_the_model_of_a_corpus_is_shown_and_nothing_is_migrated_to_itself(run: Run, answer: Answer) -> None:
+def test_the_model_of_a_corpus_is_shown_and_a_migration_to_it_does_nothing(run: Run, answer: Answer) -> None:
     put(answer, KEPT.format("five"))
     shown = answer("embeddings", "show", "--corpus", "rules")
     assert (shown["current"]["dimensions"] > 0, shown["next"]) == (True, None)

@@ -27,7 +27,7 @@ def run(server: Running, tenant: TenantFactory, tmp_path: Path, monkeypatch: pyt
 
 @pytest.fixture
 def root(run: Run) -> Callable[..., Any]:
-    """What a command says with --json to an operator who acts in globex."""
+    """The --json answer of a command to an operator who acts in globex."""
 
     def root(*arguments: str) -> Any:
         result = run("--token", OPERATOR, "--tenant", "globex", *arguments, "--json")
@@ -42,7 +42,7 @@ def listed(run: Run, *flags: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_an_operator_shares_a_corpus_and_takes_it_back(run: Run, root: Callable[..., Any]) -> None:
+def test_an_operator_shares_a_corpus_and_stops_sharing_it(run: Run, root: Callable[..., Any]) -> None:
     root("corpus", "create", "rules")
     assert listed(run) == []
     shared = root("corpus", "share", "rules", "--with", "acme")
@@ -56,21 +56,21 @@ def test_an_operator_shares_a_corpus_and_takes_it_back(run: Run, root: Callable[
     assert listed(run) == []
 
 
-def test_with_whom_to_share_must_be_said_once(run: Run) -> None:
+def test_the_receiver_of_a_share_must_be_named_exactly_once(run: Run) -> None:
     for flags in ((), ("--everyone", "--with", "acme")):
         result = run("--token", OPERATOR, "--tenant", "globex", "corpus", "share", "rules", *flags)
         assert result.exit_code == 2
         assert "--everyone" in result.output
 
 
-def test_regions_of_tenants_and_corpora_and_of_one_command(run: Run, root: Callable[..., Any]) -> None:
+def test_regions_are_set_for_tenants_and_corpora_and_for_a_single_command(run: Run, root: Callable[..., Any]) -> None:
     assert root("tenant", "update", "globex", "--region", "eu", "--region", "us")["allowed_regions"] == ["eu", "us"]
     assert root("corpus", "create", "here", "--region", "eu")["region"] == "eu"
     refused = run("--token", OPERATOR, "--tenant", str(GLOBEX_ID), "corpus", "create", "elsewhere", "--region", "jp")
     assert refused.exit_code == 1
     assert "REGION_NOT_ALLOWED" in refused.output
     assert root("corpus", "create", "there", "--residency", "us")["region"] == "us"
-    assert [one["name"] for one in root("corpus", "list", "--residency", "eu")["corpora"]] == ["here"]
+    assert [corpus["name"] for corpus in root("corpus", "list", "--residency", "eu")["corpora"]] == ["here"]
     assert root("tenant", "update", "globex", "--every-region")["allowed_regions"] == []
     root("corpus", "create", "nowhere")
     assert root("corpus", "update", "nowhere", "--region", "jp")["region"] == "jp"

@@ -21,7 +21,7 @@ TOPICS = {
     "orchard": "the apple orchard behind the monastery is pruned by gardeners before the first frost",
     "violin": "the baroque violin in the museum is tuned by luthiers ahead of every public concert",
 }
-"""What the facts of a topic say, but for their number; topics have no meaningful word in common."""
+"""The words that the facts of a topic share. Topics have no meaningful word in common."""
 
 
 class CommunityCaller(FactCaller):
@@ -50,18 +50,21 @@ class CommunityCaller(FactCaller):
             if not token:
                 return found
 
-    def community(self, corpus: str, one: str, **fields: Any) -> pb.GetCommunityResponse:
-        request = pb.GetCommunityRequest(corpus_id=corpus, id=one, **fields)
+    def community(self, corpus: str, community_id: str, **fields: Any) -> pb.GetCommunityResponse:
+        request = pb.GetCommunityRequest(corpus_id=corpus, id=community_id, **fields)
         return self.communities.GetCommunity(request, **self.options())
 
     def members(self, corpus: str, **fields: Any) -> dict[str, set[str]]:
         """The facts of each community, by its id."""
-        return {one.id: set(self.facts_of(corpus, one.id, **fields)) for one in self.all_communities(corpus, **fields)}
+        return {
+            community.id: set(self.facts_of(corpus, community.id, **fields))
+            for community in self.all_communities(corpus, **fields)
+        }
 
-    def facts_of(self, corpus: str, one: str, **fields: Any) -> Iterator[str]:
+    def facts_of(self, corpus: str, community_id: str, **fields: Any) -> Iterator[str]:
         token = ""
         while True:
-            page = self.community(corpus, one, page_token=token, **fields)
+            page = self.community(corpus, community_id, page_token=token, **fields)
             yield from (fact.fact_id for fact in page.facts)
             token = page.next_page_token
             if not token:
@@ -72,7 +75,7 @@ class CommunityCaller(FactCaller):
 
 
 def planted(topic: str, count: int, start: int = 0, **fields: Any) -> list[facts_pb2.FactDraft]:
-    """Facts of a topic, whose vectors are near each other and far from those of the others."""
+    """Facts of a topic, whose vectors are near each other and far from those of other topics."""
     return [draft(topic, number, **fields) for number in range(start, start + count)]
 
 
@@ -98,8 +101,8 @@ def vector(topic: str, number: int) -> Sequence[float]:
     return found
 
 
-def of_topics(**counts: int) -> list[facts_pb2.FactDraft]:
-    return [one for topic, count in counts.items() for one in planted(topic, count)]
+def topic_drafts(**counts: int) -> list[facts_pb2.FactDraft]:
+    return [draft for topic, count in counts.items() for draft in planted(topic, count)]
 
 
 def ids_of(counts: Mapping[str, int]) -> dict[str, set[str]]:

@@ -1,4 +1,4 @@
-"""Raw calls of CoreService, a corpus with some of everything in it, and what is in a core file."""
+"""Raw calls of CoreService, a corpus with some of everything in it, and helpers that read core files."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from drillcore_formats.cores.records import read_library
 from drillcore_formats.quads import Iri
 from drillcore_proto.v1 import cores_pb2 as pb
 from drillcore_proto.v1 import cores_pb2_grpc, facts_pb2, graphs_pb2, graphs_pb2_grpc, quads_pb2, quads_pb2_grpc
-from drillcore_server.cores.entity_vectors import EntityVectorWrites, packed
-from drillcore_server.cores.library_store import LibraryWrites
+from drillcore_server.cores.foreign_store import EntityVectorWrites, LibraryWrites, packed_floats
 from drillcore_server.cores.model import EntityVector, LibraryDocument, VectorKind
 from drillcore_server.graphs.quad_model import encoded_term
 from drillcore_server.kernel import corpus_store as corpora
@@ -43,7 +42,7 @@ FACT = "Records of board meetings are kept for ten years after the meeting, toge
 
 @dataclass(frozen=True)
 class Exported:
-    """Everything that an ExportCore answered."""
+    """The whole answer to one ExportCore call."""
 
     data: bytes
     done: pb.CoreDone
@@ -63,8 +62,8 @@ class CoreCaller(ErasingCaller):
     def export(self, corpus: str, request_id: str | None = None, **fields: Any) -> Exported:
         request = pb.ExportCoreRequest(corpus_id=corpus, **fields)
         *answers, last = self.cores.ExportCore(iter([request]), **self.options(request_id))
-        data = b"".join(one.data for one in answers)
-        progress = [one.progress for one in answers if one.WhichOneof("part") == "progress"]
+        data = b"".join(answer.data for answer in answers)
+        progress = [answer.progress for answer in answers if answer.WhichOneof("part") == "progress"]
         assert last.WhichOneof("part") == "done"
         return Exported(data, last.done, progress)
 
@@ -87,7 +86,7 @@ def text(value: str, **fields: str) -> quads_pb2.Term:
 
 @contextmanager
 def serving(path: Path, **settings: Any) -> Iterator[tuple[Running, CoreCaller]]:
-    """A server, and a writer of acme's."""
+    """A server, and a caller that may write in acme."""
     with running(path, auth=QUICK, **settings) as server:
         create_tenants(server.client())
         with CoreCaller(server, ACME) as caller:
@@ -96,7 +95,7 @@ def serving(path: Path, **settings: Any) -> Iterator[tuple[Running, CoreCaller]]
 
 @contextmanager
 def auditor(server: Running) -> Iterator[CoreCaller]:
-    """Who may export."""
+    """A caller with the role that exports need."""
     found = person(server, "eve", Role.AUDITOR)
     login = server.client(None).login(found.account.login, found.password)
     with CoreCaller(server, login.token) as caller:
@@ -118,7 +117,7 @@ QUADS = [
 
 
 def fill(caller: CoreCaller, corpus: str) -> None:
-    """Some of everything that a corpus can have, but for what comes with cores."""
+    """Fills a corpus with some of everything that it can have, except records that come with cores."""
     caller.add(corpus, *files(dict(list(REGULATIONS.items())[:4])), File("empty.txt", "Nothing much."))
     caller.put(corpus, facts_pb2.FactDraft(content=FACT, source_id="minutes"))
     gone = caller.put(corpus, facts_pb2.FactDraft(content=f"{FACT} Always.", source_id="minutes")).fact_ids[0]
@@ -126,8 +125,8 @@ def fill(caller: CoreCaller, corpus: str) -> None:
     caller.put_quads(corpus, *QUADS)
     caller.put_quads(corpus, *QUADS[:2], source="a graph")
     turns = [turn(salience) for salience in (0.25, 0.5, 0.75)]
-    first, *replies = [one.turn_id for one in turns]
-    edges = [graphs_pb2.Edge(parent=first, child=one, edge_type=graphs_pb2.EDGE_TYPE_REPLY) for one in replies]
+    first, *replies = [turn.turn_id for turn in turns]
+    edges = [graphs_pb2.Edge(parent=first, child=reply, edge_type=graphs_pb2.EDGE_TYPE_REPLY) for reply in replies]
     caller.put_turns(corpus, *turns, edges=edges, source_id="talks")
 
 
@@ -147,16 +146,16 @@ def plant(server: Running, corpus: str, writes: Iterable[Write]) -> None:
     sealed = SealedRecords(server.server.keyring)
 
     def work(tr: Transaction) -> None:
-        for one in writes:
-            assert one.value is not None
-            assert one.number is not None
-            sealed.put(tr, one.key, revisions.head(tr, keys), one.number, one.value)
+        for write in writes:
+            assert write.value is not None
+            assert write.number is not None
+            sealed.put(tr, write.key, revisions.head(tr, keys), write.number, write.value)
 
     server.engine.run(work)
 
 
 def foreign(server: Running, corpus: str, source: str = "trustgraph", large: bytes = b"") -> list[Write]:
-    """Documents and vectors as a core of another system brings them; the source must have a key."""
+    """Documents and vectors as a core of another system brings them. The source must have a key."""
     keys, number = keys_of(server, corpus), corpus_number(server, corpus)
     library = LibraryWrites(keys, number, server.server.keyring)
     vectors = EntityVectorWrites(keys, number, server.server.keyring)
@@ -179,7 +178,7 @@ def foreign(server: Running, corpus: str, source: str = "trustgraph", large: byt
         (VectorKind.GRAPH, entity, [0.5, 0.25, -2.0]),
         (VectorKind.DOCUMENT, b"chunk-7", [1.0, 0.0]),
     ):
-        writes.append(vectors.put(EntityVector(kind, name, SourceId(source), len(numbers), packed(numbers))))
+        writes.append(vectors.put(EntityVector(kind, name, SourceId(source), len(numbers), packed_floats(numbers))))
     return writes
 
 
@@ -190,11 +189,11 @@ def corpus_number(server: Running, corpus: str) -> CorpusNumber:
 
 
 def verifier(server: Running) -> VerifierKey:
-    return VerifierKey.parse(server.server.logs.signing.verifier_key(1))
+    return server.server.logs.signing.signer(1).verifier
 
 
 def records_of(core: bytes) -> list[Any]:
-    """Everything in a core file, as msgpack has it."""
+    """Everything in a core file, as msgpack decodes it."""
     return list(msgpack.Unpacker(io.BytesIO(core), raw=False))
 
 
@@ -202,10 +201,10 @@ def part_records(core: bytes) -> list[list[Any]]:
     """The records of a full core, each with its kind first."""
     found: list[list[Any]] = []
     own = ""
-    for one in read_core([core]):
-        if isinstance(one, Blob):
-            found += part_arrays(blob_content(one, 1 << 30)) if one.id == own else ()
-        elif one.tag == "lm":
-            document = read_library(one)
+    for record in read_core([core]):
+        if isinstance(record, Blob):
+            found += part_arrays(blob_content(record, 1 << 30)) if record.id == own else ()
+        elif record.tag == "lm":
+            document = read_library(record)
             own = document.id if document.kind == PART_KIND else ""
     return found

@@ -20,20 +20,18 @@ from drillcore_fdb.format import open_store
 from drillcore_formats.quads import Iri
 from drillcore_proto.v1 import cores_pb2 as pb
 from drillcore_proto.v1 import cores_pb2_grpc, quads_pb2, quads_pb2_grpc
-from drillcore_server.cores import entity_vectors
-from drillcore_server.cores import library_store as library
+from drillcore_server.cores import foreign_store
+from drillcore_server.cores.foreign_store import LibraryPlaces
 from drillcore_server.cores.imports.import_core import CoreImporter
-from drillcore_server.cores.library_store import LibraryPlaces
 from drillcore_server.cores.model import EntityVector, LibraryDocument, VectorKind
 from drillcore_server.fsck.check_store import Fsck
 from drillcore_server.graphs.quad_model import Quad, decoded_term
 from drillcore_server.graphs.quad_service import quad_of
 from drillcore_server.kernel import revisions
-from drillcore_server.kernel.corpora import Corpus
 from drillcore_server.kernel.corpus_at_revision import BatchedReads
-from drillcore_server.kernel.corpus_store import CORPORA
+from drillcore_server.kernel.corpus_model import Corpus
+from drillcore_server.kernel.corpus_store import CORPORA, TENANTS
 from drillcore_server.kernel.revise import Reviser
-from drillcore_server.kernel.tenant_store import TENANTS
 from tests.support.servers.running import Running
 
 CORE_ID = "urn:core:handbook"
@@ -58,9 +56,9 @@ def record(tag: str, payload: object) -> bytes:
     return packed
 
 
-def triples(*of: Mapping[str, Any], **meta: Any) -> bytes:
+def triples(*items: Mapping[str, Any], **meta: Any) -> bytes:
     file = io.BytesIO()
-    write_triple(file, {"metadata": {**META, **meta}, "triples": list(of)})
+    write_triple(file, {"metadata": {**META, **meta}, "triples": list(items)})
     return file.getvalue()
 
 
@@ -119,13 +117,13 @@ def handbook() -> bytes:
 @dataclass(frozen=True)
 class Answers:
     offset: int
-    """From which the server wanted the file."""
+    """The byte at which the server wanted the file to go on."""
     progress: Sequence[pb.CoreProgress]
     done: pb.ImportCoreDone
 
     @property
     def skipped(self) -> list[str]:
-        return [one.reason for one in self.done.skipped]
+        return [skipped.reason for skipped in self.done.skipped]
 
 
 @dataclass(frozen=True)
@@ -187,7 +185,7 @@ class CoreCaller:
         finally:
             requests.put(None)
             call.cancel()
-        return Answers(offset, [one.progress for one in progress], last.done)
+        return Answers(offset, [answer.progress for answer in progress], last.done)
 
     def export(self, corpus: str, *, request_id: str | None = None, **fields: Any) -> Exported:
         request = pb.ExportCoreRequest(tenant_id=self._tenant, corpus_id=corpus, **fields)
@@ -196,38 +194,38 @@ class CoreCaller:
         return Exported(data, last.done)
 
     def quads_of(self, corpus: str) -> dict[Quad, tuple[str, ...]]:
-        """What was put, of all pages, with its sources."""
+        """The quads that were put, from all pages, with their sources."""
         request = quads_pb2.MatchQuadsRequest(tenant_id=self._tenant, corpus_id=corpus)
         found: dict[Quad, tuple[str, ...]] = {}
         while True:
             page = self.quads.MatchQuads(request, **self.options())
-            found |= {quad_of(one.quad): tuple(one.source_ids) for one in page.quads if not one.derived}
+            found |= {quad_of(quad.quad): tuple(quad.source_ids) for quad in page.quads if not quad.derived}
             if not page.next_page_token:
                 return found
             request.page_token = page.next_page_token
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What a corpus has of other systems."""
+class ForeignRecords:
+    """The records of a corpus that came from other systems."""
 
     vectors: Sequence[tuple[VectorKind, str, tuple[float, ...]]]
     documents: Mapping[str, LibraryDocument]
     contents: Mapping[str, bytes]
 
 
-def kept(server: Running, corpus: str) -> Kept:
-    """Read from the store itself: no call shows it."""
+def foreign_records(server: Running, corpus: str) -> ForeignRecords:
+    """Reads the records from the store itself, because no call shows them."""
     snapshot = snapshot_of(server, corpus)
     places = LibraryPlaces.of(_reviser(server).keyring, _corpus(server, corpus).number)
-    documents = {one.id: one for one in library.documents(snapshot)}
+    documents = {document.id: document for document in foreign_store.library_documents(snapshot)}
     vectors = [
-        (kind, _entity(one), tuple(entity_vectors.unpacked(one).tolist()))
+        (kind, _entity(vector), tuple(foreign_store.unpacked_floats(vector).tolist()))
         for kind in VectorKind
-        for one in entity_vectors.vectors(snapshot, kind)
+        for vector in foreign_store.entity_vectors(snapshot, kind)
     ]
-    contents = {one: b"".join(library.content(snapshot, places(one))) for one in documents}
-    return Kept(sorted(vectors), documents, contents)
+    contents = {key: b"".join(foreign_store.document_content(snapshot, places(key))) for key in documents}
+    return ForeignRecords(sorted(vectors), documents, contents)
 
 
 def snapshot_of(server: Running, corpus: str) -> BatchedReads:
@@ -240,7 +238,7 @@ def snapshot_of(server: Running, corpus: str) -> BatchedReads:
 
 
 def _corpus(server: Running, corpus: str) -> Corpus:
-    return next(one for one in _corpora(server) if str(one.id) == corpus)
+    return next(found for found in _corpora(server) if str(found.id) == corpus)
 
 
 def _entity(vector: EntityVector) -> str:
@@ -259,23 +257,23 @@ def _reviser(server: Running) -> Reviser:
 
 def _corpora(server: Running) -> list[Corpus]:
     keys = _reviser(server).keys
-    tenants = server.engine.run(lambda tr: [one.id for one, _ in TENANTS.scan(tr, keys.tenants())])
+    tenants = server.engine.run(lambda tr: [tenant.id for tenant, _ in TENANTS.scan(tr, keys.tenants())])
     return [
-        one
+        corpus
         for tenant in tenants
-        for one, _ in server.engine.run(lambda tr, t=tenant: list(CORPORA.scan(tr, keys.corpora(t))))  # type: ignore[misc]
+        for corpus, _ in server.engine.run(lambda tr, t=tenant: list(CORPORA.scan(tr, keys.corpora(t))))  # type: ignore[misc]
     ]
 
 
 def check_store(server: Running) -> None:
-    """fsck finds nothing."""
+    """Asserts that fsck finds no problem."""
     reviser = _reviser(server)
     store = open_store(server.engine)[1].store_id
     assert Fsck(server.engine, reviser.keys, reviser.keyring, store).run().problems == ()
 
 
 def import_requests(corpus: str, data: bytes, **target: Any) -> Iterator[pb.ImportCoreRequest]:
-    """Of an import that does not wait for what the server has already."""
+    """The requests of an import that does not wait to hear what the server already has."""
     yield pb.ImportCoreRequest(target=pb.ImportCoreTarget(corpus_id=corpus, **target))
     yield from _parts(data, 0, 1 << 20)
     yield pb.ImportCoreRequest(end=pb.ImportCoreEnd(size_bytes=len(data), sha256=hashlib.sha256(data).digest()))

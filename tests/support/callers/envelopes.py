@@ -1,4 +1,4 @@
-"""Raw calls of EnvelopeService, beside those for facts and documents, as one caller."""
+"""Raw calls of EnvelopeService and of the services for facts and documents, as one caller."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class EnvelopeCaller(FactCaller):
     def pack(
         self, query: str, *corpora: str, request_id: str | None = None, budget: int | None = BUDGET, **fields: Any
     ) -> pb.PackEnvelopeResponse:
-        """`fields` are of the request, or of the question; `question_budget` is a whole budget."""
-        asked = _of(pb.EnvelopeQuestion, fields)
+        """`fields` belong to the request or to the question; `question_budget` is a whole budget message."""
+        asked = _fields_of(pb.EnvelopeQuestion, fields)
         if "question_budget" in fields:
             asked["budget_message"] = fields["question_budget"]
         request = pb.PackEnvelopeRequest(
             question=question(query, *corpora, budget=budget, **asked),
-            **_of(pb.PackEnvelopeRequest, fields),
+            **_fields_of(pb.PackEnvelopeRequest, fields),
         )
         return self.envelopes.PackEnvelope(request, **self.options(request_id))
 
@@ -68,13 +68,13 @@ def question(
     return pb.EnvelopeQuestion(query=query, corpus_ids=corpora, budget=wanted, **fields)
 
 
-def _of(message: Any, fields: dict[str, Any]) -> dict[str, Any]:
+def _fields_of(message: Any, fields: dict[str, Any]) -> dict[str, Any]:
     known = set(message.DESCRIPTOR.fields_by_name)
     return {name: value for name, value in fields.items() if name in known}
 
 
 def ids(answer: pb.PackEnvelopeResponse) -> list[str]:
-    return [one.fact_id for one in answer.envelope.facts]
+    return [fact.fact_id for fact in answer.envelope.facts]
 
 
 def filled(caller: EnvelopeCaller, name: str = "plan") -> str:
@@ -89,7 +89,7 @@ def filled(caller: EnvelopeCaller, name: str = "plan") -> str:
 
 
 def refusal(call: Callable[[], object]) -> error_details_pb2.ErrorInfo:
-    """Why a call is refused."""
+    """The reason for which a call is refused."""
     with pytest.raises(grpc.RpcError) as caught:
         call()
     return info_of(caught.value)

@@ -1,4 +1,4 @@
-"""What the server can be brought to say: everything it gives of a corpus, at every revision, as bytes to search."""
+"""Collects everything that the server can say about a corpus, at every revision, as bytes to search in."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.support.servers.signatories import person
 from tests.support.stores.aged import keys_of
 
 MARKER = "zyzzyva"
-"""In everything that is to be erased, and in nothing else."""
+"""A word in every text that tests erase, and in no other."""
 MARKED = f"""# {MARKER.title()} registers of keepers
 
 A keeper must report every {MARKER} to the authority within 30 days, on pain of a fine of EUR 5,000.
@@ -73,7 +73,7 @@ SEALED = {
     Space.TURNS,
     Space.FOREIGN_SIGNATURES,
 }
-"""As the key layout marks them; not what the purge takes for it."""
+"""The spaces that the key layout marks as sealed. The list does not come from the purge, which it checks."""
 
 
 class ErasingCaller(FactCaller):
@@ -100,21 +100,25 @@ class ErasingCaller(FactCaller):
         return list(self.sources.ListErasures(request, **self.options()).erasures)
 
     def ids(self, corpus: str) -> list[str]:
-        """Of every node, document and fact that the corpus has now."""
+        """The ids of every node, document and fact that the corpus has now."""
         nodes = [node.id for level in LEVELS for node in self.query(corpus, level=level)]
-        return [*nodes, *(one.id for one in self.list_documents(corpus)), *(one.fact_id for one in self.list(corpus))]
+        return [
+            *nodes,
+            *(document.id for document in self.list_documents(corpus)),
+            *(fact.fact_id for fact in self.list(corpus)),
+        ]
 
-    def said(self, corpus: str, ids: list[str]) -> Iterator[bytes]:
-        """All that is answered of these ids, and of the corpus, at every revision; refusals are no answers."""
+    def all_answers(self, corpus: str, ids: list[str]) -> Iterator[bytes]:
+        """All answers about these ids and about the corpus, at every revision. Refusals are left out."""
         head = self.head(corpus)
         for revision in range(1, head + 1):
-            for answer in self._said_at(corpus, ids, at_revision(revision)):
+            for answer in self._answers_at(corpus, ids, at_revision(revision)):
                 yield answer.SerializeToString()
-        for one in ids:
+        for record_id in ids:
             with suppress(grpc.RpcError):
-                yield from (one.SerializeToString() for one in self.history(node_id=one))
+                yield from (revision.SerializeToString() for revision in self.history(node_id=record_id))
 
-    def _said_at(self, corpus: str, ids: list[str], as_of: nodes_pb2.AsOf) -> Iterator[Message]:
+    def _answers_at(self, corpus: str, ids: list[str], as_of: nodes_pb2.AsOf) -> Iterator[Message]:
         for level in LEVELS:
             yield from self.query(corpus, level=level, as_of=as_of)
         for level in (LEVELS[1], LEVELS[2]):
@@ -125,22 +129,22 @@ class ErasingCaller(FactCaller):
         listed = pb.ListSourcesRequest(corpus_id=corpus, as_of=as_of)
         yield self.sources.ListSources(listed, **self.options())
         yield from self._quads(corpus, as_of)
-        for one in ids:
+        for record_id in ids:
             for ask in (self._node, self._document, self._fact, self._below, self._above, self._explained):
                 with suppress(grpc.RpcError):
-                    yield from ask(corpus, one, as_of)
+                    yield from ask(corpus, record_id, as_of)
 
-    def _node(self, _corpus: str, one: str, as_of: nodes_pb2.AsOf) -> list[Message]:
-        return [self.node(one, as_of=as_of, with_embedding=True)]
+    def _node(self, _corpus: str, record_id: str, as_of: nodes_pb2.AsOf) -> list[Message]:
+        return [self.node(record_id, as_of=as_of, with_embedding=True)]
 
-    def _document(self, corpus: str, one: str, as_of: nodes_pb2.AsOf) -> list[Message]:
-        return [self.document(corpus, one, as_of)]
+    def _document(self, corpus: str, record_id: str, as_of: nodes_pb2.AsOf) -> list[Message]:
+        return [self.document(corpus, record_id, as_of)]
 
-    def _fact(self, _corpus: str, one: str, as_of: nodes_pb2.AsOf) -> list[Message]:
-        return [self.get(one, as_of=as_of, with_embedding=True)]
+    def _fact(self, _corpus: str, record_id: str, as_of: nodes_pb2.AsOf) -> list[Message]:
+        return [self.get(record_id, as_of=as_of, with_embedding=True)]
 
-    def _explained(self, corpus: str, one: str, as_of: nodes_pb2.AsOf) -> list[Message]:
-        request = provenance_pb2.ExplainRequest(node=one, corpus_id=corpus, as_of=as_of)
+    def _explained(self, corpus: str, record_id: str, as_of: nodes_pb2.AsOf) -> list[Message]:
+        request = provenance_pb2.ExplainRequest(node=record_id, corpus_id=corpus, as_of=as_of)
         return [self.provenance.Explain(request, **self.options())]
 
     def _quads(self, corpus: str, as_of: nodes_pb2.AsOf) -> Iterator[Message]:
@@ -153,17 +157,17 @@ class ErasingCaller(FactCaller):
             if not token:
                 return
 
-    def _below(self, _corpus: str, one: str, as_of: nodes_pb2.AsOf) -> list[Message]:
-        return [node for level in LEVELS[1:] for node in self._quietly(one, level, as_of)]
+    def _below(self, _corpus: str, record_id: str, as_of: nodes_pb2.AsOf) -> list[Message]:
+        return [node for level in LEVELS[1:] for node in self._quietly(record_id, level, as_of)]
 
-    def _quietly(self, one: str, level: int, as_of: nodes_pb2.AsOf) -> list[nodes_pb2.Node]:
+    def _quietly(self, record_id: str, level: int, as_of: nodes_pb2.AsOf) -> list[nodes_pb2.Node]:
         try:
-            return self.below(one, level, as_of=as_of)
+            return self.below(record_id, level, as_of=as_of)
         except grpc.RpcError:
             return []
 
-    def _above(self, _corpus: str, one: str, as_of: nodes_pb2.AsOf) -> list[Message]:
-        return [self.roll_up(one, target=LEVELS[1], as_of=as_of)]
+    def _above(self, _corpus: str, record_id: str, as_of: nodes_pb2.AsOf) -> list[Message]:
+        return [self.roll_up(record_id, target=LEVELS[1], as_of=as_of)]
 
 
 def auditor(server: Running) -> Client:
@@ -177,7 +181,7 @@ def bundle(client: Client, corpus: str, kind: ExportFormat, revision: int) -> by
 
 
 def members(made: bytes) -> dict[str, bytes]:
-    """The files of a bundle; of a PDF its text."""
+    """The files of a bundle, by name. A PDF file is given as its text."""
     zipped = zipfile.ZipFile(io.BytesIO(made))
     return {name: _text(name, zipped.read(name)) for name in zipped.namelist()}
 
@@ -190,36 +194,36 @@ def _text(name: str, content: bytes) -> bytes:
 
 
 def opened(server: Running, corpus: str) -> Iterator[bytes]:
-    """Every record of a corpus by revision, in the clear where the keyring can open it, else as it is stored."""
+    """Every record of a corpus by revision: in the clear if the keyring can open it, else as it is stored."""
     keys, sealed = keys_of(server, corpus), SealedRecords(server.server.keyring)
     for space in keys.by_revision():
         values, _ = server.engine.run(lambda tr, s=space: versioned.values_page(tr, s.begin, s.end, 100_000))  # type: ignore[misc]
-        for one in values:
-            value = one.value or b""
-            is_sealed = keys.space_of(one.key) in SEALED and one.value is not None
+        for entry in values:
+            value = entry.value or b""
+            is_sealed = keys.space_of(entry.key) in SEALED and entry.value is not None
             try:
-                yield sealed.opened(Entry(one.key, one.revision, value)).value if is_sealed else value
+                yield sealed.opened(Entry(entry.key, entry.revision, value)).value if is_sealed else value
             except KeyErased:
                 yield value
 
 
 def sealed_under(server: Running, corpus: str, number: int) -> int:
-    """How many records have content that is sealed under a key, alone or with others."""
+    """How many records have content that is sealed under this key, alone or with other keys."""
     return under_key(server, keys_of(server, corpus), number)
 
 
 def under_key(server: Running, keys: CorpusKeys, number: int) -> int:
-    """The same of a corpus that may be deleted."""
+    """As `sealed_under`, for a corpus that may be deleted."""
     found = 0
     for space in keys.by_revision():
         values, _ = server.engine.run(lambda tr, s=space: versioned.values_page(tr, s.begin, s.end, 100_000))  # type: ignore[misc]
-        sealed = [one.value for one in values if keys.space_of(one.key) in SEALED and one.value is not None]
-        found += sum(number in header_of(one) for one in sealed if not is_empty(one))
+        sealed = [entry.value for entry in values if keys.space_of(entry.key) in SEALED and entry.value is not None]
+        found += sum(number in header_of(value) for value in sealed if not is_empty(value))
     return found
 
 
 def problems(server: Running) -> tuple[str, ...]:
-    """What fsck finds."""
+    """The problems that fsck finds."""
     root, header = open_store(server.engine)
     return Fsck(server.engine, Keyspace(root), server.server.keyring, header.store_id).run().problems
 

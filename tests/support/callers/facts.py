@@ -1,4 +1,4 @@
-"""Raw calls of FactService, beside those for documents and nodes, as one caller."""
+"""Raw calls of FactService and of the services for documents and nodes, as one caller."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FactCaller(Caller):
         self.close()
 
     def corpus(self, name: str = "plan") -> str:
-        """A new corpus; its id."""
+        """Makes a corpus and returns its id."""
         return str(self.server.client(self.token).create_corpus(name).id)
 
     def put(

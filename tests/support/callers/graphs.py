@@ -15,7 +15,7 @@ from tests.support.servers.running import Running
 
 REPLY, BRANCH, REFERENCE, DEFAULT = EdgeType
 GOLDEN_EDGES = ((1, 2, REPLY), (1, 3, BRANCH), (1, 4, BRANCH), (2, 5, REPLY), (2, 6, REPLY))
-"""Of the vectors in the specification, section 11."""
+"""The edges of the test vectors in the specification, section 11."""
 
 
 def name(number: int) -> str:
@@ -32,19 +32,19 @@ def edge(parent: int, child: int, edge_type: int = REPLY) -> pb.Edge:
 
 
 def edges(told: Iterable[tuple[int, int, int]]) -> list[pb.Edge]:
-    return [edge(*one) for one in told]
+    return [edge(*ends) for ends in told]
 
 
 def talk(turns: int, seed: int = 0, first: int = 1) -> tuple[list[pb.Turn], list[pb.Edge]]:
-    """A conversation with branches, references and every phase; the same for the same seed."""
+    """A conversation with branches, references and every phase. The same seed gives the same conversation."""
     chance = random.Random(seed)
     numbers = range(first, first + turns)
-    made = [turn(one, phase=chance.randint(1, 5), salience=chance.randrange(11) / 10) for one in numbers]
+    made = [turn(number, phase=chance.randint(1, 5), salience=chance.randrange(11) / 10) for number in numbers]
     told: set[tuple[int, int, int]] = set()
-    for one in numbers[1:]:
-        told.add((chance.randrange(max(first, one - 6), one), one, chance.randint(1, 4)))
+    for number in numbers[1:]:
+        told.add((chance.randrange(max(first, number - 6), number), number, chance.randint(1, 4)))
         if chance.random() < 0.2:
-            told.add((chance.randrange(first, one), one, chance.randint(1, 4)))
+            told.add((chance.randrange(first, number), number, chance.randint(1, 4)))
     return made, edges(sorted(told))
 
 
@@ -87,10 +87,10 @@ class GraphCaller(ErasingCaller):
                 return
 
     def turns(self, corpus: str, **fields: Any) -> list[pb.Turn]:
-        return [one for page in self.turn_pages(corpus, **fields) for one in page.turns]
+        return [turn for page in self.turn_pages(corpus, **fields) for turn in page.turns]
 
     def edges(self, corpus: str, **fields: Any) -> list[pb.Edge]:
-        return [one for page in self.turn_pages(corpus, **fields) for one in page.edges]
+        return [edge for page in self.turn_pages(corpus, **fields) for edge in page.edges]
 
     def slices(self, *anchors: str, request_id: str | None = None, **fields: Any) -> list[pb.Sliced]:
         request = pb.SliceRequest(anchors=anchors, **fields)

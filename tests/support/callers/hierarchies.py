@@ -1,4 +1,4 @@
-"""Hierarchies that a client made, and how they are put."""
+"""Hierarchies that a client made, and calls that put them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Made:
     documents: list[pb.HierarchyDocument] = field(default_factory=list)
     nodes: list[pb.HierarchyNode] = field(default_factory=list)
 
-    def of(self, kind: str) -> list[pb.HierarchyNode]:
+    def nodes_of(self, kind: str) -> list[pb.HierarchyNode]:
         return [node for node in self.nodes if node.WhichOneof("content") == kind]
 
     @property
     def master(self) -> pb.HierarchyNode:
-        (master,) = self.of("master")
+        (master,) = self.nodes_of("master")
         return master
 
     def add(self, parent: str = "", **content: Any) -> pb.HierarchyNode:
@@ -40,8 +40,8 @@ class Made:
 
     def copy(self) -> Made:
         return Made(
-            [pb.HierarchyDocument.FromString(one.SerializeToString()) for one in self.documents],
-            [pb.HierarchyNode.FromString(one.SerializeToString()) for one in self.nodes],
+            [pb.HierarchyDocument.FromString(document.SerializeToString()) for document in self.documents],
+            [pb.HierarchyNode.FromString(node.SerializeToString()) for node in self.nodes],
         )
 
 
@@ -54,7 +54,7 @@ def new_document(source: str, **fields: Any) -> pb.HierarchyDocument:
 
 
 def add_chunk(made: Made, section: str, document: str, texts: Sequence[tuple[int, str]], **content: Any) -> str:
-    """A chunk of raws, each given with where it starts; its id."""
+    """Adds a chunk of raws, each given as its start and its text. Returns the chunk's id."""
     chunk = made.add(section, chunk=nodes_pb2.ChunkContent(document_id=document, **content)).id
     for start, text in texts:
         raw = nodes_pb2.RawContent(document_id=document, span=span(start, start + len(text)), content=text)
@@ -67,7 +67,7 @@ def whole_text() -> str:
 
 
 def two_sections() -> Made:
-    """Two documents of four paragraphs, each a raw; a chunk has two of them. A section has a chunk of each document."""
+    """Two documents of four raws each. A chunk has two raws of a document; a section has a chunk of each document."""
     made = Made()
     made.documents = [new_document("manual.txt", metadata={"site": "12"}), new_document("copy.txt")]
     master = made.add(
@@ -116,13 +116,13 @@ def _cite(made: Made, section: pb.HierarchyNode, chunk: str, raw: tuple[int, str
     finding = nodes_pb2.Finding(kind="obligation", text=text[:10], citation=cited)
     made.master.master.citations.append(cited)
     made.master.master.findings.append(finding)
-    node = next(one for one in made.nodes if one.id == chunk)
+    node = next(node for node in made.nodes if node.id == chunk)
     node.chunk.quotes.append(nodes_pb2.Citation(span=span(start + 4, start + 20), text=text[4:20], weight=0.25))
 
 
 def with_vectors(made: Made, dimensions: int = 4) -> Made:
-    """Each chunk with a vector in a direction of its own."""
-    for number, node in enumerate(made.of("chunk")):
+    """The hierarchy with a vector for each chunk. No two vectors have the same direction."""
+    for number, node in enumerate(made.nodes_of("chunk")):
         vector = [0.0] * dimensions
         vector[number % dimensions] = 2.0
         vector[(number + 1) % dimensions] = 0.5

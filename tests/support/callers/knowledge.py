@@ -41,7 +41,7 @@ class File:
 
 @dataclass(frozen=True)
 class Added:
-    """Everything that an AddDocuments answered."""
+    """The whole answer to one AddDocuments call."""
 
     outcomes: Sequence[pb.DocumentOutcome]
     progress: Sequence[pb.Progress]
@@ -139,7 +139,7 @@ class Caller:
         return self.send(parts(corpus, sent), request_id)
 
     def add_texts(self, corpus: str, texts: Mapping[str, str]) -> dict[str, str]:
-        """Adds texts, all of which must be new; their document ids by name."""
+        """Adds texts, all of which must be new. Returns their document ids by name."""
         added = self.add(corpus, *files(texts))
         assert set(added.kinds) == {ADDED}
         return added.ids
@@ -148,13 +148,13 @@ class Caller:
         request = pb.RemoveDocumentsRequest(corpus_id=corpus, document_ids=ids)
         return self.documents.RemoveDocuments(request, **self.options(request_id))
 
-    def document(self, corpus: str, one: str, as_of: nodes_pb2.AsOf | None = None) -> pb.GetDocumentResponse:
-        """With its text."""
-        request = pb.GetDocumentRequest(corpus_id=corpus, id=one, with_text=True, as_of=as_of)
+    def document(self, corpus: str, document_id: str, as_of: nodes_pb2.AsOf | None = None) -> pb.GetDocumentResponse:
+        """The document with its text."""
+        request = pb.GetDocumentRequest(corpus_id=corpus, id=document_id, with_text=True, as_of=as_of)
         return self.documents.GetDocument(request, **self.options())
 
-    def text(self, corpus: str, one: str, as_of: nodes_pb2.AsOf | None = None) -> str:
-        return self.document(corpus, one, as_of).text
+    def text(self, corpus: str, document_id: str, as_of: nodes_pb2.AsOf | None = None) -> str:
+        return self.document(corpus, document_id, as_of).text
 
     def pages_of_documents(self, corpus: str, **fields: Any) -> Iterator[pb.ListDocumentsResponse]:
         return _pages(
@@ -163,14 +163,14 @@ class Caller:
         )
 
     def list_documents(self, corpus: str, **fields: Any) -> list[pb.Document]:
-        return [one for page in self.pages_of_documents(corpus, **fields) for one in page.documents]
+        return [document for page in self.pages_of_documents(corpus, **fields) for document in page.documents]
 
     def head(self, corpus: str) -> int:
         request = pb.ListDocumentsRequest(corpus_id=corpus, page_size=1)
         return self.documents.ListDocuments(request, **self.options()).revision
 
-    def node(self, one: str, **fields: Any) -> nodes_pb2.Node:
-        return self.nodes.GetNode(nodes_pb2.GetNodeRequest(id=one, **fields), **self.options()).node
+    def node(self, node_id: str, **fields: Any) -> nodes_pb2.Node:
+        return self.nodes.GetNode(nodes_pb2.GetNodeRequest(id=node_id, **fields), **self.options()).node
 
     def pages_of_query(self, *corpora: str, level: int, **fields: Any) -> Iterator[nodes_pb2.QueryResponse]:
         return _pages(
@@ -189,15 +189,15 @@ class Caller:
         (master,) = self.query(corpus, level=MASTER, **fields)
         return master
 
-    def pages_below(self, one: str, target: int, **fields: Any) -> Iterator[nodes_pb2.DrillDownResponse]:
+    def pages_below(self, node_id: str, target: int, **fields: Any) -> Iterator[nodes_pb2.DrillDownResponse]:
         return _pages(
             lambda request: self.nodes.DrillDown(request, **self.options()),
-            nodes_pb2.DrillDownRequest(id=one, target=target, **fields),
+            nodes_pb2.DrillDownRequest(id=node_id, target=target, **fields),
         )
 
-    def below(self, one: str, target: int, **fields: Any) -> list[nodes_pb2.Node]:
+    def below(self, node_id: str, target: int, **fields: Any) -> list[nodes_pb2.Node]:
         """The nodes of all pages."""
-        return [node for page in self.pages_below(one, target, **fields) for node in page.nodes]
+        return [node for page in self.pages_below(node_id, target, **fields) for node in page.nodes]
 
     def roll_up(self, *ids: str, target: int, **fields: Any) -> nodes_pb2.RollUpResponse:
         return self.nodes.RollUp(nodes_pb2.RollUpRequest(ids=ids, target=target, **fields), **self.options())
@@ -220,7 +220,7 @@ def _pages(ask: Any, request: M) -> Iterator[Any]:
 
 
 def info_of(error: grpc.RpcError) -> error_details_pb2.ErrorInfo:
-    """The details that a refusal carries."""
+    """The error details that a refusal carries."""
     trailing = dict(error.trailing_metadata() or ())
     assert "grpc-status-details-bin" in trailing, f"{error.code()} without a reason: {error.details()}"
     status = status_pb2.Status.FromString(trailing["grpc-status-details-bin"])
@@ -231,7 +231,7 @@ def info_of(error: grpc.RpcError) -> error_details_pb2.ErrorInfo:
 
 @contextmanager
 def refused(*reasons: Reason, field: str | None = None, saying: str = "") -> Iterator[None]:
-    """The block must be refused, for one of these reasons, in words that have `saying` among them."""
+    """The block must be refused for one of these reasons, with a message that contains `saying`."""
     with pytest.raises(grpc.RpcError) as caught:
         yield
     info = info_of(caught.value)

@@ -1,4 +1,4 @@
-"""Raw calls of ProvenanceService and QuadService, beside those for envelopes, facts and documents, as one caller."""
+"""Raw calls of ProvenanceService and QuadService, and of the services for envelopes, facts and documents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ExplainingCaller(EnvelopeCaller):
         return self.sources.EraseSource(request, **self.options())
 
     def match(self, corpus: str, pattern: QuadPattern, page_size: int = 7, **fields: Any) -> list[Quad]:
-        """All pages."""
+        """The quads of all pages."""
         found: list[Quad] = []
         token = ""
         while True:
@@ -40,7 +40,7 @@ class ExplainingCaller(EnvelopeCaller):
                 corpus_id=corpus, pattern=_message(pattern), page_size=page_size, page_token=token, **fields
             )
             page = self.quads.MatchQuads(request, **self.options())
-            found += [quad_of(one.quad) for one in page.quads]
+            found += [quad_of(quad.quad) for quad in page.quads]
             token = page.next_page_token
             if not token:
                 return found
@@ -53,17 +53,17 @@ def _message(pattern: QuadPattern) -> quads_pb2.QuadPattern:
 
 
 def kinds(explained: pb.ExplainResponse) -> list[str]:
-    return [one.kind for one in explained.steps]
+    return [step.kind for step in explained.steps]
 
 
 def of_kind(explained: pb.ExplainResponse, kind: str) -> list[pb.Explained]:
-    return [one for one in explained.steps if one.kind == kind]
+    return [step for step in explained.steps if step.kind == kind]
 
 
 def assert_chained(steps: Sequence[pb.Explained]) -> None:
-    """Each step but the first is named by one before it, and each that is named is there."""
+    """Asserts that an earlier step names each step but the first, and that every named step is in the list."""
     named: set[str] = set()
     for place, step in enumerate(steps):
         assert not place or step.iri in named, step.iri
         named |= set(step.derived_from)
-    assert named <= {one.iri for one in steps}
+    assert named <= {step.iri for step in steps}

@@ -1,4 +1,4 @@
-"""Raw calls of QuadService, beside those for facts, as one caller."""
+"""Raw calls of QuadService and of the services for facts, as one caller."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ex(name: str) -> Iri:
 
 
 def quad(subject: str, predicate: str, object_: str | Term, graph: str = "") -> Quad:
-    """With short names for IRIs."""
+    """A quad from short names, which stand for IRIs."""
     return Quad(ex(subject), ex(predicate), ex(object_) if isinstance(object_, str) else object_, graph)
 
 
@@ -69,15 +69,17 @@ class QuadCaller(FactCaller):
             request.page_token = page.next_page_token
 
     def match(self, corpus: str, pattern: QuadPattern = EVERY, **fields: Any) -> dict[Quad, tuple[str, ...]]:
-        """What was put, of all pages, with its sources."""
-        found = [one for page in self.match_pages(corpus, pattern, **fields) for one in page.quads if not one.derived]
-        matched = {quad_of(one.quad): tuple(one.source_ids) for one in found}
-        assert len(matched) == len(found), "every quad is told once"
+        """The quads that were put, from all pages, with their sources."""
+        found = [
+            quad for page in self.match_pages(corpus, pattern, **fields) for quad in page.quads if not quad.derived
+        ]
+        matched = {quad_of(quad.quad): tuple(quad.source_ids) for quad in found}
+        assert len(matched) == len(found), "every quad is listed once"
         return matched
 
     def derived(self, corpus: str, pattern: QuadPattern = EVERY, **fields: Any) -> list[Quad]:
         pages = self.match_pages(corpus, pattern, **fields)
-        return [quad_of(one.quad) for page in pages for one in page.quads if one.derived]
+        return [quad_of(quad.quad) for page in pages for quad in page.quads if quad.derived]
 
     def import_quads(
         self, corpus: str, content: bytes, form: int = N_QUADS, request_id: str | None = None, **fields: Any
@@ -104,7 +106,7 @@ class QuadCaller(FactCaller):
             **fields,
         )
         *pieces, done = self.quads.ExportQuads(iter([request]), **self.options(request_id))
-        return Exported(b"".join(one.data for one in pieces), done.done)
+        return Exported(b"".join(piece.data for piece in pieces), done.done)
 
 
 def import_parts(

@@ -53,7 +53,7 @@ class Bundle:
     signatures: list[Line] = field(default_factory=list)
     content_name: str = "content.json"
     files: dict[str, bytes] = field(default_factory=dict)
-    """In the order in which they are packed, without the manifest and its note."""
+    """In the order in which they are packed. The manifest and its note are not among them."""
 
     @property
     def key(self) -> Key:

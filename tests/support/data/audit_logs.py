@@ -1,4 +1,4 @@
-"""A small honest log: real keys, real trees, and the files that a server makes of them."""
+"""A small valid log: real keys, real trees, and the files that a server makes of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Key:
-    """A key pair that follows from its name and seed, so that a test's files are the same each time."""
+    """A key pair that follows from its name and seed, so that a test makes the same files on each run."""
 
     name: str
     kind: int = ED25519
@@ -54,7 +54,7 @@ def store_key(store: uuid.UUID = STORE, seed: str = "1") -> Key:
 
 
 def canonical(value: Any) -> bytes:
-    """Enough of RFC 8785 for what stands here."""
+    """Canonical JSON: the part of RFC 8785 that these records need."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -70,7 +70,7 @@ class Log:
     log: uuid.UUID = TENANT
     keys: list[Key] = field(default_factory=lambda: [store_key()])
     lines: list[Line] = field(default_factory=list)
-    """As a complete export has them."""
+    """The lines of a complete export."""
     incarnation: int = 1
 
     def append(
@@ -114,17 +114,17 @@ class Log:
         return Leaf(self.store, self.log, self.incarnation, stamp, record, commitment, key.verifier.key_hash, signature)
 
     def rotate(self, seed: str) -> None:
-        """From here on another key signs, which the one before it vouches for."""
+        """Changes to another signing key, which the key before it vouches for."""
         self.keys.append(store_key(self.store, seed))
 
     def fork(self) -> Log:
         return Log(self.store, self.log, list(self.keys), json.loads(json.dumps(self.lines)), self.incarnation)
 
-    def _bytes(self, what: str) -> bytes:
-        return hashlib.sha256(f"{self.store} {self.log} {len(self.lines)} {what}".encode()).digest()[:16]
+    def _bytes(self, purpose: str) -> bytes:
+        return hashlib.sha256(f"{self.store} {self.log} {len(self.lines)} {purpose}".encode()).digest()[:16]
 
-    def _uuid(self, what: str) -> uuid.UUID:
-        return uuid.UUID(bytes=self._bytes(what), version=4)
+    def _uuid(self, purpose: str) -> uuid.UUID:
+        return uuid.UUID(bytes=self._bytes(purpose), version=4)
 
     @property
     def leaves(self) -> list[bytes]:
@@ -163,7 +163,7 @@ class Log:
         return [self.header(), *json.loads(json.dumps(self.lines)), {"end": len(self.lines)}]
 
     def selection(self, indexes: Iterable[int], explaining: Iterable[int] = (), **header: Any) -> list[Line]:
-        """An export of some records, each with its proof, and of erasures that explain what is not there of them."""
+        """An export of some records, each with its proof, and of the erasures that explain what those records lack."""
         chosen = [self.proven(index) for index in indexes]
         erasures = [self.proven(index) | {"of": "erasure"} for index in explaining]
         return [self.header(complete=False, **header), *chosen, *erasures, {"end": len(chosen)}]
@@ -185,12 +185,12 @@ class Log:
 
     @property
     def pins(self) -> Pins:
-        """Of whoever was given the first key."""
+        """The pins of a verifier that was given the first key."""
         return Pins((self.keys[0].verifier,))
 
 
 def make_log(records: int = 7, **kwargs: Any) -> Log:
-    """Records with and without a private part, of several actions."""
+    """A log of several kinds of actions, with and without a private part."""
     log = Log(**kwargs)
     for number in range(records):
         private = {"query": f"wörter {number}"} if number % 2 else None

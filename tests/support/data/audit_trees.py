@@ -1,4 +1,4 @@
-"""RFC 6962 as the RFC itself defines it, by recursion: slow, and made independently of what it tests."""
+"""RFC 6962 as the RFC defines it, by recursion: slow, and independent of the code that it tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates: an authority, and what it signs."""
+"""A certificate authority and the certificates that it signs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Authority:
-    """Signs certificates. Its own is what others trust."""
+    """Signs certificates. Tests trust it by its own certificate."""
 
     directory: Path
     name: str
@@ -41,7 +41,7 @@ class Authority:
         return authority
 
     def sign(self, name: str, holder: x509.GeneralName = LOOPBACK) -> Certificate:
-        """A certificate for this machine's loopback address, or another holder."""
+        """A certificate for this machine's loopback address, or for another holder."""
         key = ec.generate_private_key(ec.SECP256R1())
         file = self.directory / f"{name}.key"
         file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))

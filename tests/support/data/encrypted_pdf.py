@@ -1,4 +1,4 @@
-"""A PDF under a password, encrypted as PDF 1.4 says (standard handler, revision 2: RC4 with 40 bits)."""
+"""A PDF with a password, encrypted as PDF 1.4 says (standard handler, revision 2: RC4 with 40 bits)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PERMISSIONS = -4
 
 
 def encrypted_pdf(words: str, *, user: str, owner: str) -> bytes:
-    """One page with these words. Without a user's password everybody may read it, though it is encrypted."""
+    """One page with these words. Without a user password anybody may read it, although it is encrypted."""
     identity = b"0123456789abcdef"
     owner_entry = _rc4(hashlib.md5(_padded(owner)).digest()[:5], _padded(user))
     permissions = (_PERMISSIONS & 0xFFFFFFFF).to_bytes(4, "little")

@@ -1,4 +1,4 @@
-"""Candidates for tests of ranking and quality, each said in a line."""
+"""Candidates for tests of ranking and quality, each made by a short call."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def community(number: int) -> CommunityId:
 
 
 def axis(number: int) -> npt.NDArray[np.float32]:
-    """No two of them have anything in common."""
+    """A unit vector. Vectors of different numbers are orthogonal."""
     vector = np.zeros(DIMENSIONS, np.float32)
     vector[number % DIMENSIONS] = 1
     return vector
 
 
-def at_angle(cosine: float, of: int = 0, towards: int = 1) -> npt.NDArray[np.float32]:
-    """A vector with that cosine to `axis(of)`."""
-    vector = cosine * axis(of).astype(np.float64) + np.sqrt(1 - cosine**2) * axis(towards).astype(np.float64)
+def at_angle(cosine: float, number: int = 0, towards: int = 1) -> npt.NDArray[np.float32]:
+    """A vector with that cosine to `axis(number)`."""
+    vector = cosine * axis(number).astype(np.float64) + np.sqrt(1 - cosine**2) * axis(towards).astype(np.float64)
     return vector.astype(np.float32)
 
 
@@ -56,10 +56,10 @@ def candidate(number: int, relevance: float = 0.5, *, days_old: int = 0, **said:
     )
 
 
-def ranked(one: Candidate) -> Ranked:
-    return Ranked(one, composite=0.5, freshness=1.0, diversity=1.0)
+def ranked(chosen: Candidate) -> Ranked:
+    return Ranked(chosen, composite=0.5, freshness=1.0, diversity=1.0)
 
 
 def packing(included: Sequence[Candidate], excluded: Sequence[Candidate] = (), tokens: int = 100) -> Packing:
-    packed = tuple(Packed(ranked(one), place, 10) for place, one in enumerate(included, 1))
+    packed = tuple(Packed(ranked(chosen), place, 10) for place, chosen in enumerate(included, 1))
     return Packing(packed, tuple(map(ranked, excluded)), tokens, "text")

@@ -66,7 +66,7 @@ def fact() -> pb.EnvelopeFact:
 
 
 def plain_fact() -> pb.EnvelopeFact:
-    """One that was put without a document, about which there is little to say."""
+    """A fact that was put without a document, so that few of its fields are set."""
     return pb.EnvelopeFact(
         fact_id=str(OTHER),
         content="Sign the record within a day of the visit, in ink or with an electronic signature. " * 4,
@@ -165,7 +165,7 @@ def candidates() -> list[pb.Candidate]:
 
 
 def full_candidate() -> pb.Candidate:
-    """With something in every field, which no real one has."""
+    """A candidate with something in every field, which no real candidate has."""
     found = candidates()[1]
     found.position = 2
     return found

@@ -1,4 +1,4 @@
-"""Corpora to copy, with text that is hard to copy, signed, audited, and with the parts that bundles are made of."""
+"""Corpora for tests of exports: text that is hard to copy, signatures, an audit log, and the parts of bundles."""
 
 from __future__ import annotations
 
@@ -12,25 +12,23 @@ from uuid import UUID
 import structlog
 
 from drillcore_formats.audit.encoding import canonical_json
-from drillcore_formats.audit.notes import VerifierKey
 from drillcore_formats.audit.pins import Pins
 from drillcore_formats.audit.signatures import content_hash, signed_manifestation
 from drillcore_server.audit.log_writer import LogWriter
-from drillcore_server.audit.open_records import RecordOpener
 from drillcore_server.audit.search import LogSearch, Terms
 from drillcore_server.audit.sequencer import Sequencer
 from drillcore_server.audit.signing_keys import KeyFiles
 from drillcore_server.exports.bundle import Binder, CorpusTrail, Trails
 from drillcore_server.exports.content import ContentSignatures
 from drillcore_server.exports.copies import About
-from drillcore_server.exports.pdf.pdf_signature import PdfSigner
-from drillcore_server.exports.press import Press
+from drillcore_server.exports.pdf.pdf_signature import PdfOptions, PdfSigner
 from drillcore_server.exports.walk import CorpusWalk, Part
 from drillcore_server.hierarchy.signable import Content
 from drillcore_server.kernel.corpus_at_revision import BatchedReads
 from drillcore_server.kernel.journal import SigningKeys
 from drillcore_server.signatures import store as signatures
 from drillcore_server.signatures.model import Signature, Target, TargetKind
+from drillcore_server.storage.audit_records import RecordOpener
 from drillcore_server.storage.ids import AccountId, RecordId, Revision, new_uuid
 from drillcore_server.storage.keyring import CORPUS_SCOPE
 from tests.support.stores.archive import Archive, opened_archive, text_of
@@ -75,21 +73,21 @@ TEXTS: Mapping[str, str] = {
 
 
 def fill(archive: Archive) -> None:
-    """With every text, in two revisions."""
+    """Adds every text, in two revisions."""
     sources = list(TEXTS)
     metadata = {"office": "München", "𐐷 key": "ключ", "\ufb01 key": "x\ny"}
-    archive.add({one: TEXTS[one] for one in sources[:3]}, metadata=metadata)
-    archive.add({one: TEXTS[one] for one in sources[3:]})
+    archive.add({source: TEXTS[source] for source in sources[:3]}, metadata=metadata)
+    archive.add({source: TEXTS[source] for source in sources[3:]})
 
 
 @dataclass
 class Desk:
-    """A corpus and everything that copies of it are made with."""
+    """A corpus, and all the parts that copy it."""
 
     archive: Archive
     signing: SigningKeys
     trails: Trails
-    press: Press
+    pdf: PdfOptions
 
     def walk(self, revision: Revision | None = None) -> CorpusWalk:
         archive = self.archive
@@ -99,7 +97,7 @@ class Desk:
         return CorpusWalk(snapshot, archive.corpus, signed)
 
     def binder(self) -> Binder:
-        return Binder(self.trails, self.press)
+        return Binder(self.trails, self.pdf)
 
     def trail(self) -> CorpusTrail:
         self.sequence()
@@ -107,10 +105,10 @@ class Desk:
 
     @property
     def pins(self) -> Pins:
-        return Pins((VerifierKey.parse(self.signing.verifier_key(1)),))
+        return Pins((self.signing.signer(1).verifier,))
 
     def sequence(self) -> None:
-        """Puts into the log what is not in it yet."""
+        """Puts all waiting audit records into the log."""
         archive, opener = self.archive, RecordOpener(STORE, self.archive.sealed)
         writer = LogWriter(archive.keyspace, opener, Terms(archive.keyring), self.signing)
         log = structlog.get_logger()
@@ -119,11 +117,11 @@ class Desk:
             continue
 
     def sign(self, *levels: str) -> list[Signature]:
-        """Signs every node of some levels, as it is now."""
+        """Signs every node of some levels, in its present version."""
         items = [item for item in self.walk().items() if item.part is Part.NODE]
         made = [self._signature(item.content) for item in items if item.content["level"] in levels]
-        for one in made:
-            self.archive.engine.run(lambda tr, s=one: signatures.add(tr, self.archive.keyspace, s))
+        for signature in made:
+            self.archive.engine.run(lambda tr, s=signature: signatures.add(tr, self.archive.keyspace, s))
         return made
 
     def _signature(self, node: Content) -> Signature:
@@ -166,5 +164,5 @@ def opened_desk(path: Path) -> Iterator[Desk]:
         signing = SigningKeys.open(archive.engine, archive.keyspace, STORE, keeper, datetime.now(UTC))
         search = LogSearch(archive.keyspace, RecordOpener(STORE, archive.sealed), Terms(archive.keyring))
         trails = Trails(archive.engine, archive.keyspace, search, signing)
-        press = Press(PdfSigner.made_in(path / "audit", STORE))
-        yield Desk(archive, signing, trails, press)
+        pdf = PdfOptions(PdfSigner.made_in(path / "audit", STORE))
+        yield Desk(archive, signing, trails, pdf)

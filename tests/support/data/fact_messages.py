@@ -1,4 +1,4 @@
-"""Messages of the fact fabric with something in every field, and streams that answer by a script."""
+"""Messages about facts with something in every field, and streams that answer by a script."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECORD = uuid.UUID("66666666-6666-6666-6666-666666666666")
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LATER = datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC)
 STOPS: Final = because(Reason.SHUTTING_DOWN)
-"""How a stream fails whose server stops."""
+"""How a stream fails when its server stops."""
 
 
 def stamp(time: datetime) -> Timestamp:
@@ -67,7 +67,7 @@ def fact(number: int = 0) -> facts_pb2.Fact:
 
 
 def stored(request: facts_pb2.PutFactsRequest) -> facts_pb2.PutFactsResponse:
-    ids = [one.fact_id or str(uuid.uuid4()) for one in request.facts]
+    ids = [fact.fact_id or str(uuid.uuid4()) for fact in request.facts]
     return facts_pb2.PutFactsResponse(fact_ids=ids, revision=len(ids))
 
 
@@ -106,7 +106,7 @@ def erasure(**fields: Any) -> sources_pb2.Erasure:
 
 
 class Script:
-    """What a stream answers to one connection after the other: messages, and a failure or the stream's end."""
+    """The answers of a stream to each connection in turn: messages, then a failure or the end of the stream."""
 
     def __init__(self, *connections: list[Any]) -> None:
         self._connections = iter(connections)
@@ -123,7 +123,7 @@ class Script:
 
 
 def answer(*numbers: int, token: str = "") -> events_pb2.WatchEventsResponse:
-    """Events of these revisions, whose tokens are those numbers."""
+    """Events of these revisions. Each event's token is the number of its revision."""
     events = [
         events_pb2.Event(
             kind=events_pb2.EVENT_KIND_STATE_CHANGED, corpus_id=str(CORPUS), revision=number, resume_token=str(number)

@@ -1,4 +1,4 @@
-"""A graph held in plain dictionaries, and slices of it made in the most literal way: what the server's are held to."""
+"""A graph in plain dictionaries, and its slices made in the most literal way: the standard for the server's slices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
-from drillcore_server.graphs.slices import Policy, SliceEdge, most_salient
+from drillcore_server.graphs.slice_model import Policy, SliceEdge, most_salient
 from drillcore_server.graphs.turn_model import EdgeType, Phase
 
 
@@ -17,7 +17,7 @@ class PlainNode(NamedTuple):
 
 
 class PlainGraph:
-    """A `domain.slices.Graph`."""
+    """A `slice_model.Graph`."""
 
     def __init__(self, nodes: dict[bytes, PlainNode], edges: Iterable[SliceEdge]) -> None:
         self.nodes = nodes
@@ -40,17 +40,17 @@ class PlainGraph:
         return (edge for edge in self.all_edges if edge.parent in nodes and edge.child in nodes)
 
 
-def one(number: int) -> bytes:
+def node_id(number: int) -> bytes:
     return UUID(int=number).bytes
 
 
 def graph_of(nodes: dict[int, tuple[Phase, float]], edges: Iterable[tuple[int, int, EdgeType]]) -> PlainGraph:
-    made = {one(number): PlainNode(*node) for number, node in nodes.items()}
-    return PlainGraph(made, (SliceEdge(one(parent), one(child), kind) for parent, child, kind in edges))
+    made = {node_id(number): PlainNode(*node) for number, node in nodes.items()}
+    return PlainGraph(made, (SliceEdge(node_id(parent), node_id(child), kind) for parent, child, kind in edges))
 
 
-def literally_sliced(graph: PlainGraph, anchor: bytes, policy: Policy) -> dict[bytes, int]:
-    """The nodes of a slice with their distances, of `slice_policy_v1`: by looking at all candidates each time."""
+def plain_slice(graph: PlainGraph, anchor: bytes, policy: Policy) -> dict[bytes, int]:
+    """The nodes of a slice by `slice_policy_v1` with their distances, found by looking at all candidates each time."""
     waiting, taken = {anchor: 0}, dict[bytes, int]()
     while waiting and len(taken) < policy.max_nodes:
         best = min(waiting, key=lambda node: _place(graph, policy, node, waiting[node]))

@@ -1,4 +1,4 @@
-"""A plain lexical index: dictionaries, counted anew for every question."""
+"""A plain lexical index: dictionaries that are counted again for every question."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ WORDS = [Term(number) for number in (0, 1, 2, 3, 5, 1 << 31, (1 << 32) - 1)]
 
 
 def words(seed: int, chunk: int | None = None, passage: int | None = None, document: int = 0) -> FactWords:
-    """Few words, often the same, so that many facts match. The lead is part of the content."""
-    lead = Counter({one: 1 + (seed // 3 + place) % 2 for place, one in enumerate(WORDS[:3]) if seed >> place & 1})
-    own = Counter({one: 1 + (seed + place) % 3 for place, one in enumerate(WORDS) if (seed * 7 + place) % 3 == 0})
-    above = {one: 1 for place, one in enumerate(WORDS) if (seed + 2 * place) % 5 == 0}
+    """Few words that repeat often, so that many facts match. The lead is part of the content."""
+    lead = Counter({word: 1 + (seed // 3 + place) % 2 for place, word in enumerate(WORDS[:3]) if seed >> place & 1})
+    own = Counter({word: 1 + (seed + place) % 3 for place, word in enumerate(WORDS) if (seed * 7 + place) % 3 == 0})
+    above = {word: 1 for place, word in enumerate(WORDS) if (seed + 2 * place) % 5 == 0}
     return FactWords(
         None if chunk is None else NodeId(UUID(int=1000 + chunk)),
         None if chunk is None else DocumentId(UUID(int=2000 + document)),
@@ -28,14 +28,14 @@ def words(seed: int, chunk: int | None = None, passage: int | None = None, docum
         own + lead,
         lead,
         above,
-        {one: 1 for one in above if one % 2},
+        {word: 1 for word in above if word % 2},
         frozenset(pairs(list(own))),
     )
 
 
 @dataclass(frozen=True)
 class Text:
-    """Of a level: how often it has each word, and how many it has. Of what stands above facts, the longest counts."""
+    """The words of one text of a level: how often each occurs. Of the headings above facts, the longest counts."""
 
     content: Counter[Term]
     headings: Counter[Term]
@@ -48,10 +48,10 @@ def passage_of(fact: FactId, found: FactWords) -> Place:
 
 
 def levels(facts: Facts) -> dict[str, dict[Place, Text]]:
-    """The texts of each level, by what stands for them."""
+    """The texts of each level, each by the place that it has."""
     passages = _grouped(facts, passage_of)
-    chunks = _summed(passages, {passage_of(fact, one): one.chunk or fact for fact, one in facts.items()})
-    documents = _summed(chunks, {one.chunk or fact: one.document or fact for fact, one in facts.items()})
+    chunks = _summed(passages, {passage_of(fact, words): words.chunk or fact for fact, words in facts.items()})
+    documents = _summed(chunks, {words.chunk or fact: words.document or fact for fact, words in facts.items()})
     return {"facts": _grouped(facts, lambda fact, _: fact), "chunks": chunks, "documents": documents}
 
 
@@ -64,39 +64,47 @@ def _summed(texts: Mapping[Place, Text], parents: Mapping[Place, Place]) -> dict
 
 def _grouped(facts: Facts, place_of: Callable[[FactId, FactWords], Place]) -> dict[Place, Text]:
     inside: dict[Place, list[FactWords]] = {}
-    for fact, one in facts.items():
-        inside.setdefault(place_of(fact, one), []).append(one)
+    for fact, words in facts.items():
+        inside.setdefault(place_of(fact, words), []).append(words)
     return {place: _text(some) for place, some in inside.items()}
 
 
 def _text(inside: Sequence[FactWords]) -> Text:
-    """What introduces several of its facts counts once."""
+    """The text of several facts. A lead that introduces several of them counts once."""
     content, lead, headings, title = Counter[Term](), Counter[Term](), Counter[Term](), Counter[Term]()
-    for one in inside:
-        content += Counter(one.content) - Counter(one.lead)
-        lead, headings, title = lead | Counter(one.lead), headings | Counter(one.headings), title | Counter(one.title)
-    longest = {part: max(sum(getattr(one, part).values()) for one in inside) for part in ("lead", "headings", "title")}
+    for words in inside:
+        content += Counter(words.content) - Counter(words.lead)
+        lead, headings, title = (
+            lead | Counter(words.lead),
+            headings | Counter(words.headings),
+            title | Counter(words.title),
+        )
+    longest = {
+        part: max(sum(getattr(words, part).values()) for words in inside) for part in ("lead", "headings", "title")
+    }
     lengths = {"content": sum(content.values()) + longest["lead"], **longest}
     return Text(content + lead, headings, title, lengths)
 
 
-def _both(one: Text, other: Text) -> Text:
-    lengths = {part: max(one.lengths[part], other.lengths[part]) for part in ("headings", "title")}
-    lengths["content"] = one.lengths["content"] + other.lengths["content"]
-    return Text(one.content + other.content, one.headings | other.headings, one.title | other.title, lengths)
+def _both(left: Text, right: Text) -> Text:
+    lengths = {part: max(left.lengths[part], right.lengths[part]) for part in ("headings", "title")}
+    lengths["content"] = left.lengths["content"] + right.lengths["content"]
+    return Text(left.content + right.content, left.headings | right.headings, left.title | right.title, lengths)
 
 
 def plain_scores(facts: Facts, level: str, asked: Question, *above: str) -> dict[Place, float]:
-    """The share of the question's weight that each text of a level answers, with what is above it if it is to count."""
+    """The share of the question's weight that each text of a level answers, with the levels in `above` added to it."""
     parts, texts = ("content", *above), levels(facts)[level]
     lengths = {place: sum(text.lengths[part] for part in parts) for place, text in texts.items()}
     average = max(sum(lengths.values()) / len(texts), 1.0)
     counts = {place: {t: sum(getattr(x, p)[t] for p in parts) for t in asked.terms} for place, x in texts.items()}
-    rare = {t: rarity(sum(one[t] > 0 for one in counts.values()), len(texts)) for t in asked.terms}
+    rare = {t: rarity(sum(words[t] > 0 for words in counts.values()), len(texts)) for t in asked.terms}
     return {
-        place: sum(rare[t] * one[t] / (one[t] + 1.2 * (0.25 + 0.75 * lengths[place] / average)) for t in asked.terms)
+        place: sum(
+            rare[t] * words[t] / (words[t] + 1.2 * (0.25 + 0.75 * lengths[place] / average)) for t in asked.terms
+        )
         / sum(rare.values())
-        for place, one in counts.items()
+        for place, words in counts.items()
     }
 
 
@@ -111,10 +119,12 @@ def plain_titles(facts: Facts, asked: Question) -> dict[Place, float]:
 
 def plain_pairs(facts: Facts, asked: Question, place_of: Callable[[FactId, FactWords], Place]) -> dict[Place, float]:
     there: dict[Place, set[Term]] = {}
-    for fact, one in facts.items():
-        there.setdefault(place_of(fact, one), set()).update(one.pairs)
-    rare = {pair: rarity(sum(pair in one for one in there.values()), len(there)) for pair in asked.pairs}
-    return {place: sum(rare[p] for p in asked.pairs if p in one) / sum(rare.values()) for place, one in there.items()}
+    for fact, words in facts.items():
+        there.setdefault(place_of(fact, words), set()).update(words.pairs)
+    rare = {pair: rarity(sum(pair in pairs for pairs in there.values()), len(there)) for pair in asked.pairs}
+    return {
+        place: sum(rare[p] for p in asked.pairs if p in pairs) / sum(rare.values()) for place, pairs in there.items()
+    }
 
 
 def rarity(having: int, count: int) -> float:

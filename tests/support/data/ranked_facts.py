@@ -1,4 +1,4 @@
-"""Ranked facts of which only the content and the score matter."""
+"""Ranked facts for tests in which only the content and the score matter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NASTY = (
     " " * 50,
     "",
 )
-"""In the style of the Big List of Naughty Strings, and what would forge a fact or a note."""
+"""Strings in the style of the Big List of Naughty Strings, and strings that try to forge a fact or a note."""
 
 
 def candidate(content: str, number: int = 1, *, stale: bool = False, is_answer: bool = False) -> Candidate:
@@ -54,7 +54,7 @@ def candidate(content: str, number: int = 1, *, stale: bool = False, is_answer: 
 
 
 def introduced(lead: str, own: str, number: int = 1, document: int = 1) -> Candidate:
-    """A fact drawn from a list."""
+    """A fact drawn from a list, with the lead that introduces the list."""
     return replace(candidate(f"{lead} {own}", number), lead=lead, document=DocumentId(UUID(int=document)))
 
 
@@ -63,7 +63,7 @@ def ranked(content: str, composite: float = 0.5, number: int = 1) -> Ranked:
 
 
 def ranking(contents: Iterable[str], composites: Iterable[float] | None = None) -> list[Ranked]:
-    """Best first, with numbers for ids."""
+    """Facts, best first, with numbers for ids."""
     contents = list(contents)
     scores = sorted(composites or [1 - place / len(contents) for place in range(len(contents))], reverse=True)
     pairs = enumerate(zip(contents, scores, strict=True), 1)

@@ -1,4 +1,4 @@
-"""Reads a rendered text back, as a model would have to: number, note, reference and words of each fact."""
+"""Reads a rendered text back as a model would have to: the number, note, reference and words of each fact."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def read(text: str, form: RenderFormat) -> list[Read]:
 
 
 def whole(facts: list[Read]) -> list[str]:
-    """What each fact says: what one that is referred to says up to its first line end introduces the other."""
+    """The full text of each fact. If a fact refers to another, the first line of that one introduces it too."""
     words = {fact.number: fact.words for fact in facts}
     leading = {fact.begins_as for fact in facts}
     said: list[str] = []
     for fact in facts:
         if fact.begins_as:
-            assert fact.begins_as < fact.number, "it refers to a fact after it"
-            assert not facts[fact.begins_as - 1].begins_as, "it refers to a fact that refers to another"
+            assert fact.begins_as < fact.number, "a fact refers to a later fact"
+            assert not facts[fact.begins_as - 1].begins_as, "a fact refers to a fact that itself refers to another"
             said.append(words[fact.begins_as].split("\n", 1)[0] + " " + fact.words)
         else:
             said.append(fact.words.replace("\n", " ", 1) if fact.number in leading else fact.words)
@@ -40,11 +40,11 @@ def whole(facts: list[Read]) -> list[str]:
 
 
 def as_shown(content: str, form: RenderFormat) -> str:
-    """Markdown has line feeds for all line ends; XML cannot have control characters at all."""
+    """The content as a format shows it. Markdown has line feeds for all line ends; XML has no control characters."""
     if form is RenderFormat.MARKDOWN:
         return "\n".join(content.splitlines())
     if form is RenderFormat.XML:
-        return "".join(one if _is_xml(one) else "\ufffd" for one in content)
+        return "".join(character if _is_xml(character) else "\ufffd" for character in content)
     return content
 
 
@@ -54,7 +54,7 @@ def _read_markdown(text: str) -> list[Read]:
         if head := HEAD.match(line):
             found.append(Read(int(head[1]), head[2] or "", line[head.end() :], int(head[3] or 0)))
         else:
-            assert line.startswith("  "), "a line is neither a fact's first nor indented"
+            assert line.startswith("  "), "a line is neither the first of a fact nor indented"
             found.append(found[-1]._replace(words=f"{found.pop().words}\n{line[2:]}"))
     return [fact._replace(words=_unescaped(fact.words)) for fact in found]
 
@@ -66,8 +66,8 @@ def _unescaped(content: str) -> str:
 def _read_xml(text: str) -> list[Read]:
     facts = ElementTree.fromstring(text) if text else []
     return [
-        Read(int(one.attrib["n"]), one.attrib.get("note", ""), one.text or "", int(one.attrib.get("begins-as", 0)))
-        for one in facts
+        Read(int(fact.attrib["n"]), fact.attrib.get("note", ""), fact.text or "", int(fact.attrib.get("begins-as", 0)))
+        for fact in facts
     ]
 
 

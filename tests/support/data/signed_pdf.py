@@ -1,4 +1,4 @@
-"""A small PDF file with a PAdES signature of a certificate that is made on the spot."""
+"""A small PDF file with a PAdES signature, whose certificate is made on the spot."""
 
 from __future__ import annotations
 

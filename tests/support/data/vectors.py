@@ -1,4 +1,4 @@
-"""Vectors for tests of indexes: by chance, but the same each time; and the plain way to search them."""
+"""Vectors for tests of indexes, random but the same on each run, and a plain search over them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Row = npt.NDArray[np.float16]
 Items = dict[UUID, Row]
 
 SMALL = VectorSettings(exact_below=50, tail_max=10, build_threads=1)
-"""With which a few hundred vectors are many."""
+"""Settings under which a few hundred vectors count as many."""
 
 
 def never() -> bool:
-    """Nobody wants it to stop."""
+    """A stop function that never asks to stop."""
     return False
 
 
-def one_id(number: int) -> UUID:
-    """In the order of their numbers, though not by the second half alone."""
+def numbered_id(number: int) -> UUID:
+    """Ids in the order of their numbers. The second half alone does not give the order."""
     return UUID(int=(number + 1 << 64) + (1 << 32) - number)
 
 
@@ -34,7 +34,7 @@ def rows(count: int, seed: int = 1, dimensions: int = DIMENSIONS) -> list[Row]:
 
 
 def items(count: int, first: int = 0, seed: int = 1) -> Items:
-    return {one_id(first + place): row for place, row in enumerate(rows(count, seed + first))}
+    return {numbered_id(first + place): row for place, row in enumerate(rows(count, seed + first))}
 
 
 def index_of(vectors: Items, settings: VectorSettings = SMALL) -> VectorIndex[UUID]:
@@ -45,7 +45,9 @@ def plain_search(
     vectors: Mapping[UUID, Row], query: Row, k: int, allowed: Collection[UUID] | None = None
 ) -> list[tuple[UUID, float]]:
     """Every vector compared in double precision."""
-    scored = [(one, _cosine(row, query)) for one, row in vectors.items() if allowed is None or one in allowed]
+    scored = [
+        (identity, _cosine(row, query)) for identity, row in vectors.items() if allowed is None or identity in allowed
+    ]
     return sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:k]
 
 
@@ -55,4 +57,4 @@ def _cosine(row: Row, query: Row) -> float:
 
 
 def ids(found: list[tuple[UUID, float]]) -> list[UUID]:
-    return [one for one, _ in found]
+    return [identity for identity, _ in found]

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import AnyStr
 
 IGNORING_CTRL_C = ["/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh"]
-"""Before a command: it starts as a shell's background job does, and as `nohup` and many CI systems start one."""
+"""Put before a command, so that it starts as a shell's background job does, and as `nohup` and many CI systems do."""
 
 
 @contextmanager
 def gone_afterwards(process: subprocess.Popen[AnyStr]) -> Iterator[subprocess.Popen[AnyStr]]:
-    """Killed at the end of the block, however that ends: a test that fails leaves nothing that fails another."""
+    """Kills the process at the end of the block, however it ends, so that a failed test does not fail another."""
     with process:
         try:
             yield process

@@ -2,7 +2,7 @@
 
 Run it as `python -m tests.support.processes.core_stager STORE STAGES`.
 
-To stdout go the corpus ("corpus ID"), and when the core was acknowledged, and only then, "published".
+It prints the corpus ("corpus ID"), and "published" only once the core was acknowledged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CORE = GOLDEN_FILES / "small.core"
 
 
 def die_after(stages: int) -> None:
-    """As if somebody had pulled the plug when so many batches are staged."""
+    """Kills the process when this many batches are staged, as if somebody had pulled the plug."""
     inner = revise.Reviser._stage
 
     def stage(self: revise.Reviser, keys: CorpusKeys, claim: Claim, number: int, batch: Sequence[Write]) -> bytes:

@@ -2,8 +2,8 @@
 
 Run it as `python -m tests.support.processes.damage STORE SCRATCH SEED...`.
 
-Each copy has one page overwritten, and is read in a process of its own, because LMDB trusts its pages and may take
-the process down with it.
+Each copy has one page overwritten, and is read in a process of its own: LMDB trusts its pages, so a damaged page may
+end the process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAGE_BYTES = 4096
 
 
 def digest(path: Path) -> str:
-    """Of every record of a store, put together and checked by the codec."""
+    """The hash of every record of a store, put together and checked by the codec."""
     engine = EmbeddedEngine.open(EmbeddedSettings(path=path, durability=Durability.RELAXED))
     records = engine.run(lambda tr: list(codec.scan(tr, b"", b"\xff")))
     engine.close()
@@ -32,7 +32,7 @@ def digest(path: Path) -> str:
 
 
 def damage(path: Path, seed: int) -> str:
-    """Overwrites one page, or a few bytes of one."""
+    """Overwrites a page, or a few bytes of a page."""
     dice = random.Random(seed)
     data = path / "kv" / "data.mdb"
     page = dice.randrange(data.stat().st_size // PAGE_BYTES)
@@ -46,7 +46,7 @@ def damage(path: Path, seed: int) -> str:
 
 
 def read(path: Path) -> str:
-    """`digest` in a process of its own: its result, or how it ended."""
+    """Runs `digest` in a process of its own. Returns its result, or how the process ended."""
     receive, send = os.pipe()
     child = os.fork()
     if child == 0:
@@ -70,9 +70,9 @@ def main(store: str, scratch: str, *seeds: str) -> None:
     for seed in seeds:
         copy = Path(scratch) / seed
         shutil.copytree(store, copy)
-        what = damage(copy, int(seed))
+        damaged = damage(copy, int(seed))
         problems = verify(copy)
-        print(json.dumps({"seed": int(seed), "what": what, "problems": problems[:3], "outcome": read(copy)}))
+        print(json.dumps({"seed": int(seed), "what": damaged, "problems": problems[:3], "outcome": read(copy)}))
         shutil.rmtree(copy)
 
 

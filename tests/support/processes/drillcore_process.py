@@ -1,4 +1,4 @@
-"""The command line and the server as processes of their own."""
+"""The command line and the server, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Ended:
 
     @property
     def document(self) -> Any:
-        """What --json printed: one document and nothing else."""
+        """The document that --json printed. Fails if anything else was printed."""
         return json.loads(self.output)
 
     @property
@@ -36,7 +36,7 @@ class Ended:
 
 
 def environment(home: Path, **variables: str) -> dict[str, str]:
-    """Ours without settings of whoever runs the tests."""
+    """The environment of this process without the Drillcore settings of whoever runs the tests."""
     ours = {key: value for key, value in os.environ.items() if not key.startswith(("DRILLCORE_", "XDG_"))}
     return {**ours, "HOME": str(home), **variables}
 
@@ -58,7 +58,7 @@ def drillcore(directory: Path, *arguments: str, **variables: str) -> Ended:
 class Serving:
     process: subprocess.Popen[str]
     document: Any
-    """What `drillcore serve --json` printed when it was ready."""
+    """The document that `drillcore serve --json` printed when it was ready."""
 
     @property
     def address(self) -> str:
@@ -69,7 +69,7 @@ class Serving:
         return Client(self.address, token=token)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Tells it to stop; its exit code."""
+        """Tells the server to stop and returns its exit code."""
         self.process.send_signal(number)
         return self.process.wait(timeout=30)
 
@@ -95,33 +95,33 @@ def serving(directory: Path, *arguments: str, command: Sequence[str] = COMMAND, 
 
 
 def _document(process: subprocess.Popen[str]) -> Any:
-    """The document on stdout, as soon as it is whole."""
+    """The document on stdout, as soon as it is complete."""
     assert process.stdout is not None
     text = ""
     for line in process.stdout:
         text += line
         if line == "}\n":
             return json.loads(text)
-    raise AssertionError(f"it ended with {process.wait()} and printed {text!r}")
+    raise AssertionError(f"the server ended with {process.wait()} and printed {text!r}")
 
 
 def workers_of(pid: int) -> list[int]:
-    """Processes that read documents for the server of that id: children of the process they are forked from."""
+    """The processes that read documents for the server with this id: children of the process they are forked from."""
     return [worker for child in _children(pid) for worker in _children(child)]
 
 
 def processes_of(pid: int) -> list[int]:
-    """All processes that a server has started, directly or not."""
-    return [one for child in _children(pid) for one in (child, *processes_of(child))]
+    """All processes that a server has started, directly or indirectly."""
+    return [descendant for child in _children(pid) for descendant in (child, *processes_of(child))]
 
 
 def is_running(pid: int) -> bool:
-    """Not so for one that has ended and is still listed, because nobody has asked how."""
+    """Whether a process runs. A process that has ended, but is listed since nobody waited for it, does not run."""
     return _stat(pid)[:1] not in ([], ["Z"])
 
 
 def cpu_ticks(pid: int) -> int:
-    """Hundredths of a second that a process has worked; 0 if it is gone."""
+    """Hundredths of a second that a process has worked; 0 if it has gone."""
     return sum(map(int, _stat(pid)[11:13]))
 
 

@@ -1,8 +1,8 @@
 """Readers of a corpus in editions, in a process of their own: `python -m tests.support.processes.edition_readers PLAN`.
 
-They read through gRPC without pause, each in its own way, from when they say "reading" until stdin closes, and then
-once more. Whatever one answer says, and one listing over all its pages, is of one edition, and complete; and whoever
-begins to read after anybody has seen an edition sees that one or a later one. At the end they print what they saw.
+The readers read through gRPC without pause, each in its own way, from when they print "reading" until stdin closes,
+and then once more. All of an answer, and all pages of a listing, must be of one edition and complete. A reader that
+begins after another has seen an edition must see that edition or a later one. At the end they print what they saw.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ MENTIONS = {Level.MASTER: 12, Level.SECTION: 5, Level.CHUNK: 5, Level.RAW: 1}
 PAGE_SIZE = 60
 LONG_PAGE_SIZE = 500
 THREADS = 2
-"""That read at once. Each has ways of its own."""
+"""How many threads read at once. Each has ways of reading of its own."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Where to read what."""
+    """The server, the corpus and its expected size."""
 
     address: str
     token_file: str
@@ -47,7 +47,7 @@ class Plan:
     corpus_id: str
     documents: int
     put: Size | None
-    """Of a hierarchy that was put; else the documents were added."""
+    """The size of the hierarchy that was put; None if documents were added instead."""
 
 
 class SomePage(Protocol[T_co]):
@@ -59,7 +59,7 @@ class SomePage(Protocol[T_co]):
 
 @dataclass
 class Seen:
-    """What one way of reading has come across."""
+    """What a way of reading has seen so far."""
 
     answers: int = 0
     slowest_s: float = 0.0
@@ -68,7 +68,7 @@ class Seen:
 
 
 Way = Callable[[Seen], int]
-"""Reads a while, and says of which edition all was."""
+"""Reads for a while and returns the edition that everything it read was of."""
 
 
 class Readers:
@@ -78,7 +78,7 @@ class Readers:
         self.corpus = UUID(plan.corpus_id)
         self.master = client.query(level=Level.MASTER, corpus_ids=[self.corpus]).items[0].node.id
         self.latest = 0
-        """The newest edition that anybody has seen."""
+        """The newest edition that any reader has seen."""
         self.stop = threading.Event()
         self._turn = 0
 
@@ -109,7 +109,7 @@ class Readers:
         return self._turn
 
     def read_on(self, ways: Mapping[str, Way], ready: threading.Barrier) -> dict[str, Seen]:
-        """Reads in each of these ways in turn, until told to stop, and once more."""
+        """Reads in each of these ways in turn until told to stop, and then once more."""
         seen = {name: Seen() for name in ways}
 
         def read_all() -> None:
@@ -137,18 +137,18 @@ class Readers:
 
 
 def edition_of(said: Sequence[object], times: int | None = None) -> int:
-    """The one edition that all of it is of."""
-    assert said, "there is nothing"
-    counts = [mentioned(one) for one in said]
+    """The edition that everything in `said` is of."""
+    assert said, "nothing was read"
+    counts = [mentioned(text) for text in said]
     editions = {number for found in counts for number in found}
-    assert len(editions) == 1, f"of several editions: {editions}"
-    for one, found in zip(said, counts, strict=True):
-        assert found if times is None else len(found) == times, f"{len(found)} mentions in {one!r}"
+    assert len(editions) == 1, f"the answer is of several editions: {editions}"
+    for text, found in zip(said, counts, strict=True):
+        assert found if times is None else len(found) == times, f"{len(found)} mentions in {text!r}"
     return editions.pop()
 
 
 def edition_of_nodes(nodes: Sequence[Node], revision: int | None = None, *, put: bool = True) -> int:
-    """The one edition of nodes of one level, all read at the revision that has it."""
+    """The edition of nodes of one level, all read at the revision that has it."""
     assert nodes, "there are no nodes"
     assert len({node.id for node in nodes}) == len(nodes), "a node is there twice"
     edition = edition_of([node.content for node in nodes], MENTIONS[nodes[0].level] if put else None)
@@ -158,14 +158,14 @@ def edition_of_nodes(nodes: Sequence[Node], revision: int | None = None, *, put:
 
 
 def edition_of_documents(documents: Sequence[Document], count: int) -> int:
-    edition = edition_of([(one.title, one.metadata) for one in documents])
-    assert len({one.id for one in documents}) == len(documents) == count
-    assert {one.revision for one in documents} == {edition}
+    edition = edition_of([(document.title, document.metadata) for document in documents])
+    assert len({document.id for document in documents}) == len(documents) == count
+    assert {document.revision for document in documents} == {edition}
     return edition
 
 
 class PutReaders(Readers):
-    """Of a hierarchy that was put: all that is to be found is known."""
+    """Readers of a hierarchy that was put, so that everything in it is known."""
 
     @property
     def size(self) -> Size:
@@ -204,7 +204,7 @@ class PutReaders(Readers):
         return edition
 
     def by_vector(self, seen: Seen) -> int:
-        """Scores tell whose vectors were compared."""
+        """Scores show whose vectors were compared."""
         sought = np.random.default_rng(self.next_turn()).normal(size=DIMENSIONS)
         sought /= np.linalg.norm(sought)
         found = self.timed(
@@ -222,7 +222,7 @@ class PutReaders(Readers):
         return edition
 
     def level_by_level(self, seen: Seen) -> int:
-        """From the master down to raws, at the revision of the first answer."""
+        """Reads from the master down to the raws, at the revision of the first answer."""
         sections = self.listed(
             seen, "sections", self.client.drill_down, self.master, Level.SECTION, page_size=PAGE_SIZE
         )
@@ -241,7 +241,7 @@ class PutReaders(Readers):
         return edition
 
     def all_chunks(self, seen: Seen) -> int:
-        """Takes long, so that an update happens in its middle."""
+        """Reads slowly, so that an update happens in the middle."""
         chunks = self.listed(
             seen, "a page of all chunks", self.client.drill_down, self.master, Level.CHUNK, page_size=LONG_PAGE_SIZE
         )
@@ -251,8 +251,8 @@ class PutReaders(Readers):
     def documents(self, seen: Seen) -> int:
         found = self.listed(seen, "list", self.client.list_documents, self.corpus, page_size=PAGE_SIZE)
         edition = edition_of_documents(found, self.plan.documents)
-        one = found[self.next_turn() % len(found)].id
-        whole = self.timed(seen, "text", self.client.get_document, self.corpus, one, as_of=edition, with_text=True)
+        document = found[self.next_turn() % len(found)].id
+        whole = self.timed(seen, "text", self.client.get_document, self.corpus, document, as_of=edition, with_text=True)
         assert whole.text is not None
         said = mentioned(whole.text)
         assert (set(said), len(said)) == ({edition}, self.size.chunks_per_document * RAWS)
@@ -268,7 +268,7 @@ class PutReaders(Readers):
 
 
 class AddReaders(Readers):
-    """Of documents that were added: the server itself has made the nodes."""
+    """Readers of documents that were added. The server has made their nodes."""
 
     def ways(self) -> dict[str, Way]:
         return {
@@ -306,8 +306,8 @@ class AddReaders(Readers):
     def documents(self, seen: Seen) -> int:
         found = self.listed(seen, "list", self.client.list_documents, self.corpus, page_size=PAGE_SIZE)
         edition = edition_of_documents(found, self.plan.documents)
-        one = found[self.next_turn() % len(found)].id
-        whole = self.timed(seen, "text", self.client.get_document, self.corpus, one, as_of=edition, with_text=True)
+        document = found[self.next_turn() % len(found)].id
+        whole = self.timed(seen, "text", self.client.get_document, self.corpus, document, as_of=edition, with_text=True)
         assert set(mentioned(whole.text)) == {edition}
         return edition
 
@@ -328,14 +328,14 @@ def _readers(client: Client, plan: Plan) -> PutReaders | AddReaders:
 
 @dataclass
 class Reading:
-    """What the process has seen, by the way of reading, once its block has ended."""
+    """What each way of reading has seen, once the block has ended."""
 
     seen: dict[str, Seen] = field(default_factory=dict)
 
 
 @contextmanager
 def reading(plan: Plan) -> Iterator[Reading]:
-    """Readers at work during the block. Raises AssertionError at its end if what they read was not right."""
+    """Readers at work during the block. Raises AssertionError at its end if they read something wrong."""
     result = Reading()
     with process("-m", "tests.support.processes.edition_readers", json.dumps(asdict(plan))) as readers:
         assert readers.stdin is not None
@@ -344,7 +344,7 @@ def reading(plan: Plan) -> Iterator[Reading]:
         yield result
         readers.stdin.close()
         written = readers.stdout.read()
-        assert readers.wait() == 0, "the readers' own words are on stderr"
+        assert readers.wait() == 0, "a reader failed; stderr says why"
         result.seen.update({name: Seen(**seen) for name, seen in json.loads(written).items()})
 
 
@@ -356,7 +356,7 @@ def main(written: str) -> None:
         ways = list(readers.ways().items())
         ready = threading.Barrier(THREADS + 1)
         with ThreadPoolExecutor(THREADS) as threads:
-            found = [threads.submit(readers.read_on, dict(ways[one::THREADS]), ready) for one in range(THREADS)]
+            found = [threads.submit(readers.read_on, dict(ways[thread::THREADS]), ready) for thread in range(THREADS)]
             try:
                 ready.wait()
                 print("reading", flush=True)
@@ -365,7 +365,7 @@ def main(written: str) -> None:
                 pass  # the reader that failed says why
             finally:
                 readers.stop.set()
-            print(json.dumps({name: asdict(seen) for one in found for name, seen in one.result().items()}))
+            print(json.dumps({name: asdict(seen) for result in found for name, seen in result.result().items()}))
 
 
 if __name__ == "__main__":

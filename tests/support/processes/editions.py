@@ -1,6 +1,6 @@
-"""A corpus in editions, of any size: all that a node of edition N has says so, and a third of the ids change.
+"""A corpus in editions, of any size. Every node of edition N names that edition, and a third of the ids change.
 
-Made part by part, so that whoever sends an edition holds none of it.
+An edition is made part by part, so that its sender holds none of it in memory.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from drillcore import (
 MODEL = "editions-8"
 DIMENSIONS = 8
 GROUPS = 25
-"""Chunks are of one group each, which they have as an entity."""
+"""The number of groups. Each chunk is of one group, which it has as an entity."""
 RAWS = 3
-"""Of each chunk."""
+"""The number of raws of each chunk."""
 _POOL_CHARACTERS = 1_000_000
 _EDITION = re.compile(r"edition (\d+)")
 _MADE = Processing("editions", "1")
@@ -62,20 +62,20 @@ class Size:
 
 
 def mentioned(said: object) -> list[int]:
-    """The editions that something speaks of, each time that it does."""
+    """The editions that something names, once for each mention."""
     return [int(number) for number in _EDITION.findall(repr(said))]
 
 
 @cache
 def _pool() -> str:
-    """Words that do not compress to nothing, to cut texts from."""
+    """Words that do not compress well, from which texts are cut."""
     dice = random.Random(11)
     words = ["".join(dice.choices("abcdefghijklmnopqrstuvwxyz", k=dice.randint(3, 11))) for _ in range(8_000)]
     return " ".join(dice.choices(words, k=_POOL_CHARACTERS // 5))[:_POOL_CHARACTERS]
 
 
 def text_of(opening: str, number: int, characters: int) -> str:
-    """So many characters, other ones for each number."""
+    """A text of this many characters, different for each number."""
     room = characters - len(opening) - 1
     start = number * 7_919 % (_POOL_CHARACTERS - room)
     return f"{opening} {_pool()[start : start + room]}"
@@ -83,7 +83,7 @@ def text_of(opening: str, number: int, characters: int) -> str:
 
 @dataclass(frozen=True)
 class Edition:
-    """A hierarchy as a client puts it, and what is to be found of it then."""
+    """A hierarchy as a client puts it, and what can then be found in it."""
 
     number: int
     size: Size
@@ -93,7 +93,7 @@ class Edition:
         return f"edition {self.number}"
 
     def id_of(self, kind: str, place: int) -> UUID:
-        """Of a third of all, it is this edition's own; others stay and get new versions."""
+        """A third of the ids belong to this edition only. The others stay and get new versions."""
         return uuid5(NAMESPACE_URL, f"{kind} {place} {self.number if place % 3 == 2 else ''}")
 
     @property
@@ -110,7 +110,7 @@ class Edition:
         return {self.id_of("chunk", place) for place in range(section, self.size.chunks, self.size.sections)}
 
     def vectors(self) -> npt.NDArray[np.float32]:
-        """Of all chunks, of length 1."""
+        """The vectors of all chunks, of length 1."""
         rows = np.random.default_rng(self.number).normal(size=(self.size.chunks, DIMENSIONS))
         return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
@@ -151,7 +151,7 @@ class Edition:
             quotes=[self._citation(place)],
             entities=[Entity("edition", self.name), Entity("group", str(place % GROUPS))],
             keywords=[self.name],
-            embedding=[float(one) for one in vector],
+            embedding=[float(component) for component in vector],
             processing=_MADE,
         )
         start = self._start_of(place)
@@ -173,9 +173,9 @@ class Edition:
 
 
 def documents(edition: int, count: int, characters: int) -> Iterator[NewDocument]:
-    """Documents for the server to chunk: every sentence names the edition, and so does whatever is made of them.
+    """Documents for the server to chunk. Every sentence names the edition, and so does all that is made of sentences.
 
-    Headings do not: a section keeps its title when its documents change.
+    Headings do not name it: a section keeps its title when its documents change.
     """
     for place in range(count):
         sentences = (

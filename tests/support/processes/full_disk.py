@@ -1,8 +1,8 @@
-"""Writes to a store that the operating system keeps from growing.
+"""Writes to a store that the operating system does not let grow.
 
 Run it as `python -m tests.support.processes.full_disk STORE ROOM_BYTES`.
 
-Prints as JSON what became of each step. A limit on the size of files stands in for a full disk.
+Prints the outcome of each step as JSON. A limit on the size of files stands in for a full disk.
 """
 
 from __future__ import annotations

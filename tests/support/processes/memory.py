@@ -13,7 +13,7 @@ _EVERY_S = 0.02
 
 @dataclass
 class Peak:
-    """In bytes. `own` is without pages of files, such as the store's, which it can do without."""
+    """Sizes in bytes. `own` leaves out pages of files, such as the store's, which the process can do without."""
 
     own: int = 0
     resident: int = 0
@@ -21,8 +21,8 @@ class Peak:
 
 @contextmanager
 def peak_of(pid: int) -> Iterator[Peak]:
-    """Of what the process has during the block, known at its end. `own` is looked at many times a second."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")  # sets the peak back to what it has now
+    """The peak of a process during the block, known at its end. `own` is measured many times a second."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")  # resets the peak to the present use
     peak, ended = Peak(own_bytes(pid)), threading.Event()
 
     def watch() -> None:
@@ -44,7 +44,7 @@ def own_bytes(pid: int) -> int:
 
 
 def _status(pid: int, name: str) -> int:
-    """0 once the process is gone."""
+    """A figure of /proc/PID/status; 0 once the process has gone."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,7 +1,7 @@
 """A process that writes large revisions until it is killed: `python -m tests.support.processes.stager STORE`.
 
-Revision N replaces every document by its edition N. A line goes to stdout before each batch is staged ("stage"), and
-when a revision was acknowledged, and only then, "published N".
+Revision N replaces every document by its edition N. The process prints "stage" before it stages each batch, and
+"published N" only once a revision was acknowledged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.stores.archive import SENTENCES, Archive, opened_archive, tex
 
 BATCH_BYTES_MAX = 4_000
 LEASE_S = 0.5
-"""What the process leaves is free to be swept this long after its last batch."""
+"""How long after the process's last batch its staged records may be swept."""
 PARAGRAPHS = 6
 
 

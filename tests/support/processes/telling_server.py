@@ -1,8 +1,8 @@
-"""`drillcore serve` that tells on stdout of each batch which it is about to stage.
+"""`drillcore serve`, which also prints a line before it stages each batch.
 
     python tests/support/processes/telling_server.py SMALL_BYTES_MAX BATCH_BYTES_MAX LEASE_S serve ...
 
-The numbers stand in for those of `kernel/revise.py`; with 0 they are as they are.
+The numbers replace those of `kernel/revise.py`; 0 leaves a number unchanged.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A process that trims a corpus until it is killed: `python -m tests.support.processes.trimmer STORE REVISION`.
 
-"page" goes to stdout before each transaction that removes something, "done" when the trim is finished.
+It prints "page" before each transaction that removes something, and "done" when the trim is finished.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from drillcore_fdb.embedded import Durability
 from drillcore_fdb.engine import Transaction
-from drillcore_server.kernel import trimming
-from drillcore_server.kernel.corpora import Corpus, TrimState
+from drillcore_server.kernel import retention
+from drillcore_server.kernel.corpus_model import Corpus, TrimState
 from drillcore_server.storage.ids import Revision
 from drillcore_server.storage.keyspace import Keyspace
 from tests.support.stores.archive import opened_archive
@@ -22,13 +22,13 @@ PAGE_ENTRIES = 30
 
 
 def tell_pages() -> None:
-    inner = trimming.trim_page
+    inner = retention.trim_page
 
     def trim_page(tr: Transaction, keyspace: Keyspace, corpus: Corpus) -> tuple[int, TrimState]:
         os.write(1, b"page\n")
         return inner(tr, keyspace, corpus)
 
-    vars(trimming).update(trim_page=trim_page, PAGE_ENTRIES=PAGE_ENTRIES)
+    vars(retention).update(trim_page=trim_page, PAGE_ENTRIES=PAGE_ENTRIES)
 
 
 def main(path: str, revision: str) -> None:

@@ -29,7 +29,7 @@ def last_sequence(engine: Engine, thread: int) -> int:
 
 
 def write(engine: Engine, thread: int, sequence: int, round_number: int) -> bytes:
-    """One transaction with three parts; its versionstamp."""
+    """Makes one transaction with three parts and returns its versionstamp."""
 
     def work(tr: Transaction) -> None:
         tr.add(COUNTER, 1)

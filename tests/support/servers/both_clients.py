@@ -1,4 +1,4 @@
-"""One call through either client, so that a claim can be made of both."""
+"""Makes a call through either client, so that a test can check both."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def asynchronous(address: str, method: str, *args: Any, client_timeout_s: float 
     async def run() -> Any:
         async with AsyncClient(address, tenant_id=TENANT, timeout_s=client_timeout_s) as client:
             result = getattr(client, method)(*args, **options)
-            return [one async for one in result] if isinstance(result, AsyncIterator) else await result
+            return [item async for item in result] if isinstance(result, AsyncIterator) else await result
 
     return asyncio.run(run())

@@ -1,4 +1,4 @@
-"""Several threads that begin at once."""
+"""Runs work in several threads that begin at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def concurrently(threads: int, work: Callable[[int], T]) -> list[T]:
-    """What `work` returned for 0, 1, 2 ..., each in a thread of its own. Raises what one of them raised."""
+    """Returns what `work` returned for 0, 1, 2 ..., each in a thread of its own. Raises what any of them raised."""
     together = threading.Barrier(threads)
 
     def begin(number: int) -> T:

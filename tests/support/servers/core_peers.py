@@ -22,15 +22,15 @@ STOPS = because(Reason.SHUTTING_DOWN)
 
 @dataclass
 class CoreExporter:
-    """Sends `content`, each call at most so many bytes of it as `losses` says, and then fails."""
+    """Sends `content`. Each call sends at most as many bytes as the next of `losses` says, and then fails."""
 
     content: bytes
     losses: list[int] = field(default_factory=list)
     loss: Failure | None = STOPS
-    """How a call ends that is lost; None: the stream just ends."""
+    """How a lost call ends; None: the stream just ends."""
     requests: list[pb.ExportCoreRequest] = field(default_factory=list)
     said_sha256: bytes = b""
-    """Instead of the true one."""
+    """Sent instead of the true hash."""
 
     def __call__(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         (request,) = requests
@@ -63,16 +63,16 @@ class CoreExporter:
 
 @dataclass
 class CoreImporter:
-    """Keeps what it hears by upload id, each call at most so many bytes as `losses` says, and then fails."""
+    """Keeps the bytes of each upload id. Each call takes at most as many bytes as the next of `losses`, then fails."""
 
     losses: list[int] = field(default_factory=list)
     targets: list[pb.ImportCoreTarget] = field(default_factory=list)
     kept: dict[str, bytearray] = field(default_factory=dict)
     offsets: list[int] = field(default_factory=list)
     refusal: Failure | None = None
-    """Instead of being ready."""
+    """Sent instead of the message that the server is ready."""
     unsaid: int = 0
-    """So many calls end without saying what became of the core."""
+    """How many calls end without an outcome for the core."""
 
     def __call__(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         target = next(requests).target

@@ -1,4 +1,4 @@
-"""A line to a server that is cut after so many bytes, as often as a test says."""
+"""A line to a server that is cut after some number of bytes, as often as a test asks."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _PIECE_BYTES = 16 * 1024
 
 @dataclass
 class Line:
-    """Passes bytes on, both ways."""
+    """Passes bytes on in both directions."""
 
     to: tuple[str, int]
     cuts: list[int] = field(default_factory=list)
-    """After how many bytes, either way, the next connections are cut. When none are left they stay."""
+    """After how many bytes, of both directions, each of the next connections is cut. Later connections stay."""
     cut: int = 0
-    """How many were."""
+    """How many connections were cut."""
     before_cut: Callable[[], object] = lambda: None
-    """May wait until the server has done something with what it got: a connection that is lost takes the rest along."""
+    """May wait until the server has handled what it got: a lost connection takes unhandled bytes with it."""
     _listening: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
 
     @property
@@ -43,17 +43,17 @@ class _Connection:
         self._line, self._near, self._far = line, near, far
         self._left = line.cuts.pop(0) if line.cuts else None
         self._lock = threading.Lock()
-        for one, other in ((near, far), (far, near)):
-            threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+        for source, sink in ((near, far), (far, near)):
+            threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
 
-    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):  # the other direction has closed both
-            while piece := one.recv(_PIECE_BYTES):
-                other.sendall(piece)
+            while piece := source.recv(_PIECE_BYTES):
+                sink.sendall(piece)
                 if self._is_spent(len(piece)):
                     self._line.before_cut()
                     break
-        for end in (one, other):
+        for end in (source, sink):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()

@@ -1,6 +1,6 @@
-"""Of every call, the requests that name what a tenant has, in every field that takes such a name.
+"""For every call, the requests that name what a tenant has, in every field that takes such a name.
 
-A new RPC has no entry here, and a new field is in none: both fail the test that walks them, until they get one.
+A new RPC has no entry here, and no entry sets a new field. Both fail the test that walks the requests until added.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.servers.people import PASSWORD
 from tests.support.servers.two_tenants import Names, Own, listing_request
 
 Asked = dict[str, Any] | Sequence[Message]
-"""The fields of a request; or of a call that streams, its requests."""
+"""The fields of a request, or the requests of a call that streams."""
 TEXT: Final = "What is asked for has to be long enough to be taken for a fact, and so it is."
 _DRAFT: Final = {"content": TEXT, "source_id": "own"}
 _IRI: Final = {"iri": "http://example.org/own"}
@@ -46,7 +46,7 @@ def _target(kind: str, name: str) -> dict[str, Any]:
 
 def _targets(t: Names) -> list[dict[str, Any]]:
     named = [("AUDIT_RECORD", t.record), ("EXPORT", t.export), ("REVIEW", t.review), ("FACT", t.fact)]
-    return [_target(*one) for one in [*(("NODE", node) for node in t.nodes), *named]]
+    return [_target(*target) for target in [*(("NODE", node) for node in t.nodes), *named]]
 
 
 def _fact_filters(t: Names) -> list[dict[str, Any]]:
@@ -68,7 +68,7 @@ def _questions(t: Names, own: Own) -> list[dict[str, Any]]:
         _question(corpus_ids=[own.corpus, t.corpus]),
         _question(session_id=t.session),
         _question(window_fact_ids=[t.fact]),
-        *(_question(filters=one) for one in _fact_filters(t)),
+        *(_question(filters=filters) for filters in _fact_filters(t)),
     ]
 
 
@@ -89,17 +89,17 @@ def _iris(t: Names) -> list[dict[str, Any]]:
 
 
 def _explained(t: Names, own: Own) -> Iterator[Asked]:
-    """By id and by IRI, in their corpus, in ours and in none."""
+    """Ids and IRIs, each in the owner's corpus, in the caller's corpus and in none."""
     kinds = {"master": t.master, "section": t.section, "chunk": t.chunk, "raw": t.raw}
     kinds |= {"fact": t.fact, "envelope": t.envelope, "document": t.document}
-    for kind, one in kinds.items():
-        for name in (one, iri_of(kind, UUID(one)), iri_of("raw", UUID(one))):
+    for kind, identity in kinds.items():
+        for name in (identity, iri_of(kind, UUID(identity)), iri_of("raw", UUID(identity))):
             yield from ({"node": name, "corpus_id": corpus} for corpus in ("", t.corpus, own.corpus))
     yield from ({"node": iri_of("source", t.source), "corpus_id": corpus} for corpus in (t.corpus, own.corpus))
 
 
 def _hierarchy(t: Names) -> Made:
-    """One of our own, with ids that another tenant has too."""
+    """A hierarchy of the caller's, with ids that another tenant has too."""
     made = two_sections()
     old = made.master.id
     for node in made.nodes:
@@ -170,12 +170,12 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
         {"ids": [own.node, t.chunk], "target": "LEVEL_MASTER"},
     ],
     "GetHistory": lambda t, _: [{"corpus_id": t.corpus}, *({"node_id": node} for node in t.nodes)],
-    "QueryAudit": lambda t, _: [{"filter": one} for one in _audit_filters(t)],
+    "QueryAudit": lambda t, _: [{"filter": filters} for filters in _audit_filters(t)],
     "WaitProof": lambda t, _: [{"record_id": t.record}, {"request_id": t.request}],
     "GetCheckpoint": _of_tenant,
     "GetConsistencyProof": lambda _t, _: [{"first_size": 0, "second_size": 1}],
     "VerifyAudit": _of_tenant,
-    "ExportAudit": lambda t, _: [{"format": "AUDIT_FORMAT_NDJSON", "filter": one} for one in _audit_filters(t)],
+    "ExportAudit": lambda t, _: [{"format": "AUDIT_FORMAT_NDJSON", "filter": filters} for filters in _audit_filters(t)],
     "ReviewAudit": lambda _t, _: [{"first": 0, "last": 0, "findings": "none"}],
     "ListReviews": _of_tenant,
     "RotateAuditKey": _of_tenant,
@@ -207,7 +207,7 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
         {"account_id": t.service},
         {"account_id": own.account, "token_id": t.token_id},
     ],
-    "PrepareSignature": lambda t, _: [{"target": one, "meaning": "approved"} for one in _targets(t)],
+    "PrepareSignature": lambda t, _: [{"target": target, "meaning": "approved"} for target in _targets(t)],
     "SignRecord": lambda t, own: [
         {
             "target": {**target, "version": 1},
@@ -219,7 +219,7 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
         }
         for target in [*_targets(t), _target("NODE", own.node)]
     ],
-    "ListSignatures": lambda t, _: [{"target": one} for one in _targets(t)],
+    "ListSignatures": lambda t, _: [{"target": target} for target in _targets(t)],
     "ExportCorpus": lambda t, _: [{"corpus_id": t.corpus, "format": "EXPORT_FORMAT_JSON"}],
     "PutFacts": lambda t, own: [
         {"corpus_id": t.corpus, "facts": [_DRAFT]},
@@ -231,7 +231,7 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
     "GetFacts": lambda t, own: [{"fact_ids": [t.fact], "with_embedding": True}, {"fact_ids": [own.fact, t.fact]}],
     "ListFacts": lambda t, own: [
         {"corpus_id": t.corpus},
-        *({"corpus_id": own.corpus, "filters": one} for one in _fact_filters(t)),
+        *({"corpus_id": own.corpus, "filters": filters} for filters in _fact_filters(t)),
     ],
     "UpdateFact": lambda t, _: [{"fact_id": t.fact, "source_location": "page 1"}],
     "SetFactStatus": lambda t, own: [
@@ -245,13 +245,13 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
         {"corpus_ids": [t.corpus], "text": TEXT},
         {"corpus_ids": [own.corpus, t.corpus], "text": TEXT},
         {"text": TEXT, "session_id": t.session},
-        *({"text": TEXT, "filters": one} for one in _fact_filters(t)),
+        *({"text": TEXT, "filters": filters} for filters in _fact_filters(t)),
     ],
     "GetState": lambda t, own: [{"corpus_ids": [t.corpus]}, {"corpus_ids": [own.corpus, t.corpus]}],
     "EndSession": lambda t, _: [{"session_id": t.session}],
-    "PreviewEnvelope": lambda t, own: [{"question": one} for one in _questions(t, own)],
+    "PreviewEnvelope": lambda t, own: [{"question": question} for question in _questions(t, own)],
     "PackEnvelope": lambda t, own: [
-        *({"question": one} for one in _questions(t, own)),
+        *({"question": question} for question in _questions(t, own)),
         {"question": _question(corpus_ids=[own.corpus]), "if_match": t.etag},
         {"question": _question(corpus_ids=[own.corpus], session_id=t.session), "salted_etag": True, "if_match": t.etag},
     ],
@@ -290,8 +290,8 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
     "MatchQuads": lambda t, own: [
         {"corpus_id": t.corpus},
         {"corpus_id": own.scratch, "pattern": {"source_id": t.source}},
-        *({"corpus_id": own.corpus, "pattern": {"subject": one}} for one in _iris(t)),
-        *({"corpus_id": own.corpus, "pattern": {"object": one}} for one in _iris(t)),
+        *({"corpus_id": own.corpus, "pattern": {"subject": iri}} for iri in _iris(t)),
+        *({"corpus_id": own.corpus, "pattern": {"object": iri}} for iri in _iris(t)),
     ],
     "ImportQuads": lambda t, own: [
         list(import_parts(t.corpus, _LINE)),
@@ -301,7 +301,7 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
     "ExportQuads": lambda t, own: [
         {"corpus_id": t.corpus, "format": "QUAD_FORMAT_N_QUADS"},
         {"corpus_id": own.scratch, "format": "QUAD_FORMAT_N_QUADS", "pattern": {"source_id": t.source}},
-        *({"corpus_id": own.scratch, "format": "QUAD_FORMAT_N_QUADS", "pattern": {"subject": one}} for one in _iris(t)),
+        *({"corpus_id": own.scratch, "format": "QUAD_FORMAT_N_QUADS", "pattern": {"subject": iri}} for iri in _iris(t)),
     ],
     "Explain": lambda t, own: list(_explained(t, own)),
     "ExportCore": lambda t, _: [
@@ -329,7 +329,7 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
     ],
     "ListTurns": lambda t, own: [{"corpus_id": t.corpus}, {"corpus_id": own.corpus, "session_id": t.session}],
     "Slice": lambda t, own: [
-        *({"anchors": [one], "policy": {"policy_id": "slice_policy_v1"}} for one in (t.turn, t.fact, *t.nodes)),
+        *({"anchors": [anchor], "policy": {"policy_id": "slice_policy_v1"}} for anchor in (t.turn, t.fact, *t.nodes)),
         {"anchors": [own.turn, t.turn]},
         {"anchors": [t.turn], "corpus_id": t.corpus},
         {"anchors": [t.turn], "corpus_id": own.corpus},
@@ -337,13 +337,13 @@ CASES: Final[Mapping[str, Callable[[Names, Own], list[Asked]]]] = {
 }
 
 CONTENT: Final = ("node.master", "node.section", "node.chunk", "node.raw", "document.id", "document.source_id")
-"""Of a hierarchy that a client puts: names of its own parts, which no other record is looked for by."""
+"""Fields of a hierarchy that a client puts. They name parts of that hierarchy, and no record is looked up by them."""
 NO_NAME: Final = {("ListTenants", "page_token")}
-"""Only operators of the server get one, and they are of no tenant."""
+"""Only operators of the server get this token, and they belong to no tenant."""
 
 
-def asked(method: MethodDescriptor, t: Names, own: Own) -> Iterator[list[Message]]:
-    """The requests of each case; each of those that are one request also with the other tenant named."""
+def case_requests(method: MethodDescriptor, t: Names, own: Own) -> Iterator[list[Message]]:
+    """The requests of each case. Each case of a single request also comes with the other tenant named."""
     kind = GetMessageClass(method.input_type)
     for case in CASES[method.name](t, own):
         if not isinstance(case, dict):
@@ -354,8 +354,8 @@ def asked(method: MethodDescriptor, t: Names, own: Own) -> Iterator[list[Message
             yield [kind(**case, tenant_id=t.tenant)]
 
 
-def continued(method: MethodDescriptor, t: Names, own: Own, token: str) -> Iterator[list[Message]]:
-    """Requests to go on with another tenant's listing: as they would, and in what is one's own."""
+def continuation_requests(method: MethodDescriptor, t: Names, own: Own, token: str) -> Iterator[list[Message]]:
+    """Requests that continue another tenant's listing, both as that tenant would and in the caller's own corpus."""
     if method.name == "WatchEvents":
         yield [GetMessageClass(method.input_type)(resume_token=token)]
     if "page_token" not in method.input_type.fields_by_name:
@@ -371,15 +371,15 @@ def continued(method: MethodDescriptor, t: Names, own: Own, token: str) -> Itera
 
 
 def names_in(kind: Descriptor, path: str = "", around: tuple[Descriptor, ...] = ()) -> Iterator[str]:
-    """The fields of a request, and of what is in it, that name a record. What is within its like is not gone into."""
-    for one in kind.fields:
-        inside = one.message_type
+    """The fields of a request, at any depth, that name a record. A message inside its own type is not searched."""
+    for field in kind.fields:
+        inside = field.message_type
         if inside in around:
             continue
         if inside is not None and not inside.GetOptions().map_entry and not inside.full_name.startswith("google."):
-            yield from names_in(inside, f"{path}{one.name}.", (*around, kind))
-        elif one.type in {FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES} and _is_name(one.name):
-            yield f"{path}{one.name}"
+            yield from names_in(inside, f"{path}{field.name}.", (*around, kind))
+        elif field.type in {FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES} and _is_name(field.name):
+            yield f"{path}{field.name}"
 
 
 def _is_name(field: str) -> bool:
@@ -388,9 +388,9 @@ def _is_name(field: str) -> bool:
 
 def set_in(message: Message, path: str = "") -> Iterator[str]:
     """The fields that are set."""
-    for one, value in message.ListFields():
-        if one.message_type is None or one.message_type.GetOptions().map_entry:
-            yield f"{path}{one.name}"
+    for field, value in message.ListFields():
+        if field.message_type is None or field.message_type.GetOptions().map_entry:
+            yield f"{path}{field.name}"
         else:
             for inner in [value] if isinstance(value, Message) else value:
-                yield from set_in(inner, f"{path}{one.name}.")
+                yield from set_in(inner, f"{path}{field.name}.")

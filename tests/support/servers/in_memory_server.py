@@ -1,8 +1,8 @@
 # ruff: noqa: ARG002, N802  # arguments and names of the methods are those of the protocol
-"""A gRPC server that keeps what it is sent in dictionaries: a peer to test the client against the protocol.
+"""A gRPC server that keeps what it is sent in dictionaries, to test the client against the protocol.
 
-It checks nothing, and of a corpus's documents it makes the simplest hierarchy there can be: one section, a chunk for
-each document, a raw for each chunk. What it is told to answer comes first: see `Peer.failures`.
+It checks nothing. It makes the simplest possible hierarchy of a corpus's documents: one section, a chunk for each
+document, a raw for each chunk. Answers that a test sets take precedence: see `Peer.failures`.
 """
 
 from __future__ import annotations
@@ -141,13 +141,13 @@ class Hierarchy:
         for node in found:
             node.corpus_id, node.created_by, node.version = self.corpus_id, "test", self.revision
             node.created_at.FromJsonString("2026-01-02T03:04:05Z")
-            node.child_ids.extend(one.id for one in found if one.parent_id == node.id)
+            node.child_ids.extend(child.id for child in found if child.parent_id == node.id)
             node.child_count = len(node.child_ids)
         return {node.id: node for node in found}
 
     def below(self, node_id: str, level: int) -> list[nodes_pb2.Node]:
         nodes = self.nodes()
-        return [one for one in nodes.values() if one.level == level and node_id in self.above(one.id)]
+        return [node for node in nodes.values() if node.level == level and node_id in self.above(node.id)]
 
     def above(self, node_id: str) -> list[str]:
         """The node and its ancestors, the lowest first."""
@@ -156,8 +156,8 @@ class Hierarchy:
             found.append(parent)
         return found
 
-    def id(self, what: str) -> str:
-        return str(uuid.uuid5(uuid.UUID(self.corpus_id), what))
+    def id(self, name: str) -> str:
+        return str(uuid.uuid5(uuid.UUID(self.corpus_id), name))
 
     def _citation(self, document: documents_pb2.Document) -> nodes_pb2.Citation:
         text = self.texts[document.id]
@@ -174,7 +174,7 @@ class Hierarchy:
         finding = nodes_pb2.Finding(kind="obligation", text="keep it", citation=self._citation(next(iter(documents))))
         content = nodes_pb2.MasterContent(
             summary="All in all.",
-            citations=[self._citation(one) for one in documents],
+            citations=[self._citation(document) for document in documents],
             findings=[finding],
             keywords=["audit"],
             statistics=nodes_pb2.Statistics(
@@ -182,8 +182,8 @@ class Hierarchy:
                 sections=1,
                 chunks=len(documents),
                 raws=len(documents),
-                characters=sum(one.characters for one in documents),
-                tokens=sum(one.tokens for one in documents),
+                characters=sum(document.characters for document in documents),
+                tokens=sum(document.tokens for document in documents),
             ),
             processing=PROCESSING,
         )
@@ -194,7 +194,7 @@ class Hierarchy:
             title="Records",
             category="records",
             summary="Of records.",
-            citations=[self._citation(one) for one in self.documents.values()],
+            citations=[self._citation(document) for document in self.documents.values()],
             entities=[nodes_pb2.Entity(type="regulation", value="21 CFR 11")],
             keywords=["record"],
             document_count=len(self.documents),
@@ -237,12 +237,12 @@ class Hierarchy:
 
 @dataclass
 class Peer:
-    """What the server holds, saw and is to answer."""
+    """What the server holds, what it saw and what it shall answer."""
 
     address: str = ""
     api_version: str = "1.5"
     failures: list[Failure] = field(default_factory=list)
-    """The next calls fail so, one each."""
+    """Each of the next calls fails with the next of these."""
     seen: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     """Method and metadata of every call."""
     requests: list[Any] = field(default_factory=list)
@@ -251,21 +251,21 @@ class Peer:
     hierarchies: dict[str, Hierarchy] = field(default_factory=dict)
     """By corpus id."""
     trims: list[corpora_pb2.TrimCorpusResponse] = field(default_factory=list)
-    """What the next trims answer."""
+    """The answers of the next trims."""
     results: dict[str, list[Any]] = field(default_factory=dict)
-    """What uploads were answered, by request id."""
+    """The answers of uploads, by request id."""
     on_part: Callable[[Any, grpc.ServicerContext], object] = lambda _part, _context: None
     """Sees every part of an upload as it comes, and may fail the call."""
     answers: dict[str, Any] = field(default_factory=dict)
-    """What methods of the fact fabric answer, by name: a message, or a function of the request."""
+    """The answers of methods for facts and graphs, by name: a message, or a function of the request."""
     streams: dict[str, Callable[[Iterator[Any], grpc.ServicerContext], Iterator[Any]]] = field(default_factory=dict)
-    """The same for those that stream."""
+    """As `answers`, for methods that stream."""
     health: health.HealthServicer = field(default_factory=health.HealthServicer)
 
     def request_ids(self) -> list[str]:
         return [metadata[REQUEST_ID_HEADER] for _, metadata in self.seen]
 
-    def of(self, kind: type) -> list[Any]:
+    def records_of(self, kind: type) -> list[Any]:
         return [record for record in self.records.values() if isinstance(record, kind)]
 
     def put(self, record: Any) -> Any:
@@ -278,7 +278,7 @@ class Peer:
         return record
 
     def find(self, request: Any, kind: type, reason: Reason, context: grpc.ServicerContext) -> Any:
-        for record in self.of(kind):
+        for record in self.records_of(kind):
             if request.id == record.id or (not request.id and request.name == record.name):
                 return record
         return because(reason, "there is no such thing")(context)
@@ -292,15 +292,15 @@ class Peer:
         return self.put(record)
 
     def page(self, request: Any, kind: type) -> tuple[list[Any], str]:
-        return page_of(request, self.of(kind))
+        return page_of(request, self.records_of(kind))
 
     def hierarchy(self, corpus_id: str) -> Hierarchy:
         return self.hierarchies.setdefault(corpus_id, Hierarchy(corpus_id))
 
     def hierarchy_of(self, node_id: str, context: grpc.ServicerContext) -> Hierarchy:
-        for one in self.hierarchies.values():
-            if node_id in one.nodes():
-                return one
+        for hierarchy in self.hierarchies.values():
+            if node_id in hierarchy.nodes():
+                return hierarchy
         return because(Reason.NODE_NOT_FOUND, f"there is no node {node_id}")(context)
 
 
@@ -386,7 +386,7 @@ class _Documents(documents_pb2_grpc.DocumentServiceServicer):
         self.peer = peer
 
     def AddDocuments(self, request_iterator, context):
-        """Tells of each document as it comes; once all have come, puts them in and tells what became of them."""
+        """Reports each document as it comes. Once all have come, adds them and reports the outcomes."""
         request_id = dict(context.invocation_metadata())[REQUEST_ID_HEADER]
         target, uploads, ended = None, [], False
         for part in request_iterator:
@@ -414,8 +414,8 @@ class _Documents(documents_pb2_grpc.DocumentServiceServicer):
 
     def _added(self, hierarchy: Hierarchy, uploads: list[tuple[Any, bytearray]], request_id: str) -> Iterator[Any]:
         outcomes = [hierarchy.put(header, bytes(content)) for header, content in uploads]
-        yield from (documents_pb2.AddDocumentsResponse(outcome=one) for one in outcomes)
-        kinds = Counter(one.kind for one in outcomes)
+        yield from (documents_pb2.AddDocumentsResponse(outcome=outcome) for outcome in outcomes)
+        kinds = Counter(outcome.kind for outcome in outcomes)
         added, updated, unchanged, failed = (kinds[kind] for kind in range(1, 5))
         if added or updated:
             hierarchy.commit(request_id, "AddDocuments", added + updated, updated)
@@ -431,7 +431,7 @@ class _Documents(documents_pb2_grpc.DocumentServiceServicer):
 
     def RemoveDocuments(self, request, context):
         hierarchy = self.peer.hierarchy(request.corpus_id)
-        sources = {one.id: source for source, one in hierarchy.documents.items()}
+        sources = {document.id: source for source, document in hierarchy.documents.items()}
         for document_id in request.document_ids:
             if document_id not in sources:
                 because(Reason.DOCUMENT_NOT_FOUND, f"there is no document {document_id}")(context)
@@ -467,8 +467,12 @@ class _Nodes(nodes_pb2_grpc.NodeServiceServicer):
         return nodes_pb2.GetNodeResponse(node=node, revision=hierarchy.revision)
 
     def Query(self, request, context):
-        hierarchies = [self.peer.hierarchy(one) for one in request.corpus_ids] or list(self.peer.hierarchies.values())
-        found = [node for one in hierarchies for node in one.nodes().values() if node.level == request.level]
+        hierarchies = [self.peer.hierarchy(corpus_id) for corpus_id in request.corpus_ids] or list(
+            self.peer.hierarchies.values()
+        )
+        found = [
+            node for hierarchy in hierarchies for node in hierarchy.nodes().values() if node.level == request.level
+        ]
         if request.text:
             found = [node for node in found if request.text in str(node)]
         score = 0.5 if request.text else None
@@ -476,7 +480,7 @@ class _Nodes(nodes_pb2_grpc.NodeServiceServicer):
         return nodes_pb2.QueryResponse(
             hits=[nodes_pb2.QueryHit(node=node, score=score) for node in nodes],
             next_page_token=token,
-            revisions={one.corpus_id: one.revision for one in hierarchies},
+            revisions={hierarchy.corpus_id: hierarchy.revision for hierarchy in hierarchies},
         )
 
     def DrillDown(self, request, context):
@@ -487,16 +491,21 @@ class _Nodes(nodes_pb2_grpc.NodeServiceServicer):
     def RollUp(self, request, context):
         hierarchy = self.peer.hierarchy_of(request.ids[0], context)
         nodes = hierarchy.nodes()
-        above = [one for key in request.ids for one in hierarchy.above(key) if nodes[one].level == request.target]
+        above = [
+            ancestor
+            for key in request.ids
+            for ancestor in hierarchy.above(key)
+            if nodes[ancestor].level == request.target
+        ]
         common = above[0] if len(set(above)) == 1 else hierarchy.id("master")
-        found = [nodes[one] for one in dict.fromkeys(above)]
+        found = [nodes[ancestor] for ancestor in dict.fromkeys(above)]
         return nodes_pb2.RollUpResponse(nodes=found, common=nodes[common], revision=hierarchy.revision)
 
     def GetHistory(self, request, context):
         node_id = request.node_id
-        one = self.peer.hierarchy_of(node_id, context) if node_id else self.peer.hierarchy(request.corpus_id)
-        revisions, token = page_of(request, one.history[::-1])
-        oldest = 1 + max((revision.revision for revision in one.history if revision.trimmed), default=-1)
+        hierarchy = self.peer.hierarchy_of(node_id, context) if node_id else self.peer.hierarchy(request.corpus_id)
+        revisions, token = page_of(request, hierarchy.history[::-1])
+        oldest = 1 + max((revision.revision for revision in hierarchy.history if revision.trimmed), default=-1)
         return nodes_pb2.GetHistoryResponse(revisions=revisions, next_page_token=token, oldest_revision=oldest)
 
 
@@ -559,7 +568,7 @@ def _scripted(peer: Peer, service: ServiceDescriptor) -> grpc.GenericRpcHandler:
 
 
 class _Watch(grpc.ServerInterceptor):
-    """Notes each call, then fails it if it is to fail."""
+    """Notes each call, then fails it if a failure is set."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -599,7 +608,7 @@ class _Watch(grpc.ServerInterceptor):
 def running(
     peer: Peer | None = None, *, address: str = "127.0.0.1:0", credentials: grpc.ServerCredentials | None = None
 ) -> Iterator[Peer]:
-    """The peer, listening until the block ends."""
+    """The peer, which listens until the block ends."""
     peer = peer or Peer()
     pool = futures.ThreadPoolExecutor(4)
     server = grpc.server(pool, interceptors=[_Watch(peer)], options=[("grpc.max_receive_message_length", 300_000)])

@@ -1,4 +1,4 @@
-"""Servers with one embedding model or another on one store, and what a corpus says of its own."""
+"""Servers with different embedding models on one store, and what a corpus says about its vectors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.callers.knowledge import CHUNK, SECTION
 from tests.support.servers.running import ACME, ACME_ID, OPERATOR, Running, create_tenants, running
 
 STATIC, MINILM = "wordllama", "all-minilm"
-"""How the models' names begin."""
+"""The beginnings of the models' names."""
 OLD = IngestSettings(workers=0)
 NEW = IngestSettings(workers=0, embedder=EmbedderKind.MINILM, former=(FormerSettings(embedder=EmbedderKind.STATIC),))
 NEW_ALONE = IngestSettings(workers=0, embedder=EmbedderKind.MINILM)
@@ -45,12 +45,12 @@ class MigrationCaller(FactCaller):
         self.embeddings = embeddings_pb2_grpc.EmbeddingServiceStub(self._channel)
 
     def begin(self, corpus: str, request_id: str | None = None, timeout_s: float = 120.0) -> Any:
-        """The stream of a migration that has begun."""
+        """Begins a migration and returns its stream."""
         request = pb.MigrateEmbeddingsRequest(corpus_id=corpus)
         return self.embeddings.MigrateEmbeddings(iter([request]), **self.options(request_id, timeout_s))
 
     def migrate(self, corpus: str, request_id: str | None = None) -> list[pb.MigrateEmbeddingsResponse]:
-        """All that a migration says until it is finished."""
+        """All messages of a migration, until it is finished."""
         return list(self.begin(corpus, request_id))
 
     def migration(self, corpus: str) -> pb.Migration:
@@ -58,38 +58,38 @@ class MigrationCaller(FactCaller):
         return self.embeddings.GetMigration(request, **self.options()).migration
 
     def vectors(self, corpus: str, **fields: Any) -> dict[str, Sequence[float]]:
-        """Of chunks by their text's place, and of facts by their content: the same in any corpus of these texts."""
+        """Vectors of chunks by their text's place, and of facts by their content: the same keys in any corpus."""
         found: dict[str, Sequence[float]] = {}
-        for one in self.query(corpus, level=CHUNK, **fields):
-            chunk = self.node(one.id, with_embedding=True, **fields).chunk
+        for node in self.query(corpus, level=CHUNK, **fields):
+            chunk = self.node(node.id, with_embedding=True, **fields).chunk
             found[f"{chunk.source_id} {chunk.span.start}"] = tuple(chunk.embedding)
         for fact in self.list(corpus, **fields):
             found[fact.content] = tuple(self.get(fact.fact_id, with_embedding=True, **fields).embedding)
         return found
 
     def models(self, corpus: str, **fields: Any) -> set[str]:
-        """That chunks and facts say they were embedded with; without what follows the name."""
-        chunks = {one.chunk.embedding_model for one in self.query(corpus, level=CHUNK, **fields)}
-        facts = {one.embedding_model for one in self.list(corpus, **fields)}
-        return {one.partition("-l")[0] for one in chunks | facts}
+        """The models with which chunks and facts say they were embedded, without what follows the name."""
+        chunks = {node.chunk.embedding_model for node in self.query(corpus, level=CHUNK, **fields)}
+        facts = {fact.embedding_model for fact in self.list(corpus, **fields)}
+        return {model.partition("-l")[0] for model in chunks | facts}
 
     def answers(self, corpus: str, text: str, **fields: Any) -> list[tuple[str, float]]:
-        """What searches find, chunks, sections and facts, with scores; by what they say, not by their ids."""
+        """The chunks, sections and facts that searches find, with scores, by their texts instead of their ids."""
         chunks = self.hits(corpus, level=CHUNK, text=text, **fields)
         sections = self.hits(corpus, level=SECTION, text=text, **fields)
         facts = self.search(text, corpus, exact=True, **fields).hits
         return [
-            *((f"{one.node.chunk.source_id} {one.node.chunk.span.start}", round(one.score, 3)) for one in chunks),
-            *((one.node.section.summary, round(one.score, 3)) for one in sections),
-            *((one.fact.content, round(one.score, 3)) for one in facts),
+            *((f"{hit.node.chunk.source_id} {hit.node.chunk.span.start}", round(hit.score, 3)) for hit in chunks),
+            *((hit.node.section.summary, round(hit.score, 3)) for hit in sections),
+            *((hit.fact.content, round(hit.score, 3)) for hit in facts),
         ]
 
     def found(self, corpus: str, text: str) -> list[tuple[str, float]]:
-        """The same of chunks and facts alone: which sections there are depends on what came first."""
-        return [one for one in self.answers(corpus, text) if one[0] not in self.summaries(corpus)]
+        """As `answers`, for chunks and facts only: which sections there are depends on which documents came first."""
+        return [answer for answer in self.answers(corpus, text) if answer[0] not in self.summaries(corpus)]
 
     def summaries(self, corpus: str) -> set[str]:
-        return {one.section.summary for one in self.query(corpus, level=SECTION)}
+        return {node.section.summary for node in self.query(corpus, level=SECTION)}
 
 
 @contextmanager
@@ -102,31 +102,35 @@ def serving(path: Path, ingest: IngestSettings, **changes: Any) -> Iterator[Migr
 
 
 def problems(caller: MigrationCaller) -> list[str]:
-    """What fsck finds."""
+    """The problems that fsck finds."""
     server = caller.server.server
     return list(Fsck(caller.server.engine, server._keys, server.keyring, server.logs.signing.store).run().problems)
 
 
 def section_sums(caller: MigrationCaller, corpus: str) -> dict[str, npt.NDArray[np.float32]]:
-    """What sections keep of their chunks' vectors, by their titles."""
+    """The sums of their chunks' vectors that sections keep, by the sections' titles."""
     server, tenant, wanted = caller.server.server, TenantId(ACME_ID), CorpusId(UUID(corpus))
     found = caller.server.engine.run(lambda tr: corpora.get(tr, server._keys, tenant, wanted))
     keys = server._keys.of_corpus(found.number)
 
     def read(tr: Transaction) -> list[Section | None]:
         view = CorpusAtRevision(tr, found, keys, SealedRecords(server.keyring), revisions.head(tr, keys))
-        return [HierarchyReader(view).section(one) for one in HierarchyReader(view).section_ids()]
+        return [HierarchyReader(view).section(section_id) for section_id in HierarchyReader(view).section_ids()]
 
-    return {one.title: sum_of_bytes(one.vector_sum) for one in caller.server.engine.run(read) if one is not None}
+    return {
+        section.title: sum_of_bytes(section.vector_sum)
+        for section in caller.server.engine.run(read)
+        if section is not None
+    }
 
 
 def finished(caller: MigrationCaller, corpus: str) -> None:
-    """Returns when a migration that goes on by itself is over."""
+    """Returns when a migration that continues by itself is finished."""
     deadline = time.monotonic() + 60
     while not caller.migration(corpus).HasField("finished_at"):
-        assert time.monotonic() < deadline, "it does not go on"
+        assert time.monotonic() < deadline, "the migration does not continue"
         time.sleep(0.05)
 
 
-def near(one: Sequence[float], other: Sequence[float]) -> bool:
-    return len(one) == len(other) and math.dist(one, other) < 1e-3
+def near(left: Sequence[float], right: Sequence[float]) -> bool:
+    return len(left) == len(right) and math.dist(left, right) < 1e-3

@@ -1,4 +1,4 @@
-"""A real HTTP server that speaks the OpenAI protocol and embeds texts by their hashes, for as long as it is told to."""
+"""A real HTTP server that speaks the OpenAI protocol and embeds texts by their hashes, until told to fail."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ModelServer:
         self._server.server_close()
 
     def fail_after(self, texts: int | None) -> None:
-        """Embeds so many more, and then none; None: all again."""
+        """Embeds this many more texts and then fails; None: embeds all again."""
         with self._lock:
             self._texts_max, self._texts = texts, 0
 

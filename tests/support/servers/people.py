@@ -1,4 +1,4 @@
-"""People and services with accounts, and what time does to their sessions and passwords."""
+"""People and services with accounts, and ways to age their sessions and passwords."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PASSWORD = "quite another passphrase"
 class Person:
     account: Account
     token: str
-    """Of a session that was opened."""
+    """The token of an open session."""
 
     @property
     def login(self) -> str:
@@ -52,7 +52,7 @@ def make_person(
 
 
 def make_service(server: Running, *grants: Grant, tenant: UUID = ACME_ID) -> Person:
-    """A service account and a token of it."""
+    """A service account, and a token for it."""
     login = f"service-{uuid4()}"
     account = server.client().create_account(login, kind=AccountKind.SERVICE, grants=grants, tenant_id=tenant)
     return Person(account, server.client().create_token(account.id, "test", tenant_id=tenant).token)
@@ -64,12 +64,12 @@ def administrator(server: Running) -> Client:
 
 
 def refused(reason: Reason) -> Any:
-    """A block in which a call is refused for this reason."""
+    """The call in the block must be refused for this reason."""
     return pytest.raises(DrillcoreError, match=f"^{reason.name}:")
 
 
 def age_session(server: Running, token: str, *, unused_for: timedelta, opened_before: timedelta | None = None) -> None:
-    """As if the session had been used, and opened, so long ago."""
+    """Makes the session look as if it was last used, and opened, this long ago."""
     keys = server.server._unit.keys
 
     def work(tr: Transaction) -> None:
@@ -88,7 +88,7 @@ def age_session(server: Running, token: str, *, unused_for: timedelta, opened_be
 
 
 def age_password(server: Running, account: UUID, by: timedelta) -> None:
-    """As if the password had been set, and tried, so long ago."""
+    """Makes the password look as if it was set, and tried, this long ago."""
     keys, account_id = server.server._unit.keys, AccountId(account)
 
     def work(tr: Transaction) -> None:

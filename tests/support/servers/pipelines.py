@@ -1,4 +1,4 @@
-"""A pipeline's stages in their order, outside of a server."""
+"""A pipeline's stages in their order, without a server around them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMITS = TimeLimits(default_s=30.0, max_s=120.0, stream_idle_s=30.0)
 
 
 @contextmanager
-def a_unit(path: Path) -> Iterator[Unit]:
+def opened_unit(path: Path) -> Iterator[Unit]:
     """A unit on a store of its own."""
     with opened(path) as engine:
         keys = Keyspace(open_store(engine)[0])

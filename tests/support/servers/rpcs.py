@@ -1,6 +1,6 @@
 """Every RPC of the server, found by its services' descriptors, with a well-formed request for each, and raw calls.
 
-A new RPC has no request here and fails every test that walks the RPCs, until it gets one.
+A new RPC has no request here and fails every test that walks the RPCs until a request is added.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FABRIC_METHODS: Final = [
     }
     and not method.name.startswith("Export")
 ]
-"""But for exports, which need a role that tenants' own tokens do not have."""
+"""All but exports, which need a role that tenants' own tokens do not have."""
 
 
 def _question() -> dict[str, Any]:
@@ -184,11 +184,11 @@ _FIRST: Final = {
     "ImportQuads": "target",
     "ImportCore": "target",
 }
-"""Where a call streams: the part of its first request that names what it is about."""
+"""For calls that stream: the part of the first request that names the call's subject."""
 
 
 def name_of(method: MethodDescriptor) -> str:
-    """How a method is shown among a test's parameters."""
+    """The method's name among a test's parameters."""
     return method.name
 
 
@@ -204,9 +204,9 @@ def fields_of(method: MethodDescriptor) -> dict[str, FieldDescriptor]:
 
 
 def request_of(method: MethodDescriptor, **fields: Any) -> Message:
-    """A request that has nothing wrong with it, with some fields changed. It names records that are not there.
+    """A well-formed request with some fields changed. It names records that do not exist.
 
-    Of a call that streams, the first request: a caller who sends no other has given up.
+    For a call that streams, this is the first request: a caller who sends no more has given up.
     """
     assert method.name in _REQUESTS, f"{method.name} is new: add a well-formed request for it to {__name__}"
     content = {**_REQUESTS[method.name](), **fields}
@@ -216,7 +216,7 @@ def request_of(method: MethodDescriptor, **fields: Any) -> Message:
 
 @dataclass(frozen=True)
 class RawAnswer:
-    """What came over the wire: the last answer's bytes or nothing, the status and the trailing metadata."""
+    """What came over the wire: the last answer's bytes or None, the status and the trailing metadata."""
 
     content: bytes | None
     code: grpc.StatusCode
@@ -231,17 +231,17 @@ class RawAnswer:
 
     @property
     def info(self) -> error_details_pb2.ErrorInfo:
-        """The refusal's details: there must be one, and nothing else."""
+        """The refusal's details. There must be exactly one."""
         (detail,) = self.status.details
         info = error_details_pb2.ErrorInfo()
-        assert detail.Unpack(info), "the detail is no ErrorInfo"
+        assert detail.Unpack(info), "the detail is not an ErrorInfo"
         return info
 
 
 def call(address: str, path: str, content: bytes, *, token: str | None = None, **headers: str) -> RawAnswer:
-    """One call without the client's help, of one request. Headers: underscores become dashes.
+    """Makes a call of one request without the client's help. In the names of headers, underscores become dashes.
 
-    On the wire a call with one request and one answer is a stream of each, so this does for every RPC.
+    On the wire, a call with one request and one answer is a stream of each, so this works for every RPC.
     """
     metadata = [(name.replace("_", "-"), value) for name, value in headers.items()]
     if token is not None:

@@ -1,4 +1,4 @@
-"""A real server on a real embedded store, and who may call it: an operator and two tenants."""
+"""A real server on a real embedded store, with tokens of an operator and of two tenants."""
 
 from __future__ import annotations
 
@@ -48,24 +48,24 @@ SETTINGS = ServerSettings(
 
 
 AUTH = AuthSettings(argon2_memory_kib=64, argon2_passes=1, argon2_lanes=1)
-"""Passwords are hashed in a moment."""
+"""Cheap settings, so that passwords are hashed in a moment."""
 
 
 COMMUNITIES = CommunitySettings(new_facts_min=1_000_000, every_days=1_000.0)
-"""The server finds no communities by itself, not even right after a start: a run would be a revision of its own."""
+"""The server finds no communities by itself, not even right after its start: a run would be a revision of its own."""
 
 
 DUE_COMMUNITIES = CommunitySettings(check_every_s=86_400.0, pause_s=0.0)
-"""50 new facts make a run due, but the server looks only at its start: tests have it look when they want it."""
+"""50 new facts make a run due, but the server checks only at its start. Tests start later checks themselves."""
 
 
 FACTS = FactSettings(sweep_every_s=86_400.0)
-"""The server keeps no facts by itself: tests have it done when they want it."""
+"""The server does not sweep facts by itself: tests start the sweep when they want it."""
 
 
 @dataclass
 class Running:
-    """A server that answers, and clients of it that are closed with it."""
+    """A running server, and its clients, which are closed with it."""
 
     server: Server
     engine: EmbeddedEngine
@@ -103,7 +103,7 @@ def running(
     wrap: Callable[[Engine], Engine] = lambda engine: engine,
     **changes: Any,
 ) -> Iterator[Running]:
-    """A server on the store in `path`, with some of its settings changed; `wrap` puts something before its engine."""
+    """A server on the store in `path`, with some settings changed. `wrap` puts another engine before the server's."""
     settings = Settings(
         server=replace(SETTINGS, **changes),
         engine=EngineSettings(data_dir=path, durability=Durability.RELAXED),
@@ -128,6 +128,6 @@ def running(
 
 
 def create_tenants(operator: Client) -> None:
-    """The tenants that the tokens belong to."""
+    """Makes the tenants that the tokens belong to."""
     operator.create_tenant("acme", tenant_id=ACME_ID)
     operator.create_tenant("globex", tenant_id=GLOBEX_ID)

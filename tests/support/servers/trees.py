@@ -1,4 +1,4 @@
-"""A corpus's whole hierarchy at one revision, and what must hold of it."""
+"""A corpus's whole hierarchy at one revision, and the rules that must hold for it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class Tree:
     documents: Mapping[str, documents_pb2.Document]
 
     def text(self, document: str) -> str:
-        """A document's raws, put together."""
+        """A document's text, put together from its raws."""
         own = [raw.raw for raw in self.raws.values() if raw.raw.document_id == document]
         return "".join(raw.content for raw in sorted(own, key=lambda raw: raw.span.start))
 
 
 def walk(caller: Caller, corpus: str, revision: int | None = None) -> Tree:
-    """From the master down, at one revision: the head, unless another is named."""
+    """Reads the tree from the master down, at one revision: by default the head."""
     as_of = at_revision(caller.head(corpus) if revision is None else revision)
     (found,) = caller.query(corpus, level=MASTER, as_of=as_of)
     master = caller.node(found.id, as_of=as_of)
     return Tree(
         as_of.revision,
         master,
-        {one: caller.node(one, as_of=as_of) for one in master.child_ids},
+        {section_id: caller.node(section_id, as_of=as_of) for section_id in master.child_ids},
         {node.id: node for node in caller.below(master.id, CHUNK, as_of=as_of)},
         {node.id: node for node in caller.below(master.id, RAW, as_of=as_of)},
         {document.id: document for document in caller.list_documents(corpus, as_of=as_of)},
@@ -43,7 +43,7 @@ def walk(caller: Caller, corpus: str, revision: int | None = None) -> Tree:
 
 
 def assert_whole(tree: Tree) -> None:
-    """Nothing is an orphan, nothing is counted wrongly, every span reproduces the original characters."""
+    """Asserts that nothing is an orphan, every count is right, and every span gives the original characters."""
     _assert_parents(tree)
     _assert_counts(tree)
     _assert_spans(tree)
@@ -85,11 +85,13 @@ def _assert_counts(tree: Tree) -> None:
 
 
 def _assert_spans(tree: Tree) -> None:
-    texts = {one: tree.text(one) for one in tree.documents}
-    for one, document in tree.documents.items():
-        own = sorted((raw.raw.span.start, raw.raw.span.end) for raw in tree.raws.values() if raw.raw.document_id == one)
+    texts = {document_id: tree.text(document_id) for document_id in tree.documents}
+    for document_id, document in tree.documents.items():
+        own = sorted(
+            (raw.raw.span.start, raw.raw.span.end) for raw in tree.raws.values() if raw.raw.document_id == document_id
+        )
         assert [start for start, _ in own] == [0, *(end for _, end in own[:-1])], "raws leave no gap and do not overlap"
-        assert own[-1][1] == document.characters == len(texts[one])
+        assert own[-1][1] == document.characters == len(texts[document_id])
     for raw in (node.raw for node in tree.raws.values()):
         assert raw.content == texts[raw.document_id][raw.span.start : raw.span.end]
     citations = [quote for chunk in tree.chunks.values() for quote in chunk.chunk.quotes]

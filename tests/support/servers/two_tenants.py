@@ -1,4 +1,4 @@
-"""Two tenants on one server: what one of them has, named in every way there is, and callers of the other."""
+"""Two tenants on one server: every name for what the first has, and callers from the second."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BY_NAME = {method.name: method for method in METHODS}
 
 @dataclass(frozen=True)
 class Names:
-    """What a tenant has, by all the names that a request can have for it."""
+    """All the names by which a request can name something of a tenant."""
 
     tenant: str
     tenant_name: str
@@ -62,10 +62,10 @@ class Names:
     continuation: str
     etag: str
     upload: str
-    """Of a core, which broke off."""
+    """The id of a core upload that broke off."""
     challenge: bytes
     spare_corpus: str
-    """To be made by another, under the same id; so are the rest."""
+    """An id that another tenant can create too. The rest are such ids as well."""
     spare_node: str
     spare_document: str
     spare_fact: str
@@ -79,13 +79,13 @@ class Names:
         return self.master, self.section, self.chunk, self.raw
 
     def texts(self) -> dict[str, str]:
-        """Every name but tokens."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        """Every name except tokens."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, str)}
 
 
-def nobodys(like: Names) -> Names:
-    """Names of the same form, which nothing in the store has."""
+def names_of_nobody(like: Names) -> Names:
+    """Names of the same form that nothing in the store has."""
     made: dict[str, Any] = {}
     for name, value in like.texts().items():
         made[name] = str(uuid4()) if _is_uuid(value) else secrets.token_hex(32)[: len(value)]
@@ -109,7 +109,7 @@ def _broken_upload(server: Running, token: str, corpus: str) -> str:
 
 @dataclass(frozen=True)
 class Own:
-    """What the one who asks has: to be named beside what is another's."""
+    """What the caller has itself, named in requests beside the other tenant's names."""
 
     corpus: str
     node: str
@@ -121,15 +121,15 @@ class Own:
     """A corpus for whole hierarchies."""
 
 
-def fill_theirs(server: Running) -> Names:
-    """Everything that globex has."""
+def fill_globex(server: Running) -> Names:
+    """Makes everything that globex has."""
     person = make_person(server, *map(Grant, ROLES), tenant=GLOBEX_ID, login=f"login of {SECRET}".replace(" ", "-"))
     client = server.client(person.token)
     corpus = client.create_corpus(f"corpus of {SECRET}")
     texts = zip((f"source of {SECRET}", "spare source"), REGULATIONS.values(), strict=False)
     client.add_documents(corpus.id, [NewDocument(name, f"{SECRET}\n\n{text}".encode()) for name, text in texts])
     nodes = {level: str(client.query(level=level, corpus_ids=[corpus.id]).items[0].node.id) for level in Level}
-    document, other = client.list_documents(corpus.id).items
+    document, second = client.list_documents(corpus.id).items
     with FactCaller(server, person.token) as caller:
         drafts = [_draft(f"{SECRET} is fact number {number} of them.") for number in range(3)]
         facts = caller.put(str(corpus.id), *drafts).fact_ids
@@ -184,7 +184,7 @@ def fill_theirs(server: Running) -> Names:
         spare_node=hierarchy.master.id,
         spare_document=hierarchy.documents[0].id,
         spare_fact=spare_fact.fact_ids[0],
-        spare_source=other.source_id,
+        spare_source=second.source_id,
         spare_turn=turns[1],
     )
     named.page_tokens.update(_page_tokens(server, person.token, named))
@@ -192,10 +192,10 @@ def fill_theirs(server: Running) -> Names:
 
 
 def put_turns(server: Running, token: str, corpus: str, **more: str) -> list[str]:
-    """Two turns, one in answer to the other; their ids."""
+    """Puts two turns, the second in answer to the first. Returns their ids."""
     ids = [str(uuid4()), str(uuid4())]
     given = {"role": graphs_pb2.TURN_ROLE_USER, "phase": graphs_pb2.PHASE_PLANNING, "salience": 0.5, **more}
-    turns = [graphs_pb2.Turn(turn_id=one, **given) for one in ids]
+    turns = [graphs_pb2.Turn(turn_id=turn_id, **given) for turn_id in ids]
     edge = graphs_pb2.Edge(parent=ids[0], child=ids[1], edge_type=graphs_pb2.EDGE_TYPE_REPLY)
     request = graphs_pb2.PutTurnsRequest(corpus_id=corpus, turns=turns, edges=[edge])
     assert exchange(server, token, BY_NAME["PutTurns"], [request]).content
@@ -218,7 +218,7 @@ def _sign(client: Client, person: Person, node: UUID) -> Any:
 
 
 def _page_tokens(server: Running, token: str, named: Names) -> Iterator[tuple[str, str]]:
-    """Of every listing that has more than one page, and of a watch, by the name of its call."""
+    """The page tokens of every listing with more than one page, and of a watch, by the name of the call."""
     method = BY_NAME["WatchEvents"]
     watched = exchange(server, token, method, [events_pb2.WatchEventsRequest(from_beginning=True)])
     yield method.name, events_pb2.WatchEventsResponse.FromString(watched.content or b"").resume_token
@@ -233,7 +233,7 @@ def _page_tokens(server: Running, token: str, named: Names) -> Iterator[tuple[st
 
 
 def listing_request(method: MethodDescriptor, named: Names, **more: Any) -> Message:
-    """The first page of what a tenant has to list."""
+    """The request for the first page of a tenant's listing."""
     given: dict[str, Any] = {"page_size": 1, **more}
     known = method.input_type.fields_by_name
     named_by = {"corpus_id": named.corpus, "corpus_ids": [named.corpus], "id": named.master, "target": 0}
@@ -266,10 +266,10 @@ def fill_own(server: Running) -> Own:
 
 
 def exchange(server: Running, token: str, method: MethodDescriptor, requests: Sequence[Message]) -> RawAnswer:
-    """One call of any kind; the content is that of all its answers."""
+    """Makes a call of any kind. The content of the result is that of all answers together."""
     metadata = [("authorization", f"Bearer {token}")]
     with grpc.insecure_channel(server.address, [("grpc.enable_http_proxy", 0), ("grpc.enable_retries", 0)]) as channel:
-        sent = iter([one.SerializeToString() for one in requests])
+        sent = iter([request.SerializeToString() for request in requests])
         ended = channel.stream_stream(path_of(method))(sent, metadata=metadata, timeout=20)
         content: bytes | None = b""
         try:

@@ -1,4 +1,4 @@
-"""A watcher of events without the client's help: it answers each response, as the protocol wants it."""
+"""Watches events without the client's help: it answers each response, as the protocol requires."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drillcore_proto.v1 import events_pb2_grpc
 
 
 class Watcher:
-    """One stream. `next` waits for the next event; `drained` takes all there are and ends the stream."""
+    """One stream. `next` waits for the next event; `drained` takes all events there are and ends the stream."""
 
     def __init__(self, address: str, token: str, *, answers: bool = True, **wanted: Any) -> None:
         self._channel = grpc.insecure_channel(address, [("grpc.enable_http_proxy", 0), ("grpc.enable_retries", 0)])
@@ -39,7 +39,7 @@ class Watcher:
         self._channel.close()
 
     def hang_up(self) -> None:
-        """Sends nothing any more."""
+        """Sends nothing more."""
         self._requests.put(None)
 
     def take(self) -> list[pb.Event]:
@@ -57,7 +57,7 @@ class Watcher:
         return self._events.pop(0)
 
     def up_to(self, revision: int) -> list[pb.Event]:
-        """Everything up to the end of a revision."""
+        """All events up to the end of a revision."""
         found = [self.next()]
         while not (found[-1].kind == pb.EVENT_KIND_STATE_CHANGED and found[-1].revision >= revision):
             found.append(self.next())
@@ -74,7 +74,7 @@ class Watcher:
             yield from response.events
 
 
-def told(address: str, token: str, **wanted: Any) -> list[pb.Event]:
-    """Everything there is now, from a token or from the beginning."""
+def all_events(address: str, token: str, **wanted: Any) -> list[pb.Event]:
+    """All events there are now, from a token or from the beginning."""
     with Watcher(address, token, **wanted) as watcher:
         return watcher.drained()

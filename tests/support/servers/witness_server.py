@@ -1,4 +1,4 @@
-"""A witness (c2sp.org/tlog-witness) that keeps its word: cosigns only what continues the last it has signed."""
+"""A witness (c2sp.org/tlog-witness) that keeps its promise: it cosigns only what continues the last it has signed."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class WitnessServer:
         self.key = VerifierKey("witness.example", self._private.public_key().public_bytes_raw(), COSIGNATURE_V1)
         self.seen: dict[str, tuple[int, bytes]] = {}
         self.status = 200
-        """What it answers to everything, if it is not 200."""
+        """The status of every answer, if it is not 200."""
         self.now = 1_800_000_000
         self.url = ""
 
     def sign_other(self) -> str:
-        """Its signature of a checkpoint that nobody asked it about."""
+        """The witness's signature of a checkpoint that nobody sent to it."""
         note = Note(Checkpoint("other.example", 1, EMPTY_ROOT).text, ())
         return cosign(note, self.key, self.now, self._private.sign).signatures[-1].encode()
 
     def add_checkpoint(self, body: str) -> tuple[int, str, str]:
-        """Status, type and text of the answer."""
+        """The status, type and text of the answer."""
         if self.status != 200:
             return self.status, "text/plain", "out of order"
         head, _, encoded = body.partition("\n\n")

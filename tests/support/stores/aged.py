@@ -1,4 +1,4 @@
-"""Revisions that are days old, without waiting for days."""
+"""Makes revisions look days old, without waiting for days."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from drillcore_fdb.engine import Engine, Transaction
 from drillcore_fdb.format import open_store
 from drillcore_server.kernel import corpus_store as corpora
 from drillcore_server.kernel import revisions
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import CorpusId, Revision, TenantId
 from drillcore_server.storage.keyspace import Keyspace
@@ -26,7 +26,7 @@ def keys_of(server: Running, corpus: str, tenant: UUID = ACME_ID) -> CorpusKeys:
 
 
 def keys_in(engine: Engine, corpus: str, tenant: UUID = ACME_ID) -> CorpusKeys:
-    """The same of a store that no server has open."""
+    """As `keys_of`, for a store that no server has open."""
     return Keyspace(open_store(engine)[0]).of_corpus(corpus_in(engine, corpus, tenant).number)
 
 
@@ -36,7 +36,7 @@ def corpus_in(engine: Engine, corpus: str, tenant: UUID = ACME_ID) -> Corpus:
 
 
 def age(server: Running, corpus: str, days: float, tenant: UUID = ACME_ID) -> None:
-    """Makes every revision that the corpus has so many days older."""
+    """Makes every revision of the corpus this many days older."""
     keys = keys_of(server, corpus, tenant)
 
     def work(tr: Transaction) -> None:

@@ -1,4 +1,4 @@
-"""A corpus with real parts around it, below gRPC: the engine, the keyring, the built-in models, the commands."""
+"""A corpus with real parts around it, below gRPC: engine, keyring, built-in models and commands."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from drillcore_fdb.format import open_store
 from drillcore_server.app.config import EngineSettings
 from drillcore_server.app.factories import open_engine, open_keyring
 from drillcore_server.documents.add import Added, DocumentBatch, DocumentOutcome, Upload
-from drillcore_server.documents.change import DocumentPlanner
-from drillcore_server.documents.ingestion import builtin
-from drillcore_server.documents.ingestion.upload_readers import ReadersHere
+from drillcore_server.documents.document_planner import DocumentPlanner
+from drillcore_server.documents.ingestion.digest import InProcessReaders
+from drillcore_server.documents.ingestion.prepared_documents import builtin_preparer
 from drillcore_server.documents.update import Removed, remove_documents
 from drillcore_server.fsck.check_store import Fsck, Report
 from drillcore_server.hierarchy.sections import SectionCache
@@ -28,9 +28,9 @@ from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel import corpus_store as corpora
 from drillcore_server.kernel import revisions
 from drillcore_server.kernel.access import Principal
-from drillcore_server.kernel.accounts import EVERYTHING
-from drillcore_server.kernel.corpora import Corpus
+from drillcore_server.kernel.account_model import EVERYTHING
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.journal import Journal
 from drillcore_server.kernel.revise import Reviser, Target
 from drillcore_server.kernel.unit import Call, Unit
@@ -57,7 +57,7 @@ SENTENCES = {
 
 
 def text_of(topic: str, seed: int, paragraphs: int = 2) -> str:
-    """A Markdown document about one thing; another seed says it otherwise. A paragraph is about a chunk."""
+    """A Markdown document about a topic. Another seed words it differently. A paragraph is about a chunk."""
     dice = random.Random(f"{topic}/{seed}")
     lines = [f"# Rules on {topic}, edition {seed}"]
     for place in range(paragraphs):
@@ -70,7 +70,7 @@ def text_of(topic: str, seed: int, paragraphs: int = 2) -> str:
 
 @dataclass
 class Archive:
-    """One corpus and what changes it. `engine` may be one with faults; the keyring has an engine of its own."""
+    """A corpus and the commands that change it. `engine` may have faults; the keyring has an engine of its own."""
 
     engine: Engine
     keyring: Keyring
@@ -90,7 +90,7 @@ class Archive:
         return Target(self.corpus.tenant_id, self.corpus.id)
 
     def on(self, engine: Engine) -> Archive:
-        """The same corpus through another engine, as another server would have it: with caches of its own."""
+        """The same corpus through another engine, as another server would have it, with caches of its own."""
         return _archive(engine, self.keyring, self.keyspace, self.journal, self.corpus)
 
     def call(self, action: str, *, timeout_s: float = 60.0) -> Call:
@@ -119,7 +119,7 @@ class Archive:
         return self.engine.run(lambda tr: revisions.head(tr, self.keys))
 
     def documents(self) -> dict[str, DocumentId]:
-        """By source, at the head."""
+        """The ids of the head's documents, by source."""
 
         def work(tr: revisions.Transaction) -> dict[str, DocumentId]:
             view = CorpusAtRevision(tr, self.corpus, self.keys, self.sealed, revisions.head(tr, self.keys))
@@ -149,14 +149,14 @@ def opened_archive(path: Path, durability: Durability = Durability.RELAXED) -> I
 def _archive(engine: Engine, keyring: Keyring, keyspace: Keyspace, journal: Journal, corpus: Corpus) -> Archive:
     unit, sealed = Unit(engine, keyspace, journal), SealedRecords(keyring)
     reviser = Reviser(engine, unit, sealed, keyring)
-    preparer = builtin.preparer()
-    readers = ReadersHere(preparer.digester)
+    preparer = builtin_preparer()
+    readers = InProcessReaders(preparer.digester)
     planner = DocumentPlanner(reviser, SectionCache(engine), preparer, readers)
     return Archive(engine, keyring, corpus, planner, sealed, keyspace, journal)
 
 
 def _find_or_make(unit: Unit, engine: Engine) -> Corpus:
-    """Made under the same request ids each time, so made once."""
+    """Finds the corpus or makes it. The request ids are always the same, so it is made once."""
     at = datetime(2026, 1, 1, tzinfo=UTC)
 
     def call(action: str) -> Call:

@@ -1,9 +1,9 @@
-"""Erasures of an archive's sources, and processes that are killed at them.
+"""Erasures of an archive's sources, in processes that tests kill.
 
 Run it as `python -m tests.support.stores.archive_erasures STORE ...`:
 
-    destroy SOURCE    says "now" when the keys are to be destroyed, and waits
-    purge             says "page" before each page that is removed, then "done"
+    destroy SOURCE    prints "now" when the keys are to be destroyed, and waits
+    purge             prints "page" before each page that is removed, then "done"
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 from drillcore_fdb.embedded import Durability
 from drillcore_server.erasure import purge_store as purging
+from drillcore_server.erasure.destroy_keys import Eraser
 from drillcore_server.erasure.erase import erase_source
-from drillcore_server.erasure.eraser import Eraser
 from drillcore_server.erasure.purge import Purged, Purger
 from drillcore_server.kernel.erasures import Erasure
 from drillcore_server.kernel.unit import Call
@@ -57,9 +57,9 @@ def _tell_pages() -> None:
     vars(purging).update(remove_page=remove_page, _PAGE_KEYS=PAGE_KEYS)
 
 
-def main(path: str, what: str, source: str = "") -> None:
+def main(path: str, command: str, source: str = "") -> None:
     with opened_archive(Path(path), Durability.FULL) as archive:
-        if what == "destroy":
+        if command == "destroy":
             Keyring.destroy = _wait_instead  # type: ignore[method-assign]
             erase(archive, source)
         else:

@@ -1,4 +1,4 @@
-"""A corpus whose server has one embedding model or another: the built-in one, whole or cut short. Both are real."""
+"""A corpus whose server has different embedding models: the built-in model, whole or cut short. Both are real."""
 
 from __future__ import annotations
 
@@ -9,30 +9,29 @@ from uuid import UUID
 
 import numpy as np
 
-from drillcore_server.documents.ingestion import builtin
+from drillcore_server.documents.ingestion.prepared_documents import builtin_embedder
 from drillcore_server.embeddings.migration import Migrator, Progress
-from drillcore_server.embeddings.missing import EmbeddedTexts, Item
+from drillcore_server.embeddings.missing_vectors import Item, ItemTexts
 from drillcore_server.facts.change import FactPlanner
-from drillcore_server.facts.drafts import FactDraft
 from drillcore_server.facts.index import FactIndexes
 from drillcore_server.facts.model import FactStatus
-from drillcore_server.facts.put import put_facts
+from drillcore_server.facts.put import FactDraft, put_facts
 from drillcore_server.facts.store import FactReader, packed
 from drillcore_server.hierarchy.chunk_index import VectorCache
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusReads
 from drillcore_server.storage.ids import FactId, NodeId, SourceId
+from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.embedding.embedders import Embedder
 from drillcore_server.vectors.embedding.static import StaticEmbedder
 from drillcore_server.vectors.model import Embeddings
-from drillcore_server.vectors.store import embeddings_of
 from tests.support.stores.archive import Archive
 
 
 @cache
 def short() -> Embedder:
-    """The built-in model without three quarters of its dimensions."""
-    whole = builtin.embedder()
+    """The built-in model with a quarter of its dimensions."""
+    whole = builtin_embedder()
     assert isinstance(whole, StaticEmbedder)
     return StaticEmbedder(whole._token_vectors[:, :64].copy(), whole._tokenizer, "short")
 
@@ -51,9 +50,9 @@ def migrator(archive: Archive, stopping: Callable[[], bool] = lambda: False) -> 
 
 
 def migrate(archive: Archive, report: Callable[[Progress], None] = lambda _: None) -> Progress:
-    """From its beginning to its end."""
-    one = migrator(archive)
-    return one.run(one.begin(archive.call("MigrateEmbeddings"), archive.target), report)
+    """Runs a migration from its beginning to its end."""
+    migration = migrator(archive)
+    return migration.run(migration.begin(archive.call("MigrateEmbeddings"), archive.target), report)
 
 
 def fact_planner(archive: Archive) -> FactPlanner:
@@ -87,28 +86,28 @@ def items(archive: Archive) -> list[Item]:
     at = snapshot(archive)
     chunks = [Item(False, UUID(bytes=entry.key[-16:])) for entry in at.entries(at.keys.chunks())]
     facts = at.read(lambda view: list(FactReader(view).facts()))
-    return [*chunks, *(Item(True, one.id) for one in facts if one.status is not FactStatus.DELETED)]
+    return [*chunks, *(Item(True, fact.id) for fact in facts if fact.status is not FactStatus.DELETED)]
 
 
 def check_vectors(archive: Archive, embedder: Embedder) -> None:
-    """Each chunk and fact has the vector that the model makes of its text, under the corpus's current number; and there
-    is no other vector."""
+    """Asserts that each chunk and fact has the vector that the model makes of its text, under the corpus's current
+    number, and that there is no other vector."""
     at, number = snapshot(archive), models(archive).current.number
-    texts = EmbeddedTexts(at).of(items(archive))
-    expected = [packed(one) for one in embedder.embed([one.text for one in texts])]
+    texts = ItemTexts(at).of(items(archive))
+    expected = [packed(vector) for vector in embedder.embed([text.text for text in texts])]
     stored = [
         at.read(
-            lambda view, one=one: (
-                FactReader(view).vector(number, FactId(one.item.id))
-                if one.item.is_fact
-                else HierarchyReader(view).vector(number, NodeId(one.item.id))
+            lambda view, text=text: (
+                FactReader(view).vector(number, FactId(text.item.id))
+                if text.item.is_fact
+                else HierarchyReader(view).vector(number, NodeId(text.item.id))
             )
         )
-        for one in texts
+        for text in texts
     ]
     assert all(vector is not None for vector in stored)
     differing = [
-        one.item for one, vector, wanted in zip(texts, stored, expected, strict=True) if not _same(vector, wanted)
+        text.item for text, vector, wanted in zip(texts, stored, expected, strict=True) if not _same(vector, wanted)
     ]
     assert differing == []
     spaces = (at.keys.all_vectors(), at.keys.all_fact_vectors())
@@ -116,7 +115,7 @@ def check_vectors(archive: Archive, embedder: Embedder) -> None:
 
 
 def _same(stored: bytes | None, wanted: bytes) -> bool:
-    """As precise as a vector that went through 16 bits once or twice."""
+    """Whether two vectors agree within the precision that is left after one or two conversions to 16 bits."""
     assert stored is not None
-    one, other = (np.frombuffer(vector, "<f2").astype(np.float32) for vector in (stored, wanted))
-    return one.shape == other.shape and bool(np.allclose(one, other, atol=2e-3))
+    left, right = (np.frombuffer(vector, "<f2").astype(np.float32) for vector in (stored, wanted))
+    return left.shape == right.shape and bool(np.allclose(left, right, atol=2e-3))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from drillcore_fdb.engine import Engine
-from drillcore_server.kernel import revisions, trimming
-from drillcore_server.kernel.corpora import Corpus, HoldChange, RetentionChange, TrimState
+from drillcore_server.kernel import retention, revisions
+from drillcore_server.kernel.corpus_model import Corpus, HoldChange, RetentionChange, TrimState
 from drillcore_server.storage.ids import Revision
 from drillcore_server.storage.spaces import Space
 from drillcore_server.tenancy.corpora import update_corpus
@@ -47,7 +47,7 @@ def _update(archive: Archive, retention: RetentionChange | None, hold: HoldChang
 
 @dataclass(frozen=True)
 class Pages:
-    """Enough after so many pages."""
+    """Stops a trim after this many pages."""
 
     left: list[None]
 
@@ -63,7 +63,7 @@ class Pages:
 def trim(
     archive: Archive, to: Revision, enough: Callable[[], bool] = lambda: False, engine: Engine | None = None
 ) -> Trimmed:
-    """Trims to a revision, under a policy of one day: as a day after that revision became the head."""
+    """Trims to a revision under a policy of one day, as if a day after that revision became the head."""
     corpus = archive.corpus
     trimmer = Trimmer(engine or archive.engine, archive.keyspace)
     return trimmer.trim(corpus.tenant_id, corpus.id, day_after(archive, to), enough)
@@ -76,9 +76,9 @@ def day_after(archive: Archive, revision: Revision) -> datetime:
 
 
 def readable(hierarchy: Hierarchy) -> dict[Space, Mapping[bytes, bytes]]:
-    """What a reader sees. The index of citations is not read by revision: its entries go with the records they name."""
+    """The records that a reader sees. The index of citations is left out: its entries go with the records they name."""
     return {space: records for space, records in hierarchy.records.items() if space is not Space.CITING}
 
 
 def state(archive: Archive) -> TrimState:
-    return archive.engine.run(lambda tr: trimming.state(tr, archive.keys))
+    return archive.engine.run(lambda tr: retention.state(tr, archive.keys))

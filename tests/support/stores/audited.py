@@ -1,4 +1,4 @@
-"""A store with an audit trail and nothing around it: the real engine, keyring, keys and unit, below gRPC."""
+"""A store with an audit trail and nothing else: the real engine, keyring, keys and unit, below gRPC."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from drillcore_server.app.factories import open_keyring
 from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.log_store import Head
 from drillcore_server.audit.log_writer import LogWriter
-from drillcore_server.audit.open_records import RecordOpener
 from drillcore_server.audit.publisher import Publisher
 from drillcore_server.audit.search import Terms
 from drillcore_server.audit.sequencer import GATHER_S, POLL_S, Sequencer
@@ -33,7 +32,7 @@ from drillcore_server.kernel.access import Principal, PrincipalKind, as_server
 from drillcore_server.kernel.journal import Journal, KeyKeeper, SigningKeys
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Unit
-from drillcore_server.storage.audit_records import RECORD, StoredRecord
+from drillcore_server.storage.audit_records import RECORD, RecordOpener, StoredRecord
 from drillcore_server.storage.ids import PrincipalId, RecordId, RequestId, TenantId
 from drillcore_server.storage.keyring import Keyring
 from drillcore_server.storage.keyspace import Keyspace
@@ -50,7 +49,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Done:
-    """What the calls of these tests answer: nothing much."""
+    """The answer of these tests' calls: just a number."""
 
     number: int
 
@@ -97,7 +96,7 @@ class Audited:
     def record(
         self, tenant: TenantId | None = None, touch: Callable[[Trail], object] = id, call: Call | None = None
     ) -> RecordId:
-        """Makes a call in a tenant, or of the server's own; the id of its record."""
+        """Makes a call in a tenant, or of the server itself. Returns the id of its record."""
         made: list[RecordId] = []
 
         def work(_tr: Transaction, _granted: object, trail: Trail) -> Done:
@@ -115,7 +114,7 @@ class Audited:
         return Sequencer(self.engine, self.keys, self.writer(), lease_s, LOGGER, self.alert, alone=alone)
 
     def sequence(self) -> None:
-        """Puts everything in order that is there."""
+        """Puts all waiting records in order."""
         sequencer = self.sequencer(alone=True)
         while (done := sequencer.step()) is not None and done.more:
             continue
@@ -161,7 +160,7 @@ def audited(
 
 @contextlib.contextmanager
 def at_work(sequencer: Sequencer, *publishers: Publisher) -> Iterator[None]:
-    """A sequencer that works in the background, as in a server; in the end it puts in order what is left."""
+    """A sequencer that works in the background, as in a server. At the end it puts the remaining records in order."""
     background = Background(LOGGER)
     background.add(
         "sequencer", lambda _now: sequencer.keep(background.stopping.is_set), POLL_S, sequencer.wake, GATHER_S

@@ -1,4 +1,4 @@
-"""A caller of the server's commands and a plain model of what they must do, to hold one against the other."""
+"""A caller of the server's commands, and a plain model of what they must do, to compare the two."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from drillcore_fdb.engine import Engine, Transaction
 from drillcore_fdb.tuples import KeyRange, Subspace, prefix_end
 from drillcore_proto.reasons import Reason
 from drillcore_server.kernel.access import Principal
-from drillcore_server.kernel.accounts import EVERYTHING
-from drillcore_server.kernel.corpora import Corpus, Tenant
-from drillcore_server.kernel.corpus_store import CORPUS
+from drillcore_server.kernel.account_model import EVERYTHING
+from drillcore_server.kernel.corpus_model import Corpus, Tenant
+from drillcore_server.kernel.corpus_store import CORPUS, TENANT
 from drillcore_server.kernel.errors import Refused, Unavailable
-from drillcore_server.kernel.requests import OUTCOME
-from drillcore_server.kernel.tenant_store import TENANT
-from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.kernel.unit import OUTCOME, Call, Unit
 from drillcore_server.storage.ids import CorpusId, PrincipalId, RequestId, TenantId
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.spaces import Space
@@ -39,7 +37,7 @@ OUTCOME_OPEN = {Reason.OUTCOME_UNKNOWN, Reason.DEADLINE_EXCEEDED}
 
 
 def ask(call: Call, command: Callable[[Call], T]) -> T:
-    """As a client does: the same request with the same id, later each time, until it is answered."""
+    """Sends the same request with the same id, each time later, until it is answered, as a client does."""
     for number in range(_TRIES_MAX):
         try:
             return command(replace(call, at=call.at + timedelta(seconds=number)))
@@ -62,7 +60,7 @@ def make_call(dice: random.Random, number: int, action: str) -> Call:
 
 @dataclass
 class Model:
-    """What must be in the store after the requests so far: one tenant, its corpora, one outcome for each request."""
+    """What the store must hold after the requests so far: a tenant, its corpora, and one outcome for each request."""
 
     tenant: Tenant
     corpora: dict[CorpusId, Corpus] = field(default_factory=dict)
@@ -89,7 +87,7 @@ class Session:
             self._dice.choice([self._create, self._create, self._update, self._update, self._delete, self._rename])()
 
     def end(self) -> None:
-        """Deletes what is left, and the tenant."""
+        """Deletes everything that is left, then the tenant."""
         for corpus in self.model.living():
             self._delete(corpus)
         call = self._call("DeleteTenant")
@@ -134,7 +132,7 @@ class Session:
         self.model.answered[call.request_id] = TENANT.encode(tenant)
 
     def _create(self) -> None:
-        """Without an id of the caller's own: a second run of the request would make a second corpus."""
+        """Without an id chosen by the caller: if the request ran twice, it would make two corpora."""
         call, name = self._call("CreateCorpus"), self._dice.choice(_NAMES)
         description = "x" * self._dice.choice([0, 10_000])
 
@@ -184,11 +182,11 @@ class Session:
         assert (new.name, new.version) == (new_name or old.name, old.version + 1), "a request is applied exactly once"
         self._set_corpus(call, new)
 
-    def _delete(self, which: Corpus | None = None) -> None:
+    def _delete(self, corpus: Corpus | None = None) -> None:
         living = self.model.living()
         if not living:
             return
-        call, old = self._call("DeleteCorpus"), which or self._dice.choice(living)
+        call, old = self._call("DeleteCorpus"), corpus or self._dice.choice(living)
 
         def command(c: Call) -> Corpus:
             return delete_corpus(self._unit, c, tenant=self.model.tenant.id, corpus_id=old.id, expected_version=None)
@@ -214,7 +212,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Stored:
-    """Everything the store holds, taken apart by space, parts of large values put together."""
+    """Everything the store holds, by space. Parts of large values are put together."""
 
     tenants: dict[UUID, Tenant]
     tenant_names: dict[str, UUID]
@@ -223,9 +221,9 @@ class Stored:
     outcomes: dict[str, bytes]
     outcome_times: list[str]
     records: set[bytes]
-    """Where the audit records are: incarnation, bucket and versionstamp."""
+    """The place of each audit record: incarnation, bucket and versionstamp."""
     recorded: dict[bytes, bytes]
-    """Where the record of each request is."""
+    """The place of each request's record."""
 
 
 def read_everything(engine: Engine, root: Subspace) -> Stored:
@@ -257,19 +255,19 @@ def _below(root: Subspace, space: Space) -> KeyRange:
 
 
 def check_whole(stored: Stored) -> None:
-    """Nothing is half done: names and records agree, every outcome has its time."""
+    """Asserts that nothing is half done: names and records agree, and every outcome has its time."""
     living = {tenant.name: tenant.id for tenant in stored.tenants.values() if tenant.deleted_at is None}
     assert stored.tenant_names == living
     named = {(c.tenant_id, c.name): c.id for c in stored.corpora.values() if c.deleted_at is None}
     assert stored.corpus_names == named
     assert sorted(stored.outcome_times) == sorted(stored.outcomes)
     assert len(stored.recorded) >= len(stored.outcomes), "every request has its audit record"
-    assert stored.records == set(stored.recorded.values()), "and there is no other record"
+    assert stored.records == set(stored.recorded.values()), "every record belongs to a request"
     assert len(stored.records) == len(stored.recorded)
 
 
 def check_session(engine: Engine, root: Subspace, session: Session) -> None:
-    """The store holds what the model says, and nothing besides: one record, one outcome for each request."""
+    """Asserts that the store holds exactly what the model says, with one record and one outcome for each request."""
     stored = read_everything(engine, root)
     check_whole(stored)
     assert stored.tenants == {session.model.tenant.id: session.model.tenant}

@@ -1,6 +1,6 @@
-"""Proves one revision of a corpus from its keys alone: every level, every index and every figure agree.
+"""Proves a revision of a corpus from its keys alone: every level, index and figure must agree.
 
-It reads whole spaces and takes them apart by itself, so it shares no range and no search with what it checks.
+It reads whole spaces and takes them apart itself, so that it shares no range and no search with the code it checks.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ import numpy as np
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader
 from drillcore_fdb.tuples import prefix_end
-from drillcore_server.documents.ingestion import builtin, chunk_spans
+from drillcore_server.documents.ingestion import chunk_spans
 from drillcore_server.documents.ingestion.digest import content_hash
 from drillcore_server.documents.ingestion.drawn_facts import draw_facts
+from drillcore_server.documents.ingestion.prepared_documents import builtin_counter
 from drillcore_server.documents.model import ParsedDocument
 from drillcore_server.documents.parsing import parse
 from drillcore_server.facts.model import Fact, FactStatus
-from drillcore_server.facts.store import FACT, encode_words
-from drillcore_server.facts.words import Lexicon, words_of
+from drillcore_server.facts.store import FACT
+from drillcore_server.facts.words import Lexicon, encode_words, words_of
 from drillcore_server.hierarchy.model import Chunk, Citation, Document, Master, Section, Statistics
 from drillcore_server.hierarchy.packed import SECTION, decode_chunk
 from drillcore_server.hierarchy.source_model import Source
@@ -34,7 +35,7 @@ from drillcore_server.kernel import revisions
 from drillcore_server.storage.ids import DocumentId, Level, NodeId, Revision, SourceId
 from drillcore_server.storage.spaces import Space
 from drillcore_server.storage.versioned import Entry
-from drillcore_server.vectors.store import EMBEDDINGS
+from drillcore_server.vectors.corpus_models import EMBEDDINGS
 from tests.support.stores.archive import Archive
 
 _LATEST = Revision(1 << 40)
@@ -63,7 +64,7 @@ _PLAIN = {
     Space.FACT_EXPIRIES,
 }
 Written = dict[bytes, dict[Revision, bytes | None]]
-"""By key, without its prefix: what each revision wrote there, opened; None for a tombstone."""
+"""What each revision wrote, opened, by key without its prefix. None is a tombstone."""
 
 
 @dataclass(frozen=True)
@@ -72,21 +73,21 @@ class Hierarchy:
 
     revision: Revision
     texts: Mapping[str, str]
-    """Of the documents, by source."""
+    """The texts of the documents, by source."""
     sections: Mapping[NodeId, tuple[NodeId, ...]]
-    """Their chunks, in order."""
+    """The chunks of each section, in order."""
     records: Mapping[Space, Mapping[bytes, bytes]]
-    """Everything a reader sees, opened: two readers of one revision see the same."""
+    """All the opened records that a reader sees. Two readers of one revision see the same."""
     master: Master | None
 
 
 def check(
     archive: Archive, revision: Revision | None = None, *, idle: bool = True, trimming: bool = False
 ) -> Hierarchy:
-    """Raises `AssertionError` unless the revision (else the head) is whole.
+    """Raises `AssertionError` unless the revision (by default the head) is whole.
 
-    With `idle` nobody is writing, so nothing may be there of a revision that is not published. With `trimming` a trim
-    is not finished, so what is left of earlier revisions does not make sense as a whole.
+    With `idle` nobody is writing, so no record of an unpublished revision may exist. With `trimming` a trim is not
+    finished, so that earlier revisions may be incomplete.
     """
     return archive.engine.run(lambda tr: check_in(tr, archive, revision, idle=idle, trimming=trimming))
 
@@ -106,7 +107,7 @@ def check_in(
     check.indexes()
     check.sources()
     check.facts()
-    check.told_facts(head)
+    check.change_feed(head)
     check.master_and_statistics()
     check.located()
     if not trimming:
@@ -118,11 +119,11 @@ def check_in(
 
 @lru_cache(1_000)
 def _drawn(text: str) -> tuple[str, ...]:
-    """What the facts of a document say, drawn anew."""
+    """The facts of a document's text, drawn again from the text."""
     (document,) = parse(text.encode(), name="text.md", media_type=None)
     assert isinstance(document, ParsedDocument)
-    chunks = chunk_spans.chunk(document, builtin.counter())
-    return tuple(fact.content for facts in draw_facts(document, chunks, builtin.counter()) for fact in facts)
+    chunks = chunk_spans.chunk(document, builtin_counter())
+    return tuple(fact.content for facts in draw_facts(document, chunks, builtin_counter()) for fact in facts)
 
 
 def _read(tr: Reader, archive: Archive, space: Space) -> Written:
@@ -150,17 +151,17 @@ def _opened(archive: Archive, space: Space, key: bytes, at: Revision, parts: lis
 def _check_revisions(tr: Reader, archive: Archive, head: Revision) -> None:
     records = list(revisions.between(tr, archive.keys, Revision(0), _LATEST))
     assert [record.revision for record in records] == list(range(1, head + 1)), "revisions follow each other"
-    assert all(one.at <= two.at for one, two in pairwise(records)), "time does not go back"
+    assert all(earlier.at <= later.at for earlier, later in pairwise(records)), "time does not go back"
     requests = Counter(record.request_id for record in records)
-    assert set(requests.values()) <= {1}, "a request makes one revision"
+    assert set(requests.values()) <= {1}, "a request makes exactly one revision"
     prefix = archive.keys._prefixes[Space.REVISION_TIMES]
     times = [key for key, _ in tr.range(prefix, prefix_end(prefix))]
     assert times == [archive.keys.revision_time(record.at, record.revision) for record in records]
 
 
 def _check_idle(tr: Reader, archive: Archive, written: Mapping[Space, Written], head: Revision) -> None:
-    assert revisions.get_claim(tr, archive.keys) is None, "nobody claims a revision"
-    assert not list(tr.range(*archive.keys.all_staged())), "nothing is noted as staged"
+    assert revisions.get_claim(tr, archive.keys) is None, "a revision is claimed"
+    assert not list(tr.range(*archive.keys.all_staged())), "a revision is noted as staged"
     for space, records in written.items():
         beyond = [key for key, ats in records.items() if max(ats) > head]
         assert not beyond, f"{space.name} has records beyond the head"
@@ -174,11 +175,13 @@ class _Check:
         self._at = at
         self._seen = {space: _seen(records, at) for space, records in written.items()}
         self._make = HierarchyWrites(archive.keyspace, archive.corpus.tenant_id, archive.corpus.number, archive.keyring)
-        self._documents = {DocumentId(one): DOCUMENT.decode(value) for one, value in self._nodes(Space.DOCUMENTS)}
-        texts = [decode_chunk(NodeId(one), value) for one, value in self._nodes(Space.CHUNKS)]
-        self._chunks = {one.chunk.id: one.chunk for one in texts}
-        self._pages = {one.chunk.id: one.page for one in texts}
-        self._sections = {NodeId(one): SECTION.decode(value) for one, value in self._nodes(Space.SECTIONS)}
+        self._documents = {
+            DocumentId(node_id): DOCUMENT.decode(value) for node_id, value in self._nodes(Space.DOCUMENTS)
+        }
+        texts = [decode_chunk(NodeId(node_id), value) for node_id, value in self._nodes(Space.CHUNKS)]
+        self._chunks = {text.chunk.id: text.chunk for text in texts}
+        self._pages = {text.chunk.id: text.page for text in texts}
+        self._sections = {NodeId(node_id): SECTION.decode(value) for node_id, value in self._nodes(Space.SECTIONS)}
         masters = [MASTER.decode(value) for value in self._seen[Space.MASTERS].values()]
         self._master = masters[0] if masters else None
         self._members = self._read_members()
@@ -187,7 +190,7 @@ class _Check:
         return [(UUID(bytes=key), value) for key, value in self._seen[space].items()]
 
     def _vectors(self) -> dict[NodeId, bytes]:
-        """Those of the model that searches use."""
+        """The vectors of the model that searches use."""
         model = self._seen[Space.EMBEDDINGS].get(b"")
         number = 0 if model is None else EMBEDDINGS.decode(model).current.number
         found = self._seen[Space.VECTORS].items()
@@ -202,25 +205,25 @@ class _Check:
         return members
 
     def documents_and_chunks(self) -> None:
-        assert all(one == document.id for one, document in self._documents.items())
+        assert all(key == document.id for key, document in self._documents.items())
         named = [chunk for document in self._documents.values() for chunk in document.chunks]
         assert len(set(named)) == len(named)
         assert set(named) == set(self._chunks) == set(self._pages), "documents name all chunks, and no others"
-        assert {one for one, _ in self._nodes(Space.PARENTS)} == set(named), "each chunk has a parent"
+        assert {chunk for chunk, _ in self._nodes(Space.PARENTS)} == set(named), "each chunk has a parent"
         assert self._vectors().keys() == set(named), "each chunk has a vector"
         for document in self._documents.values():
-            _check_document(document, [self._chunks[one] for one in document.chunks], self._text(document))
-            assert document.raws == sum(len(self._pages[one].raws) for one in document.chunks)
+            _check_document(document, [self._chunks[chunk_id] for chunk_id in document.chunks], self._text(document))
+            assert document.raws == sum(len(self._pages[chunk_id].raws) for chunk_id in document.chunks)
 
     def _text(self, document: Document) -> str:
         return "".join(raw.content for chunk in document.chunks for raw in self._pages[chunk].raws)
 
     def sections_and_members(self) -> None:
-        parents = {NodeId(one): NodeId(UUID(bytes=value)) for one, value in self._nodes(Space.PARENTS)}
+        parents = {NodeId(chunk): NodeId(UUID(bytes=value)) for chunk, value in self._nodes(Space.PARENTS)}
         joined = {chunk: section for section, members in self._members.items() for _, _, chunk in members}
         assert parents == joined, "parents and members agree"
         assert set(self._members) == set(self._sections), "no section is empty, and none is missing"
-        vectors = {one: np.frombuffer(value, "<f2") for one, value in self._vectors().items()}
+        vectors = {chunk: np.frombuffer(value, "<f2") for chunk, value in self._vectors().items()}
         for section in self._sections.values():
             members = self._members[section.id]
             for document, place, chunk in members:
@@ -228,14 +231,14 @@ class _Check:
             total = np.sum([vectors[chunk] for _, _, chunk in members], axis=0, dtype=np.float64)
             _check_section(section, members, total)
             self._check_cited([*section.citations, *section.candidates], {chunk for _, _, chunk in members})
-            assert section.summary == "\n".join(self._quoted(one) for one in section.citations)
+            assert section.summary == "\n".join(self._quoted(citation) for citation in section.citations)
 
     def _check_cited(self, citations: list[Citation], among: set[NodeId]) -> None:
-        for one in citations:
-            assert one.chunk in among, "a citation is of a chunk below"
-            chunk = self._chunks[one.chunk]
-            assert chunk.document == one.document
-            assert chunk.span.start <= one.span.start <= one.span.end <= chunk.span.end
+        for citation in citations:
+            assert citation.chunk in among, "a citation is of a chunk below"
+            chunk = self._chunks[citation.chunk]
+            assert chunk.document == citation.document
+            assert chunk.span.start <= citation.span.start <= citation.span.end <= chunk.span.end
 
     def _quoted(self, citation: Citation) -> str:
         page = self._pages[citation.chunk]
@@ -245,16 +248,16 @@ class _Check:
     def indexes(self) -> None:
         hashed = self._make.hashed
         entities = {
-            hashed(one.type, 4) + hashed(one.value) + chunk.id.bytes
+            hashed(entity.type, 4) + hashed(entity.value) + chunk.id.bytes
             for chunk in self._chunks.values()
-            for one in chunk.entities
+            for entity in chunk.entities
         }
         assert set(self._seen[Space.ENTITIES]) == entities
         categories = {hashed(section.category) + section.id.bytes for section in self._sections.values()}
         assert set(self._seen[Space.CATEGORIES]) == categories
         embedded = {chunk.embedded + chunk.id.bytes for chunk in self._chunks.values()}
         assert set(self._seen[Space.EMBEDDED]) == embedded
-        assert all(len(one) == 12 + 16 for one in embedded)
+        assert all(len(key) == 12 + 16 for key in embedded)
         assert set(self._seen[Space.SECTION_LIST]) == {section.bytes for section in self._sections}
 
     def sources(self) -> None:
@@ -271,28 +274,30 @@ class _Check:
             assert source.content_hash == document.content_hash
 
     def facts(self) -> None:
-        """Active ones are what the documents say, whatever became of the sources before.
+        """Active facts are what the documents say now, whatever happened to the sources before.
 
-        Those that were put by hand have no chunk.
+        Facts that were put by hand have no chunk.
         """
         facts = [FACT.decode(value) for value in self._seen[Space.FACTS].values()]
         hashed = self._archive.keyring.hashed
-        assert {one.id.bytes for one in facts} == set(self._seen[Space.FACTS])
-        assert all(one.content_hash == hashlib.sha256(one.content.encode()).hexdigest() for one in facts)
-        assert set(self._seen[Space.FACTS_BY_SOURCE]) == {hashed(one.source) + one.id.bytes for one in facts}
-        assert set(self._seen[Space.FACTS_BY_CHUNK]) == {one.chunk.bytes + one.id.bytes for one in facts if one.chunk}
-        assert not self._seen[Space.FACT_EXPIRIES]
-        kept = [one for one in facts if one.status is not FactStatus.DELETED]
-        assert {key[1:] for key in self._seen[Space.FACT_VECTORS]} == {one.id.bytes for one in kept}
-        assert self._seen[Space.FACT_WORDS] == {
-            one.id.bytes: encode_words(words_of(one, Lexicon())) for one in facts if one.is_searched
+        assert {fact.id.bytes for fact in facts} == set(self._seen[Space.FACTS])
+        assert all(fact.content_hash == hashlib.sha256(fact.content.encode()).hexdigest() for fact in facts)
+        assert set(self._seen[Space.FACTS_BY_SOURCE]) == {hashed(fact.source) + fact.id.bytes for fact in facts}
+        assert set(self._seen[Space.FACTS_BY_CHUNK]) == {
+            fact.chunk.bytes + fact.id.bytes for fact in facts if fact.chunk
         }
-        counts = Counter(one.source for one in kept)
+        assert not self._seen[Space.FACT_EXPIRIES]
+        kept = [fact for fact in facts if fact.status is not FactStatus.DELETED]
+        assert {key[1:] for key in self._seen[Space.FACT_VECTORS]} == {fact.id.bytes for fact in kept}
+        assert self._seen[Space.FACT_WORDS] == {
+            fact.id.bytes: encode_words(words_of(fact, Lexicon())) for fact in facts if fact.is_searched
+        }
+        counts = Counter(fact.source for fact in kept)
         sources = [SOURCE.decode(value) for value in self._seen[Space.SOURCES].values()]
-        assert {one.id: one.fact_count for one in sources if one.fact_count} == counts
-        drawn = {one.source for one in kept if one.chunk is not None}
-        assert drawn <= {document.source for document in self._documents.values()}, "gone with their source"
-        self._check_active([one for one in facts if one.status is FactStatus.ACTIVE and one.chunk is not None])
+        assert {source.id: source.fact_count for source in sources if source.fact_count} == counts
+        drawn = {fact.source for fact in kept if fact.chunk is not None}
+        assert drawn <= {document.source for document in self._documents.values()}, "drawn facts go with their source"
+        self._check_active([fact for fact in facts if fact.status is FactStatus.ACTIVE and fact.chunk is not None])
 
     def _check_active(self, facts: list[Fact]) -> None:
         for fact in facts:
@@ -302,15 +307,19 @@ class _Check:
             assert (chunk.document, chunk.source) == (fact.document, fact.source)
             assert chunk.span.start <= fact.span.start < fact.span.end <= chunk.span.end
         said = Counter((fact.source, fact.content) for fact in facts)
-        drawn = ((one.source, content) for one in self._documents.values() for content in _drawn(self._text(one)))
+        drawn = (
+            (document.source, content)
+            for document in self._documents.values()
+            for content in _drawn(self._text(document))
+        )
         assert said == Counter(drawn), "each fact of a document is there once"
 
-    def told_facts(self, head: Revision) -> None:
-        """The feed of changes tells of every fact that a revision wrote."""
+    def change_feed(self, head: Revision) -> None:
+        """The feed of changes names every fact that a revision wrote."""
         prefix = self._archive.keys._prefixes[Space.FACT_CHANGES]
         feed = {(key[-16:], Revision(int.from_bytes(key[-22:-16], "big"))) for key, _ in self._range(prefix)}
         written = {(key, at) for key, ats in self._written[Space.FACTS].items() for at in ats}
-        assert {one for one in written if one[1] <= head} <= feed
+        assert {written_fact for written_fact in written if written_fact[1] <= head} <= feed
 
     def _range(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         return list(self._tr.range(prefix, prefix_end(prefix)))
@@ -338,13 +347,15 @@ class _Check:
         )
         findings = [finding.citation for finding in self._master.findings]
         self._check_cited([*self._master.citations, *findings], set(self._chunks))
-        assert self._master.summary == "\n".join(self._quoted(one) for one in self._master.citations)
+        assert self._master.summary == "\n".join(self._quoted(citation) for citation in self._master.citations)
         assert all(finding.text == self._quoted(finding.citation) for finding in self._master.findings)
 
     def located(self) -> None:
-        """Every node of this revision is."""
+        """Every node of this revision has a locator."""
         tr, keyspace, tenant = self._tr, self._archive.keyspace, self._archive.corpus.tenant_id
-        here = {(one, Level.CHUNK) for one in self._chunks} | {(one, Level.SECTION) for one in self._sections}
+        here = {(chunk, Level.CHUNK) for chunk in self._chunks} | {
+            (section, Level.SECTION) for section in self._sections
+        }
         if self._master is not None:
             here.add((self._master.id, Level.MASTER))
         for node, level in here:
@@ -353,13 +364,15 @@ class _Check:
             assert (found.corpus, found.level) == (self._archive.corpus.number, level)
 
     def locators(self, head: Revision, latest: Revision) -> None:
-        """Every node and fact that any revision has is located; what is located was there once, or is being written."""
+        """Each node and fact of any revision has a locator; a locator names one that was there or is being written."""
         tr, keyspace, tenant = self._tr, self._archive.keyspace, self._archive.corpus.tenant_id
         prefix = keyspace._spaces[Space.LOCATORS][tenant].prefix
         located = {key[-16:] for key, _ in tr.range(prefix, prefix_end(prefix))}
-        assert self._ever(head) <= located <= self._ever(latest), "there are locators for what ever was, and no others"
+        assert self._ids_up_to(head) <= located <= self._ids_up_to(latest), (
+            "every node and fact that ever was has a locator, and nothing else has"
+        )
 
-    def _ever(self, up_to: Revision) -> set[bytes]:
+    def _ids_up_to(self, up_to: Revision) -> set[bytes]:
         """The ids of all nodes and facts that a revision had."""
         masters = [
             value for ats in self._written[Space.MASTERS].values() for at, value in ats.items() if value and at <= up_to
@@ -372,14 +385,14 @@ class _Check:
         }
 
     def citing(self, head: Revision) -> None:
-        """Each revision of a section or master is noted with every document it cites."""
+        """For each revision of a section or master, every document it cites is noted."""
         cited = set()
         for space, kind in ((Space.SECTIONS, SECTION), (Space.MASTERS, MASTER)):
             for ats in self._written[space].values():
                 for at, value in ats.items():
                     if value is not None and at <= head:
                         node: Section | Master = kind.decode(value)  # type: ignore[attr-defined]
-                        cited |= {(one.document.bytes + node.id.bytes, at) for one in node.citations}
+                        cited |= {(citation.document.bytes + node.id.bytes, at) for citation in node.citations}
         noted = {(key, at) for key, ats in self._written[Space.CITING].items() for at in ats if at <= head}
         assert noted == cited
 
@@ -388,7 +401,9 @@ class _Check:
             self._at,
             {document.source: self._text(document) for document in self._documents.values()},
             {
-                section: tuple(chunk for _, _, chunk in sorted(members, key=lambda one: (one[0].bytes, one[1])))
+                section: tuple(
+                    chunk for _, _, chunk in sorted(members, key=lambda member: (member[0].bytes, member[1]))
+                )
                 for section, members in self._members.items()
             },
             self._seen,
@@ -399,7 +414,7 @@ class _Check:
 def _seen(records: Written, at: Revision) -> dict[bytes, bytes]:
     seen = {}
     for key, ats in records.items():
-        value = ats[max(one for one in ats if one <= at)] if min(ats) <= at else None
+        value = ats[max(written for written in ats if written <= at)] if min(ats) <= at else None
         if value is not None:
             seen[key] = value
     return seen
@@ -419,5 +434,5 @@ def _check_section(
     assert section.chunks == len(members)
     assert section.documents == len({document for document, _, _ in members})
     stored = np.frombuffer(section.vector_sum, "<f4")
-    # Vectors are kept with eleven bits, the sum was made before: each may be off by its last one.
+    # Vectors are stored with eleven bits; the sum was made before. So each may be off by its last bit.
     assert np.allclose(stored, total, rtol=0, atol=len(members) * 2.0**-11)

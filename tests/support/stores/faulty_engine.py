@@ -26,7 +26,7 @@ from drillcore_fdb.tuples import Subspace
 
 
 class Fault(enum.Enum):
-    """A fault and when it strikes: at a read, at a commit that is thrown away, or at one that is kept."""
+    """A fault and when it strikes: at a read, at a commit that is thrown away, or at a commit that is kept."""
 
     CONFLICT = (1020, False)
     TOO_OLD = (1007, False)
@@ -62,14 +62,14 @@ READ_FAULTS = tuple(fault for fault in Fault if fault.strikes_reads)
 
 
 def rates(commit: float = 0.0, read: float = 0.0) -> dict[Fault, float]:
-    """How likely one of the faults is at each commit and at each read, every fault being as likely as the others."""
+    """How likely a fault is at each commit and at each read. All faults of a kind are equally likely."""
     at_commit = dict.fromkeys(COMMIT_FAULTS, commit / len(COMMIT_FAULTS))
     return at_commit | dict.fromkeys(READ_FAULTS, read / len(READ_FAULTS))
 
 
 @dataclass(slots=True)
 class Faults:
-    """What is to go wrong, and what has. Faults are drawn per `run`: the same seed and calls fail the same way."""
+    """The faults that shall happen, and those that did. They are drawn per `run`: equal seeds and calls fail alike."""
 
     seed: int
     rates: Mapping[Fault, float]
@@ -94,7 +94,7 @@ class Faults:
 
 
 class FaultyEngine(Engine):
-    """Another engine, with faults. Directories and figures are that engine's own."""
+    """Another engine with faults. Directories and figures are the other engine's."""
 
     def __init__(self, inner: Engine, faults: Faults) -> None:
         self.inner = inner
@@ -169,10 +169,10 @@ class FaultyReader(Reader):
 
 
 class FaultyAttempts(FaultyReader, Attempts):
-    """The inner attempts do all the work; a fault at the commit is thrown before it, or after it has happened.
+    """The inner attempts do all the work. A fault at the commit is raised before the commit, or after it has happened.
 
-    Either way the inner attempts get the error to recover from. They accept it after a commit too, because a
-    real commit with an unknown result is just that, and start over or give up by their own rules.
+    In both cases the inner attempts get the error to recover from. They accept it after a commit too: it is the same as
+    a real commit with an unknown result. They start over or give up by their own rules.
     """
 
     def __init__(self, inner: Attempts, faults: Faults) -> None:
@@ -216,7 +216,7 @@ class FaultyAttempts(FaultyReader, Attempts):
         return self._inner.watch(key)
 
     def commit(self) -> tuple[int, bytes | None]:
-        # What only read has nothing to send, so its commit cannot fail.
+        # Attempts that only read have nothing to send, so their commit cannot fail.
         fault = self._faults.draw(self._dice, COMMIT_FAULTS) if self._written else None
         if fault is None:
             return self._inner.commit()

@@ -1,4 +1,4 @@
-"""A store that makes the next transaction wait, so that a call is under way for as long as a test needs it."""
+"""A store that makes the next transaction wait, so that a call stays under way for as long as a test needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drillcore_fdb.engine import Attempts, Engine, Options
 
 
 def is_of_a_call() -> bool:
-    """Whether this thread serves a call: it is not a keeper's, and does not stop the server."""
+    """Whether this thread serves a call, rather than a background job or the stop of the server."""
     name = threading.current_thread().name
     return name.startswith("drillcore-") and not name.startswith("drillcore-keeper-")
 
@@ -27,7 +27,7 @@ class Hold:
 
 @contextmanager
 def held(engine: Engine) -> Iterator[Hold]:
-    """Every transaction of a call that begins waits for `release`, at the latest until the end of the block."""
+    """Every transaction of a call that begins waits for `release`, at most until the end of the block."""
     hold, begin = Hold(), engine.begin
 
     def wait(options: Options, *more: Any) -> Attempts:

@@ -10,7 +10,7 @@ from tests.support.stores.held_store import is_of_a_call
 
 
 class HookedEngine(FaultyEngine):
-    """No faults; but once, before the next commit that writes, it does what `hook` says."""
+    """Has no faults. Once, before the next commit that writes, it runs `hook`."""
 
     def __init__(self, inner: Engine) -> None:
         super().__init__(inner, Faults(0, {}))

@@ -17,12 +17,12 @@ STORE = UUID("57057057-0000-4000-8000-000000000000")
 
 
 def open_journal(engine: Engine, keys: Keyspace, keyring: Keyring, directory: Path) -> Journal:
-    """A journal that signs with a key in this directory, made on first use."""
+    """A journal that signs with a key in this directory. The key is made on first use."""
     signing = SigningKeys.open(engine, keys, STORE, KeyFiles(directory / "audit" / "keys"), datetime.now(UTC))
     return Journal(keys, keyring, SealedRecords(keyring), STORE, signing)
 
 
 def open_journal_here(engine: Engine, keys: Keyspace, directory: Path) -> Journal:
-    """The same where there is no keyring yet: it is kept in the engine itself."""
+    """As `open_journal`, for a store without a keyring: the keyring is kept in the engine itself."""
     keyring = Keyring.open(engine, engine.directory("keyring of the journal"), directory / "master.key")
     return open_journal(engine, keys, keyring, directory)

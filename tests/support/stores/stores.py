@@ -1,4 +1,4 @@
-"""Embedded stores for tests: opened and closed, and held still while commits queue up."""
+"""Embedded stores for tests: opened and closed, and held up while commits queue."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def opened(path: Path, durability: Durability = Durability.RELAXED, **settings: 
         engine.close()
 
 
-def wait_until(condition: Callable[[], object], what: str) -> None:
+def wait_until(condition: Callable[[], object], event: str) -> None:
     deadline_s = time.monotonic() + _PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline_s, f"waited {_PATIENCE_S} s in vain: {what}"
+        assert time.monotonic() < deadline_s, f"waited {_PATIENCE_S} s in vain: {event}"
         time.sleep(0.001)
 
 
 @contextlib.contextmanager
 def disk_held(engine: EmbeddedEngine) -> Iterator[None]:
-    """LMDB lets one writer in at a time; while the test is that writer, commits wait."""
+    """LMDB lets one writer in at a time. The test is that writer, so commits wait."""
     with engine._environment.begin(write=True) as held:
         yield
         held.abort()
@@ -43,7 +43,7 @@ def disk_held(engine: EmbeddedEngine) -> Iterator[None]:
 def commit_as_group(
     engine: EmbeddedEngine, works: list[Callable[[Transaction], object]], run: Callable[..., Any] | None = None
 ) -> list[Future[Any]]:
-    """Commits all `works` in one group: while the first commit of all is held up, the others queue behind it."""
+    """Commits all `works` in one group: while the first commit is held up, the others queue behind it."""
     committer = engine.committer
     run = run or engine.run
     with ThreadPoolExecutor(len(works) + 1) as threads:

@@ -1,4 +1,4 @@
-"""Audit records as they are in a running server's store, opened with its own keyring."""
+"""Audit records of a running server's store, opened with its own keyring."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import orjson
 
 from drillcore_fdb.format import open_store
 from drillcore_fdb.tuples import prefix_end
-from drillcore_server.audit.open_records import RecordOpener
-from drillcore_server.storage.audit_records import BUCKETS, RECORD, Position
+from drillcore_server.storage.audit_records import BUCKETS, RECORD, Position, RecordOpener
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.sealed import SealedRecords
 from drillcore_server.storage.spaces import Space
@@ -18,7 +17,7 @@ from tests.support.servers.running import Running
 
 
 def records(server: Running, **wanted: str) -> list[dict[str, Any]]:
-    """The bodies, oldest first, of those whose fields are these; each with its private part under "opened"."""
+    """The bodies of the records with these fields, oldest first, each with its private part under "opened"."""
     return [body for body in all_records(server) if all(body.get(name) == value for name, value in wanted.items())]
 
 
@@ -38,8 +37,8 @@ def all_records(server: Running) -> Iterator[dict[str, Any]]:
 
 
 def knowledge_keys(server: Running) -> int:
-    """How many keys the store has, but for the audit trail, which grows with every call."""
+    """The number of keys in the store, without the audit trail, which grows with every call."""
     root, _ = open_store(server.engine)
     kept = [root[int(space)].prefix for space in Space if space <= Space.EMBEDDED or space is Space.MANIFESTS]
     ranges = [(prefix, prefix_end(prefix)) for prefix in kept]
-    return server.engine.run(lambda tr: sum(1 for one in ranges for _ in tr.range(*one)))
+    return server.engine.run(lambda tr: sum(1 for key_range in ranges for _ in tr.range(*key_range)))

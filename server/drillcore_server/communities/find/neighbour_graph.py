@@ -45,10 +45,10 @@ def joined(neighbours: Neighbours) -> Graph:
     """Joins two rows by an edge if one of them is a neighbour of the other."""
     count = len(neighbours.places)
     there = neighbours.places != NOBODY
-    one = np.nonzero(there)[0]
-    other = neighbours.places[there].astype(np.int64)
+    rows = np.nonzero(there)[0]
+    near = neighbours.places[there].astype(np.int64)
     weights = neighbours.cosines[there]
-    pairs = np.minimum(one, other) * count + np.maximum(one, other)
+    pairs = np.minimum(rows, near) * count + np.maximum(rows, near)
     order = np.lexsort((-weights, pairs))  # an approximate index may give the two ends different last digits
     pairs, first = np.unique(pairs[order], return_index=True)
     low, high, weights = pairs // max(count, 1), pairs % max(count, 1), weights[order][first]

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_server.communities.settings import Parameters
-from drillcore_server.kernel.child_process import ending
+from drillcore_server.kernel.child_process import exit_text
 from drillcore_server.storage.records import RecordKind
 
 COMMUNITY: Final = np.dtype("<i4")
@@ -123,7 +123,7 @@ class _Child:
         code = self.process.wait(_KILL_S)
         self.input.close()
         self.output.close()
-        return ending(code)
+        return exit_text(code)
 
 
 class Processes:

@@ -1,6 +1,6 @@
-"""Makes the writes for what a core brings from other systems: quads, vectors and library documents.
+"""Makes the writes for the quads, vectors and library documents that a core brings from other systems.
 
-What the corpus has already stays as it is.
+Records that the corpus already has stay unchanged.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from typing import Final, TypeVar
 from drillcore_formats.cores.framing import Blob, Record
 from drillcore_formats.cores.records import read_library
 from drillcore_proto.reasons import Reason
-from drillcore_server.cores import library_store as library
-from drillcore_server.cores.entity_vectors import EntityVectorWrites
-from drillcore_server.cores.imports.check import CheckedCore
-from drillcore_server.cores.imports.report import DUPLICATE, Skips, StoredCounts
-from drillcore_server.cores.library_store import LibraryPlaces, LibraryWrites
-from drillcore_server.cores.model import LibraryDocument
+from drillcore_server.cores.foreign_store import (
+    EntityVectorWrites,
+    LibraryPlaces,
+    LibraryWrites,
+    find_document,
+    has_any,
+)
+from drillcore_server.cores.imports.check_core import CheckedCore
+from drillcore_server.cores.model import DUPLICATE, LibraryDocument, Skips, StoredCounts
 from drillcore_server.graphs.quad_store import QuadWrites
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.errors import Exists
@@ -27,13 +30,13 @@ from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import SourceId
 
 T = TypeVar("T")
-_AT_ONCE: Final = 500
-"""Looked up in one transaction."""
+_BATCH: Final = 500
+"""Records that are looked up in one transaction."""
 
 
 @dataclass(slots=True)
 class ForeignWrites:
-    """Made for one plan. It counts what it stores while its writes are read."""
+    """Makes the writes of one plan, and counts the stored records while the writes are read."""
 
     core: CheckedCore
     snapshot: BatchedReads
@@ -49,7 +52,7 @@ class ForeignWrites:
 
     def quads(self) -> Iterator[Write]:
         keys = self.snapshot.keys
-        is_new = self._filter(library.is_there(self.snapshot, keys.quads()))
+        is_new = self._filter(has_any(self.snapshot, keys.quads()))
         sourced = ((quad, self._source(source)) for quad, source in self.core.quads)
         placed = ((self.quad_writes.hashes.place(*quad), *quad) for quad in sourced)
         for place, quad, source in is_new(placed, lambda placed_quad: keys.quad(placed_quad[0])):
@@ -57,14 +60,14 @@ class ForeignWrites:
             yield from self.quad_writes.add_at(place, quad, source)
 
     def vectors(self) -> Iterator[Write]:
-        is_new = self._filter(library.is_there(self.snapshot, self.snapshot.keys.all_entity_vectors()))
+        is_new = self._filter(has_any(self.snapshot, self.snapshot.keys.all_entity_vectors()))
         sourced = (replace(vector, source=self._source(vector.source)) for vector in self.core.vectors)
         for write in is_new(map(self.vector_writes.put, sourced), lambda write: write.key):
             self.counts.entity_vectors += 1
             yield write
 
     def documents(self, known: Mapping[str, LibraryDocument]) -> Iterator[Write]:
-        """`known` are the corpus's documents with the same ids; see `known_documents`."""
+        """`known` are the corpus's documents with the same ids, as `known_documents` returns them."""
         kept: set[str] = set()
         for part in self.core.library_records():
             if isinstance(part, Record):
@@ -75,11 +78,14 @@ class ForeignWrites:
                 yield from self.library_writes.put_content(document, self._source_of(document), part.pieces())
 
     def known_documents(self, skips: Skips) -> dict[str, LibraryDocument]:
-        """Returns the corpus's documents with the same ids. Raises `Exists` if one is of another source and differs."""
-        if not library.is_there(self.snapshot, self.snapshot.keys.library_documents()):
+        """Returns the corpus's documents with the same ids.
+
+        Raises `Exists` if another source has a different document with the same id.
+        """
+        if not has_any(self.snapshot, self.snapshot.keys.library_documents()):
             return {}
         known: dict[str, LibraryDocument] = {}
-        for some in _batches(self.core.library.ids()):
+        for some in batches(self.core.library.ids()):
             found = self.snapshot.find(some, self._find)
             known |= {id_: document for id_, document in zip(some, found, strict=True) if document is not None}
         for document in known.values():
@@ -87,7 +93,7 @@ class ForeignWrites:
         return known
 
     def _described(self, record: Record, known: Mapping[str, LibraryDocument], kept: set[str]) -> Iterator[Write]:
-        document = self.core.library.kept(record, self._source_of(read_library(record).id))
+        document = self.core.library.stored_document(record, self._source_of(read_library(record).id))
         before = None if document is None else known.get(document.id)
         if document is None or before == document or (before is not None and before.source != document.source):
             return
@@ -98,7 +104,7 @@ class ForeignWrites:
             yield from self.library_writes.shorten(document, before)
 
     def _find(self, view: CorpusAtRevision, document: str) -> LibraryDocument | None:
-        return library.find(view, self.places(document))
+        return find_document(view, self.places(document))
 
     def _check_own(self, known: LibraryDocument, skips: Skips) -> None:
         if known.source == self._source_of(known.id):
@@ -107,7 +113,7 @@ class ForeignWrites:
             message = "the corpus has a different library document with the same id from another source"
             raise Exists(Reason.NODE_EXISTS, message, document=known.id)
         place = self.core.library.place_of(known.id)
-        skips.skip(place, DUPLICATE, "the corpus has it of another source", known.id)
+        skips.skip(place, DUPLICATE, "the corpus has the same document from another source", known.id)
 
     def _source(self, source: SourceId) -> SourceId:
         return source if self.source is None else self.source
@@ -115,13 +121,13 @@ class ForeignWrites:
     def _source_of(self, document: str) -> SourceId:
         return self.document_sources.get(document, SourceId("")) if self.source is None else self.source
 
-    def _filter(self, has_some: bool) -> _NewOnly:
-        return _NewOnly(self.snapshot, has_some)
+    def _filter(self, has_some: bool) -> _NewItems:
+        return _NewItems(self.snapshot, has_some)
 
 
 @dataclass(frozen=True, slots=True)
-class _NewOnly:
-    """Leaves out what the corpus has."""
+class _NewItems:
+    """Filters items: leaves out those whose keys the corpus has. Without any keys, `has_some` is false."""
 
     snapshot: BatchedReads
     has_some: bool
@@ -130,16 +136,17 @@ class _NewOnly:
         if not self.has_some:
             yield from items
             return
-        for some in _batches(items):
-            there = self.snapshot.find(some, lambda view, item: _is_there(view, key_of(item)))
-            yield from (item for item, is_there in zip(some, there, strict=True) if not is_there)
+        for some in batches(items):
+            known = self.snapshot.find(some, lambda view, item: _has(view, key_of(item)))
+            yield from (item for item, is_known in zip(some, known, strict=True) if not is_known)
 
 
-def _is_there(view: CorpusAtRevision, key: bytes) -> bool:
+def _has(view: CorpusAtRevision, key: bytes) -> bool:
     return versioned.get(view.tr, key, view.revision) is not None
 
 
-def _batches(items: Iterable[T]) -> Iterator[list[T]]:
+def batches(items: Iterable[T]) -> Iterator[list[T]]:
+    """Cuts items into lists that can be looked up in one transaction."""
     todo = iter(items)
-    while batch := list(islice(todo, _AT_ONCE)):
+    while batch := list(islice(todo, _BATCH)):
         yield batch

@@ -36,8 +36,7 @@ from drillcore_server.storage.ids import (
 )
 
 TOKEN_CHARACTERS_MAX: Final = 256
-"""No tokenizer has longer tokens. Otherwise a token count is accepted as given: every tokenizer counts in
-its own way."""
+"""No tokenizer has longer tokens. Within this limit, a token count is accepted as given, because tokenizers differ."""
 _NO_ID = CommunityId(UUID(int=0))
 
 
@@ -61,6 +60,8 @@ def read_community(given: list[Any], corpus: CorpusId | None) -> tuple[Community
 
 
 class FactIntake:
+    """Checks sources, facts and communities."""
+
     def __init__(self, hierarchy: HierarchyIntake) -> None:
         self._hierarchy = hierarchy
         self._last: FactId | None = None
@@ -70,7 +71,7 @@ class FactIntake:
         self._documents: dict[DocumentId, SourceId] = {}
         self.facts: dict[FactId, SourceId] = {}
         self.sources: dict[SourceId, int] = {}
-        """With the number of facts that each claims to have."""
+        """Each source with the number of facts that its record states."""
         self.embedded = 0
         self.communities = 0
 
@@ -105,9 +106,9 @@ class FactIntake:
     def settle(self, vectors: Iterator[tuple[UUID, bytes]]) -> None:
         """Call it when all records were taken. `vectors` are those of facts, in order."""
         check(all(source in self.sources for source in self._counts), "facts refer to a source that is missing")
-        said = {source: count for source, count in self.sources.items() if count}
+        stated = {source: count for source, count in self.sources.items() if count}
         check(
-            said == {source: count for source, count in self._counts.items() if count},
+            stated == {source: count for source, count in self._counts.items() if count},
             "a source counts its facts wrongly",
         )
         self._check_documents()
@@ -132,7 +133,7 @@ class FactIntake:
             check(self._documents.get(document) == source, f"the source of document {document} does not refer to it")
 
     def _check_held(self, fact: Fact) -> None:
-        """Checks that an active fact is inside the chunk that it was drawn from, if its document is there."""
+        """Checks that an active fact lies inside its chunk, if the core has its document."""
         if fact.status is not FactStatus.ACTIVE or fact.document not in self._hierarchy.documents:
             return
         chunk = None if fact.chunk is None else self._hierarchy.chunks.get(fact.chunk)
@@ -184,7 +185,7 @@ def read_signature(given: list[Any]) -> Signature:
     target = signature.target
     check(target.kind in {TargetKind.NODE, TargetKind.FACT}, "a signature is for something that no core contains")
     check(0 < target.version < 1 << 32, "a signature names no version")
-    check(signature.sealed_by == (), "a signature names keys of another server")
+    check(signature.sealed_by == (), "a signature names keys that only its own server knows")
     return signature
 
 
@@ -195,6 +196,8 @@ def _source(given: object) -> SourceId:
 
 
 class RestIntake:
+    """Checks turns, edges, library documents with their vectors, and signatures."""
+
     def __init__(self, hierarchy: HierarchyIntake, facts: FactIntake) -> None:
         self._hierarchy = hierarchy
         self._facts = facts
@@ -206,7 +209,7 @@ class RestIntake:
         self.signatures = 0
         self.library: dict[str, SourceId] = {}
         self.sources: set[SourceId] = set()
-        """The sources of these."""
+        """The sources of turns, library documents and their vectors."""
 
     def take_turn(self, given: list[Any]) -> None:
         turn = read_turn(given)
@@ -230,9 +233,9 @@ class RestIntake:
 
     def take_embedding(self, given: list[Any], vectors: VectorIntake) -> None:
         document, source, floats = fields("embedding", given, 3)
-        of = _source(source)
-        vectors.take_document(text(document, "a piece of a document"), of, floats)
-        self.sources.add(of)
+        known_source = _source(source)
+        vectors.take_document(text(document, "a piece of a document"), known_source, floats)
+        self.sources.add(known_source)
 
     def take_signature(self, given: list[Any]) -> None:
         signature = read_signature(given)
@@ -240,18 +243,18 @@ class RestIntake:
         place = (int(target.kind), target.id, target.version, signature.id)
         check(self._last_signature is None or self._last_signature < place, "signatures are not sorted")
         self._last_signature = place
-        check(self._is_there(target), f"a signature is for {target.id}, which is missing")
+        check(self._has(target), f"a signature is for {target.id}, which is missing")
         self.signatures += 1
 
     def sources_of(self, signature: Signature) -> tuple[SourceId, ...]:
-        """Returns the sources of what was signed; none if it is not there."""
+        """Returns the sources of the signed node or fact. Empty if it is missing."""
         target = signature.target.id
         if signature.target.kind is TargetKind.FACT:
             source = self._facts.facts.get(FactId(target))
             return () if source is None else (source,)
         return self._hierarchy.source_of(NodeId(target)) or ()
 
-    def _is_there(self, target: Target) -> bool:
+    def _has(self, target: Target) -> bool:
         if target.kind is TargetKind.FACT:
             return FactId(target.id) in self._facts.facts
         return self._hierarchy.source_of(NodeId(target.id)) is not None
@@ -268,5 +271,6 @@ class RestIntake:
         check(not any(map(may_be_raw, chain(facts, self.turns))), "a fact or a turn has the id of a raw")
         check(facts.isdisjoint(nodes) and facts.isdisjoint(self.turns), "a fact has the id of something else")
         check(
-            nodes.isdisjoint(self.turns) and self._hierarchy.master not in {*facts, *self.turns}, "an id is two things'"
+            nodes.isdisjoint(self.turns) and self._hierarchy.master not in {*facts, *self.turns},
+            "two records of different kinds have the same id",
         )

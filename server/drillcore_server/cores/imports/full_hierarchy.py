@@ -1,4 +1,4 @@
-"""Checks the hierarchy of a full core: documents and chunks, sections and the master, each with what it refers to."""
+"""Checks the hierarchy of a full core: documents, chunks, sections and the master, and the references between them."""
 
 from __future__ import annotations
 
@@ -81,12 +81,14 @@ def checked_vector(vector: object, dimensions: int) -> bytes:
 
 
 class HierarchyIntake:
+    """Takes the records of the hierarchy in the order of the file, and checks each against those before it."""
+
     def __init__(self, records: FullRecords, dimensions: int) -> None:
         self._records = records
         self._dimensions = dimensions
         self._text: DocumentText | None = None
         self._open: Document | None = None
-        """The document whose chunks come now."""
+        """The document whose chunks are being read."""
         self._taken: list[NodeId] = []
         self._raws = 0
         self._end = 0
@@ -104,7 +106,7 @@ class HierarchyIntake:
         self.own_raws: dict[NodeId, NodeId] = {}
         """Chunks whose raws have ids of their own."""
         self.sections: dict[NodeId, tuple[SourceId, ...]] = {}
-        """With their sources."""
+        """Each section with its sources."""
         self.below: dict[NodeId, set[DocumentId]] = {}
         """The documents of each section's chunks."""
         self.master: NodeId | None = None
@@ -152,7 +154,7 @@ class HierarchyIntake:
         members.sources.add(chunk.source)
 
     def _check_follows(self, found: ChunkWithRaws, document: Document) -> None:
-        """Checks that the chunks the server cut cover a document without gaps and agree with its text."""
+        """Checks that chunks cut by a server cover the document without gaps. Also hashes their text."""
         if not found.chunk.raw_ids:
             check(found.chunk.span.start == self._end, f"the chunks of document {document.id} leave something out")
         self._end = found.chunk.span.end
@@ -163,7 +165,7 @@ class HierarchyIntake:
         section = decoded(SECTION, *fields("section", given, 1))
         check(self._last_section is None or self._last_section < section.id, "sections are not sorted by id")
         self._last_section = section.id
-        members = self._members.pop(section.id, None)  # what remains has no section
+        members = self._members.pop(section.id, None)  # members that remain in the end have no section
         check(members is not None, f"section {section.id} has no chunks")
         assert members is not None
         _check_section(section, members, self._dimensions)
@@ -197,7 +199,7 @@ class HierarchyIntake:
         check(not any(map(self.may_be_raw, located)), "a node has the id of a raw of another")
 
     def source_of(self, node: NodeId) -> tuple[SourceId, ...] | None:
-        """Returns the sources of a node; None if there is no such node."""
+        """Returns the sources of a node; None if the core has no node with this id."""
         if node == self.master:
             return tuple(sorted(self.master_sources))
         if node in self.sections:
@@ -206,7 +208,7 @@ class HierarchyIntake:
         return None if chunk is None else (chunk.source,)
 
     def may_be_raw(self, node: UUID) -> bool:
-        """Tells whether the raws of a chunk have this id or could have it: nothing else may have it."""
+        """Tells whether a raw of a chunk has or could have this id. No other record may have such an id."""
         chunk, place = chunk_of_raw(NodeId(node))
         known = self.chunks.get(chunk) if place >= 0 else None
         return known is not None and not known.has_own_raws
@@ -221,8 +223,10 @@ class HierarchyIntake:
         return bool(self.own_raws)
 
     def _sources_of(self, cited: Iterable[Citation]) -> set[SourceId]:
-        """Returns all sources that something in a master may come from: see `ingestion/section_summaries.py`. For a
-        client's master, all."""
+        """Returns the sources that the master's content may come from, as `ingestion/section_summaries.py` selects it.
+
+        For a master that a client made, all sources.
+        """
         if self.is_made_by_client:
             return set(self.documents.values())
         pool = {self.documents[document] for _, document, _ in self._offered}
@@ -234,7 +238,7 @@ class HierarchyIntake:
             check(chunk is not None and chunk.document == citation.document, f"{what} cites a chunk that is missing")
             assert chunk is not None
             is_inside = chunk.span.start <= citation.span.start and citation.span.end <= chunk.span.end
-            check(is_inside and math.isfinite(citation.weight), f"{what} cites what its chunk does not say")
+            check(is_inside and math.isfinite(citation.weight), f"{what} cites text outside of the cited chunk")
 
     def _end_document(self) -> None:
         document = self._open
@@ -245,8 +249,10 @@ class HierarchyIntake:
         check(tuple(self._taken) == document.chunks, f"document {document.id} lists other chunks than it has")
         check(self._raws == document.raws, f"document {document.id} counts its raws wrongly")
         has_own = any(self.chunks[chunk].has_own_raws for chunk in self._taken)
-        said = (document.content_hash, document.characters)
-        is_whole = said == (self._open_text.sha256, self._open_text.characters) == (self._hashed.hexdigest(), self._end)
+        stated = (document.content_hash, document.characters)
+        is_whole = (
+            stated == (self._open_text.sha256, self._open_text.characters) == (self._hashed.hexdigest(), self._end)
+        )
         check(has_own or is_whole, f"document {document.id} has the wrong hash or length of its text")
         self._statistics += Statistics(
             documents=1,
@@ -272,7 +278,7 @@ def _check_chunk(found: ChunkWithRaws, document: Document, ordinal: int) -> None
     check(ordered and seamless and whole, f"the raws of {what} do not cover its text")
     excerpts = (*chunk.summary, *chunk.quotes, *chunk.candidates)
     held = all(page.holds(excerpt.span) and math.isfinite(excerpt.weight) for excerpt in excerpts)
-    check(held, f"{what} quotes what its raws do not say")
+    check(held, f"{what} quotes text that its raws do not have")
 
 
 def _can_name_raws(chunk: Chunk, raws: int) -> bool:

@@ -1,4 +1,4 @@
-"""Reads the records of a full core one by one, chunks with their texts.
+"""Reads the records of a full core one by one, and the texts of chunks beside them.
 
     root
     each document: its text, the texts of its chunks, then the parts with its own record and those of its chunks
@@ -28,7 +28,7 @@ from drillcore_server.storage.sealed_file import SealedFile
 
 @dataclass(frozen=True, slots=True)
 class DocumentText:
-    """The text of a document, if it fits into memory."""
+    """Hash and length of a document's text. The text itself may be too long for memory."""
 
     document: DocumentId
     sha256: str
@@ -45,7 +45,7 @@ class ChunkText:
 class FullRecord:
     kind: str
     fields: list[Any]
-    """What follows the kind."""
+    """The values after the kind."""
 
 
 class FullRecords:
@@ -76,7 +76,7 @@ class FullRecords:
                     yield place, found
         if described is not None:
             with located(place.number, place.offset):
-                raise WrongShape("the file ends before the content of what it describes")
+                raise WrongShape("the file ends before the content of the last description")
 
     def _content(self, document: LibraryDocument, begin: Place, blob: Blob) -> Iterator[FullRecord | DocumentText]:
         if document.kind == ROOT_KIND:
@@ -158,15 +158,15 @@ def _content_of(part: Record | Blob, document: LibraryDocument) -> Blob:
     return part
 
 
-def _check_chunk(document: LibraryDocument, of: str) -> None:
-    if document.type != "chunk" or not of or document.parent != of:
+def _check_chunk(document: LibraryDocument, parent: str) -> None:
+    if document.type != "chunk" or not parent or document.parent != parent:
         raise WrongShape("something after the root of a full core does not belong to it")
 
 
 def _own(iri: str, kind: str) -> UUID:
     named = named_by(iri)
     if named is None or named.kind != kind:
-        raise WrongShape(f"it is not named as a {kind}")
+        raise WrongShape(f"the id of a {kind} is not the IRI of a {kind}")
     return UUID(named.id)
 
 

@@ -1,4 +1,4 @@
-"""Makes the writes that turn a corpus into what a full core says, with the core's ids, versions and times."""
+"""Makes the writes that fill an empty corpus from a full core, with the core's ids, versions and times."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from uuid import UUID
 
 from drillcore_server.communities.store import CommunityWrites, packed_pages
-from drillcore_server.cores.imports.check import CheckedCore
-from drillcore_server.cores.imports.full import FullIntake
+from drillcore_server.cores.imports.check_core import CheckedCore
 from drillcore_server.cores.imports.full_facts import read_community, read_edge, read_signature, read_turn
 from drillcore_server.cores.imports.full_hierarchy import read_chunk
+from drillcore_server.cores.imports.full_intake import FullIntake
 from drillcore_server.cores.imports.full_records import DocumentText, FullRecords
-from drillcore_server.cores.imports.report import StoredCounts
+from drillcore_server.cores.model import StoredCounts
 from drillcore_server.facts.model import FactStatus
 from drillcore_server.facts.store import FACT, FactWrites
 from drillcore_server.graphs.turn_store import TurnWrites
@@ -27,7 +27,7 @@ from drillcore_server.vectors.model import Embeddings
 
 @dataclass(slots=True)
 class FullWrites:
-    """Made for one plan. It counts what it stores while its writes are read."""
+    """Makes the writes of one plan, and counts the stored records while the writes are read."""
 
     core: CheckedCore
     intake: FullIntake
@@ -109,8 +109,8 @@ class FullWrites:
         signature = read_signature(given)
         yield self.signatures.put(signature, self.intake.rest.sources_of(signature))
 
-    def _elsewhere(self, _given: list[Any]) -> Iterator[Write]:
-        """Another record of the same thing writes it."""
+    def _nothing(self, _given: list[Any]) -> Iterator[Write]:
+        """For kinds that `ForeignWrites` stores, and for the end."""
         return iter(())
 
     _makers: dict[str, Callable[[FullWrites, list[Any]], Iterator[Write]]] = field(
@@ -125,8 +125,8 @@ class FullWrites:
             "turn": FullWrites._turn,
             "edge": FullWrites._edge,
             "signature": FullWrites._signature,
-            "library": FullWrites._elsewhere,
-            "embedding": FullWrites._elsewhere,
-            "end": FullWrites._elsewhere,
+            "library": FullWrites._nothing,
+            "embedding": FullWrites._nothing,
+            "end": FullWrites._nothing,
         }
     )

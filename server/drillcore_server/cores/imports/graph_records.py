@@ -1,4 +1,4 @@
-"""Checks the terms, triples and vectors of a core, and puts them in order."""
+"""Checks the terms, triples and vectors of a core, and sorts them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,18 @@ from drillcore_formats.cores.format import InvalidTerm, WrongShape
 from drillcore_formats.cores.records import Listing, read_chunk, read_entity
 from drillcore_formats.cores.terms import PlainTerm, Triple, read_triple
 from drillcore_formats.quads import Blank, Iri, Quoted, Term
-from drillcore_server.cores.entity_vectors import ENTITY_VECTOR, packed
-from drillcore_server.cores.imports.report import DERIVED, INVALID_TERM, OTHER_DIMENSION, Placed, Skips
-from drillcore_server.cores.model import LIBRARY_ID_CHARACTERS_MAX, VECTOR_DIMENSIONS_MAX, EntityVector, VectorKind
+from drillcore_server.cores.foreign_store import ENTITY_VECTOR, packed_floats
+from drillcore_server.cores.model import (
+    DERIVED,
+    INVALID_TERM,
+    LIBRARY_ID_CHARACTERS_MAX,
+    OTHER_DIMENSION,
+    VECTOR_DIMENSIONS_MAX,
+    EntityVector,
+    RecordPlace,
+    Skips,
+    VectorKind,
+)
 from drillcore_server.graphs.provenance_quads import is_derived
 from drillcore_server.graphs.quad_model import (
     Quad,
@@ -36,11 +45,11 @@ from drillcore_server.storage.sealed_file import SortedFile
 
 _KNOWN_MAX: Final = 20_000
 _KNOWN_CHARACTERS_MAX: Final = 500
-"""Checked IRIs stay in memory for a while: neighbouring quads share most of theirs."""
+"""IRIs up to this length are cached once they are checked, because neighbouring quads share most of theirs."""
 
 
 def quad_of(triple: Triple) -> Quad:
-    """Raises `InvalidTerm` if RDF has no such term."""
+    """Converts a triple to a quad. Raises `InvalidTerm` if a term is not valid RDF."""
     quad = Quad(term_of(triple.subject), term_of(triple.predicate), term_of(triple.object), triple.graph)
     try:
         if _is_plain(quad):
@@ -53,7 +62,7 @@ def quad_of(triple: Triple) -> Quad:
 
 
 def entity_of(term: PlainTerm) -> Term:
-    """Raises `InvalidTerm` like `quad_of`."""
+    """Converts a term to an entity. Raises `InvalidTerm` if it is not valid RDF."""
     entity = term_of(term)
     try:
         check_term(entity, "an entity")
@@ -114,7 +123,7 @@ class QuadIntake:
 
     def take(self, listing: Listing) -> None:
         """Raises `WrongShape`."""
-        source = said_source(listing) if self._is_full else _NO_SOURCE
+        source = listed_source(listing) if self._is_full else _NO_SOURCE
         derived = 0
         for item in _triples(listing):
             self.taken += 1
@@ -129,7 +138,7 @@ class QuadIntake:
             self.sources[source] += 1
             self._file.add(encode_record(quad, source))
         if derived:
-            message = f"{derived} quads are made anew from the records of the core"
+            message = f"{derived} quads are computed again from the records of the core"
             self._skips.skip(listing.record, DERIVED, message, times=derived)
 
     def __iter__(self) -> Iterator[SourcedQuad]:
@@ -140,7 +149,7 @@ class QuadIntake:
         self._file.close()
 
 
-def said_source(listing: Listing) -> SourceId:
+def listed_source(listing: Listing) -> SourceId:
     """Returns the source that a record of a full core names. Raises `WrongShape`."""
     if len(listing.meta.source) > SOURCE_CHARACTERS_MAX:
         raise WrongShape(f"the id of its source has more than {SOURCE_CHARACTERS_MAX:,} characters")
@@ -172,7 +181,7 @@ class VectorIntake:
 
     def take_entities(self, listing: Listing) -> None:
         """Raises `WrongShape`."""
-        source = _NO_SOURCE if self._fact_dimensions is None else said_source(listing)
+        source = _NO_SOURCE if self._fact_dimensions is None else listed_source(listing)
         of_facts = self._fact_dimensions is not None and not source
         for item in listing.items():
             self.taken += 1
@@ -215,21 +224,21 @@ class VectorIntake:
         self._of_facts.close()
 
     def _take(
-        self, record: Placed, kind: VectorKind, entity: bytes, source: SourceId, vectors: Sequence[Sequence[float]]
+        self, record: RecordPlace, kind: VectorKind, entity: bytes, source: SourceId, vectors: Sequence[Sequence[float]]
     ) -> None:
         if not vectors:
-            self._skips.skip(record, OTHER_DIMENSION, "an entity has no vector")
+            self._skips.skip(record, OTHER_DIMENSION, "the entity has no vector")
         for floats in map(checked_floats, vectors):
             expected = self._dimensions.setdefault(kind, len(floats)) if self._fact_dimensions is None else len(floats)
             if len(floats) == expected:
                 self._keep(kind, entity, source, floats)
             else:
-                message = f"a vector has {len(floats)} dimensions, the first of its kind {expected}"
+                message = f"a vector has {len(floats)} dimensions, but the first of its kind has {expected}"
                 self._skips.skip(record, OTHER_DIMENSION, message)
 
     def _keep(self, kind: VectorKind, entity: bytes, source: SourceId, floats: npt.NDArray[np.float64]) -> None:
         self.sources[source] += 1
-        self._file.add(ENTITY_VECTOR.encode(EntityVector(kind, entity, source, len(floats), packed(floats))))
+        self._file.add(ENTITY_VECTOR.encode(EntityVector(kind, entity, source, len(floats), packed_floats(floats))))
 
     def _take_fact(self, term: PlainTerm, vectors: Sequence[Sequence[float]]) -> None:
         named = named_by(term[1]) if term[0] == "i" else None
@@ -252,7 +261,7 @@ def checked_floats(floats: Sequence[float]) -> npt.NDArray[np.float64]:
 
 
 def half_floats(floats: Sequence[float], dimensions: int) -> bytes:
-    """Packs a vector as it is stored. Raises `WrongShape` if it is not exactly what was stored."""
+    """Packs a vector as it is stored. Raises `WrongShape` unless half precision holds it exactly."""
     found = checked_floats(floats)
     with np.errstate(over="ignore", under="ignore"):
         stored = found.astype("<f2")
@@ -263,5 +272,5 @@ def half_floats(floats: Sequence[float], dimensions: int) -> bytes:
 
 def checked_id(document: str) -> bytes:
     if not 0 < len(document) <= LIBRARY_ID_CHARACTERS_MAX:
-        raise WrongShape(f"an id has 1 to {LIBRARY_ID_CHARACTERS_MAX:,} characters")
+        raise WrongShape(f"an id must have 1 to {LIBRARY_ID_CHARACTERS_MAX:,} characters")
     return document.encode()

@@ -1,12 +1,12 @@
-"""Plans what a checked core does to a corpus, on one revision. The plan is made again when another call
-commits first."""
+"""Plans the import of a checked core on one revision of the corpus. The plan is made again if another call commits
+first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -15,21 +15,20 @@ from drillcore_proto.reasons import Reason
 from drillcore_server.communities import store as communities
 from drillcore_server.communities.model import CommunityRun, Trigger
 from drillcore_server.communities.store import CommunityWrites
-from drillcore_server.cores.entity_vectors import EntityVectorWrites
-from drillcore_server.cores.imports.check import CheckedCore
-from drillcore_server.cores.imports.foreign_writes import ForeignWrites
-from drillcore_server.cores.imports.full import FullIntake
+from drillcore_server.cores.foreign_store import EntityVectorWrites, LibraryPlaces, LibraryWrites, has_any
+from drillcore_server.cores.imports.check_core import CheckedCore
+from drillcore_server.cores.imports.foreign_writes import ForeignWrites, batches
+from drillcore_server.cores.imports.full_intake import FullIntake
 from drillcore_server.cores.imports.full_writes import FullWrites
-from drillcore_server.cores.imports.report import Skips, StoredCounts
-from drillcore_server.cores.library_store import LibraryPlaces, LibraryWrites, is_there
+from drillcore_server.cores.model import Skips, StoredCounts
 from drillcore_server.facts.store import FactWrites
 from drillcore_server.graphs.quad_store import QuadWrites
 from drillcore_server.graphs.turn_store import TurnWrites
 from drillcore_server.hierarchy.model import RAWS_PER_CHUNK_MAX
-from drillcore_server.hierarchy.source_model import registered
+from drillcore_server.hierarchy.source_model import source_without_document
 from drillcore_server.hierarchy.store import HierarchyReader, HierarchyWrites
-from drillcore_server.kernel.corpora import Corpus
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import Exists, NotReady
 from drillcore_server.kernel.revise import Reviser
 from drillcore_server.kernel.unit import Call
@@ -40,23 +39,23 @@ from drillcore_server.vectors.corpus_models import CorpusModels
 from drillcore_server.vectors.embedding.embedders import Embedders
 from drillcore_server.vectors.model import Embeddings, Model
 
-_AT_ONCE: Final = 500
-"""Looked up in one transaction."""
 _NO_MODEL: Final = 0
 
 
 class CorePlan(Protocol):
+    """What an import changes in a corpus, planned on one revision."""
+
     counts: StoredCounts
-    """The counts of what is stored, complete when all writes were read."""
+    """Counts of the stored records. Complete once all writes were read."""
     skips: Skips
 
     @property
     def sources(self) -> Sequence[SourceId]:
-        """The sources of what is stored."""
+        """The sources of the stored records."""
 
     @property
     def outcome_sources(self) -> Sequence[SourceId]:
-        """The sources that the report may mention."""
+        """The sources whose ids or content the report may mention."""
 
     @property
     def sections(self) -> tuple[NodeId, ...]: ...
@@ -68,10 +67,10 @@ class CorePlan(Protocol):
     def has_communities(self) -> bool: ...
 
     def writes(self) -> Iterator[Write]:
-        """Call it once. Raises `Refused` if the core does not fit what the corpus has."""
+        """Call it once. Raises `Refused` if the core conflicts with content of the corpus."""
 
     def finish(self, tr: Transaction, revision: Revision) -> None:
-        """Writes what else belongs to the commit."""
+        """Makes further writes in the transaction that commits the revision."""
 
 
 @dataclass
@@ -109,7 +108,7 @@ class ForeignPlan:
             yield from changes
 
     def finish(self, tr: Transaction, revision: Revision) -> None:
-        """Nothing else belongs to the commit."""
+        """Makes no further writes."""
 
     def _registered(self) -> Iterator[Write]:
         known = self.reviser.batched(self.corpus, self.base).read(
@@ -118,13 +117,13 @@ class ForeignPlan:
         if known is None:
             self.counts.sources += 1
             yield from hierarchy_writes(self.reviser, self.corpus, None).put_source(
-                registered(self.source, self.call.at)
+                source_without_document(self.source, self.call.at)
             )
 
 
 @dataclass
 class FullPlan:
-    """The plan for a full core: the corpus becomes what it says."""
+    """The plan for a full core, which fills an empty corpus with its content."""
 
     reviser: Reviser
     embedders: Embedders
@@ -169,7 +168,7 @@ class FullPlan:
         yield from foreign.documents({})
 
     def finish(self, tr: Transaction, revision: Revision) -> None:
-        """The core's communities fit its facts, so none are due."""
+        """Records a run for the core's communities. They fit its facts, so they need not be computed again."""
         if self.has_communities:
             facts, found = self.intake.facts.embedded, self.intake.facts.communities
             run = CommunityRun(self.call.at, revision, revision, facts, found, Trigger.REQUEST, 0.0)
@@ -177,7 +176,7 @@ class FullPlan:
 
     def _models(self) -> Embeddings | None:
         assert self.core.root is not None
-        model = self.core.root.said.model
+        model = self.core.root.content.model
         if model is None:
             return None
         return CorpusModels(self.reviser.batched(self.corpus, self.base), self.embedders).after(
@@ -202,13 +201,15 @@ class FullPlan:
         )
 
     def _check_raws_free(self, snapshot: BatchedReads) -> None:
-        """Raws of ingested chunks have no locators, so nothing else of the tenant may have an id that is
-        one of theirs."""
+        """Raises `Exists` if another node of the tenant has an id that a raw of the core could have.
+
+        Raws of ingested chunks have no locators of their own, so the usual check does not find this.
+        """
         known = self.intake.hierarchy.chunks
-        for some in _batches(id_ for id_, chunk in known.items() if not chunk.has_own_raws):
+        for some in batches(id_ for id_, chunk in known.items() if not chunk.has_own_raws):
             for taken in snapshot.find(some, self._taken):
                 if taken is not None:
-                    message = f"node {taken}: the tenant has, or had, a node of this id elsewhere; import it elsewhere"
+                    message = f"node {taken}: the tenant has or had a node with this id; import the core elsewhere"
                     raise Exists(Reason.NODE_EXISTS, message, node=str(taken))
 
     def _taken(self, view: CorpusAtRevision, chunk: NodeId) -> UUID | None:
@@ -237,9 +238,9 @@ def check_empty(snapshot: BatchedReads) -> None:
         keys.all_edges(),
         keys.all_foreign_signatures(),
     )
-    has_master = snapshot.read(lambda view: HierarchyReader(view).master_left() is not None)
-    if has_master or any(is_there(snapshot, space) for space in spaces):
-        raise NotReady(Reason.CORPUS_NOT_EMPTY, "a full core needs a corpus without content: create one for it")
+    has_master = snapshot.read(lambda view: HierarchyReader(view).master_unless_erased() is not None)
+    if has_master or any(has_any(snapshot, space) for space in spaces):
+        raise NotReady(Reason.CORPUS_NOT_EMPTY, "a full core needs an empty corpus; create a corpus for it")
 
 
 def hierarchy_writes(reviser: Reviser, corpus: Corpus, models: Embeddings | None) -> HierarchyWrites:
@@ -267,9 +268,3 @@ def foreign_writes(
         source,
         document_sources or {},
     )
-
-
-def _batches(items: Iterable[NodeId]) -> Iterator[list[NodeId]]:
-    todo = iter(items)
-    while batch := list(islice(todo, _AT_ONCE)):
-        yield batch

@@ -11,15 +11,22 @@ from drillcore_formats.cores.format import InvalidCore, WrongShape
 from drillcore_formats.cores.framing import Blob, Record
 from drillcore_formats.cores.records import LibraryDocument, read_library
 from drillcore_server.cores.imports.record_decoder import Place
-from drillcore_server.cores.imports.report import BLOB_WITHOUT_METADATA, DUPLICATE, Placed, Skips
-from drillcore_server.cores.model import LIBRARY_ID_CHARACTERS_MAX, LIBRARY_TAGS_MAX, LIBRARY_TEXT_CHARACTERS_MAX
-from drillcore_server.cores.model import LibraryDocument as Kept
+from drillcore_server.cores.model import (
+    BLOB_WITHOUT_METADATA,
+    DUPLICATE,
+    LIBRARY_ID_CHARACTERS_MAX,
+    LIBRARY_TAGS_MAX,
+    LIBRARY_TEXT_CHARACTERS_MAX,
+    RecordPlace,
+    Skips,
+)
+from drillcore_server.cores.model import LibraryDocument as StoredDocument
 from drillcore_server.storage.ids import SourceId
 
 DOCUMENTS_MAX: Final = 1_000_000
-"""For one core: what is known about each is held in memory."""
+"""Library documents of one core. A hash and the place of each are held in memory."""
 IDS_BYTES_MAX: Final = 128 << 20
-"""For their ids and their parents' ids, for the same reason."""
+"""Bytes of the ids of documents and of their parents, which are also held in memory."""
 _DIGEST_BYTES: Final = 16
 
 
@@ -32,7 +39,7 @@ class _Described:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is known about a document's content."""
+    """Place, size and hash of a document's content."""
 
     at: Place
     size_bytes: int
@@ -47,14 +54,14 @@ class LibraryIntake:
         self._described: dict[str, _Described] = {}
         self._contents: dict[str, Content] = {}
         self._contents_at: dict[int, str] = {}
-        """By its place in the file."""
+        """Document by the offset of its content in the file."""
         self._ids_bytes = 0
 
     def __len__(self) -> int:
         return len(self._described)
 
     def take(self, record: Record) -> None:
-        """Raises `WrongShape`."""
+        """Takes the description of a document. Raises `WrongShape`."""
         document = checked(read_library(record))
         digest = hashlib.sha256(record.data[record.payload_at :]).digest()[:_DIGEST_BYTES]
         known = self._described.get(document.id)
@@ -69,7 +76,7 @@ class LibraryIntake:
         )
 
     def take_content(self, blob: Blob) -> None:
-        """Raises `InvalidCore`."""
+        """Takes the content of a document. Raises `InvalidCore`."""
         hashed, size_bytes = hashlib.sha256(), 0
         for piece in blob.pieces():
             hashed.update(piece)
@@ -86,24 +93,26 @@ class LibraryIntake:
             self._contents[blob.id] = content
 
     def settle(self) -> None:
-        """Call it when all records were taken: drops contents that nothing describes. Raises `InvalidCore` for a
-        document that is part of itself."""
+        """Call it when all records were taken. Drops contents without a description.
+
+        Raises `InvalidCore` for a document that is part of itself.
+        """
         for document in sorted(self._contents.keys() - self._described.keys()):
             at = self._contents.pop(document).at
             self._skips.skip(
-                at, BLOB_WITHOUT_METADATA, "there is content of a document that nothing describes", document
+                at, BLOB_WITHOUT_METADATA, "the content belongs to a document without a description", document
             )
         _check_parents(self._described)
         self._contents_at = {content.at.offset: document for document, content in self._contents.items()}
 
-    def kept(self, record: Record, source: SourceId) -> Kept | None:
+    def stored_document(self, record: Record, source: SourceId) -> StoredDocument | None:
         """Returns the document that a record describes, as it is to be stored; None if it was skipped."""
         document = read_library(record)
         if self._described[document.id].at.offset != record.offset:
             return None
         content = self._contents.get(document.id)
         size_bytes, sha256 = (0, b"") if content is None else (content.size_bytes, content.sha256)
-        return Kept(
+        return StoredDocument(
             document.id,
             document.kind,
             document.title,
@@ -120,8 +129,8 @@ class LibraryIntake:
         """Returns the document whose content comes next in the file, if it is to be stored."""
         return self._contents_at.get(blob.offset)
 
-    def place_of(self, document: str) -> Placed:
-        """Returns the place of the record that describes it."""
+    def place_of(self, document: str) -> RecordPlace:
+        """Returns the place of the record that describes a document."""
         return self._described[document].at
 
     def ids(self) -> Iterator[str]:
@@ -130,31 +139,31 @@ class LibraryIntake:
     def __contains__(self, document: str) -> bool:
         return document in self._described
 
-    def same_content(self, document: Kept) -> bool:
+    def same_content(self, document: StoredDocument) -> bool:
         """Tells whether a stored document has the same content as the core's document with its id."""
         content = self._contents.get(document.id)
         return document.sha256 == (b"" if content is None else content.sha256)
 
     def _hold(self, *ids: str) -> None:
-        """Raises `WrongShape` if memory has no room for it beside the others."""
+        """Counts the bytes of ids. Raises `WrongShape` if they are too many to be held in memory."""
         self._ids_bytes += sum(len(id_.encode()) for id_ in ids)
         if self._ids_bytes > IDS_BYTES_MAX:
             raise WrongShape(f"the ids of its library documents have more than {IDS_BYTES_MAX:,} bytes")
 
-    def _check_same(self, record: Placed, document: str, *, same: bool) -> None:
+    def _check_same(self, record: RecordPlace, document: str, *, same: bool) -> None:
         if not same:
-            raise WrongShape("another record has the same id and differs")
-        self._skips.skip(record, DUPLICATE, "it is there twice", document)
+            raise WrongShape("an earlier record has the same id and other content")
+        self._skips.skip(record, DUPLICATE, "an earlier record has the same id and content", document)
 
 
 def checked(document: LibraryDocument) -> LibraryDocument:
     """Raises `WrongShape` if it is too long to be stored."""
     if not 0 < len(document.id) <= LIBRARY_ID_CHARACTERS_MAX or len(document.parent) > LIBRARY_ID_CHARACTERS_MAX:
-        raise WrongShape(f"ids of library documents have 1 to {LIBRARY_ID_CHARACTERS_MAX:,} characters")
+        raise WrongShape(f"ids of library documents must have 1 to {LIBRARY_ID_CHARACTERS_MAX:,} characters")
     texts = (document.kind, document.title, document.type, document.comments, *document.tags)
     if len(document.tags) > LIBRARY_TAGS_MAX or any(len(text) > LIBRARY_TEXT_CHARACTERS_MAX for text in texts):
         raise WrongShape(
-            f"a library document has up to {LIBRARY_TAGS_MAX:,} tags, and texts of up to "
+            f"a library document must have at most {LIBRARY_TAGS_MAX:,} tags, and texts of at most "
             f"{LIBRARY_TEXT_CHARACTERS_MAX:,} characters"
         )
     return document
@@ -164,11 +173,11 @@ def _check_parents(described: Mapping[str, _Described]) -> None:
     """Raises `InvalidCore` if a document is, directly or indirectly, part of itself."""
     done: set[str] = set()
     for document in described:
-        way: dict[str, None] = {}
+        ancestors: dict[str, None] = {}
         at = document
         while at in described and at not in done:
-            if at in way:
+            if at in ancestors:
                 raise InvalidCore(*described[at].at[:2], "a library document is a part of itself")
-            way[at] = None
+            ancestors[at] = None
             at = described[at].parent
-        done.update(way)
+        done.update(ancestors)

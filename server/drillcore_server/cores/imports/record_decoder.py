@@ -1,5 +1,4 @@
-"""Decodes the records of a full core, from any place in the file. Refuses whatever a server would not have written
-exactly so."""
+"""Decodes the records of a full core, from any place in the file. Refuses bytes that no server would have written."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def decoded(kind: RecordKind[T], stored: object) -> T:
-    """Raises `WrongShape`."""
+    """Decodes a stored record. Raises `WrongShape` unless encoding it again gives the same bytes."""
     if not isinstance(stored, bytes):
         raise WrongShape(f"a {kind.name} is not bytes")
     try:
@@ -43,8 +42,7 @@ def decoded(kind: RecordKind[T], stored: object) -> T:
 
 
 def check_values(value: object) -> None:
-    """Raises `WrongShape` for numbers and times in an encoded record that no server writes and that our code cannot
-    handle."""
+    """Raises `WrongShape` for numbers and times that no server writes and that this server could not handle."""
     match value:
         case list():
             for item in value:
@@ -82,7 +80,7 @@ def whole(stored: object, what: str) -> int:
 
 
 def moment(stored: object, what: str) -> datetime:
-    """Reads a msgpack timestamp. It may have nanoseconds; ours have none."""
+    """Reads a msgpack timestamp of whole microseconds. Raises `WrongShape`."""
     try:
         if isinstance(stored, Timestamp) and stored.nanoseconds % 1_000 == 0:
             found: datetime = stored.to_datetime()
@@ -121,10 +119,10 @@ def records_from(file: SealedFile, place: Place) -> Iterator[Record | Blob]:
                 part.number, part.offset = number, offset
                 yield part
     except InvalidCore as error:
-        if isinstance(error, _Placed):
+        if isinstance(error, _InvalidCoreInFile):
             raise
-        raise _Placed(error.record + before, error.offset_bytes + place.offset, error.why) from None
+        raise _InvalidCoreInFile(error.record + before, error.offset_bytes + place.offset, error.why) from None
 
 
-class _Placed(InvalidCore):
-    """Says where in the whole file it is."""
+class _InvalidCoreInFile(InvalidCore):
+    """An error whose place already counts from the beginning of the file."""

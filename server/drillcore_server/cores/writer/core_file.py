@@ -1,5 +1,4 @@
-"""Writes core files: records, one after the other, into a file that only the server can read, and the parts of a full
-core."""
+"""Writes records into a core file, which only the server can read until it is sent, and cuts a full core into parts."""
 
 from __future__ import annotations
 
@@ -15,19 +14,21 @@ from drillcore_server.cores.writer.core_records import blob_head, described, lis
 from drillcore_server.storage.sealed_file import SealedFile
 
 ITEMS_MAX: Final = {TRIPLES: 1_000, GRAPH_EMBEDDINGS: 100, DOCUMENT_EMBEDDINGS: 100}
-"""For one record."""
+"""Items in one record, by tag."""
 _RECORD_BYTES: Final = 1 << 20
 """A record with a list is cut at this size, even if it has few items."""
-_TOLD_BYTES: Final = 4 << 20
-"""How often progress is reported."""
+_PROGRESS_EVERY_BYTES: Final = 4 << 20
+"""Bytes between two reports of progress."""
 
 
 class CoreFile:
+    """Writes records one after the other, and counts them."""
+
     def __init__(self, file: SealedFile, core_id: str, progress: Callable[[int, int], object]) -> None:
         """Calls `progress` with the number of bytes and records."""
         self._file = file
         self._progress = progress
-        self._told_at = 0
+        self._reported_bytes = 0
         self.core_id = core_id
         self.records = 0
         self.foreign_documents = 0
@@ -35,18 +36,18 @@ class CoreFile:
         """The number of list items written, by tag."""
 
     def write_list(self, tag: str, items: Iterable[bytes], source: str = "") -> None:
-        """Writes records with these packed items."""
+        """Writes as many records as the packed items need."""
         meta = self._meta(source)
-        some: list[bytes] = []
+        batch: list[bytes] = []
         size_bytes = 0
         for item in items:
-            some.append(item)
+            batch.append(item)
             size_bytes += len(item)
-            if len(some) == ITEMS_MAX[tag] or size_bytes >= _RECORD_BYTES:
-                self._write_list(tag, meta, some)
-                some, size_bytes = [], 0
-        if some:
-            self._write_list(tag, meta, some)
+            if len(batch) == ITEMS_MAX[tag] or size_bytes >= _RECORD_BYTES:
+                self._write_list(tag, meta, batch)
+                batch, size_bytes = [], 0
+        if batch:
+            self._write_list(tag, meta, batch)
 
     def describe(self, document: LibraryDocument) -> None:
         self._write(described(document))
@@ -63,7 +64,7 @@ class CoreFile:
             self._write(binascii.b2a_base64(data[:whole], newline=False))
             rest = data[whole:]
         self._write(binascii.b2a_base64(rest, newline=False))
-        assert size_bytes == 0, "its size was told before"
+        assert size_bytes == 0, "the head of the record states the size"
         self._ended()
 
     def _write_list(self, tag: str, meta: bytes, items: list[bytes]) -> None:
@@ -80,9 +81,9 @@ class CoreFile:
 
     def _ended(self) -> None:
         self.records += 1
-        if self._file.size_bytes - self._told_at >= _TOLD_BYTES:
-            self._told_at = self._file.size_bytes
-            self._progress(self._told_at, self.records)
+        if self._file.size_bytes - self._reported_bytes >= _PROGRESS_EVERY_BYTES:
+            self._reported_bytes = self._file.size_bytes
+            self._progress(self._reported_bytes, self.records)
 
 
 PART_BYTES: Final = 1 << 20
@@ -93,7 +94,7 @@ class PartWriter:
     """Writes records as library documents, cut into parts. Close it at the end: that writes the last part."""
 
     def __init__(self, core: CoreFile, name: str, parent: str, counts: Counter[str]) -> None:
-        """Calls `counts` with the kind of each record."""
+        """Counts the records of each kind in `counts`."""
         self._core = core
         self._name = name
         self._parent = parent

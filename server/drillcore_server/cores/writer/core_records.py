@@ -58,29 +58,29 @@ def triple(quad: Quad) -> bytes:
 
 
 def encoded_triple(quad: bytes) -> bytes:
-    """The same for a quad that `encoded_quad` encoded."""
+    """Like `triple`, for a quad that `encoded_quad` encoded."""
     subject, predicate, object_, graph = _decode(quad)
     terms = b"\xa1s" + _plain(subject) + b"\xa1p" + _plain(predicate) + b"\xa1o" + _plain(object_)
     return b"\x84" + terms + _graph(graph) if graph else b"\x83" + terms
 
 
-def term(of: Term) -> bytes:
-    if type(of) is Iri:  # by far the most frequent, and the fastest check
-        return _iri(of.value)
-    match of:
-        case Literal(value, datatype, language):
-            return _literal(value, datatype, language)
+def term(value: Term) -> bytes:
+    if type(value) is Iri:  # by far the most frequent, and the fastest check
+        return _iri(value.value)
+    match value:
+        case Literal(text, datatype, language):
+            return _literal(text, datatype, language)
         case Blank(label):
             return _blank(label)
         case Quoted(subject, predicate, object_):
             return _QUOTED + triple(Quad(subject, predicate, object_))
-        case Iri(value):
-            return _iri(value)
+        case Iri(iri):
+            return _iri(iri)
 
 
-def entity(of: bytes, vector: bytes) -> bytes:
-    """Returns a term and its vector, both packed."""
-    return b"\x82\xa1e" + of + b"\xa1v" + vector
+def entity(packed_term: bytes, vector: bytes) -> bytes:
+    """Returns a term and its vector, both of which are packed already."""
+    return b"\x82\xa1e" + packed_term + b"\xa1v" + vector
 
 
 def embedded_chunk(chunk_id: str, vector: bytes) -> bytes:

@@ -1,5 +1,5 @@
-"""Writes the other records of a full core: sections and master, sources, facts, communities, turns, foreign
-documents."""
+"""Writes those records of a full core that do not belong to a document: sections and master, sources, facts,
+communities, turns, library documents and signatures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from drillcore_server.communities.model import Community
 from drillcore_server.communities.store import COMMUNITY, ID_BYTES
-from drillcore_server.cores.library_store import LibraryPlaces
+from drillcore_server.cores.foreign_store import LibraryPlaces
 from drillcore_server.cores.writer.core_file import PartWriter
 from drillcore_server.cores.writer.documents import GatheredSignatures, foreign_documents
 from drillcore_server.cores.writer.quads import IdSet, foreign_embeddings
@@ -47,7 +47,7 @@ class RecordWriter:
         """Writes sources by id. Without documents they refer to none."""
         entries = self._opened(self._snapshot.entries(self._snapshot.keys.sources()))
         ids = sorted(SOURCE.decode(entry.value).id for entry in entries)
-        for source in self._snapshot.each_left(ids, lambda view, source: HierarchyReader(view).source(source)):
+        for source in self._snapshot.each_unless_erased(ids, lambda view, source: HierarchyReader(view).source(source)):
             left = source if with_documents else replace(source, document=None, content_hash="")
             self._parts.add("source", SOURCE.encode(left))
 
@@ -62,8 +62,7 @@ class RecordWriter:
         return ids
 
     def write_communities(self, facts: IdSet) -> None:
-        """Writes communities by their first member. Leaves out members that are not among the facts: they
-        were erased."""
+        """Writes communities by their first member. Leaves out members that are not among `facts`, as erased facts."""
         with SortedFile() as order:
             for entry in self._opened(self._snapshot.entries(self._snapshot.keys.communities())):
                 community = COMMUNITY.decode(entry.value).id
@@ -71,9 +70,9 @@ class RecordWriter:
             for placed in order:
                 community = CommunityId(node_id(placed[-ID_BYTES:]))
                 members = self._members(community, facts)
-                for said in self._snapshot.each_left([community], _community):
-                    drawn, size = [fact.bytes for fact in said.drawn_from], len(members) // ID_BYTES
-                    self._parts.add("community", said.label, said.keywords, size, drawn, said.made_at, members)
+                for found in self._snapshot.each_unless_erased([community], _community):
+                    drawn, size = [fact.bytes for fact in found.drawn_from], len(members) // ID_BYTES
+                    self._parts.add("community", found.label, found.keywords, size, drawn, found.made_at, members)
 
     def write_turns(self) -> None:
         """Writes turns by id, then the edges between them, by parent."""

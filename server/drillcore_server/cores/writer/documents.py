@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Final, NamedTuple, Self
 from uuid import UUID
 
@@ -15,9 +16,9 @@ import numpy.typing as npt
 
 from drillcore_fdb.engine import Transaction
 from drillcore_formats.cores.records import LibraryDocument
-from drillcore_server.cores import library_store as library
+from drillcore_server.cores import foreign_store
 from drillcore_server.cores import model as foreign
-from drillcore_server.cores.library_store import LibraryPlaces
+from drillcore_server.cores.foreign_store import LibraryPlaces
 from drillcore_server.cores.writer.core_file import CoreFile, PartWriter
 from drillcore_server.graphs.quad_model import iri_of
 from drillcore_server.hierarchy.model import Document, raw_id
@@ -34,7 +35,8 @@ from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.sealed_file import SortedFile
 from drillcore_server.storage.versioned import Entry
 
-_TARGETS_AT_ONCE: Final = 500
+_TARGETS_MAX: Final = 500
+"""Targets whose signatures are looked up in one transaction."""
 _PLACE_BYTES: Final = 1 + 16 + 8 + 16
 """Kind, target, version and signature: the order in which signatures are written."""
 
@@ -55,22 +57,25 @@ class _Target(NamedTuple):
 
 
 class GatheredSignatures:
-    """Call `take` for what is in the core; then read its signatures, sorted by target, version and id."""
+    """Collects signatures. Call `take` for each node and fact of the core, then read `encoded`.
+
+    The signatures are sorted by target, version and id.
+    """
 
     def __init__(self, book: SignatureBook, snapshot: BatchedReads) -> None:
         self._book = book
         self._snapshot = snapshot
-        self._has_foreign = library.is_there(snapshot, snapshot.keys.all_foreign_signatures())
+        self._has_foreign = foreign_store.has_any(snapshot, snapshot.keys.all_foreign_signatures())
         self._targets: list[_Target] = []
         self._found = SortedFile()
 
     def take(self, kind: TargetKind, target: UUID, version: int) -> None:
         self._targets.append(_Target(kind, target, version))
-        if len(self._targets) == _TARGETS_AT_ONCE:
-            self._look()
+        if len(self._targets) == _TARGETS_MAX:
+            self._look_up()
 
     def encoded(self) -> Iterator[bytes]:
-        self._look()
+        self._look_up()
         return (placed[_PLACE_BYTES:] for placed in self._found)
 
     def __enter__(self) -> Self:
@@ -79,7 +84,7 @@ class GatheredSignatures:
     def __exit__(self, *_: object) -> None:
         self._found.close()
 
-    def _look(self) -> None:
+    def _look_up(self) -> None:
         targets, self._targets = self._targets, []
         for signature in self._snapshot.engine.run(lambda tr: self._own(tr, targets)):
             self._keep(signature)
@@ -93,14 +98,17 @@ class GatheredSignatures:
         self._found.add(place + SIGNATURE.encode(signature))
 
     def _own(self, tr: Transaction, targets: list[_Target]) -> list[Signature]:
-        """Returns signatures with their salts, without the numbers of the keys that salts are made from, which only
-        this store knows."""
+        """Returns signatures with their salts, but without the numbers of the keys that the salts are made from.
+
+        Only this store knows those keys.
+        """
         book = self._book
         found: list[Signature] = []
         for kind in {target.kind for target in targets}:
             versions = [(target.id, target.version) for target in targets if target.kind == kind]
             signed = signatures.signatures_of_many(tr.snapshot, book.keys, book.tenant, kind, versions)
-            found += (signatures.with_salt(book.keyring, signature) for those in signed.values() for signature in those)
+            of_kind = chain.from_iterable(signed.values())
+            found += (signatures.with_salt(book.keyring, signature) for signature in of_kind)
         return [replace(signature, sealed_by=()) for signature in found if signature.content_salt]
 
     def _foreign(self, targets: list[_Target]) -> Iterator[Signature]:
@@ -120,7 +128,7 @@ def _foreign_signatures(view: CorpusAtRevision, target: _Target) -> list[Entry]:
 _DEPTH_BYTES: Final = 4
 _IN_A_CIRCLE: Final = (1 << 8 * _DEPTH_BYTES) - 1
 _PLACE: Final = "S16"
-"""numpy drops zeros at the end. All have one length, so none become equal."""
+"""numpy drops zero bytes at the end of a value. All places have the same length, so two of them never become equal."""
 
 
 def write_library(core: CoreFile, snapshot: BatchedReads, places: LibraryPlaces) -> None:
@@ -128,27 +136,27 @@ def write_library(core: CoreFile, snapshot: BatchedReads, places: LibraryPlaces)
         core.describe(_described(document))
         core.foreign_documents += 1
         if document.has_content:
-            core.blob(document.id, document.size_bytes, library.content(snapshot, places(document.id)))
+            core.blob(document.id, document.size_bytes, foreign_store.document_content(snapshot, places(document.id)))
 
 
 def foreign_documents(snapshot: BatchedReads, places: LibraryPlaces) -> Iterator[foreign.LibraryDocument]:
     """Yields documents by their depth, then by id. Takes 36 bytes of memory for each."""
     depths = _depths(snapshot, places)
     with SortedFile() as in_order:
-        for number, document in enumerate(library.documents(snapshot)):
+        for number, document in enumerate(foreign_store.library_documents(snapshot)):
             in_order.add(int(depths[number]).to_bytes(_DEPTH_BYTES, "big") + document.id.encode())
         for item in in_order:
             place = places(item[_DEPTH_BYTES:].decode())
-            yield from snapshot.each_left([place], library.find)
+            yield from snapshot.each_unless_erased([place], foreign_store.find_document)
 
 
 def _depths(snapshot: BatchedReads, places: LibraryPlaces) -> npt.NDArray[np.int64]:
     """Returns the depth of each document, in the order in which they are stored."""
     own, above = bytearray(), bytearray()
-    for document in library.documents(snapshot):
+    for document in foreign_store.library_documents(snapshot):
         own += places(document.id)
         above += places(document.parent) if document.parent else bytes(16)
-    parents = _found(bytes(own), bytes(above))
+    parents = _parent_numbers(bytes(own), bytes(above))
     depths = np.where(parents < 0, 0, _IN_A_CIRCLE)
     depth, level = 0, np.flatnonzero(parents < 0)
     children = np.argsort(parents, kind="stable")
@@ -161,8 +169,8 @@ def _depths(snapshot: BatchedReads, places: LibraryPlaces) -> npt.NDArray[np.int
     return depths
 
 
-def _found(own: bytes, above: bytes) -> npt.NDArray[np.int64]:
-    """Returns the number of each document's parent among the sorted places; -1 if it is not there."""
+def _parent_numbers(own: bytes, above: bytes) -> npt.NDArray[np.int64]:
+    """Returns the number of each document's parent among the sorted places; -1 without a parent in the corpus."""
     places, parents = np.frombuffer(own, _PLACE), np.frombuffer(above, _PLACE)
     if not len(places):
         return np.empty(0, np.int64)
@@ -183,7 +191,7 @@ def _described(document: foreign.LibraryDocument) -> LibraryDocument:
 
 
 _CHUNKS_AT_ONCE: Final = 100
-"""Read in one transaction."""
+"""Chunks that are read in one transaction."""
 _HELD_CHARACTERS_MAX: Final = 1_000_000
 """A longer document is read several times and never held in memory."""
 _TEXT: Final = "text/plain"
@@ -236,7 +244,7 @@ class DocumentChunks:
     def _read(self) -> Iterator[FullChunk]:
         chunks = self.document.chunks
         for start in range(0, len(chunks), _CHUNKS_AT_ONCE):
-            yield from self.snapshot.each_left(chunks[start : start + _CHUNKS_AT_ONCE], self._full)
+            yield from self.snapshot.each_unless_erased(chunks[start : start + _CHUNKS_AT_ONCE], self._full)
 
     def _full(self, view: CorpusAtRevision, chunk: NodeId) -> FullChunk | None:
         entry, section = (
@@ -249,7 +257,7 @@ class DocumentChunks:
 
 
 class DocumentWriter:
-    """Writes documents into a core: their texts, and their records where parts are wanted."""
+    """Writes documents into a core: their texts, and in a full core also their records."""
 
     def __init__(
         self, core: CoreFile, snapshot: BatchedReads, model: int, counts: Counter[str], signatures: GatheredSignatures
@@ -261,7 +269,7 @@ class DocumentWriter:
         self._signatures = signatures
 
     def write_all(self, *, full: bool) -> None:
-        """Writes documents by id. Leaves out erased ones; with records, raises `KeyErased` if any is erased."""
+        """Writes documents by id. Leaves out erased ones; a full core raises `KeyErased` instead."""
         stored, sealed = self._snapshot.entries(self._snapshot.keys.documents()), self._snapshot.sealed
         for entry in map(sealed.opened, stored) if full else sealed.opened_all(stored):
             document = DOCUMENT.decode(entry.value)

@@ -11,12 +11,12 @@ import numpy as np
 
 from drillcore_formats.cores.format import DOCUMENT_EMBEDDINGS, GRAPH_EMBEDDINGS, TRIPLES
 from drillcore_formats.quads import Iri
-from drillcore_server.cores import entity_vectors
+from drillcore_server.cores import foreign_store
 from drillcore_server.cores.model import EntityVector, VectorKind
 from drillcore_server.cores.writer.core_file import CoreFile
 from drillcore_server.cores.writer.core_records import embedded_chunk, encoded_triple, entity, floats, term, triple
 from drillcore_server.facts.store import fact_id
-from drillcore_server.graphs.provenance import every_source_quad
+from drillcore_server.graphs.derived_quads import every_source_quad
 from drillcore_server.graphs.quad_model import Quad, decoded_term, iri_of
 from drillcore_server.graphs.quad_store import parted_record
 from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader
@@ -28,8 +28,10 @@ _END: Final = b"\0\0"
 
 
 class BySource:
-    """Sorts items: those without a source, then by source and by themselves. Call `add`, then `groups`. Equal items
-    come once."""
+    """Sorts items by source, and by their bytes within a source. Items without a source come first.
+
+    Call `add`, then `groups`. Equal items come once.
+    """
 
     def __init__(self) -> None:
         self._file = SortedFile()
@@ -39,7 +41,7 @@ class BySource:
         self._file.add(in_order(source) + item)
 
     def groups(self) -> Iterator[tuple[SourceId, Iterator[bytes]]]:
-        """Yields groups. Read each before the next."""
+        """Yields each source with its items. Read the items of a group before the next group."""
         parted = map(cut, self._file)
         for source, together in groupby(parted, key=lambda item: item[0]):
             yield SourceId(source.decode()), (item for _, item in together)
@@ -52,18 +54,18 @@ class BySource:
 
 
 def in_order(data: bytes) -> bytes:
-    """Returns bytes that others can follow without changing the order: the shorter of two comes first."""
+    """Returns bytes that keep their order when other bytes follow. If one value begins another, it comes first."""
     return (data.replace(b"\0", b"\0\xff") if b"\0" in data else data) + _END
 
 
 def cut(data: bytes) -> tuple[bytes, bytes]:
-    """Returns what `in_order` was given, and what follows it."""
+    """Splits bytes into the argument of `in_order` and the bytes that follow it."""
     first, _, rest = data.partition(_END)
     return first.replace(b"\0\xff", b"\0") if b"\0" in first else first, rest
 
 
 _QUADS_MAX: Final = 500
-"""Held at once: a literal may have several megabytes, in as many keys as it takes."""
+"""Quads that are held at once. A literal may have several megabytes."""
 
 
 class ForeignVector(NamedTuple):
@@ -71,37 +73,37 @@ class ForeignVector(NamedTuple):
     entity: bytes
     """An encoded term; for a piece of a document, its id."""
     numbers: bytes
-    """Packed."""
+    """The vector, packed as in the core."""
 
 
 def write_quads(core: CoreFile, snapshot: BatchedReads, retrieval: Iterable[Quad], *, hierarchy: bool) -> None:
-    """Writes the quads that were put, by source; then those about provenance; then those that are given."""
+    """Writes stored quads by source, then those of urn:graph:source, then those of `retrieval`."""
     with BySource() as quads:
         for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.quads(), _QUADS_MAX)):
             quads.add(*parted_record(entry.value))
-        for source, some in quads.groups():
-            core.write_list(TRIPLES, map(encoded_triple, some), source)
+        for source, items in quads.groups():
+            core.write_list(TRIPLES, map(encoded_triple, items), source)
     core.write_list(TRIPLES, map(triple, every_source_quad(snapshot, hierarchy=hierarchy)))
     core.write_list(TRIPLES, map(triple, retrieval))
 
 
 def write_graph_vectors(core: CoreFile, snapshot: BatchedReads, model: int | None) -> None:
-    """Writes vectors of other systems' entities, by source; then those of facts, by id, that this model made."""
+    """Writes vectors of other systems' entities by source, then the vectors of facts by id, made by `model`."""
     with BySource() as vectors:
         _sort(vectors, snapshot, VectorKind.GRAPH)
-        for source, some in vectors.groups():
-            packed = (entity(term(decoded_term(vector.entity)), vector.numbers) for vector in _read(source, some))
+        for source, items in vectors.groups():
+            packed = (entity(term(decoded_term(vector.entity)), vector.numbers) for vector in _read(source, items))
             core.write_list(GRAPH_EMBEDDINGS, packed, source)
     if model is not None:
         core.write_list(GRAPH_EMBEDDINGS, _facts(snapshot, model))
 
 
 def write_document_vectors(core: CoreFile, snapshot: BatchedReads, model: int | None) -> None:
-    """Writes vectors of pieces of other systems' documents, by source; then those of chunks, by document."""
+    """Writes vectors of pieces of other systems' documents by source, then the vectors of chunks by document."""
     with BySource() as vectors:
         _sort(vectors, snapshot, VectorKind.DOCUMENT)
-        for source, some in vectors.groups():
-            packed = (embedded_chunk(vector.entity.decode(), vector.numbers) for vector in _read(source, some))
+        for source, items in vectors.groups():
+            packed = (embedded_chunk(vector.entity.decode(), vector.numbers) for vector in _read(source, items))
             core.write_list(DOCUMENT_EMBEDDINGS, packed, source)
     if model is not None:
         core.write_list(DOCUMENT_EMBEDDINGS, _chunks(snapshot, model))
@@ -111,21 +113,21 @@ def foreign_embeddings(snapshot: BatchedReads) -> Iterator[ForeignVector]:
     """Yields vectors of pieces of other systems' documents, by source and id."""
     with BySource() as vectors:
         _sort(vectors, snapshot, VectorKind.DOCUMENT)
-        for source, some in vectors.groups():
-            yield from _read(source, some)
+        for source, items in vectors.groups():
+            yield from _read(source, items)
 
 
 def _sort(vectors: BySource, snapshot: BatchedReads, kind: VectorKind) -> None:
-    for vector in entity_vectors.vectors(snapshot, kind):
+    for vector in foreign_store.entity_vectors(snapshot, kind):
         vectors.add(vector.source.encode(), in_order(vector.entity) + _numbers(vector))
 
 
 def _numbers(vector: EntityVector) -> bytes:
-    return floats(entity_vectors.unpacked(vector))
+    return floats(foreign_store.unpacked_floats(vector))
 
 
-def _read(source: SourceId, some: Iterable[bytes]) -> Iterator[ForeignVector]:
-    return (ForeignVector(source, *cut(packed)) for packed in some)
+def _read(source: SourceId, items: Iterable[bytes]) -> Iterator[ForeignVector]:
+    return (ForeignVector(source, *cut(packed)) for packed in items)
 
 
 def _facts(snapshot: BatchedReads, model: int) -> Iterator[bytes]:
@@ -140,7 +142,7 @@ def _chunks(snapshot: BatchedReads, model: int) -> Iterator[bytes]:
 
     for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.documents())):
         document = DOCUMENT.decode(entry.value)
-        for chunk, vector in snapshot.each_left(document.chunks, read):
+        for chunk, vector in snapshot.each_unless_erased(document.chunks, read):
             yield embedded_chunk(iri_of("chunk", chunk), _halves(vector))
 
 
@@ -150,11 +152,11 @@ def _halves(stored: bytes) -> bytes:
 
 _ID_BYTES: Final = 16
 _ID: Final = "S16"
-"""numpy drops zeros at the end. All have one length, so none become equal."""
+"""numpy drops zero bytes at the end of a value. All ids have the same length, so two of them never become equal."""
 
 
 class IdSet:
-    """Many ids in little memory. Add them in order, then ask."""
+    """A set of many ids in little memory. Add the ids in order, then query the set."""
 
     def __init__(self) -> None:
         self._ids = bytearray()
@@ -167,7 +169,7 @@ class IdSet:
         return bool(self.among(id_.bytes))
 
     def among(self, ids: bytes) -> bytes:
-        """Returns those of the ids, packed one after the other, that are in it."""
+        """Returns those ids that are in the set. Both input and result are packed one after the other."""
         if not self._ids:
             return b""
         known, asked = np.frombuffer(self._ids, _ID), np.frombuffer(ids, _ID)

@@ -1,8 +1,8 @@
-"""Cuts a document into chunks: joins or splits paragraphs so that each chunk is about one thing and fits an embedder.
+"""Cuts a document into chunks: joins or splits paragraphs so that each chunk has one subject and fits an embedder.
 
 Consecutive small blocks under a heading make one chunk, up to `tokens_target`. 256 tokens are a few paragraphs of a
-regulation: enough to stand alone and little enough to be about one thing. Larger chunks blur the vector, smaller ones
-multiply records. A paragraph of up to `tokens_max` stays whole; a longer one is split between sentences.
+regulation, which are understood alone and have one subject. Larger chunks blur the vector, and smaller chunks multiply
+the records. A paragraph of up to `tokens_max` stays whole. A longer paragraph is split between sentences.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from drillcore_server.storage.ids import Span
 from drillcore_server.tokenizers.encodings import AdditiveTokenCounter, TokenCounter
 
 _CHARS_PER_TOKEN_MAX = 16
-"""A block with more characters for each allowed token is split without counting it whole first."""
+"""A block with more characters for each allowed token is too long for a chunk. It is split without a count first."""
 _COUNTED_TOGETHER = 1024
 _OVERLAP_CHARS_PER_TOKEN = 8
 
@@ -28,12 +28,12 @@ _OVERLAP_CHARS_PER_TOKEN = 8
 @dataclass(frozen=True, slots=True)
 class ChunkSettings:
     tokens_max: int = 512
-    """For a raw span. A chunk may have this and the overlap."""
+    """The limit for a raw span. A chunk may have these tokens and the overlap."""
     overlap: float = 0.10
-    """How much a chunk repeats of the one before: this share of its tokens, and up to this share of `tokens_max` in
+    """The share of the previous chunk's tokens that a chunk repeats. It may repeat up to this share of `tokens_max` in
     order to begin with a whole sentence."""
     tokens_target: int = 256
-    """Blocks are joined up to this."""
+    """Blocks are joined up to this size."""
     tokens_min: int = 48
     """A smaller chunk joins a neighbour, even across a heading."""
     raw_tokens_min: int = 64
@@ -53,7 +53,7 @@ class ChunkSettings:
 
 
 class _Unit(NamedTuple):
-    """What is not divided further: a block, or a sentence of a long block, with the white space around it."""
+    """Text that is not divided further: a block, or a sentence of a long block, with the white space around it."""
 
     start: int
     end: int
@@ -96,7 +96,7 @@ class _Chunker:
                 yield from self._block_units(block, start, end, tokens)
 
     def groups(self, units: Iterator[_Unit]) -> list[list[_Unit]]:
-        """Groups units into chunks: up to the target, and not across a heading unless the text before it is tiny."""
+        """Groups units into chunks up to the target size. A group crosses a heading only after a tiny text."""
         done: list[list[_Unit]] = []
         current: list[_Unit] = []
         tokens = 0
@@ -156,7 +156,7 @@ class _Chunker:
         return unit.block != before.block and self._blocks[unit.block].kind is BlockKind.HEADING
 
     def _joins_previous(self, done: Sequence[list[_Unit]], current: Sequence[_Unit], tokens: int) -> bool:
-        """Tells whether the rest of a section joins the chunk before rather than continue across the next heading."""
+        """Tells whether the last units before a heading join the previous chunk, not the text after the heading."""
         if not done or not self._fits(done[-1], tokens):
             return False
         return self._paths[current[0].block] == self._paths[done[-1][-1].block]
@@ -165,7 +165,7 @@ class _Chunker:
         return sum(unit.tokens for unit in group) + tokens <= self._settings.tokens_max
 
     def _tokens(self, units: Sequence[_Unit]) -> int:
-        """Returns the exact count: the sum where the counter knows that it is exact, else a new count."""
+        """Returns the exact count: the sum if the counter knows that the sum is exact, else a new count."""
         if all(self._adds_up(self._text, unit.start) for unit in units[1:]):
             return sum(unit.tokens for unit in units)
         return self._counter.count(self._text[units[0].start : units[-1].end])
@@ -190,12 +190,12 @@ class _Chunker:
         return _Unit(raw.start, unit.end, tokens, unit.block)
 
     def _headings(self, group: Sequence[_Unit]) -> tuple[str, ...]:
-        """Returns the headings above all of its text. A heading without text of its own is above nothing yet."""
+        """Returns the headings that are above all text of the group, ignoring headings that have no text in it."""
         paths = [self._paths[unit.block] for unit in group if self._blocks[unit.block].kind is not BlockKind.HEADING]
         return _common_start(paths or [self._paths[unit.block] for unit in group])
 
     def _overlapped(self, owned: Span, tokens: int, previous: Sequence[_Unit]) -> tuple[int, int]:
-        """Returns where the chunk begins, with the end of the one before, and its tokens then."""
+        """Returns where the chunk begins with the overlap, and its tokens with the overlap."""
         room = min(self._settings.overlap_tokens_max, self._settings.chunk_tokens_max - tokens)
         wanted = min(room, int(sum(unit.tokens for unit in previous) * self._settings.overlap))
         start, more = self._overlap(previous[0].start, owned.start, wanted, room)
@@ -207,8 +207,10 @@ class _Chunker:
         return (start, tokens_with) if tokens_with <= self._settings.chunk_tokens_max else (owned.start, tokens)
 
     def _overlap(self, first: int, end: int, wanted: int, room: int) -> tuple[int, int]:
-        """Takes whole sentences up to `room` until there are `wanted` tokens, or the last words if no sentence fits.
-        Returns where they begin and how many tokens they have."""
+        """Chooses the overlap: whole sentences up to `room` until there are `wanted` tokens, else the last words.
+
+        Returns where the overlap begins and how many tokens it has.
+        """
         if wanted <= 0:
             return end, 0
         start, counted = end, 0
@@ -224,13 +226,13 @@ class _Chunker:
     def _sentence_starts_from_the_end(self, first: int, end: int, room: int) -> Iterator[int]:
         window = max(first, end - room * _OVERLAP_CHARS_PER_TOKEN)
         ends = list(sentence_ends(self._text, window, end))
-        # A sentence that begins before the window is not whole in it.
+        # A sentence that begins before the window is not whole in the window.
         starts = ([window] if window == first else []) + ends[:-1]
         return reversed(starts)
 
 
 def heading_paths(text: str, blocks: Sequence[Block]) -> list[tuple[str, ...]]:
-    """Returns for each block the titles of the headings above it, including its own if it is a heading."""
+    """Returns for each block the titles of the headings above it. The path of a heading ends with its own title."""
     above: list[tuple[int, str]] = []
     paths: list[tuple[str, ...]] = []
     path: tuple[str, ...] = ()
@@ -259,5 +261,5 @@ def _is_additive(counter: type[TokenCounter]) -> bool:
     return issubclass(counter, AdditiveTokenCounter)
 
 
-def _never_adds_up(text: str, at: int) -> bool:  # noqa: ARG001 - stands in for a counter's own
+def _never_adds_up(text: str, at: int) -> bool:  # noqa: ARG001 - has the signature of a counter's `adds_up`
     return False

@@ -1,7 +1,10 @@
-"""Turns the bytes of an upload into digested documents: parses them and cuts them into chunks with digests and facts.
+"""Reads uploads: turns their bytes into digested documents, which are chunks with their digests and facts.
 
-This is pure and slow work on untrusted content, so child processes do it (`reader_pool`). They import this module:
-nothing here may import numpy, whose threads and buffers count against a process's memory limit.
+`Digester` does the work. It is pure, slow and on untrusted content, so the server does it in child processes
+(`reader_pool`). `Readers` is the interface of the pool, and `InProcessReaders` implements it without isolation.
+
+Child processes import this module. Nothing here may import numpy, whose threads and buffers count against the memory
+limit of a process.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from drillcore_server.documents.ingestion.chunk_spans import ChunkSettings, chunk
 from drillcore_server.documents.ingestion.drawn_facts import DrawnFact, draw_facts
@@ -23,7 +26,8 @@ from drillcore_server.tokenizers.encodings import TokenCounter
 
 GROUP_DOCUMENTS_MAX: Final = 64
 GROUP_CHARACTERS_MAX: Final = 1 << 18
-"""Documents of JSON lines are looked up in groups of up to this size; a larger document goes alone."""
+"""Documents of JSON lines are looked up in groups of about this many characters. A larger document is in a group of
+its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,32 +40,36 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A document of an upload: the id that its format gives it, if any, and its place."""
+class DocumentQuestion:
+    """A question about a document of an upload: which content does the corpus have for it?"""
 
     external_id: str | None
+    """The id that the document carries in its format, if any."""
     place: int
+    """The number of the document in its upload, from 0."""
 
     @property
     def is_the_upload(self) -> bool:
+        """Whether the document shares the source of its upload. Later documents have sources of their own."""
         return self.external_id is None and self.place == 0
 
 
-Known = Callable[[Sequence[Asked]], Sequence[str | None]]
-"""Returns the content hashes that the corpus has for these documents. An unchanged document is not digested again."""
+KnownHashes = Callable[[Sequence[DocumentQuestion]], Sequence[str | None]]
+"""Returns the content hash that the corpus has for each of these documents, or None. An unchanged document is not
+digested again."""
 
 
 @dataclass(frozen=True, slots=True)
 class DigestedChunk:
     span: Span
-    """The text that readers see; see `ChunkSpan`."""
+    """The text that readers see, with the overlap. See `ChunkSpan`."""
     raws: tuple[Span, ...]
     headings: tuple[str, ...]
     page: int | None
     tokens: int
     summary: tuple[Excerpt, ...]
     summary_text: str
-    """Empty if the summary consists of its excerpts, one on each line."""
+    """Empty if the summary is exactly its excerpts, one on each line."""
     quotes: tuple[Excerpt, ...]
     candidates: tuple[Excerpt, ...]
     entities: tuple[Entity, ...]
@@ -71,6 +79,7 @@ class DigestedChunk:
 
     @property
     def own(self) -> Span:
+        """The text without the overlap."""
         return Span(self.raws[0].start, self.raws[-1].end)
 
 
@@ -86,7 +95,7 @@ class DigestedDocument:
     external_id: str | None
     content_hash: str
     unchanged: bool
-    """If true, there are no chunks here."""
+    """True if the corpus has this content already. Then `chunks` is empty."""
     chunks: tuple[DigestedChunk, ...]
 
 
@@ -100,12 +109,14 @@ class Digester:
     processor: Processor
     chunking: ChunkSettings
 
-    def read(self, content: Content, known: Known) -> Iterator[DigestedDocument | Unparsable]:
-        """Yields the documents of an upload, in order. Raises no error for any content, unless memory runs out."""
+    def read(self, content: Content, known: KnownHashes) -> Iterator[DigestedDocument | Unparsable]:
+        """Yields the documents of an upload, in order. Raises `MemoryError`, but no other error for any content."""
         found = parse(content.data, name=content.name, media_type=content.media_type or None)
         for group in _groups(enumerate(found)):
             asked = [(place, result) for place, result in group if isinstance(result, ParsedDocument)]
-            hashes = iter(known([Asked(document.external_id, place) for place, document in asked]) if asked else ())
+            hashes = iter(
+                known([DocumentQuestion(document.external_id, place) for place, document in asked]) if asked else ()
+            )
             for _, result in group:
                 yield result if isinstance(result, Unparsable) else self.digest(result, next(hashes))
 
@@ -173,3 +184,58 @@ def _digested(span: ChunkSpan, digest: ChunkDigest, facts: tuple[DrawnFact, ...]
 
 def _excerpts(passages: Sequence[Passage]) -> tuple[Excerpt, ...]:
     return tuple([Excerpt(passage.span, passage.weight) for passage in passages])
+
+
+class Reading(Protocol):
+    """One upload that is being read."""
+
+    def results(self) -> Iterator[DigestedDocument | Unparsable]:
+        """Yields the documents of the upload in order, as they are done. Call it once. Ends early after `drop`."""
+        ...
+
+    def drop(self) -> None:
+        """Stops the reading, because nobody wants the rest. Any thread may call it, and more than once."""
+        ...
+
+
+class Readers(Protocol):
+    @property
+    def at_once(self) -> int:
+        """The number of uploads to begin at once so that all readers are busy."""
+        ...
+
+    def begin(self, content: Content, known: KnownHashes) -> Reading:
+        """Begins to read an upload. May call `known` from another thread."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class InProcessReaders:
+    """Reads in the calling thread, without isolation: a parser that crashes or never ends takes the process with it."""
+
+    digester: Digester
+
+    @property
+    def at_once(self) -> int:
+        return 1
+
+    def begin(self, content: Content, known: KnownHashes) -> Reading:
+        return _InProcessReading(self.digester, content, known)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class _InProcessReading:
+    digester: Digester
+    content: Content
+    known: KnownHashes
+
+    def results(self) -> Iterator[DigestedDocument | Unparsable]:
+        return self.digester.read(self.content, self.known)
+
+    def drop(self) -> None:
+        pass  # nothing runs unless its results are asked for

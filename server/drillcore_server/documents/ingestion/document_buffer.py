@@ -1,7 +1,7 @@
-"""Buffers prepared documents on their way into a revision: in memory while they are few, then in a temporary file.
+"""Buffers prepared documents on their way into a revision, in memory while they are few, then in a temporary file.
 
-The file has no name, and its content is sealed with a key that only this buffer has. Nobody can read it once the buffer
-is closed or the process has ended.
+The file has no name, and its content is sealed with a key that only this buffer has. Nobody can read the file after the
+buffer is closed or the process has ended.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from drillcore_server.documents.ingestion.prepared_documents import PreparedChun
 from drillcore_server.hierarchy.model import Document
 
 MEMORY_CHARACTERS_MAX: Final = 4_000_000
-"""The size of the documents that a buffer keeps in memory. A character of a prepared document takes about 30 bytes."""
+"""The most characters that a buffer keeps in memory. A character of a prepared document takes about 30 bytes."""
 _READ_AGAIN_MAX: Final = 256
-"""Chunks from the file that stay in memory for a while: a section asks for each of its chunks several times."""
+"""The number of chunks from the file that stay in memory: planning asks for each chunk of a section several times."""
 
 
 class DocumentBuffer:
-    """Holds prepared documents by number. Their own records are always in memory.
+    """Holds prepared documents by number. The records of the documents are always in memory.
 
-    Chunks are read from the file one by one on demand: a section has chunks of many documents.
+    Chunks in the file are read one by one on demand, because a section has chunks of many documents.
     """
 
     def __init__(self, memory_characters_max: int = MEMORY_CHARACTERS_MAX) -> None:
         self._memory_characters_max = memory_characters_max
         self._in_memory: dict[int, PreparedDocument] = {}
         self._in_file: dict[int, array[int]] = {}
-        """Where the document's chunks begin, and where the last one ends."""
+        """The places in the file where the document's chunks begin, and where its last chunk ends."""
         self._characters = 0
         self._file: IO[bytes] | None = None
         self._cipher = AESGCM(AESGCM.generate_key(256))
@@ -44,7 +44,7 @@ class DocumentBuffer:
         self.documents: list[Document] = []
 
     def close(self) -> None:
-        """Drops everything."""
+        """Drops all documents."""
         self._in_memory.clear()
         self._chunk.cache_clear()
         if self._file is not None:
@@ -85,7 +85,7 @@ class DocumentBuffer:
         start, end = self._in_file[number][place : place + 2]
         self._file.seek(start)
         opened = self._cipher.decrypt(_nonce(number, place), self._file.read(end - start), None)
-        chunk = pickle.loads(opened)  # noqa: S301 - authenticated: only this buffer can have written it
+        chunk = pickle.loads(opened)  # noqa: S301 - decryption proved that this buffer wrote it
         assert isinstance(chunk, PreparedChunk)
         return chunk
 
@@ -113,11 +113,11 @@ class _ChunksInFile(Sequence[PreparedChunk]):
 
 @dataclass(frozen=True, slots=True)
 class AddedDocuments(Sequence[PreparedDocument]):
-    """The documents of a buffer that a plan adds, with the records that the plan wants."""
+    """The documents of a buffer that a plan adds, with the document records of the plan."""
 
     buffer: DocumentBuffer
     records: Sequence[tuple[int, Document]]
-    """Places in the buffer, and the records."""
+    """The number of each document in the buffer, and its record."""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -136,5 +136,5 @@ class AddedDocuments(Sequence[PreparedDocument]):
 
 
 def _nonce(number: int, place: int) -> bytes:
-    """Unique: a buffer's key seals each chunk once."""
+    """The nonce is unique, since the key of a buffer seals each chunk once."""
     return number.to_bytes(6, "big") + place.to_bytes(6, "big")

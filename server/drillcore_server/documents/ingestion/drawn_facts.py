@@ -1,14 +1,14 @@
-"""Draws the facts of a document: one for each single assertion, by the claims of its chunks.
+"""Draws the facts of a document: one fact for each assertion (claim) in its chunks.
 
-- A list item begins with its introduction: "The firm must: (b) keep records". An introduction alone is not a fact;
-  neither are headings, page numbers and text without words.
-- A claim that is too short joins a neighbour in its chunk: one with the same introduction, else one under the same
-  heading, else any. A chunk with less text than a fact needs has no facts; search finds it as a chunk.
+- The fact of a list item begins with its introduction: "The firm must: (b) keep records". An introduction alone is not
+  a fact. Neither are headings, page numbers and text without words.
+- A claim that is too short joins a neighbour in its chunk: first a neighbour with the same introduction, else under the
+  same heading, else any neighbour. A chunk with less text than a fact needs has no facts; search finds it as a chunk.
 - A claim that is too long is cut between sentences.
-- Each row of a table is a fact. The same words in a document are one fact, at their first place.
+- Each row of a table is a fact. Words that are repeated in a document are one fact, at their first place.
 
-Facts come from a chunk's own text, not from its overlap with the chunk before. Runs of white space become one space, so
-that the same words are the same fact however their lines break.
+Facts come from a chunk's own text, not from its overlap with the previous chunk. Runs of white space become one space,
+so that the same words are the same fact however their lines break.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ _PAGE_NUMBER: Final = re.compile(
 )
 _BLANK_LINE: Final = re.compile(r"\n[ \t\r]*\n")
 _BETWEEN_CHARACTERS_MAX: Final = 24
-"""The most that joining two consecutive claims may skip: white space, a comma, a conjunction."""
+"""Text of up to this length between two joined claims is part of the fact: white space, a comma, a conjunction."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnFact:
     content: str
     span: Span
-    """The place of its own text; its introduction stands before that."""
+    """The place of the fact's own text, without its introductions."""
     tokens: int
     headings: tuple[str, ...] = ()
-    """Titles above it, below those of its whole chunk."""
+    """The headings above the fact and below the headings of its whole chunk."""
     page: int | None = None
     leads: tuple[Span, ...] = ()
-    """Its introductions, the outermost first."""
+    """The introductions of the fact, the outermost first."""
     lead_characters: int = 0
-    """How many characters of its content come from the introductions."""
+    """The number of characters in `content` that come from the introductions."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Text that makes a fact, or part of one."""
+    """Text that becomes a fact, alone or joined with others."""
 
     leads: tuple[Span, ...]
-    """Its introductions, the outermost first."""
+    """The introductions of the piece, the outermost first."""
     parts: tuple[Span, ...]
     content: str
     tokens: int
@@ -87,7 +87,7 @@ class _Drawer:
         self._said: set[str] = set()
 
     def draw(self, chunks: Sequence[ChunkSpan]) -> list[tuple[DrawnFact, ...]]:
-        # Cuts all claims first: the end of a chunk may introduce the beginning of the next one.
+        # Cuts all claims first: the end of one chunk may introduce the beginning of the next.
         claims = [list(self._claims(runs)) for runs in self._runs(chunks)]
         introductions = {claim.lead for own in claims for claim in own if claim.lead is not None}
         return [
@@ -112,7 +112,7 @@ class _Drawer:
         return DrawnFact(piece.content, piece.span, piece.tokens, below, page, piece.leads, introduced)
 
     def _runs(self, chunks: Sequence[ChunkSpan]) -> Iterator[list[tuple[BlockKind, Span]]]:
-        """Yields for each chunk the stretches of one kind of text, without the white space around blocks."""
+        """Yields for each chunk the stretches of text of one kind, without the white space around blocks."""
         first = 0
         for chunk in chunks:
             own = Span(chunk.raws[0].start, chunk.raws[-1].end)
@@ -172,7 +172,7 @@ class _Drawer:
         return " ".join(" ".join(span.of(self._text).split()) for span in spans)
 
     def _joined(self, pieces: Sequence[_Piece], may_join: Callable[[_Piece, _Piece], bool]) -> list[_Piece]:
-        """Joins pieces that are too short with the piece before them, or else after them."""
+        """Joins each piece that is too short with the piece before it, else with the piece after it."""
         done: list[_Piece] = []
         for piece in pieces:
             too_short = bool(done) and min(done[-1].tokens, piece.tokens) < TOKENS_MIN
@@ -183,7 +183,7 @@ class _Drawer:
         return done
 
     def _both(self, piece: _Piece, following: _Piece) -> _Piece:
-        """Joins two pieces with the text between them, if that only joins two claims. Each introduction comes once."""
+        """Joins two pieces and the text between them, if that is short. Each introduction comes only once."""
         new_leads = tuple(lead for lead in following.leads if lead not in piece.leads)
         parts = (*piece.parts, *new_leads, *following.parts)
         between = self._text[piece.span.end : following.span.start]
@@ -220,7 +220,7 @@ def _runs(blocks: Sequence[Block], first: int, own: Span) -> Iterator[tuple[Bloc
 
 
 def _as_text(kind: BlockKind) -> BlockKind:
-    """List items are cut together with the paragraphs that introduce them."""
+    """Returns PARAGRAPH for list items: they are cut together with the paragraphs that introduce them."""
     return BlockKind.PARAGRAPH if kind is BlockKind.LIST_ITEM else kind
 
 

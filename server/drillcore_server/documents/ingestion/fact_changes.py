@@ -1,10 +1,10 @@
-"""Decides what a new version of a source does to its facts: which are new, which it repeats, which it drops.
+"""Decides what a new version of a source does to its facts: which facts are new, repeated or missing.
 
 - A fact that is repeated word for word keeps its id, vector and history, and moves to its new place. It becomes active
-  again if it was stale or archived; a quarantine stays. If its time to live was over, that begins anew.
-- A user's own weight and metadata stay. Where a user has set none, they follow the document.
-- What the new version does not say becomes stale, including facts that were put directly: nobody has read them there.
-  If only the document's metadata changed and not its text, such facts stay as they are.
+  again if it was stale or archived; a quarantine stays. If its time to live was over, its time starts again.
+- Weight and metadata that a user has set stay. Others follow the document.
+- A fact that the new version does not repeat becomes stale. So do facts that a client put directly, since nobody knows
+  whether the new version supports them. If only the document's metadata changed, and not its text, they stay unchanged.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from typing import Final
 
 from drillcore_server.documents.ingestion.prepared_documents import PreparedChunk, PreparedFact
 from drillcore_server.facts.importance import ImportanceSettings, importance
-from drillcore_server.facts.model import FOUND, LOCATION_CHARACTERS_MAX, Fact, FactStatus
+from drillcore_server.facts.model import LOCATION_CHARACTERS_MAX, SEARCHED_STATUSES, Fact, FactStatus
 from drillcore_server.facts.words import titles_above
 from drillcore_server.hierarchy.model import Chunk, Document
-from drillcore_server.hierarchy.source_model import Described, describe
+from drillcore_server.hierarchy.source_model import SourceDescription, describe
 from drillcore_server.storage.ids import PrincipalId
 
 SAID_AGAIN: Final = "its source says it again"
 NOT_SAID: Final = "its source has changed and does not say it any more"
 METADATA_CHARACTERS_MAX: Final = 1_000
-"""The part of a document's metadata that each of its facts carries a copy of, so that search finds them by it."""
+"""The size of a document's metadata that each of its facts copies, so that search finds the facts by it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactChangeSettings:
-    """What all facts of a revision have in common."""
+    """The settings that all facts of a revision share."""
 
     weights: ImportanceSettings
     model: str
-    """The model that made their vectors."""
+    """The model that makes the vectors of the facts."""
     at: datetime
     by: PrincipalId
 
 
 @dataclass(frozen=True, slots=True)
 class FactChanges:
-    """One document of a source, and the document that it replaces, if any."""
+    """Makes the facts of a document of a source, which may replace an earlier document of the source."""
 
     document: Document
     replaced: Document | None
-    source: Described
+    source: SourceDescription
     carried: Mapping[str, str]
-    """The part of the document's metadata that facts carry."""
+    """The entries of the document's metadata that its facts copy."""
     settings: FactChangeSettings
 
     @classmethod
@@ -56,6 +56,7 @@ class FactChanges:
         return cls(document, replaced, described, carried(document.metadata), settings)
 
     def new(self, fact: PreparedFact, hashed: str, place: PreparedChunk) -> Fact:
+        """Returns a fact that the source did not have."""
         chunk = place.chunk
         return Fact(
             id=fact.id,
@@ -79,7 +80,8 @@ class FactChanges:
             lead_characters=fact.lead_characters,
         )
 
-    def again(self, before: Fact, fact: PreparedFact, place: PreparedChunk) -> Fact:
+    def repeated(self, before: Fact, fact: PreparedFact, place: PreparedChunk) -> Fact:
+        """Returns the new state of a fact that the document repeats."""
         chunk = place.chunk
         tied = replace(
             before,
@@ -103,12 +105,12 @@ class FactChanges:
         return replace(tied, status=FactStatus.ACTIVE, status_reason=SAID_AGAIN)
 
     def _ingested_at(self, before: Fact) -> datetime:
-        """Restarts the time to live if it was over, whether a sweep has noticed that or not."""
+        """Returns the start of the time to live: now if the time was over, whether a sweep has noticed that or not."""
         is_over = before.expires_at is not None and before.expires_at <= self.settings.at
-        return self.settings.at if is_over and before.status in FOUND else before.ingested_at
+        return self.settings.at if is_over and before.status in SEARCHED_STATUSES else before.ingested_at
 
     def not_drawn(self, before: Fact, chunks: Sequence[PreparedChunk]) -> Fact:
-        """Returns the new state of a fact of the source that is not among those of the document."""
+        """Returns the new state of a fact of the source that was not drawn from the document."""
         if before.status is not FactStatus.ACTIVE:
             return before
         if self.replaced is not None and self.replaced.content_hash == self.document.content_hash:
@@ -124,7 +126,7 @@ class FactChanges:
         return importance(self.settings.weights, self.source, fact.content, (*chunk.headings, *fact.headings))
 
     def _tied(self, before: Fact, place: PreparedChunk) -> Fact:
-        """Ties a fact to the chunk that has the same text as its former one. Its introductions are where they were."""
+        """Ties a fact to the new chunk with the same text as its former chunk. The places of its introductions stay."""
         passage = None if before.span is None else place.page.place_of(before.span.start)
         titles = self._titles(place.chunk)
         return replace(before, chunk=place.chunk.id, document=place.chunk.document, titles=titles, passage=passage)
@@ -133,7 +135,7 @@ class FactChanges:
         return titles_above(self.document.title, (*chunk.headings, *(() if fact is None else fact.headings)))
 
     def _weighs_otherwise(self) -> bool:
-        """Tells whether the document changed something about itself that weights depend on."""
+        """Tells whether anything changed in the description of the document that weights depend on."""
         if self.replaced is None:
             return False
         return self.source != describe(self.replaced.source, self.replaced.title, self.replaced.metadata)
@@ -145,7 +147,7 @@ class FactChanges:
 
 
 def location(fact: PreparedFact, chunk: Chunk) -> str:
-    """Returns where to look for a fact: its page and the headings above it, else its place in the text."""
+    """Returns where to find a fact: its page and the headings above it, else its characters in the text."""
     page = [f"page {fact.page}"] if fact.page is not None else []
     headings = [" > ".join((*chunk.headings, *fact.headings))] if chunk.headings or fact.headings else []
     text = f"characters {fact.span.start} to {fact.span.end}"
@@ -153,7 +155,7 @@ def location(fact: PreparedFact, chunk: Chunk) -> str:
 
 
 def carried(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Returns the entries of a document's metadata that its facts carry: all, or as many as fit."""
+    """Returns the entries of a document's metadata that its facts copy: all that fit, by name."""
     room = METADATA_CHARACTERS_MAX
     taken: dict[str, str] = {}
     for name, value in sorted(metadata.items()):
@@ -164,7 +166,7 @@ def carried(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _place_of(fact: Fact, replaced: Document, chunks: Sequence[PreparedChunk]) -> PreparedChunk | None:
-    """Returns the chunk with the same text as a fact's chunk, if the text was cut in the same way again."""
+    """Returns the new chunk with the same text as the fact's chunk, if the text was cut into the same chunks again."""
     if fact.chunk not in replaced.chunks or len(replaced.chunks) != len(chunks):
         return None
     place = chunks[replaced.chunks.index(fact.chunk)]

@@ -1,4 +1,4 @@
-"""What planning reads: one revision of the corpus, and the documents that are to be added to it."""
+"""Reads for planning: one revision of the corpus, and the chunks of the documents that the plan adds."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drillcore_server.documents.ingestion.prepared_documents import PreparedChunk, PreparedDocument
-from drillcore_server.hierarchy.chunk_index import unpacked
+from drillcore_server.hierarchy.chunk_index import unpack_vector
 from drillcore_server.hierarchy.model import Chunk, ChunkWithRaws, Document, Master, Section
 from drillcore_server.hierarchy.sections import Outlines, SectionCache
 from drillcore_server.hierarchy.source_model import Source
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import BatchedReads
 from drillcore_server.storage.ids import DocumentId, Membership, NodeId, SourceId
+from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.embedding.embedders import Vector
-from drillcore_server.vectors.store import embeddings_of
 
 
 @dataclass(frozen=True, slots=True)
 class PlanReader:
-    """Reads what a plan needs of the revision it is made on, in as many transactions as it takes."""
+    """Reads the revision that a plan is made on, in as many transactions as it takes."""
 
     batched: BatchedReads
     cache: SectionCache
@@ -43,11 +43,11 @@ class PlanReader:
         return list(self.batched.each(ids, lambda view, chunk: HierarchyReader(view).chunk_with_raws(chunk)))
 
     def vectors(self, ids: Sequence[NodeId]) -> list[Vector]:
-        """The chunks' vectors of the current model."""
-        now = self.batched.read(embeddings_of) if ids else None
-        model = now.current.number if now is not None else 0
+        """Returns the chunks' vectors from the current model."""
+        embeddings = self.batched.read(embeddings_of) if ids else None
+        model = embeddings.current.number if embeddings is not None else 0
         stored = self.batched.each(ids, lambda view, chunk: HierarchyReader(view).vector(model, chunk))
-        return [unpacked(vector) for vector in stored]
+        return [unpack_vector(vector) for vector in stored]
 
     def parents(self, ids: Sequence[NodeId]) -> list[NodeId]:
         return list(self.batched.each(ids, lambda view, node: HierarchyReader(view).parent(node)))
@@ -56,18 +56,18 @@ class PlanReader:
         return list(self.batched.find(ids, lambda view, document: HierarchyReader(view).document(document)))
 
     def sources(self, ids: Sequence[SourceId]) -> list[Source | None]:
-        return list(self.batched.find(ids, lambda view, source: HierarchyReader(view).source_left(source)))
+        return list(self.batched.find(ids, lambda view, source: HierarchyReader(view).source_unless_erased(source)))
 
 
 class FreshChunks:
-    """The chunks of the documents that a plan adds, by id."""
+    """Finds the chunks of the documents that a plan adds, by id. `note` must come first for each document."""
 
     def __init__(self, added: Sequence[PreparedDocument]) -> None:
         self._added = added
         self._places: dict[NodeId, tuple[int, int]] = {}
 
     def note(self, number: int, prepared: PreparedDocument) -> None:
-        self._places |= {one: (number, place) for place, one in enumerate(prepared.document.chunks)}
+        self._places |= {chunk: (number, place) for place, chunk in enumerate(prepared.document.chunks)}
 
     def __contains__(self, chunk: NodeId) -> bool:
         return chunk in self._places
@@ -77,5 +77,5 @@ class FreshChunks:
         return self._added[number].chunks[place]
 
     def document(self, chunk: NodeId) -> Document:
-        """That a chunk is of."""
+        """Returns the document of a chunk."""
         return self._added[self._places[chunk][0]].document

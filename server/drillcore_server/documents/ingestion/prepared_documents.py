@@ -1,21 +1,28 @@
-"""Completes digested documents with everything that the store keeps: ids, records, vectors. Uses no transaction."""
+"""Completes digested documents with everything that the store keeps: ids, records and vectors. Uses no transaction.
+
+At the end are the built-in models, which need no network.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from itertools import islice
 from typing import Protocol
 
+from drillcore_server.documents.ingestion.chunk_spans import ChunkSettings
 from drillcore_server.documents.ingestion.digest import DigestedChunk, DigestedDocument, Digester
 from drillcore_server.documents.ingestion.drawn_facts import DrawnFact
 from drillcore_server.documents.model import ParsedDocument
-from drillcore_server.documents.processing.processor import Processor
+from drillcore_server.documents.processing import ExtractiveProcessor, Processor
 from drillcore_server.embeddings.corpus_embeddings import EmbeddedText
 from drillcore_server.hierarchy.model import Chunk, Document, Raw, RawPage, embedded_text, new_chunk_id
 from drillcore_server.storage.ids import DocumentId, FactId, PrincipalId, SourceId, Span, new_uuid
+from drillcore_server.tokenizers.encodings import TokenCounter, token_counter
 from drillcore_server.vectors.embedding.embedders import Embedder, Embedders, Vector
+from drillcore_server.vectors.embedding.static import load_static
 from drillcore_server.vectors.embedding.unit_vectors import as_stored, packed_in_portions
 
 
@@ -32,14 +39,14 @@ class Origin:
 @dataclass(frozen=True, slots=True)
 class PreparedFact:
     id: FactId
-    """The id it gets unless its source has the fact already."""
+    """The id of the fact if it is new. A fact that its source has already keeps its own id."""
     content: str
     span: Span
     tokens: int
     vector: bytes
-    """Packed as it is stored, since there are many."""
+    """Packed as it is stored: a document may have very many facts."""
     headings: tuple[str, ...] = ()
-    """The headings below those of its chunk."""
+    """The headings above the fact and below the headings of its chunk."""
     page: int | None = None
     leads: tuple[Span, ...] = ()
     """See `DrawnFact`."""
@@ -52,7 +59,7 @@ class PreparedChunk:
     page: RawPage
     vector: Vector
     next_vector: Vector | None = None
-    """The vector by the model that the corpus is migrating to, if there is one and it could be asked."""
+    """The vector from the model that the corpus migrates to. None without a migration, or if the model failed."""
     facts: tuple[PreparedFact, ...] = ()
 
 
@@ -66,13 +73,13 @@ class Embeddings(Protocol):
     def embed(self, texts: Sequence[str]) -> list[EmbeddedText]: ...
 
     def embed_facts(self, source: SourceId, texts: Sequence[str]) -> list[bytes]:
-        """Returns the vectors of facts of a source, packed as they are stored."""
+        """Returns the vectors for facts of this source, packed as they are stored."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PlainEmbeddings:
-    """Embeds every text, whether it was embedded before or not."""
+    """Embeds every text, even if it was embedded before."""
 
     embedder: Embedder
 
@@ -88,7 +95,7 @@ class Preparer:
     digester: Digester
     embedder: Embedder
     former: tuple[Embedder, ...] = ()
-    """Embedders of models that the server's own has replaced."""
+    """Embedders of former models: corpora that have not migrated yet still need them."""
 
     @property
     def embedders(self) -> Embedders:
@@ -174,3 +181,25 @@ def _document(
         created_at=origin.at,
         created_by=origin.by,
     )
+
+
+@cache
+def builtin_embedder() -> Embedder:
+    """Returns the built-in embedder. It is loaded once in a process."""
+    return load_static()
+
+
+@cache
+def builtin_counter() -> TokenCounter:
+    """Returns the built-in token counter. It is loaded once in a process."""
+    return token_counter()
+
+
+def builtin_processor() -> Processor:
+    return ExtractiveProcessor(builtin_counter())
+
+
+def builtin_preparer(processor: Processor | None = None, embedder: Embedder | None = None) -> Preparer:
+    """Returns a preparer with the given models, and with the built-in ones in place of those that are not given."""
+    digester = Digester(builtin_counter(), processor or builtin_processor(), ChunkSettings())
+    return Preparer(digester, embedder or builtin_embedder())

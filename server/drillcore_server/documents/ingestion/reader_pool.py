@@ -1,8 +1,8 @@
 """Reads uploads in child processes: parsers are native or heavy code, and documents are untrusted.
 
-A document that crashes its worker, never ends or takes too much memory fails alone and with a reason; the worker is
-replaced. Workers are forked from a process without threads that has loaded what they need (`reader_preload`), never
-from the server. They start with the first upload and end with the server.
+A document that crashes its worker, never ends or takes too much memory fails alone and with a reason, and the worker is
+replaced. Workers are never forked from the server, but from a process without threads that has loaded what they need
+(`reader_preload`). They start with the first upload and end with the server.
 
 Rejected: `concurrent.futures.ProcessPoolExecutor`. It breaks for good once one of its processes dies, and it cannot end
 a process that hangs.
@@ -21,7 +21,13 @@ from typing import Final
 
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_proto.reasons import Reason
-from drillcore_server.documents.ingestion.digest import Asked, Content, DigestedDocument, Known
+from drillcore_server.documents.ingestion.digest import (
+    Content,
+    DigestedDocument,
+    DocumentQuestion,
+    KnownHashes,
+    Reading,
+)
 from drillcore_server.documents.ingestion.reader_process import (
     ANSWERS,
     DEFECT,
@@ -29,31 +35,30 @@ from drillcore_server.documents.ingestion.reader_process import (
     QUESTIONS,
     TASK,
     Answers,
-    Said,
     Task,
+    WorkerMessage,
     WorkerSettings,
     result_message,
     result_of,
     work,
 )
-from drillcore_server.documents.ingestion.upload_readers import Reading
 from drillcore_server.documents.parsing import Unparsable, UnparsableReason
-from drillcore_server.kernel.child_process import ending
+from drillcore_server.kernel.child_process import exit_text
 from drillcore_server.kernel.errors import Unavailable
 
 UNREAD_BYTES_MAX: Final = 4 << 20
-"""Results of one upload that wait to be read. A worker that is further ahead waits."""
+"""The size of the results of one upload that may wait to be read. Then its worker waits."""
 _START_S: Final = 60.0
-"""The time for a worker to be ready. The first one waits about a second for the process that all are forked from."""
-_LAST_WORDS_S: Final = 5.0
-"""The time that the kernel has to end a killed process."""
+"""The time for a worker to start. The first worker waits about a second for the process that all are forked from."""
+_KILL_S: Final = 5.0
+"""The time that the operating system gets to end a killed process."""
 
 
 class Workers:
-    """Implements `upload_readers.Readers` in other processes. Uploads begin in the order in which they come.
+    """Implements `Readers` with child processes. Uploads begin in the order in which they arrive.
 
-    This order keeps two calls from waiting for each other: the upload that a call waits for began before those that the
-    call has not asked for yet, so a worker is reading it.
+    This order keeps two calls from waiting for each other: each call waits for its oldest upload, and that one began
+    before all its others, so a worker is reading it.
     """
 
     def __init__(self, count: int, document_timeout_s: float, settings: WorkerSettings) -> None:
@@ -70,7 +75,7 @@ class Workers:
     def at_once(self) -> int:
         return 2 * self._count
 
-    def begin(self, content: Content, known: Known) -> Reading:
+    def begin(self, content: Content, known: KnownHashes) -> Reading:
         upload = _Upload(content, known, self._document_timeout_s)
         with self._lock:
             if self._closed:
@@ -116,7 +121,7 @@ class Workers:
         worker.end()
 
     def _worker(self) -> _Worker:
-        """Returns a living worker. Replaces workers that the system ended while they were idle."""
+        """Returns a living worker. Replaces workers that ended while they were idle."""
         while True:
             with self._lock:
                 if not self._idle:
@@ -128,7 +133,7 @@ class Workers:
         return _Worker.start(self._settings)
 
 
-# multiprocessing has no lock of its own for its list of processes.
+# Guards the list of processes in multiprocessing, which has no lock of its own.
 _PROCESSES: Final = threading.Lock()
 
 
@@ -147,7 +152,7 @@ class _Worker:
             process.start()
         worker = cls(process, ours)
         try:
-            if ours.poll(_START_S) and ours.recv_bytes(1) == Said.READY.value:
+            if ours.poll(_START_S) and ours.recv_bytes(1) == WorkerMessage.READY.value:
                 return worker
         except EOFError:
             pass
@@ -162,19 +167,19 @@ class _Worker:
             self._process.kill()
 
     def end(self) -> str:
-        """Kills the worker unless it has ended. Says what ended it."""
+        """Kills the worker unless it has ended. Returns what ended it, as text."""
         self.connection.close()
         with _PROCESSES:
             self._process.join(0.0)
             self.kill()
-            self._process.join(_LAST_WORDS_S)
-            return ending(self._process.exitcode)
+            self._process.join(_KILL_S)
+            return exit_text(self._process.exitcode)
 
 
 class _Upload:
-    """One upload on its way through a worker. A thread of the pool reads it; the thread of a call takes its results."""
+    """One upload on its way through a worker. A thread of the pool reads it. The thread of a call takes the results."""
 
-    def __init__(self, content: Content, known: Known, timeout_s: float) -> None:
+    def __init__(self, content: Content, known: KnownHashes, timeout_s: float) -> None:
         self._content = content
         self._known = known
         self._timeout_s = timeout_s
@@ -190,18 +195,20 @@ class _Upload:
                 yield result_of(message)
             except StoreCorruptError:
                 self.drop()
-                yield self._failed(UnparsableReason.CRASHED, "made the process that read it send what is no document")
+                yield self._failed(
+                    UnparsableReason.CRASHED, "made the process that read it send something that is no document"
+                )
                 return
 
     def drop(self) -> None:
         self._stop(None)
 
     def give_up(self) -> None:
-        """Drops the upload because the server stops. Whoever waits for the results gets an error that says so."""
+        """Drops the upload because the server stops. The thread that waits for its results gets an `Unavailable`."""
         self._stop(Unavailable(Reason.SHUTTING_DOWN, "the server is stopping; nothing was added"))
 
     def _stop(self, error: BaseException | None) -> None:
-        # Comes before the end of the queue: a worker in the middle of an upload must not be taken for one that is done.
+        # Drops the upload before it ends the queue: its worker is in the middle of an upload and must not be reused.
         with self._lock:
             self.is_dropped = True
             if self._worker is not None:
@@ -226,23 +233,23 @@ class _Upload:
         return last is None and not self.is_dropped
 
     def _exchange(self, worker: _Worker) -> Unparsable | None:
-        """Returns what is wrong with the rest of the upload, if it was not read to its end."""
+        """Returns the reason if the upload was not read to its end."""
         connection = worker.connection
-        (known_hash,) = self._known([Asked(None, 0)])
+        (known_hash,) = self._known([DocumentQuestion(None, 0)])
         connection.send_bytes(TASK.encode(Task(self._content.name, self._content.media_type, known_hash)))
         connection.send_bytes(self._content.data)
         while connection.poll(self._timeout_s):
             message = connection.recv_bytes(MESSAGE_BYTES_MAX)
-            said = Said(message[:1])
-            if said is Said.END:
+            said = WorkerMessage(message[:1])
+            if said is WorkerMessage.END:
                 return None
-            if said is Said.ASKED:
+            if said is WorkerMessage.ASKED:
                 hashes = self._known(QUESTIONS.decode(message[1:]).asked)
                 connection.send_bytes(ANSWERS.encode(Answers(tuple(hashes))))
-            elif said is Said.NO_MEMORY:
+            elif said is WorkerMessage.NO_MEMORY:
                 setting = "ingest.worker_memory_bytes_max"
-                return self._failed(UnparsableReason.OUT_OF_MEMORY, f"takes more memory than it may ({setting})")
-            elif said is Said.DEFECT:
+                return self._failed(UnparsableReason.OUT_OF_MEMORY, f"takes more memory than {setting} allows")
+            elif said is WorkerMessage.DEFECT:
                 place = DEFECT.decode(message[1:]).place
                 return self._failed(UnparsableReason.CRASHED, f"met a defect of the server ({place})")
             else:
@@ -251,7 +258,7 @@ class _Upload:
                     return None
         worker.kill()
         setting = "ingest.document_timeout_s"
-        return self._failed(UnparsableReason.TOO_SLOW, f"took more than {self._timeout_s:g} s to read ({setting})")
+        return self._failed(UnparsableReason.TOO_SLOW, f"took more than the {self._timeout_s:g} s of {setting} to read")
 
     def _failed(self, reason: UnparsableReason, what: str) -> Unparsable:
         where = f" after the first {self._documents} of its documents" if self._documents else ""
@@ -259,8 +266,10 @@ class _Upload:
 
 
 class ResultQueue:
-    """Messages from one thread to another. `put` waits while more than `bytes_max` are unread. Either side
-    may end it."""
+    """Passes messages from one thread to another. `put` waits while more than `bytes_max` are unread.
+
+    Either thread may end the queue.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -271,7 +280,7 @@ class ResultQueue:
         self._error: BaseException | None = None
 
     def put(self, message: bytes) -> bool:
-        """Returns whether anybody still wants more."""
+        """Returns false if the queue has ended: nobody wants more messages."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended or self._bytes <= self._bytes_max)
             if not self._ended:
@@ -281,7 +290,7 @@ class ResultQueue:
             return not self._ended
 
     def end(self, error: BaseException | None = None) -> None:
-        """Ends the queue. What was put is still read; then the error, if any, is raised. Only the first end counts."""
+        """Ends the queue. The reader still gets its messages, then the error, if any. Only the first call counts."""
         with self._changed:
             if not self._ended:
                 self._ended, self._error = True, error

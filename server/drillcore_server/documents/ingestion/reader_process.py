@@ -1,7 +1,7 @@
-"""The worker process: gets uploads, one after the other, and answers with the documents in them.
+"""The worker process: receives uploads, one after the other, and answers with the documents in them.
 
-A message is a byte that names it, then a record. Records are not pickles: a worker that a document has taken over can
-send wrong data, but no code. A worker ends with the server, and sooner if a document takes too much.
+A message is a byte for its kind, then a record. Records are not pickles: a worker that a malicious document controls
+can send wrong data, but no code. A worker ends with the server, or earlier if a document takes too much memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Final
 
 from drillcore_server.documents.ingestion.chunk_spans import ChunkSettings
-from drillcore_server.documents.ingestion.digest import Asked, Content, DigestedDocument, Digester
+from drillcore_server.documents.ingestion.digest import Content, DigestedDocument, Digester, DocumentQuestion
 from drillcore_server.documents.parsing import Unparsable
 from drillcore_server.documents.processing import forget_passages
 from drillcore_server.documents.processing.chat import ChatSettings
@@ -34,31 +34,34 @@ MESSAGE_BYTES_MAX: Final = 1 << 30
 """A document may have 64 Mi characters of up to 4 bytes. Its digests are smaller than its text."""
 
 
-class Said(enum.Enum):
-    """What a worker says: once that it is ready, then the results of each upload."""
+class WorkerMessage(enum.Enum):
+    """The kinds of messages from a worker: READY once, then for each upload its results and END."""
 
     READY = b"r"
     DOCUMENT = b"d"
     UNPARSABLE = b"u"
     ASKED = b"a"
-    """Asks which contents the corpus has. The worker continues with the answer."""
+    """Asks for the content hashes that the corpus has. The worker waits for the answer."""
     NO_MEMORY = b"m"
-    """The last message of this worker."""
+    """The worker ran out of memory. This is its last message."""
     DEFECT = b"x"
+    """An error in our own code, in place of END. The worker continues with the next upload."""
     END = b"e"
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
+    """An upload for a worker. The content follows as a message of its own."""
+
     name: str
     media_type: str
     known_hash: str | None
-    """The content hash of the upload's own source. The content follows as a message of its own."""
+    """The content hash that the corpus has for the source of the upload, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    asked: tuple[Asked, ...]
+    asked: tuple[DocumentQuestion, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """A place in our own code, without content."""
+    """Where our own code failed. Contains nothing of the document."""
 
     place: str
 
@@ -83,18 +86,18 @@ _UNPARSABLE: Final = RecordKind(Unparsable)
 
 def result_message(result: DigestedDocument | Unparsable) -> bytes:
     if isinstance(result, Unparsable):
-        return Said.UNPARSABLE.value + _UNPARSABLE.encode(result)
-    return Said.DOCUMENT.value + _DOCUMENT.encode(result)
+        return WorkerMessage.UNPARSABLE.value + _UNPARSABLE.encode(result)
+    return WorkerMessage.DOCUMENT.value + _DOCUMENT.encode(result)
 
 
 def result_of(message: bytes) -> DigestedDocument | Unparsable:
-    """Raises `StoreCorruptError` for what no sound worker sends."""
-    kind = _UNPARSABLE if message[:1] == Said.UNPARSABLE.value else _DOCUMENT
+    """Raises `StoreCorruptError` if the message is not a result."""
+    kind = _UNPARSABLE if message[:1] == WorkerMessage.UNPARSABLE.value else _DOCUMENT
     return kind.decode(message[1:])
 
 
-def questions_message(asked: Sequence[Asked]) -> bytes:
-    return Said.ASKED.value + QUESTIONS.encode(Questions(tuple(asked)))
+def questions_message(asked: Sequence[DocumentQuestion]) -> bytes:
+    return WorkerMessage.ASKED.value + QUESTIONS.encode(Questions(tuple(asked)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +107,21 @@ class WorkerSettings:
 
 
 def work(connection: Connection, settings: WorkerSettings) -> None:
-    """Runs a worker from its start to its end."""
+    """Runs a worker process from its start to its end."""
     _end_with_the_server()
     _limit(settings.memory_bytes_max)
     with ExitStack() as opened:
         counter = token_counter()
         digester = Digester(counter, open_processor(settings.chat, counter, opened), ChunkSettings())
         try:
-            connection.send_bytes(Said.READY.value)
+            connection.send_bytes(WorkerMessage.READY.value)
             work_on(connection, digester)
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            return  # the server closed its end: it does not need this worker any more
+            return  # the server closed its end of the pipe: it does not need this worker any more
 
 
 def work_on(connection: Connection, digester: Digester) -> None:
-    """Reads one upload after the other and keeps nothing: nobody tells a worker that a source was erased."""
+    """Reads one upload after the other. Keeps nothing of them: a worker does not learn when a source is erased."""
     while _work_once(connection, digester):
         forget_passages()
 
@@ -140,16 +143,16 @@ def _work_once(connection: Connection, digester: Digester) -> bool:
     try:
         _read(connection, digester)
     except MemoryError:
-        pass  # the memory is freed only after this block
+        pass  # answers after this block: only then is the memory free
     except (EOFError, BrokenPipeError, ConnectionResetError):
         raise
-    except Exception as error:  # our own defect fails the document, not the worker
-        connection.send_bytes(Said.DEFECT.value + DEFECT.encode(Defect(place_of(error))))
+    except Exception as error:  # a defect of ours fails the document, not the worker
+        connection.send_bytes(WorkerMessage.DEFECT.value + DEFECT.encode(Defect(place_of(error))))
         return True
     else:
-        connection.send_bytes(Said.END.value)
+        connection.send_bytes(WorkerMessage.END.value)
         return True
-    connection.send_bytes(Said.NO_MEMORY.value)
+    connection.send_bytes(WorkerMessage.NO_MEMORY.value)
     return False
 
 
@@ -160,7 +163,7 @@ def _read(connection: Connection, digester: Digester) -> None:
         connection.send_bytes(result_message(result))
 
 
-def _known(connection: Connection, task: Task, asked: Sequence[Asked]) -> Sequence[str | None]:
+def _known(connection: Connection, task: Task, asked: Sequence[DocumentQuestion]) -> Sequence[str | None]:
     if all(question.is_the_upload for question in asked):
         return [task.known_hash for _ in asked]
     connection.send_bytes(questions_message(asked))

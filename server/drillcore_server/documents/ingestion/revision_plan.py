@@ -1,7 +1,7 @@
-"""Plans what a revision changes: new chunks, the sections that they join or leave, and the master, with digests.
+"""Plans the changes of a revision: new chunks, the sections that chunks join or leave, and the master, with digests.
 
-A plan is made on one revision of the corpus, read through `PlanReader`. It writes nothing. It looks at documents and
-makes sections one by one, so that a plan of any size takes little memory.
+A plan is made on one revision of the corpus, which `PlanReader` reads. Planning writes nothing. It goes through
+documents and sections one by one, so that a plan of any size takes little memory.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from drillcore_server.documents.ingestion.section_choice import (
     SECTION_CHUNKS_MAX,
     Group,
     Topics,
+    cosine_to_join,
     groups_of,
-    near_enough,
     partitions,
     sum_of,
 )
-from drillcore_server.documents.ingestion.section_summaries import Made, Summariser
+from drillcore_server.documents.ingestion.section_summaries import Authorship, Summariser
 from drillcore_server.documents.processing.processor import Processor
 from drillcore_server.hierarchy.model import Chunk, Document, Master, Section, Statistics
 from drillcore_server.hierarchy.sections import Outline, sum_of_bytes
@@ -35,7 +35,7 @@ from drillcore_server.vectors.embedding.embedders import Vector
 
 @dataclass(frozen=True, slots=True)
 class SectionChange:
-    """A section before and after; None where it does not exist."""
+    """A section before and after the revision. None if it does not exist then."""
 
     before: Section | None
     after: Section | None
@@ -57,26 +57,26 @@ class HierarchyChange:
     master_before: Master | None
     master: Master
     master_sources: frozenset[SourceId]
-    """The sources that something in the master may come from."""
+    """The sources that the content of the master may come from."""
 
 
 SettledKey = tuple[NodeId | None, int, tuple[NodeId, ...], tuple[NodeId, ...]]
-"""A section, its version, the chunks that join and those that leave. The same key settles to the same change."""
+"""A section, its version, the chunks that join it, and the chunks that leave it. Equal keys settle to equal changes."""
 
 
 @dataclass(slots=True)
-class Settled:
-    """The sections that the plans of one call have settled.
+class SettledSections:
+    """The section changes that the plans of one call have worked out.
 
-    When another call commits first, the plan is made again, but only for sections that have changed meanwhile.
+    If another call commits first, the plan is made again. Sections that have not changed meanwhile are taken from here.
     """
 
     changes: dict[SettledKey, list[SectionChange]] = field(default_factory=dict)
     model: int | None = None
-    """The model whose vectors they were settled by."""
+    """The model whose vectors the changes were settled with."""
 
-    def by(self, model: int) -> Settled:
-        """Returns what vectors of this model settled. Drops what those of another model settled."""
+    def for_model(self, model: int) -> SettledSections:
+        """Drops the changes that were settled with vectors of another model. Returns itself."""
         if self.model != model:
             self.changes, self.model = {}, model
         return self
@@ -113,19 +113,22 @@ class Planner:
         processor: Processor,
         at: datetime,
         by: PrincipalId,
-        settled: Settled | None = None,
+        settled: SettledSections | None = None,
     ) -> None:
         self._reader = reader
-        self._made = Made(at, by)
+        self._authorship = Authorship(at, by)
         self._processor = processor
-        self._settled = settled or Settled()
+        self._settled = settled or SettledSections()
         self._outlines = reader.outlines()
 
     def plan(self, added: Sequence[PreparedDocument], removed: Sequence[Document]) -> HierarchyChange:
-        """Goes through `added` more than once, one document at a time. Their vectors must be of the corpus's model."""
+        """Returns the planned change. Goes through `added` more than once, one document at a time.
+
+        The vectors of `added` must come from the model of the corpus.
+        """
         master_before = self._reader.master()
         self._fresh = FreshChunks(added)
-        self._summariser = Summariser(self._reader, self._fresh, self._processor, self._made)
+        self._summariser = Summariser(self._reader, self._fresh, self._processor, self._authorship)
         drafts: dict[NodeId, _Draft] = {}
         self._leave(removed, drafts)
         statistics = self._join(added, drafts) - _statistics(removed)
@@ -155,10 +158,12 @@ class Planner:
         return statistics
 
     def _best(self, drafts: dict[NodeId, _Draft], topics: Topics, group: Group, others: int) -> _Draft:
-        """Returns the section that a group joins, or a new one. The first `others` topics are not of its
-        own document."""
+        """Returns the section that a group joins, or a new section.
+
+        `others` is the number of topics that its own document did not open. They come first.
+        """
         nearest = topics.nearest(group.vector_sum, None if group.is_small else others)
-        if nearest is not None and nearest[1] >= near_enough(len(group.chunks)):
+        if nearest is not None and nearest[1] >= cosine_to_join(len(group.chunks)):
             return self._draft(drafts, nearest[0])
         return self._open(drafts, group.title)
 
@@ -185,7 +190,7 @@ class Planner:
         return self._settled.changes[key]
 
     def _settle_anew(self, draft: _Draft) -> list[SectionChange]:
-        """Returns the section's new state: gone if it is empty, several sections if it is too large."""
+        """Returns the change of the section: a removal if it is empty, several sections if it is too large."""
         if draft.count == 0:
             return [SectionChange(draft.before, None, (), tuple(draft.left))]
         if draft.count > SECTION_CHUNKS_MAX:
@@ -196,7 +201,7 @@ class Planner:
         return [self._extended(draft)]
 
     def _extended(self, draft: _Draft) -> SectionChange:
-        """For chunks that only joined: updates the pool and the sums without reading the other chunks."""
+        """Changes a section that chunks only joined: updates the pool and the sum without reading the other chunks."""
         joined = [self._fresh[member.id].chunk for member in draft.joined]
         documents = (draft.before.documents if draft.before else 0) + len({member.document for member in draft.joined})
         section = self._summariser.section(
@@ -212,7 +217,7 @@ class Planner:
         return SectionChange(draft.before, section, tuple(draft.joined), ())
 
     def _rebuilt(self, draft: _Draft, members: Sequence[Membership], vector_sum: Vector) -> SectionChange:
-        """Makes the section of exactly these chunks anew: nothing in it comes from those that left."""
+        """Makes the section anew from these members, so that nothing in it comes from chunks that left."""
         chunks = self._chunks(members)
         title = self._kept_title(draft.title, members, chunks)
         section = self._summariser.section(
@@ -228,12 +233,12 @@ class Planner:
         return SectionChange(draft.before, section, tuple(draft.joined), tuple(draft.left))
 
     def _sum_after(self, draft: _Draft) -> Vector:
-        """Adds the vectors that joined to the section's sum, without reading the others."""
+        """Returns the section's sum with the vectors that joined, without reading the others."""
         total = [] if draft.before is None else [sum_of_bytes(draft.before.vector_sum)]
         return sum_of([*total, *([] if draft.joined_sum is None else [draft.joined_sum])])
 
     def _split(self, draft: _Draft) -> list[SectionChange]:
-        """The largest part keeps the section; each other part becomes a new section."""
+        """Splits a section. Its largest part keeps the section, and each other part becomes a new section."""
         staying = self._remaining(draft)
         members = staying + draft.joined
         vectors = self._vectors(members)
@@ -265,7 +270,7 @@ class Planner:
         return [known[member.id] if member.id in known else self._fresh[member.id].chunk for member in members]
 
     def _vectors(self, members: Sequence[Membership]) -> npt.NDArray[np.float16]:
-        """Returns a row for each, with 16 bits as stored: a large call may have very many for one section."""
+        """Returns a row for each member, with 16 bits as stored: a large call may add very many to one section."""
         stored = [member.id for member in members if member.id not in self._fresh]
         known = dict(zip(stored, self._reader.vectors(stored), strict=True))
         vectors = (known[member.id] if member.id in known else self._fresh[member.id].vector for member in members)
@@ -276,7 +281,7 @@ class Planner:
         return rows
 
     def _kept_title(self, title: str, members: Sequence[Membership], chunks: Sequence[Chunk]) -> str:
-        """Returns this title if one of these chunks or their documents has it, else a title that one of them has."""
+        """Returns the title if one of these chunks or their documents has it, else a title that one of them has."""
         if any(title in chunk.headings for chunk in chunks):
             return title
         stored = {member.document for member in members if member.id not in self._fresh}
@@ -302,7 +307,7 @@ def _heading(chunks: Sequence[Chunk]) -> str:
 
 
 def _kept_category(before: Section | None, title: str, chunks: Sequence[Chunk]) -> str:
-    """Returns the section's category if something in it still supports it."""
+    """Returns the section's category if its title or one of these chunks still supports it, else an empty string."""
     if before is None:
         return ""
     said = before.category == title or any(before.category in (*chunk.keywords, *chunk.headings) for chunk in chunks)

@@ -1,7 +1,7 @@
-"""Chooses the section of a chunk: the one with the nearest topic, or a new one if none is near enough.
+"""Chooses the section of a chunk: the section with the nearest topic, or a new section if none is near enough.
 
-A document is split into groups of chunks below the same heading: what its author kept together stays together. Sections
-keep their chunks when documents are added; only a section that has grown too large is split.
+A document is split into groups of chunks below the same heading, so that text that its author kept together stays
+together. Sections keep their chunks when documents are added. Only a section that has grown too large is split.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from drillcore_server.hierarchy.sections import Outlines, directions, sum_of_byt
 from drillcore_server.storage.ids import NodeId
 from drillcore_server.vectors.embedding.embedders import Vector, Vectors
 
-NEAR_ENOUGH: Final = 0.50
-NEAR_ENOUGH_AT_MOST: Final = 0.80
-"""The cosine with a section's centroid from which a single chunk joins it, and from which the largest group does."""
+COSINE_TO_JOIN: Final = 0.50
+COSINE_TO_JOIN_MAX: Final = 0.80
+"""The least cosine with the centroid of a section for a single chunk to join it, and for the largest group."""
 OWN_SECTION_CHUNKS_MIN: Final = 3
-"""A group of this size does not join sections that its own document opened: the author kept them apart."""
+"""A group of this size does not join sections that its own document opened, because the author kept them apart."""
 SECTION_CHUNKS_MAX: Final = 128
-"""A larger section is split: its summary would leave out too much, and rewriting it would take too long."""
+"""A larger section is split. Its summary would leave out too much, and to rewrite it would take too long."""
 _SPLIT_ROUNDS: Final = 10
 
 
@@ -43,16 +43,18 @@ class Group:
         return len(self.chunks) < OWN_SECTION_CHUNKS_MIN
 
 
-def near_enough(chunks: int) -> float:
-    """Returns the cosine from which a group of this size joins a section. A mean of many chunks is near to more
-    sections."""
-    return min(NEAR_ENOUGH_AT_MOST, NEAR_ENOUGH + 0.1 * math.log2(chunks))
+def cosine_to_join(chunks: int) -> float:
+    """Returns the least cosine for a group of this size to join a section.
+
+    It grows with the size, because the mean of many chunks is near to more sections.
+    """
+    return min(COSINE_TO_JOIN_MAX, COSINE_TO_JOIN + 0.1 * math.log2(chunks))
 
 
 def groups_of(prepared: PreparedDocument) -> list[Group]:
-    """Returns the document's groups, none larger than half a section.
+    """Returns the document's groups of chunks, each at most half as large as a section may be.
 
-    Chunks are grouped by the first heading that tells them apart: one above all of them, such as a title, does not.
+    Chunks are grouped by the first heading that is not above all of them, as a title is.
     """
     largest = SECTION_CHUNKS_MAX // 2
     headings = [chunk.chunk.headings for chunk in prepared.chunks if chunk.chunk.headings]
@@ -78,7 +80,7 @@ def sum_of(vectors: Sequence[Vector]) -> Vector:
 
 
 class Topics:
-    """The centroids of a corpus's sections, searched for the nearest."""
+    """Finds the nearest section by the centroids of a corpus's sections."""
 
     def __init__(self, outlines: Outlines) -> None:
         self._outlines = outlines
@@ -86,14 +88,16 @@ class Topics:
         self._places = {section: place for place, section in enumerate(self._ids)}
         self._sums: dict[NodeId, Vector] = {}
         self._rows: Vectors = outlines.rows
-        """Shared with the outlines until one changes; it grows by many rows at a time."""
+        """Shared with the outlines until a section changes. The copy then grows by many rows at a time."""
 
     def __len__(self) -> int:
         return len(self._ids)
 
     def nearest(self, vector_sum: Vector, among: int | None = None) -> tuple[NodeId, float] | None:
-        """Returns the section with the greatest cosine, the first of equals, among the first `among` if
-        that is given."""
+        """Returns the section with the greatest cosine, and the cosine. Of equal sections the first is returned.
+
+        With `among`, only that many sections, the first ones, are searched.
+        """
         count = len(self) if among is None else among
         if not count:
             return None
@@ -102,7 +106,7 @@ class Topics:
         return self._ids[best], float(scores[best])
 
     def add(self, section: NodeId, vector_sum: Vector) -> None:
-        """Notes that chunks with this sum have joined or opened the section."""
+        """Adds chunks with this sum of vectors to the section, which may be new."""
         if section not in self._places:
             self._places[section] = len(self._ids)
             self._ids.append(section)
@@ -129,29 +133,32 @@ def _direction(vector: Vector) -> Vector:
 
 
 def partitions(vectors: npt.NDArray[np.floating[Any]], largest: int) -> list[npt.NDArray[np.intp]]:
-    """Returns places of vectors by topic, in parts of at most `largest`. The same vectors give the same parts."""
+    """Splits vectors by topic into parts of at most `largest`. Returns the indexes of each part.
+
+    The same vectors give the same parts.
+    """
     todo, parts = [np.arange(len(vectors))], []
     while todo:
         places = todo.pop()
         if len(places) <= largest:
             parts.append(places)
         else:
-            goes = _halves(vectors if len(places) == len(vectors) else vectors[places])
-            todo += [places[goes], places[~goes]]
+            in_second = _halves(vectors if len(places) == len(vectors) else vectors[places])
+            todo += [places[in_second], places[~in_second]]
     return parts
 
 
 def _halves(vectors: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.bool_]:
-    """Splits in two and returns True for those that go. Both halves have members."""
+    """Splits the vectors in two halves and returns True for those in the second. Neither half is empty."""
     rows = vectors.astype(np.float32)
     rows /= np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), 1e-12)[:, np.newaxis]
     first = rows[int(np.argmin(rows @ rows.mean(axis=0)))]
     second = rows[int(np.argmin(rows @ first))]
-    goes = np.zeros(len(rows), dtype=np.bool_)
+    in_second = np.zeros(len(rows), dtype=np.bool_)
     for _ in range(_SPLIT_ROUNDS):
         closer = rows @ second > rows @ first
-        if closer.all() or not closer.any() or (closer == goes).all():
+        if closer.all() or not closer.any() or (closer == in_second).all():
             break
-        goes = closer
-        first, second = rows[~goes].mean(axis=0), rows[goes].mean(axis=0)
-    return goes if goes.any() else np.arange(len(rows)) >= len(rows) // 2
+        in_second = closer
+        first, second = rows[~in_second].mean(axis=0), rows[in_second].mean(axis=0)
+    return in_second if in_second.any() else np.arange(len(rows)) >= len(rows) // 2

@@ -1,4 +1,4 @@
-"""Makes the digests of sections and masters from the heaviest passages below them."""
+"""Makes the digests of sections and of the master from the heaviest passages below them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from drillcore_server.vectors.embedding.embedders import Vector
 
 T = TypeVar("T")
 SECTION_POOL: Final = 48
-"""Passages that a section keeps to choose its summary from."""
+"""The number of passages that a section keeps to choose its summary from."""
 MASTER_POOL: Final = 72
-"""Passages from which a master's summary is chosen: about 2,000 tokens, and a few to leave out."""
+"""The number of passages that a master's summary is chosen from: about 2,000 tokens, and a few more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """Who makes the records of a revision, and when."""
+class Authorship:
+    """The principal who makes the records of a revision, and the time."""
 
     at: datetime
     by: PrincipalId
@@ -48,7 +48,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Passages to choose a summary from, and the chunk of each."""
+    """Passages to choose a summary from, and the citation of each passage."""
 
     members: tuple[Member, ...]
     citations: Mapping[tuple[str, int, int], Citation]
@@ -61,15 +61,17 @@ class Pool:
 
 
 class Summariser:
-    def __init__(self, reader: PlanReader, fresh: FreshChunks, processor: Processor, made: Made) -> None:
+    def __init__(self, reader: PlanReader, fresh: FreshChunks, processor: Processor, authorship: Authorship) -> None:
         self._reader = reader
         self._fresh = fresh
         self._processor = processor
-        self._made = made
+        self._authorship = authorship
 
     def pool(self, before: Section | None, chunks: Sequence[Chunk]) -> Pool:
-        """Returns the heaviest passages of the section before and of these chunks, with their text. Each chunk is a
-        member."""
+        """Returns the heaviest passages of the earlier section and of these chunks, with their text.
+
+        Each chunk is a member of the pool. So is the earlier section, for its keywords and entities.
+        """
         citations = [
             *(before.candidates if before else ()),
             *(
@@ -85,7 +87,7 @@ class Summariser:
         members = [Member(tuple(passages.pop(chunk.id, ())), chunk.keywords, chunk.entities) for chunk in chunks]
         if before is not None:
             members.append(Member((), before.keywords, before.entities))
-        members += [Member(tuple(some), (), ()) for some in passages.values()]
+        members += [Member(tuple(of_chunk), (), ()) for of_chunk in passages.values()]
         return Pool(tuple(members), _places(best))
 
     def section(
@@ -100,9 +102,10 @@ class Summariser:
         vector_sum: Vector,
         sources: Iterable[SourceId],
     ) -> Section:
-        """`counts` are its documents and its chunks; `sources` are those of all its chunks.
+        """Returns the section with its digest.
 
-        Without a category it gets the first of its keywords.
+        `counts` are the numbers of its documents and of its chunks. `sources` are the sources of all its chunks. If
+        `category` is empty, the first keyword becomes the category.
         """
         digest = self._processor.summarise_section(title, pool.members, SECTION_TOKENS)
         return Section(
@@ -119,8 +122,8 @@ class Summariser:
             documents=counts[0],
             chunks=counts[1],
             vector_sum=vector_sum.astype("<f4").tobytes(),
-            created_at=before.created_at if before else self._made.at,
-            created_by=before.created_by if before else self._made.by,
+            created_at=before.created_at if before else self._authorship.at,
+            created_by=before.created_by if before else self._authorship.by,
             version=before.version + 1 if before else 1,
             sources=tuple(sorted(set(sources))),
         )
@@ -128,9 +131,9 @@ class Summariser:
     def master(
         self, before: Master | None, outlines: Mapping[NodeId, Outline], change: Statistics
     ) -> tuple[Master, set[SourceId]]:
-        """Returns the master of these sections, and all sources that something in it may come from.
+        """Returns the master of these sections, and all sources that its content may come from.
 
-        `change` is what the revision adds to the corpus's statistics.
+        `change` is added to the statistics of the corpus.
         """
         digest, pool, sources = self._digest_of(outlines)
         statistics = (before.statistics if before else Statistics()) + change
@@ -145,15 +148,17 @@ class Summariser:
             tokens=digest.summary.tokens,
             made_by=digest.made_by,
             statistics=replace(statistics, sections=len(outlines)),
-            created_at=before.created_at if before else self._made.at,
-            created_by=before.created_by if before else self._made.by,
+            created_at=before.created_at if before else self._authorship.at,
+            created_by=before.created_by if before else self._authorship.by,
             version=before.version + 1 if before else 1,
         )
         return master, sources
 
     def _digest_of(self, outlines: Mapping[NodeId, Outline]) -> tuple[GroupDigest, Pool, set[SourceId]]:
-        """Makes the corpus's digest from the heaviest passages of its sections. Returns it with their sources. Reads
-        only the chosen chunks."""
+        """Makes the digest of the corpus from the heaviest passages of its sections.
+
+        Returns it with the pool of passages and their sources. Reads only the chunks of those passages.
+        """
         offered = ((candidate, outline.id) for outline in outlines.values() for candidate in outline.candidates)
         best = heapq.nsmallest(MASTER_POOL, offered, key=lambda pair: _by_weight(pair[0]))
         citations = [citation for citation, _ in best]
@@ -170,12 +175,12 @@ class Summariser:
         return [_passage(citation, cited) for citation in citations]
 
     def _cited(self, citations: Sequence[Citation]) -> dict[NodeId, ChunkWithRaws | PreparedChunk]:
-        """Returns the cited chunks: new ones as they are, the others from the store."""
+        """Returns the cited chunks. New chunks come from the plan, the others from the store."""
         ids = sorted({citation.chunk for citation in citations})
-        stored = [id_ for id_ in ids if id_ not in self._fresh]
+        stored = [chunk for chunk in ids if chunk not in self._fresh]
         found: dict[NodeId, ChunkWithRaws | PreparedChunk] = {}
         found |= zip(stored, self._reader.chunks_with_raws(stored), strict=True)
-        return found | {id_: self._fresh[id_] for id_ in ids if id_ in self._fresh}
+        return found | {chunk: self._fresh[chunk] for chunk in ids if chunk in self._fresh}
 
 
 def _passage(citation: Citation, cited: Mapping[NodeId, ChunkWithRaws | PreparedChunk]) -> Passage:
@@ -186,7 +191,10 @@ def _passage(citation: Citation, cited: Mapping[NodeId, ChunkWithRaws | Prepared
 def _member(
     outline: Outline, citations: Sequence[Citation], cited: Mapping[NodeId, ChunkWithRaws | PreparedChunk]
 ) -> SectionMember:
-    """Returns what a section tells the master: only what the cited chunks say, since their keys seal the master."""
+    """Returns the section as a member of the master.
+
+    It contains only words of the cited chunks, because the master is sealed under the keys of their sources.
+    """
     chunks = [cited[chunk].chunk for chunk in dict.fromkeys(citation.chunk for citation in citations)]
     return SectionMember(
         next(iter(_said([outline.title], [chunk.headings for chunk in chunks])), ""),
@@ -201,13 +209,13 @@ def _places(citations: Iterable[Citation]) -> dict[tuple[str, int, int], Citatio
 
 
 def _by_weight(citation: Citation) -> tuple[float, DocumentId, int]:
-    """Sorts heaviest first, then in the order of documents."""
+    """The key that sorts the heaviest first, and equals by document and place."""
     return -citation.weight, citation.document, citation.span.start
 
 
 def _said(of_section: Sequence[T], of_chunks: Iterable[Sequence[T]]) -> tuple[T, ...]:
-    """Returns what both the section and these chunks name; if nothing, what the chunks name first."""
-    own = dict.fromkeys(word for some in of_chunks for word in some)
+    """Returns the words that both the section and these chunks have, else the first words of the chunks."""
+    own = dict.fromkeys(word for words in of_chunks for word in words)
     return tuple(word for word in of_section if word in own) or tuple(own)[:WORDS_MAX]
 
 

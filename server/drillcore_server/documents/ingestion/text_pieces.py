@@ -1,4 +1,4 @@
-"""Cuts text that is too long for a chunk: between sentences, else clauses, else words, else characters.
+"""Cuts text that is too long for a chunk: between sentences, else between clauses, words or characters.
 
 Every function is linear in the text, whatever the text is.
 """
@@ -15,10 +15,10 @@ import sentencex
 from drillcore_server.tokenizers.encodings import TokenCounter
 
 WINDOW_CHARS = 65_536
-"""Sentences are searched in this much text at a time, so that memory does not grow with the paragraph."""
+"""The length of text in which sentences are searched at once, so that memory does not grow with the paragraph."""
 _LANGUAGE = "en"
 _CHARS_PER_TOKEN = 6
-"""More than text in any language has, so that a first try contains as many tokens as are allowed."""
+"""More characters than a token has in any language, so that the first try contains enough tokens."""
 _CLAUSE_END = re.compile(r"[,;:)\]\u2013\u2014\u060c\u061b](?=\s)")
 _GRAPHEME_CHARS_MAX = 64
 _ZERO_WIDTH_JOINER = "\u200d"
@@ -31,9 +31,9 @@ class Piece(NamedTuple):
 
 
 def boundary(text: str, left_end: int, right_start: int) -> int:
-    """Returns where to cut the white space between two words: after its last line end, else before it.
+    """Returns where to cut the white space between two words: after its last line end, else at its beginning.
 
-    Tokens hardly ever cross that place: line ends go with what precedes them, spaces with the word after them.
+    Tokens hardly ever cross that place: they join line ends with the text before, and spaces with the word after.
     """
     line_end = max(text.rfind("\n", left_end, right_start), text.rfind("\r", left_end, right_start))
     return left_end if line_end < 0 else line_end + 1
@@ -42,8 +42,10 @@ def boundary(text: str, left_end: int, right_start: int) -> int:
 def split(
     text: str, start: int, end: int, tokens_max: int, counter: TokenCounter, *, by_lines: bool
 ) -> Iterator[Piece]:
-    """Yields the sentences, or lines, of this part of the text, without gaps. Those above `tokens_max` come
-    in pieces."""
+    """Yields the sentences, or the lines, of this part of the text, without gaps.
+
+    Yields a sentence of more than `tokens_max` tokens in pieces.
+    """
     for sentence_end in _line_ends(text, start, end) if by_lines else sentence_ends(text, start, end):
         if sentence_end - start <= tokens_max * _CHARS_PER_TOKEN:
             tokens = counter.count(text[start:sentence_end])
@@ -56,18 +58,20 @@ def split(
 
 
 def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
-    """Yields the end of each sentence of this part. The last one is `end`."""
+    """Yields the end of each sentence of this part of the text. The last value is `end`."""
     while end - start > WINDOW_CHARS:
         ends = _ends_within(text, start, start + WINDOW_CHARS)
-        # The window may have cut the last sentence. It is searched again with what follows, unless it is the only one.
+        # The window may have cut the last sentence. It is searched again with more text, unless it is the only one.
         yield from ends[:-1] or ends
         start = ends[-2] if len(ends) > 1 else ends[-1]
     yield from _ends_within(text, start, end)
 
 
 def tail(text: str, start: int, end: int, tokens_max: int, counter: TokenCounter) -> tuple[int, int]:
-    """Returns where the last words of this part begin that have at most `tokens_max` tokens, and their tokens; `end`
-    and 0 if there are none."""
+    """Returns where the last words of this part begin, as many as `tokens_max` allows, and the number of their tokens.
+
+    Returns `end` and 0 if not even one word fits.
+    """
     chars = min(tokens_max * _CHARS_PER_TOKEN, end - start)
     while chars > 0:
         first = _word_start(text, end - chars, end)
@@ -105,7 +109,7 @@ def _cuts(text: str, start: int, end: int, tokens_max: int, counter: TokenCounte
         piece = _cut(text, start, end, chars, tokens_max, counter)
         yield piece
         start = piece.end
-        # Tries the next piece at the length that this one suggests, so that most pieces are counted once.
+        # Begins the next piece with the length that this one suggests, so that most pieces are counted only once.
         chars = max(tokens_max, (piece.end - piece.start) * tokens_max * 49 // (max(piece.tokens, 1) * 50))
 
 
@@ -117,12 +121,12 @@ def _cut(text: str, start: int, end: int, chars: int, tokens_max: int, counter: 
         tokens = counter.count(text[start:cut])
         if tokens <= tokens_max or cut == start + 1:
             return Piece(start, cut, tokens)
-        # Takes a little less than the proportion says: texts are uneven, and another try costs a count.
+        # Takes a little less than the proportion suggests: text is uneven, and another try costs a count.
         chars = max(1, min(cut - start - 1, (cut - start) * tokens_max * 19 // (tokens * 20)))
 
 
 def _pause(text: str, start: int, end: int) -> int:
-    """Returns the last place to cut before `end`: after a clause, a word, or a whole character."""
+    """Returns the last place before `end` to cut at: after a clause, else a word, else a whole character."""
     half = start + (end - start) // 2
     clauses = [found.end() for found in _CLAUSE_END.finditer(text, half, end)]
     if clauses:
@@ -134,7 +138,7 @@ def _pause(text: str, start: int, end: int) -> int:
 
 
 def grapheme_start(text: str, at: int, above: int) -> int:
-    """Returns the nearest place at or before `at`, and above `above`, that is not inside a visible character."""
+    """Returns the nearest place at or before `at`, but after `above`, that is not inside a visible character."""
     for place in range(at, max(above, at - _GRAPHEME_CHARS_MAX), -1):
         if not _continues(text, place):
             return place
@@ -155,7 +159,7 @@ def _continues(text: str, at: int) -> bool:
 
 
 def _word_start(text: str, at: int, end: int) -> int:
-    """Returns the first word that begins at or after `at`; if there is none, the character there."""
+    """Returns where the first word at or after `at` begins, else where the character at `at` begins."""
     for place in range(at, end):
         if not text[place].isspace() and (place == 0 or text[place - 1].isspace()):
             return place

@@ -1,20 +1,26 @@
-"""Reads plain text, Markdown, HTML, PDF, DOCX and JSON lines into blocks of text."""
+"""Reads plain text, Markdown, HTML, PDF, DOCX and JSON lines into text with blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from drillcore_server.documents.model import ParsedDocument
-from drillcore_server.documents.parsing.character_encoding import declared_charset, decode, storable
-from drillcore_server.documents.parsing.detect import Format, detect_binary, detect_markup, detect_text, hinted
+from drillcore_server.documents.model import Budget, ParsedDocument, ParseLimits, Refusal, Unparsable, UnparsableReason
+from drillcore_server.documents.parsing.detect import (
+    Format,
+    declared_charset,
+    decode,
+    detect_binary,
+    detect_markup,
+    detect_text,
+    hinted_format,
+)
 from drillcore_server.documents.parsing.docx import parse_docx
 from drillcore_server.documents.parsing.html import parse_html
 from drillcore_server.documents.parsing.jsonl import metadata, parse_json_lines
-from drillcore_server.documents.parsing.limits import Budget, ParseLimits, Refusal, Unparsable, UnparsableReason
 from drillcore_server.documents.parsing.pdf import parse_pdf
-from drillcore_server.documents.parsing.text import markdown_blocks, text_blocks
-from drillcore_server.documents.parsing.text_blocks import refuse_blank, title
+from drillcore_server.documents.parsing.plain_text import markdown_blocks, plain_text_blocks
+from drillcore_server.documents.parsing.text_blocks import refuse_blank, storable, title
 
 __all__ = ["ParseLimits", "Unparsable", "UnparsableReason", "parse"]
 
@@ -24,10 +30,10 @@ _DEFAULT_LIMITS = ParseLimits()
 def parse(
     content: bytes, *, name: str, media_type: str | None = None, limits: ParseLimits = _DEFAULT_LIMITS
 ) -> Iterator[ParsedDocument | Unparsable]:
-    """Yields the documents in the content: one, or one for each line of JSON lines. An unreadable one comes as
-    `Unparsable`.
+    """Yields the document in the content, or one document for each line of JSON lines.
 
-    The name and the media type are hints; the content decides. Raises no error, whatever the content is.
+    Yields an `Unparsable` in place of a document that cannot be read, and raises no error for any content. The name and
+    the media type are hints; the content decides.
     """
     try:
         yield from _documents(content, name, media_type, limits)
@@ -64,7 +70,7 @@ def _text_document(text: str, format_: Format, name: str, notes: tuple[str, ...]
     if format_ is Format.HTML:
         return parse_html(text, name=name, notes=notes, budget=budget)
     budget.check_text(len(text))
-    blocks = tuple(markdown_blocks(text) if format_ is Format.MARKDOWN else text_blocks(text))
+    blocks = tuple(markdown_blocks(text) if format_ is Format.MARKDOWN else plain_text_blocks(text))
     refuse_blank(blocks, "is empty; leave it out")
     return ParsedDocument(
         text=text,
@@ -90,11 +96,11 @@ def _json_lines(
 
 
 def _line_format(text: str, media_type: str | None) -> Format:
-    declared = hinted("", media_type)
+    declared = hinted_format("", media_type)
     if declared is Format.HTML:
         return declared
     if media_type and declared not in (Format.TEXT, Format.MARKDOWN):
-        raise Refusal(UnparsableReason.UNSUPPORTED, "has a media_type that a JSON line cannot hold; use a file")
+        raise Refusal(UnparsableReason.UNSUPPORTED, "has a media_type that a JSON line cannot hold; send a file")
     return detect_markup(text, declared)
 
 

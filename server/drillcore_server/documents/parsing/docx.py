@@ -1,5 +1,4 @@
-"""Reads DOCX: checks the zip before it unpacks anything, converts it to HTML with mammoth, and reads that
-with `html`."""
+"""Reads DOCX: checks the whole zip first, converts it to HTML with mammoth, and reads the HTML with `html`."""
 
 from __future__ import annotations
 
@@ -13,22 +12,29 @@ from typing import IO
 
 import mammoth
 
-from drillcore_server.documents.model import ParsedDocument
+from drillcore_server.documents.model import (
+    MIB,
+    Budget,
+    ParsedDocument,
+    ParseLimits,
+    Refusal,
+    UnparsableReason,
+    check_size,
+)
 from drillcore_server.documents.parsing.detect import Format
 from drillcore_server.documents.parsing.html import parse_html
-from drillcore_server.documents.parsing.limits import MIB, Budget, ParseLimits, Refusal, UnparsableReason, check_size
 from drillcore_server.documents.parsing.text_blocks import title
 
 _READ_BYTES = MIB
 _ENCRYPTED_FLAG = 0x1
-# Office writes no document type. A file that has one can only mean to make entities explode.
+# Office writes no document type. A file with one can only be an attack by XML entities that expand without end.
 _DOCUMENT_TYPES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
 _TITLE = re.compile(r"<dc:title[^>]*>([^<]{1,1000})</dc:title>")
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, OSError, NotImplementedError, RuntimeError)
 
 
 def parse_docx(content: bytes, *, name: str, budget: Budget) -> ParsedDocument:
-    """Raises `Refusal`, whatever is wrong with the file."""
+    """Raises `Refusal` if anything is wrong with the file."""
     stated = _checked_title(content, budget)
     budget.check_time()
     html = _to_html(content)
@@ -48,7 +54,7 @@ def _titled(document: ParsedDocument, name: str, stated: str) -> ParsedDocument:
 
 
 def _checked_title(content: bytes, budget: Budget) -> str | None:
-    """Checks the whole zip, then returns the title in its properties."""
+    """Checks the whole zip, then returns the title in its properties, if there is one."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             _check_declared(archive, len(content), budget.limits)
@@ -81,7 +87,7 @@ def _check_total(unpacked_bytes: int, packed_bytes: int, limits: ParseLimits) ->
 
 
 def _check_unpacked(archive: zipfile.ZipFile, budget: Budget) -> None:
-    """Reads every XML part in pieces, since the size in its header may be false."""
+    """Reads every XML part in pieces, since the size in the header of a part may be false."""
     unpacked_bytes = 0
     for entry in filter(_is_xml, archive.infolist()):
         with archive.open(entry) as part:
@@ -90,7 +96,7 @@ def _check_unpacked(archive: zipfile.ZipFile, budget: Budget) -> None:
 
 
 def _check_part(part: IO[bytes], budget: Budget) -> int:
-    """Checks that the tree of an XML part fits into memory. Returns its size in bytes."""
+    """Checks that the tree of an XML part will fit into memory. Returns the size of the part in bytes."""
     size = tags = 0
     while piece := part.read(_READ_BYTES):
         budget.check_time()
@@ -124,7 +130,7 @@ def _to_html(content: bytes) -> str:
         )
     except MemoryError:
         raise
-    except Exception as error:  # mammoth raises anything for a tree it does not expect
+    except Exception as error:  # mammoth raises all kinds of errors for a tree that it does not expect
         raise _malformed() from error
     return str(result.value)
 

@@ -1,4 +1,4 @@
-"""Reads HTML: what a reader sees, in order, with its headings, lists, tables and preformatted parts."""
+"""Reads HTML: the text that a reader sees, in order, with headings, lists, tables and preformatted text."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from importlib.metadata import version
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
-from drillcore_server.documents.model import BlockKind, ParsedDocument
+from drillcore_server.documents.model import BlockKind, Budget, ParsedDocument, Refusal, UnparsableReason
 from drillcore_server.documents.parsing.detect import Format
-from drillcore_server.documents.parsing.limits import Budget, Refusal, UnparsableReason
 from drillcore_server.documents.parsing.text_blocks import TextBuilder, refuse_blank, title
 
 _DROPPED = frozenset(("script", "style", "noscript", "template", "head", "svg", "iframe", "object", "canvas", "math"))
@@ -21,9 +20,9 @@ _BLOCKS = frozenset((
     "ul",
 ))  # fmt: skip
 _LAYOUT = "td h1, td h2, td h3, td h4, td ul, td ol, td pre"
-"""A table that contains one of these, or another table, lays out a page. Its rows are not data."""
+"""A table that contains one of these elements, or another table, only lays out a page. Its rows are not data."""
 
-# These have no end tag, or may leave it out. However many there are, they do not nest.
+# These elements have no end tag, or may leave it out. They do not nest, however many follow each other.
 _NOT_NESTING = frozenset((
     "p", "li", "dt", "dd", "tr", "td", "th", "thead", "tbody", "tfoot", "colgroup", "option", "optgroup", "html",
     "head", "body", "rp", "rt", "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param",
@@ -57,12 +56,12 @@ def parse_html(
 def _tree(text: str) -> LexborHTMLParser:
     try:
         return LexborHTMLParser(text)
-    except SelectolaxError as error:  # every text is some kind of HTML, so only a lack of memory fails
+    except SelectolaxError as error:  # the parser accepts every text: it fails only if memory runs out
         raise MemoryError from error
 
 
 def check_depth(text: str, depth_max: int) -> None:
-    """Refuses deep nesting before the tree is built: building takes time with the square of the depth."""
+    """Refuses deep nesting before the tree is built: the time to build it grows with the square of the depth."""
     depth, at = 0, 0
     while (tag := _TAG.search(text, at)) is not None:
         at = tag.end()
@@ -75,11 +74,11 @@ def check_depth(text: str, depth_max: int) -> None:
         elif element not in _NOT_NESTING:
             depth = max(depth - 1, 0) if end_tag else depth + 1
             if depth > depth_max:
-                raise Refusal(UnparsableReason.TOO_DEEP, f"nests more than {depth_max} elements; flatten it")
+                raise Refusal(UnparsableReason.TOO_DEEP, f"nests elements over {depth_max} deep; flatten it")
 
 
 class _Walk:
-    """Walks the tree without recursion. A block ends where a block element begins or ends."""
+    """Walks the tree without recursion. A block of text ends wherever a block element begins or ends."""
 
     def __init__(self, builder: TextBuilder, budget: Budget) -> None:
         self.builder = builder
@@ -106,7 +105,7 @@ class _Walk:
         self._flush()
 
     def _enter(self, node: LexborNode) -> bool:
-        """Takes the text of the node itself. Returns whether to walk its children."""
+        """Takes the text of the node itself. Returns whether its children are to be walked."""
         self._check_time()
         tag = node.tag or ""
         if node.is_text_node:
@@ -144,7 +143,7 @@ class _Walk:
             self._end_block()
 
     def _end_block(self) -> None:
-        # In `<li><p>` and `<h1><div>` the outer element says what the text is, as long as no text came before.
+        # In `<li><p>` and `<h1><div>` the outer element decides the kind of the block, unless text came before.
         if any(word.strip() for word in self._words):
             self._flush()
         else:
@@ -168,17 +167,17 @@ class _Walk:
 
 
 def _collapsed(content: str) -> str:
-    """Collapses white space as a browser does: a run is one space, and only a line break is a line break."""
+    """Collapses white space as a browser does: a run becomes one space, and only `<br>` breaks a line."""
     return "\n".join(" ".join(line.split()) for line in content.split("\0"))
 
 
 def _is_layout(table: LexborNode) -> bool:
-    inner = any(each.mem_id != table.mem_id for each in table.css("table"))
+    inner = any(found.mem_id != table.mem_id for found in table.css("table"))
     return inner or table.css_first(_LAYOUT) is not None
 
 
 def _rows(table: LexborNode) -> str:
-    """Writes each row as a line with bars between its cells: BM25, readers and models can all use that."""
+    """Writes each row as a line with bars between its cells, which suits search, readers and models."""
     rows = [table.css_first("caption"), *table.css("tr")]
     return "\n".join(filter(None, (_cells(row) for row in rows if row is not None)))
 

@@ -1,4 +1,4 @@
-"""Reads JSON lines: one document on each line. A bad line is refused by its number; the others are read."""
+"""Reads JSON lines: one document on each line. A bad line is refused with its number; the other lines are read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import orjson
 
-from drillcore_server.documents.model import ParsedDocument
-from drillcore_server.documents.parsing.character_encoding import storable
-from drillcore_server.documents.parsing.limits import ParseLimits, Refusal, Unparsable, UnparsableReason
+from drillcore_server.documents.model import ParsedDocument, ParseLimits, Refusal, Unparsable, UnparsableReason
+from drillcore_server.documents.parsing.text_blocks import storable
 
 _KNOWN = frozenset(("id", "title", "text", "media_type", "metadata"))
 
@@ -24,7 +23,7 @@ def parse_json_lines(
     if not text.strip():
         raise Refusal(UnparsableReason.EMPTY, "is empty; leave it out")
     seen: set[str] = set()
-    # Not splitlines: JSON strings may contain unescaped line separators such as U+2028.
+    # splitlines() would be wrong: JSON strings may contain unescaped line separators such as U+2028.
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -39,7 +38,7 @@ def _document(line: str, name: str, seen: set[str], limits: ParseLimits, parse_l
     _check_fields(fields)
     identity = fields.get("id")
     if identity is not None and str(identity) in seen:
-        raise Refusal(UnparsableReason.DUPLICATE_ID, "has the id of a line before it; give each document its own")
+        raise Refusal(UnparsableReason.DUPLICATE_ID, "has the id of an earlier line; give each document its own id")
     text, notes = storable(fields["text"])
     document = parse_line(text, name, fields, notes)
     if identity is not None:
@@ -59,7 +58,7 @@ def _fields(line: str, limits: ParseLimits) -> dict[str, Any]:
 
 
 def _fields_with_surrogates(line: str) -> Any:
-    """Reads with Python's parser: orjson refuses escaped lone surrogates, which other programs write."""
+    """Reads the line with Python's parser: orjson refuses escaped lone surrogates, which other programs write."""
     if "\\u" not in line and "\\U" not in line:
         raise _malformed("is not valid JSON; write one object a line")
     try:
@@ -74,7 +73,7 @@ def _refuse_constant(constant: str) -> None:
 
 def _check_fields(fields: Mapping[str, Any]) -> None:
     if not isinstance(fields.get("text"), str):
-        raise _malformed('has no "text" that is a string')
+        raise _malformed('has no "text" that is a string; write {"id": ..., "title": ..., "text": ...}')
     if not fields["text"].strip():
         raise Refusal(UnparsableReason.EMPTY, "has an empty text; leave the line out")
     for field, kinds in (("id", (str, int)), ("title", (str,)), ("media_type", (str,)), ("metadata", (dict,))):
@@ -87,14 +86,14 @@ def _check_depth(value: Any, depth_max: int) -> None:
     while pending:
         inner, depth = pending.pop()
         if depth > depth_max:
-            raise Refusal(UnparsableReason.TOO_DEEP, f"nests more than {depth_max} values; flatten its metadata")
+            raise Refusal(UnparsableReason.TOO_DEEP, f"nests values over {depth_max} deep; flatten its metadata")
         if isinstance(inner, dict | list):
             children = inner.values() if isinstance(inner, dict) else inner
             pending.extend((child, depth + 1) for child in children if isinstance(child, dict | list))
 
 
 def metadata(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the line's metadata and its unknown fields as text. A value that is not a string becomes JSON."""
+    """Returns the line's metadata and its other fields as text. A value that is not a string is written as JSON."""
     own = {key: value for key, value in fields.items() if key not in _KNOWN}
     merged = {**own, **(fields.get("metadata") or {})}
     return {storable(key)[0]: _as_text(value) for key, value in merged.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Joins printed lines into paragraphs by their distance, type and repetition on pages."""
+"""Joins printed lines into paragraphs by distance and type, and leaves out the heads and feet of pages."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from drillcore_server.documents.parsing.text import LIST_MARKER
+from drillcore_server.documents.parsing.plain_text import LIST_MARKER
 from drillcore_server.documents.parsing.text_blocks import HEADING_CHARS_MAX, heading_level
 
 HYPHEN_AT_LINE_END = "\ufffe"
-"""The character that pdfium writes for a hyphen that only divides a word at the end of a line."""
+"""pdfium writes this character for a hyphen that only divides a word at the end of a line."""
 
 _PARAGRAPH_GAP = 1.25
-"""A gap of more than this many usual gaps begins a paragraph."""
+"""A gap that is larger than the usual gap times this begins a paragraph."""
 _HEADING_SIZE = 1.15
 _RUNNING_PAGES_MIN = 4
 _EDGE_LINES = 3
@@ -28,7 +28,7 @@ _LEADERS = "...."
 class PrintedLine:
     text: str
     bottom: float | None = None
-    """In points from the foot of the page; None if unknown."""
+    """In points from the foot of the page. None if unknown."""
     size: float = 0.0
     bold: bool = False
 
@@ -37,11 +37,11 @@ class PrintedLine:
 class Paragraph:
     text: str
     level: int
-    """The level of a heading; 0 for other text."""
+    """The level of a heading. 0 for other text."""
 
 
 def running_lines(pages: Sequence[Sequence[PrintedLine]]) -> frozenset[str]:
-    """Finds heads and feet: lines at the edge of more than half of the pages, page numbers aside."""
+    """Returns heads and feet: lines at the edge of more than half of the pages, with "#" in place of their numbers."""
     if len(pages) < _RUNNING_PAGES_MIN:
         return frozenset()
     seen: Counter[str] = Counter()
@@ -72,7 +72,7 @@ def _shape(line: PrintedLine) -> str:
 
 
 def _without_running(page: Sequence[PrintedLine], running: frozenset[str]) -> list[PrintedLine]:
-    if len(page) <= 2 * _EDGE_LINES:  # the page is all edge: repeated lines may be all that the document says
+    if len(page) <= 2 * _EDGE_LINES:  # repeated lines may be all the text of so short a page
         return list(page)
     last = len(page) - _EDGE_LINES
     return [line for at, line in enumerate(page) if not ((at < _EDGE_LINES or at >= last) and _shape(line) in running)]
@@ -80,7 +80,7 @@ def _without_running(page: Sequence[PrintedLine], running: frozenset[str]) -> li
 
 def _usual_gap(page: Sequence[PrintedLine]) -> float:
     gaps = [gap for above, line in pairwise(page) if (gap := _gap(above, line)) > 0]
-    # Takes the lower half: on a page of short paragraphs, most gaps are between paragraphs.
+    # Takes only the smaller half: on a page of short paragraphs, most gaps are between paragraphs.
     return median(sorted(gaps)[: len(gaps) // 2 + 1]) if gaps else 0.0
 
 
@@ -98,7 +98,7 @@ def _begins_paragraph(above: PrintedLine, line: PrintedLine, usual_gap: float, u
     if gap > usual_gap * _PARAGRAPH_GAP or gap < 0 or LIST_MARKER.match(line.text):
         return True
     if _is_large(above, usual_size) != _is_large(line, usual_size) or above.bold != line.bold:
-        # A change of type inside a sentence is emphasis; at the end of a short line it is a heading.
+        # A change of type inside a sentence is emphasis. At the end of a short line it marks a heading.
         return len(above.text) <= HEADING_CHARS_MAX and not above.text.endswith(",") and not line.text[0].islower()
     return line.bottom is None and heading_level(line.text) > 0
 

@@ -1,4 +1,4 @@
-"""Reads PDF with pdfium: page by page, joins lines into paragraphs, and recognises headings by their type."""
+"""Reads PDF with pdfium, page by page. Joins lines into paragraphs, and recognises headings by their type."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from importlib.metadata import version
 import pypdfium2 as pdfium  # type: ignore[import-untyped]
 import pypdfium2.raw as pdfium_raw  # type: ignore[import-untyped]
 
-from drillcore_server.documents.model import BlockKind, ParsedDocument
+from drillcore_server.documents.model import BlockKind, Budget, ParsedDocument, Refusal, UnparsableReason, check_size
 from drillcore_server.documents.parsing.detect import Format
 from drillcore_server.documents.parsing.layout import PrintedLine, page_paragraphs, running_lines
-from drillcore_server.documents.parsing.limits import Budget, Refusal, UnparsableReason, check_size
 from drillcore_server.documents.parsing.text_blocks import TextBuilder, refuse_blank, title
 
 _BOLD_WEIGHT = 600
 _NO_TITLES = ("untitled", "microsoft word", "powerpoint")
-# pdfium may be used by only one thread of the process at a time.
+# Only one thread of a process may use pdfium at a time.
 _PDFIUM = threading.Lock()
 
 
 def parse_pdf(content: bytes, *, name: str, budget: Budget) -> ParsedDocument:
-    """Raises `Refusal`, whatever is wrong with the file."""
+    """Raises `Refusal` if anything is wrong with the file."""
     with _PDFIUM:
         try:
             return _parse(content, name, budget)
@@ -72,7 +71,7 @@ def _lines(document: pdfium.PdfDocument, index: int, budget: Budget) -> Iterator
     text_page = page.get_textpage()
     try:
         text = text_page.get_text_range()
-        # Characters and boxes have the same offsets unless there are characters beyond the basic plane.
+        # Offsets of characters and of boxes are the same, unless the text has characters beyond the basic plane.
         placed = len(text) == text_page.count_chars()
         at = 0
         for line in text.split("\r\n"):
@@ -94,7 +93,7 @@ def _line(text_page: pdfium.PdfTextPage, first: int | None, line: str) -> Printe
 
 
 def _sensible(stated: str | None) -> str | None:
-    """Ignores titles that programs write by themselves."""
+    """Returns the stated title, or None if it is one that a program wrote by itself."""
     stated = (stated or "").strip()
     automatic = stated.lower().startswith(_NO_TITLES) or stated.lower().endswith((".doc", ".docx", ".pdf", ".indd"))
     return None if automatic else stated
@@ -102,7 +101,7 @@ def _sensible(stated: str | None) -> str | None:
 
 def _refusal(error: pdfium.PdfiumError) -> Refusal:
     if getattr(error, "err_code", None) in (pdfium_raw.FPDF_ERR_PASSWORD, pdfium_raw.FPDF_ERR_SECURITY):
-        return Refusal(UnparsableReason.ENCRYPTED, "is protected by a password; save it without")
+        return Refusal(UnparsableReason.ENCRYPTED, "is protected by a password; save it without the password")
     return _malformed()
 
 

@@ -1,4 +1,4 @@
-"""Lines, paragraphs and headings of texts that do not mark them, and the builder that joins blocks into a document.
+"""Recognises lines, paragraphs and headings in unmarked text, and joins blocks into the text of a document.
 
 All functions are linear in the text, whatever it contains.
 """
@@ -10,9 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
-from drillcore_server.documents.model import Block, BlockKind
-from drillcore_server.documents.parsing.character_encoding import storable
-from drillcore_server.documents.parsing.limits import Budget, Refusal, UnparsableReason
+from drillcore_server.documents.model import Block, BlockKind, Budget, Refusal, UnparsableReason
 from drillcore_server.storage.ids import Span
 
 LEVEL_MAX = 6
@@ -35,13 +33,22 @@ _PARAGRAPH_SIGN = re.compile(r"§+\s*(?:§\s*)?[0-9]+[A-Za-z]?(?:[.-][0-9]+[A-Za
 _NUMBERED = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,3}){0,5})\.?\s+[\"“(]?([^\W\d_])[^\W\d_]+(?!\.\w)")
 _LEADERS = re.compile(r"\.{4}|…|(?:\. ){3}")
 _OPEN_END = (",", ";", ":", "-", "(")
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
 _MARKDOWN_MARKS = re.compile(r"\A#{1,6}(?=\s)|\s#+\s*\Z|\s*[\r\n]\s*(?:=+|-+)\s*\Z")
 
 
+def storable(text: str) -> tuple[str, tuple[str, ...]]:
+    """Returns the text with U+FFFD for lone surrogates, which UTF-8 cannot encode, and a note if there were any."""
+    if text.isascii():
+        return text, ()
+    replaced, count = _SURROGATES.subn("�", text)
+    return replaced, (f"replaced {count} lone surrogates by U+FFFD",) if count else ()
+
+
 def heading_level(line: str) -> int:
-    """Returns the level of a line as a heading, from 1 for parts and titles to 6 for deep numbers; 0 if it is none."""
+    """Returns the level of a heading, from 1 for parts and titles to 6 for deep numbers. Returns 0 for other lines."""
     line = line.strip()
-    # Dots that lead to a page number belong to a table of contents: such lines are not the headings themselves.
+    # A line with dots that lead to a page number is an entry in a table of contents, not the heading itself.
     if not 2 <= len(line) <= HEADING_CHARS_MAX or line.endswith(_OPEN_END) or _LEADERS.search(line):
         return 0
     return _division_level(line) or _numbered_level(line) or _capitals_level(line)
@@ -57,7 +64,7 @@ def _division_level(line: str) -> int:
     if line[0] == "§":
         return _LEVEL_BY_DIVISION["§"] if _PARAGRAPH_SIGN.match(line) else 0
     found = _DIVISION.match(line)
-    # A sentence may begin with "Article 17". Then the word is not in capitals, and the line is long or ends in a stop.
+    # A sentence may begin with "Article 17", too. Such a line is long, or ends with a stop after several words.
     if not found or not line[0].isupper() or _reads_as_sentence(line):
         return 0
     return _LEVEL_BY_DIVISION[found.group(1).lower()]
@@ -83,15 +90,15 @@ def _reads_as_sentence(line: str) -> bool:
 
 class Line(NamedTuple):
     start: int
-    """The place of its first character that is not white space."""
+    """The place of the first character that is not white space."""
     end: int
     text: str
-    """Without white space at both ends."""
+    """The line without white space at both ends."""
     indent: int
 
 
 def lines(text: str) -> Iterator[Line | None]:
-    """Yields each line; None for a blank one."""
+    """Yields each line, and None for each blank line."""
     at = 0
     for raw in text.splitlines(keepends=True):
         stripped = raw.strip()
@@ -104,7 +111,7 @@ def lines(text: str) -> Iterator[Line | None]:
 
 
 def paragraphs(text: str) -> Iterator[list[Line]]:
-    """Groups lines that follow each other without a blank line."""
+    """Yields groups of lines that have no blank line between them."""
     group: list[Line] = []
     for line in lines(text):
         if line is not None:
@@ -121,7 +128,7 @@ def block(kind: BlockKind, group: Sequence[Line], level: int = 0) -> Block:
 
 
 _TITLE_BLOCKS = 5
-"""A heading further down than this many blocks is not the title of the document."""
+"""Only a heading among this many first blocks may be the title of the document."""
 
 
 class TextBuilder:
@@ -134,7 +141,7 @@ class TextBuilder:
         self._chars = 0
 
     def add(self, kind: BlockKind, content: str, *, level: int = 0, page: int | None = None) -> None:
-        """Adds a block unless it is blank. Raises `Refusal` when the text becomes too large."""
+        """Adds a block unless it is blank. Raises `Refusal` if the text becomes too large."""
         content, _ = storable(content.strip())
         if not content:
             return

@@ -1,4 +1,4 @@
-"""Makes summaries, quotes, entities, keywords, findings and claims of text, with exchangeable processors."""
+"""Makes summaries, quotes, entities, keywords, findings and claims from text, with exchangeable processors."""
 
 from __future__ import annotations
 

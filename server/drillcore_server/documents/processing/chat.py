@@ -1,4 +1,4 @@
-"""Asks a model over OpenAI's chat completions protocol: one question, one JSON object as the answer."""
+"""Asks a model over OpenAI's chat completions protocol. Each question gets a JSON object as its answer."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class ChatSettings:
     """The pause before the second attempt. It doubles with each further attempt, unless the server names a pause."""
     concurrency: int = 4
     failures_in_a_row_max: int = 5
-    """After so many unanswered questions, none is asked for `pause_s`: a server that is down costs seconds, not
-    hours."""
+    """After so many failed questions in a row, no question is asked for `pause_s`. A server that is down then costs
+    seconds, not hours."""
     pause_s: float = 30.0
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Cuts a text into claims: single assertions, from which facts are made.
+"""Cuts a text into claims. A claim is a single assertion, and facts are made from claims.
 
-A sentence is cut where a list item begins, at semicolons, and where a coordinated main clause begins: a conjunction
-followed by a subject and a verb of its own.
+A sentence is cut where a list item begins, at semicolons, and where a second main clause begins: a conjunction with a
+subject and a verb of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from drillcore_server.documents.processing.sentences import MARKER, MARKER_FORMS
 from drillcore_server.storage.ids import Span
 
 CLAIM_CHARACTERS_MIN: Final = 20
-"""Shorter text asserts nothing and stays with its neighbour."""
+"""Shorter text asserts nothing. It stays with its neighbour."""
 
 _VERB: Final = (
     r"(?:shall|must|may|will|should|can|cannot|could|would|is|are|was|were|has|have|had|does|do|did|applies|apply|means"
@@ -40,26 +40,26 @@ _HAS_VERB: Final = re.compile(rf"\b{_VERB}\b")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One assertion. `lead` introduces the list that contains it: "The firm must:" for "(b) keep records;"."""
+    """One assertion. `lead` introduces the list that it is an item of: "The firm must:" for "(b) keep records;"."""
 
     span: Span
     lead: Span | None = None
 
 
 class ClaimSplitter:
-    """Cuts the parts of one text, which must come in order: a list may continue in the next part."""
+    """Cuts one text, part by part. The parts must come in order, since a list may continue in the next part."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._leads = _Leads()
         self._marker: Span | None = None
-        """A marker that stands alone before its item."""
+        """The last marker that stood alone. It belongs to the next claim."""
         self._before = 0
 
     def split(self, part: Span) -> list[Claim]:
-        """Yields the claims of a part, in order, as spans of the whole text.
+        """Returns the claims of a part, in order, as spans of the whole text.
 
-        Only white space, commas and conjunctions between two claims are left out, and a marker at the end of the part.
+        Left out are only white space, commas and conjunctions between two claims, and a marker at the end of the part.
         """
         claims: list[Claim] = []
         for start, end in _bounds(part.of(self._text)):
@@ -71,7 +71,7 @@ class ClaimSplitter:
         return claims
 
     def end_lists(self) -> None:
-        """Ends all lists: nothing that follows is an item of what came before, as after a heading."""
+        """Ends all lists, as a heading does: no later claim is an item of an earlier introduction."""
         self._leads, self._marker = _Leads(), None
 
     def _claim(self, span: Span, part: Span) -> Claim:
@@ -93,13 +93,13 @@ def _bounds(text: str) -> Iterator[Bounds]:
 
 
 class _Leads:
-    """The open introductions, the innermost last, each with the sort of marker that its items have."""
+    """The introductions of open lists, the innermost last, each with the sort of marker that its items have."""
 
     def __init__(self) -> None:
         self._open: list[tuple[Span, str]] = []
 
     def lead_of(self, text: str, claim: Span, marker: Span | None, is_new_line: bool) -> Span | None:
-        """Returns what introduces the claim, if it is an item. Remembers the claim if it introduces others."""
+        """Returns the introduction of the claim if it is an item. Remembers the claim if it introduces items itself."""
         lead = self._introduction(_sort_of(marker.of(text))) if marker else None
         if marker is None and is_new_line:
             self._open.clear()
@@ -138,7 +138,7 @@ def _assertions(text: str, start: int, end: int) -> Iterator[Bounds]:
 
 
 def _cuts(text: str, start: int, end: int) -> Iterator[Bounds]:
-    """Yields where a claim may end and where the next one then begins."""
+    """Yields the places where a claim may end, each with the place where the next claim then begins."""
     for pattern in (_ITEM, _SEMICOLON):
         for found in pattern.finditer(text, start, end):
             yield found.span()

@@ -1,16 +1,17 @@
 """The built-in processor: deterministic and offline. It says nothing that is not in the text.
 
-Key findings are what a group of documents obliges, forbids, times, limits and defines. Key quotes are sentences that
-somebody would cite word for word.
+It weighs the units of a chunk, and chooses passages by their weight. Key findings are passages that oblige, forbid,
+define, or set a deadline or a threshold. Key quotes are sentences that somebody would cite word for word.
 """
 
 from __future__ import annotations
 
 import functools
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat
 from operator import itemgetter
 from typing import Final, TypeVar
 
@@ -26,7 +27,6 @@ from drillcore_server.documents.processing.keywords import (
 from drillcore_server.documents.processing.processor import ChunkInput, Member, SectionMember, TokenRange
 from drillcore_server.documents.processing.sentences import Unit, kind_of, units
 from drillcore_server.documents.processing.summaries import chunk_summary, forget_measures, group_summary, text_of
-from drillcore_server.documents.processing.weights import unit_weights
 from drillcore_server.hierarchy.digests import (
     ChunkDigest,
     Entity,
@@ -40,13 +40,112 @@ from drillcore_server.hierarchy.digests import (
 from drillcore_server.storage.ids import Span
 from drillcore_server.tokenizers.encodings import TokenCounter
 
+_POSITION_WEIGHT: Final = 0.12
+_CUE_WEIGHTS: Final = {
+    FindingKind.OBLIGATION: 0.20,
+    FindingKind.PROHIBITION: 0.22,
+    FindingKind.DEFINITION: 0.18,
+    FindingKind.DEADLINE: 0.12,
+    FindingKind.THRESHOLD: 0.08,
+}
+_CUE_WEIGHT_MAX: Final = 0.40
+_KEYWORD_WEIGHT: Final = 0.28
+_HEADING_WEIGHT: Final = 0.08
+_ENTITY_WEIGHT: Final = 0.04
+_ENTITY_WEIGHT_MAX: Final = 0.12
+
+_SHORT_CHARACTERS: Final = 40
+_SHORT_FACTOR: Final = 0.4
+_LONG_CHARACTERS: Final = 400
+_LONG_FACTOR: Final = 0.85
+
+_FRAGMENT_FACTOR: Final = 0.5
+_UNFINISHED_FACTOR: Final = 0.45
+"""For a unit without a mark at its end: a heading or a label."""
+_TABLE_FACTOR: Final = 0.3
+
+_FINAL_MARKS: Final = frozenset('.!?;:)"”\u2019»。\uff01\uff1f।؟')
+_WEIGHT_DECIMALS: Final = 4
+
+
+def unit_weights(
+    text: str,
+    found: Sequence[Unit],
+    scores: dict[str, int],
+    headings: frozenset[str],
+    mention_starts: Sequence[int],
+) -> list[float]:
+    """Returns for each unit, from 0 to 1, how much it is worth quoting. `mention_starts` must be sorted.
+
+        weight = (position + cues + keywords + headings + entities) x length x form
+
+    - position: the first unit of a chunk states its subject; later units count less and less.
+    - cues: each kind of cue counts once (obligation, prohibition, definition, deadline, threshold).
+    - keywords: how much of the unit consists of words that the chunk is about.
+    - headings: whether the unit repeats words of the headings above.
+    - entities: dates, amounts, references and names make a statement precise.
+    - length: very short units say nothing, very long units too much.
+    - form: fragments, headings and table rows are not understood alone.
+    """
+    best = max(scores.values(), default=1)
+    return [
+        round(
+            (
+                _POSITION_WEIGHT / (1 + place)
+                + _cue_weight(unit.kinds)
+                + _KEYWORD_WEIGHT * _keyword_density(unit.tokens, scores, best)
+                + (0.0 if headings.isdisjoint(unit.tokens) else _HEADING_WEIGHT)
+                + min(_ENTITY_WEIGHT_MAX, _ENTITY_WEIGHT * _count_between(mention_starts, unit))
+            )
+            * _length_factor(unit.end - unit.start)
+            * _form_factor(text, unit),
+            _WEIGHT_DECIMALS,
+        )
+        for place, unit in enumerate(found)
+    ]
+
+
+@functools.cache
+def _cue_weight(kinds: frozenset[FindingKind]) -> float:
+    return min(_CUE_WEIGHT_MAX, sum([weight for kind, weight in _CUE_WEIGHTS.items() if kind in kinds], 0.0))
+
+
+def _keyword_density(tokens: Sequence[str], scores: dict[str, int], best: int) -> float:
+    """Returns the score of an average word in this unit as a share of the best word's score.
+
+    It is doubled, since half of the words are small words without a score.
+    """
+    if not tokens:
+        return 0.0
+    total = sum(map(scores.get, tokens, repeat(0)))
+    return min(1.0, 2 * total / (best * len(tokens)))
+
+
+def _count_between(starts: Sequence[int], unit: Unit) -> int:
+    return bisect_left(starts, unit.end) - bisect_left(starts, unit.start)
+
+
+def _length_factor(characters: int) -> float:
+    if characters < _SHORT_CHARACTERS:
+        return _SHORT_FACTOR
+    return _LONG_FACTOR if characters > _LONG_CHARACTERS else 1.0
+
+
+def _form_factor(text: str, unit: Unit) -> float:
+    if text.count("\t", unit.start, unit.end) > 1 or "|" in unit.tokens:
+        return _TABLE_FACTOR
+    if text[unit.end - 1] not in _FINAL_MARKS:
+        return _UNFINISHED_FACTOR
+    return _FRAGMENT_FACTOR if unit.fragment else 1.0
+
+
 FINDINGS_MAX: Final = 10
 
 
 def key_findings(ranked: Sequence[Passage]) -> tuple[Finding, ...]:
-    """Chooses findings from passages that come best first and do not repeat each other: the best of each kind in turn.
+    """Returns findings chosen from passages in turn: the best of each kind, then the second best, and so on.
 
-    Plain statements only fill the places that the other kinds leave.
+    `ranked` must come best first and without repetitions. Plain statements only fill places that other kinds leave.
     """
     by_kind: dict[FindingKind, list[Finding]] = {kind: [] for kind in FindingKind}
     for passage in ranked:
@@ -69,7 +168,7 @@ _FIRST: Final = itemgetter(0)
 
 
 def key_quotes(found: Sequence[Unit], ranked: Sequence[int]) -> list[int]:
-    """Returns the places of the heaviest units that oblige, forbid, define or set a figure and have a quotable length.
+    """Returns the places of the heaviest units that have a cue or a figure, and a length fit for quoting.
 
     `ranked` are the places of units, heaviest first.
     """
@@ -87,14 +186,14 @@ SECTION_CANDIDATES_MAX: Final = 24
 GROUP_KEYWORDS_MAX: Final = 20
 GROUP_ENTITIES_MAX: Final = 100
 PASSAGES_MAX: Final = 24
-"""The passages of one chunk from which its candidates, quotes and summary are chosen."""
+"""The number of a chunk's heaviest units that its candidates, quotes and summary are chosen from."""
 
 _Named = TypeVar("_Named", str, Entity)
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A chunk's digest without the token count of its summary: tokens are counted for all chunks at once."""
+    """A chunk's digest before the tokens of its summary are counted, which is done for all chunks at once."""
 
     summary: tuple[Passage, ...]
     quotes: tuple[Passage, ...]
@@ -104,7 +203,7 @@ class _Draft:
 
 
 class ExtractiveProcessor:
-    """Chooses every word from the text. The same input gives the same output, byte for byte."""
+    """Takes every word from the text. The same input gives the same output, byte for byte."""
 
     def __init__(self, tokens: TokenCounter) -> None:
         self._tokens = tokens
@@ -184,7 +283,7 @@ def _heading_words(headings: tuple[str, ...], language: str) -> frozenset[str]:
 
 
 def forget_passages() -> None:
-    """Drops the texts that are kept in memory to save work."""
+    """Drops all texts from the caches of this process, as an erasure needs."""
     forget_measures()
     _heading_words.cache_clear()
 
@@ -195,7 +294,7 @@ def _passage(chunk: ChunkInput, unit: Unit, weight: float) -> Passage:
 
 
 def _most_frequent(groups: Sequence[Sequence[_Named]], limit: int) -> tuple[_Named, ...]:
-    """Returns what most members name, most frequent first; of equals, what they name sooner comes first."""
+    """Returns the items that most groups contain, most frequent first. Of equals, the item listed earlier is first."""
     counts = Counter(item for group in groups for item in group)
     ranks: Counter[_Named] = Counter()
     for group in groups:

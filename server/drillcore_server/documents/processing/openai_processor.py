@@ -1,6 +1,6 @@
-"""A processor that asks a model over OpenAI's protocol. The built-in processor stands in when the model fails.
+"""A processor that asks a model over OpenAI's protocol. When the model fails, the built-in processor stands in.
 
-Answers are checked against the text that the model was asked about. What is not in the text is dropped.
+Answers are checked against the text that the model was asked about. Quotes that are not in the text are dropped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CITATIONS_MAX: Final = 32
 CITATION_CHARACTERS: Final = range(8, 2001)
 ENTITY_CHARACTERS_MAX: Final = 200
 CITED_WEIGHT: Final = 1.0
-"""The weight of passages that a model chose: it gives no weights, and it would quote them all."""
+"""The weight of passages that a model chose. Models give no weights, and every passage was worth quoting to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,10 @@ class GroupAnswer:
 
 
 def read_chunk_answer(answer: Mapping[str, Any], chunk: ChunkInput) -> ChunkAnswer:
-    """Raises `NoAnswer` if a part is missing or malformed, or if the text contains no citation of the summary."""
+    """Returns the answer about a chunk, without citations and quotes that are not in its text.
+
+    Raises `NoAnswer` if a part is missing or malformed, or if the text contains none of the citations.
+    """
     citations = _verbatim(_strings(answer, "citations")[:CITATIONS_MAX], chunk)
     if not citations:
         raise NoAnswer("no citation is in the text")
@@ -64,7 +67,10 @@ def read_chunk_answer(answer: Mapping[str, Any], chunk: ChunkInput) -> ChunkAnsw
 
 
 def read_group_answer(answer: Mapping[str, Any], shown: Sequence[Passage]) -> GroupAnswer:
-    """Citations are numbers of the passages shown, from 1. Raises `NoAnswer` like `read_chunk_answer`."""
+    """Returns the answer about a group. Its citations are numbers of the passages in `shown`, from 1.
+
+    Raises `NoAnswer` if a part is missing or malformed, or if no citation is one of the passages.
+    """
     numbers = _list(answer, "citations")
     citations = _numbered(numbers, shown)
     if not citations:
@@ -111,7 +117,7 @@ def _passage(chunk: ChunkInput, start: int, end: int) -> Passage:
 
 
 def _entities(answer: Mapping[str, Any], text: str) -> tuple[Entity, ...]:
-    """Returns entities in the built-in processor's normal form, so that both find an entity under one value."""
+    """Returns the entities in the built-in processor's normal form, so that both processors use the same values."""
     found = {
         _normal(entity["type"], entity["text"])
         for entity in _list(answer, "entities")[: 2 * ENTITIES_MAX]
@@ -154,10 +160,10 @@ _GROUP_INSTRUCTIONS: Final = f"""You summarise numbered passages of regulations 
 
 
 class OpenAIProcessor:
-    """Asks the model for summaries, quotes, entities and findings. The built-in processor makes weights, keywords and
-    candidates.
+    """Asks the model for summaries, quotes, entities and findings.
 
-    Each digest says who made it. Where the model failed, that is the built-in processor, with the reason.
+    The built-in processor makes weights, keywords and candidates. Each digest names its processor. Where the model
+    failed, it names the built-in processor and the reason.
     """
 
     def __init__(self, settings: ChatSettings, tokens: TokenCounter) -> None:
@@ -221,7 +227,8 @@ class OpenAIProcessor:
             return built_in
         instructions = _GROUP_INSTRUCTIONS % (tokens.at_least, tokens.at_most)
         question = json.dumps(
-            {"title": title, "passages": {n: p.text for n, p in enumerate(shown, 1)}}, ensure_ascii=False
+            {"title": title, "passages": {number: passage.text for number, passage in enumerate(shown, 1)}},
+            ensure_ascii=False,
         )
         try:
             answer = read_group_answer(self._chat.ask(instructions, question), shown)
@@ -253,7 +260,7 @@ def _chunk_question(chunk: ChunkInput) -> str:
 
 
 def open_processor(chat: ChatSettings | None, counter: TokenCounter, opened: ExitStack) -> Processor:
-    """Opens a model's processor if `chat` is given, else the built-in one. Closing `opened` closes its connections."""
+    """Returns a processor for the model if `chat` is given, else the built-in one. `opened` closes its connections."""
     if chat is None:
         return ExtractiveProcessor(counter)
     return opened.enter_context(OpenAIProcessor(chat, counter))

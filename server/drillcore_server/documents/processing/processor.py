@@ -1,4 +1,4 @@
-"""The interface of a processor. There are two: `extractive` (built in) and `openai_processor` (over HTTP)."""
+"""The interface of processors. Two modules implement it: `extractive` (built in) and `openai_processor` (over HTTP)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from drillcore_server.hierarchy.digests import ChunkDigest, Entity, GroupDigest,
 
 @dataclass(frozen=True, slots=True)
 class TokenRange:
-    """The length of a summary. It never exceeds `at_most`; it misses `at_least` when there is less to say."""
+    """The length of a summary. It never exceeds `at_most`. It is below `at_least` if there is less to say."""
 
     at_least: int
     at_most: int
 
     def __post_init__(self) -> None:
         if not 0 <= self.at_least <= self.at_most:
-            raise ValueError(f"not a range of tokens: {self.at_least} to {self.at_most}")
+            raise ValueError(
+                f"a range of tokens needs 0 <= at_least <= at_most, but it is {self.at_least} to {self.at_most}"
+            )
 
 
 SECTION_TOKENS = TokenRange(1000, 5000)
@@ -30,7 +32,7 @@ class ChunkInput:
     text: str
     """The chunk's original characters."""
     span_start: int
-    """Where the text begins in the document."""
+    """The place in the document where the text begins."""
     document: str
     """The id of the document."""
     headings: tuple[str, ...] = ()
@@ -38,7 +40,7 @@ class ChunkInput:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What a section needs to know about one of its chunks."""
+    """A chunk as a section sees it."""
 
     candidates: tuple[Passage, ...]
     keywords: tuple[str, ...]
@@ -51,7 +53,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class SectionMember:
-    """What a master needs to know about one of its sections."""
+    """A section as the master sees it."""
 
     title: str
     candidates: tuple[Passage, ...]
@@ -75,7 +77,7 @@ class Processor(Protocol):
 
     @property
     def version(self) -> str:
-        """Changes whenever the same input may give another output."""
+        """The version changes whenever the same input may give another output."""
         ...
 
     def process_chunks(self, chunks: Sequence[ChunkInput]) -> list[ChunkDigest]:

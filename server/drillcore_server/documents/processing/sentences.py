@@ -1,9 +1,9 @@
-"""Cuts a chunk into units (sentences, short lists and clauses) and tells what a sentence does: obliges, forbids,
-defines, sets a deadline or a threshold.
+"""Cuts a chunk into units: sentences, short lists and clauses. Tells what kind of statement a sentence makes: an
+obligation, a prohibition, a definition, a deadline or a threshold.
 
-Cues are a table of single words, most with a condition on their neighbours: looking words up is many times faster than
-a pattern, and every sentence of a corpus goes through here. `sentencex` finds the ends of sentences; the numbering and
-line breaks of legal text need the rules here.
+Cues are single words in a table, most with a condition on their neighbours. To look words up is many times faster than
+to match a pattern, and every sentence of a corpus goes through here. `sentencex` finds the ends of sentences. The rules
+here handle the numbering and the line breaks of legal text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_TELLING: Final = (
     FindingKind.THRESHOLD,
     FindingKind.OBLIGATION,
 )
-"""The order in which kinds win. A prohibition is also an obligation, but says more; what must be done by a date is a
+"""The kinds in order of precedence. A prohibition is also an obligation, but says more. An obligation with a date is a
 deadline."""
 
 _NUMBER: Final = "0"
@@ -35,11 +35,13 @@ _NUMBER: Final = "0"
 
 @dataclass(frozen=True, slots=True)
 class _Cue:
-    """A cue of this kind, if the neighbouring words are, or are not, among those named."""
+    """A cue for this kind of statement, under conditions on the words before and after it."""
 
     kind: FindingKind
     after: frozenset[str] | None = None
+    """The previous word must be one of these. None allows any word."""
     before: frozenset[str] | None = None
+    """The next word must be one of these. None allows any word."""
     not_after: frozenset[str] = frozenset()
     not_before: frozenset[str] = frozenset()
 
@@ -101,7 +103,7 @@ _NONE: Final[frozenset[FindingKind]] = frozenset()
 
 
 def kinds_of(tokens: Sequence[str]) -> frozenset[FindingKind]:
-    """Returns what the tokens say that a sentence does."""
+    """Returns the kinds of statement that a sentence with these tokens makes."""
     if _CUES.keys().isdisjoint(tokens):
         return _NONE
     found = []
@@ -119,7 +121,7 @@ def _at(tokens: Sequence[str], place: int) -> str:
 
 
 def kind_of(text: str) -> FindingKind:
-    """Returns the most telling kind of a passage."""
+    """Returns the kind of statement that says most about a passage."""
     found = kinds_of(tokens_of(lower(text)))
     return next((kind for kind in MOST_TELLING if kind in found), FindingKind.STATEMENT)
 
@@ -131,23 +133,23 @@ MARKER_FORMS: Final = (
     r"|[A-Za-z][.)]|[ivxIVX]{2,5}[.)]"  # a)  iv.
     r"|[-*•\u2013—·]"
 )
-"""Forms such as (a). What follows decides whether a marker is meant."""
+"""Forms of markers, such as (a). The text after it decides whether it is a marker."""
 MARKER: Final = re.compile(rf"(?:{MARKER_FORMS})(?=[ \t])")
-"""The beginning of a list item or a numbered paragraph."""
+"""Matches the beginning of a list item or of a numbered paragraph."""
 
 _LINE_MARKER: Final = re.compile(rf"\n[ \t]*(?:{MARKER_FORMS})(?=[ \t])")
-"""Begins with the line end before it: a search for a literal is fast."""
+"""Begins with the line end before the marker, because the search for a literal is fast."""
 _BLANK_LINE: Final = re.compile(r"\n[ \t\r]*\n")
 _ENDS_BEFORE_ITEM: Final = (".", ":", ";", ",", "!", "?", "—", " and", " or", " und", " oder", " et", " ou")
 _LOOK_BACK: Final = 12
 _ONLY_A_NUMBER: Final = re.compile(r"\s*(?:(?=\D{0,30}\d)\S{1,30}[.)]|[IVXLC]{1,6}\.|[A-Za-z]{1,3}\.)\s*")
-"""A number or letter such as "3.", "IV." or "1.2.Guidance.1.", which belongs to what follows."""
+"""Matches a number or letters such as "3.", "IV." or "1.2.Guidance.1.", which belong to the text after them."""
 _ENDS_ABBREVIATED: Final = re.compile(
     r"\b(?:No|Nos|Art|Arts|Sec|Secs|Reg|Para|Abs|Nr|Ziff|cf|ca|approx|et seq|Cir|Stat)\.\s{0,3}$", re.IGNORECASE
 )
 
 WINDOW_CHARACTERS: Final = 16_384
-"""More than a chunk has. `sentencex` is quadratic in unclosed quotation marks, so it never sees more at once."""
+"""The most that `sentencex` gets at once, and more than a chunk has. It is quadratic in unclosed quotation marks."""
 
 Bounds = tuple[int, int]
 
@@ -173,14 +175,17 @@ def _pieces(text: str, language: str) -> list[Bounds]:
 
 
 def _markers(text: str) -> list[Bounds]:
-    """Yields the starts of lines that begin with a marker."""
+    """Returns the markers at the beginning of lines."""
     first = MARKER.match(text, len(text) - len(text.lstrip(" \t")))
     found = [(place.start() + 1, place.end()) for place in _LINE_MARKER.finditer(text)]
     return [(0, first.end()), *found] if first else found
 
 
 def _soft_starts(text: str, markers: list[Bounds], language: str) -> list[int]:
-    """Asks `sentencex`. It takes a list item for one sentence whatever is in it, so it gets text without markers."""
+    """Returns the starts of sentences by `sentencex`.
+
+    It gets the text without markers, since it takes a whole list item for one sentence.
+    """
     plain = _blanked(without_surrogates(text), markers)
     windows = (plain[start : start + WINDOW_CHARACTERS] for start in range(0, len(plain), WINDOW_CHARACTERS))
     ends = list(accumulate(len(piece) for window in windows for piece in sentencex.segment(language, window)))
@@ -198,14 +203,14 @@ def _blanked(text: str, markers: list[Bounds]) -> str:
 
 
 def _hard_starts(text: str, markers: list[Bounds]) -> set[int]:
-    """Returns the starts of paragraphs and list items. Nothing is joined across them."""
+    """Returns the starts of paragraphs and list items. Sentences are never joined across them."""
     starts = {found.end() for found in _BLANK_LINE.finditer(text)}
     starts.update([start for start, _ in markers if _opens_item(text, start)])
     return starts
 
 
 def _opens_item(text: str, start: int) -> bool:
-    """False for "as in paragraph", a line break, "(b) of this section"."""
+    """Tells whether a marker at the start of a line begins an item, not a reference such as "paragraph (b)"."""
     before = text[max(0, start - _LOOK_BACK) : start]
     return before.count("\n") > 1 or not before.strip() or before.rstrip().endswith(_ENDS_BEFORE_ITEM)
 
@@ -226,9 +231,9 @@ def _trim(text: str, start: int, end: int) -> Bounds:
 
 
 UNIT_CHARACTERS_MAX: Final = 600
-"""Longer sentences are cut at a clause, so that one sentence never fills a summary."""
+"""Longer sentences are cut after a clause, so that one sentence never fills a summary."""
 LIST_CHARACTERS_MAX: Final = 400
-"""A list up to this length stays with the words that introduce it: "(b) a bank" means nothing without them."""
+"""A list up to this length stays with its introduction, because "(b) a bank" means nothing alone."""
 _CUTS: Final = ("; ", ": ", ", ", " ", "\n")
 
 
@@ -236,14 +241,14 @@ class Unit(NamedTuple):
     start: int
     end: int
     tokens: list[str]
-    """Its words in lower case, and the marks between them."""
+    """The words of the unit in lower case, and the marks between them."""
     kinds: frozenset[FindingKind]
     fragment: bool
-    """True if it cannot be understood alone: an item without its introduction, or an introduction without items."""
+    """True if the unit makes no sense alone: an item without its introduction, or an introduction without items."""
 
 
 def units(text: str, lowered: str, language: str) -> list[Unit]:
-    """Returns the units in order. Only white space is left out."""
+    """Returns the units of the text in order. Only white space is left out. `lowered` is the text in lower case."""
     cut: list[Bounds] = []
     for start, end in _with_lists(text, sentences(text, language)):
         if end - start <= UNIT_CHARACTERS_MAX:
@@ -259,7 +264,7 @@ def _unit(text: str, lowered: str, start: int, end: int) -> Unit:
 
 
 def _with_lists(text: str, found: list[Bounds]) -> Iterator[Bounds]:
-    """Yields sentences. One that ends with a colon comes with the list after it, if all of it is short enough."""
+    """Yields sentences. A sentence that ends with a colon includes the list after it, if both are short enough."""
     place = 0
     while place < len(found):
         start, end = found[place]
@@ -271,7 +276,7 @@ def _with_lists(text: str, found: list[Bounds]) -> Iterator[Bounds]:
 
 
 def _after_list(text: str, found: list[Bounds], first: int, limit: int) -> int:
-    """Returns the place after the last item, up to the one that ends a sentence; `first` if the list is too long."""
+    """Returns the place after the list, which ends at a full stop or after its last item; `first` if it is too long."""
     place = first
     while place < len(found) and MARKER.match(text, found[place][0]):
         if found[place][1] > limit:
@@ -296,7 +301,7 @@ def _short(text: str, start: int, end: int) -> Iterator[Bounds]:
 
 
 def _cut(text: str, start: int, limit: int) -> int:
-    """Cuts after a clause if one ends in the second half, else between words, else anywhere."""
+    """Returns the place to cut at: after a clause that ends in the second half, else between words, else anywhere."""
     half = (start + limit) // 2
     places = (text.rfind(mark, half, limit) + len(mark) for mark in _CUTS if text.rfind(mark, half, limit) >= 0)
     return next(places, limit)

@@ -1,4 +1,4 @@
-"""Chooses passages for summaries: for a chunk by weight, for a group by weight, coverage and novelty."""
+"""Chooses the passages of summaries: for a chunk by weight, for a group by weight, coverage and novelty."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from drillcore_server.hierarchy.digests import Passage, Summary
 from drillcore_server.tokenizers.encodings import TokenCounter
 
 CHUNK_SHARE: Final = 4
-"""A chunk's summary has at most the chunk's characters divided by this."""
+"""A chunk's summary has at most this fraction of the chunk's characters: a quarter."""
 CHUNK_WEIGHT_MIN: Final = 0.4
-"""The least share of the best unit's weight: headings and labels would only pad a summary."""
+"""Units below this share of the best unit's weight are left out. Headings and labels would only pad a summary."""
 GROUP_SHARE: Final = 3
-"""A group's summary has about the tokens of its pool divided by this, within its range."""
+"""A group's summary has about this fraction of the tokens of its pool, within its range: a third."""
 POOL_MAX: Final = 512
-"""Passages from which a group's summary is chosen. It bounds the cost for groups of any size."""
+"""The number of passages that a group's summary is chosen from. It bounds the cost for groups of any size."""
 POOL_CHARACTERS_MAX: Final = 2000
-"""The built-in processor has no passage of this length; other processors may."""
+"""Longer passages are not in the pool. The built-in processor makes none, but others may."""
 KNOWN_PASSAGES_MAX: Final = 2048
-"""Passages whose measures are kept in memory: enough for the master and some dozens of sections."""
+"""The number of passages whose measures stay in memory: enough for the master and dozens of sections."""
 NOVELTY_MIN: Final = 0.3
-"""A passage with a smaller share of new features repeats what is chosen already."""
+"""A passage with a smaller share of new features only repeats the chosen passages."""
 SAME_MEMBER: Final = 0.85
-"""Each passage chosen from a member lowers the score of its other passages by this, so that every member is heard."""
+"""Each passage chosen from a member multiplies the scores of its other passages by this, so that all members count."""
 SEPARATOR: Final = "\n"
 
 _Feature = tuple[str, ...]
@@ -46,10 +46,10 @@ def text_of(passages: Sequence[Passage]) -> str:
 
 
 def chunk_summary(characters: int, found: Sequence[Unit], weights: Sequence[float], ranked: Sequence[int]) -> list[int]:
-    """Returns the places of the heaviest units that fit a quarter of the chunk, in reading order; always at least the
-    best.
+    """Returns the places of the heaviest units that fit into a quarter of the chunk, in reading order.
 
-    The specification asks for summaries of 500 to 2,000 tokens, more than a chunk of at most 512 tokens has.
+    The best unit is always among them. The specification asks for summaries of 500 to 2,000 tokens, which is more than
+    a whole chunk has.
     """
     left = characters // CHUNK_SHARE
     chosen: list[int] = []
@@ -77,9 +77,9 @@ class _Candidate:
 
 
 class _Chooser:
-    """Chooses greedily: takes the best remaining passage, then lowers the worth of the others.
+    """Chooses greedily: takes the best remaining passage, then lowers the scores of passages that repeat it.
 
-    Scores only fall, so a heap with scores of earlier rounds finds the best passage without scoring all again.
+    Scores only fall. So a heap of earlier scores finds the best passage without scoring all passages again.
     """
 
     def __init__(self, candidates: Sequence[_Candidate]) -> None:
@@ -93,7 +93,7 @@ class _Chooser:
         heapq.heapify(self._heap)
 
     def __iter__(self) -> Iterator[_Candidate]:
-        """Yields every passage that repeats nothing, best first. Call `take` for those that are used."""
+        """Yields the passages that do not repeat chosen ones, best first. Call `take` for each passage that is used."""
         while self._heap:
             _, place, candidate = heapq.heappop(self._heap)
             if candidate.new < NOVELTY_MIN * len(candidate.features) or not candidate.features:
@@ -114,9 +114,9 @@ class _Chooser:
 def group_summary(
     members: Sequence[Sequence[Passage]], topics: frozenset[str], tokens: TokenRange, counter: TokenCounter
 ) -> tuple[Summary, tuple[Passage, ...]]:
-    """Returns the summary of a group, and its passages in the order in which they were chosen, best first.
+    """Returns the summary of a group, and the chosen passages, best first.
 
-    `members` are the candidates of each member, heaviest first; `topics` are words that several members are about.
+    `members` are the candidates of each member, heaviest first. `topics` are words that several members are about.
     """
     candidates = _candidates(_pool(members), topics, counter)
     target = min(tokens.at_most, max(tokens.at_least, sum(c.tokens for c in candidates) // GROUP_SHARE))
@@ -131,7 +131,7 @@ def group_summary(
 
 
 def _fitted(chosen: list[Passage], at_most: int, counter: TokenCounter) -> Summary:
-    """Drops the passages chosen last while the joined text is too long: it may have more tokens than its parts."""
+    """Drops the last chosen passages until the joined text fits: it may have more tokens than its parts together."""
     count = len(chosen)
     while True:
         passages = in_reading_order(chosen[:count])
@@ -143,7 +143,10 @@ def _fitted(chosen: list[Passage], at_most: int, counter: TokenCounter) -> Summa
 
 
 def _pool(members: Sequence[Sequence[Passage]]) -> list[tuple[int, Passage]]:
-    """Takes the best passage of every member, then the second best, until there are enough. No span comes twice."""
+    """Takes the best passage of every member, then the second best, and so on, until there are enough.
+
+    No span comes twice.
+    """
     pool: dict[tuple[str, int, int], tuple[int, Passage]] = {}
     for rank in range(max(map(len, members), default=0)):
         row = [(member, passages[rank]) for member, passages in enumerate(members) if rank < len(passages)]
@@ -166,12 +169,13 @@ def _candidates(pool: Sequence[tuple[int, Passage]], topics: frozenset[str], cou
 
 @functools.lru_cache(maxsize=KNOWN_PASSAGES_MAX)
 def _measured(text: str, counter: TokenCounter) -> tuple[int, list[str], tuple[_Feature, ...]]:
-    """Measures a passage's tokens, content words and features. Cached: most passages of a group come again."""
+    """Returns a passage's tokens, content words and features. Cached, since most passages of a group come again."""
     words = _content_words(text)
     return counter.count(text), words, _features(words)
 
 
 def forget_measures() -> None:
+    """Drops all passages from the cache of this process."""
     _measured.cache_clear()
 
 
@@ -181,7 +185,7 @@ def _content_words(text: str) -> list[str]:
 
 
 def _features(words: list[str]) -> tuple[_Feature, ...]:
-    """Returns pairs of neighbouring words. Passages on one subject share words; repetitions share pairs."""
+    """Returns pairs of neighbouring words. Passages on one subject share words, but only repetitions share pairs."""
     return tuple(dict.fromkeys(pairwise(words))) or tuple((word,) for word in words)
 
 

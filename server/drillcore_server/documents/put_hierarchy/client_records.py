@@ -1,7 +1,7 @@
-"""The records of a hierarchy that a client made: what it gave, and what the server adds to it.
+"""Makes the records of a hierarchy that a client made, and adds to them what the client cannot know.
 
-The server counts, embeds where the client did not, and chooses the passages that later summaries are made from: the
-client's quotes and citations, and what the built-in processor finds where there are none.
+The server counts tokens, and embeds chunks if the client gave no vectors. It also chooses the passages for later
+summaries: the client's quotes and citations, or where there are none, the choice of the built-in processor.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ import numpy as np
 import numpy.typing as npt
 
 from drillcore_proto.reasons import Reason
-from drillcore_server.documents.ingestion import builtin
 from drillcore_server.documents.ingestion.digest import content_hash
-from drillcore_server.documents.ingestion.prepared_documents import Embeddings
+from drillcore_server.documents.ingestion.prepared_documents import Embeddings, builtin_processor
 from drillcore_server.documents.ingestion.section_summaries import SECTION_POOL
 from drillcore_server.documents.processing.extractive import CHUNK_CANDIDATES_MAX
 from drillcore_server.documents.processing.processor import ChunkInput
-from drillcore_server.documents.put_hierarchy.gathered import ChunkParts, ClientHierarchy
-from drillcore_server.documents.put_hierarchy.hierarchy_drafts import DocumentDraft, SectionDraft, invalid
+from drillcore_server.documents.put_hierarchy.client_hierarchy import (
+    ChunkParts,
+    ClientHierarchy,
+    DocumentDraft,
+    SectionDraft,
+    invalid,
+)
 from drillcore_server.embeddings.corpus_embeddings import EmbeddedText
 from drillcore_server.hierarchy.model import (
     Chunk,
@@ -46,27 +50,32 @@ from drillcore_server.vectors.model import Model
 
 _STORED: Final = np.dtype("<f2")
 _BATCH: Final = 256
-"""Chunks that are embedded and counted at once."""
+"""The number of chunks that are embedded and counted at once."""
 
 PageOf = Callable[[NodeId], RawPage]
-"""The raws of any chunk that `ClientRecords.documents` has given."""
+"""Returns the raws of a chunk that `ClientRecords.documents` has yielded."""
 
 
 def stored_vector(vector: npt.NDArray[Any]) -> bytes:
-    """As it is kept: no component of a vector of length 1 is too large for 16 bits."""
+    """Returns a vector of length 1 as it is stored, with 16 bits for each component."""
     return vector.astype(_STORED).tobytes()
 
 
 def model_of(hierarchy: ClientHierarchy, named: str, own: Embedder) -> Model:
-    """The client's model, or the server's `own` where the client gave no vectors."""
+    """Returns the model of the chunks' vectors: the client's, or the server's `own` if the client gave no vectors.
+
+    `named` is the model that the client names. Raises `Refused` if the name and the vectors do not fit together.
+    """
     dimensions = hierarchy.vector_bytes // _STORED.itemsize
     if not dimensions:
         if named not in {"", own.model}:
-            message = f"there are no embeddings of {named}, and the server itself has {own.model}"
+            message = (
+                f"the chunks have no embeddings of {named}: send them, or leave embedding_model out to use {own.model}"
+            )
             raise NotReady(Reason.MODEL_MISMATCH, message)
         return Model(own.model, own.dimensions)
     if not named:
-        message = "embeddings come with the name of the model that made them"
+        message = "chunks have embeddings: name the model that made them in embedding_model"
         raise BadInput(Reason.INVALID_VECTOR, message, field="embedding_model")
     if named == own.model and dimensions != own.dimensions:
         raise BadInput(Reason.INVALID_VECTOR, f"vectors of {named} have {own.dimensions} components, not {dimensions}")
@@ -82,8 +91,8 @@ class MadeChunk:
 
 
 @dataclass(slots=True)
-class _Gathered:
-    """What a section is to know of its chunks."""
+class _SectionContent:
+    """The counts, candidates and sources of the chunks in a section, added up chunk by chunk."""
 
     chunks: int = 0
     documents: int = 0
@@ -91,18 +100,20 @@ class _Gathered:
     candidates: list[Citation] = field(default_factory=list)
     sources: set[SourceId] = field(default_factory=set)
 
-    def take(self, chunk: Chunk, vector: bytes) -> None:
+    def add(self, chunk: Chunk, vector: bytes) -> None:
         wide = np.frombuffer(vector, _STORED).astype(np.float64)
         self.vector_sum = wide if self.vector_sum is None else self.vector_sum + wide
         self.chunks += 1
         self.sources.add(chunk.source)
-        self.candidates += [Citation(chunk.document, chunk.id, one.span, one.weight) for one in chunk.candidates]
+        self.candidates += [
+            Citation(chunk.document, chunk.id, candidate.span, candidate.weight) for candidate in chunk.candidates
+        ]
         if len(self.candidates) > 10 * SECTION_POOL:
             self.candidates = _heaviest(self.candidates)
 
 
 class ClientRecords:
-    """Makes the records of a hierarchy that `check` found whole: documents with their chunks first, then the others."""
+    """Makes the records of a checked hierarchy. Call `documents` first, then `sections`, then `master`."""
 
     def __init__(
         self,
@@ -115,58 +126,64 @@ class ClientRecords:
         self._hierarchy = hierarchy
         self._counter = counter
         self._embeddings = embeddings
-        self._builtin = builtin.processor()
+        self._builtin = builtin_processor()
         self._at = at
         self._by = by
-        self._gathered: dict[NodeId, _Gathered] = {}
+        self._content_of: dict[NodeId, _SectionContent] = {}
+        """The content of each section."""
         self.statistics = Statistics()
 
     def documents(self, report: Callable[[int], None]) -> Iterator[tuple[Document, list[MadeChunk]]]:
-        """Each document, of source version 1, with its chunks. `report` hears how many chunks are done."""
+        """Yields each document, with source version 1, and its chunks. `report` gets the number of finished chunks.
+
+        Raises `BadInput` if a document contradicts itself.
+        """
         for draft in self._hierarchy.documents.values():
-            parts = self._hierarchy.give_chunks(draft.id)
+            parts = self._hierarchy.release_chunks(draft.id)
             chunks = []
             for start in range(0, len(parts), _BATCH):
                 chunks += self._chunks(draft, start, parts[start : start + _BATCH])
                 report(self.statistics.chunks + len(chunks))
             document = self._document(draft, parts, chunks)
             self.statistics += Statistics(1, 0, len(chunks), document.raws, document.characters, document.tokens)
-            self._gather(chunks)
+            self._add_to_sections(chunks)
             yield document, chunks
 
     def _chunks(self, document: DocumentDraft, first: int, parts: Sequence[ChunkParts]) -> list[MadeChunk]:
-        texts = [one.text for one in parts]
+        texts = [chunk.text for chunk in parts]
         vectors = self._vectors(document, parts, texts)
         candidates = self._candidates(document, parts)
         tokens = self._counter.count_many(texts)
         return [
             MadeChunk(
-                self._chunk(document, first + place, one, count, chosen, vector.key),
-                one.page,
+                self._chunk(document, first + place, chunk, count, chosen, vector.key),
+                chunk.page,
                 stored_vector(vector.vector),
-                one.draft.parent,
+                chunk.draft.parent,
             )
-            for place, (one, vector, count, chosen) in enumerate(zip(parts, vectors, tokens, candidates, strict=True))
+            for place, (chunk, vector, count, chosen) in enumerate(zip(parts, vectors, tokens, candidates, strict=True))
         ]
 
     def _vectors(
         self, document: DocumentDraft, parts: Sequence[ChunkParts], texts: Sequence[str]
     ) -> list[EmbeddedText]:
         if self._hierarchy.vector_bytes:
-            return [EmbeddedText(np.frombuffer(one.draft.vector, _STORED).astype(np.float32), b"") for one in parts]
+            return [EmbeddedText(np.frombuffer(chunk.draft.vector, _STORED).astype(np.float32), b"") for chunk in parts]
         titled = [
-            embedded_text(document.title, one.draft.headings, text) for one, text in zip(parts, texts, strict=True)
+            embedded_text(document.title, chunk.draft.headings, text) for chunk, text in zip(parts, texts, strict=True)
         ]
         try:
             return self._embeddings.embed(titled)
         except TextRefused as refused:
-            chunk = parts[refused.position].draft.id
-            raise invalid(f"chunk {chunk}", f"cannot be embedded: its text {refused.problem.value}") from refused
+            refused_chunk = parts[refused.position].draft.id
+            raise invalid(
+                f"chunk {refused_chunk}", f"cannot be embedded: its text {refused.problem.value}"
+            ) from refused
 
     def _candidates(self, document: DocumentDraft, parts: Sequence[ChunkParts]) -> list[tuple[Excerpt, ...]]:
-        found = [list(self._quotes(one)) for one in parts]
-        silent = [place for place, one in enumerate(found) if not one]
-        runs = [(place, run) for place in silent for run in parts[place].page.runs()]
+        found = [list(self._quotes(chunk)) for chunk in parts]
+        without_quotes = [place for place, quotes in enumerate(found) if not quotes]
+        runs = [(place, run) for place in without_quotes for run in parts[place].page.runs()]
         digests = self._builtin.process_chunks(
             [
                 ChunkInput(
@@ -180,14 +197,14 @@ class ClientRecords:
         )
         for (place, _), digest in zip(runs, digests, strict=True):
             found[place] += [Excerpt(passage.span, passage.weight) for passage in digest.candidates]
-        return [tuple(sorted(one, key=_by_weight)[:CHUNK_CANDIDATES_MAX]) for one in found]
+        return [tuple(sorted(excerpts, key=_by_weight)[:CHUNK_CANDIDATES_MAX]) for excerpts in found]
 
     def _quotes(self, parts: ChunkParts) -> Iterator[Excerpt]:
-        what = f"chunk {parts.draft.id}"
+        label = f"chunk {parts.draft.id}"
         for quote in parts.draft.quotes:
             if quote.chunk != parts.draft.id:
-                raise invalid(what, f"quotes chunk {quote.chunk}: quotes are of the chunk itself")
-            cited = self._hierarchy.check_citation(quote, what, parts.page)
+                raise invalid(label, f"has a quote of chunk {quote.chunk}: a chunk quotes only itself")
+            cited = self._hierarchy.check_chunk_citation(quote, label, parts.page)
             yield Excerpt(cited.span, cited.weight)
 
     def _chunk(
@@ -233,59 +250,64 @@ class ClientRecords:
             content_hash=hashed,
             preprocessing=draft.preprocessing,
             metadata=draft.metadata,
-            chunks=tuple(one.chunk.id for one in chunks),
-            raws=sum(len(one.page.raws) for one in chunks),
+            chunks=tuple(made.chunk.id for made in chunks),
+            raws=sum(len(made.page.raws) for made in chunks),
             characters=characters,
-            tokens=sum(one.chunk.tokens for one in chunks),
+            tokens=sum(made.chunk.tokens for made in chunks),
             created_at=self._at,
             created_by=self._by,
         )
 
-    def _gather(self, chunks: Sequence[MadeChunk]) -> None:
-        """All of one document."""
+    def _add_to_sections(self, chunks: Sequence[MadeChunk]) -> None:
+        """Adds all chunks of one document to the content of their sections."""
         for made in chunks:
-            self._gathered.setdefault(made.section, _Gathered()).take(made.chunk, made.vector)
+            self._content_of.setdefault(made.section, _SectionContent()).add(made.chunk, made.vector)
         for section in {made.section for made in chunks}:
-            self._gathered[section].documents += 1
+            self._content_of[section].documents += 1
 
     def sections(self, page_of: PageOf) -> Iterator[Section]:
-        """After the documents."""
+        """Yields the sections. All documents must have been read before. Raises `BadInput` for a false citation."""
         for draft in self._hierarchy.sections():
             self.statistics += Statistics(sections=1)
-            yield self._section(draft, self._gathered.pop(draft.id), page_of)
+            yield self._section(draft, self._content_of.pop(draft.id), page_of)
 
-    def _section(self, draft: SectionDraft, gathered: _Gathered, page_of: PageOf) -> Section:
-        what = f"section {draft.id}"
-        citations = tuple(self._hierarchy.cited(one, what, page_of, below=draft.id) for one in draft.citations)
-        assert gathered.vector_sum is not None
+    def _section(self, draft: SectionDraft, content: _SectionContent, page_of: PageOf) -> Section:
+        label = f"section {draft.id}"
+        citations = tuple(
+            self._hierarchy.check_citation(citation, label, page_of, below=draft.id) for citation in draft.citations
+        )
+        assert content.vector_sum is not None
         return Section(
             id=draft.id,
             title=draft.title,
             category=draft.category,
             summary=draft.summary,
             citations=citations,
-            candidates=tuple(_heaviest(citations or gathered.candidates)),
+            candidates=tuple(_heaviest(citations or content.candidates)),
             keywords=draft.keywords,
             tokens=self._counter.count(draft.summary),
             made_by=draft.made_by,
             entities=draft.entities,
-            documents=gathered.documents,
-            chunks=gathered.chunks,
-            vector_sum=gathered.vector_sum.astype("<f4").tobytes(),
+            documents=content.documents,
+            chunks=content.chunks,
+            vector_sum=content.vector_sum.astype("<f4").tobytes(),
             created_at=self._at,
             created_by=self._by,
-            sources=tuple(sorted(gathered.sources)),
+            sources=tuple(sorted(content.sources)),
         )
 
     def master(self, page_of: PageOf) -> Master:
-        """After the sections."""
+        """Returns the master. All sections must have been read before. Raises `BadInput` for a false citation."""
         draft = self._hierarchy.master
-        what, cited = f"master {draft.id}", self._hierarchy.cited
+        label, check = f"master {draft.id}", self._hierarchy.check_citation
         return Master(
             id=draft.id,
             summary=draft.summary,
-            citations=tuple(cited(one, what, page_of) for one in draft.citations),
-            findings=tuple(Finding(one.kind, one.text, cited(one.citation, what, page_of)) for one in draft.findings),
+            citations=tuple(check(citation, label, page_of) for citation in draft.citations),
+            findings=tuple(
+                Finding(finding.kind, finding.text, check(finding.citation, label, page_of))
+                for finding in draft.findings
+            ),
             keywords=draft.keywords,
             tokens=self._counter.count(draft.summary),
             made_by=draft.made_by,
@@ -296,19 +318,22 @@ class ClientRecords:
 
 
 def _text_of(draft: DocumentDraft, parts: Sequence[ChunkParts]) -> tuple[int, str]:
-    """How long the document's text is, and its hash, if that is known."""
-    what = f"document {draft.id}"
-    raws = [raw for one in parts for raw in one.page.raws]
+    """Returns the length of the document's text, and its hash, which is empty if nobody knows it.
+
+    Raises `BadInput` if the client's length or hash contradicts the raws.
+    """
+    label = f"document {draft.id}"
+    raws = [raw for chunk in parts for raw in chunk.page.raws]
     end = max(raw.span.end for raw in raws)
     if draft.characters and draft.characters < end:
-        raise invalid(what, f"has {draft.characters} characters, but raws up to {end}")
+        raise invalid(label, f"has {draft.characters} characters, but its raws go up to {end}")
     characters = draft.characters or end
     text = assembled(raws) if characters == end else None
     if text is None:
         return characters, draft.content_hash
     hashed = content_hash(text)
     if draft.content_hash not in {"", hashed}:
-        raise invalid(what, "has another content_hash than the text that its raws make up")
+        raise invalid(label, "has a content_hash that is not the hash of the text in its raws")
     return characters, hashed
 
 
@@ -317,4 +342,6 @@ def _by_weight(excerpt: Excerpt) -> tuple[float, int]:
 
 
 def _heaviest(citations: Sequence[Citation]) -> list[Citation]:
-    return heapq.nsmallest(SECTION_POOL, citations, key=lambda one: (-one.weight, one.document, one.span.start))
+    return heapq.nsmallest(
+        SECTION_POOL, citations, key=lambda citation: (-citation.weight, citation.document, citation.span.start)
+    )

@@ -1,12 +1,14 @@
-"""What a corpus has, and had, when a whole hierarchy replaces it. Read in batches: a corpus may be large.
+"""Makes the writes that replace the content of a corpus by a whole hierarchy from a client.
 
-What becomes of facts when a whole hierarchy takes the place of what a corpus has. It draws none itself.
+`EarlierCorpus` reads what the corpus has, and what it had before. `Replacement` makes the writes for documents and
+nodes, and `ReplacedFacts` the writes for facts:
 
-A fact whose source has no document any more is deleted; one whose chunk is gone, or does not say the same any more, is
-stale. A fact that was put without a chunk stays as long as the content of its source does. One that stays is found by
-the titles that are above it then, and in the raw that it stands in then.
+- A fact is deleted if its source has no document in the new hierarchy.
+- A fact becomes stale if its chunk is gone or has other text at the fact's place. A fact without a chunk becomes stale
+  if the content of its source has changed.
+- Every other fact stays, with its new titles and its new passage. No new facts are drawn.
 
-The writes that replace what a corpus has by a whole hierarchy.
+A corpus may be large. So records are read in batches, and writes are made one by one as they are asked for.
 """
 
 from __future__ import annotations
@@ -28,10 +30,10 @@ from drillcore_server.facts.store import FACT, FactWrites
 from drillcore_server.facts.words import titles_above
 from drillcore_server.hierarchy.model import Chunk, ChunkWithRaws, Document, Master, Section, chunk_of_raw
 from drillcore_server.hierarchy.packed import SECTION, decode_chunk
-from drillcore_server.hierarchy.source_model import Source, succeeding
+from drillcore_server.hierarchy.source_model import Source, next_version
 from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader, HierarchyWrites
-from drillcore_server.kernel.corpora import Corpus
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import Exists
 from drillcore_server.kernel.unit import Call
 from drillcore_server.kernel.writes import Write, check_free, locator_of
@@ -45,12 +47,12 @@ from drillcore_server.vectors.model import Embeddings, Model
 T = TypeVar("T")
 R = TypeVar("R")
 _BATCH: Final = 1_000
-"""Records read in one transaction, well within five seconds."""
+"""The number of records that are read in one transaction, which then stays well below five seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
-    """A corpus at the revision that is to be replaced."""
+class EarlierCorpus:
+    """Reads the corpus at the revision that is to be replaced."""
 
     snapshot: BatchedReads
     keyspace: Keyspace
@@ -61,9 +63,9 @@ class Earlier:
         return self.snapshot.keys
 
     def known(self, levels: Mapping[NodeId, Level]) -> set[NodeId]:
-        """Those nodes that the corpus has or had. Raises `Exists` if another corpus or level has one.
+        """Returns the nodes that the corpus has or had. Raises `Exists` if another corpus or level has one of them.
 
-        To know it before anything is written: the commit makes sure of it again.
+        The commit checks this again. This check refuses the call before anything is written.
         """
         known: set[NodeId] = set()
         for batch in batches(levels.items()):
@@ -81,18 +83,21 @@ class Earlier:
     def _locator(self, node: NodeId) -> bytes:
         return self.keyspace.locator(self.corpus.tenant_id, node)
 
-    def last(self, decode: Callable[[bytes], R], keys: Sequence[bytes], what: Callable[[R], T]) -> list[T | None]:
-        """`what` is wanted of the last record of each key, whether the corpus still has it or not."""
+    def last(self, decode: Callable[[bytes], R], keys: Sequence[bytes], extract: Callable[[R], T]) -> list[T | None]:
+        """Applies `extract` to the last record of each key, even if the corpus does not have the record any more.
+
+        Returns None for a key that never had a record. Raises `Exists` if the record was erased.
+        """
         stored = self.snapshot.find(keys, _last)
-        return [None if record is None else what(decode(record)) for record in stored]
+        return [None if record is None else extract(decode(record)) for record in stored]
 
     def last_master(self, node: NodeId) -> Master | None:
-        """The last master of this id: a corpus may have had others since."""
+        """Returns the last master with this id. The corpus may have had other masters since."""
         at = self.snapshot
         while True:
             master, written = at.read(
                 lambda view: (
-                    HierarchyReader(view).master_left(),
+                    HierarchyReader(view).master_unless_erased(),
                     versioned.newest(view.tr, view.keys.master(), view.revision),
                 )
             )
@@ -101,10 +106,10 @@ class Earlier:
             at = at.at(Revision(written - 1))
 
     def sources(self, ids: Sequence[SourceId]) -> list[Source | None]:
-        return list(self.snapshot.find(ids, lambda view, one: HierarchyReader(view).source(one)))
+        return list(self.snapshot.find(ids, lambda view, source: HierarchyReader(view).source(source)))
 
     def documents(self) -> Iterator[Document]:
-        """Those the corpus has."""
+        """Yields the documents that the corpus has."""
         for entry in self.snapshot.entries(self.keys.documents()):
             yield DOCUMENT.decode(self.snapshot.sealed.opened(entry).value)
 
@@ -114,16 +119,16 @@ class Earlier:
     def removals(
         self, nodes: Container[NodeId], documents: Container[DocumentId], models: Iterable[tuple[int, bool]]
     ) -> Iterator[Write]:
-        """Takes away what the corpus has, but for the records of these nodes and documents, which get new ones.
+        """Removes what the corpus has, except the records of these nodes and documents, which get new records.
 
-        All entries of the indexes go: what new nodes have there is to be written after this. `models` are those that
-        have vectors, each with whether it is still used: then the vectors of these nodes stay, too.
+        Removes all entries of the indexes, so the entries of new nodes must be written after this. `models` are the
+        models that have vectors, each with whether it is still in use. Then the vectors of these nodes stay.
         """
         keys, sections = self.keys, self.section_ids()
         indexes = (keys.all_categories(), keys.listed_sections(), keys.all_members(), keys.all_entities())
         for index in (*indexes, keys.all_embedded()):
             yield from (Write(entry.key, None) for entry in self.snapshot.entries(index))
-        yield from (Write(keys.section(one), None) for one in sorted(sections) if one not in nodes)
+        yield from (Write(keys.section(section), None) for section in sorted(sections) if section not in nodes)
         for entry in self.snapshot.entries(keys.parents()):
             node = node_id(entry.key[-16:])
             if node not in nodes:
@@ -144,73 +149,76 @@ def _last(view: CorpusAtRevision, key: bytes) -> bytes | None:
     try:
         entry = None if there is None else view.sealed.get(view.tr, key, there)
     except KeyErased:
-        message = "what had one of these ids was erased; give it a new one"
+        message = "one of these ids belonged to something that was erased; give new ids"
         raise Exists(Reason.NODE_EXISTS, message) from None
     return None if entry is None else entry.value
 
 
 def batches(items: Iterable[T]) -> Iterator[list[T]]:
-    """As many as are read in one transaction."""
+    """Yields the items in lists, each as long as one transaction can read."""
     todo = iter(items)
     while batch := list(islice(todo, _BATCH)):
         yield batch
 
 
-_AT_HAND: Final = 64
-"""Chunks and sources that were asked for last: facts of one follow each other."""
+_CACHED: Final = 64
+"""The number of chunks, sources and titles that stay in memory. Facts of a chunk often follow each other."""
 
 
 @dataclass(slots=True)
 class ReplacedFacts:
-    """Makes the writes of one revision; afterwards it knows how many facts that changes."""
+    """Makes the writes for the facts of one revision. `changed` counts the facts while the writes are read."""
 
-    earlier: Earlier
+    earlier: EarlierCorpus
     documents: Mapping[SourceId, Document]
-    """Of the new hierarchy, by their sources."""
+    """The documents of the new hierarchy, by source."""
     chunk_of: Callable[[NodeId], ChunkWithRaws | None]
-    """Of the new hierarchy."""
+    """Returns a chunk of the new hierarchy, or None if it has no such chunk."""
     gone: Set[SourceId]
-    """Sources that have no document any more."""
+    """The sources that have no document in the new hierarchy."""
     make: FactWrites
     at: datetime
     changed: int = 0
     deleted: Counter[SourceId] = field(default_factory=Counter)
+    """The number of deleted facts of each source."""
 
     def writes(self) -> Iterator[Write]:
         snapshot = self.earlier.snapshot
-        before = _Before(
-            lru_cache(_AT_HAND)(self._chunk_before),
-            lru_cache(_AT_HAND)(self._source_before),
-            lru_cache(_AT_HAND)(self._title_before),
+        before = _RecordsBefore(
+            lru_cache(_CACHED)(self._chunk_before),
+            lru_cache(_CACHED)(self._source_before),
+            lru_cache(_CACHED)(self._title_before),
         )
         entries = snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.facts()))
-        for some in batches(entries):  # between them the lease is renewed
-            for entry in some:
+        for batch in batches(entries):  # the caller renews its lease between batches
+            for entry in batch:
                 fact = FACT.decode(entry.value)
                 yield from self._change(fact, self._after(fact, before))
 
-    def _after(self, fact: Fact, before: _Before) -> Fact:
+    def _after(self, fact: Fact, before: _RecordsBefore) -> Fact:
+        """Returns the fact as it is in the new revision."""
         if fact.source in self.gone and fact.status in {FactStatus.ACTIVE, FactStatus.STALE}:
             return fact.moved(FactStatus.DELETED, SOURCE_REMOVED, self.at)
         if fact.status is not FactStatus.ACTIVE:
             return fact
         if fact.chunk is None:
-            is_said = self._says_the_same(fact, before.source(fact.source))
-            return fact if is_said else fact.moved(FactStatus.STALE, NOT_SAID, self.at)
-        held, holds = before.chunk(fact.chunk), self.chunk_of(fact.chunk)
-        if held is None or holds is None or not _holds_the_same(fact, held, holds):
+            is_same = self._has_same_content(fact, before.source(fact.source))
+            return fact if is_same else fact.moved(FactStatus.STALE, NOT_SAID, self.at)
+        old_chunk, new_chunk = before.chunk(fact.chunk), self.chunk_of(fact.chunk)
+        if old_chunk is None or new_chunk is None or not _has_same_text(fact, old_chunk, new_chunk):
             return fact.moved(FactStatus.STALE, NOT_SAID, self.at)
-        return self._placed(fact, (before.title(held.chunk.document), *held.chunk.headings), holds)
+        return self._placed(fact, (before.title(old_chunk.chunk.document), *old_chunk.chunk.headings), new_chunk)
 
-    def _placed(self, fact: Fact, were: tuple[str, ...], holds: ChunkWithRaws) -> Fact:
-        """With the titles that are above it now. While those above its chunk are the same, its own stay."""
-        title, headings = self.documents[fact.source].title, holds.chunk.headings
-        titles = fact.titles if (title, *headings) == were else titles_above(title, headings)
-        passage = None if fact.span is None else holds.page.place_of(fact.span.start)
+    def _placed(self, fact: Fact, old_titles: tuple[str, ...], chunk: ChunkWithRaws) -> Fact:
+        """Returns the fact with its new titles and passage. Titles stay if those above its chunk are the same."""
+        title, headings = self.documents[fact.source].title, chunk.chunk.headings
+        titles = fact.titles if (title, *headings) == old_titles else titles_above(title, headings)
+        passage = None if fact.span is None else chunk.page.place_of(fact.span.start)
         placed = replace(fact, titles=titles, passage=passage)
         return fact if placed == fact else replace(placed, modified_at=self.at, version=fact.version + 1)
 
-    def _says_the_same(self, fact: Fact, source: Source | None) -> bool:
+    def _has_same_content(self, fact: Fact, source: Source | None) -> bool:
+        """Tells whether the content of a fact's source stays. True if the source had no document or gets none."""
         document = self.documents.get(fact.source)
         if document is None or source is None or source.document is None:
             return True
@@ -221,8 +229,8 @@ class ReplacedFacts:
             return
         self.changed += 1
         self.deleted[after.source] += after.status is FactStatus.DELETED
-        what = FactChange.DETAILS if after.status is before.status else FactChange.STATUS
-        yield from self.make.change(before, after, what)
+        kind = FactChange.DETAILS if after.status is before.status else FactChange.STATUS
+        yield from self.make.change(before, after, kind)
 
     def _chunk_before(self, chunk: NodeId) -> ChunkWithRaws | None:
         return self.earlier.snapshot.read(lambda view: HierarchyReader(view).chunk_with_raws(chunk))
@@ -236,15 +244,16 @@ class ReplacedFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Before:
-    """What the corpus had."""
+class _RecordsBefore:
+    """Reads records of the corpus before the revision, with a cache."""
 
     chunk: Callable[[NodeId], ChunkWithRaws | None]
     source: Callable[[SourceId], Source | None]
     title: Callable[[DocumentId], str]
 
 
-def _holds_the_same(fact: Fact, before: ChunkWithRaws, after: ChunkWithRaws) -> bool:
+def _has_same_text(fact: Fact, before: ChunkWithRaws, after: ChunkWithRaws) -> bool:
+    """Tells whether the chunk is still of the fact's document, and has the same text at the fact's place."""
     if after.chunk.document != fact.document or after.chunk.source != fact.source:
         return False
     span = fact.span or before.page.span
@@ -256,24 +265,24 @@ Node = TypeVar("Node", Chunk, Section, Master)
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk's records, encoded."""
+    """The encoded records of a chunk."""
 
     chunk: bytes
-    """With its raws."""
+    """The record of the chunk with its raws."""
     vector: bytes
     section: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Everything there is of a hierarchy before it is known what the corpus had: all of version 1."""
+    """The records of a new hierarchy, all with version 1: they do not depend on what the corpus had."""
 
     documents: Mapping[DocumentId, Document]
     chunks: Mapping[NodeId, StoredChunk]
     sections: Mapping[NodeId, bytes]
     master: Master
     model: Model
-    """Of the chunks' vectors."""
+    """The model of the chunks' vectors."""
 
     def chunk(self, node: NodeId) -> ChunkWithRaws | None:
         stored = self.chunks.get(node)
@@ -282,7 +291,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """Where a node comes from, and its last version."""
+    """The creation of a node, and its last version."""
 
     created_at: datetime
     created_by: PrincipalId
@@ -295,14 +304,14 @@ class _Origin:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Writes are made one by one, as they are asked for."""
+    """Makes the writes of the revision, one by one as they are asked for."""
 
     call: Call
-    earlier: Earlier
+    earlier: EarlierCorpus
     known: Set[NodeId]
-    """Nodes of the hierarchy that the corpus has or had: the new ones are their next versions."""
+    """The nodes of the hierarchy that the corpus has or had. The new records are their next versions."""
     nodes: Set[NodeId]
-    """All of the hierarchy."""
+    """All nodes of the hierarchy."""
     records: Records
     make: HierarchyWrites
     models_before: Embeddings | None
@@ -310,7 +319,7 @@ class Replacement:
     facts: ReplacedFacts
 
     def writes(self, before: Mapping[DocumentId, SourceId]) -> Iterator[Write]:
-        """`before` are the documents that the corpus has, and their sources."""
+        """Yields all writes. `before` are the documents that the corpus has, with their sources."""
         yield from self.facts.writes()
         if self.models != self.models_before:
             yield self.make.set_embeddings(self.models)
@@ -322,22 +331,22 @@ class Replacement:
         yield from self._master()
 
     def _stale_models(self) -> Iterator[tuple[int, bool]]:
-        """The models that have vectors, each with whether those of the nodes that stay get new ones."""
+        """Yields the models that have vectors, each with whether the new revision still uses it."""
         for number in () if self.models_before is None else self.models_before.numbers:
             yield number, number in self.models.numbers
 
     def _documents(self, before: Mapping[DocumentId, SourceId]) -> Iterator[Write]:
-        for some in batches(self.records.documents.values()):
-            yield from self._some_documents(some)
+        for batch in batches(self.records.documents.values()):
+            yield from self._batch_of_documents(batch)
         yield from self._left_sources(before)
 
-    def _some_documents(self, documents: Sequence[Document]) -> Iterator[Write]:
+    def _batch_of_documents(self, documents: Sequence[Document]) -> Iterator[Write]:
         keys = self.earlier.keys
-        last = self.earlier.last(DOCUMENT.decode, [keys.document(one.id) for one in documents], lambda one: one)
-        sources = self.earlier.sources([one.source for one in documents])
-        for document, had, known in zip(documents, last, sources, strict=True):
+        last = self.earlier.last(DOCUMENT.decode, [keys.document(document.id) for document in documents], _unchanged)
+        sources = self.earlier.sources([document.source for document in documents])
+        for document, earlier_document, known in zip(documents, last, sources, strict=True):
             source = self._source(document, known)
-            created = had or document
+            created = earlier_document or document
             yield from self.make.put_source(source)
             yield from self.make.put_document(
                 replace(
@@ -349,62 +358,67 @@ class Replacement:
             )
 
     def _source(self, document: Document, known: Source | None) -> Source:
-        """As AddDocuments has it: a new version with other content, also after the source was removed."""
-        following = succeeding(known, document, self.call.at)
+        """Returns the source with its new version. As in AddDocuments, the version stays if the content is the same."""
+        following = next_version(known, document, self.call.at)
         if known is not None and known.document is not None and known.content_hash == document.content_hash != "":
             return replace(following, version=known.version, changed_at=known.changed_at)
         return following
 
     def _left_sources(self, before: Mapping[DocumentId, SourceId]) -> Iterator[Write]:
-        """Sources whose documents are gone. Their facts are written already."""
+        """Yields the writes for sources without a document. The writes for their facts must have been read before."""
         gone = {source: document for document, source in before.items() if source in self.facts.gone}
         for source in self.earlier.sources(list(gone)):
             if source is not None and source.document == gone[source.id]:
                 left = source.fact_count - self.facts.deleted[source.id]
-                yield from self.make.put_source(replace(source.left(self.call.at), fact_count=left))
+                yield from self.make.put_source(replace(source.without_document(self.call.at), fact_count=left))
 
     def _chunks(self, below: dict[NodeId, set[DocumentId]]) -> Iterator[Write]:
-        """Fills in which documents are `below` each section."""
-        for some in batches(self.records.chunks.items()):  # between them the lease is renewed
-            had = self._had(_decode_any_chunk, [node for node, _ in some], self.earlier.keys.chunk)
-            for node, stored in some:
+        """Yields the writes for chunks. Adds to `below` the documents of each section."""
+        for batch in batches(self.records.chunks.items()):  # the caller renews its lease between batches
+            origins = self._origins(_decode_without_id, [node for node, _ in batch], self.earlier.keys.chunk)
+            for node, stored in batch:
                 found = decode_chunk(node, stored.chunk)
-                chunk = _next_version(found.chunk, had.get(node))
+                chunk = _next_version(found.chunk, origins.get(node))
                 below.setdefault(stored.section, set()).add(chunk.document)
                 yield from self.make.put_chunk(chunk, found.page, stored.vector)
                 yield from self.make.join(stored.section, chunk)
 
     def _sections(self, below: Mapping[NodeId, set[DocumentId]]) -> Iterator[Write]:
-        for some in batches(self.records.sections.items()):
-            had = self._had(SECTION.decode, [node for node, _ in some], self.earlier.keys.section)
-            for node, stored in some:
-                section = _next_version(SECTION.decode(stored), had.get(node))
+        for batch in batches(self.records.sections.items()):
+            origins = self._origins(SECTION.decode, [node for node, _ in batch], self.earlier.keys.section)
+            for node, stored in batch:
+                section = _next_version(SECTION.decode(stored), origins.get(node))
                 yield from self.make.put_section(section, None)
-                # A client's summary may tell of anything below it, whether it says so or not.
+                # A client's summary may use any document below it, whether it cites the document or not.
                 yield from self.make.cite_documents(section.id, below[node])
 
     def _master(self) -> Iterator[Write]:
         master = self.records.master
-        had = self.earlier.last_master(master.id) if master.id in self.known else None
-        origin = None if had is None else _Origin.of(had)
-        sources = {one.source for one in self.records.documents.values()}
+        earlier_master = self.earlier.last_master(master.id) if master.id in self.known else None
+        origin = None if earlier_master is None else _Origin.of(earlier_master)
+        sources = {document.source for document in self.records.documents.values()}
         yield from self.make.put_master(_next_version(master, origin), None, sources)
         yield from self.make.cite_documents(master.id, self.records.documents)
 
-    def _had(
+    def _origins(
         self, decode: Callable[[bytes], Node], nodes: Collection[NodeId], key_of: Callable[[NodeId], bytes]
     ) -> dict[NodeId, _Origin]:
+        """Returns the origin of each of these nodes that the corpus has or had."""
         known = [node for node in nodes if node in self.known]
         last = self.earlier.last(decode, [key_of(node) for node in known], _Origin.of)
         return {node: origin for node, origin in zip(known, last, strict=True) if origin is not None}
 
 
-def _decode_any_chunk(stored: bytes) -> Chunk:
-    """For what does not depend on its id, which is in its key."""
+def _unchanged(document: Document) -> Document:
+    return document
+
+
+def _decode_without_id(stored: bytes) -> Chunk:
+    """Decodes a chunk whose id does not matter. The id is in the key of the record."""
     return decode_chunk(NodeId(UUID(int=0)), stored).chunk
 
 
-def _next_version(node: Node, had: _Origin | None) -> Node:
-    if had is None:
+def _next_version(node: Node, origin: _Origin | None) -> Node:
+    if origin is None:
         return node
-    return replace(node, created_at=had.created_at, created_by=had.created_by, version=had.version + 1)
+    return replace(node, created_at=origin.created_at, created_by=origin.created_by, version=origin.version + 1)

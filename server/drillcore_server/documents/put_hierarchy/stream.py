@@ -1,7 +1,4 @@
-"""Documents and nodes that a client made, from messages.
-
-PutHierarchy: the stream that brings a whole hierarchy, part by part.
-"""
+"""Receives the stream of PutHierarchy: turns its messages into drafts, and hands these to a `HierarchyUpload`."""
 
 from __future__ import annotations
 
@@ -17,10 +14,8 @@ from google.protobuf.message import Message
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import documents_pb2 as pb
 from drillcore_proto.v1 import nodes_pb2
-from drillcore_server.documents.change import DocumentPlanner
-from drillcore_server.documents.put_hierarchy.client_records import stored_vector
-from drillcore_server.documents.put_hierarchy.command import HierarchyUpload, Progress, Put, PutTarget
-from drillcore_server.documents.put_hierarchy.hierarchy_drafts import (
+from drillcore_server.documents.document_planner import DocumentPlanner
+from drillcore_server.documents.put_hierarchy.client_hierarchy import (
     CHARACTERS_MAX,
     DOCUMENT_CHARACTERS_MAX,
     EMBEDDING_MODEL_CHARACTERS_MAX,
@@ -36,6 +31,8 @@ from drillcore_server.documents.put_hierarchy.hierarchy_drafts import (
     SectionDraft,
     invalid,
 )
+from drillcore_server.documents.put_hierarchy.client_records import stored_vector
+from drillcore_server.documents.put_hierarchy.hierarchy_upload import HierarchyUpload, Progress, Put, PutTarget
 from drillcore_server.hierarchy.digests import Entity, FindingKind, MadeBy
 from drillcore_server.hierarchy.source_model import describe
 from drillcore_server.kernel.errors import BadInput, Unavailable
@@ -52,28 +49,29 @@ _MADE_HERE: Final = {
     "chunk": {"source_id", "span", "tokens", "embedding_model"},
     "raw": {"preprocessing"},
 }
-"""Fields that the server makes, by the kind of content."""
+"""The fields that the server makes itself, by the kind of node."""
 _HASH: Final = re.compile("[0-9a-f]{64}")
 
 
 def document_draft(message: pb.HierarchyDocument) -> DocumentDraft:
-    one = document_id(message.id, "document.id")
-    what = f"document {one}"
-    _check_id(one.int, what)
-    _check_texts(message, what)
+    """Returns the draft of a document. Raises `BadInput`, which names the document."""
+    document = document_id(message.id, "document.id")
+    label = f"document {document}"
+    _check_id(document.int, label)
+    _check_texts(message, label)
     if not message.source_id:
-        raise invalid(what, "has no source_id")
+        raise invalid(label, "has no source_id")
     if message.content_hash and not _HASH.fullmatch(message.content_hash):
-        raise invalid(what, "has a content_hash that is not a SHA-256 in lower-case hex")
+        raise invalid(label, "has a content_hash that is not a SHA-256 in lower-case hex")
     if message.characters > DOCUMENT_CHARACTERS_MAX:
-        raise invalid(what, "has more characters than any document")
+        raise invalid(label, f"has over {DOCUMENT_CHARACTERS_MAX} characters")
     try:
         metadata = checked_metadata(message.metadata)
         describe(SourceId(message.source_id), message.title, metadata)
     except BadInput as refused:
-        raise BadInput(refused.reason, f"{what}: {refused.message}", node=str(one)) from refused
+        raise BadInput(refused.reason, f"{label}: {refused.message}", node=str(document)) from refused
     return DocumentDraft(
-        one,
+        document,
         SourceId(message.source_id),
         message.title,
         message.media_type,
@@ -85,103 +83,104 @@ def document_draft(message: pb.HierarchyDocument) -> DocumentDraft:
 
 
 def node_draft(message: pb.HierarchyNode) -> NodeDraft:
+    """Returns the draft of a node. Raises `BadInput`, which names the node."""
     kind = message.WhichOneof("content")
     if kind is None:
         raise invalid(f"node {message.id[:64]}", "has no content")
-    one = NodeId(new_uuid()) if kind == "raw" and not message.id else node_id(message.id, "node.id")
-    what = f"{kind} {one}"
-    _check_id(one.int, what)
+    node = NodeId(new_uuid()) if kind == "raw" and not message.id else node_id(message.id, "node.id")
+    label = f"{kind} {node}"
+    _check_id(node.int, label)
     content: Message = getattr(message, kind)
     made = [field.name for field, _ in content.ListFields() if field.name in _MADE_HERE[kind]]
     if made:
-        raise invalid(what, f"has a {made[0]}, which the server makes itself: leave it out")
+        raise invalid(label, f"has {made[0]}, which the server makes itself: leave it out")
     if content.ByteSize() > NODE_BYTES_MAX:
-        raise BadInput(Reason.TOO_LARGE, f"{what} has over {NODE_BYTES_MAX} bytes")
-    _check_texts(content, what)
+        raise BadInput(Reason.TOO_LARGE, f"{label} has over {NODE_BYTES_MAX} bytes")
+    _check_texts(content, label)
     if kind == "master":
         if message.parent_id:
-            raise invalid(what, "has a parent: nothing is above a master")
-        return _master(one, what, message.master)
+            raise invalid(label, "has a parent_id: leave it out, since nothing is above a master")
+        return _master(node, label, message.master)
     if not message.parent_id:
-        raise invalid(what, "has no parent")
-    return _BELOW[kind](one, node_id(message.parent_id, "node.parent_id"), what, getattr(message, kind))
+        raise invalid(label, "has no parent_id")
+    return _DRAFTS[kind](node, node_id(message.parent_id, "node.parent_id"), label, getattr(message, kind))
 
 
-def _master(one: NodeId, what: str, content: nodes_pb2.MasterContent) -> MasterDraft:
+def _master(node: NodeId, label: str, content: nodes_pb2.MasterContent) -> MasterDraft:
     return MasterDraft(
-        one,
+        node,
         content.summary,
-        tuple(_citation(cited, what) for cited in content.citations),
-        tuple(_finding(finding, what) for finding in content.findings),
+        tuple(_citation(cited, label) for cited in content.citations),
+        tuple(_finding(finding, label) for finding in content.findings),
         tuple(content.keywords),
         _made_by(content.processing),
     )
 
 
-def _section(one: NodeId, parent: NodeId, what: str, content: nodes_pb2.SectionContent) -> SectionDraft:
+def _section(node: NodeId, parent: NodeId, label: str, content: nodes_pb2.SectionContent) -> SectionDraft:
     return SectionDraft(
-        one,
+        node,
         parent,
         content.title,
         content.category,
         content.summary,
-        tuple(_citation(cited, what) for cited in content.citations),
-        _entities(content.entities, what),
+        tuple(_citation(cited, label) for cited in content.citations),
+        _entities(content.entities, label),
         tuple(content.keywords),
         _made_by(content.processing),
     )
 
 
-def _chunk(one: NodeId, parent: NodeId, what: str, content: nodes_pb2.ChunkContent) -> ChunkDraft:
+def _chunk(node: NodeId, parent: NodeId, label: str, content: nodes_pb2.ChunkContent) -> ChunkDraft:
     vector = b""
     if content.embedding:
-        vector = stored_vector(client_vector(content.embedding, f"the embedding of {what}"))
+        vector = stored_vector(client_vector(content.embedding, f"the embedding of {label}"))
     return ChunkDraft(
-        one,
+        node,
         parent,
-        document_id(content.document_id, f"document_id of {what}"),
+        document_id(content.document_id, f"document_id of {label}"),
         tuple(content.headings),
         content.page if content.HasField("page") else None,
         content.summary,
-        tuple(_citation(quote, what, one) for quote in content.quotes),
-        _entities(content.entities, what),
+        tuple(_citation(quote, label, node) for quote in content.quotes),
+        _entities(content.entities, label),
         tuple(content.keywords),
         _made_by(content.processing),
         vector,
     )
 
 
-def _raw(one: NodeId, parent: NodeId, what: str, content: nodes_pb2.RawContent) -> RawDraft:
-    span = _span(content.span, what)
+def _raw(node: NodeId, parent: NodeId, label: str, content: nodes_pb2.RawContent) -> RawDraft:
+    span = _span(content.span, label)
     if not content.content or len(content.content) != len(span):
-        message = f"has {len(content.content)} characters for the span {span.start} to {span.end}"
-        raise invalid(what, message)
-    return RawDraft(one, parent, document_id(content.document_id, f"document_id of {what}"), span, content.content)
+        message = f"has {len(content.content)} characters, which do not fill the span {span.start} to {span.end}"
+        raise invalid(label, message)
+    return RawDraft(node, parent, document_id(content.document_id, f"document_id of {label}"), span, content.content)
 
 
-_BELOW: Final[dict[str, Callable[..., NodeDraft]]] = {"section": _section, "chunk": _chunk, "raw": _raw}
+_DRAFTS: Final[dict[str, Callable[..., NodeDraft]]] = {"section": _section, "chunk": _chunk, "raw": _raw}
 
 
-def _citation(message: nodes_pb2.Citation, what: str, own: NodeId | None = None) -> CitationDraft:
-    """`own` is the chunk that quotes itself: its quotes need not name it."""
+def _citation(message: nodes_pb2.Citation, label: str, own: NodeId | None = None) -> CitationDraft:
+    """`own` is the chunk that the citation is a quote of. A quote need not name its chunk."""
     weight = message.weight
     if not (math.isfinite(weight) and 0 <= weight <= 1):
-        raise invalid(what, "has a citation whose weight is not 0 to 1")
-    named = own if own is not None and not message.chunk_id else node_id(message.chunk_id, f"chunk_id cited by {what}")
-    document = document_id(message.document_id, f"document_id cited by {what}") if message.document_id else None
-    return CitationDraft(named, document, _span(message.span, what), message.text, weight)
+        raise invalid(label, "has a citation with a weight that is not from 0 to 1")
+    named = own if own is not None and not message.chunk_id else node_id(message.chunk_id, f"chunk_id cited by {label}")
+    document = document_id(message.document_id, f"document_id cited by {label}") if message.document_id else None
+    return CitationDraft(named, document, _span(message.span, label), message.text, weight)
 
 
-def _finding(message: nodes_pb2.Finding, what: str) -> FindingDraft:
+def _finding(message: nodes_pb2.Finding, label: str) -> FindingDraft:
     if message.kind not in set(FindingKind):
-        raise invalid(what, f"has a finding that is none of {', '.join(FindingKind)}")
-    return FindingDraft(FindingKind(message.kind), message.text, _citation(message.citation, what))
+        raise invalid(label, f"has a finding with a kind that is none of {', '.join(FindingKind)}")
+    return FindingDraft(FindingKind(message.kind), message.text, _citation(message.citation, label))
 
 
-def _entities(messages: Iterable[nodes_pb2.Entity], what: str) -> tuple[Entity, ...]:
-    entities = tuple(Entity(one.type, one.value) for one in messages)
-    if not all(one.type and one.value for one in entities):
-        raise invalid(what, "has an entity without a type or a value")
+def _entities(messages: Iterable[nodes_pb2.Entity], label: str) -> tuple[Entity, ...]:
+    entities = tuple(Entity(message.type, message.value) for message in messages)
+    if not all(entity.type and entity.value for entity in entities):
+        raise invalid(label, "has an entity without a type or a value")
     return entities
 
 
@@ -189,49 +188,52 @@ def _made_by(message: nodes_pb2.Processing) -> MadeBy:
     return MadeBy(message.processor, message.version, message.fallback_reason or None)
 
 
-def _span(message: nodes_pb2.Span, what: str) -> Span:
+def _span(message: nodes_pb2.Span, label: str) -> Span:
     if message.start > message.end or message.end > DOCUMENT_CHARACTERS_MAX:
-        raise invalid(what, f"has the span {message.start} to {message.end}, which is none")
+        raise invalid(label, f"has the span {message.start} to {message.end}, which is no part of a document")
     return Span(message.start, message.end)
 
 
-def _check_id(number: int, what: str) -> None:
+def _check_id(number: int, label: str) -> None:
     if not number:
-        raise BadInput(Reason.INVALID_ID, f"{what}: the nil UUID is no id", field="id")
+        raise BadInput(Reason.INVALID_ID, f"{label} has the nil UUID as its id: give it another one", field="id")
 
 
-def _check_texts(message: Message, what: str) -> None:
-    """No text has a zero character or is too long, and no list has too many."""
+def _check_texts(message: Message, label: str) -> None:
+    """Raises `BadInput` if a text has a zero character or is too long, or if a list has too many entries."""
     for field, value in message.ListFields():
         if isinstance(value, str):
-            _check_text(field.name, value, what)
+            _check_text(field.name, value, label)
         elif isinstance(value, Message):
-            _check_texts(value, what)
+            _check_texts(value, label)
         elif field.name in ENTRIES_MAX:
             if len(value) > ENTRIES_MAX[field.name]:
-                raise BadInput(Reason.TOO_LARGE, f"{what} has over {ENTRIES_MAX[field.name]} {field.name}")
-            for one in value:
-                if isinstance(one, str):
-                    _check_text(field.name, one, what)
+                raise BadInput(Reason.TOO_LARGE, f"{label} has over {ENTRIES_MAX[field.name]} {field.name}")
+            for entry in value:
+                if isinstance(entry, str):
+                    _check_text(field.name, entry, label)
                 else:
-                    _check_texts(one, what)
+                    _check_texts(entry, label)
 
 
-def _check_text(name: str, text: str, what: str) -> None:
+def _check_text(name: str, text: str, label: str) -> None:
     if "\0" in text:
-        raise invalid(what, f"has a zero character in its {name}")
+        raise invalid(label, f"has a zero character in its {name}")
     if name in CHARACTERS_MAX and len(text) > CHARACTERS_MAX[name]:
-        raise BadInput(Reason.TOO_LARGE, f"{what} has a {name} of over {CHARACTERS_MAX[name]} characters")
+        raise BadInput(Reason.TOO_LARGE, f"{label} has a {name} of over {CHARACTERS_MAX[name]} characters")
 
 
 Emit = Callable[[pb.PutHierarchyResponse], None]
-_PROGRESS_EVERY: Final = 1_000
-"""Nodes."""
+_NODES_BETWEEN_REPORTS: Final = 1_000
 
 
 def put_hierarchy(
     planner: DocumentPlanner, requests: Iterator[pb.PutHierarchyRequest], call: Call, emit: Emit, bytes_max: int
 ) -> None:
+    """Replaces a corpus's hierarchy by the one in the stream. `emit` gets progress, and at the end what was stored.
+
+    Raises `Refused`. Then nothing was stored. A call with the same request id returns the first outcome.
+    """
     first = next(requests, None)
     if first is None or first.WhichOneof("part") != "target":
         raise BadInput(Reason.INVALID_ARGUMENT, "the first request must name the corpus", field="target")
@@ -248,32 +250,38 @@ def put_hierarchy(
             done = upload.commit(replace(call, fingerprint=digest.digest()))
             emit(pb.PutHierarchyResponse(done=_done(done)))
             return
-    raise Unavailable(Reason.CANCELLED, "the hierarchy stopped before its end; nothing was stored")
+    raise Unavailable(Reason.CANCELLED, "the stream closed before its end message; nothing was stored")
 
 
 def _take(upload: HierarchyUpload, request: pb.PutHierarchyRequest) -> bool:
-    """Whether this was the end."""
+    """Takes one part of the stream. Returns whether it was the end message."""
     part = request.WhichOneof("part")
     if part == "document" and not upload.nodes:
         upload.take_document(document_draft(request.document))
     elif part == "node":
         upload.take_node(node_draft(request.node))
-        if upload.nodes % _PROGRESS_EVERY == 0:
-            upload.tell()
+        if upload.nodes % _NODES_BETWEEN_REPORTS == 0:
+            upload.report_progress()
     elif part == "end":
         if (request.end.documents, request.end.nodes) != (upload.documents, upload.nodes):
             counted = f"{upload.documents} documents and {upload.nodes} nodes"
-            raise BadInput(Reason.INVALID_ARGUMENT, f"there were {counted}, the end says otherwise", field="end")
-        upload.tell()
+            raise BadInput(
+                Reason.INVALID_ARGUMENT,
+                f"the server received {counted}, but the end message names other numbers",
+                field="end",
+            )
+        upload.report_progress()
         return True
     else:
-        raise BadInput(Reason.INVALID_ARGUMENT, "a hierarchy is documents, then nodes, then the end", field="part")
+        raise BadInput(
+            Reason.INVALID_ARGUMENT, "a hierarchy is its documents, then its nodes, then the end", field="part"
+        )
     return False
 
 
 def _target(message: pb.PutHierarchyTarget) -> PutTarget:
     if len(message.embedding_model) > EMBEDDING_MODEL_CHARACTERS_MAX or "\0" in message.embedding_model:
-        text = f"embedding_model has over {EMBEDDING_MODEL_CHARACTERS_MAX} characters, or a zero character"
+        text = f"embedding_model must have at most {EMBEDDING_MODEL_CHARACTERS_MAX} characters, and no zero character"
         raise BadInput(Reason.INVALID_ARGUMENT, text, field="embedding_model")
     return PutTarget(
         Target(optional_tenant_id(message.tenant_id), corpus_id(message.corpus_id, "corpus_id")),

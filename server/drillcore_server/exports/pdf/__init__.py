@@ -1,8 +1,8 @@
 """The PDF copy: blocks set on pages, pages bound into volumes, volumes signed (PAdES).
 
-fonts      faces that cover the text, each character in the first that has it; numbers for what none has
-scripts    joined letters of Arabic, and lines that run from right to left
-setting    text broken into lines that fit
-pages      blocks put on pages
-volumes    pages with contents, numbers and running titles, written as PDF
-signing    the digital signature"""
+fonts           faces that cover the text, joined Arabic letters, and lines that run from right to left
+line_breaks     text broken into lines that fit
+typeset         blocks set on pages
+volumes         pages with contents, page numbers and running titles, written as PDF
+pdf_signature   the digital signature, and the key and fonts of the settings
+"""

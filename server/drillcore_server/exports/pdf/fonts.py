@@ -1,12 +1,12 @@
-"""Scripts that run from right to left: letters of Arabic joined, and the characters of a line in the order of display.
+"""Finds a font for each character, joins Arabic letters, and orders the characters of lines from right to left.
 
-Of the bidirectional algorithm (UAX 9) the implicit part. Its explicit marks are not followed but shown by their number.
+Fonts come with the package `pymupdf-fonts`; none is taken from the system. Noto Sans has Latin, Greek and Cyrillic.
+FiraGO adds Arabic, Hebrew, Devanagari, Thai and Georgian. Cascadia Mono adds box drawing and some symbols. For other
+scripts, such as Chinese, the operator adds TrueType files (`audit.pdf_font_dir`). A character that no font has is set
+as its number, U+XXXX.
 
-Faces that cover the text. They come with the package `pymupdf-fonts`: nothing is taken from the system.
-
-Noto Sans has Latin, Greek, Cyrillic and their punctuation; FiraGO beside it Arabic, Hebrew, Devanagari, Thai and
-Georgian; Cascadia Mono box drawing and some symbols. For other scripts, such as Chinese, give TrueType files
-(`audit.pdf_font_dir`). A character that no face has is set as its number, U+XXXX.
+The order of characters follows the implicit part of the bidirectional algorithm (UAX 9). Explicit direction marks have
+no effect, and are shown by their number. Comments such as W1 name the rules of UAX 9.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _RIGHT_TO_LEFT: Final = re.compile(
 )
 _ARABIC: Final = re.compile("[\u0600-\u06ff]")
 _PAIRS: Final = "()[]{}<>\u00ab\u00bb\u2039\u203a\u2264\u2265"
-_MIRRORED: Final = {one: _PAIRS[place ^ 1] for place, one in enumerate(_PAIRS)}
+_MIRRORED: Final = {character: _PAIRS[place ^ 1] for place, character in enumerate(_PAIRS)}
 _NEUTRAL: Final = {"B", "S", "WS", "ON", "BN"}
 
 
 def is_right_to_left(text: str) -> bool:
-    """Whether any of it is."""
+    """Whether a text has any character that runs from right to left."""
     return _RIGHT_TO_LEFT.search(text) is not None
 
 
 def mirrored(character: str) -> str:
-    """What stands for a bracket in text that runs from right to left."""
+    """The opposite bracket, for text that runs from right to left. Other characters stay the same."""
     return _MIRRORED.get(character, character)
 
 
@@ -64,26 +64,26 @@ def _forms() -> dict[str, _Forms]:
 
 
 def letter_of(shape: str) -> str:
-    """The letter that a shape is of; any other character is its own."""
+    """The letter of an Arabic shape. Other characters stay the same."""
     return unicodedata.normalize("NFKC", shape) if "\ufe80" <= shape <= "\ufef4" else shape
 
 
 def joined(word: str) -> str:
-    """The word with each Arabic letter in the shape it has between its neighbours. Marks between them are passed by."""
+    """The word with each Arabic letter in the shape that its neighbours require. Marks do not count as neighbours."""
     if not _ARABIC.search(word):
         return word
-    letters = [place for place, one in enumerate(word) if unicodedata.category(one) != "Mn"]
+    letters = [place for place, character in enumerate(word) if unicodedata.category(character) != "Mn"]
     shaped = list(word)
     for nth, place in enumerate(letters):
         forms = _forms().get(word[place])
         if forms is not None:
-            before = nth > 0 and bool(_of(word[letters[nth - 1]]).initial)
-            after = nth + 1 < len(letters) and bool(_of(word[letters[nth + 1]]).final)
+            before = nth > 0 and bool(_forms_of(word[letters[nth - 1]]).initial)
+            after = nth + 1 < len(letters) and bool(_forms_of(word[letters[nth + 1]]).final)
             shaped[place] = _shape(forms, before=before, after=after)
     return "".join(shaped)
 
 
-def _of(letter: str) -> _Forms:
+def _forms_of(letter: str) -> _Forms:
     return _forms().get(letter, _Forms(letter))
 
 
@@ -96,7 +96,7 @@ def _shape(forms: _Forms, *, before: bool, after: bool) -> str:
 
 
 def base_level(text: str) -> int:
-    """1 for a paragraph whose first letter with a direction runs from right to left, else 0 (P2, P3)."""
+    """1 if the first letter with a direction runs from right to left, else 0 (P2, P3)."""
     for character in text:
         kind = unicodedata.bidirectional(character)
         if kind in {"L", "R", "AL"}:
@@ -107,32 +107,32 @@ def base_level(text: str) -> int:
 def levels(text: Sequence[str], base: int) -> list[int]:
     """The embedding level of each character (W1 to I2)."""
     edge = "R" if base else "L"
-    kinds = _weak([unicodedata.bidirectional(one[0]) or "ON" for one in text], edge)
+    kinds = _weak([unicodedata.bidirectional(character[0]) or "ON" for character in text], edge)
     kinds = _neutral(kinds, edge)
     return [_level(kind, base) for kind in kinds]
 
 
 def in_display_order(items: Sequence[T], levels_of: Sequence[int]) -> list[T]:
-    """L2: from the highest level down, what is at that level or above is turned around."""
+    """L2: from the highest level down, reverses each sequence of items that are at that level or above."""
     order = list(range(len(items)))
     for level in range(max(levels_of, default=0), 0, -1):
-        for start, end in _stretches(levels_of, order, level):
+        for start, end in _sequences(levels_of, order, level):
             order[start:end] = order[start:end][::-1]
     return [items[place] for place in order]
 
 
-def _stretches(levels_of: Sequence[int], order: Sequence[int], level: int) -> Iterator[tuple[int, int]]:
+def _sequences(levels_of: Sequence[int], order: Sequence[int], level: int) -> Iterator[tuple[int, int]]:
     start: int | None = None
-    for place, one in enumerate([*(levels_of[item] for item in order), -1]):
-        if one >= level and start is None:
+    for place, item_level in enumerate([*(levels_of[item] for item in order), -1]):
+        if item_level >= level and start is None:
             start = place
-        elif one < level and start is not None:
+        elif item_level < level and start is not None:
             yield start, place
             start = None
 
 
 def _weak(kinds: list[str], edge: str) -> list[str]:
-    """Numbers, and what belongs to them."""
+    """W1 to W7: resolves numbers, and the signs that belong to them."""
     before, strong = edge, edge
     for place, kind in enumerate(kinds):
         new = before if kind == "NSM" else kind  # W1
@@ -158,7 +158,7 @@ def _weak(kinds: list[str], edge: str) -> list[str]:
 
 
 def _attach_terminators(kinds: list[str]) -> None:
-    """W5: such as a percent sign behind a number."""
+    """W5: a sign such as percent belongs to the number beside it."""
     for places in (range(1, len(kinds)), range(len(kinds) - 2, -1, -1)):
         step = 1 if places.step > 0 else -1
         for place in places:
@@ -167,7 +167,7 @@ def _attach_terminators(kinds: list[str]) -> None:
 
 
 def _neutral(kinds: list[str], edge: str) -> list[str]:
-    """N1, N2: spaces and signs go with their neighbours if these agree, else with the paragraph."""
+    """N1, N2: spaces and signs take the direction of their neighbours if these agree, else that of the paragraph."""
     place = 0
     while place < len(kinds):
         end = place
@@ -193,11 +193,11 @@ def _level(kind: str, base: int) -> int:
 
 
 EM: Final = 1000
-"""Widths are in thousandths of the size."""
+"""Widths are in thousandths of the font size."""
 NUMBER_SIZE: Final = 0.8
-"""Of a character's number, to the size of the text around it."""
+"""Size of a character's number, relative to the text around it."""
 _UNSEEN: Final = {"Cc", "Cf", "Cs", "Co", "Cn"}
-"""Categories of characters that leave no mark of their own: set as numbers, whatever a face has for them."""
+"""Categories of invisible characters. They are set as numbers, even if a font has them."""
 
 
 class Style(enum.Enum):
@@ -207,21 +207,21 @@ class Style(enum.Enum):
 
 
 class FontError(Exception):
-    """A font file that cannot be used; says which and why."""
+    """A font file cannot be used. The message says which and why."""
 
 
 class Run(NamedTuple):
-    """One character or more, of one font."""
+    """One or more characters in the same font."""
 
     font: str
     text: str
     width: float
     is_number: bool
-    """Whether it is the number of a character instead of the character."""
+    """Whether the text is a character's number, shown instead of the character."""
 
 
 class Fonts:
-    """Characters, each in a font that has it; what was found is remembered, so one object may serve many copies."""
+    """Finds the font of each character, and caches the result. One object may serve many copies."""
 
     def __init__(self, files: Sequence[Path] = ()) -> None:
         further = [_file_font(file) for file in files]
@@ -239,12 +239,12 @@ class Fonts:
         if unicodedata.category(character) == "Zs":
             return Run(chain[0].fontName, " ", _width(chain[0], " "), False)
         if unicodedata.category(character) not in _UNSEEN:
-            for one in (character, letter_of(character)):
+            for shape in (character, letter_of(character)):
                 for font in chain:
-                    if ord(one) in font.face.charToGlyph:
-                        return Run(font.fontName, one, _width(font, one), False)
+                    if ord(shape) in font.face.charToGlyph:
+                        return Run(font.fontName, shape, _width(font, shape), False)
         number = number_of(letter_of(character))
-        width = sum(_width(chain[0], one) for one in number) * NUMBER_SIZE
+        width = sum(_width(chain[0], digit) for digit in number) * NUMBER_SIZE
         return Run(chain[0].fontName, number, width, True)
 
 
@@ -255,7 +255,7 @@ def _width(font: TTFont, character: str) -> float:
 
 @cache
 def _font(code: str) -> TTFont:
-    """One of the package's. reportlab knows fonts by name, for the whole process."""
+    """Loads a font of the package. reportlab registers fonts by name for the whole process."""
     import pymupdf_fonts
 
     return _registered(TTFont(f"drillcore-{code}", io.BytesIO(pymupdf_fonts.fontbuffers[code]()), shapable=False))

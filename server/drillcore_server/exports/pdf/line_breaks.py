@@ -1,4 +1,4 @@
-"""Text broken into lines that fit. Nothing is hyphenated: a word goes to the next line, or is cut if none has room."""
+"""Breaks text into lines that fit. Words are not hyphenated; a word is only cut if it is longer than a line."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ _EAST_ASIAN: Final = (
 )
 _WORDS: Final = re.compile(f"[{_EAST_ASIAN}]|[^ \t{_EAST_ASIAN}]+|[ \t]+")
 _TAB: Final = "    "
-_WORDS_AT_HAND: Final = 50_000
+_WORDS_CACHED: Final = 50_000
 
 
 class Line(NamedTuple):
     runs: Sequence[Run]
     width: float
-    """In thousandths of the size."""
+    """In thousandths of the font size."""
     from_right: bool = False
-    """Whether its paragraph runs from right to left, and so is set flush right."""
+    """Whether the line is set flush right, because its paragraph runs from right to left."""
 
 
 class _Word(NamedTuple):
     characters: Sequence[Run]
     runs: Sequence[Run]
-    """The same, those of one font together."""
+    """The same characters, those of the same font joined."""
     width: float
     is_space: bool
 
 
-class Setter:
+class LineSetter:
+    """Sets text as lines in the given fonts."""
+
     def __init__(self, fonts: Fonts) -> None:
         self._fonts = fonts
-        self._word = lru_cache(_WORDS_AT_HAND)(self._set_word)
+        self._word = lru_cache(_WORDS_CACHED)(self._set_word)
 
     def lines(self, text: str, style: Style, size: float, width: float) -> Iterator[Line]:
         """The text in lines of at most `width` points. An empty text is one empty line."""
@@ -51,7 +53,7 @@ class Setter:
                 yield _turned_line(runs, base) if turned else _line(runs)
 
     def line(self, text: str, style: Style) -> Line:
-        """The text, which has no line ends, in one line, however long."""
+        """The text in one line, however long. It must have no line ends."""
         (line,) = self.lines(text, style, 1.0, float("inf"))
         return line
 
@@ -79,30 +81,30 @@ class Setter:
 
     def _set_word(self, style: Style, text: str) -> _Word:
         shaped = scripts.joined(text).replace("\t", _TAB)
-        characters = [self._fonts.glyph(style, one) for one in shaped]
-        width = sum(one.width for one in characters)
-        return _Word(characters, _together(characters), width, not text.strip(" \t"))
+        characters = [self._fonts.glyph(style, character) for character in shaped]
+        width = sum(run.width for run in characters)
+        return _Word(characters, _joined(characters), width, not text.strip(" \t"))
 
 
-def _together(runs: Sequence[Run]) -> list[Run]:
-    """Neighbours of one font become one."""
-    together: list[Run] = []
+def _joined(runs: Sequence[Run]) -> list[Run]:
+    """Joins neighbouring runs of the same font."""
+    joined: list[Run] = []
     for (font, is_number), group in groupby(runs, key=lambda run: (run.font, run.is_number)):
         same = list(group)
         text = "".join([run.text for run in same])
-        together.append(Run(font, text, sum([run.width for run in same]), is_number))
-    return together
+        joined.append(Run(font, text, sum([run.width for run in same]), is_number))
+    return joined
 
 
 def _line(runs: Sequence[Run], *, from_right: bool = False) -> Line:
-    together = _together(runs)
-    return Line(together, sum([run.width for run in together]), from_right)
+    joined = _joined(runs)
+    return Line(joined, sum([run.width for run in joined]), from_right)
 
 
 def _turned_line(characters: Sequence[Run], base: int) -> Line:
-    levels = scripts.levels([one.text for one in characters], base)
-    facing = [
-        one._replace(text=scripts.mirrored(one.text)) if level % 2 and not one.is_number else one
-        for one, level in zip(characters, levels, strict=True)
+    levels = scripts.levels([run.text for run in characters], base)
+    mirrored = [
+        run._replace(text=scripts.mirrored(run.text)) if level % 2 and not run.is_number else run
+        for run, level in zip(characters, levels, strict=True)
     ]
-    return _line(scripts.in_display_order(facing, levels), from_right=base == 1)
+    return _line(scripts.in_display_order(mirrored, levels), from_right=base == 1)

@@ -1,7 +1,8 @@
-"""The digital signature of a PDF (PAdES): ECDSA on P-256 by a key of the server's, with a certificate that names it.
+"""Signs PDF copies (PAdES), and opens the key, certificate and fonts that the settings name for them.
 
-The certificate is made by the server itself, unless the settings name another. Who checks a copy compares its SHA-256
-with that in the bundle's manifest, which the audit key signs; or gives the certificate a place among those they trust.
+The signature is ECDSA on P-256. The server makes its own key and certificate, unless the settings name others. To check
+a copy, compare the SHA-256 of its certificate with the one in the bundle's manifest, which the audit key signs. Or add
+the certificate to those that you trust.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from drillcore_formats.settings import SettingsError
+from drillcore_server.audit.settings import AuditSettings
 from drillcore_server.storage.keyring import make_secret_file
 
 if TYPE_CHECKING:
@@ -28,12 +31,12 @@ KEY_FILE: Final = "pdf-signing.key"
 CERTIFICATE_FILE: Final = "pdf-signing.pem"
 _VALID: Final = timedelta(days=365 * 20)
 _FIELD: Final = "DrillcoreExport"
-_making = threading.Lock()
-"""Two exports at once make one key."""
+_make_lock = threading.Lock()
+"""Ensures that two exports at the same time make only one key."""
 
 
 class PdfKeyError(Exception):
-    """The key or the certificate cannot be used; says which and why."""
+    """The key or the certificate cannot be used. The message says which and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +44,11 @@ class PdfSigner:
     key_file: Path
     certificate_file: Path
     made_for: UUID | None = None
-    """The store whose server makes the key, if there is none yet."""
+    """If set, a missing key is made, with a certificate that names this store."""
 
     @classmethod
     def made_in(cls, directory: Path, store: UUID) -> PdfSigner:
-        """With the key in this directory, which is made on first use."""
+        """A signer whose key is in this directory. The key is made on first use."""
         return cls(directory / KEY_FILE, directory / CERTIFICATE_FILE, store)
 
     def check(self) -> None:
@@ -59,7 +62,7 @@ class PdfSigner:
         try:
             certificate = x509.load_pem_x509_certificate(self.certificate_file.read_bytes())
         except (OSError, ValueError) as error:
-            raise PdfKeyError(f"{self.certificate_file}: not a certificate in PEM that can be read: {error}") from error
+            raise PdfKeyError(f"{self.certificate_file}: must be a readable certificate in PEM: {error}") from error
         return certificate.fingerprint(hashes.SHA256()).hex()
 
     def signed(self, pdf: bytes, *, reason: str) -> bytes:
@@ -81,7 +84,7 @@ class PdfSigner:
         return written.getvalue()
 
     def _make_if_missing(self) -> None:
-        with _making:
+        with _make_lock:
             if self.made_for is not None and not self.certificate_file.exists():
                 _make(self, self.made_for)
 
@@ -94,14 +97,16 @@ class PdfSigner:
                 str(self.key_file), str(self.certificate_file)
             )
         except (OSError, ValueError) as error:
-            raise PdfKeyError(f"{self.key_file}: not a private key in PEM that can be read: {error}") from error
+            raise PdfKeyError(f"{self.key_file}: must be a readable private key in PEM: {error}") from error
         if loaded is None:
-            raise PdfKeyError(f"{self.key_file} and {self.certificate_file}: not a key and its certificate, in PEM")
+            raise PdfKeyError(
+                f"{self.key_file} and {self.certificate_file}: must be a private key and its certificate, in PEM"
+            )
         return loaded
 
 
 def _make(signer: PdfSigner, store: UUID) -> None:
-    """The key first: a certificate that is there has its key."""
+    """Writes the key first, so that an existing certificate always has its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     unencrypted = serialization.NoEncryption()
     written = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, unencrypted)
@@ -141,3 +146,50 @@ def _certificate(key: ec.EllipticCurvePrivateKey, store: UUID) -> x509.Certifica
         .add_extension(usage, critical=True)
         .sign(key, hashes.SHA256())
     )
+
+
+PAGES_MAX: Final = 400
+"""Pages of text in a volume. A volume is held in memory while it is made: about 250 KB a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class PdfOptions:
+    """What PDF copies are made with: the signing key, fonts and the size of volumes."""
+
+    signer: PdfSigner
+    font_files: tuple[Path, ...] = ()
+    """The operator's own TrueType fonts, for scripts that the built-in fonts lack."""
+    pages_max: int = PAGES_MAX
+
+
+def open_pdf_options(settings: AuditSettings, data_dir: Path, store: UUID) -> PdfOptions:
+    """Reads the settings. Without a key in them, the server makes its own with the first PDF copy.
+
+    Raises `SettingsError` if a key, certificate or font of the settings cannot be used.
+    """
+    if settings.pdf_key_file is None or settings.pdf_certificate_file is None:
+        signer = PdfSigner.made_in(data_dir / "audit", store)
+    else:
+        signer = PdfSigner(settings.pdf_key_file, settings.pdf_certificate_file)
+        _check(signer)
+    return PdfOptions(signer, () if settings.pdf_font_dir is None else _fonts_in(settings.pdf_font_dir))
+
+
+def _check(signer: PdfSigner) -> None:
+    try:
+        signer.check()
+    except PdfKeyError as error:
+        raise SettingsError(f"audit.pdf_key_file: {error}") from error
+
+
+def _fonts_in(directory: Path) -> tuple[Path, ...]:
+    from drillcore_server.exports.pdf.fonts import FontError, Fonts  # reportlab is slow to import
+
+    files = tuple(sorted(directory.glob("*.ttf")))
+    if not files:
+        raise SettingsError(f"audit.pdf_font_dir: {directory} has no files *.ttf")
+    try:
+        Fonts(files)
+    except FontError as error:
+        raise SettingsError(f"audit.pdf_font_dir: {error}") from error
+    return files

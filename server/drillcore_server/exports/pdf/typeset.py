@@ -1,4 +1,4 @@
-"""Blocks put on pages. A page is what is to be drawn on it; it is drawn when its volume is complete."""
+"""Sets blocks on pages. A page lists the texts and rules to draw; it is drawn once its volume is complete."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from reportlab.lib.units import mm
 
 from drillcore_server.exports.blocks import Block, Facts, Heading, Manifestation, Prose, Quote, Table, Verbatim
 from drillcore_server.exports.pdf.fonts import EM, Style
-from drillcore_server.exports.pdf.line_breaks import Line, Setter
+from drillcore_server.exports.pdf.line_breaks import Line, LineSetter
 
 WIDTH, HEIGHT = A4
 LEFT: Final = 22 * mm
 RIGHT: Final = WIDTH - 22 * mm
 TOP: Final = HEIGHT - 26 * mm
 BOTTOM: Final = 24 * mm
-"""What lies between these four is the text; above and below are the running titles."""
+"""The four edges of the text. Running titles are above and below."""
 BLACK, GREY, ACCENT = (0.0, 0.0, 0.0), (0.35, 0.35, 0.35), (0.1, 0.25, 0.5)
 _LEADING: Final = 1.36
 _TEXT, _SMALL = 9.0, 7.5
 _HEADINGS: Final = {1: 17.0, 2: 13.0, 3: 10.5, 4: 9.0}
 _GAP: Final = 6.0
 _LABELS: Final = 36 * mm
-"""Width of the names of facts."""
+"""Width of the column with the names of facts."""
 _INDENT: Final = 5 * mm
 _CELL_GAP: Final = 6.0
 _KEPT_TOGETHER: Final = 5
@@ -58,13 +58,13 @@ class Page:
     texts: list[Text] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
     headings: list[tuple[Heading, float]] = field(default_factory=list)
-    """Those in the contents, and how high they stand."""
+    """Headings that the contents list, with their height on the page."""
 
 
 class Pages:
-    """Sets blocks one after the other; hands each page over when it is full."""
+    """Sets blocks one after the other. Calls `full` with each complete page."""
 
-    def __init__(self, setter: Setter, full: Callable[[Page], object]) -> None:
+    def __init__(self, setter: LineSetter, full: Callable[[Page], object]) -> None:
         self._setter = setter
         self._full = full
         self._page = Page()
@@ -104,18 +104,18 @@ class Pages:
     def put(
         self, text: str, style: Style, size: float, *, x: float = LEFT, colour: Colour = BLACK, right: float = RIGHT
     ) -> None:
-        """A text in lines, over as many pages as it takes."""
+        """Sets a text in lines, on as many pages as needed."""
         for line in self._setter.lines(text, style, size, right - x):
             self._need(size * _LEADING)
             self._y -= size * _LEADING
             self._page.texts.append(_placed(line, x, right, self._y, size, colour))
 
     def mark_last(self, line: Line, size: float) -> None:
-        """Puts something at the right end of the line that was set last."""
+        """Sets a text at the right end of the last line."""
         self._page.texts.append(_placed(line._replace(from_right=True), LEFT, RIGHT, self._y, size, BLACK))
 
     def _need(self, height: float) -> bool:
-        """Turns the page if there is no such room on this one. Whether it did."""
+        """Turns the page if this one has no room of the given height. Returns whether it did."""
         if self._y - height >= BOTTOM or self._y == TOP:
             return False
         self.turn()
@@ -142,7 +142,7 @@ class Pages:
         self.put(block.text, Style.REGULAR, _TEXT)
 
     def _beside_rule(self, text: str, style: Style, size: float, colour: Colour) -> None:
-        """A text set in, with a line at its left side on each of its pages."""
+        """Sets an indented text, with a rule at its left side on each page."""
         for line in self._setter.lines(text, style, size, RIGHT - LEFT - _INDENT):
             self._need(size * _LEADING)
             top = self._y
@@ -151,7 +151,7 @@ class Pages:
             self._rule_on(LEFT + _INDENT / 2, top, self._y - size * 0.3, colour)
 
     def _rule_on(self, x: float, top: float, bottom: float, colour: Colour) -> None:
-        """Draws a line down, as part of the one that ends there if there is one."""
+        """Draws a vertical rule. If the last rule ends where this one begins, the two are joined."""
         rules = self._page.rules
         if rules and rules[-1].x1 == x and abs(rules[-1].y2 - top) < _TEXT:
             top = rules.pop().y1
@@ -192,7 +192,7 @@ class Pages:
         styles: Sequence[Style],
         head: Callable[[], object] = lambda: None,
     ) -> None:
-        """Cells side by side; what does not fit on the page goes on on the next. `head` comes first on a new page."""
+        """Sets cells side by side. Text that does not fit continues on the next page, which begins with `head`."""
         columns = [
             list(self._setter.lines(cell, style, _SMALL, right - left))
             for cell, style, left, right in zip(cells, styles, lefts, rights, strict=True)
@@ -212,7 +212,7 @@ class Pages:
 
 
 def _columns(shares: Sequence[int]) -> tuple[list[float], list[float]]:
-    """Where columns begin and end."""
+    """The left and right edges of columns."""
     whole, edges = sum(shares), [LEFT]
     for share in shares:
         edges.append(edges[-1] + (RIGHT - LEFT) * share / whole)
@@ -224,8 +224,8 @@ def _placed(line: Line, left: float, right: float, y: float, size: float, colour
     return Text(x, y, line, size, colour)
 
 
-def gathered(setter: Setter, blocks: Callable[[Pages], object]) -> list[Page]:
-    """Pages with what a function puts on them."""
+def gathered(setter: LineSetter, blocks: Callable[[Pages], object]) -> list[Page]:
+    """The pages that a function fills."""
     done: list[Page] = []
     pages = Pages(setter, done.append)
     blocks(pages)

@@ -1,6 +1,6 @@
-"""Pages bound into volumes: title, contents, page numbers, running titles; written as PDF, the same bytes each time.
+"""Binds pages into volumes with title, contents, page numbers and running titles, and writes them as PDF.
 
-The PDF copy as files of a bundle: one, or numbered volumes.
+The same blocks always give the same bytes before signing. A bundle has one volume or several numbered ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from reportlab.pdfgen.canvas import Canvas
 from drillcore_server.exports.blocks import Block, Facts
 from drillcore_server.exports.copies import About, Member, front_facts, title_of
 from drillcore_server.exports.pdf.fonts import EM, NUMBER_SIZE, Fonts, Style
-from drillcore_server.exports.pdf.line_breaks import Setter
+from drillcore_server.exports.pdf.line_breaks import LineSetter
+from drillcore_server.exports.pdf.pdf_signature import PAGES_MAX, PdfOptions
 from drillcore_server.exports.pdf.typeset import (
     BOTTOM,
     GREY,
@@ -34,7 +35,6 @@ from drillcore_server.exports.pdf.typeset import (
     Text,
     gathered,
 )
-from drillcore_server.exports.press import PAGES_MAX, Press
 from drillcore_server.exports.walk import CorpusWalk
 from drillcore_server.storage.sealed_file import SealedFile
 
@@ -45,7 +45,7 @@ _TITLE: Final = 26.0
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """What the title page says, and what runs over and under every page."""
+    """The content of the title page, and the running title of every page."""
 
     title: str
     subtitle: str
@@ -54,10 +54,10 @@ class Front:
 
 
 class PdfCopy:
-    """Sets blocks, and hands each volume over, as a PDF file, when it is complete."""
+    """Sets blocks on pages. Calls `complete` with each finished volume, a PDF file."""
 
     def __init__(
-        self, front: Front, setter: Setter, complete: Callable[[bytes], object], pages_max: int = PAGES_MAX
+        self, front: Front, setter: LineSetter, complete: Callable[[bytes], object], pages_max: int = PAGES_MAX
     ) -> None:
         self._front = front
         self._setter = setter
@@ -87,18 +87,18 @@ class PdfCopy:
 
 
 class _Volume:
-    def __init__(self, front: Front, setter: Setter, volume: str, text: list[Page]) -> None:
+    def __init__(self, front: Front, setter: LineSetter, volume: str, text: list[Page]) -> None:
         self._front = front
         self._setter = setter
         self._volume = volume
         self._text = text
         self._depth = -1
         self._first = len(self._opening(0))
-        """Pages before the text: the contents take as many lines whatever numbers they name."""
+        """Number of pages before the text. It does not depend on the page numbers in the contents."""
 
     def written(self) -> bytes:
         file = io.BytesIO()
-        rl_config.useA85 = 0  # streams as they are: as text they are a quarter larger, and take longer to write
+        rl_config.useA85 = 0  # write streams as bytes; encoded as text they are a quarter larger and slower to write
         canvas = Canvas(file, pagesize=(WIDTH, HEIGHT), pageCompression=1, invariant=1, lang="en")
         canvas.setTitle(self._front.title)
         canvas.setSubject(self._front.subtitle)
@@ -133,11 +133,11 @@ class _Volume:
 
     def _draw(self, canvas: Canvas, page: Page, number: int, count: int) -> None:
         running = next(self._setter.lines(self._front.running, Style.REGULAR, _RUNNING, RIGHT - LEFT))
-        of = self._setter.line(f"Page {number} of {count}", Style.REGULAR)
+        page_number = self._setter.line(f"Page {number} of {count}", Style.REGULAR)
         volume = self._setter.line(self._volume or "Signed export", Style.REGULAR)
         over, under = TOP + 10 * mm, BOTTOM - 10 * mm
         titles = [Text(LEFT, over, running, _RUNNING, GREY), Text(LEFT, under, volume, _RUNNING, GREY)]
-        titles.append(Text(RIGHT - of.width * _RUNNING / EM, under, of, _RUNNING, GREY))
+        titles.append(Text(RIGHT - page_number.width * _RUNNING / EM, under, page_number, _RUNNING, GREY))
         for rule in [*page.rules, Rule(LEFT, over - 4, RIGHT, over - 4, 0.4, GREY)]:
             canvas.setStrokeColorRGB(*rule.colour)
             canvas.setLineWidth(rule.width)
@@ -152,7 +152,7 @@ class _Volume:
 
 
 def _draw_texts(canvas: Canvas, texts: Sequence[Text]) -> None:
-    """In one text object: what stays the same from one to the next, such as the colour, is said once."""
+    """Draws all texts as one text object. A colour is only set when it changes."""
     drawn = canvas.beginText()
     colour: Colour | None = None
     for text in texts:
@@ -168,15 +168,17 @@ def _draw_texts(canvas: Canvas, texts: Sequence[Text]) -> None:
 
 
 class PdfFiles:
-    def __init__(self, press: Press, walk: CorpusWalk, about: About, files: ExitStack) -> None:
-        self._press = press
+    """The PDF copy as signed files of a bundle."""
+
+    def __init__(self, options: PdfOptions, walk: CorpusWalk, about: About, files: ExitStack) -> None:
+        self._options = options
         self._about = about
         self._files = files
         self._volumes: list[SealedFile] = []
         subtitle = f"Signed export of revision {walk.revision}"
         running = f"{walk.corpus.name}, revision {walk.revision}, export {about.export_id}"
         front = Front(title_of(walk), subtitle, front_facts(walk, about), running)
-        self._copy = PdfCopy(front, Setter(Fonts(press.font_files)), self._complete, press.pages_max)
+        self._copy = PdfCopy(front, LineSetter(Fonts(options.font_files)), self._complete, options.pages_max)
 
     def take(self, block: Block) -> None:
         self._copy.take(block)
@@ -185,10 +187,10 @@ class PdfFiles:
         self._copy.end()
         if len(self._volumes) == 1:
             return [Member("content.pdf", (self._volumes[0],))]
-        return [Member(f"content-{number:03}.pdf", (one,)) for number, one in enumerate(self._volumes, 1)]
+        return [Member(f"content-{number:03}.pdf", (volume,)) for number, volume in enumerate(self._volumes, 1)]
 
     def _complete(self, volume: bytes) -> None:
         file = self._files.enter_context(SealedFile())
         reason = f"Signed export {self._about.export_id}"
-        file.write(self._press.signer.signed(volume, reason=reason))
+        file.write(self._options.signer.signed(volume, reason=reason))
         self._volumes.append(file)

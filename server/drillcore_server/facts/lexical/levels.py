@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from drillcore_server.facts.lexical import relevance as bm25
 from drillcore_server.facts.lexical.segments import Labels, Mask, PlaceNumbers, Places, Records, run_starts
-from drillcore_server.facts.store import PARTS
-from drillcore_server.facts.words import Question
+from drillcore_server.facts.words import PARTS, Question
 
 Scores = bm25.Scores
 _ABOVE: Final = ("headings", "title")
@@ -43,7 +42,7 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What all questions to one state have in common."""
+    """The lengths and numbers that all questions to one state use."""
 
     facts: Lengths
     passages: Lengths
@@ -170,8 +169,10 @@ class Neighbours:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
+    """Where the words and pairs of a question are, on every level."""
+
     facts: Level
-    """By label."""
+    """The number of a text is the label of a fact."""
     chunks: Level
     documents: Level
     passage_pairs: Neighbours

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from drillcore_fdb.engine import Engine
-from drillcore_server.facts.index import Touched, touched
+from drillcore_server.facts.index import CombinedChange, combined_changes
 from drillcore_server.facts.lexical.lexical_index import LexicalIndex
-from drillcore_server.facts.model import FOUND, FactChange
+from drillcore_server.facts.model import SEARCHED_STATUSES, FactChange
 from drillcore_server.facts.store import FactReader, fact_id
-from drillcore_server.kernel import revisions, trimming
+from drillcore_server.kernel import retention, revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.storage.ids import CorpusNumber, FactId, Revision
 from drillcore_server.vectors.corpus_follower import RevisionStates
 
 _CORPORA_MAX: Final = 64
-_OCCASIONS_MAX: Final = 2
+_EARLIER_MAX: Final = 2
 """Earlier revisions that are kept for callers who ask several times."""
 _MOVED: Final = FactChange.ADDED | FactChange.CONTENT | FactChange.DETAILS | FactChange.ARCHIVED | FactChange.RESTORED
 """Changes after which a fact's words must be read again, or are gone."""
@@ -43,7 +43,7 @@ class LexicalIndexes:
         self._engine = engine
         self._lock = threading.Lock()
         self._states: OrderedDict[CorpusNumber, RevisionStates[_State]] = OrderedDict()
-        self._occasions: OrderedDict[tuple[CorpusNumber, Revision], _State] = OrderedDict()
+        self._earlier: OrderedDict[tuple[CorpusNumber, Revision], _State] = OrderedDict()
 
     def at(self, view: CorpusAtRevision) -> LexicalIndex:
         """Returns the index at the view's revision."""
@@ -53,8 +53,8 @@ class LexicalIndexes:
         if found is not None and found.epoch == epoch:
             return found.index
         if _is_behind(states, view):
-            return self._for_the_occasion(number, view, epoch)
-        with states.following:
+            return self._at_earlier_revision(number, view, epoch)
+        with states.follow_lock:
             found = states.at(view.revision)
             if found is None or found.epoch != epoch:
                 found = self._followed(states, view, epoch)
@@ -73,9 +73,7 @@ class LexicalIndexes:
         with self._lock:
             for number in corpora:
                 self._states.pop(number, None)
-            self._occasions = OrderedDict(
-                (key, state) for key, state in self._occasions.items() if key[0] not in corpora
-            )
+            self._earlier = OrderedDict((key, state) for key, state in self._earlier.items() if key[0] not in corpora)
 
     def _followed(self, states: RevisionStates[_State], view: CorpusAtRevision, epoch: int) -> _State:
         snapshot = BatchedReads.of(self._engine, view)
@@ -87,23 +85,23 @@ class LexicalIndexes:
         states.keep(view.revision, fresh)
         return fresh
 
-    def _for_the_occasion(self, number: CorpusNumber, view: CorpusAtRevision, epoch: int) -> LexicalIndex:
+    def _at_earlier_revision(self, number: CorpusNumber, view: CorpusAtRevision, epoch: int) -> LexicalIndex:
         with self._lock:
-            for key in [key for key, state in self._occasions.items() if key[0] == number and state.epoch != epoch]:
-                del self._occasions[key]
-            known = self._occasions.get((number, view.revision))
+            for key in [key for key, state in self._earlier.items() if key[0] == number and state.epoch != epoch]:
+                del self._earlier[key]
+            known = self._earlier.get((number, view.revision))
         if known is None:
             known = _State(epoch, _loaded(BatchedReads.of(self._engine, view)))
             self._check_kept(view)
         with self._lock:
-            self._occasions[number, view.revision] = known
-            while len(self._occasions) > _OCCASIONS_MAX:
-                self._occasions.popitem(last=False)
+            self._earlier[number, view.revision] = known
+            while len(self._earlier) > _EARLIER_MAX:
+                self._earlier.popitem(last=False)
         return known.index
 
     def _check_kept(self, view: CorpusAtRevision) -> None:
         """Checks that no trim has meanwhile removed some of it before it was read."""
-        self._engine.run(lambda tr: trimming.check_kept(tr, view.keys, view.revision))
+        self._engine.run(lambda tr: retention.check_kept(tr, view.keys, view.revision))
 
 
 def _is_behind(states: RevisionStates[_State], view: CorpusAtRevision) -> bool:
@@ -119,12 +117,13 @@ def _loaded(snapshot: BatchedReads) -> LexicalIndex:
 
 
 def _changed(index: LexicalIndex, after: Revision, snapshot: BatchedReads) -> LexicalIndex:
-    told = touched(snapshot, after)
-    read = [fact for fact, what in told.items() if what.status in FOUND and _is_moved(index, fact, what)]
-    words: dict[FactId, bytes | None] = {fact: None for fact, what in told.items() if what.status not in FOUND}
-    words |= zip(read, snapshot.find(read, lambda view, fact: FactReader(view).words_left(fact)), strict=True)
+    changes = combined_changes(snapshot, after)
+    in_search = {fact: what for fact, what in changes.items() if what.status in SEARCHED_STATUSES}
+    read = [fact for fact, what in in_search.items() if _is_moved(index, fact, what)]
+    words: dict[FactId, bytes | None] = {fact: None for fact in changes if fact not in in_search}
+    words |= zip(read, snapshot.find(read, lambda view, fact: FactReader(view).words_unless_erased(fact)), strict=True)
     return index.changed(words) if words else index
 
 
-def _is_moved(index: LexicalIndex, fact: FactId, what: Touched) -> bool:
+def _is_moved(index: LexicalIndex, fact: FactId, what: CombinedChange) -> bool:
     return bool(what.change & _MOVED) or fact not in index

@@ -140,10 +140,10 @@ class LexicalIndex:
         pairs = self._found(asked.pairs, lambda segment: segment.pairs)
         return Matches.of(asked, words, pairs, self.facts, self.sizes)
 
-    def _found(self, terms: Sequence[Term], of: Callable[[Segment], Postings]) -> Found:
+    def _found(self, terms: Sequence[Term], postings_of: Callable[[Segment], Postings]) -> Found:
         """Returns the place of each term among those asked for, and where it is among the state's own facts."""
         wanted = np.array(terms, np.uint32)
-        found = [part.found(wanted, of(part.segment)) for part in self._parts]
+        found = [part.found(wanted, postings_of(part.segment)) for part in self._parts]
         offset = 0
         for part, (_, records) in zip(self._parts, found, strict=True):
             records["label"] += offset

@@ -68,9 +68,9 @@ class WordShares:
 
     fact: Scores
     chunk: Scores
-    """With its headings and title."""
+    """The chunk with its headings and title."""
     document: Scores
-    """With its title."""
+    """The document with its title."""
     title: Scores
     passage_pairs: Scores
     """Neighbouring words of the question that are neighbours in a fact of the passage."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from drillcore_server.facts.store import HEAD, NO_NODE, NO_PASSAGE, PAIR, PARTS, WORD
+from drillcore_server.facts.words import HEAD, NO_NODE, NO_PASSAGE, PAIR, PARTS, WORD
 from drillcore_server.storage.ids import FactId
 
 Labels = npt.NDArray[np.int64]

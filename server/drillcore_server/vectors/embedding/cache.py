@@ -26,7 +26,7 @@ def embedding_key(model: str, text: str, salt: bytes = b"") -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class CacheCounts:
-    """Every requested text counts as one or the other."""
+    """Every requested text counts as a hit or as a miss."""
 
     hits: int
     """Texts answered from the cache, from elsewhere in their batch, or from a call that was already embedding them."""

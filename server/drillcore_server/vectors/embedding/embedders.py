@@ -24,14 +24,14 @@ from drillcore_server.kernel.errors import NotReady, Unavailable
 from drillcore_server.vectors.model import Model
 
 
-class EmbeddingFailed(Exception):  # noqa: N818 - its kinds are named as what they say
+class EmbeddingFailed(Exception):  # noqa: N818 - its kinds have names that say what happened
     pass
 
 
 class TextProblem(enum.Enum):
-    EMPTY = "is empty or only white space, which has no direction"
+    EMPTY = "is empty or only white space, so it has no vector"
     TOO_LONG = "is too long; cut it into chunks first"
-    NOT_UNICODE = "has half of a surrogate pair, which is no character"
+    NOT_UNICODE = "has half of a surrogate pair, which is not a character"
 
 
 class TextRefused(EmbeddingFailed):
@@ -172,7 +172,7 @@ class Embedders:
 
 
 def embed_or_refuse(embedder: Embedder, texts: Sequence[str]) -> Vectors:
-    """What the model makes of texts. Raises `Unavailable` if its server fails."""
+    """Returns the vectors of texts. Raises `Unavailable` if the model's server fails."""
     try:
         return embedder.embed(texts)
     except ProviderFailed as failed:

@@ -95,7 +95,7 @@ DIMENSIONS_MAX: Final = 4_096
 
 
 def client_vector(values: Sequence[float], what: str) -> Vector:
-    """A client's vector, of length 1. Raises `BadInput`, which names `what` it is."""
+    """Returns a client's vector, scaled to length 1. Raises `BadInput` with a message that begins with `what`."""
     if len(values) > DIMENSIONS_MAX:
         raise BadInput(Reason.INVALID_VECTOR, f"{what} has over {DIMENSIONS_MAX} components", field="vector")
     try:
@@ -109,6 +109,7 @@ _FACTS_AT_ONCE: Final = 1_024
 
 
 def as_stored(vectors: Vectors) -> Vectors:
+    """Rounds vectors to the precision in which they are stored."""
     return vectors.astype("<f2").astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""Finds what a text names, with precompiled patterns that take linear time on any input."""
+"""Finds the entities that a text names, with precompiled patterns that take linear time on any input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from drillcore_server.hierarchy.digests import Entity
 
 ENTITY_TYPES: Final = ("date", "amount", "organisation", "person", "regulation", "email", "url", "place")
 ENTITIES_MAX: Final = 128
-"""For one chunk; the entities mentioned first are kept."""
+"""The limit for one chunk. The entities mentioned first are kept."""
 
 
 def mentions(text: str) -> list[Mention]:

@@ -1,4 +1,4 @@
-"""Finds organisations and persons by the form of their names. It is conservative: a defined term is not an
+"""Finds organisations and persons by the form of their names. It is cautious, so that a defined term is no
 organisation."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOT_FIRST: Final = word_set(
     "Unless Upon And Or But Its Their Our All Other Whether While Before After Following See Notwithstanding "
     "State Local From Your Pursuant Except"
 )
-"""Words that are capitalised only because a sentence begins."""
+"""Words that have a capital only because a sentence begins with them."""
 
 _WORD: Final = rf"[{UPPER}](?:\.(?=\s)|[\w'\u2019&-]{{0,30}})"  # an initial, or a word
 _BETWEEN: Final = r"\s{1,2}(?:(?:of|and|for|on|&)\s(?:the\s)?)?"
@@ -33,7 +33,7 @@ class Run(NamedTuple):
 
 
 def capitalised_runs(text: str) -> list[Run]:
-    """Yields runs of at least two capitalised words. Lines all in capitals are headings and are left out."""
+    """Returns the runs of at least two capitalised words. Leaves out lines in capitals, which are headings."""
     runs = [Run(found.start(), found.end(), tidy(found[0]).split(" ")) for found in _RUN.finditer(text)]
     return [run for run in runs if not _is_heading(run.words) and text[run.start - 1 : run.start] != "/"]
 
@@ -43,7 +43,7 @@ def _is_heading(words: list[str]) -> bool:
 
 
 def without_opening(words: list[str]) -> list[str]:
-    """Removes the words that open a sentence, and small words left in front."""
+    """Removes the words that open a sentence, and small words after them."""
     first = 0
     while first < len(words) and (words[first] in NOT_FIRST or words[first] in SMALL_WORDS):
         first += 1
@@ -115,7 +115,7 @@ def persons(text: str, runs: Sequence[Run]) -> Iterator[Mention]:
 
 
 def _with_initials(words: list[str]) -> Iterator[str]:
-    """Recognises a name, one or two initials, and a name, as in "John F. Kennedy"."""
+    """Yields names with one or two initials inside, such as "John F. Kennedy"."""
     for place in range(1, len(words) - 1):
         if _is_initial(words[place]) and _is_a_name(words[place - 1]):
             last = place + 2 if _is_initial(words[place + 1]) else place + 1
@@ -132,7 +132,7 @@ def _is_a_name(word: str) -> bool:
 
 
 def _organisations_of(words: list[str]) -> Iterator[str]:
-    """Yields names that end in a head, or begin with one and continue with "of"."""
+    """Yields names that end with a head word, or begin with a head word and continue with "of"."""
     first = 0
     for place, word in enumerate(words):
         after = words[place + 1] if place + 1 < len(words) else ""
@@ -147,7 +147,7 @@ def _organisations_of(words: list[str]) -> Iterator[str]:
 
 
 def _may_follow_a_name(word: str) -> bool:
-    """False in "Company Service Provider"; and "Board of Directors" is nobody's name."""
+    """Tells whether a name may end before this word. Not so in "Company Service Provider" and "Board of Directors"."""
     return not word or (word in SMALL_WORDS and word != "of") or word in NOT_FIRST
 
 
@@ -158,7 +158,7 @@ def _named(words: list[str]) -> Iterator[str]:
 
 
 def _defined(text: str, found: re.Match[str]) -> Iterator[Mention]:
-    """Returns name and acronym if the words before the bracket begin with the acronym's letters."""
+    """Yields a name and the acronym in brackets after it, if the words of the name begin with its letters."""
     words = text[max(0, found.start() - _LONGEST_NAME) : found.start()].split()
     name = _spelled(words, [letter for letter in found["acronym"] if letter.isupper()])
     if name and name[-1] not in _NO_ORGANISATION:
@@ -167,7 +167,7 @@ def _defined(text: str, found: re.Match[str]) -> Iterator[Mention]:
 
 
 def _spelled(words: list[str], letters: list[str]) -> list[str]:
-    """Returns the last words, one for each letter with small words between; none if they do not fit."""
+    """Returns the last words, one for each letter, and small words between them. Empty if they do not fit."""
     first = len(words)
     for letter in reversed(letters):
         first -= 1

@@ -52,7 +52,7 @@ class _Form:
     pattern: re.Pattern[str]
     value: Callable[[re.Match[str]], str]
     needs_capitals: tuple[str, ...] = ()
-    """The same for words of three or more capitals."""
+    """The same as `needs`, for words of three or more capitals."""
 
     def may_be_in(self, text: str, capitals: str) -> bool:
         return holds_any(capitals, self.needs_capitals) or holds_any(text, self.needs)
@@ -80,7 +80,7 @@ def _european(found: re.Match[str]) -> str:
 
 
 def _without_no(name: str) -> str:
-    """Removes the "No": "Regulation (EC) No 45/2001" is cited with and without it."""
+    """Removes the "No" from names such as "Regulation (EC) No 45/2001", which are cited with and without it."""
     return name.replace(" No. ", " ").replace(" No ", " ")
 
 
@@ -92,8 +92,8 @@ def _whole(found: re.Match[str]) -> str:
     return found[0]
 
 
-# Each pattern begins with a literal or a class of characters, so that the search can skip ahead. A check after the
-# first characters makes sure that it does not begin inside a word.
+# Each pattern begins with a literal or a class of characters, so that the search can skip ahead. A check after these
+# characters makes sure that the match does not begin inside a word.
 _FORMS: Final = (
     _Form(
         ("C.F.R", "U.S.C"),
@@ -151,7 +151,7 @@ def regulations(text: str, runs: Sequence[Run], capitals: str) -> Iterator[Menti
 
 
 def _acts(text: str, run: Run) -> Iterator[Mention]:
-    """Yields what ends with "Act" or the like. A year after the run belongs to the last act of the run."""
+    """Yields names that end with "Act" or the like. A year after the run belongs to the last name in it."""
     first = 0
     for place, word in enumerate(run.words):
         last = place + 1 == len(run.words)

@@ -1,7 +1,7 @@
-"""Finds addresses, money and dates in a text, and writes each in one normal form.
+"""Finds addresses, amounts and dates in a text, and writes each in one normal form.
 
-Money becomes "EUR 20000000", a share "15%". Dates become ISO 8601, as precise as the text: 2024-03-12, 2024-03,
-2023-Q3.
+Amounts of money become "EUR 20000000", and shares "15%". Dates become ISO 8601, as precise as the text: 2024-03-12,
+2024-03 or 2023-Q3.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 UPPER: Final = "A-ZÀ-ÖØ-Þ"
-"""For character classes in patterns."""
+"""Capital letters, for character classes in patterns."""
 GAP: Final = r"[\s\u200e\u200f]{1,4}"
-"""What may stand between the words of a mention: white space, and the invisible marks that word processors leave."""
+"""Matches the gap between two words of a mention: white space, and the invisible marks of word processors."""
 
 _CAPITALS: Final = re.compile(r"[A-Z]{3,}")
 _GAPS: Final = re.compile(r"[\s\u200e\u200f]+")
@@ -28,14 +28,14 @@ class Mention(NamedTuple):
 
 
 def tidy(name: str) -> str:
-    """Puts a name on one line, without invisible marks."""
+    """Returns a name on one line, without invisible marks and without punctuation at its ends."""
     return _GAPS.sub(" ", name).strip(" ,;:-\u2013—")
 
 
 def around(anchor: re.Pattern[str], text: str, before: int, after: int) -> Iterator[tuple[int, int]]:
-    """Yields the parts of a text near an anchor; they do not overlap.
+    """Yields the parts of a text around the anchors, without overlaps.
 
-    Searching only there is several times faster: anchors are rare and quick to find.
+    To search only there is several times faster, since anchors are rare and quick to find.
     """
     start = end = -1
     for found in anchor.finditer(text):
@@ -49,13 +49,12 @@ def around(anchor: re.Pattern[str], text: str, before: int, after: int) -> Itera
 
 
 def holds_any(text: str, words: tuple[str, ...]) -> bool:
-    """Tells whether a pattern needs to be tried: looking for plain words takes a fraction of its time."""
+    """Tells whether the text contains one of the words. Much faster than a pattern, so it comes before one."""
     return any(map(text.__contains__, words))
 
 
 def capitals_of(text: str) -> str:
-    """Returns all runs of three or more capitals. A word of capitals in the text is also in here, which is much
-    shorter."""
+    """Returns all runs of three or more capitals, which is much shorter than the text and faster to search."""
     return " ".join(_CAPITALS.findall(text))
 
 
@@ -80,7 +79,7 @@ def addresses(text: str) -> Iterator[Mention]:
 
 
 def _url(written: str) -> str:
-    """Puts scheme and host in lower case and removes the punctuation of the sentence around the address."""
+    """Returns the address with scheme and host in lower case, without the punctuation of the sentence around it."""
     address = written.rstrip(_NOT_AT_THE_END)
     scheme, there, rest = address.partition("://")
     if not there:
@@ -155,7 +154,7 @@ def _decimal(number: str) -> Decimal:
 
 
 def _plain(size: Decimal) -> str:
-    """Writes a number without an exponent and without zeros after the point."""
+    """Writes a number without an exponent and without zeros at the end of its fraction."""
     written = f"{size:f}"
     return written.rstrip("0").rstrip(".") if "." in written else written
 
@@ -206,7 +205,7 @@ def dates(text: str) -> Iterator[Mention]:
         for pattern, read in _FORMS:
             for found in pattern.finditer(text, start, end):
                 value = read(found) if found.end() not in ends else None
-                ends.add(found.end())  # "March 2024" is not one more date in "12 March 2024"
+                ends.add(found.end())  # "March 2024" is not another date in "12 March 2024"
                 if value is not None:
                     yield Mention(found.start(), "date", value)
 
@@ -232,7 +231,7 @@ def _quarter(found: re.Match[str]) -> str:
 
 
 def _iso(year: int, month: int, day: int | None) -> str | None:
-    """Returns None for a day that no calendar has, such as 31 June."""
+    """Returns the date in ISO 8601. Returns None for a date that no calendar has, such as 31 June."""
     if not 1 <= month <= 12:
         return None
     if day is None:

@@ -1,0 +1,258 @@
+"""What a corpus still lacks while it is changed to another embedding model.
+
+A chunk or fact with a vector of the current model needs a vector of the next model. That vector must not be older: a
+current vector that was written later belongs to content that the next model has not embedded yet. So writers need not
+know of a migration.
+
+This module finds the missing vectors, reads back the texts to embed, and computes the new vector sums of sections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from drillcore_fdb.errors import StoreCorruptError
+from drillcore_fdb.tuples import KeyRange
+from drillcore_server.facts.store import FactReader, fact_id
+from drillcore_server.hierarchy.chunk_index import unpack_vector
+from drillcore_server.hierarchy.model import ChunkWithRaws, Document, embedded_text
+from drillcore_server.hierarchy.store import HierarchyReader, HierarchyWrites
+from drillcore_server.kernel import revisions
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.revisions import RevisionRecord
+from drillcore_server.kernel.writes import Write
+from drillcore_server.storage import versioned
+from drillcore_server.storage.ids import DocumentId, FactId, NodeId, Revision, SourceId, node_id
+from drillcore_server.vectors.model import Embeddings
+
+_PAGE: Final = 500
+"""The vectors, or the records of revisions, that one transaction reads."""
+_FEED_PAGE: Final = 20_000
+"""The entries of the feed of changes that one transaction reads."""
+
+
+class Item(NamedTuple):
+    """A chunk or a fact."""
+
+    is_fact: bool
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class FoundItems:
+    missing: Sequence[Item]
+    stray: Sequence[Item] = ()
+    """Items that have a vector of the next model, but none of the current model any more."""
+    following: bytes | None = None
+    """The key to continue from; None if everything was checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingVectors:
+    """Finds the items of a corpus at one revision that lack a vector of the next model."""
+
+    snapshot: BatchedReads
+    models: Embeddings
+
+    def from_key(self, begin: bytes, count_max: int) -> FoundItems:
+        """Returns the first items that lack a vector, walking the current model's vectors from `begin` on."""
+        missing: list[tuple[Item, bytes]] = []
+        for space in self._spaces():
+            following: bytes | None = max(begin, space.begin)
+            while following is not None and following < space.end:
+                page = partial(self._page, begin=following, end=space.end)
+                some, following = self.snapshot.read(page)
+                missing += some
+                if len(missing) >= count_max:
+                    kept = missing[:count_max]
+                    return FoundItems([item for item, _ in kept], (), versioned.behind(kept[-1][1]))
+        return FoundItems([item for item, _ in missing])
+
+    def changed_since(self, revision: Revision) -> FoundItems:
+        """Returns the missing and stray vectors among the items that changed after a revision."""
+        changed = [*self._changed_chunks(revision), *self._changed_facts(revision)]
+        states = list(zip(changed, self.snapshot.find(changed, self._state), strict=True))
+        return FoundItems(
+            [item for item, (current, following) in states if _is_missing(current, following)],
+            [item for item, (current, following) in states if current is None and following is not None],
+        )
+
+    def next_key(self, item: Item) -> bytes:
+        """Returns the key of the item's vector of the next model."""
+        assert self.models.next is not None
+        return self._key(self.models.next.number, item)
+
+    def _spaces(self) -> tuple[KeyRange, KeyRange]:
+        keys, number = self.snapshot.keys, self.models.current.number
+        return keys.vectors(number), keys.fact_vectors(number)
+
+    def _key(self, model: int, item: Item) -> bytes:
+        keys = self.snapshot.keys
+        return keys.fact_vector(model, FactId(item.id)) if item.is_fact else keys.vector(model, NodeId(item.id))
+
+    def _page(self, view: CorpusAtRevision, begin: bytes, end: bytes) -> tuple[list[tuple[Item, bytes]], bytes | None]:
+        entries, following = versioned.page(view.tr, begin, end, view.revision, _PAGE)
+        facts = self._spaces()[1]
+        found = [(Item(facts.begin <= entry.key, UUID(bytes=entry.key[-16:])), entry) for entry in entries]
+        missing = [(item, entry.key) for item, entry in found if _is_missing(entry.revision, self._next(view, item))]
+        return missing, following
+
+    def _state(self, view: CorpusAtRevision, item: Item) -> tuple[Revision | None, Revision | None]:
+        """Returns the revisions that wrote the current model's vector and the next model's; None for no vector."""
+        current = versioned.get(view.tr, self._key(self.models.current.number, item), view.revision)
+        return None if current is None else current.revision, self._next(view, item)
+
+    def _next(self, view: CorpusAtRevision, item: Item) -> Revision | None:
+        entry = versioned.get(view.tr, self.next_key(item), view.revision)
+        return None if entry is None else entry.revision
+
+    def _changed_chunks(self, since: Revision) -> Iterator[Item]:
+        added = dict.fromkeys(document for record in self._records(since) for document in record.documents_added)
+        for chunks in self.snapshot.find(list(added), _chunks):
+            yield from (Item(False, chunk) for chunk in chunks)
+
+    def _records(self, since: Revision) -> Iterator[RevisionRecord]:
+        for after in range(since, self.snapshot.revision, _PAGE):
+            end = min(after + _PAGE, self.snapshot.revision)
+            yield from self.snapshot.read(
+                lambda view, a=after, e=end: list(revisions.between(view.tr, view.keys, Revision(a), Revision(e)))  # type: ignore[misc]
+            )
+
+    def _changed_facts(self, since: Revision) -> list[Item]:
+        begin, end = self.snapshot.keys.fact_changes_between(since, self.snapshot.revision)
+        facts: dict[FactId, None] = {}
+        while True:
+            page = self.snapshot.read(lambda view, at=begin: list(view.tr.range(at, end, limit=_FEED_PAGE)))  # type: ignore[misc]
+            facts |= dict.fromkeys(fact_id(key) for key, _ in page)
+            if len(page) < _FEED_PAGE:
+                return [Item(True, fact) for fact in facts]
+            begin = page[-1][0] + b"\0"
+
+
+def _is_missing(current: Revision | None, following: Revision | None) -> bool:
+    return current is not None and (following is None or following < current)
+
+
+def _chunks(view: CorpusAtRevision, document: DocumentId) -> tuple[NodeId, ...]:
+    """Returns the chunks of a document; none if the document was removed."""
+    found = HierarchyReader(view).document(document)
+    return () if found is None else found.chunks
+
+
+class ItemText(NamedTuple):
+    item: Item
+    source: SourceId
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ItemTexts:
+    """Reads back the texts of chunks and facts exactly as they were embedded when they were stored."""
+
+    snapshot: BatchedReads
+
+    def of(self, items: Sequence[Item]) -> list[ItemText]:
+        """Returns the texts of the chunks, then those of the facts. Raises `StoreCorruptError` for a missing item."""
+        chunks = [item for item in items if not item.is_fact]
+        facts = [item for item in items if item.is_fact]
+        return [*self._of_chunks(chunks), *self.snapshot.each(facts, _fact_text)]
+
+    def _of_chunks(self, items: Sequence[Item]) -> Iterator[ItemText]:
+        found = self.snapshot.each(items, lambda view, item: HierarchyReader(view).chunk_with_raws(NodeId(item.id)))
+        document_of = lru_cache(1)(self._document)
+        for item, chunk in zip(items, found, strict=True):
+            document = document_of(chunk.chunk.document)
+            text = self._lead_in(chunk, document) + chunk.page.text
+            yield ItemText(item, chunk.chunk.source, embedded_text(document.title, chunk.chunk.headings, text))
+
+    def _document(self, document: DocumentId) -> Document:
+        found = self.snapshot.read(lambda view: HierarchyReader(view).document(document))
+        if found is None:
+            raise StoreCorruptError(f"a chunk names document {document}, which does not exist")
+        return found
+
+    def _lead_in(self, found: ChunkWithRaws, document: Document) -> str:
+        """Returns the end of the chunk before, which was embedded with this chunk."""
+        if not found.chunk.overlap:
+            return ""
+        before = document.chunks[found.chunk.ordinal - 1]
+        (page,) = self.snapshot.each([before], lambda view, chunk: HierarchyReader(view).raws(chunk))
+        return page.text[-found.chunk.overlap :]
+
+
+def _fact_text(view: CorpusAtRevision, item: Item) -> ItemText | None:
+    fact = FactReader(view).fact(FactId(item.id))
+    return None if fact is None else ItemText(item, fact.source, fact.content)
+
+
+@dataclass(slots=True)
+class SectionSums:
+    """The sums of the vectors of each section's chunks, computed with the next model before it is used.
+
+    They are kept during a migration: for a later revision, only changed sections are summed again.
+    """
+
+    model: int
+    sums: dict[NodeId, bytes] = field(default_factory=dict)
+    at: Revision | None = None
+
+    def bring_up_to(self, snapshot: BatchedReads, made: Mapping[NodeId, bytes]) -> None:
+        """Computes what is missing for a revision. `made` are vectors of chunks that are not stored yet."""
+        if self.at is None or self.at > snapshot.revision:
+            self.sums.clear()
+            ids = [node_id(entry.key[-16:]) for entry in snapshot.entries(snapshot.keys.listed_sections())]
+        else:
+            ids = self._changed(snapshot, self.at)
+        there = snapshot.find(ids, lambda view, section: HierarchyReader(view).section(section) is not None)
+        for section, is_there in zip(ids, there, strict=True):
+            self.sums.pop(section, None)
+            if is_there:
+                self.sums[section] = self._sum(snapshot, section, made)
+        self.at = snapshot.revision
+
+    def writes(self, snapshot: BatchedReads, make: HierarchyWrites) -> Iterator[Write]:
+        """Yields the writes that give every section its new sum. The text is unchanged, so versions stay."""
+        ids = sorted(self.sums)
+        for section, cited in zip(
+            snapshot.each(ids, lambda view, section: HierarchyReader(view).section(section)),
+            snapshot.find(ids, _cited),
+            strict=True,
+        ):
+            yield from make.put_section(replace(section, vector_sum=self.sums[section.id]), section)
+            yield from make.cite_documents(section.id, cited)
+
+    def _changed(self, snapshot: BatchedReads, since: Revision) -> list[NodeId]:
+        records = snapshot.read(lambda view: list(revisions.between(view.tr, view.keys, since, view.revision)))
+        return sorted({section for record in records for section in record.sections})
+
+    def _sum(self, snapshot: BatchedReads, section: NodeId, made: Mapping[NodeId, bytes]) -> bytes:
+        members = snapshot.read(lambda view: list(HierarchyReader(view).chunks_of(section)))
+        total: npt.NDArray[np.float64] | None = None
+        stored = snapshot.each(
+            members, lambda view, chunk: made.get(chunk) or HierarchyReader(view).vector(self.model, chunk)
+        )
+        for vector in map(unpack_vector, stored):
+            total = vector.astype(np.float64) if total is None else total + vector
+        assert total is not None, "a section has chunks"
+        return total.astype("<f4").tobytes()
+
+
+def _cited(view: CorpusAtRevision, section: NodeId) -> list[DocumentId]:
+    """Returns the documents under which the section is indexed: those that it cites, or, if a client made the section,
+    all documents below it."""
+    record = versioned.newest(view.tr, view.keys.section(section), view.revision)
+    found = HierarchyReader(view).section(section)
+    documents = {member.document for member in HierarchyReader(view).members(section)}
+    documents |= set() if found is None else {citation.document for citation in found.citations}
+    return sorted(
+        document
+        for document in documents
+        if versioned.newest(view.tr, view.keys.citing(document, section), view.revision) == record
+    )
