@@ -30,13 +30,14 @@ from drillcore_fdb.format import open_store
 from drillcore_formats.audit import Pins, verify_export, verify_proof
 from drillcore_formats.audit.merkle import leaf_hash
 from drillcore_formats.audit.proofs import make_proof
+from drillcore_server.app.background import Background
 from drillcore_server.app.config import EngineSettings
 from drillcore_server.app.factories import open_keyring
 from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.log_writer import LogWriter
 from drillcore_server.audit.ndjson import NdjsonExport, log_now
 from drillcore_server.audit.search import LogSearch, Terms
-from drillcore_server.audit.sequencer import Sequencer
+from drillcore_server.audit.sequencer import GATHER_S, POLL_S, Sequencer
 from drillcore_server.audit.signing_keys import KeyFiles
 from drillcore_server.audit.tiles import GrowingTree, Tree
 from drillcore_server.kernel import access
@@ -56,6 +57,7 @@ from drillcore_server.tenancy.tenants import create_tenant
 T = TypeVar("T")
 G = TypeVar("G", bound=Granted)
 _CALLER = Principal(PrincipalId("benchmark"), None, grants=EVERYTHING)
+LOGGER: structlog.stdlib.BoundLogger = structlog.get_logger()
 _numbers = itertools.count()
 
 
@@ -128,14 +130,19 @@ class _Store:
 
     @contextmanager
     def sequencing(self) -> Iterator[Sequencer]:
-        sequencer = Sequencer(
-            self.engine, self.keys, self.writer, 10.0, structlog.get_logger(), lambda *_: None, alone=True
-        )
-        sequencer.start()
+        sequencer = Sequencer(self.engine, self.keys, self.writer, 10.0, LOGGER, lambda *_: None, alone=True)
+        background = Background(LOGGER)
+
+        def keep(_now: datetime) -> None:
+            sequencer.keep(background.stopping.is_set)
+
+        background.add("sequencer", keep, POLL_S, sequencer.wake, GATHER_S)
+        background.start()
         try:
             yield sequencer
         finally:
-            sequencer.stop()
+            background.stop()
+            sequencer.drain()
 
     def pins(self) -> Pins:
         return Pins(keys=(self.signing.signer(1).verifier,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from drillcore_fdb.embedded import Durability, EmbeddedEngine
+from drillcore_fdb.embedded.committer import Committer, Request
 from drillcore_fdb.engine import Attempts, Engine, Options, Transaction
 from drillcore_fdb.errors import (
     ConflictError,
@@ -32,7 +34,17 @@ def test_commits_that_wait_share_one_write_to_disk(tmp_path: Path) -> None:
         assert [commit.versionstamp[8:] for commit in committed] == [n.to_bytes(2, "big") for n in range(32)]
 
 
-def test_many_threads_need_far_fewer_writes_to_disk_than_commits(tmp_path: Path) -> None:
+def test_many_threads_need_far_fewer_writes_to_disk_than_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each write takes 10 ms here. Without that, threads would have nothing to wait for on a disk in memory."""
+    write = Committer._write
+
+    def write_slowly(committer: Committer, group: list[Request]) -> None:
+        time.sleep(0.01)
+        write(committer, group)
+
+    monkeypatch.setattr(Committer, "_write", write_slowly)
     with opened(tmp_path, Durability.FULL) as engine, ThreadPoolExecutor(32) as threads:
         list(threads.map(lambda n: engine.run(lambda tr: tr.set(b"%d" % n, b"")), range(640)))
         totals = engine.figures().totals

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from drillcore_fdb.embedded import Durability
 from drillcore_fdb.engine import Engine
@@ -79,6 +79,8 @@ class Archive:
     sealed: SealedRecords
     keyspace: Keyspace
     journal: Journal
+    _name: str = field(default_factory=lambda: uuid4().hex)
+    """Part of every request id: no other process has made a request of the same id."""
     _calls: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -94,7 +96,7 @@ class Archive:
         return _archive(engine, self.keyring, self.keyspace, self.journal, self.corpus)
 
     def call(self, action: str, *, timeout_s: float = 60.0) -> Call:
-        request = RequestId(f"{action}-{id(self):x}-{next(self._calls)}")
+        request = RequestId(f"{action}-{self._name}-{next(self._calls)}")
         fingerprint = hashlib.sha256(request.encode()).digest()
         return Call(action, request, OPERATOR, datetime.now(UTC), timeout_s, fingerprint)
 
