@@ -220,7 +220,7 @@ class Unit:
     def look(self, call: Call, access: Rule[G], work: Callable[[Reader, G], T]) -> T:
         """Returns what `work` finds, as a step of a call that ends with `read` or `write`. Leaves no audit record.
 
-        So the caller must not see the result before that `read` or `write`.
+        So the caller must not see the result before that `read` or `write`. Counts as a use of the caller's session.
         """
 
         def attempt(tr: Transaction) -> T:
