@@ -176,6 +176,16 @@ class Reader(ABC):
         """
 
     @abstractmethod
+    def range_many(
+        self, ranges: Sequence[tuple[bytes, bytes]], *, limit: int = 0, reverse: bool = False
+    ) -> list[list[KeyValue]]:
+        """The entries of several ranges, in the order of `ranges`. Every range is asked for before any is awaited.
+
+        `limit` and `reverse` are as for `range`, and hold for each. Takes one round trip unless a range has more
+        entries than a cluster sends at once. Everything is in memory at the end: use it for small ranges.
+        """
+
+    @abstractmethod
     def read_version(self) -> int:
         """The version this transaction reads. Fixed by its first read."""
 

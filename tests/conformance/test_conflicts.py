@@ -21,11 +21,19 @@ from tests.conformance.staging import (
 
 Reading = Callable[[Reader, Space], object]
 
+
+def c_of(space: Space) -> tuple[bytes, bytes]:
+    """A range around the key c."""
+    return space.key(b"b"), space.key(b"d")
+
+
 READINGS: dict[str, Reading] = {
     "get": lambda reader, space: reader.get(space.key(b"c")),
     "get_many": lambda reader, space: reader.get_many([space.key(b"a"), space.key(b"c")]),
     "range": lambda reader, space: list(reader.range(space.key(b"b"), space.key(b"d"))),
     "reverse range": lambda reader, space: list(reader.range(space.key(b"b"), space.key(b"d"), reverse=True)),
+    "range_many": lambda reader, space: reader.range_many([(space.key(b"a"), space.key(b"b")), c_of(space)]),
+    "reverse range_many": lambda reader, space: reader.range_many([c_of(space)], reverse=True),
     "get_key forward": lambda reader, space: reader.get_key(KeySelector.first_greater_than(space.key(b"b"))),
     "get_key backward": lambda reader, space: reader.get_key(KeySelector.last_less_than(space.key(b"d"))),
 }
@@ -242,6 +250,21 @@ def test_a_limited_scan_conflicts_only_with_what_it_read(
         fill_letters(engine, space, "abcdef")
     for suffix in harmless:
         assert commits_despite(engine, reading_and_writing(space, read_three), setting(space, suffix)), suffix
+
+
+def test_each_limited_range_of_many_conflicts_only_with_what_it_read(engine: Engine, space: Space) -> None:
+    fill_letters(engine, space, "abcdef")
+
+    def read_the_last_of_each(reader: Reader, _: Space) -> None:
+        ranges = [(space.key(b"a"), space.key(b"c")), (space.key(b"d"), space.key(b"g"))]
+        reader.range_many(ranges, limit=1, reverse=True)
+
+    work = reading_and_writing(space, read_the_last_of_each)
+    assert commits_despite(engine, work, setting(space, b"a"))
+    assert commits_despite(engine, work, setting(space, b"c"))
+    assert commits_despite(engine, work, setting(space, b"e"))
+    assert not commits_despite(engine, work, setting(space, b"bb"))
+    assert not commits_despite(engine, work, lambda tr: tr.clear(space.key(b"f")))
 
 
 def test_a_limit_that_was_not_reached_reads_the_whole_range(engine: Engine, space: Space) -> None:

@@ -93,7 +93,7 @@ def test_versionstamps_of_blind_writes_are_unique_across_threads(engine: Engine,
 
 
 @pytest.mark.parametrize("view", ["serializable", "snapshot"])
-@pytest.mark.parametrize("reading", ["get", "get_many", "range", "reverse range", "get_key"])
+@pytest.mark.parametrize("reading", ["get", "get_many", "range", "reverse range", "range_many", "get_key"])
 def test_a_versionstamped_value_cannot_be_read_in_its_transaction(
     engine: Engine, space: Space, view: str, reading: str
 ) -> None:
@@ -114,6 +114,8 @@ def read_somehow(reader: Reader, space: Space, reading: str) -> None:
             reader.get(space.key(b"a"))
         case "get_many":
             reader.get_many([space.key(b"b"), space.key(b"a")])
+        case "range_many":
+            reader.range_many([(space.key(b"b"), space.key(b"c")), space.whole])
         case "get_key":
             reader.get_key(KeySelector.first_greater_or_equal(space.prefix))
         case _:

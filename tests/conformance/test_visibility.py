@@ -96,7 +96,8 @@ def test_reads_are_repeatable_while_others_commit(engine: Engine, space: Space, 
     def reads(tr: Transaction) -> tuple[object, ...]:
         reader: Reader = tr if view == "serializable" else tr.snapshot
         keys = [space.key(b"b"), space.key(b"c")]
-        return reader.get_many(keys), reader.get(keys[0]), list(reader.range(*space.whole)), reader.get_key(after_b)
+        scans = [list(reader.range(*space.whole)), *reader.range_many([space.whole, space.whole])]
+        return reader.get_many(keys), reader.get(keys[0]), scans, reader.get_key(after_b)
 
     def interfere(tr: Transaction) -> None:
         tr.set(space.key(b"b"), b"changed")
@@ -161,6 +162,41 @@ def test_get_many_keeps_the_order_asked_for_with_duplicates_and_missing_keys(eng
     fill_letters(engine, space, "ab")
     keys = [space.key(letter) for letter in (b"b", b"missing", b"a", b"b")]
     assert engine.run(lambda tr: tr.get_many(keys)) == [b"b", None, b"a", b"b"]
+
+
+def test_range_many_keeps_the_order_asked_for_with_overlapping_and_empty_ranges(engine: Engine, space: Space) -> None:
+    fill_letters(engine, space, "abcd")
+    ranges = [(b"b", b"d"), (b"x", b"y"), (b"c", b"c"), (b"a", b"c"), (b"b", b"d")]
+    found = engine.run(lambda tr: tr.range_many([(space.key(begin), space.key(end)) for begin, end in ranges]))
+    assert [letters_of(space, entries) for entries in found] == ["bc", "", "", "ab", "bc"]
+
+
+@pytest.mark.parametrize("view", ["serializable", "snapshot"])
+def test_range_many_sees_own_writes(engine: Engine, space: Space, view: str) -> None:
+    fill_letters(engine, space, "abc")
+
+    def work(tr: Transaction) -> list[str]:
+        tr.clear(space.key(b"b"))
+        tr.set(space.key(b"d"), b"d")
+        reader: Reader = tr if view == "serializable" else tr.snapshot
+        return [letters_of(space, found) for found in reader.range_many([space.whole] * 2, limit=2, reverse=True)]
+
+    assert engine.run(work) == ["dc", "dc"]
+
+
+def test_range_many_of_no_ranges_is_empty(engine: Engine) -> None:
+    assert engine.run(lambda tr: tr.range_many([])) == []
+
+
+def test_range_many_reads_ranges_of_many_entries_whole(engine: Engine, space: Space) -> None:
+    """More entries than either engine brings at once."""
+    pairs = {space.key(b"%05d" % number): bytes(100) for number in range(6_000)}
+    fill(engine, pairs)
+    forwards, backwards = engine.run(
+        lambda tr: (tr.range_many([space.whole]), tr.range_many([space.whole], reverse=True))
+    )
+    assert forwards == [sorted(pairs.items())]
+    assert backwards == [sorted(pairs.items(), reverse=True)]
 
 
 def test_get_many_of_no_keys_is_empty(engine: Engine, space: Space) -> None:

@@ -191,10 +191,15 @@ def test_a_label_becomes_a_slug(label: str, told: str) -> None:
     assert slug(label) == told
 
 
-@given(st.lists(st.text(max_size=100), max_size=2), st.floats(0, 1), st.integers(0, 3))
+CONTENT = ("swordfish", "session of", "warning", "query")
+"""Words of the envelope's facts and texts. A label may be in a header, so labels have none of them here."""
+labels_without_content = st.text(max_size=100).filter(lambda label: not any(word in slug(label) for word in CONTENT))
+
+
+@given(st.lists(labels_without_content, max_size=2), st.floats(0, 1), st.integers(0, 3))
 def test_values_are_ascii_and_hold_no_content(labels: list[str], saturation: float, tier: int) -> None:
     given_one = replace(envelope(*FACTS[:3], saturation=saturation), communities=tuple(labels), memory_tier_hit=tier)
     made = headers(given_one, ckf_hits=3, miss=Miss.NOT_CACHED)
     assert all(value and value.isascii() and value.isprintable() for value in made.values())
     assert len(made.get("CRP-Memory-CKF-Community", "")) <= SLUG_CHARACTERS_MAX
-    assert not any(word in str(made) for word in ("swordfish", "session of", "warning", "query"))
+    assert not any(word in str(made) for word in CONTENT)

@@ -78,6 +78,18 @@ class _Reads(Reader):
             for entry in self._source().get_range(begin, end, min(limit, _INT_MAX), reverse, mode):
                 yield entry.key, entry.value
 
+    def range_many(
+        self, ranges: Sequence[tuple[bytes, bytes]], *, limit: int = 0, reverse: bool = False
+    ) -> list[list[KeyValue]]:
+        limits.check_limit(limit)
+        bounds = [(_native_selector(begin), _native_selector(end)) for begin, end in ranges]
+        mode: int = fdb.StreamingMode.want_all
+        with translated():
+            source = self._source()
+            # The binding asks for the first entries of a range when the range is made, so all are under way here.
+            scans = [source.get_range(begin, end, min(limit, _INT_MAX), reverse, mode) for begin, end in bounds]
+            return [[(entry.key, entry.value) for entry in scan] for scan in scans]
+
     def read_version(self) -> int:
         with translated():
             return self._source().get_read_version().wait()

@@ -113,6 +113,11 @@ class EmbeddedTransaction(Attempts):
     ) -> Iterator[KeyValue]:
         return self.read_range(begin, end, limit, reverse, streaming, True)
 
+    def range_many(
+        self, ranges: Sequence[tuple[bytes, bytes]], *, limit: int = 0, reverse: bool = False
+    ) -> list[list[KeyValue]]:
+        return self.read_ranges(ranges, limit, reverse, True)
+
     def read_version(self) -> int:
         with self._lock:
             self._ensure_open()
@@ -151,6 +156,22 @@ class EmbeddedTransaction(Attempts):
         if first >= last:
             return iter(())
         return self._iterate(first, last, limit, reverse, _BATCH_FIRST[streaming], conflicting)
+
+    def read_ranges(
+        self, ranges: Sequence[tuple[bytes, bytes]], limit: int, reverse: bool, conflicting: bool
+    ) -> list[list[KeyValue]]:
+        limits.check_limit(limit)
+        # Every range is checked before the first is read, as on a cluster, where all are started at once.
+        bounds = [(self._bound(begin, conflicting), self._bound(end, conflicting)) for begin, end in ranges]
+        return [self._read_whole(begin, end, limit, reverse, conflicting) for begin, end in bounds]
+
+    def _read_whole(self, begin: bytes, end: bytes, limit: int, reverse: bool, conflicting: bool) -> list[KeyValue]:
+        if begin >= end:
+            return []
+        size = _BATCH_FIRST[Streaming.WANT_ALL]
+        if 0 < limit <= size:
+            return self._fetch(begin, end, limit, reverse, conflicting)
+        return list(self._iterate(begin, end, limit, reverse, size, conflicting))
 
     def _iterate(
         self, begin: bytes, end: bytes, limit: int, reverse: bool, size: int, conflicting: bool
@@ -400,6 +421,11 @@ class _SnapshotView(Reader):
         streaming: Streaming = Streaming.ITERATOR,
     ) -> Iterator[KeyValue]:
         return self._transaction.read_range(begin, end, limit, reverse, streaming, False)
+
+    def range_many(
+        self, ranges: Sequence[tuple[bytes, bytes]], *, limit: int = 0, reverse: bool = False
+    ) -> list[list[KeyValue]]:
+        return self._transaction.read_ranges(ranges, limit, reverse, False)
 
     def read_version(self) -> int:
         return self._transaction.read_version()

@@ -87,6 +87,8 @@ COMMUNITIES_MAX: Final = 20
 WORDS_FACTOR: Final = 4
 """This many times as many candidates by words as by vectors: words distinguish facts whose vectors are similar."""
 WORDS_MAX: Final = 1_000
+READ_AHEAD: Final = 250
+"""How many facts are read from the store together: all that a search by words usually finds."""
 FACT_TOKENS: Final = 20
 """The size of a short fact. Words lead to enough candidates to fill the budget with such facts."""
 _SEARCHES: Final = tuple(FoundBy)
@@ -159,7 +161,9 @@ class _CorpusSearch:
     index: VectorIndex[FactId] = field(init=False)
     words: LexicalIndex = field(init=False)
     _facts: dict[FactId, Fact | None] = field(default_factory=dict)
-    """Facts that were read; None for those that the filters reject."""
+    """Facts that were looked at; None for those that the filters reject."""
+    _stored: dict[FactId, Fact | None] = field(default_factory=dict)
+    """Facts as they were read from the store, ahead of being looked at."""
     _rejected: int = 0
     _found_by: dict[FactId, list[FoundBy]] = field(default_factory=dict)
     _last_shares: tuple[str, WordShares] | None = None
@@ -171,7 +175,8 @@ class _CorpusSearch:
 
     def candidates(self) -> Iterator[Candidate]:
         among = self._among()
-        self._note(FoundBy.DEFERRED, (fact for fact in sorted(self.memory.deferred) if fact in self.index))
+        deferred = (fact for fact in sorted(self.memory.deferred) if fact in self.index)
+        self._note(FoundBy.DEFERRED, self._read_ahead(deferred, READ_AHEAD))
         if among is None or among:
             for text, vector in zip(self.plan.sought, self.vectors, strict=True):
                 ranking = self.index.ranking(vector, among, exact=self.plan.exact)
@@ -200,14 +205,23 @@ class _CorpusSearch:
         return warm if narrowed is None else warm & narrowed
 
     def _passing(self, ids: Iterable[FactId], at_most: int | None = None) -> Iterator[FactId]:
-        return islice((fact for fact in ids if self._fact(fact) is not None), at_most)
+        found = self._read_ahead(ids, at_most or READ_AHEAD)
+        return islice((fact for fact in found if self._fact(fact) is not None), at_most)
+
+    def _read_ahead(self, ids: Iterable[FactId], count: int) -> Iterator[FactId]:
+        """Yields the ids. Reads their facts from the store `count` at a time, which saves round trips to a cluster."""
+        left = iter(ids)
+        while batch := list(islice(left, count)):
+            unread = [fact for fact in dict.fromkeys(batch) if fact not in self._stored]
+            self._stored |= zip(unread, FactReader(self.view).facts_unless_erased(unread), strict=True)
+            yield from batch
 
     def _fact(self, fact_id: FactId) -> Fact | None:
         """Returns a fact at this revision; None if it may not be packed, by its status or by the filters."""
         try:
             return self._facts[fact_id]
         except KeyError:
-            fact = FactReader(self.view).fact_unless_erased(fact_id)
+            fact = self._stored[fact_id]
             if fact is None or not fact.is_searched or not self._passes(fact):
                 fact = None
                 self._rejected += 1

@@ -79,13 +79,15 @@ class FactReads:
         self, view: CorpusAtRevision, found: Sequence[Fact], *, with_embedding: bool = False
     ) -> list[FoundFact]:
         """Adds to facts of a corpus what is stored beside them: accesses, communities and vectors."""
-        facts = FactReader(view)
         embeddings = embeddings_of(view)
-        accesses = read_accesses(view.tr, view.keys, [fact.id for fact in found])
+        ids = [fact.id for fact in found]
+        accesses = read_accesses(view.tr, view.keys, ids)
         communities = self._communities(view, found)
+        vectors: list[bytes | None] = [None] * len(ids)
+        if with_embedding and embeddings:
+            vectors = FactReader(view).vectors_unless_erased(embeddings.current.number, ids)
         made = []
-        for fact, access, (community, label) in zip(found, accesses, communities, strict=True):
-            stored = facts.vector(embeddings.current.number, fact.id) if with_embedding and embeddings else None
+        for fact, access, (community, label), stored in zip(found, accesses, communities, vectors, strict=True):
             made.append(
                 FoundFact(
                     fact,

@@ -60,7 +60,7 @@ def get_facts(
         for corpus, own in by_corpus.items():
             view = reads.at(tr, granted, trail, corpus, as_of)
             revisions[corpus] = view.revision
-            facts = [FactReader(view).fact(id_) for id_ in own]
+            facts = FactReader(view).facts_unless_erased(own)
             for id_, fact in zip(own, facts, strict=True):
                 if fact is None and view.was_erased(view.keys.fact(id_)):
                     raise erased()

@@ -199,13 +199,21 @@ def _ranking(
     assert index is not None
     facts, among = FactReader(view), filtered.among(view, candidates(reads, view, question.filters))
     tried = 0
-    for id_, score in index.ranking(vector, among, exact=question.exact):
-        fact = facts.fact_unless_erased(id_)
+    ranking = index.ranking(vector, among, exact=question.exact)
+    for (_, score), fact in _read_in_batches(facts, ranking, question.limit or LIMIT_DEFAULT):
         if fact is not None and fact.is_searched and allowed(reads, view, question.filters, fact):
             yield _Candidate(fact, score, view)
         else:
             tried += 1
             filtered.check(view, tried)
+
+
+def _read_in_batches(
+    facts: FactReader, ranking: Iterator[tuple[FactId, float]], count: int
+) -> Iterator[tuple[tuple[FactId, float], Fact | None]]:
+    """The ranking with the facts, `count` of which are read together: as many as are needed if all are allowed."""
+    while batch := list(islice(ranking, count)):
+        yield from zip(batch, facts.facts_unless_erased([id_ for id_, _ in batch]), strict=True)
 
 
 def _hits(

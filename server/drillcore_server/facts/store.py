@@ -61,15 +61,26 @@ class FactReader:
 
     def fact_unless_erased(self, fact: FactId) -> Fact | None:
         """The fact, or None if it does not exist or was erased."""
-        try:
-            return self.fact(fact)
-        except KeyErased:
-            return None
+        (found,) = self.facts_unless_erased([fact])
+        return found
+
+    def facts_unless_erased(self, facts: Sequence[FactId]) -> list[Fact | None]:
+        """Each of the facts, or None if it does not exist or was erased. Reads all of them together."""
+        found = self._entries_unless_erased([self.view.keys.fact(fact) for fact in facts])
+        return [None if entry is None else FACT.decode(entry.value) for entry in found]
 
     def facts(self, after: FactId | None = None) -> Iterator[Fact]:
         """All facts behind `after`, in the order of ids."""
         for entry in self.view.sealed.scan(self.view.tr, *self.view.keys.facts(after), self.view.revision):
             yield FACT.decode(entry.value)
+
+    def vectors_unless_erased(self, model: int, facts: Sequence[FactId]) -> list[bytes | None]:
+        """The vectors that the model of this number made, or None. Reads all of them together."""
+        found = self._entries_unless_erased([self.view.keys.fact_vector(model, fact) for fact in facts])
+        return [None if entry is None else entry.value for entry in found]
+
+    def _entries_unless_erased(self, keys: Sequence[bytes]) -> list[Entry | None]:
+        return self.view.sealed.get_many_unless_erased(self.view.tr, keys, self.view.revision)
 
     def vector(self, model: int, fact: FactId) -> bytes | None:
         entry = self.view.sealed.get(self.view.tr, self.view.keys.fact_vector(model, fact), self.view.revision)

@@ -74,17 +74,25 @@ class SealedRecords:
         entry = versioned.get(tr, key, revision)
         return None if entry is None else self.opened(entry)
 
+    def get_many_unless_erased(self, tr: Reader, keys: Sequence[bytes], revision: Revision) -> list[Entry | None]:
+        """The records of several keys, opened, in two round trips at most. None for records that were erased."""
+        return [
+            None if entry is None else self._unless_erased(entry) for entry in versioned.get_many(tr, keys, revision)
+        ]
+
     def scan(self, tr: Reader, begin: bytes, end: bytes, revision: Revision) -> Iterator[Entry]:
         """What a reader sees in a range, opened, without erased records."""
         return self.opened_all(versioned.scan(tr, begin, end, revision))
 
     def opened_all(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """The entries, opened, without those that were erased."""
-        for entry in entries:
-            try:
-                yield self.opened(entry)
-            except KeyErased:
-                continue
+        return filter(None, map(self._unless_erased, entries))
+
+    def _unless_erased(self, entry: Entry) -> Entry | None:
+        try:
+            return self.opened(entry)
+        except KeyErased:
+            return None
 
     def seal(
         self, key: bytes, revision: Revision, numbers: KeyNumbers, value: bytes, *, is_dense: bool = False

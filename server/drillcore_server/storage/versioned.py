@@ -9,13 +9,13 @@ Revision and part have fixed sizes, so a scan takes keys apart without decoding 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from drillcore_fdb import codec
-from drillcore_fdb.engine import Reader, Transaction
+from drillcore_fdb.engine import KeyValue, Reader, Transaction
 from drillcore_server.storage.ids import Revision
 
 REVISION_BYTES: Final = 6
@@ -93,24 +93,35 @@ def forget_removal(tr: Transaction, key: bytes, revision: Revision) -> None:
 
 def get(tr: Reader, key: bytes, revision: Revision) -> Entry | None:
     """What a reader at `revision` sees at a key."""
-    found = next(iter(_newest(tr, key, revision)), None)
-    if found is None:
-        return None
-    stored_key, head = found
-    place, written = stored_key[:-_PART_BYTES], _revision_of(stored_key)
-    if stored_key[-_PART_BYTES:] != b"\0\0":
-        head = tr.get(place + b"\0\0") or b""
-    if head == _TOMBSTONE:
-        return None
-    count = codec.parts_of(key, head)
-    parts_end = place + (count + 1).to_bytes(_PART_BYTES, "big")
-    parts = [value for _, value in tr.range(place + b"\0\1", parts_end)] if count else []
-    return Entry(key, written, codec.unframe(key, head, parts))
+    (entry,) = get_many(tr, [key], revision)
+    return entry
 
 
-def _newest(tr: Reader, key: bytes, revision: Revision) -> Iterator[tuple[bytes, bytes]]:
+def get_many(tr: Reader, keys: Sequence[bytes], revision: Revision) -> list[Entry | None]:
+    """What a reader at `revision` sees at each of the keys. Takes a round trip, and another if a record is split."""
+    found = _newest(tr, keys, revision)
+    split = [place for place, parts in enumerate(found) if parts and parts[0][0][-_PART_BYTES:] != b"\0\0"]
+    if split:
+        last_parts = [found[place][0][0] for place in split]
+        whole = tr.range_many([(last[:-_PART_BYTES] + b"\0\0", last + b"\0") for last in last_parts])
+        for place, parts in zip(split, whole, strict=True):
+            found[place] = parts
+    return [_record(key, parts) for key, parts in zip(keys, found, strict=True)]
+
+
+def _record(key: bytes, parts: Sequence[KeyValue]) -> Entry | None:
+    """The record of a key from all its parts; None if there are none, or it is a removal."""
+    if not parts or parts[0][1] == _TOMBSTONE:
+        return None
+    stored_key, head = parts[0]
+    pieces = [value for _, value in parts[1 : 1 + codec.parts_of(key, head)]]
+    return Entry(key, _revision_of(stored_key), codec.unframe(key, head, pieces))
+
+
+def _newest(tr: Reader, keys: Sequence[bytes], revision: Revision) -> list[list[KeyValue]]:
+    """The last part of the newest record or removal at or below `revision`, for each key; empty if there is none."""
     end = (revision + 1).to_bytes(REVISION_BYTES, "big")
-    return tr.range(key + bytes(_SUFFIX_BYTES), key + end, limit=1, reverse=True)
+    return tr.range_many([(key + bytes(_SUFFIX_BYTES), key + end) for key in keys], limit=1, reverse=True)
 
 
 def scan(tr: Reader, begin: bytes, end: bytes, revision: Revision) -> Iterator[Entry]:
@@ -226,8 +237,8 @@ def _value(stored: list[tuple[bytes, bytes]]) -> Value:
 
 def newest(tr: Reader, key: bytes, revision: Revision) -> Revision | None:
     """The revision at or before this one that last wrote a key, or removed it."""
-    found = next(iter(_newest(tr, key, revision)), None)
-    return None if found is None else _revision_of(found[0])
+    (found,) = _newest(tr, [key], revision)
+    return _revision_of(found[0][0]) if found else None
 
 
 def following(tr: Reader, key: bytes, revision: Revision) -> Revision | None:

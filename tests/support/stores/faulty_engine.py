@@ -157,6 +157,12 @@ class FaultyReader(Reader):
         entries = self._reads.range(begin, end, limit=limit, reverse=reverse, streaming=streaming)
         return self._failing_between(entries)
 
+    def range_many(
+        self, ranges: Sequence[tuple[bytes, bytes]], *, limit: int = 0, reverse: bool = False
+    ) -> list[list[KeyValue]]:
+        self._may_fail()
+        return self._reads.range_many(ranges, limit=limit, reverse=reverse)
+
     def _failing_between(self, entries: Iterator[KeyValue]) -> Iterator[KeyValue]:
         self._may_fail()
         for entry in entries:
