@@ -245,13 +245,15 @@ class _CorpusSearch:
     def _sections(self, vector: Vector) -> list[NodeId]:
         """Returns the best sections by their centroid or their summary, whichever is nearer."""
         near = self.reads.sections.at(self.view).search(vector, SECTIONS_CONSIDERED)
-        scored = [(max(score, self._summary_score(section, vector)), section) for section, score in near]
+        if not near:
+            return []
+        chunks = self.reads.chunks.at(self.view)
+        scored = [(max(score, self._summary_score(section, vector, chunks)), section) for section, score in near]
         return [section for _, section in sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:SECTIONS_MAX]]
 
-    def _summary_score(self, section: NodeId, vector: Vector) -> float:
+    def _summary_score(self, section: NodeId, vector: Vector, chunks: VectorIndex[NodeId]) -> float:
         """Returns the cosine with the chunks that the section's summary was made from."""
         passages = self.reads.sections.passages(self.view, section)
-        chunks = self.reads.chunks.at(self.view)
         present = [chunk for chunk in dict.fromkeys(passages) if chunk in chunks]
         if not present:
             return -1.0
