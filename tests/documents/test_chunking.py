@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from drillcore_server.documents.ingestion.chunk_spans import ChunkSettings, chunk
 from drillcore_server.documents.model import BlockKind, ChunkSpan, ParsedDocument
-from drillcore_server.documents.parsing import parse
+from drillcore_server.documents.parsers import parse
 from drillcore_server.tokenizers.encodings import token_counter
 
 COUNTER = token_counter()

@@ -12,7 +12,7 @@ import pytest
 from drillcore_server.documents.ingestion.document_buffer import AddedDocuments, DocumentBuffer
 from drillcore_server.documents.ingestion.prepared_documents import Origin, PreparedDocument, builtin_preparer
 from drillcore_server.documents.model import ParsedDocument
-from drillcore_server.documents.parsing import parse
+from drillcore_server.documents.parsers import parse
 from drillcore_server.storage.ids import PrincipalId, SourceId
 from tests.support.stores.archive import SENTENCES, text_of
 

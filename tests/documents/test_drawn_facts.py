@@ -11,7 +11,7 @@ from drillcore_server.documents.ingestion.chunk_spans import ChunkSettings, chun
 from drillcore_server.documents.ingestion.drawn_facts import DrawnFact, draw_facts
 from drillcore_server.documents.ingestion.prepared_documents import builtin_counter
 from drillcore_server.documents.model import ParsedDocument
-from drillcore_server.documents.parsing import parse
+from drillcore_server.documents.parsers import parse
 from drillcore_server.facts.model import TOKENS_MAX, TOKENS_MIN
 
 RECORDS = """\

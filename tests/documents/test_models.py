@@ -13,7 +13,7 @@ import pytest
 
 import drillcore
 from drillcore_server.app.config import EmbedderKind, IngestSettings, ProcessorKind, load_settings
-from drillcore_server.documents.processing.chat import ChatSettings
+from drillcore_server.documents.processors.chat import ChatSettings
 from drillcore_server.vectors.embedding.openai_embedder import OpenAISettings
 from tests.support.servers.running import ACME, OPERATOR, create_tenants, running
 

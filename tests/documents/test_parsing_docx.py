@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from drillcore_server.documents.model import BlockKind, ParsedDocument
-from drillcore_server.documents.parsing import ParseLimits, Unparsable, UnparsableReason, parse
+from drillcore_server.documents.parsers import ParseLimits, Unparsable, UnparsableReason, parse
 
 NAMESPACE = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 RELATIONSHIPS = (

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from drillcore_server.documents.model import BlockKind, ParsedDocument
-from drillcore_server.documents.parsing import ParseLimits, Unparsable, UnparsableReason, parse
+from drillcore_server.documents.parsers import ParseLimits, Unparsable, UnparsableReason, parse
 
 H, P, L, T, C = BlockKind.HEADING, BlockKind.PARAGRAPH, BlockKind.LIST_ITEM, BlockKind.TABLE, BlockKind.CODE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from drillcore_server.documents.model import BlockKind, ParsedDocument
-from drillcore_server.documents.parsing import ParseLimits, Unparsable, UnparsableReason, parse
+from drillcore_server.documents.parsers import ParseLimits, Unparsable, UnparsableReason, parse
 
 
 def outcomes(*lines: str | bytes, limits: ParseLimits | None = None) -> list[ParsedDocument | Unparsable]:

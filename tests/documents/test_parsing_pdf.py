@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from drillcore_server.documents.model import BlockKind, ParsedDocument
-from drillcore_server.documents.parsing import ParseLimits, Unparsable, UnparsableReason, parse
+from drillcore_server.documents.parsers import ParseLimits, Unparsable, UnparsableReason, parse
 
 TextLine = tuple[int, int, str]
 """Font size, distance from the bottom of the page, words."""

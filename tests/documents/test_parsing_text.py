@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drillcore_server.documents.model import BlockKind, ParsedDocument
-from drillcore_server.documents.parsing import ParseLimits, Unparsable, UnparsableReason, parse
-from drillcore_server.documents.parsing.text_blocks import heading_level
+from drillcore_server.documents.parsers import ParseLimits, Unparsable, UnparsableReason, parse
+from drillcore_server.documents.parsers.text_blocks import heading_level
 
 H, P, L, T, C = BlockKind.HEADING, BlockKind.PARAGRAPH, BlockKind.LIST_ITEM, BlockKind.TABLE, BlockKind.CODE
 

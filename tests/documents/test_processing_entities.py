@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_server.documents.processing.entities import ENTITIES_MAX, ENTITY_TYPES, entities_of, mentions
+from drillcore_server.documents.processors.entities import ENTITIES_MAX, ENTITY_TYPES, entities_of, mentions
 
 
 def found(type_: str, text: str) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drillcore_server.documents.processing import (
+from drillcore_server.documents.processors import (
     MASTER_TOKENS,
     SECTION_TOKENS,
     ChunkInput,
@@ -347,7 +347,7 @@ SAME_EVERYWHERE = """
 import sys
 from drillcore_server.documents.model import Span
 from tests.documents.test_processing_extractive import RETENTION, Words, many_members
-from drillcore_server.documents.processing import *
+from drillcore_server.documents.processors import *
 processor = ExtractiveProcessor(Words())
 chunks = [ChunkInput(RETENTION[start:], start, str(start), ("Record keeping",)) for start in range(0, 900, 90)]
 digests = processor.process_chunks(chunks)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from drillcore_server.documents.processing import ChunkInput, ExtractiveProcessor, Member, SectionMember, TokenRange
-from drillcore_server.documents.processing.chat import ANSWER_BYTES_MAX, ChatSettings
-from drillcore_server.documents.processing.openai_processor import OpenAIProcessor
+from drillcore_server.documents.processors import ChunkInput, ExtractiveProcessor, Member, SectionMember, TokenRange
+from drillcore_server.documents.processors.chat import ANSWER_BYTES_MAX, ChatSettings
+from drillcore_server.documents.processors.openai_processor import OpenAIProcessor
 from drillcore_server.hierarchy.digests import Entity, MadeBy, Passage
 from drillcore_server.storage.ids import Span
 

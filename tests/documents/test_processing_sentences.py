@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_server.documents.processing.claims import Claim, ClaimSplitter
-from drillcore_server.documents.processing.keywords import guess_language, lower
-from drillcore_server.documents.processing.sentences import UNIT_CHARACTERS_MAX, WINDOW_CHARACTERS, sentences, units
+from drillcore_server.documents.processors.claims import Claim, ClaimSplitter
+from drillcore_server.documents.processors.keywords import guess_language, lower
+from drillcore_server.documents.processors.sentences import UNIT_CHARACTERS_MAX, WINDOW_CHARACTERS, sentences, units
 from drillcore_server.storage.ids import Span
 
 LEGAL_PIECES = st.sampled_from(

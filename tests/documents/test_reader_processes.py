@@ -21,7 +21,7 @@ from drillcore_server.documents.ingestion.digest import (
 from drillcore_server.documents.ingestion.prepared_documents import builtin_preparer
 from drillcore_server.documents.ingestion.reader_pool import ResultQueue, Workers
 from drillcore_server.documents.ingestion.reader_process import WorkerSettings
-from drillcore_server.documents.parsing import Unparsable
+from drillcore_server.documents.parsers import Unparsable
 from drillcore_server.kernel.errors import Unavailable
 
 RULE = "# Records\n\nThe operator shall keep records of Regulation (EU) 2016/679 for 5 years.\n\nNo EUR 500 is paid."

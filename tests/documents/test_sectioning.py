@@ -24,9 +24,9 @@ from drillcore_server.documents.ingestion.prepared_documents import (
 )
 from drillcore_server.documents.ingestion.revision_plan import HierarchyChange, Planner, SettledSections
 from drillcore_server.documents.ingestion.section_choice import Topics, cosine_to_join, groups_of, partitions
-from drillcore_server.documents.parsing import parse
-from drillcore_server.documents.processing.extractive import ExtractiveProcessor
-from drillcore_server.documents.processing.processor import Member, TokenRange
+from drillcore_server.documents.parsers import parse
+from drillcore_server.documents.processors.extractive import ExtractiveProcessor
+from drillcore_server.documents.processors.processor import Member, TokenRange
 from drillcore_server.hierarchy.digests import GroupDigest
 from drillcore_server.hierarchy.sections import Outline, Outlines
 from drillcore_server.storage.ids import NodeId, PrincipalId, SourceId

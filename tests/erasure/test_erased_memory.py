@@ -16,7 +16,7 @@ import pytest
 from drillcore_server.app.config import EmbedderKind, FormerSettings, IngestSettings
 from drillcore_server.documents.ingestion.prepared_documents import builtin_preparer
 from drillcore_server.documents.ingestion.reader_process import TASK, Task, WorkerMessage, work_on
-from drillcore_server.documents.processing import extractive, summaries
+from drillcore_server.documents.processors import extractive, summaries
 from drillcore_server.facts.state_hash import STATE, StateHashes
 from drillcore_server.graphs.turn_graph import TurnGraphs
 from drillcore_server.hierarchy.sections import SectionCache, SectionIndexes

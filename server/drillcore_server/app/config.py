@@ -15,7 +15,7 @@ from drillcore_fdb.embedded import Durability
 from drillcore_formats.settings import find_file, load, secret
 from drillcore_server.audit.settings import AuditSettings
 from drillcore_server.communities.settings import CommunitySettings
-from drillcore_server.documents.processing.chat import ChatSettings
+from drillcore_server.documents.processors.chat import ChatSettings
 from drillcore_server.envelopes.settings import EnvelopeSettings
 from drillcore_server.facts.importance import ImportanceSettings
 from drillcore_server.identity.bearer_tokens import TOKEN_CHARACTERS_MIN

@@ -33,8 +33,8 @@ from drillcore_server.documents.ingestion.prepared_documents import (
 )
 from drillcore_server.documents.ingestion.reader_pool import Workers
 from drillcore_server.documents.ingestion.reader_process import WorkerSettings
-from drillcore_server.documents.processing.chat import ChatSettings
-from drillcore_server.documents.processing.openai_processor import open_processor
+from drillcore_server.documents.processors.chat import ChatSettings
+from drillcore_server.documents.processors.openai_processor import open_processor
 from drillcore_server.identity import bearer_tokens as operator_token
 from drillcore_server.identity.authenticator import Authenticator, Issuers, KeyFileError
 from drillcore_server.identity.bearer_tokens import Token, Tokens, digest

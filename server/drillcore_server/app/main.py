@@ -64,7 +64,7 @@ from drillcore_server.cores.service import CoreService
 from drillcore_server.cores.uploads import CoreUploads
 from drillcore_server.documents.document_planner import DocumentPlanner
 from drillcore_server.documents.ingestion.prepared_documents import Preparer
-from drillcore_server.documents.processing import forget_passages
+from drillcore_server.documents.processors import forget_passages
 from drillcore_server.documents.service import DocumentService
 from drillcore_server.embeddings.migration import Migrator
 from drillcore_server.embeddings.service import EmbeddingService

@@ -19,7 +19,7 @@ from drillcore_server.communities.find.neighbour_graph import NONE, groups
 from drillcore_server.communities.memberships import ID
 from drillcore_server.communities.model import LABEL_FACTS, Community, community_id
 from drillcore_server.communities.store import COMMUNITY, ID_BYTES, CommunityWrites, packed_pages, unpacked_members
-from drillcore_server.documents.processing.keywords import (
+from drillcore_server.documents.processors.keywords import (
     guess_language,
     keywords,
     lower,

@@ -18,7 +18,7 @@ from drillcore_server.documents.ingestion.document_buffer import AddedDocuments,
 from drillcore_server.documents.ingestion.plan_reader import PlanReader
 from drillcore_server.documents.ingestion.prepared_documents import Origin
 from drillcore_server.documents.ingestion.revision_plan import SettledSections
-from drillcore_server.documents.parsing import Unparsable
+from drillcore_server.documents.parsers import Unparsable
 from drillcore_server.hierarchy.model import Document
 from drillcore_server.hierarchy.source_model import Source, describe, next_version
 from drillcore_server.kernel.canonical_json import fingerprint

@@ -13,7 +13,7 @@ from drillcore_server.documents.ingestion.digest import Content, DigestedDocumen
 from drillcore_server.documents.ingestion.plan_reader import PlanReader
 from drillcore_server.documents.ingestion.prepared_documents import Origin, PreparedDocument
 from drillcore_server.documents.ingestion.revision_plan import SettledSections
-from drillcore_server.documents.parsing import Unparsable
+from drillcore_server.documents.parsers import Unparsable
 from drillcore_server.hierarchy.model import Document
 from drillcore_server.hierarchy.source_model import Source, next_version
 from drillcore_server.kernel.corpus_model import Corpus

@@ -14,7 +14,7 @@ import numpy as np
 
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
-from drillcore_server.documents.processing import ChunkInput, ExtractiveProcessor, Member, TokenRange
+from drillcore_server.documents.processors import ChunkInput, ExtractiveProcessor, Member, TokenRange
 from drillcore_server.envelopes.build import Window
 from drillcore_server.envelopes.envelope_plan import EnvelopePlan, IssuedEnvelope
 from drillcore_server.envelopes.headers import Miss

@@ -23,7 +23,7 @@ from drillcore_server.documents.ingestion.digest import content_hash
 from drillcore_server.documents.ingestion.drawn_facts import draw_facts
 from drillcore_server.documents.ingestion.prepared_documents import builtin_counter
 from drillcore_server.documents.model import ParsedDocument
-from drillcore_server.documents.parsing import parse
+from drillcore_server.documents.parsers import parse
 from drillcore_server.facts.model import Fact, FactStatus
 from drillcore_server.facts.store import FACT
 from drillcore_server.facts.words import Lexicon, encode_words, words_of

@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 
 from drillcore_server.documents.ingestion.text_pieces import boundary, sentence_ends, split, tail
 from drillcore_server.documents.model import Block, BlockKind, ChunkSpan, ParsedDocument
-from drillcore_server.documents.parsing.text_blocks import heading_title
+from drillcore_server.documents.parsers.text_blocks import heading_title
 from drillcore_server.storage.ids import Span
 from drillcore_server.tokenizers.encodings import AdditiveTokenCounter, TokenCounter
 

@@ -17,8 +17,8 @@ from typing import Final, Protocol
 from drillcore_server.documents.ingestion.chunk_spans import ChunkSettings, chunk
 from drillcore_server.documents.ingestion.drawn_facts import DrawnFact, draw_facts
 from drillcore_server.documents.model import ChunkSpan, ParsedDocument
-from drillcore_server.documents.parsing import Unparsable, parse
-from drillcore_server.documents.processing.processor import ChunkInput, Processor
+from drillcore_server.documents.parsers import Unparsable, parse
+from drillcore_server.documents.processors.processor import ChunkInput, Processor
 from drillcore_server.hierarchy.digests import ChunkDigest, Entity, MadeBy, Passage
 from drillcore_server.hierarchy.model import Excerpt
 from drillcore_server.storage.ids import Span

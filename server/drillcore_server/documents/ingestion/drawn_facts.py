@@ -23,7 +23,7 @@ from typing import Final
 from drillcore_server.documents.ingestion.chunk_spans import heading_paths
 from drillcore_server.documents.ingestion.text_pieces import split
 from drillcore_server.documents.model import Block, BlockKind, ChunkSpan, ParsedDocument
-from drillcore_server.documents.processing.claims import Claim, ClaimSplitter
+from drillcore_server.documents.processors.claims import Claim, ClaimSplitter
 from drillcore_server.facts.model import TOKENS_MAX, TOKENS_MIN
 from drillcore_server.storage.ids import Span
 from drillcore_server.tokenizers.encodings import TokenCounter

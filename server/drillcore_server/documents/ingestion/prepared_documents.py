@@ -16,7 +16,7 @@ from drillcore_server.documents.ingestion.chunk_spans import ChunkSettings
 from drillcore_server.documents.ingestion.digest import DigestedChunk, DigestedDocument, Digester
 from drillcore_server.documents.ingestion.drawn_facts import DrawnFact
 from drillcore_server.documents.model import ParsedDocument
-from drillcore_server.documents.processing import ExtractiveProcessor, Processor
+from drillcore_server.documents.processors import ExtractiveProcessor, Processor
 from drillcore_server.embeddings.corpus_embeddings import EmbeddedText
 from drillcore_server.hierarchy.model import Chunk, Document, Raw, RawPage, embedded_text, new_chunk_id
 from drillcore_server.storage.ids import DocumentId, FactId, PrincipalId, SourceId, Span, new_uuid

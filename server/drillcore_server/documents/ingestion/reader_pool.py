@@ -42,7 +42,7 @@ from drillcore_server.documents.ingestion.reader_process import (
     result_of,
     work,
 )
-from drillcore_server.documents.parsing import Unparsable, UnparsableReason
+from drillcore_server.documents.parsers import Unparsable, UnparsableReason
 from drillcore_server.kernel.child_process import exit_text
 from drillcore_server.kernel.errors import Unavailable
 

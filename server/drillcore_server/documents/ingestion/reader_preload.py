@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 
 from drillcore_server.documents.ingestion import reader_process  # noqa: F401 - loads the modules that a worker imports
-from drillcore_server.documents.processing.keywords import ENGLISH, stopwords
+from drillcore_server.documents.processors.keywords import ENGLISH, stopwords
 from drillcore_server.tokenizers.encodings import token_counter
 
 token_counter()

@@ -17,10 +17,10 @@ from typing import Final
 
 from drillcore_server.documents.ingestion.chunk_spans import ChunkSettings
 from drillcore_server.documents.ingestion.digest import Content, DigestedDocument, Digester, DocumentQuestion
-from drillcore_server.documents.parsing import Unparsable
-from drillcore_server.documents.processing import forget_passages
-from drillcore_server.documents.processing.chat import ChatSettings
-from drillcore_server.documents.processing.openai_processor import open_processor
+from drillcore_server.documents.parsers import Unparsable
+from drillcore_server.documents.processors import forget_passages
+from drillcore_server.documents.processors.chat import ChatSettings
+from drillcore_server.documents.processors.openai_processor import open_processor
 from drillcore_server.kernel.child_process import (
     end_when_closed,
     leave_no_core_file,

@@ -26,7 +26,7 @@ from drillcore_server.documents.ingestion.section_choice import (
     sum_of,
 )
 from drillcore_server.documents.ingestion.section_summaries import Authorship, Summariser
-from drillcore_server.documents.processing.processor import Processor
+from drillcore_server.documents.processors.processor import Processor
 from drillcore_server.hierarchy.model import Chunk, Document, Master, Section, Statistics
 from drillcore_server.hierarchy.sections import Outline, sum_of_bytes
 from drillcore_server.storage.ids import Membership, NodeId, PrincipalId, SourceId, new_uuid

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from drillcore_server.documents.ingestion.plan_reader import FreshChunks, PlanReader
 from drillcore_server.documents.ingestion.prepared_documents import PreparedChunk
-from drillcore_server.documents.processing.processor import (
+from drillcore_server.documents.processors.processor import (
     MASTER_TOKENS,
     SECTION_TOKENS,
     Member,

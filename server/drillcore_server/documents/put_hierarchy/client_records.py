@@ -19,8 +19,8 @@ from drillcore_proto.reasons import Reason
 from drillcore_server.documents.ingestion.digest import content_hash
 from drillcore_server.documents.ingestion.prepared_documents import Embeddings, builtin_processor
 from drillcore_server.documents.ingestion.section_summaries import SECTION_POOL
-from drillcore_server.documents.processing.extractive import CHUNK_CANDIDATES_MAX
-from drillcore_server.documents.processing.processor import ChunkInput
+from drillcore_server.documents.processors.extractive import CHUNK_CANDIDATES_MAX
+from drillcore_server.documents.processors.processor import ChunkInput
 from drillcore_server.documents.put_hierarchy.client_hierarchy import (
     ChunkParts,
     ClientHierarchy,

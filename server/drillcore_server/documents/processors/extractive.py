@@ -15,8 +15,8 @@ from itertools import islice, repeat
 from operator import itemgetter
 from typing import Final, TypeVar
 
-from drillcore_server.documents.processing.entities import entities_of, mentions
-from drillcore_server.documents.processing.keywords import (
+from drillcore_server.documents.processors.entities import entities_of, mentions
+from drillcore_server.documents.processors.keywords import (
     guess_language,
     keywords,
     lower,
@@ -24,9 +24,9 @@ from drillcore_server.documents.processing.keywords import (
     tokens_of,
     word_scores,
 )
-from drillcore_server.documents.processing.processor import ChunkInput, Member, SectionMember, TokenRange
-from drillcore_server.documents.processing.sentences import Unit, kind_of, units
-from drillcore_server.documents.processing.summaries import chunk_summary, forget_measures, group_summary, text_of
+from drillcore_server.documents.processors.processor import ChunkInput, Member, SectionMember, TokenRange
+from drillcore_server.documents.processors.sentences import Unit, kind_of, units
+from drillcore_server.documents.processors.summaries import chunk_summary, forget_measures, group_summary, text_of
 from drillcore_server.hierarchy.digests import (
     ChunkDigest,
     Entity,

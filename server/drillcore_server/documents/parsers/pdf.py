@@ -10,9 +10,9 @@ import pypdfium2 as pdfium  # type: ignore[import-untyped]
 import pypdfium2.raw as pdfium_raw  # type: ignore[import-untyped]
 
 from drillcore_server.documents.model import BlockKind, Budget, ParsedDocument, Refusal, UnparsableReason, check_size
-from drillcore_server.documents.parsing.detect import Format
-from drillcore_server.documents.parsing.layout import PrintedLine, page_paragraphs, running_lines
-from drillcore_server.documents.parsing.text_blocks import TextBuilder, refuse_blank, title
+from drillcore_server.documents.parsers.detect import Format
+from drillcore_server.documents.parsers.layout import PrintedLine, page_paragraphs, running_lines
+from drillcore_server.documents.parsers.text_blocks import TextBuilder, refuse_blank, title
 
 _BOLD_WEIGHT = 600
 _NO_TITLES = ("untitled", "microsoft word", "powerpoint")

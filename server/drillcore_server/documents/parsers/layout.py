@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from drillcore_server.documents.parsing.plain_text import LIST_MARKER
-from drillcore_server.documents.parsing.text_blocks import HEADING_CHARS_MAX, heading_level
+from drillcore_server.documents.parsers.plain_text import LIST_MARKER
+from drillcore_server.documents.parsers.text_blocks import HEADING_CHARS_MAX, heading_level
 
 HYPHEN_AT_LINE_END = "\ufffe"
 """pdfium writes this character for a hyphen that only divides a word at the end of a line."""

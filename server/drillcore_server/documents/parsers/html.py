@@ -8,8 +8,8 @@ from importlib.metadata import version
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from drillcore_server.documents.model import BlockKind, Budget, ParsedDocument, Refusal, UnparsableReason
-from drillcore_server.documents.parsing.detect import Format
-from drillcore_server.documents.parsing.text_blocks import TextBuilder, refuse_blank, title
+from drillcore_server.documents.parsers.detect import Format
+from drillcore_server.documents.parsers.text_blocks import TextBuilder, refuse_blank, title
 
 _DROPPED = frozenset(("script", "style", "noscript", "template", "head", "svg", "iframe", "object", "canvas", "math"))
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}

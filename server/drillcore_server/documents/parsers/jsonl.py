@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from drillcore_server.documents.model import ParsedDocument, ParseLimits, Refusal, Unparsable, UnparsableReason
-from drillcore_server.documents.parsing.text_blocks import storable
+from drillcore_server.documents.parsers.text_blocks import storable
 
 _KNOWN = frozenset(("id", "title", "text", "media_type", "metadata"))
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from drillcore_server.documents.processing.entities.values import GAP, UPPER, Mention, holds_any, inside_a_word, tidy
-from drillcore_server.documents.processing.keywords import word_set
+from drillcore_server.documents.processors.entities.values import GAP, UPPER, Mention, holds_any, inside_a_word, tidy
+from drillcore_server.documents.processors.keywords import word_set
 
 LEGAL_FORMS: Final = word_set("Inc Inc. Ltd Ltd. Limited LLC LLP PLC plc GmbH AG SE SA S.A. NV N.V. BV B.V. Corp Corp.")
 SMALL_WORDS: Final = word_set("of and for on the &")

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import sentencex
 
-from drillcore_server.documents.processing.keywords import lower, tokens_of, without_surrogates, word_set
+from drillcore_server.documents.processors.keywords import lower, tokens_of, without_surrogates, word_set
 from drillcore_server.hierarchy.digests import FindingKind
 
 MOST_TELLING: Final = (

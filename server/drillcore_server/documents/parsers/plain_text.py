@@ -6,7 +6,7 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 
 from drillcore_server.documents.model import Block, BlockKind
-from drillcore_server.documents.parsing.text_blocks import Line, block, heading_level, lines, paragraphs
+from drillcore_server.documents.parsers.text_blocks import Line, block, heading_level, lines, paragraphs
 
 LIST_MARKER = re.compile(r"(?:[-*+•·‣▪\u2013\u2014]|\(?(?:[a-zA-Z]|[ivxlc]{1,5}|[0-9]{1,3})[.)])\s+\S")
 _HEADING_OVER_TEXT_CHARS_MAX = 60

@@ -21,9 +21,9 @@ from drillcore_server.documents.model import (
     UnparsableReason,
     check_size,
 )
-from drillcore_server.documents.parsing.detect import Format
-from drillcore_server.documents.parsing.html import parse_html
-from drillcore_server.documents.parsing.text_blocks import title
+from drillcore_server.documents.parsers.detect import Format
+from drillcore_server.documents.parsers.html import parse_html
+from drillcore_server.documents.parsers.text_blocks import title
 
 _READ_BYTES = MIB
 _ENCRYPTED_FLAG = 0x1

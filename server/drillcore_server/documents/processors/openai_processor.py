@@ -12,12 +12,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from drillcore_server.documents.processing.chat import Chat, ChatSettings
-from drillcore_server.documents.processing.entities import ENTITIES_MAX, ENTITY_TYPES, mentions
-from drillcore_server.documents.processing.entities.values import tidy
-from drillcore_server.documents.processing.extractive import FINDINGS_MAX, QUOTES_MAX, ExtractiveProcessor
-from drillcore_server.documents.processing.processor import ChunkInput, Member, Processor, SectionMember, TokenRange
-from drillcore_server.documents.processing.sentences import kind_of
+from drillcore_server.documents.processors.chat import Chat, ChatSettings
+from drillcore_server.documents.processors.entities import ENTITIES_MAX, ENTITY_TYPES, mentions
+from drillcore_server.documents.processors.entities.values import tidy
+from drillcore_server.documents.processors.extractive import FINDINGS_MAX, QUOTES_MAX, ExtractiveProcessor
+from drillcore_server.documents.processors.processor import ChunkInput, Member, Processor, SectionMember, TokenRange
+from drillcore_server.documents.processors.sentences import kind_of
 from drillcore_server.hierarchy.digests import (
     ChunkDigest,
     Entity,

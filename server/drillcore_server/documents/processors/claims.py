@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from drillcore_server.documents.processing.keywords import guess_language
-from drillcore_server.documents.processing.sentences import MARKER, MARKER_FORMS, Bounds, sentences
+from drillcore_server.documents.processors.keywords import guess_language
+from drillcore_server.documents.processors.sentences import MARKER, MARKER_FORMS, Bounds, sentences
 from drillcore_server.storage.ids import Span
 
 CLAIM_CHARACTERS_MIN: Final = 20

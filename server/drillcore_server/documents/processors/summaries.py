@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from drillcore_server.documents.processing.keywords import lower, stopwords, tokens_of
-from drillcore_server.documents.processing.processor import TokenRange
-from drillcore_server.documents.processing.sentences import Unit
+from drillcore_server.documents.processors.keywords import lower, stopwords, tokens_of
+from drillcore_server.documents.processors.processor import TokenRange
+from drillcore_server.documents.processors.sentences import Unit
 from drillcore_server.hierarchy.digests import Passage, Summary
 from drillcore_server.tokenizers.encodings import TokenCounter
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from drillcore_server.documents.processing.entities.names import Run, without_opening
-from drillcore_server.documents.processing.entities.values import GAP, UPPER, Mention, holds_any, tidy
-from drillcore_server.documents.processing.keywords import word_set
+from drillcore_server.documents.processors.entities.names import Run, without_opening
+from drillcore_server.documents.processors.entities.values import GAP, UPPER, Mention, holds_any, tidy
+from drillcore_server.documents.processors.keywords import word_set
 
 _SUBPARTS: Final = r"(?:\((?:[0-9]{1,3}|[A-Za-z]{1,5})\)){0,6}"
 _NUMBER: Final = rf"[0-9]{{1,5}}[a-zA-Z]?(?:[.-][0-9]{{1,5}}[a-zA-Z]?){{0,5}}{_SUBPARTS}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from drillcore_server.documents.model import Budget, ParsedDocument, ParseLimits, Refusal, Unparsable, UnparsableReason
-from drillcore_server.documents.parsing.detect import (
+from drillcore_server.documents.parsers.detect import (
     Format,
     declared_charset,
     decode,
@@ -15,12 +15,12 @@ from drillcore_server.documents.parsing.detect import (
     detect_text,
     hinted_format,
 )
-from drillcore_server.documents.parsing.docx import parse_docx
-from drillcore_server.documents.parsing.html import parse_html
-from drillcore_server.documents.parsing.jsonl import metadata, parse_json_lines
-from drillcore_server.documents.parsing.pdf import parse_pdf
-from drillcore_server.documents.parsing.plain_text import markdown_blocks, plain_text_blocks
-from drillcore_server.documents.parsing.text_blocks import refuse_blank, storable, title
+from drillcore_server.documents.parsers.docx import parse_docx
+from drillcore_server.documents.parsers.html import parse_html
+from drillcore_server.documents.parsers.jsonl import metadata, parse_json_lines
+from drillcore_server.documents.parsers.pdf import parse_pdf
+from drillcore_server.documents.parsers.plain_text import markdown_blocks, plain_text_blocks
+from drillcore_server.documents.parsers.text_blocks import refuse_blank, storable, title
 
 __all__ = ["ParseLimits", "Unparsable", "UnparsableReason", "parse"]
 

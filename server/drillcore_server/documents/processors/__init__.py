@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from drillcore_server.documents.processing.claims import Claim, ClaimSplitter
-from drillcore_server.documents.processing.extractive import ExtractiveProcessor, forget_passages
-from drillcore_server.documents.processing.processor import (
+from drillcore_server.documents.processors.claims import Claim, ClaimSplitter
+from drillcore_server.documents.processors.extractive import ExtractiveProcessor, forget_passages
+from drillcore_server.documents.processors.processor import (
     MASTER_TOKENS,
     SECTION_TOKENS,
     ChunkInput,

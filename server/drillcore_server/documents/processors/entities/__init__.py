@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
-from drillcore_server.documents.processing.entities.names import capitalised_runs, organisations, persons
-from drillcore_server.documents.processing.entities.regulations import regulations
-from drillcore_server.documents.processing.entities.values import Mention, addresses, amounts, capitals_of, dates
+from drillcore_server.documents.processors.entities.names import capitalised_runs, organisations, persons
+from drillcore_server.documents.processors.entities.regulations import regulations
+from drillcore_server.documents.processors.entities.values import Mention, addresses, amounts, capitals_of, dates
 from drillcore_server.hierarchy.digests import Entity
 
 ENTITY_TYPES: Final = ("date", "amount", "organisation", "person", "regulation", "email", "url", "place")
