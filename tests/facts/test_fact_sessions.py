@@ -21,8 +21,9 @@ from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2 as pb
 from drillcore_server.app.config import FactSettings
 from drillcore_server.facts import session_fact_store
-from drillcore_server.facts.session_fact_store import SESSION
+from drillcore_server.facts.session_fact_store import SESSION, FactSession
 from drillcore_server.storage.keyring import KeyErased, KeyNumber
+from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.spaces import Space
 from tests.support.callers.facts import FactCaller
 from tests.support.callers.knowledge import info_of, refused
@@ -202,6 +203,25 @@ def test_a_session_used_while_it_is_swept_stays(desk: Desk) -> None:
         assert desk.sweep(after=timedelta(hours=1)) == 0
     desk.server.server.keyring.cipher(number)
     assert kept in desk.found(session_id="s-1")
+
+
+def test_a_session_that_cannot_be_removed_does_not_keep_the_others(desk: Desk) -> None:
+    desk.keep(KEPT)
+    desk.keep(OTHER, session="s-2")
+    first, second = numbers(desk)
+    remove = session_fact_store.remove
+
+    def remove_all_but_the_first(tr: Transaction, keys: Keyspace, ended: FactSession) -> int | None:
+        if ended.number == first:
+            raise OSError("the disk is gone")
+        return remove(tr, keys, ended)
+
+    with mock.patch.object(session_fact_store, "remove", remove_all_but_the_first), pytest.raises(ExceptionGroup):
+        desk.sweep(after=timedelta(hours=1))
+    assert numbers(desk) == [first]
+    with pytest.raises(KeyErased):
+        desk.server.server.keyring.cipher(second)
+    assert desk.sweep(after=timedelta(hours=1)) == 1
 
 
 def test_a_source_that_is_erased_is_gone_from_sessions_too(desk: Desk) -> None:
