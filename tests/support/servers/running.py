@@ -14,6 +14,7 @@ from uuid import UUID
 from drillcore import Client
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
 from drillcore_fdb.engine import Engine
+from drillcore_formats.settings import SettingsError
 from drillcore_server.app.config import (
     EngineSettings,
     FactSettings,
@@ -117,7 +118,12 @@ def running(
     engine, log = open_store(path), io.StringIO()
     try:
         server = Server(settings, wrap(engine), make_logger(LogFormat.JSON, log))
-        found = Running(server, engine, server.start(), log)
+        try:
+            port = server.start()
+        except SettingsError:
+            server.close()
+            raise
+        found = Running(server, engine, port, log)
         try:
             yield found
         finally:
