@@ -12,8 +12,8 @@ LOCKED := pyproject.toml requirements/build.txt
 run: $(FOR_RUN)  ## set up, start a server on the embedded engine, show a session with it
 	@$(BIN)/drillcore demo
 
-test: lint  ## set up and run everything, each file of tests in one of two processes
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+test: lint  ## set up and run everything, each file of tests in one of three processes: many wait more than they compute
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 
 lint: $(FOR_TEST)
 	$(BIN)/ruff check .
