@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 DOMAIN: Final = "drillcore"
 API_VERSION: Final = (1, 5)
-"""Major and minor version. A new field or call increases the minor version, an incompatible change the major one."""
+"""Major and minor version. New fields and calls increase the minor version. Incompatible changes increase the major."""
 
 REQUEST_ID_HEADER: Final = "drillcore-request-id"
 API_VERSION_HEADER: Final = "drillcore-api-version"

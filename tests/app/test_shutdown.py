@@ -14,8 +14,11 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from drillcore import Client, DrillcoreError, Unavailable
+from drillcore_formats.settings import SettingsError
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1.documents_pb2 import AddDocumentsRequest
+from drillcore_server.envelopes.settings import EnvelopeSettings
+from drillcore_server.tokenizers.settings import ModelSettings
 from tests.support.callers.knowledge import ADDED, Caller, File, parts, refused
 from tests.support.data.texts import notice
 from tests.support.fixtures import new_corpus
@@ -191,6 +194,16 @@ def test_a_server_that_was_stopped_says_so_in_its_log(tmp_path: Path) -> None:
     with running(tmp_path) as server:
         pass
     assert [line["event"] for line in server.log_lines()] == ["audit key made", "serving", "stopping", "stopped"]
+
+
+def test_a_server_that_cannot_start_leaves_the_store_free(tmp_path: Path) -> None:
+    """Even while its error, which refers to the server, is kept: nothing waits for the garbage collector."""
+    missing = ModelSettings(name="ours", tokenizer=tmp_path / "missing.json")
+    with pytest.raises(SettingsError) as kept, running(tmp_path, envelopes=EnvelopeSettings(models=(missing,))):
+        pass
+    with running(tmp_path) as server:
+        server.client().create_tenant("acme")
+    assert "missing.json" in str(kept.value)
 
 
 def test_a_store_can_be_served_again_at_once(tmp_path: Path) -> None:

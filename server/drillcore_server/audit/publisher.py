@@ -214,7 +214,7 @@ _BATCH: Final = 100
 
 
 class SinkBehindError(Exception):
-    """The sink could not be written to, so it lacks checkpoints. The alert says why."""
+    """The sink lacks checkpoints because writing to it failed. The alert that was raised says why."""
 
 
 class Publisher:

@@ -31,7 +31,7 @@ GRAPH_RETRIEVAL: Final = "urn:graph:retrieval"
 """Graph of the quads that say which facts an envelope contains."""
 DERIVED_GRAPHS: Final = (GRAPH_SOURCE, GRAPH_RETRIEVAL)
 OWN: Final = "urn:drillcore:"
-"""Prefix of all IRIs that name our own records, agents and vocabulary."""
+"""The IRI of every Drillcore record, agent and property begins with this."""
 
 RDF_TYPE: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 RDFS_LABEL: Final = "http://www.w3.org/2000/01/rdf-schema#label"

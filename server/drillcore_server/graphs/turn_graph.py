@@ -197,7 +197,7 @@ def _changed(snapshot: BatchedReads, after: Revision) -> set[TurnId]:
 
 
 def _read(view: CorpusAtRevision, turn: TurnId) -> TurnNode | None:
-    """A turn without its children. Children that changed are among the changed turns themselves."""
+    """Reads one turn. Does not read its children: if a child changed too, the list of changed turns contains it."""
     turns = TurnReader(view)
     found = turns.turn_left(turn)
     if found is None:

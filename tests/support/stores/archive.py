@@ -158,7 +158,7 @@ def _archive(engine: Engine, keyring: Keyring, keyspace: Keyspace, journal: Jour
 
 
 def _find_or_make(unit: Unit, engine: Engine) -> Corpus:
-    """Finds the corpus or makes it. The request ids are always the same, so it is made once."""
+    """Returns the corpus. The first call makes it; later calls repeat the same request ids, so they make no other."""
     at = datetime(2026, 1, 1, tzinfo=UTC)
 
     def call(action: str) -> Call:

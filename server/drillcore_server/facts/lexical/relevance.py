@@ -1,4 +1,4 @@
-"""Scores texts by the words of a question (BM25), and facts by words and vectors: the scoring policy `fused-1`.
+"""Relevance of texts to a question: BM25 for texts, and for facts the scoring policy `fused-1`, by words and vectors.
 
 A BM25 score here is a share of what an answer to every word would have. Scores have the same bits whatever the order in
 which texts were added: sums follow the order of the question's words, and everything else is counted.
