@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import fdb
 
@@ -26,6 +26,7 @@ from drillcore_fdb.errors import (
     TransactionTimedOutError,
     UnknownResultError,
 )
+from drillcore_fdb.round_trips import RangePage, RunCounter
 
 _CLUSTER_VERSION_CHANGED = 1039
 _INT_MAX = 2**31 - 1
@@ -34,18 +35,21 @@ _INT_MAX = 2**31 - 1
 class _Reads(Reader):
     """Reads through the binding's transaction or through its snapshot."""
 
+    _reads_ahead: bool
+    """Whether a scan may ask for a page before it is consumed. In a serializable read that could add conflicts."""
+    trips: RunCounter
+
     @abstractmethod
     def _source(self) -> fdb.impl.TransactionRead:
         """The binding's object to read from. Raises `TransactionCancelledError` once the transaction is over."""
 
     def get(self, key: bytes) -> bytes | None:
-        limits.check_key(key)
-        with translated():
-            return self._source().get(key).value
+        return self.get_many([key])[0]
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         for key in keys:
             limits.check_key(key)
+        self.trips.ask(keys)
         with translated():
             source = self._source()
             # All are asked for before the first is waited for: that is what makes it one round trip.
@@ -54,6 +58,7 @@ class _Reads(Reader):
 
     def get_key(self, selector: KeySelector) -> bytes:
         named = _native_selector(selector)
+        self.trips.ask([selector])
         with translated():
             return self._source().get_key(named).value
 
@@ -67,32 +72,98 @@ class _Reads(Reader):
         streaming: Streaming = Streaming.ITERATOR,
     ) -> Iterator[KeyValue]:
         limits.check_limit(limit)
-        return self._scan(_native_selector(begin), _native_selector(end), limit, reverse, streaming)
+        return self._scan(_Scan(self._source, begin, end, limit, reverse, streaming))
 
-    def _scan(
-        self, begin: fdb.KeySelector, end: fdb.KeySelector, limit: int, reverse: bool, streaming: Streaming
-    ) -> Iterator[KeyValue]:
-        # A name of `Streaming` is the binding's name for the same mode.
-        mode: int = getattr(fdb.StreamingMode, streaming.value)
+    def _scan(self, scan: _Scan) -> Iterator[KeyValue]:
         with translated():
-            for entry in self._source().get_range(begin, end, min(limit, _INT_MAX), reverse, mode):
-                yield entry.key, entry.value
+            scan.ask()
+            while scan.is_under_way:
+                # The first page is small, because many readers stop there.
+                ahead = self._reads_ahead and scan.number > 0
+                self.trips.ask([scan.page])
+                entries = scan.receive()
+                if ahead:
+                    scan.ask()
+                yield from entries
+                if not ahead:
+                    scan.ask()
 
     def range_many(
         self, ranges: Sequence[tuple[bytes, bytes]], *, limit: int = 0, reverse: bool = False
     ) -> list[list[KeyValue]]:
         limits.check_limit(limit)
-        bounds = [(_native_selector(begin), _native_selector(end)) for begin, end in ranges]
-        mode: int = fdb.StreamingMode.want_all
+        mode = Streaming.WANT_ALL
+        scans = [_Scan(self._source, begin, end, limit, reverse, mode) for begin, end in ranges]
+        found: list[list[KeyValue]] = [[] for _ in scans]
+        under_way = list(zip(scans, found, strict=True))
         with translated():
-            source = self._source()
-            # The binding asks for the first entries of a range when the range is made, so all are under way here.
-            scans = [source.get_range(begin, end, min(limit, _INT_MAX), reverse, mode) for begin, end in bounds]
-            return [[(entry.key, entry.value) for entry in scan] for scan in scans]
+            while under_way:
+                for scan, _ in under_way:
+                    scan.ask()
+                under_way = [(scan, entries) for scan, entries in under_way if scan.is_under_way]
+                self.trips.ask([scan.page for scan, _ in under_way])
+                for scan, entries in under_way:
+                    entries.extend(scan.receive())
+        return found
 
     def read_version(self) -> int:
+        self.trips.read_version()
         with translated():
             return self._source().get_read_version().wait()
+
+
+class _Scan:
+    """A range that is read page by page. `ask` starts the next page, `receive` waits for it."""
+
+    def __init__(
+        self,
+        source: Callable[[], fdb.impl.TransactionRead],
+        begin: bytes | KeySelector,
+        end: bytes | KeySelector,
+        limit: int,
+        reverse: bool,
+        streaming: Streaming,
+    ) -> None:
+        self._source = source
+        self._asked = (begin, end, limit, reverse)
+        self._begin, self._end = _native_selector(begin), _native_selector(end)
+        self._left = min(limit, _INT_MAX)
+        self._limited = limit > 0
+        self._reverse = reverse
+        # A name of `Streaming` is the binding's name for the same mode.
+        self._mode: int = getattr(fdb.StreamingMode, streaming.value)
+        self._page: fdb.impl.FutureKeyValueArray | None = None
+        self._is_over = isinstance(begin, bytes) and isinstance(end, bytes) and begin >= end
+        self.number = -1
+        """The number of the page that was asked for last, from 0 on."""
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a page was asked for and not received yet."""
+        return self._page is not None
+
+    @property
+    def page(self) -> RangePage:
+        return (*self._asked, self.number)
+
+    def ask(self) -> None:
+        if not self._is_over:
+            self.number += 1
+            self._page = self._source()._get_range(
+                self._begin, self._end, self._left, self._mode, self.number + 1, self._reverse
+            )
+
+    def receive(self) -> list[KeyValue]:
+        assert self._page is not None
+        entries, count, more = self._page.wait()
+        self._page = None
+        self._left -= count
+        self._is_over = not more or not count or (self._limited and self._left <= 0)
+        if not self._is_over and self._reverse:
+            self._end = fdb.KeySelector.first_greater_or_equal(entries[-1].key)
+        elif not self._is_over:
+            self._begin = fdb.KeySelector.first_greater_than(entries[-1].key)
+        return [(entry.key, entry.value) for entry in entries]
 
 
 class ClusterAttempts(_Reads, Attempts):
@@ -102,7 +173,10 @@ class ClusterAttempts(_Reads, Attempts):
     whether a commit may be run again are decided here.
     """
 
+    _reads_ahead = False
+
     def __init__(self, database: fdb.Database, settings: ClusterSettings, options: Options, lifetime: Lifetime) -> None:
+        self.trips = RunCounter()
         self._database = database
         self._settings = settings
         self._options = options
@@ -125,6 +199,7 @@ class ClusterAttempts(_Reads, Attempts):
         """Sets the options that last for one run only, because on_error resets them."""
         self._written = False
         self._committed = False
+        self.trips.begin()
         transaction.options.set_size_limit(self._settings.transaction_bytes_max)
         if self._options.priority is Priority.BATCH:
             transaction.options.set_priority_batch()
@@ -153,11 +228,13 @@ class ClusterAttempts(_Reads, Attempts):
         limits.check_write(key, value)
         with translated():
             self._writing().set(key, value)
+        self.trips.written(key)
 
     def clear(self, key: bytes) -> None:
         limits.check_key(key)
         with translated():
             self._writing().clear(key)
+        self.trips.written(key)
 
     def clear_range(self, begin: bytes, end: bytes) -> None:
         limits.check_range(begin, end)
@@ -208,6 +285,8 @@ class ClusterAttempts(_Reads, Attempts):
         with self._lifetime.committing(), translated():
             # FoundationDB gives out the versionstamp only to those who asked before the commit.
             versionstamp = transaction.get_versionstamp() if self._written else None
+            if self._written:
+                self.trips.committed()
             transaction.commit().wait()
             self._committed = True
             version = transaction.get_committed_version()
@@ -259,8 +338,11 @@ class ClusterAttempts(_Reads, Attempts):
 class _Snapshot(_Reads):
     """The reads of a transaction, without conflicts."""
 
+    _reads_ahead = True
+
     def __init__(self, attempts: ClusterAttempts) -> None:
         self._attempts = attempts
+        self.trips = attempts.trips
 
     def _source(self) -> fdb.impl.TransactionRead:
         return self._attempts.native.snapshot

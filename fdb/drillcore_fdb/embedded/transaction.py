@@ -43,6 +43,7 @@ from drillcore_fdb.errors import (
     TransactionTooOldError,
     UnknownResultError,
 )
+from drillcore_fdb.round_trips import Pages, RunCounter, pages_together
 
 _BATCH_FIRST = {Streaming.SMALL: 16, Streaming.ITERATOR: 128, Streaming.WANT_ALL: 4096}
 _BATCH_MAX = 4096
@@ -73,9 +74,11 @@ class EmbeddedTransaction(Attempts):
         self._snapshot_view: _SnapshotView | None = None
         self._lock = threading.Lock()
         self._closed = False
+        self._trips = RunCounter()
         self._renew()
 
     def _renew(self) -> None:
+        self._trips.begin()
         self._txn: Any = None
         self._version = -1
         self._expires_s = self._deadline_s
@@ -94,13 +97,13 @@ class EmbeddedTransaction(Attempts):
         return self._snapshot_view
 
     def get(self, key: bytes) -> bytes | None:
-        return self.read(key, True)
+        return self.read_together([key], True)[0]
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        return [self.read(key, True) for key in keys]
+        return self.read_together(keys, True)
 
     def get_key(self, selector: KeySelector) -> bytes:
-        return self.resolve(selector, True)
+        return self.find_key(selector, True)
 
     def range(
         self,
@@ -119,11 +122,20 @@ class EmbeddedTransaction(Attempts):
         return self.read_ranges(ranges, limit, reverse, True)
 
     def read_version(self) -> int:
+        self._trips.read_version()
         with self._lock:
             self._ensure_open()
             return self._version
 
-    def read(self, key: bytes, conflicting: bool) -> bytes | None:
+    def read_together(self, keys: Sequence[bytes], conflicting: bool) -> list[bytes | None]:
+        self._trips.ask(keys)
+        return [self._read(key, conflicting) for key in keys]
+
+    def find_key(self, selector: KeySelector, conflicting: bool) -> bytes:
+        self._trips.ask([selector])
+        return self._resolve(selector, conflicting)
+
+    def _read(self, key: bytes, conflicting: bool) -> bytes | None:
         limits.check_key(key)
         writes = self._writes
         known = writes.lookup(key) if writes.mutations else UNTOUCHED
@@ -155,7 +167,17 @@ class EmbeddedTransaction(Attempts):
         first, last = self._bound(begin, conflicting), self._bound(end, conflicting)
         if first >= last:
             return iter(())
-        return self._iterate(first, last, limit, reverse, _BATCH_FIRST[streaming], conflicting)
+        return self._scan(first, last, limit, reverse, streaming, conflicting)
+
+    def _scan(
+        self, begin: bytes, end: bytes, limit: int, reverse: bool, streaming: Streaming, conflicting: bool
+    ) -> Iterator[KeyValue]:
+        pages = Pages(streaming)
+        self._trips.ask([(begin, end, limit, reverse, 0)])
+        for batch in self._batches(begin, end, limit, reverse, _BATCH_FIRST[streaming], conflicting):
+            for number, entries in pages.split(batch):
+                self._trips.ask([(begin, end, limit, reverse, number)])
+                yield from entries
 
     def read_ranges(
         self, ranges: Sequence[tuple[bytes, bytes]], limit: int, reverse: bool, conflicting: bool
@@ -163,7 +185,18 @@ class EmbeddedTransaction(Attempts):
         limits.check_limit(limit)
         # Every range is checked before the first is read, as on a cluster, where all are started at once.
         bounds = [(self._bound(begin, conflicting), self._bound(end, conflicting)) for begin, end in ranges]
-        return [self._read_whole(begin, end, limit, reverse, conflicting) for begin, end in bounds]
+        found = [self._read_whole(begin, end, limit, reverse, conflicting) for begin, end in bounds]
+        self._count_pages(bounds, found, limit, reverse)
+        return found
+
+    def _count_pages(
+        self, bounds: Sequence[tuple[bytes, bytes]], found: Sequence[list[KeyValue]], limit: int, reverse: bool
+    ) -> None:
+        """The first pages of all ranges are asked for together, then the second pages, and so on."""
+        counts = pages_together(found)
+        for number in range(max(counts, default=0)):
+            asked = [bound for bound, count in zip(bounds, counts, strict=True) if number < count]
+            self._trips.ask([(begin, end, limit, reverse, number) for begin, end in asked if begin < end])
 
     def _read_whole(self, begin: bytes, end: bytes, limit: int, reverse: bool, conflicting: bool) -> list[KeyValue]:
         if begin >= end:
@@ -171,16 +204,17 @@ class EmbeddedTransaction(Attempts):
         size = _BATCH_FIRST[Streaming.WANT_ALL]
         if 0 < limit <= size:
             return self._fetch(begin, end, limit, reverse, conflicting)
-        return list(self._iterate(begin, end, limit, reverse, size, conflicting))
+        batches = self._batches(begin, end, limit, reverse, size, conflicting)
+        return [entry for batch in batches for entry in batch]
 
-    def _iterate(
+    def _batches(
         self, begin: bytes, end: bytes, limit: int, reverse: bool, size: int, conflicting: bool
-    ) -> Iterator[KeyValue]:
+    ) -> Iterator[list[KeyValue]]:
         remaining = limit
         while True:
             wanted = min(size, remaining) if limit else size
             entries = self._fetch(begin, end, wanted, reverse, conflicting)
-            yield from entries
+            yield entries
             remaining -= len(entries)
             if len(entries) < wanted or (limit and remaining == 0):
                 return
@@ -217,11 +251,11 @@ class EmbeddedTransaction(Attempts):
 
     def _bound(self, place: bytes | KeySelector, conflicting: bool) -> bytes:
         if isinstance(place, KeySelector):
-            return self.resolve(place, conflicting)
+            return self._resolve(place, conflicting)
         limits.check_bound(place)
         return _shortened(place)
 
-    def resolve(self, selector: KeySelector, conflicting: bool) -> bytes:
+    def _resolve(self, selector: KeySelector, conflicting: bool) -> bytes:
         limits.check_bound(selector.key)
         edge = min(_shortened(selector.key + b"\0" if selector.or_equal else selector.key), KEYS_END)
         forward = selector.offset >= 1
@@ -265,12 +299,14 @@ class EmbeddedTransaction(Attempts):
     def set(self, key: bytes, value: bytes) -> None:
         self._check_write(key, value)
         self._writes.set(key, value)
+        self._trips.written(key)
 
     def clear(self, key: bytes) -> None:
         self._check_usable()
         limits.check_key(key)
         if len(key) <= KEY_BYTES_MAX:
             self._writes.clear(key)
+            self._trips.written(key)
 
     def clear_range(self, begin: bytes, end: bytes) -> None:
         begin, end = self._checked_range(begin, end)
@@ -311,7 +347,7 @@ class EmbeddedTransaction(Attempts):
 
     def watch(self, key: bytes) -> Watch:
         limits.check_watch(key)
-        watch = EmbeddedWatch(self._store_watches, key, self.read(key, True))
+        watch = EmbeddedWatch(self._store_watches, key, self._read(key, True))
         self._watches.append(watch)
         return watch
 
@@ -333,6 +369,7 @@ class EmbeddedTransaction(Attempts):
             raise TransactionTimedOutError
         committed: tuple[int, bytes | None] = (-1, None)
         if self._writes:
+            self._trips.committed()
             version, order = self._submit()
             committed = version, version.to_bytes(8, "big") + order.to_bytes(2, "big")
         self._let_go()
@@ -403,13 +440,13 @@ class _SnapshotView(Reader):
         self._transaction = transaction
 
     def get(self, key: bytes) -> bytes | None:
-        return self._transaction.read(key, False)
+        return self._transaction.read_together([key], False)[0]
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        return [self._transaction.read(key, False) for key in keys]
+        return self._transaction.read_together(keys, False)
 
     def get_key(self, selector: KeySelector) -> bytes:
-        return self._transaction.resolve(selector, False)
+        return self._transaction.find_key(selector, False)
 
     def range(
         self,

@@ -45,6 +45,14 @@ class KeySelector:
     or_equal: bool
     offset: int
     def __init__(self, key: bytes, or_equal: bool, offset: int) -> None: ...
+    @classmethod
+    def first_greater_than(cls, key: bytes) -> Self: ...
+    @classmethod
+    def first_greater_or_equal(cls, key: bytes) -> Self: ...
+
+class FutureKeyValueArray(Future):
+    # The entries of a page, their number, and whether the range has more.
+    def wait(self) -> tuple[list[KeyValue], int, int]: ...
 
 class FDBRange:
     def __iter__(self) -> Iterator[KeyValue]: ...
@@ -81,6 +89,16 @@ class TransactionRead:
         reverse: bool = False,
         streaming_mode: int = ...,
     ) -> FDBRange: ...
+    # One page of a range, which the binding starts when this is called.
+    def _get_range(
+        self,
+        begin: KeySelector,
+        end: KeySelector,
+        limit: int,
+        streaming_mode: int,
+        iteration: int,
+        reverse: bool,
+    ) -> FutureKeyValueArray: ...
 
 class Transaction(TransactionRead):
     options: _TransactionOptions

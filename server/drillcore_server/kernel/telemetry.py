@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 
 from drillcore_fdb.engine import Figures
 from drillcore_fdb.errors import EngineError
+from drillcore_fdb.round_trips import RoundTrips
 from drillcore_server.kernel.errors import Refused
 
 
@@ -51,6 +52,7 @@ def _json(event: dict[str, Any], **_options: Any) -> str:
 
 
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_BUCKETS_TRIPS = (2, 4, 6, 8, 10, 12, 15, 20, 30, 50, 100, 300, 1000)
 
 
 class Metrics:
@@ -59,6 +61,16 @@ class Metrics:
         self._calls = Counter("drillcore_calls", "Calls answered", ["method", "outcome"], registry=self.registry)
         self._seconds = Histogram(
             "drillcore_call_seconds", "Time to answer", ["method"], buckets=_BUCKETS_S, registry=self.registry
+        )
+        self._round_trips = Histogram(
+            "drillcore_call_round_trips",
+            "Times that a call waited for the store, one after the other",
+            ["method"],
+            buckets=_BUCKETS_TRIPS,
+            registry=self.registry,
+        )
+        self._transactions = Counter(
+            "drillcore_call_transactions", "Transactions that calls ran", ["method"], registry=self.registry
         )
         self.lockouts = Counter(
             "drillcore_account_lockouts", "Accounts locked after wrong passwords", registry=self.registry
@@ -86,9 +98,11 @@ class Metrics:
         else:
             failures.inc()
 
-    def observe_call(self, method: str, outcome: str, seconds: float) -> None:
+    def observe_call(self, method: str, outcome: str, seconds: float, trips: RoundTrips) -> None:
         self._calls.labels(method, outcome).inc()
         self._seconds.labels(method).observe(seconds)
+        self._round_trips.labels(method).observe(trips.count)
+        self._transactions.labels(method).inc(trips.transactions)
 
     def follow(self, what: str, figures: Callable[[], Figures]) -> None:
         """Adds the figures of a part of the server to the metrics. They are read whenever the metrics are."""

@@ -11,6 +11,7 @@ import structlog
 from google.protobuf.message import Message
 
 from drillcore_fdb.errors import EngineError
+from drillcore_fdb.round_trips import counted
 from drillcore_proto.reasons import API_VERSION, API_VERSION_HEADER, REQUEST_ID_HEADER, RESIDENCY_HEADER, Reason
 from drillcore_server.identity.authenticator import Authenticator
 from drillcore_server.kernel.access import NOBODY, Principal, checked_region
@@ -89,14 +90,15 @@ class Measure:
     def __call__(self, exchange: Exchange, proceed: Answer) -> Message | None:
         started = time.perf_counter()
         outcome = Reason.INTERNAL.name
-        try:
-            response = proceed(exchange)
-            outcome = "OK"
-        except Refused as refused:
-            outcome = refused.reason.name
-            raise
-        finally:
-            self._metrics.observe_call(exchange.method, outcome, time.perf_counter() - started)
+        with counted() as trips:
+            try:
+                response = proceed(exchange)
+                outcome = "OK"
+            except Refused as refused:
+                outcome = refused.reason.name
+                raise
+            finally:
+                self._metrics.observe_call(exchange.method, outcome, time.perf_counter() - started, trips)
         return response
 
 
