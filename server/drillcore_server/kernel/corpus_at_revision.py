@@ -169,6 +169,7 @@ class CorpusReads:
 
     def opened(self, tr: Reader, trail: Trail, corpus: Corpus, as_of: AsOf) -> CorpusAtRevision:
         """Same as `at`, for a corpus that the caller was already admitted to."""
+        self.unit.read_ahead.remember(corpus)
         keys = self.unit.keys.of_corpus(corpus.number)
         head = revision = revisions.head(tr, keys)
         if as_of.revision is not None:
@@ -184,6 +185,7 @@ class CorpusReads:
 
     def numbered(self, tr: Reader, granted: InTenant, owner: TenantId, number: CorpusNumber) -> Corpus | None:
         """A tenant's corpus by its number; None if the caller does not have that corpus under its id."""
+        self.unit.read_ahead.read_numbered(tr, number)
         stored = tr.get(self.unit.keys.corpus_number(number))
         corpus = None if stored is None else granted.find(tr, self.unit.keys, CorpusId(UUID(bytes=stored)))
         return corpus if corpus is not None and corpus.tenant_id == owner else None

@@ -33,6 +33,7 @@ from drillcore_server.kernel import session_store as sessions
 from drillcore_server.kernel.access import Granted, Principal, Residency, Rule
 from drillcore_server.kernel.errors import BadInput, Missing, Refused, Unavailable
 from drillcore_server.kernel.journal import UNKNOWN_CLIENT, Client, Journal, Occasion, SignerUnavailableError, hashed
+from drillcore_server.kernel.read_ahead import NO_SUBJECTS, ReadAhead, Subjects
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.storage import audit_records, erasure_notes
 from drillcore_server.storage.ids import PrincipalId, RecordId, RequestId, new_uuid
@@ -63,6 +64,8 @@ class Call:
     """The trail of the last run, with which a refusal is recorded."""
     region: str = ""
     """The only region whose corpora the call may touch. Empty: any region."""
+    subjects: Subjects = NO_SUBJECTS
+    """What the request names, to be read ahead."""
 
     @property
     def identity(self) -> bytes:
@@ -158,6 +161,7 @@ class Unit:
         self.page_bytes_max = page_bytes_max
         self._on_record = on_record
         self._regions = regions
+        self.read_ahead = ReadAhead(keys)
 
     @property
     def residency(self) -> Residency:
@@ -205,7 +209,7 @@ class Unit:
         """
 
         def attempt(tr: Transaction) -> T:
-            granted, trail = self._begin(tr, call, access)
+            granted, trail = self._begin(tr, call, access, writing=True)
             known = self.known(tr, call, result)
             if known is not None:
                 return known
@@ -278,9 +282,10 @@ class Unit:
         _check_same(outcome.fingerprint == self.journal.keyed(call.identity))
         return result.decode(outcome.result)
 
-    def _begin(self, tr: Transaction, call: Call, access: Rule[G]) -> tuple[G, Trail]:
+    def _begin(self, tr: Transaction, call: Call, access: Rule[G], *, writing: bool = False) -> tuple[G, Trail]:
         trail = Trail(tenant=call.principal.tenant)
         call.trails[:] = [trail]
+        self.read_ahead.read(tr.snapshot, call.principal, call.request_id, call.subjects, writing=writing)
         erasure_notes.follow(tr.snapshot, self.keys.erasure_notes, self.journal.keyring)
         granted = access(tr, self.keys, call.principal, call.at).within(self._regions, call.region)
         trail.tenant = granted.tenant

@@ -27,6 +27,7 @@ from drillcore_server import VERSION
 from drillcore_server.kernel.errors import NotReady
 from drillcore_server.kernel.journal import Client
 from drillcore_server.kernel.messages import check_known_fields
+from drillcore_server.kernel.read_ahead import NO_SUBJECTS, Subjects
 from drillcore_server.kernel.unit import Call
 from drillcore_server.storage.ids import RequestId
 from drillcore_server.transport.exchange import Answer, Exchange, Handler, Record, abort
@@ -41,6 +42,7 @@ from drillcore_server.transport.stages import (
     is_request_id,
 )
 from drillcore_server.transport.streams import StallWatch, Stream
+from drillcore_server.transport.subjects import subjects_of
 
 ORDER: Final = (RequestIds, Log, Measure, Admit, Record, Authenticate)
 """Outermost first. A call is logged even if it is not authenticated; everything in the log has a request id."""
@@ -83,7 +85,7 @@ class Pipeline:
         assert streaming or not (method.client_streaming or method.server_streaming), (
             "streams go both ways or not at all"
         )
-        answer = _stream_handler(method.name, handler) if streaming else _call_handler(method.name, handler)
+        answer = _stream_handler(method.name, handler) if streaming else _call_handler(method, handler)
         for stage in reversed(self._stages):
             answer = _inside(stage, answer)
         request_class, response_class = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
@@ -149,12 +151,15 @@ def _inside(stage: Stage, inner: Answer) -> Answer:
     return lambda exchange: stage(exchange, inner)
 
 
-def _call_handler(action: str, handler: Handler) -> Answer:
+def _call_handler(method: MethodDescriptor, handler: Handler) -> Answer:
+    action, service = method.name, method.containing_service.name
+
     def answer(exchange: Exchange) -> Message:
         assert isinstance(exchange.request, Message)
         check_known_fields(exchange.request)
         content = exchange.request.SerializeToString(deterministic=True)
-        response: Message = handler(exchange.request, _call(exchange, action, content))
+        subjects = subjects_of(exchange.request, service)
+        response: Message = handler(exchange.request, _call(exchange, action, content, subjects))
         return response
 
     return answer
@@ -170,7 +175,7 @@ def _stream_handler(action: str, handler: Handler) -> Answer:
     return answer
 
 
-def _call(exchange: Exchange, action: str, content: bytes) -> Call:
+def _call(exchange: Exchange, action: str, content: bytes, subjects: Subjects = NO_SUBJECTS) -> Call:
     assert exchange.principal is not None, "a handler was reached without authentication"
     fingerprint = hashlib.sha256(action.encode() + b"\0" + content).digest()
     exchange.call = Call(
@@ -183,6 +188,7 @@ def _call(exchange: Exchange, action: str, content: bytes) -> Call:
         exchange.reason or "",
         exchange.client,
         region=exchange.region,
+        subjects=subjects,
     )
     return exchange.call
 
