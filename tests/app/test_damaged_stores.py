@@ -12,7 +12,7 @@ from drillcore import Reason, Unavailable
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import FORMAT_VERSION
-from drillcore_fdb.format import open_store as open_header
+from drillcore_server.storage.store import open_store as open_header
 from tests.support.processes.drillcore_process import Ended, drillcore
 from tests.support.servers.running import create_tenants, open_store, running
 
