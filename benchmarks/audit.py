@@ -26,7 +26,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from benchmarks._measure import in_threads, percentile
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
 from drillcore_fdb.engine import Engine, Options, Transaction
-from drillcore_fdb.format import open_store
 from drillcore_formats.audit import Pins, verify_export, verify_proof
 from drillcore_formats.audit.merkle import leaf_hash
 from drillcore_formats.audit.proofs import make_proof
@@ -51,6 +50,7 @@ from drillcore_server.storage.ids import CorpusId, PrincipalId, RecordId, Reques
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
 from drillcore_server.storage.sealed import SealedRecords
+from drillcore_server.storage.store import open_store
 from drillcore_server.tenancy.corpora import create_corpus, get_corpus
 from drillcore_server.tenancy.tenants import create_tenant
 

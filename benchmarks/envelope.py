@@ -36,11 +36,11 @@ from benchmarks._texts import DATA, texts
 from drillcore import Client
 from drillcore_fdb import codec
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
-from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import envelopes_pb2_grpc, facts_pb2, facts_pb2_grpc
 from drillcore_server.storage.ids import EnvelopeId, TenantId
 from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.store import open_store
 from drillcore_server.vectors.settings import VectorSettings
 
 SIZES = (1_000, 10_000, 100_000)

@@ -312,9 +312,16 @@ class Engine(ABC):
     def begin(self, options: Options) -> Attempts:
         """Starts the attempts of one `run`. Do not call it: call `run`, which retries, commits and closes."""
 
-    @abstractmethod
     def directory(self, *path: str) -> Subspace:
         """The key prefix of a path of names. It is short, made on first use, and never changes."""
+        return self.directories([path])[0]
+
+    @abstractmethod
+    def directories(self, paths: Sequence[tuple[str, ...]]) -> list[Subspace]:
+        """The key prefixes of several paths, in the order of `paths`. Makes those that do not exist, in that order.
+
+        An engine may make them in several transactions.
+        """
 
     @abstractmethod
     def list_directories(self, *path: str) -> list[str]:

@@ -11,8 +11,8 @@ import pytest
 from drillcore import Reason, Unavailable
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Transaction
-from drillcore_fdb.format import FORMAT_VERSION
-from drillcore_fdb.format import open_store as open_header
+from drillcore_fdb.format import FORMAT_VERSION, STORE_PATH
+from drillcore_server.storage.store import open_store as open_header
 from tests.support.processes.drillcore_process import Ended, drillcore
 from tests.support.servers.running import create_tenants, open_store, running
 
@@ -144,21 +144,40 @@ def test_a_directory_of_a_newer_engine_format_is_refused_and_left_as_it_is(data:
 
 def set_store_format(data: Path, version: int) -> None:
     engine = open_store(data)
-    root, header = open_header(engine)
+    _, header = open_header(engine)
+    key = engine.directory(*STORE_PATH).pack((0,))
 
     def work(tr: Transaction) -> None:
-        codec.write(tr, root.pack((0,)), codec.encode({"format": version, "store": str(header.store_id)}))
+        codec.write(tr, key, codec.encode({"format": version, "store": str(header.store_id)}))
 
     engine.run(work)
     engine.close()
 
 
-def test_a_store_of_a_newer_format_is_refused_and_left_as_it_is(data: Path) -> None:
-    set_store_format(data, FORMAT_VERSION + 1)
+@pytest.mark.parametrize(
+    ("version", "advice"), [(FORMAT_VERSION + 1, "upgrade Drillcore"), (6, "export a core of each corpus")]
+)
+def test_a_store_of_another_format_is_refused_and_left_as_it_is(data: Path, version: int, advice: str) -> None:
+    set_store_format(data, version)
+    (data / "operator.token").unlink(missing_ok=True)
     before = contents(data)
-    for command in ("serve --listen 127.0.0.1:0", "engine info"):
+    for command in ("serve --listen 127.0.0.1:0", "engine info", "engine directories", "fsck"):
         ended = drillcore(data.parent, *command.split(), "--json", "--data-dir", "data")
         assert (ended.exit_code, ended.error["reason"]) == (1, "STORE_UNAVAILABLE")
-        assert f"format {FORMAT_VERSION + 1}" in ended.error["message"]
-        assert "upgrade Drillcore" in ended.error["message"]
+        assert f"format {version}" in ended.error["message"]
+        assert advice in ended.error["message"]
     assert contents(data) == before
+
+
+def test_a_store_without_one_of_its_directories_is_refused_and_left_as_it_is(data: Path) -> None:
+    engine = open_store(data)
+    engine.remove_directory(*STORE_PATH, "indexes", "members")
+    engine.close()
+    before = contents(data)
+    for command in ("serve --listen 127.0.0.1:0", "engine info", "fsck"):
+        ended = drillcore(data.parent, *command.split(), "--json", "--data-dir", "data")
+        assert (ended.exit_code, ended.error["reason"]) == (1, "STORE_CORRUPT")
+        assert "the directory drillcore/indexes/members is gone" in ended.error["message"]
+    assert contents(data) == before
+    ended = drillcore(data.parent, "engine", "directories", "--json", "--data-dir", "data")
+    assert "indexes/members" not in {directory["name"] for directory in ended.document["directories"]}

@@ -124,7 +124,7 @@ def test_engine_info_describes_the_store(tmp_path: Path) -> None:
 
 
 def test_engine_commands_never_create_a_store(tmp_path: Path) -> None:
-    for command in ("info", "compact", "check"):
+    for command in ("info", "directories", "compact", "check"):
         ended = drillcore(tmp_path, "engine", command, "--json", "--data-dir", "data")
         assert (ended.exit_code, ended.error["reason"]) == (2, "STORE_NOT_FOUND")
     assert not (tmp_path / "data").exists()

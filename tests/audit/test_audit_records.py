@@ -13,7 +13,6 @@ from google.protobuf.descriptor import MethodDescriptor
 
 from drillcore import Client, InvalidArgument, Level, NewDocument, NotFound, Reason, Unavailable
 from drillcore_fdb.engine import Transaction
-from drillcore_fdb.format import open_store
 from drillcore_server.app.config import EngineSettings
 from drillcore_server.app.factories import open_keyring
 from drillcore_server.fsck.check_store import Fsck
@@ -21,6 +20,7 @@ from drillcore_server.kernel.trail import ACTIONS
 from drillcore_server.storage import audit_records
 from drillcore_server.storage.audit_records import AuditState
 from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.store import open_store
 from drillcore_server.transport.stages import OPEN_TO_NOBODY
 from tests.support.data.texts import notice
 from tests.support.servers.concurrently import concurrently

@@ -9,7 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import facts_pb2
 from drillcore_server.communities.model import Community
 from drillcore_server.communities.store import COMMUNITY
@@ -19,6 +18,7 @@ from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import CommunityId, Revision
 from drillcore_server.storage.keyring import KeyNumber
 from drillcore_server.storage.sealed import SealedRecords, keys_of
+from drillcore_server.storage.store import open_store
 from tests.support.callers.communities import CommunityCaller, draft, fact_of, topic_drafts
 from tests.support.servers.running import ACME, OPERATOR, Running, create_tenants, running
 from tests.support.stores.aged import keys_of as keys_in

@@ -10,11 +10,11 @@ import pytest
 
 from drillcore import Role, SignatureTarget, SignatureTargetKind
 from drillcore_fdb.engine import Transaction
-from drillcore_fdb.format import open_store
 from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.v1 import signatures_pb2, signatures_pb2_grpc
 from drillcore_server.fsck.check_store import Fsck
 from drillcore_server.storage.corpus_keys import CorpusKeys
+from drillcore_server.storage.store import open_store
 from tests.support.callers.core_exports import CoreCaller as Writer
 from tests.support.callers.core_exports import serving
 from tests.support.callers.cores import CoreCaller, check_store, foreign_records, handbook, library_document

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from drillcore_fdb.format import open_store
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2, nodes_pb2, sources_pb2, sources_pb2_grpc
 from drillcore_server.fsck.check_store import Fsck
 from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.store import open_store
 from tests.support.callers.facts import FactCaller
 from tests.support.callers.hierarchies import put, two_sections
 from tests.support.callers.knowledge import FAILED, File, at_revision, refused, update_parts

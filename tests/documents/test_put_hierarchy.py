@@ -7,11 +7,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from drillcore_fdb.format import open_store
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import documents_pb2 as pb
 from drillcore_proto.v1 import nodes_pb2
 from drillcore_server.fsck.check_store import Fsck
+from drillcore_server.storage.store import open_store
 from tests.support.callers.hierarchies import (
     PARAGRAPHS,
     Made,

@@ -13,7 +13,8 @@ import pytest
 from drillcore_fdb import codec
 from drillcore_fdb.embedded import EmbeddedEngine
 from drillcore_fdb.errors import StoreCorruptError, UnavailableError
-from drillcore_fdb.format import FORMAT_VERSION, STORE_PATH, open_store
+from drillcore_fdb.format import FORMAT_VERSION, STORE_PATH
+from drillcore_server.storage.store import open_store
 from tests.support.stores.stores import opened
 
 STORE_ID = UUID(int=7)
@@ -36,12 +37,12 @@ def everything(engine: EmbeddedEngine) -> dict[bytes, bytes]:
 
 def test_the_header_is_made_once_and_kept(tmp_path: Path) -> None:
     with opened(tmp_path) as engine:
-        root, header = open_store(engine)
+        directories, header = open_store(engine)
         made = everything(engine)
         assert header.format_version == FORMAT_VERSION
-        assert open_store(engine) == (root, header)
+        assert open_store(engine) == (directories, header)
     with opened(tmp_path) as engine:
-        assert open_store(engine) == (root, header)
+        assert open_store(engine) == (directories, header)
         assert everything(engine) == made
 
 
@@ -54,23 +55,27 @@ def test_concurrent_opens_get_the_same_header(engine: EmbeddedEngine) -> None:
     with ThreadPoolExecutor(8) as threads:
         headers = list(threads.map(lambda _: open_store(engine), range(16)))
     assert len({header.store_id for _, header in headers}) == 1
-    assert len({root for root, _ in headers}) == 1
+    assert all(directories == headers[0][0] for directories, _ in headers)
 
 
 def test_a_newer_format_is_refused_and_left_unchanged(engine: EmbeddedEngine) -> None:
     write_header(engine, {"format": FORMAT_VERSION + 1, "store": str(STORE_ID), "new in that format": True})
     before, version = everything(engine), engine.space()["version"]
-    with pytest.raises(UnavailableError, match=r"format 7, this Drillcore knows up to 6; upgrade Drillcore") as refused:
+    with pytest.raises(UnavailableError, match=r"format 8, this Drillcore knows up to 7; upgrade Drillcore") as refused:
         open_store(engine)
     assert not isinstance(refused.value, StoreCorruptError)
     assert everything(engine) == before
     assert engine.space()["version"] == version
 
 
-def test_a_format_from_before_the_first_release_is_refused_and_left_unchanged(engine: EmbeddedEngine) -> None:
-    write_header(engine, {"format": 1, "store": str(STORE_ID)})
+@pytest.mark.parametrize("version", [1, 6])
+def test_an_older_format_is_refused_with_how_to_move_it_and_unchanged(engine: EmbeddedEngine, version: int) -> None:
+    """As the releases of these formats made a store: no list in its header, and keys that begin with numbers."""
+    write_header(engine, {"format": version, "store": str(STORE_ID)})
+    root = engine.directory(*STORE_PATH)
+    engine.run(lambda tr: [tr.set(root.pack((number, "a key")), b"a value") for number in range(1, 89)])
     before = everything(engine)
-    with pytest.raises(UnavailableError, match="format 1, from before the first release"):
+    with pytest.raises(UnavailableError, match=f"format {version}, this Drillcore reads 7. .*export a core of each"):
         open_store(engine)
     assert everything(engine) == before
 
@@ -89,6 +94,9 @@ def test_a_format_from_before_the_first_release_is_refused_and_left_unchanged(en
         {"format": 1, "store": 5},
         {"format": 1, "store": "not an id"},
         {"format": 1, "store": STORE_ID.bytes},
+        {"format": FORMAT_VERSION, "store": str(STORE_ID)},
+        {"format": FORMAT_VERSION, "store": str(STORE_ID), "directories": ["master"]},
+        {"format": FORMAT_VERSION, "store": str(STORE_ID), "directories": {"master": "a prefix"}},
     ],
 )
 def test_an_unreadable_header_is_damage_and_left_unchanged(engine: EmbeddedEngine, header: dict[str, Any]) -> None:
@@ -100,8 +108,8 @@ def test_an_unreadable_header_is_damage_and_left_unchanged(engine: EmbeddedEngin
 
 
 def test_a_header_with_changed_bytes_is_damage(engine: EmbeddedEngine) -> None:
-    root, _ = open_store(engine)
-    key = root.pack((0,))
+    open_store(engine)
+    key = engine.directory(*STORE_PATH).pack((0,))
     engine.run(lambda tr: tr.set(key, (tr.get(key) or b"")[:-1]))
     with pytest.raises(StoreCorruptError):
         open_store(engine)

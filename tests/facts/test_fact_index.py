@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from drillcore_fdb.engine import Transaction
-from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import facts_pb2 as pb
 from drillcore_server.facts import index as fact_feed
 from drillcore_server.facts.checks import SavedIndexes
@@ -28,6 +27,7 @@ from drillcore_server.storage.ids import CorpusNumber, FactId, RecordId, Revisio
 from drillcore_server.storage.keyring import KeyErased
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.sealed import SealedRecords
+from drillcore_server.storage.store import open_store
 from drillcore_server.vectors.index_keeper import IndexKeeper
 from drillcore_server.vectors.index_snapshots import IndexName, IndexSnapshots, SavedAt
 from drillcore_server.vectors.settings import VectorSettings

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from drillcore_fdb.engine import Transaction
-from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import facts_pb2 as pb
 from drillcore_server.facts.lexical.lexical_cache import LexicalIndexes
 from drillcore_server.facts.lexical.lexical_index import LexicalIndex
@@ -19,6 +18,7 @@ from drillcore_server.kernel.errors import Missing
 from drillcore_server.storage.ids import Revision
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.sealed import SealedRecords
+from drillcore_server.storage.store import open_store
 from tests.facts.test_fact_index import corpus_of
 from tests.support.callers.erasures import MARKED, MARKER, OTHER, ErasingCaller, problems
 from tests.support.callers.hierarchies import put as put_hierarchy

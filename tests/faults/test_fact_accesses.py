@@ -21,7 +21,7 @@ from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Notes, Unit
 from drillcore_server.storage.ids import CorpusNumber, FactId
 from drillcore_server.storage.keyspace import Keyspace
-from tests.support.stores.caller import ask, make_call, open_root
+from tests.support.stores.caller import ask, make_call, open_keyspace
 from tests.support.stores.faulty_engine import Fault, Faults, FaultyEngine, rates
 from tests.support.stores.journals import open_journal_here
 
@@ -31,7 +31,7 @@ APPLIED, NOT_APPLIED = {Fault.UNKNOWN_APPLIED: 0.5}, {Fault.UNKNOWN_NOT_APPLIED:
 
 
 def make_unit(engine: EmbeddedEngine, path: Path, name: str, faults: Faults) -> tuple[Unit, Keyspace, Engine]:
-    _, keys = open_root(engine, name)
+    keys = open_keyspace(engine, name)
     journal = open_journal_here(engine, keys, path)
     faulty = FaultyEngine(engine, faults)
     return Unit(faulty, keys, journal), keys, faulty

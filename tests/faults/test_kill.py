@@ -22,7 +22,8 @@ import pytest
 from drillcore import Client, DrillcoreError
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings, verify
 from drillcore_fdb.engine import Transaction
-from drillcore_fdb.format import STORE_PATH
+from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.store import open_store
 from tests.support.processes.killed import process
 from tests.support.processes.writer import COUNTER, LOG, RECORDS
 from tests.support.stores.caller import Stored, check_whole, read_everything
@@ -204,7 +205,7 @@ def read_store(data_dir: Path) -> Stored:
     assert verify(data_dir) == []
     engine = EmbeddedEngine.open(EmbeddedSettings(path=data_dir))
     try:
-        return read_everything(engine, engine.directory(*STORE_PATH))
+        return read_everything(engine, Keyspace(open_store(engine)[0]))
     finally:
         engine.close()
 

@@ -24,13 +24,13 @@ from click.testing import CliRunner
 from drillcore import AddResult, Client, DocumentOutcome, Progress, PutProgress, PutResult, Unavailable
 from drillcore.cli import main
 from drillcore_fdb.engine import Transaction
-from drillcore_fdb.format import open_store
 from drillcore_server.app.config import EngineSettings
 from drillcore_server.app.factories import open_engine
 from drillcore_server.kernel import corpus_store as corpora
 from drillcore_server.kernel import revisions
 from drillcore_server.storage.ids import CorpusId, TenantId
 from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.store import open_store
 from tests.support.paths import ROOT
 from tests.support.processes.drillcore_process import Serving, serving
 from tests.support.processes.edition_readers import Plan, Seen, read_once, reading

@@ -30,7 +30,7 @@ from tests.support.stores.caller import (
     check_session,
     check_whole,
     make_call,
-    open_root,
+    open_keyspace,
     read_everything,
 )
 from tests.support.stores.faulty_engine import Fault, Faults, FaultyEngine, rates
@@ -60,14 +60,14 @@ def run_seed(
     engine: Engine, journals: Journals, unit_type: type[Unit], seed: int, fault_rates: dict[Fault, float]
 ) -> Counter[Fault]:
     """Runs a session in keys of its own and checks everything that it left. Returns the injected faults."""
-    root, keys = open_root(engine, f"{unit_type.__name__}-{seed}-{len(fault_rates)}")
+    keys = open_keyspace(engine, f"{unit_type.__name__}-{seed}-{len(fault_rates)}")
     journal = journals(keys)
     faulty = FaultyEngine(engine, Faults(seed, fault_rates))
     session = Session(unit_type(faulty, keys, journal), seed)
     session.run(REQUESTS)
-    check_session(engine, root, session)
+    check_session(engine, keys, session)
     session.end()
-    check_session(engine, root, session)
+    check_session(engine, keys, session)
     return faulty.faults.injected
 
 
@@ -147,7 +147,7 @@ def test_broken_units_pass_without_faults_so_only_faults_reveal_them(
 @pytest.fixture
 def corpus(engine: EmbeddedEngine, journals: Journals) -> tuple[Unit, Corpus]:
     """A corpus that several callers change at once, through an engine with faults."""
-    _, keys = open_root(engine, "together")
+    keys = open_keyspace(engine, "together")
     unit = Unit(FaultyEngine(engine, Faults(7, rates(commit=0.3, read=0.01))), keys, journals(keys))
     dice = random.Random(7)
     tenant = ask(
@@ -186,7 +186,7 @@ def test_concurrent_callers_change_a_record_once_for_each_request(
     with ThreadPoolExecutor(4) as threads:
         answers = list(threads.map(lambda number: change(unit, made, number), numbers))
     assert sorted(answer.version for answer in answers) == list(range(2, 2 + len(numbers)))
-    stored = read_everything(engine, open_root(engine, "together")[0])
+    stored = read_everything(engine, open_keyspace(engine, "together"))
     check_whole(stored)
     assert stored.corpora[made.id].version == 1 + len(numbers)
     assert len(stored.corpora[made.id].metadata) == len(numbers)
@@ -196,7 +196,7 @@ def test_concurrent_callers_change_a_record_once_for_each_request(
 def test_a_timeout_during_the_commit_is_reported_and_a_retry_gets_the_outcome(
     engine: EmbeddedEngine, journals: Journals, fault: Fault
 ) -> None:
-    root, keys = open_root(engine, "timeout")
+    keys = open_keyspace(engine, "timeout")
     journal = journals(keys)
     faulty = FaultyEngine(engine, Faults(1, {fault: 1.0}))
     call = make_call(random.Random(1), 1, "CreateTenant")
@@ -207,8 +207,8 @@ def test_a_timeout_during_the_commit_is_reported_and_a_retry_gets_the_outcome(
     with pytest.raises(Unavailable) as refused:
         create(faulty)
     assert refused.value.reason in OUTCOME_OPEN
-    assert len(read_everything(engine, root).tenants) == fault.applied
+    assert len(read_everything(engine, keys).tenants) == fault.applied
     create(engine)
-    stored = read_everything(engine, root)
+    stored = read_everything(engine, keys)
     check_whole(stored)
     assert len(stored.tenants) == len(stored.outcomes) == 1

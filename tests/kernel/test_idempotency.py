@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from drillcore import AlreadyExists, Client, Conflict, InvalidArgument, NotFound, Reason
-from drillcore_fdb.format import open_store
 from drillcore_server.kernel.unit import forget_outcomes
 from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.store import open_store
 from tests.support.servers.concurrently import concurrently
 from tests.support.servers.running import ACME_ID, GLOBEX_ID, Running
 from tests.support.stores.trails import knowledge_keys

@@ -25,12 +25,12 @@ from drillcore_server.storage.ids import (
     SourceId,
 )
 from drillcore_server.storage.keyring import Keyring
-from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.sealed import SealedRecords
+from tests.support.stores.keyspaces import keyspace_below
 from tests.support.stores.stores import opened
 
-KEYS = Keyspace(Subspace(b"r")).of_corpus(CorpusNumber(7))
-OTHERS = Keyspace(Subspace(b"r")).of_corpus(CorpusNumber(8))
+KEYS = keyspace_below(b"r").of_corpus(CorpusNumber(7))
+OTHERS = keyspace_below(b"r").of_corpus(CorpusNumber(8))
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NODE = NodeId(UUID(int=5))
 

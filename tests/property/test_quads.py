@@ -22,13 +22,13 @@ from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRev
 from drillcore_server.kernel.writes import Write, apply_all
 from drillcore_server.storage.ids import CorpusNumber, Revision, SourceId
 from drillcore_server.storage.keyring import Keyring
-from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.sealed import SealedRecords
+from tests.support.stores.keyspaces import keyspace_below
 from tests.support.stores.quads import stored_quads
 from tests.support.stores.stores import opened
 from tests.tenancy.test_retention_policies import PLAIN
 
-KEYSPACE = Keyspace(Subspace(b"q"))
+KEYSPACE = keyspace_below(b"q")
 NUMBER = CorpusNumber(7)
 NAMES = [Iri("urn:a"), Iri("urn:b")]
 SUBJECTS: list[Term] = [*NAMES, Blank("a"), Quoted(NAMES[0], NAMES[1], literal("urn:a"))]

@@ -17,19 +17,18 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Engine, Transaction
-from drillcore_fdb.tuples import Subspace
 from drillcore_server.kernel import retention
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import CorpusId, CorpusNumber, DocumentId, NodeId, PrincipalId, Revision, TenantId
-from drillcore_server.storage.keyspace import Keyspace
 from tests.storage.test_versioned import PART_BYTES, seen
 from tests.support.stores.archive import SENTENCES, opened_archive, text_of
 from tests.support.stores.archive_retention import Pages, hold, keep_days, readable, release, state, trim
 from tests.support.stores.consistent import Hierarchy, check
+from tests.support.stores.keyspaces import keyspace_below
 from tests.support.stores.stores import opened
 
-KEYSPACE = Keyspace(Subspace(b"t"))
+KEYSPACE = keyspace_below(b"t")
 NUMBER, NEIGHBOUR = CorpusNumber(7), CorpusNumber(8)
 NODES = [NodeId(UUID(int=number)) for number in (0, 1, (1 << 128) - 1)]
 LAST = 9

@@ -9,15 +9,14 @@ from uuid import uuid4
 import pytest
 
 from drillcore_fdb.embedded import EmbeddedEngine
-from drillcore_fdb.tuples import Subspace
 from drillcore_proto.reasons import Reason
 from drillcore_server.kernel.corpus_store import new_numbers, take_number
 from drillcore_server.kernel.errors import Unavailable
 from drillcore_server.storage.ids import CorpusId, CorpusNumber
-from drillcore_server.storage.keyspace import Keyspace
+from tests.support.stores.keyspaces import keyspace_below
 from tests.support.stores.stores import opened
 
-KEYS = Keyspace(Subspace(b"store"))
+KEYS = keyspace_below(b"store")
 
 
 @pytest.fixture

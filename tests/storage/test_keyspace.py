@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drillcore_fdb.tuples import KeyRange, Subspace, pack, prefix_end
+from drillcore_fdb.tuples import KeyRange, pack, prefix_end
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import (
     AccountId,
@@ -31,11 +31,12 @@ from drillcore_server.storage.ids import (
     TurnId,
 )
 from drillcore_server.storage.keyspace import Keyspace
-from drillcore_server.storage.spaces import Space
+from drillcore_server.storage.spaces import BY_REVISION
 from tests.support.paths import GOLDEN_FILES, ROOT
+from tests.support.stores.keyspaces import keyspace_below
 
 GOLDEN = json.loads((GOLDEN_FILES / "keys.json").read_text("utf-8"))
-KEYS = Keyspace(Subspace(pack((7,))))
+KEYS = keyspace_below()
 TENANT = TenantId(UUID("00112233-4455-6677-8899-aabbccddeeff"))
 CORPUS = CorpusId(UUID("ffeeddcc-bbaa-9988-7766-554433221100"))
 OPERATOR, REQUEST = PrincipalId("operator"), RequestId("r-1")
@@ -132,95 +133,6 @@ BUILT = {
     "change": KEYS.change(TENANT, 3, STAMP),
     "changes": KEYS.changes(TENANT),
     "migrations": KEYS.migrations(),
-}
-SPACES = {
-    "TENANTS": 1,
-    "TENANT_NAMES": 2,
-    "CORPORA": 3,
-    "CORPUS_NAMES": 4,
-    "REQUESTS": 5,
-    "REQUEST_TIMES": 6,
-    "CORPUS_NUMBERS": 7,
-    "LOCATORS": 8,
-    "HEADS": 9,
-    "REVISIONS": 10,
-    "REVISION_TIMES": 11,
-    "CLAIMS": 12,
-    "STAGED": 13,
-    "MASTERS": 14,
-    "SECTIONS": 15,
-    "CHUNKS": 16,
-    "VECTORS": 18,
-    "MEMBERS": 19,
-    "PARENTS": 20,
-    "DOCUMENTS": 21,
-    "SOURCES": 22,
-    "ENTITIES": 23,
-    "CATEGORIES": 24,
-    "CITING": 25,
-    "FLOORS": 26,
-    "SECTION_LIST": 27,
-    "EMBEDDED": 28,
-    "AUDIT_STATE": 29,
-    "AUDIT_RECORDS": 30,
-    "AUDIT_REQUESTS": 31,
-    "AUDIT_ENTRIES": 32,
-    "AUDIT_TILES": 33,
-    "AUDIT_HEADS": 34,
-    "AUDIT_CHECKPOINTS": 35,
-    "AUDIT_PLACES": 36,
-    "AUDIT_INDEXES": 37,
-    "AUDIT_SEQUENCER": 38,
-    "AUDIT_KEYS": 39,
-    "MANIFESTS": 40,
-    "ACCOUNTS": 41,
-    "LOGINS": 42,
-    "CREDENTIALS": 43,
-    "SESSIONS": 44,
-    "ACCOUNT_SESSIONS": 45,
-    "BINDINGS": 46,
-    "SIGNATURES": 47,
-    "SIGNATURES_BY_TARGET": 48,
-    "CHALLENGES": 49,
-    "REVIEWS": 50,
-    "EXPORTS": 51,
-    "AUDIT_PUBLISHED": 52,
-    "ACCOUNTS_BY_TENANT": 53,
-    "FACTS": 54,
-    "FACT_VECTORS": 55,
-    "EMBEDDINGS": 56,
-    "FACTS_BY_CHUNK": 57,
-    "FACTS_BY_SOURCE": 58,
-    "FACT_CHANGES": 59,
-    "FACT_EXPIRIES": 60,
-    "FACT_ACCESSES": 61,
-    "COMMUNITIES": 62,
-    "COMMUNITY_RUNS": 63,
-    "STATE_HASHES": 64,
-    "CHANGES": 65,
-    "ERASURES": 66,
-    "PURGED": 67,
-    "SHARED_CORPORA": 68,
-    "SESSION_FACTS": 69,
-    "SESSION_ENDS": 70,
-    "MIGRATIONS": 71,
-    "FACT_UPKEEP": 72,
-    "FACT_WORDS": 73,
-    "ENVELOPES": 74,
-    "ENVELOPE_SESSIONS": 75,
-    "ETAGS": 76,
-    "ENVELOPE_ENDS": 77,
-    "QUADS": 78,
-    "QUAD_INDEX": 79,
-    "LIBRARY": 80,
-    "LIBRARY_BLOBS": 81,
-    "ENTITY_VECTORS": 82,
-    "TURNS": 83,
-    "EDGES": 84,
-    "GRAPH_INDEX": 85,
-    "GRAPH_CHANGES": 86,
-    "FOREIGN_SIGNATURES": 87,
-    "FACT_ENVELOPES": 88,
 }
 OF_CORPUS = KEYS.of_corpus(NUMBER)
 BUILT_OF_CORPUS = {
@@ -360,7 +272,14 @@ REVISIONS = st.integers(0, 2**47).map(Revision)
 
 
 def golden(name: str) -> list[bytes]:
-    return [bytes.fromhex(part) for part in GOLDEN[name].split("/")]
+    """The bytes in hexadecimal. `<directory>` stands for a prefix, `<directory> end` for the end of its keys."""
+    return [_golden_key(part) for part in GOLDEN[name].split(" / ")]
+
+
+def _golden_key(part: str) -> bytes:
+    directory, rest = re.fullmatch(r"<(.+?)>(.*)", part).groups()  # type: ignore[union-attr]
+    prefix = pack((directory,))
+    return prefix_end(prefix) if rest == " end" else prefix + bytes.fromhex(rest)
 
 
 @pytest.mark.parametrize("name", BUILT)
@@ -388,20 +307,14 @@ def test_every_method_that_builds_a_key_is_in_the_golden_file() -> None:
     assert BUILT.keys() | {f"of_corpus.{name}" for name in BUILT_OF_CORPUS} == GOLDEN.keys()
 
 
-def test_space_numbers_never_change_and_none_is_used_twice() -> None:
-    assert {name: int(space) for name, space in Space.__members__.items()} == SPACES
-    assert len(set(SPACES.values())) == len(SPACES)
-    assert 0 not in SPACES.values(), "0 is the key of the store's header"
-
-
 def test_spaces_kept_by_revision_are_those_of_the_documented_layout() -> None:
     """Trimming walks these spaces. A space that is left out would grow for ever."""
     layout = (ROOT / "fdb" / "README.md").read_text("utf-8")
-    marked = list(dict.fromkeys(map(int, re.findall(r"^\| (\d+) [a-z ]+ \*", layout, re.MULTILINE))))
-    prefixes = [pack((7, number, NUMBER)) for number in marked]
+    marked = set(re.findall(r"^\| `([a-z/-]+)` \*", layout, re.MULTILINE))
     assert len(marked) >= 12
-    assert [space.begin for space in OF_CORPUS.by_revision()] == prefixes == sorted(prefixes)
-    assert all(space == (space.begin, prefix_end(space.begin)) for space in OF_CORPUS.by_revision())
+    assert marked == set(BY_REVISION)
+    ranges = [(prefix, prefix_end(prefix)) for prefix in sorted(pack((name, NUMBER)) for name in marked)]
+    assert OF_CORPUS.by_revision() == ranges
 
 
 @given(NUMBERS, NUMBERS)

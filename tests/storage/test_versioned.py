@@ -18,12 +18,12 @@ from drillcore_fdb.errors import StoreCorruptError
 from drillcore_fdb.tuples import Subspace, prefix_end
 from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import CorpusNumber, NodeId, Revision
-from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.versioned import Entry
+from tests.support.stores.keyspaces import keyspace_below
 from tests.support.stores.stores import opened
 
 _ROOT = Subspace(b"versioned")
-_CORPORA = [Keyspace(_ROOT).of_corpus(CorpusNumber(number)) for number in (0, 5, 0xFF, 0xFFFF)]
+_CORPORA = [keyspace_below(_ROOT.prefix).of_corpus(CorpusNumber(number)) for number in (0, 5, 0xFF, 0xFFFF)]
 _NODES = [NodeId(UUID(int=number)) for number in (0, 1, (1 << 128) - 1)]
 KEYS = [keys.master() for keys in _CORPORA[1:]] + [_CORPORA[2].section(node) for node in _NODES]
 """Keys as they occur in a store: the key of a master is the bare prefix of its corpus."""

@@ -24,10 +24,10 @@ from drillcore import (
     SignatureTargetKind,
     State,
 )
-from drillcore_fdb.format import open_store
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import cores_pb2, events_pb2
 from drillcore_server.fsck.check_store import Fsck
+from drillcore_server.storage.store import open_store
 from tests.support.callers.hierarchies import put, two_sections
 from tests.support.callers.knowledge import Caller
 from tests.support.data.texts import REGULATIONS

@@ -10,12 +10,12 @@ import pytest
 
 from drillcore import Client, InvalidArgument, Page, Reason
 from drillcore_fdb.engine import Transaction
-from drillcore_fdb.format import open_store
 from drillcore_server.kernel import corpus_store as stored_corpora
 from drillcore_server.kernel.corpus_store import CORPORA
 from drillcore_server.kernel.pages import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
 from drillcore_server.storage.ids import CorpusId, TenantId
 from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.store import open_store
 from tests.support.servers.running import ACME_ID, Running
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TypeVar
 
 import fdb
@@ -23,6 +24,8 @@ T = TypeVar("T")
 
 # The directory layer's work can be run again after a commit with an unknown result: it finds what it made.
 _DIRECTORY_OPTIONS = Options(idempotent=True)
+_DIRECTORIES_MAX = 16
+"""Directories made in one transaction. The directory layer waits several times for each: too many take over 5 s."""
 
 
 class ClusterEngine(Engine):
@@ -53,10 +56,16 @@ class ClusterEngine(Engine):
         self._lifetime.check_open()
         return ClusterAttempts(self._database, self._settings, options, self._lifetime)
 
-    def directory(self, *path: str) -> Subspace:
-        if not path:
+    def directories(self, paths: Sequence[tuple[str, ...]]) -> list[Subspace]:
+        if not all(paths):
             raise InvalidUseError(2255, "The root directory has no keys of its own: name a path")
-        return self._with_directories(lambda tr: Subspace(fdb.directory.create_or_open(tr, path).key()))
+
+        def open_batch(tr: fdb.Transaction, batch: Sequence[tuple[str, ...]]) -> list[Subspace]:
+            return [Subspace(fdb.directory.create_or_open(tr, path).key()) for path in batch]
+
+        batches = [paths[start : start + _DIRECTORIES_MAX] for start in range(0, len(paths), _DIRECTORIES_MAX)]
+        opened = [self._with_directories(lambda tr, b=batch: open_batch(tr, b)) for batch in batches]  # type: ignore[misc]
+        return list(chain.from_iterable(opened))
 
     def list_directories(self, *path: str) -> list[str]:
         def names(tr: fdb.Transaction) -> list[str]:

@@ -6,7 +6,7 @@ import contextlib
 import enum
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,8 +82,8 @@ class EmbeddedEngine(Engine):
         timeout_s = self.default_timeout_s if options.timeout_s is None else options.timeout_s
         return EmbeddedTransaction(self.store, self.snapshots, self.committer, self.watches, options, timeout_s)
 
-    def directory(self, *path: str) -> Subspace:
-        return self.run(lambda tr: directory.create_or_open(tr, path))
+    def directories(self, paths: Sequence[tuple[str, ...]]) -> list[Subspace]:
+        return self.run(lambda tr: [directory.create_or_open(tr, path) for path in paths])
 
     def list_directories(self, *path: str) -> list[str]:
         return self.run(lambda tr: directory.list_names(tr, path))

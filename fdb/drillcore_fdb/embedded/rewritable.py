@@ -6,7 +6,7 @@ LMDB leaves what was removed in free pages until they are used again. For a stor
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -44,9 +44,9 @@ class RewritableEngine(Engine):
     def begin(self, options: Options) -> Attempts:
         return self._engine.begin(options)
 
-    def directory(self, *path: str) -> Subspace:
+    def directories(self, paths: Sequence[tuple[str, ...]]) -> list[Subspace]:
         with self._gate.shared():
-            return self._engine.directory(*path)
+            return self._engine.directories(paths)
 
     def list_directories(self, *path: str) -> list[str]:
         with self._gate.shared():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,8 +12,8 @@ import click
 from rich.table import Table
 
 from drillcore_fdb import embedded
+from drillcore_fdb.directory_sizes import DirectorySize, directory_sizes
 from drillcore_fdb.errors import ClusterUnreachableError, DiskFullError, EngineError, StoreCorruptError, StoreInUseError
-from drillcore_fdb.format import open_store
 from drillcore_formats.plugins import CommandError, Session
 from drillcore_formats.settings import SettingsError
 from drillcore_server.app.config import EngineKind, Settings, load_settings
@@ -26,6 +26,7 @@ from drillcore_server.fsck.check_store import Fsck
 from drillcore_server.identity.bearer_tokens import FILE_NAME
 from drillcore_server.kernel.telemetry import LogFormat, make_logger
 from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.store import open_store
 
 F = TypeVar("F", bound=Callable[..., Any])
 _REASONS = {
@@ -131,11 +132,40 @@ def info(session: Session, kind: str | None, data_dir: Path | None, cluster_file
     with _store_errors():
         opened = open_engine(settings.engine)
         try:
-            _, header = open_store(opened)
+            _, header = open_store(opened, settings.engine.store_path)
             facts = {**opened.describe(), "format_version": header.format_version, "store_id": str(header.store_id)}
         finally:
             opened.close()
     session.emit(facts, _facts(facts))
+
+
+@engine.command()
+@engine_options
+@click.pass_obj
+def directories(session: Session, kind: str | None, data_dir: Path | None, cluster_file: Path | None) -> None:
+    """List the directories of the store, with the keys and bytes in each.
+
+    The figures of a directory include those of the directories below it. Bytes are those of keys and values, as they
+    are stored. An embedded store must not be in use. On a cluster, this runs beside the servers and reads every key.
+    """
+    settings = _settings(session, kind, data_dir, cluster_file)
+    _must_exist(settings)
+    path = settings.engine.store_path
+    with _store_errors():
+        opened = open_engine(settings.engine)
+        try:
+            sizes = directory_sizes(opened, path)
+        finally:
+            opened.close()
+    if not sizes:
+        raise CommandError("STORE_NOT_FOUND", f"there is no store in the directory {'/'.join(path)}", exit_code=2)
+    store, *below = sizes
+    listed = [
+        {"name": "/".join(size.path), "prefix": size.prefix.hex(), "keys": size.keys, "bytes": size.size_bytes}
+        for size in below
+    ]
+    facts = {"store": "/".join(path), "keys": store.keys, "bytes": store.size_bytes, "directories": listed}
+    session.emit(facts, _tree("/".join(path), sizes))
 
 
 @engine.command()
@@ -184,10 +214,10 @@ def fsck(
     with _store_errors():
         opened = open_engine(settings.engine)
         try:
-            root, header = open_store(opened)
+            directories, header = open_store(opened, settings.engine.store_path)
             with open_keyring(settings.engine, opened) as keyring:
                 saved = SavedIndexes(settings.vectors.folder(settings.engine.data_dir), settings.vectors)
-                report = Fsck(opened, Keyspace(root), keyring, header.store_id, saved).run()
+                report = Fsck(opened, Keyspace(directories), keyring, header.store_id, saved).run()
         finally:
             opened.close()
     verdict = f"{report.corpora} corpora, {report.nodes:,} nodes, {len(report.problems)} problems"
@@ -230,6 +260,17 @@ def _facts(facts: dict[str, Any]) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in facts.items():
         table.add_row(name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value))
+    return table
+
+
+def _tree(store: str, sizes: Sequence[DirectorySize]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("directory")
+    table.add_column("keys", justify="right")
+    table.add_column("bytes", justify="right")
+    for size in sizes:
+        name = "  " * len(size.path) + (size.path[-1] if size.path else store)
+        table.add_row(name, f"{size.keys:,}", f"{size.size_bytes:,}")
     return table
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from drillcore_fdb.embedded import Durability
+from drillcore_fdb.format import STORE_PATH
 from drillcore_formats.settings import find_file, load, secret
 from drillcore_server.audit.settings import AuditSettings
 from drillcore_server.communities.settings import CommunitySettings
@@ -171,6 +172,11 @@ class ClusterTable:
     """`[engine.cluster]`: how to reach FoundationDB."""
 
     cluster_file: Path | None = None
+    directory: str = STORE_PATH[0]
+    """The directory of the cluster that holds the store. The keyring is in a second one, DIRECTORY-keyring.
+
+    Installations that share a cluster need different ones.
+    """
     tls_certificate_file: Path | None = None
     tls_key_file: Path | None = None
     tls_ca_file: Path | None = None
@@ -180,6 +186,10 @@ class ClusterTable:
     knobs: Mapping[str, str] = field(default_factory=dict)
     trace_directory: Path | None = None
     external_client_directory: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.directory:
+            raise ValueError("directory must not be empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +208,16 @@ class EngineSettings:
     timeout_s: float = 30.0
     """The time limit of one transaction with all its retries, if the call sets none."""
     cluster: ClusterTable = field(default_factory=ClusterTable)
+
+    @property
+    def store_path(self) -> tuple[str, ...]:
+        """The directory of the engine that holds the store."""
+        return (self.cluster.directory,) if self.kind is EngineKind.CLUSTER else STORE_PATH
+
+    @property
+    def keyring_path(self) -> tuple[str, ...]:
+        """Apart from the store's directory, so that a backup of the store does not hold the keys."""
+        return (f"{self.store_path[0]}-keyring",)
 
     def __post_init__(self) -> None:
         if self.map_size_bytes < _MIB:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Final
 from uuid import UUID
 
 import structlog
@@ -49,8 +48,6 @@ from drillcore_server.vectors.embedding.embedders import Embedder, EmbeddingFail
 from drillcore_server.vectors.embedding.minilm import load_minilm, load_onnx_folder
 from drillcore_server.vectors.embedding.openai_embedder import OpenAIEmbedder
 
-_KEYRING_PATH: Final = ("drillcore-keyring",)
-
 
 def open_engine(settings: EngineSettings) -> Engine:
     """Opens the engine. Raises `UnavailableError`, whose message says why and what to do, if it cannot."""
@@ -73,11 +70,11 @@ def open_keyring(settings: EngineSettings, engine: Engine) -> Iterator[Keyring]:
     """Opens the keyring. It is a separate store: beside the embedded store, or in another directory of the cluster."""
     master_key_file = settings.master_key_file or settings.data_dir / "keyring" / "master.key"
     if settings.kind is EngineKind.CLUSTER:
-        yield Keyring.open(engine, engine.directory(*_KEYRING_PATH), master_key_file)
+        yield Keyring.open(engine, engine.directory(*settings.keyring_path), master_key_file)
         return
     own = RewritableEngine(replace(embedded_settings(settings), path=settings.data_dir / "keyring"))
     try:
-        yield Keyring.open(own, own.directory(*_KEYRING_PATH), master_key_file, own.rewrite)
+        yield Keyring.open(own, own.directory(*settings.keyring_path), master_key_file, own.rewrite)
     finally:
         own.close()
 

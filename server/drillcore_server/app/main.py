@@ -13,7 +13,7 @@ from uuid import UUID
 import structlog
 
 from drillcore_fdb.engine import Engine
-from drillcore_fdb.format import StoreHeader, open_store
+from drillcore_fdb.format import StoreHeader
 from drillcore_formats.audit.leaves import SERVER_LOG
 from drillcore_formats.settings import SettingsError
 from drillcore_proto.v1 import (
@@ -114,6 +114,7 @@ from drillcore_server.storage.audit_records import RecordOpener
 from drillcore_server.storage.ids import AccountId, CorpusId, FactId
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.sealed import SealedRecords
+from drillcore_server.storage.store import open_store
 from drillcore_server.tenancy.corpus_service import CorpusService
 from drillcore_server.tenancy.service import TenantService
 from drillcore_server.tenancy.trim import Trimmer
@@ -134,8 +135,8 @@ class Server:
         self._settings = settings.server
         self._engine = engine
         self.log = log
-        root, header = open_store(engine)
-        self._keys = Keyspace(root)
+        directories, header = open_store(engine, settings.engine.store_path)
+        self._keys = Keyspace(directories)
         self.metrics = Metrics()
         self.metrics.follow("engine", engine.figures)
         self._admit = Admit()

@@ -186,8 +186,8 @@ class CorpusKeys:
         return self._prefixes[Space.FLOORS]
 
     def by_revision(self) -> list[KeyRange]:
-        """All versioned spaces, in the order of the keys."""
-        return [below(self._prefixes[space]) for space in BY_REVISION]
+        """All versioned spaces, in the order of the keys, which differs from store to store."""
+        return [below(prefix) for prefix in sorted(self._prefixes[space] for space in BY_REVISION)]
 
     def space_of(self, key: bytes) -> Space:
         """The space that a logical key is in."""

@@ -6,7 +6,7 @@ A record's key is never another record's key extended by a positive integer: tho
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -34,8 +34,9 @@ _UUID_CODE: Final = b"\x30"
 
 
 class Keyspace:
-    def __init__(self, root: Subspace) -> None:
-        self._spaces = {space: root[int(space)] for space in Space}
+    def __init__(self, directories: Mapping[str, Subspace]) -> None:
+        """`directories` has one for each `Space`, by its path."""
+        self._spaces = {space: directories[space] for space in Space}
         self._prefixes = {space: subspace.prefix for space, subspace in self._spaces.items()}
         # Other keys of this space begin with the number of a corpus. They differ from these, which begin with text.
         erasures = self._spaces[Space.ERASURES]

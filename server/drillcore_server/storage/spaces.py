@@ -1,4 +1,4 @@
-"""The key spaces of the store. The number of its space is the first element of every key."""
+"""The spaces of the store: which directory each kind of record is in, and which of them are kept by revision."""
 
 from __future__ import annotations
 
@@ -9,96 +9,96 @@ from typing import Final
 from drillcore_fdb.tuples import KeyRange, prefix_end
 
 
-class Space(enum.IntEnum):
-    """Numbers are never reused. 0 is the store's header."""
+class Space(enum.StrEnum):
+    """The path of each space's directory, below the store's. The directory of a new space is made at the next start."""
 
-    TENANTS = 1
-    TENANT_NAMES = 2
-    CORPORA = 3
-    CORPUS_NAMES = 4
-    REQUESTS = 5
-    REQUEST_TIMES = 6
-    CORPUS_NUMBERS = 7
-    LOCATORS = 8
-    HEADS = 9
-    REVISIONS = 10
-    REVISION_TIMES = 11
-    CLAIMS = 12
-    STAGED = 13
-    MASTERS = 14
-    SECTIONS = 15
-    CHUNKS = 16
-    VECTORS = 18
-    MEMBERS = 19
-    PARENTS = 20
-    DOCUMENTS = 21
-    SOURCES = 22
-    ENTITIES = 23
-    CATEGORIES = 24
-    CITING = 25
-    FLOORS = 26
-    SECTION_LIST = 27
-    EMBEDDED = 28
-    AUDIT_STATE = 29
-    AUDIT_RECORDS = 30
-    AUDIT_REQUESTS = 31
-    AUDIT_ENTRIES = 32
-    AUDIT_TILES = 33
-    AUDIT_HEADS = 34
-    AUDIT_CHECKPOINTS = 35
-    AUDIT_PLACES = 36
-    AUDIT_INDEXES = 37
-    AUDIT_SEQUENCER = 38
-    AUDIT_KEYS = 39
-    MANIFESTS = 40
-    ACCOUNTS = 41
-    LOGINS = 42
-    CREDENTIALS = 43
-    SESSIONS = 44
-    ACCOUNT_SESSIONS = 45
-    BINDINGS = 46
-    SIGNATURES = 47
-    SIGNATURES_BY_TARGET = 48
-    CHALLENGES = 49
-    REVIEWS = 50
-    EXPORTS = 51
-    AUDIT_PUBLISHED = 52
-    ACCOUNTS_BY_TENANT = 53
-    FACTS = 54
-    FACT_VECTORS = 55
-    EMBEDDINGS = 56
-    FACTS_BY_CHUNK = 57
-    FACTS_BY_SOURCE = 58
-    FACT_CHANGES = 59
-    FACT_EXPIRIES = 60
-    FACT_ACCESSES = 61
-    COMMUNITIES = 62
-    COMMUNITY_RUNS = 63
-    STATE_HASHES = 64
-    CHANGES = 65
-    ERASURES = 66
-    PURGED = 67
-    SHARED_CORPORA = 68
-    SESSION_FACTS = 69
-    SESSION_ENDS = 70
-    MIGRATIONS = 71
-    FACT_UPKEEP = 72
-    FACT_WORDS = 73
-    ENVELOPES = 74
-    ENVELOPE_SESSIONS = 75
-    ETAGS = 76
-    ENVELOPE_ENDS = 77
-    QUADS = 78
-    QUAD_INDEX = 79
-    LIBRARY = 80
-    LIBRARY_BLOBS = 81
-    ENTITY_VECTORS = 82
-    TURNS = 83
-    EDGES = 84
-    GRAPH_INDEX = 85
-    GRAPH_CHANGES = 86
-    FOREIGN_SIGNATURES = 87
-    FACT_ENVELOPES = 88
+    TENANTS = "tenants"
+    TENANT_NAMES = "indexes/tenants-by-name"
+    CORPORA = "corpora"
+    CORPUS_NAMES = "indexes/corpora-by-name"
+    REQUESTS = "requests"
+    REQUEST_TIMES = "indexes/requests-by-time"
+    CORPUS_NUMBERS = "indexes/corpora-by-number"
+    LOCATORS = "indexes/locators"
+    HEADS = "revisions/heads"
+    REVISIONS = "revisions/records"
+    REVISION_TIMES = "revisions/times"
+    CLAIMS = "revisions/claims"
+    STAGED = "revisions/staged"
+    MASTERS = "master"
+    SECTIONS = "sections"
+    CHUNKS = "chunks"
+    VECTORS = "vectors/chunks"
+    MEMBERS = "indexes/members"
+    PARENTS = "indexes/parents"
+    DOCUMENTS = "documents"
+    SOURCES = "sources"
+    ENTITIES = "indexes/entities"
+    CATEGORIES = "indexes/categories"
+    CITING = "indexes/citing"
+    FLOORS = "revisions/floors"
+    SECTION_LIST = "indexes/sections"
+    EMBEDDED = "indexes/chunks-by-text"
+    AUDIT_STATE = "audit/state"
+    AUDIT_RECORDS = "audit/records"
+    AUDIT_REQUESTS = "audit/requests"
+    AUDIT_ENTRIES = "audit/entries"
+    AUDIT_TILES = "audit/tiles"
+    AUDIT_HEADS = "audit/heads"
+    AUDIT_CHECKPOINTS = "audit/checkpoints"
+    AUDIT_PLACES = "audit/places"
+    AUDIT_INDEXES = "audit/indexes"
+    AUDIT_SEQUENCER = "audit/sequencer"
+    AUDIT_KEYS = "audit/keys"
+    MANIFESTS = "revisions/manifests"
+    ACCOUNTS = "identity/accounts"
+    LOGINS = "identity/logins"
+    CREDENTIALS = "identity/credentials"
+    SESSIONS = "identity/sessions"
+    ACCOUNT_SESSIONS = "identity/sessions-by-account"
+    BINDINGS = "identity/bindings"
+    SIGNATURES = "signatures/records"
+    SIGNATURES_BY_TARGET = "signatures/by-target"
+    CHALLENGES = "signatures/challenges"
+    REVIEWS = "audit/reviews"
+    EXPORTS = "exports"
+    AUDIT_PUBLISHED = "audit/published"
+    ACCOUNTS_BY_TENANT = "identity/accounts-by-tenant"
+    FACTS = "facts"
+    FACT_VECTORS = "vectors/facts"
+    EMBEDDINGS = "vectors/models"
+    FACTS_BY_CHUNK = "indexes/facts-by-chunk"
+    FACTS_BY_SOURCE = "indexes/facts-by-source"
+    FACT_CHANGES = "revisions/facts"
+    FACT_EXPIRIES = "indexes/fact-expiries"
+    FACT_ACCESSES = "upkeep/fact-reads"
+    COMMUNITIES = "communities"
+    COMMUNITY_RUNS = "upkeep/communities"
+    STATE_HASHES = "upkeep/state-hashes"
+    CHANGES = "revisions/feed"
+    ERASURES = "erasures/records"
+    PURGED = "erasures/purges"
+    SHARED_CORPORA = "indexes/corpora-by-reader"
+    SESSION_FACTS = "sessions/facts"
+    SESSION_ENDS = "sessions/ends"
+    MIGRATIONS = "vectors/migrations"
+    FACT_UPKEEP = "upkeep/archiving"
+    FACT_WORDS = "indexes/fact-words"
+    ENVELOPES = "envelopes/records"
+    ENVELOPE_SESSIONS = "sessions/envelopes"
+    ETAGS = "envelopes/by-etag"
+    ENVELOPE_ENDS = "envelopes/ends"
+    QUADS = "quads"
+    QUAD_INDEX = "indexes/quads"
+    LIBRARY = "foreign/documents"
+    LIBRARY_BLOBS = "foreign/contents"
+    ENTITY_VECTORS = "vectors/entities"
+    TURNS = "turns"
+    EDGES = "edges"
+    GRAPH_INDEX = "indexes/graph"
+    GRAPH_CHANGES = "revisions/turns"
+    FOREIGN_SIGNATURES = "foreign/signatures"
+    FACT_ENVELOPES = "envelopes/by-fact"
 
 
 COMMITTED: Final = (
@@ -154,7 +154,7 @@ BY_REVISION: Final = (
     Space.GRAPH_INDEX,
     Space.FOREIGN_SIGNATURES,
 )
-"""The versioned spaces (marked * in `corpus_keys.py`), in the order of their numbers."""
+"""The versioned spaces (marked * in `corpus_keys.py`), as `Space` has them."""
 
 
 @dataclass(frozen=True, slots=True)

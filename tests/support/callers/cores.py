@@ -16,7 +16,6 @@ import msgpack
 from trustgraph.cli.get_de_core import write_de
 from trustgraph.cli.get_kg_core import write_ge, write_library_blob, write_library_metadata, write_triple
 
-from drillcore_fdb.format import open_store
 from drillcore_formats.quads import Iri
 from drillcore_proto.v1 import cores_pb2 as pb
 from drillcore_proto.v1 import cores_pb2_grpc, quads_pb2, quads_pb2_grpc
@@ -32,6 +31,7 @@ from drillcore_server.kernel.corpus_at_revision import BatchedReads
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.corpus_store import CORPORA, TENANTS
 from drillcore_server.kernel.revise import Reviser
+from drillcore_server.storage.store import open_store
 from tests.support.servers.running import Running
 
 CORE_ID = "urn:core:handbook"

@@ -15,7 +15,6 @@ import pypdfium2
 from google.protobuf.message import Message
 
 from drillcore import Client, ExportFormat, Role
-from drillcore_fdb.format import open_store
 from drillcore_proto.v1 import (
     nodes_pb2,
     provenance_pb2,
@@ -33,6 +32,7 @@ from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.sealed import SealedRecords, is_empty
 from drillcore_server.storage.sealed import keys_of as header_of
 from drillcore_server.storage.spaces import Space
+from drillcore_server.storage.store import open_store
 from drillcore_server.storage.versioned import Entry
 from tests.support.callers.facts import FactCaller
 from tests.support.callers.knowledge import LEVELS, at_revision

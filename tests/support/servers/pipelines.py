@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from drillcore_fdb.format import open_store
 from drillcore_server.identity.authenticator import Authenticator, Issuers
 from drillcore_server.identity.bearer_tokens import Token, Tokens
 from drillcore_server.kernel.telemetry import LogFormat, Metrics, make_logger
 from drillcore_server.kernel.unit import Unit
 from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.store import open_store
 from drillcore_server.transport.exchange import Record
 from drillcore_server.transport.pipeline import ORDER, TimeLimits
 from drillcore_server.transport.stages import Authenticate, Log, Measure, Stage

@@ -7,13 +7,13 @@ from datetime import timedelta
 from uuid import UUID
 
 from drillcore_fdb.engine import Engine, Transaction
-from drillcore_fdb.format import open_store
 from drillcore_server.kernel import corpus_store as corpora
 from drillcore_server.kernel import revisions
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import CorpusId, Revision, TenantId
 from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.store import open_store
 from tests.support.servers.running import ACME_ID, Running
 
 

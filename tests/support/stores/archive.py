@@ -14,7 +14,6 @@ from uuid import UUID, uuid4
 
 from drillcore_fdb.embedded import Durability
 from drillcore_fdb.engine import Engine
-from drillcore_fdb.format import open_store
 from drillcore_server.app.config import EngineSettings
 from drillcore_server.app.factories import open_engine, open_keyring
 from drillcore_server.documents.add import Added, DocumentBatch, DocumentOutcome, Upload
@@ -39,6 +38,7 @@ from drillcore_server.storage.ids import CorpusId, DocumentId, PrincipalId, Requ
 from drillcore_server.storage.keyring import Keyring
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.sealed import SealedRecords
+from drillcore_server.storage.store import open_store
 from drillcore_server.tenancy.corpora import create_corpus
 from drillcore_server.tenancy.tenants import create_tenant
 from tests.support.stores.journals import STORE, open_journal

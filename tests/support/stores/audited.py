@@ -16,7 +16,7 @@ import structlog
 
 from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
 from drillcore_fdb.engine import Engine, Transaction
-from drillcore_fdb.format import StoreHeader, open_store
+from drillcore_fdb.format import StoreHeader
 from drillcore_formats.audit.leaves import SERVER_LOG
 from drillcore_server.app.background import Background
 from drillcore_server.app.config import EngineSettings
@@ -38,6 +38,7 @@ from drillcore_server.storage.keyring import Keyring
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
 from drillcore_server.storage.sealed import SealedRecords
+from drillcore_server.storage.store import open_store
 
 T = TypeVar("T")
 TENANT: Final = TenantId(UUID(int=1))

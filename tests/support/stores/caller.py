@@ -14,7 +14,6 @@ import pytest
 
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Engine, Transaction
-from drillcore_fdb.tuples import KeyRange, Subspace, prefix_end
 from drillcore_proto.reasons import Reason
 from drillcore_server.kernel.access import Principal
 from drillcore_server.kernel.account_model import EVERYTHING
@@ -24,9 +23,10 @@ from drillcore_server.kernel.errors import Refused, Unavailable
 from drillcore_server.kernel.unit import OUTCOME, Call, Unit
 from drillcore_server.storage.ids import CorpusId, PrincipalId, RequestId, TenantId
 from drillcore_server.storage.keyspace import Keyspace
-from drillcore_server.storage.spaces import Space
+from drillcore_server.storage.spaces import Space, below
 from drillcore_server.tenancy.corpora import create_corpus, delete_corpus, update_corpus
 from drillcore_server.tenancy.tenants import create_tenant, delete_tenant, update_tenant
+from tests.support.stores.keyspaces import keyspace_in
 
 T = TypeVar("T")
 OPERATOR = Principal(PrincipalId("operator"), None, grants=EVERYTHING)
@@ -226,16 +226,18 @@ class Stored:
     """The place of each request's record."""
 
 
-def read_everything(engine: Engine, root: Subspace) -> Stored:
-    return engine.run(lambda tr: _read_everything(tr, root))
+def read_everything(engine: Engine, keys: Keyspace) -> Stored:
+    return engine.run(lambda tr: _read_everything(tr, keys))
 
 
-def _read_everything(tr: Transaction, root: Subspace) -> Stored:
+def _read_everything(tr: Transaction, keys: Keyspace) -> Stored:
+    spaces = keys._spaces
+
     def records(space: Space) -> list[tuple[tuple[object, ...], bytes]]:
-        return [(root[int(space)].unpack(key), value) for key, value in codec.scan(tr, *root[int(space)].range())]
+        return [(spaces[space].unpack(key), value) for key, value in codec.scan(tr, *spaces[space].range())]
 
     def plain(space: Space) -> list[tuple[tuple[object, ...], bytes]]:
-        return [(root[int(space)].unpack(key), value) for key, value in tr.range(*root[int(space)].range())]
+        return [(spaces[space].unpack(key), value) for key, value in tr.range(*spaces[space].range())]
 
     return Stored(
         tenants={key[0]: TENANT.decode(value) for key, value in records(Space.TENANTS)},
@@ -244,14 +246,12 @@ def _read_everything(tr: Transaction, root: Subspace) -> Stored:
         corpus_names={(key[0], key[1]): UUID(bytes=value) for key, value in plain(Space.CORPUS_NAMES)},
         outcomes={key[1]: OUTCOME.decode(value).result for key, value in records(Space.REQUESTS)},
         outcome_times=[key[2] for key, _ in plain(Space.REQUEST_TIMES)],
-        records={key[-15:] for key, _ in tr.range(*_below(root, Space.AUDIT_RECORDS))},
-        recorded={key[-16:]: value[10:15] + value[:10] for key, value in tr.range(*_below(root, Space.AUDIT_REQUESTS))},
+        records={key[-15:] for key, _ in tr.range(*below(keys._prefixes[Space.AUDIT_RECORDS]))},
+        recorded={
+            key[-16:]: value[10:15] + value[:10]
+            for key, value in tr.range(*below(keys._prefixes[Space.AUDIT_REQUESTS]))
+        },
     )
-
-
-def _below(root: Subspace, space: Space) -> KeyRange:
-    prefix = root[int(space)].prefix
-    return KeyRange(prefix, prefix_end(prefix))
 
 
 def check_whole(stored: Stored) -> None:
@@ -266,9 +266,9 @@ def check_whole(stored: Stored) -> None:
     assert len(stored.records) == len(stored.recorded)
 
 
-def check_session(engine: Engine, root: Subspace, session: Session) -> None:
+def check_session(engine: Engine, keys: Keyspace, session: Session) -> None:
     """Asserts that the store holds exactly what the model says, with one record and one outcome for each request."""
-    stored = read_everything(engine, root)
+    stored = read_everything(engine, keys)
     check_whole(stored)
     assert stored.tenants == {session.model.tenant.id: session.model.tenant}
     assert stored.corpora == session.model.corpora
@@ -276,6 +276,5 @@ def check_session(engine: Engine, root: Subspace, session: Session) -> None:
     assert len(stored.records) == len(stored.outcomes), "there is one record for each request"
 
 
-def open_root(engine: Engine, name: str) -> tuple[Subspace, Keyspace]:
-    root = engine.directory("faults", name)
-    return root, Keyspace(root)
+def open_keyspace(engine: Engine, name: str) -> Keyspace:
+    return keyspace_in(engine, "faults", name)

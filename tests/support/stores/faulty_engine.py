@@ -103,8 +103,8 @@ class FaultyEngine(Engine):
     def begin(self, options: Options) -> Attempts:
         return FaultyAttempts(self.inner.begin(options), self.faults)
 
-    def directory(self, *path: str) -> Subspace:
-        return self.inner.directory(*path)
+    def directories(self, paths: Sequence[tuple[str, ...]]) -> list[Subspace]:
+        return self.inner.directories(paths)
 
     def list_directories(self, *path: str) -> list[str]:
         return self.inner.list_directories(*path)
