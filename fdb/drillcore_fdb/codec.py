@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -84,11 +84,16 @@ def write(tr: Transaction, key: bytes, value: bytes) -> None:
 
 def read(tr: Reader, key: bytes) -> bytes | None:
     """The value stored by `write`, or None. Raises `StoreCorruptError` if it is not what was written."""
-    head = tr.get(key)
-    if head is None:
-        return None
-    parts = [value for _, value in tr.range(key + b"\x15", key + b"\x1d")] if parts_of(key, head) else []
-    return unframe(key, head, parts)
+    return read_many(tr, [key])[0]
+
+
+def read_many(tr: Reader, keys: Sequence[bytes]) -> list[bytes | None]:
+    """The values stored by `write`, or None, in the order of `keys`. Takes a round trip, and another if one is split."""
+    heads = dict(zip(keys, tr.get_many(keys), strict=True))
+    split = [key for key, head in heads.items() if head is not None and parts_of(key, head)]
+    found = tr.range_many([(key + b"\x15", key + b"\x1d") for key in split]) if split else []
+    parts = {key: [value for _, value in entries] for key, entries in zip(split, found, strict=True)}
+    return [None if (head := heads[key]) is None else unframe(key, head, parts.get(key, [])) for key in keys]
 
 
 def clear(tr: Transaction, key: bytes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from drillcore_fdb.engine import Reader, Transaction
@@ -77,11 +77,14 @@ def create_account(
         trail.change(None, account)
         return accounts.state_of(tr, unit.keys, account)
 
-    return unit.write(call, rule, ACCOUNT_STATE, work)
+    keys = unit.keys
+    expected = [keys.login(account.login), keys.credential(account.id)]
+    return unit.write(call, rule, ACCOUNT_STATE, work, expected=expected)
 
 
-def check_granted(tr: Reader, keys: Keyspace, grants: Iterable[Grant]) -> None:
+def check_granted(tr: Reader, keys: Keyspace, grants: Sequence[Grant]) -> None:
     """Raises `Missing` unless the tenants and corpora that the grants name exist."""
+    tr.get_many([key for grant in grants for key in _named_by(keys, grant)])
     for grant in grants:
         if grant.tenant is not None:
             get_tenant(tr, keys, grant.tenant)
@@ -89,22 +92,37 @@ def check_granted(tr: Reader, keys: Keyspace, grants: Iterable[Grant]) -> None:
                 corpus_store.get(tr, keys, grant.tenant, grant.corpus)
 
 
+def _named_by(keys: Keyspace, grant: Grant) -> Iterator[bytes]:
+    """The keys that a check of the grant reads."""
+    if grant.tenant is not None:
+        yield keys.tenant(grant.tenant)
+        if grant.corpus is not None:
+            yield keys.corpus(grant.tenant, grant.corpus)
+            yield from corpus_store.owner_keys(keys, grant.tenant, grant.corpus)
+
+
 def get_account(
     unit: Unit, call: Call, *, tenant: TenantId | None, of_server: bool, key: AccountId | str
 ) -> AccountState:
     """The account with this id or this login. Everybody may see their own."""
-    login = checked_login(key) if isinstance(key, str) else None
+    keys = unit.keys
+    key = checked_login(key) if isinstance(key, str) else key
 
     def work(tr: Reader, granted: Granted, trail: Trail) -> AccountState:
-        named = accounts.find_by_login(tr, unit.keys, login) if login is not None else None
-        if login is not None and (named is None or named.tenant_id != granted.tenant):
-            raise Missing(Reason.ACCOUNT_NOT_FOUND, "there is no account with this login")
-        account = named or accounts.get(tr, unit.keys, granted.tenant, AccountId(key))  # type: ignore[arg-type]
+        if isinstance(key, str):
+            named = accounts.find_by_login(tr, keys, key, lambda id_: [keys.credential(id_)])
+            if named is None or named.tenant_id != granted.tenant:
+                raise Missing(Reason.ACCOUNT_NOT_FOUND, "there is no account with this login")
+            account = named
+        else:
+            account = accounts.get(tr, keys, granted.tenant, key)
         trail.detail["account_id"] = str(account.id)
-        return accounts.state_of(tr, unit.keys, account)
+        return accounts.state_of(tr, keys, account)
 
     own = None if isinstance(key, str) else key
-    return unit.read(call, access.account_manager_or_self(tenant, own, of_server=of_server), work)
+    rule = access.account_manager_or_self(tenant, own, of_server=of_server)
+    expected = [keys.login(key)] if isinstance(key, str) else [keys.account(key), keys.credential(key)]
+    return unit.read(call, rule, work, expected=expected)
 
 
 def list_accounts(
@@ -115,7 +133,8 @@ def list_accounts(
     def work(tr: Reader, granted: Granted, trail: Trail) -> Page[AccountState]:
         listing = f"accounts of {granted.tenant}"
         after = read_id_token(listing, token)
-        found = accounts.scan(tr, unit.keys, granted.tenant, None if after is None else AccountId(after))
+        last = None if after is None else AccountId(after)
+        found = accounts.scan(tr, unit.keys, granted.tenant, last, limit.items + 1)
         page = make_page(listing, *fill_page(found, limit))
         trail.detail["account_ids"] = [str(account.id) for account in page.items]
         return page
@@ -176,7 +195,8 @@ def update_account(
         trail.change(old, new)
         return accounts.state_of(tr, unit.keys, new)
 
-    return unit.write(call, access.account_manager(tenant), ACCOUNT_STATE, work)
+    expected = [unit.keys.account(account_id), unit.keys.credential(account_id)]
+    return unit.write(call, access.account_manager(tenant), ACCOUNT_STATE, work, expected=expected)
 
 
 def check_not_own_loss(principal: Principal, old: Account, new: Account) -> None:
@@ -217,4 +237,5 @@ def set_grants(
         trail.change(old, new)
         return accounts.state_of(tr, unit.keys, new)
 
-    return unit.write(call, access.account_manager(tenant), ACCOUNT_STATE, work)
+    expected = [unit.keys.account(account_id), unit.keys.credential(account_id)]
+    return unit.write(call, access.account_manager(tenant), ACCOUNT_STATE, work, expected=expected)

@@ -235,20 +235,16 @@ class Credentials:
         self._on_lockout(account.id)
 
 
-def answered(unit: Unit, call: Call, result: RecordKind[T]) -> T | None:
+def answered(tr: Reader, unit: Unit, call: Call, result: RecordKind[T]) -> T | None:
     """What this request did when it was made before.
 
     Does not reveal that another request had the same id, which would help guessers: `unit.write` refuses it once the
     password is proved.
     """
-
-    def find(tr: Reader, _granted: Granted) -> T | None:
-        outcome = find_outcome(tr, unit.keys, call.principal.id, call.request_id)
-        if outcome is None or outcome.fingerprint != unit.journal.keyed(call.fingerprint):
-            return None
-        return result.decode(outcome.result)
-
-    return unit.look(call, access.nobody, find)
+    outcome = find_outcome(tr, unit.keys, call.principal.id, call.request_id)
+    if outcome is None or outcome.fingerprint != unit.journal.keyed(call.fingerprint):
+        return None
+    return result.decode(outcome.result)
 
 
 def check_same(known: Credential | None, expected: Credential | None) -> None:
@@ -279,14 +275,14 @@ def set_password(
         raise BadInput(Reason.INVALID_ARGUMENT, "this caller has no account, so no password of its own", field="id")
     rule = access.account_manager_or_self(tenant, target)
 
-    def find(tr: Reader, granted: Granted) -> tuple[Account, Credential | None]:
+    def find(tr: Reader, granted: Granted) -> tuple[Account, Credential | None, AccountState | None]:
         account = accounts.get(tr, unit.keys, granted.tenant, target)
-        return account, accounts.find_credential(tr, unit.keys, target)
+        return account, accounts.find_credential(tr, unit.keys, target), answered(tr, unit, call, ACCOUNT_STATE)
 
-    account, old = unit.look(call, rule, find)
+    expected = [unit.keys.account(target), unit.keys.credential(target)]
+    account, old, known = unit.look(call, rule, find, expected=expected)
     if account.kind is not AccountKind.PERSON:
         raise BadInput(Reason.INVALID_ARGUMENT, "a service account has tokens, no password", field="id")
-    known = answered(unit, call, ACCOUNT_STATE)
     if own:
         old = credentials.prove(call, account, old_password, repeated=known is not None)
     if known is not None:
@@ -302,4 +298,4 @@ def set_password(
         trail.detail["revoked"] = sessions.revoke_all(tr, unit.keys, target, call.at, but=kept)
         return accounts.state_of(tr, unit.keys, account)
 
-    return unit.write(call, rule, ACCOUNT_STATE, work)
+    return unit.write(call, rule, ACCOUNT_STATE, work, expected=expected)

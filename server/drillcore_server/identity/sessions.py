@@ -24,7 +24,7 @@ from drillcore_server.kernel.named import checked_name
 from drillcore_server.kernel.session_store import SESSION
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Unit
-from drillcore_server.storage.ids import AccountId, TenantId
+from drillcore_server.storage.ids import AccountId, PrincipalId, TenantId
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
 
@@ -45,13 +45,23 @@ def login(
     is by login and password, before the password is checked: the account may have another one by then.
     """
     folded = checked_login(login)
-    account = unit.look(call, access.nobody, lambda tr, _granted: accounts.find_by_login(tr, unit.keys, folded))
-    if account is None:
+
+    def outcome_of(account: AccountId) -> list[bytes]:
+        return [unit.keys.request(PrincipalId(str(account)), call.request_id)]
+
+    def find(tr: Reader, _granted: Granted) -> tuple[Account, Call, Session | None] | None:
+        account = accounts.find_by_login(tr, unit.keys, folded, outcome_of)
+        if account is None:
+            return None
+        own = replace(call, principal=principal_of(account, Proof.PASSWORD))
+        return account, own, answered(tr, unit, own, SESSION)
+
+    found = unit.look(call, access.nobody, find, expected=[unit.keys.login(folded)])
+    if found is None:
         credentials.prove(call, None, password)
         raise AssertionError("nobody has no password")
-    own = replace(call, principal=principal_of(account, Proof.PASSWORD))
+    account, own, known = found
     token = mint.token("session", own.principal.id, call.request_id, call.fingerprint, password)
-    known = answered(unit, own, SESSION)
     proven = credentials.prove(call, account, password, repeated=known is not None)
     if known is not None:
         return LoggedIn(token, _standing(unit, own, token), account)
@@ -68,7 +78,8 @@ def login(
         trail.detail |= {"account_id": str(account.id), "session_id": str(session.id)}
         return session
 
-    return LoggedIn(token, unit.write(own, access.nobody, SESSION, work), account)
+    expected = [unit.keys.credential(account.id)]
+    return LoggedIn(token, unit.write(own, access.nobody, SESSION, work, expected=expected), account)
 
 
 def _standing(unit: Unit, own: Call, token: str) -> Session:
@@ -207,7 +218,8 @@ def create_token(
         trail.detail |= {"account_id": str(account_id), "token_id": session.id.hex}
         return session
 
-    return token, unit.write(call, access.account_manager(tenant), SESSION, work)
+    expected = [unit.keys.account(account_id)]
+    return token, unit.write(call, access.account_manager(tenant), SESSION, work, expected=expected)
 
 
 def list_tokens(unit: Unit, call: Call, *, tenant: TenantId | None, account_id: AccountId) -> list[Session]:
@@ -222,7 +234,8 @@ def list_tokens(unit: Unit, call: Call, *, tenant: TenantId | None, account_id: 
         trail.detail |= {"account_id": str(account.id), "tokens": len(held)}
         return sorted(held, key=lambda session: (session.created_at, session.id))
 
-    return unit.read(call, access.account_manager_or_self(tenant, account_id), work)
+    rule = access.account_manager_or_self(tenant, account_id)
+    return unit.read(call, rule, work, expected=[unit.keys.account(account_id)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,4 +266,5 @@ def revoke_token(
             trail.detail["token_id"] = token_id.hex
         return Revoked(count)
 
-    return unit.write(call, access.account_manager_or_self(tenant, account_id), REVOKED, work)
+    rule = access.account_manager_or_self(tenant, account_id)
+    return unit.write(call, rule, REVOKED, work, expected=[unit.keys.account(account_id)])

@@ -23,6 +23,7 @@ from drillcore_server.kernel.account_model import Account, AccountKind, Grant, P
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.corpus_store import CORPORA, CORPUS, get_tenant
 from drillcore_server.kernel.errors import BadInput, Denied, Missing
+from drillcore_server.kernel.pages import read_together
 from drillcore_server.storage.ids import AccountId, CorpusId, Level, PrincipalId, TenantId
 from drillcore_server.storage.keyspace import Keyspace
 
@@ -79,6 +80,8 @@ SERVER: Final = Principal(PrincipalId("drillcore"), None, PrincipalKind.SERVER, 
 
 
 REGIONS_MAX: Final = 100
+_SHARED_AT_ONCE: Final = 100
+"""How many shared corpora are read together."""
 _REGION: Final = re.compile("[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -229,9 +232,10 @@ class InTenant(Granted):
         return None if owner is None else corpus_store.find(tr, keys, owner, corpus)
 
     def _shared(self, tr: Reader, keys: Keyspace, after: CorpusId | None) -> Iterator[tuple[Corpus, int]]:
-        for corpus, owner in corpus_store.shared_with(tr, keys, self.tenant, after):
-            found = corpus_store.find(tr, keys, owner, corpus) if self._may_read(corpus) else None
-            if found is not None:
+        shared = corpus_store.shared_with(tr, keys, self.tenant, after)
+        allowed = (keys.corpus(owner, corpus) for corpus, owner in shared if self._may_read(corpus))
+        for found in read_together(allowed, _SHARED_AT_ONCE, lambda at: CORPUS.read_many(tr, at)):
+            if found is not None and found.deleted_at is None:
                 yield found, len(CORPUS.encode(found))
 
     def _may_read(self, corpus: CorpusId) -> bool:

@@ -5,7 +5,7 @@ None of these is ever given to another account.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from drillcore_fdb.errors import StoreCorruptError
 from drillcore_proto.reasons import Reason
 from drillcore_server.kernel.account_model import Account, AccountState, Credential
 from drillcore_server.kernel.errors import Exists, Missing
+from drillcore_server.kernel.pages import read_together
 from drillcore_server.storage.ids import AccountId, TenantId
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
@@ -24,6 +25,7 @@ CREDENTIAL = RecordKind(Credential)
 CERTIFICATE: Final = "certificate"
 SUBJECT: Final = "subject"
 _NO_TENANT: Final = UUID(int=0)
+_OPERATORS_AT_ONCE: Final = 20
 
 
 def find(tr: Reader, keys: Keyspace, account: AccountId) -> Account | None:
@@ -38,8 +40,15 @@ def get(tr: Reader, keys: Keyspace, tenant: TenantId | None, account: AccountId)
     return found
 
 
-def find_by_login(tr: Reader, keys: Keyspace, login: str) -> Account | None:
-    return _found(tr, keys, tr.get(keys.login(login)))
+def find_by_login(
+    tr: Reader, keys: Keyspace, login: str, expected: Callable[[AccountId], list[bytes]] = lambda _account: []
+) -> Account | None:
+    """The account with this login. `expected` are keys that the caller will get next: they are read ahead."""
+    stored = tr.get(keys.login(login))
+    if stored is not None:
+        account = AccountId(UUID(bytes=stored))
+        tr.get_many([keys.account(account), *expected(account)])
+    return _found(tr, keys, stored)
 
 
 def find_by_certificate(tr: Reader, keys: Keyspace, sha256: bytes) -> Account | None:
@@ -62,16 +71,31 @@ def _found(tr: Reader, keys: Keyspace, stored: bytes | None) -> Account | None:
 
 
 def scan(
-    tr: Reader, keys: Keyspace, tenant: TenantId | None, after: AccountId | None
+    tr: Reader, keys: Keyspace, tenant: TenantId | None, after: AccountId | None, at_once: int
 ) -> Iterator[tuple[AccountState, int]]:
-    """The accounts of a tenant, or of the server, in the order of ids, each with the size of its record in bytes."""
-    for key, _ in tr.range(*keys.tenant_accounts(tenant or _NO_TENANT, after)):
-        account = get(tr, keys, tenant, keys.parse_tenant_account(key))
-        yield state_of(tr, keys, account), len(ACCOUNT.encode(account))
+    """The accounts of a tenant, or of the server, in the order of ids, each with the size of its record in bytes.
+
+    Reads so many accounts at once.
+    """
+
+    def read(ids: list[AccountId]) -> Iterator[tuple[AccountState, int]]:
+        accounts_at, credentials_at = [keys.account(id_) for id_ in ids], [keys.credential(id_) for id_ in ids]
+        tr.get_many([*accounts_at, *credentials_at])  # read ahead: what is read again costs nothing
+        accounts, credentials = ACCOUNT.read_many(tr, accounts_at), CREDENTIAL.read_many(tr, credentials_at)
+        for account, credential in zip(accounts, credentials, strict=True):
+            if account is None:
+                raise StoreCorruptError("an account that its tenant names is not there")
+            yield _state(account, credential), len(ACCOUNT.encode(account))
+
+    ids = (keys.parse_tenant_account(key) for key, _ in tr.range(*keys.tenant_accounts(tenant or _NO_TENANT, after)))
+    return read_together(ids, at_once, read)
 
 
 def state_of(tr: Reader, keys: Keyspace, account: Account) -> AccountState:
-    credential = find_credential(tr, keys, account.id)
+    return _state(account, find_credential(tr, keys, account.id))
+
+
+def _state(account: Account, credential: Credential | None) -> AccountState:
     if credential is None:
         return AccountState(account)
     return AccountState(account, credential.changed_at, credential.locked_until)
@@ -111,4 +135,4 @@ def put_credential(tr: Transaction, keys: Keyspace, account: AccountId, credenti
 
 def has_operator(tr: Reader, keys: Keyspace) -> bool:
     """Whether an account can operate the whole server."""
-    return any(state.account.may_operate() for state, _ in scan(tr, keys, None, None))
+    return any(state.account.may_operate() for state, _ in scan(tr, keys, None, None, _OPERATORS_AT_ONCE))

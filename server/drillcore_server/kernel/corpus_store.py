@@ -101,16 +101,21 @@ EVERYONE: Final = UUID(int=0)
 
 def owner_of(tr: Reader, keys: Keyspace, reader: TenantId, corpus: CorpusId) -> TenantId | None:
     """The tenant that shares a corpus of this id with the reader, if there is one."""
-    named, for_all = tr.get_many([keys.shared_corpus(reader, corpus), keys.shared_corpus(EVERYONE, corpus)])
+    named, for_all = tr.get_many(owner_keys(keys, reader, corpus))
     stored = named or for_all
     return None if stored is None else TenantId(UUID(bytes=stored))
+
+
+def owner_keys(keys: Keyspace, reader: TenantId, corpus: CorpusId) -> list[bytes]:
+    """The keys that `owner_of` reads."""
+    return [keys.shared_corpus(reader, corpus), keys.shared_corpus(EVERYONE, corpus)]
 
 
 def shared_with(
     tr: Reader, keys: Keyspace, reader: TenantId, after: CorpusId | None = None
 ) -> Iterator[tuple[CorpusId, TenantId]]:
     """The corpora that are shared with a tenant, in the order of ids, each with the tenant that it belongs to."""
-    ranges = (tr.range(*keys.shared_corpora(tenant, after)) for tenant in (reader, EVERYONE))
+    ranges = tr.range_many([keys.shared_corpora(tenant, after) for tenant in (reader, EVERYONE)])
     entries = (((keys.parse_shared_corpus(key)[1], owner) for key, owner in found) for found in ranges)
     last = None
     for corpus, owner in heapq.merge(*entries, key=lambda entry: entry[0]):
@@ -126,6 +131,7 @@ def update(tr: Transaction, keys: Keyspace, old: Corpus, new: Corpus) -> None:
     """
     before = set() if old.sharing is None else readers(old.sharing)
     after = set() if new.sharing is None or new.deleted_at is not None else readers(new.sharing)
+    tr.get_many([keys.shared_corpus(reader, new.id) for reader in after - before])
     for reader in before - after:
         tr.clear(keys.shared_corpus(reader, old.id))
     for reader in after - before:

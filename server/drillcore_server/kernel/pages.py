@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
@@ -20,6 +21,7 @@ class HasId(Protocol):
 
 
 Item = TypeVar("Item")
+Key = TypeVar("Key")
 T = TypeVar("T", bound=HasId)
 
 PAGE_SIZE_DEFAULT = 100
@@ -56,6 +58,18 @@ def fill_page(found: Iterable[tuple[Item, int]], limit: PageLimit) -> tuple[list
             return items, True
         items.append(item)
     return items, False
+
+
+def read_together(
+    found: Iterable[Key], size: int, read: Callable[[list[Key]], Iterable[Item]]
+) -> Iterator[Item]:
+    """What `read` gives for the keys, in order. It gets `size` keys at a time, and no more than are asked for.
+
+    So that a page of records that an index leads to takes one round trip, not one for each record.
+    """
+    keys = iter(found)
+    while batch := list(islice(keys, size)):
+        yield from read(batch)
 
 
 def make_page(listing: str, items: list[T], more: bool) -> Page[T]:

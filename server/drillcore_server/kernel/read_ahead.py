@@ -7,7 +7,7 @@ foreseen costs a round trip of its own, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,11 +49,18 @@ class ReadAhead:
             self._corpora[corpus.number] = corpus.tenant_id, corpus.id
 
     def read(
-        self, tr: Reader, principal: Principal, request: RequestId, subjects: Subjects, *, writing: bool = False
+        self,
+        tr: Reader,
+        principal: Principal,
+        request: RequestId,
+        subjects: Subjects,
+        further: Sequence[bytes] = (),
+        *,
+        writing: bool = False,
     ) -> None:
-        """Reads what a call of this caller about these subjects will need."""
+        """Reads what a call of this caller about these subjects will need, and further keys."""
         keys = self._keys
-        expected = [keys.erasure_notes.count, keys.audit_state(), keys.audit_request(principal.id, request)]
+        expected = [keys.erasure_notes.count, keys.audit_state(), keys.audit_request(principal.id, request), *further]
         if writing:
             expected.append(keys.request(principal.id, request))
         if principal.session is not None:

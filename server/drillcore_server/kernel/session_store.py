@@ -44,21 +44,20 @@ def open_session(tr: Transaction, keys: Keyspace, token_hash: bytes, session: Se
 
 
 def _make_room(tr: Transaction, keys: Keyspace, account: AccountId, now: datetime) -> None:
-    over = [token_hash for token_hash, session in list(sessions_of(tr, keys, account)) if session.is_over(now)]
+    over = [token_hash for token_hash, session in sessions_of(tr, keys, account) if session.is_over(now)]
     if not over:
         raise NotReady(Reason.TOO_LARGE, f"the account has {SESSIONS_MAX} sessions and tokens; revoke some first")
     for token_hash in over:
         forget(tr, keys, account, token_hash)
 
 
-def sessions_of(tr: Reader, keys: Keyspace, account: AccountId) -> Iterator[tuple[bytes, Session]]:
+def sessions_of(tr: Reader, keys: Keyspace, account: AccountId) -> list[tuple[bytes, Session]]:
     """The sessions of an account with the hashes of their tokens, in no particular order."""
-    for key, _ in tr.range(*keys.account_sessions(account)):
-        token_hash = keys.parse_account_session(key)
-        session = find_session(tr, keys, token_hash)
-        if session is None:
-            raise StoreCorruptError("a session that its account names is not there")
-        yield token_hash, session
+    hashes = [keys.parse_account_session(key) for key, _ in tr.range(*keys.account_sessions(account))]
+    sessions = SESSION.read_many(tr, [keys.session(token_hash) for token_hash in hashes])
+    if None in sessions:
+        raise StoreCorruptError("a session that its account names is not there")
+    return [(token_hash, session) for token_hash, session in zip(hashes, sessions, strict=True) if session is not None]
 
 
 def scan(tr: Reader, among: KeyRange, limit: int) -> Iterator[tuple[bytes, Session]]:

@@ -168,20 +168,32 @@ class Unit:
         """The regions in which the server's background work may touch corpora."""
         return Residency(server=self._regions)
 
-    def read(self, call: Call, access: Rule[G], work: Callable[[Reader, G, Trail], T]) -> T:
+    def read(
+        self, call: Call, access: Rule[G], work: Callable[[Reader, G, Trail], T], *, expected: Sequence[bytes] = ()
+    ) -> T:
         """Returns what `work` finds, and records what it touched. `work` may be run more than once.
 
         `work` reads a snapshot of the store, without conflicts. A repeated request already has its record, so it is
-        answered only if it touches the same as before; otherwise this raises `Unavailable`.
+        answered only if it touches the same as before; otherwise this raises `Unavailable`. `expected` are keys that
+        `work` will get: they are read ahead.
         """
-        return self.read_with_notes(call, access, lambda tr, granted, trail, _notes: work(tr, granted, trail))
+        return self.read_with_notes(
+            call, access, lambda tr, granted, trail, _notes: work(tr, granted, trail), expected=expected
+        )
 
-    def read_with_notes(self, call: Call, access: Rule[G], work: Callable[[Reader, G, Trail, Notes], T]) -> T:
+    def read_with_notes(
+        self,
+        call: Call,
+        access: Rule[G],
+        work: Callable[[Reader, G, Trail, Notes], T],
+        *,
+        expected: Sequence[bytes] = (),
+    ) -> T:
         """Same as `read`, for work that also writes. It adds its writes to the notes."""
         made: list[tuple[RecordId, T]] = []
 
         def attempt(tr: Transaction) -> T:
-            granted, trail = self._begin(tr, call, access)
+            granted, trail = self._begin(tr, call, access, expected)
             recorded = audit_records.find_request(tr, self.keys, call.principal.id, call.request_id)
             if recorded is not None:
                 for record, found in made:
@@ -201,15 +213,21 @@ class Unit:
         return self._run_recorded(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
     def write(
-        self, call: Call, access: Rule[G], result: RecordKind[T], work: Callable[[Transaction, G, Trail], T]
+        self,
+        call: Call,
+        access: Rule[G],
+        result: RecordKind[T],
+        work: Callable[[Transaction, G, Trail], T],
+        *,
+        expected: Sequence[bytes] = (),
     ) -> T:
         """Returns the result of `work`, or the result of an earlier call of the same request.
 
-        `work` may be run more than once.
+        `work` may be run more than once. `expected` are keys that it will get: they are read ahead.
         """
 
         def attempt(tr: Transaction) -> T:
-            granted, trail = self._begin(tr, call, access, writing=True)
+            granted, trail = self._begin(tr, call, access, expected, writing=True)
             known = self.known(tr, call, result)
             if known is not None:
                 return known
@@ -221,14 +239,17 @@ class Unit:
 
         return self._run_recorded(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
-    def look(self, call: Call, access: Rule[G], work: Callable[[Reader, G], T]) -> T:
+    def look(
+        self, call: Call, access: Rule[G], work: Callable[[Reader, G], T], *, expected: Sequence[bytes] = ()
+    ) -> T:
         """Returns what `work` finds, as a step of a call that ends with `read` or `write`. Leaves no audit record.
 
         So the caller must not see the result before that `read` or `write`. Counts as a use of the caller's session.
+        `expected` are keys that `work` will get: they are read ahead.
         """
 
         def attempt(tr: Transaction) -> T:
-            granted, _ = self._begin(tr, call, access)
+            granted, _ = self._begin(tr, call, access, expected, writing=True)
             return work(tr.snapshot, granted)
 
         return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
@@ -282,10 +303,12 @@ class Unit:
         _check_same(outcome.fingerprint == self.journal.keyed(call.identity))
         return result.decode(outcome.result)
 
-    def _begin(self, tr: Transaction, call: Call, access: Rule[G], *, writing: bool = False) -> tuple[G, Trail]:
+    def _begin(
+        self, tr: Transaction, call: Call, access: Rule[G], expected: Sequence[bytes], *, writing: bool = False
+    ) -> tuple[G, Trail]:
         trail = Trail(tenant=call.principal.tenant)
         call.trails[:] = [trail]
-        self.read_ahead.read(tr.snapshot, call.principal, call.request_id, call.subjects, writing=writing)
+        self.read_ahead.read(tr.snapshot, call.principal, call.request_id, call.subjects, expected, writing=writing)
         erasure_notes.follow(tr.snapshot, self.keys.erasure_notes, self.journal.keyring)
         granted = access(tr, self.keys, call.principal, call.at).within(self._regions, call.region)
         trail.tenant = granted.tenant

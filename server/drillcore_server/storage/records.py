@@ -22,7 +22,7 @@ import enum
 import functools
 import types
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from importlib import resources
@@ -133,8 +133,11 @@ class RecordKind(Generic[T]):
         return self._encoder.encode(msgspec.structs.replace(array, **changed) if changed else array)
 
     def read(self, tr: Reader, key: bytes) -> T | None:
-        stored = codec.read(tr, key)
-        return None if stored is None else self.decode(stored)
+        return self.read_many(tr, [key])[0]
+
+    def read_many(self, tr: Reader, keys: Sequence[bytes]) -> list[T | None]:
+        """The records of several keys, in the order of `keys`, read together."""
+        return [None if stored is None else self.decode(stored) for stored in codec.read_many(tr, keys)]
 
     def write(self, tr: Transaction, key: bytes, value: T) -> None:
         codec.write(tr, key, self.encode(value))

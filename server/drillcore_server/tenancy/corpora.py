@@ -56,6 +56,7 @@ def create_corpus(
     def work(tr: Transaction, granted: InTenant, trail: Trail) -> Corpus:
         granted.check_everything()
         granted.residency.check(new_region)
+        tr.snapshot.get_many([unit.keys.corpus(granted.tenant, new_id), unit.keys.corpus_name(granted.tenant, new_name)])
         corpus = Corpus(
             id=new_id,
             tenant_id=granted.tenant,
@@ -74,7 +75,8 @@ def create_corpus(
         trail.change(None, corpus)
         return corpus
 
-    return unit.write(call, access.in_tenant(tenant, Permission.MANAGE_CORPORA), CORPUS, work)
+    expected = [unit.keys.corpus_number(number) for number in numbers]
+    return unit.write(call, access.in_tenant(tenant, Permission.MANAGE_CORPORA), CORPUS, work, expected=expected)
 
 
 def delete_corpus(
@@ -195,5 +197,6 @@ def _check_region(corpus: Corpus, region: str) -> None:
 
 def _check_sharing(tr: Transaction, keys: Keyspace, call: Call, sharing: SharingChange) -> None:
     access.operator(tr, keys, call.principal, call.at)
+    tr.get_many([keys.tenant(tenant) for tenant in sharing.tenants])
     for tenant in sharing.tenants:
         get_tenant(tr, keys, tenant)

@@ -46,7 +46,8 @@ def create_tenant(
         trail.change(None, tenant)
         return tenant
 
-    return unit.write(call, access.operator, TENANT, work)
+    expected = [unit.keys.tenant(tenant.id), unit.keys.tenant_name(tenant.name)]
+    return unit.write(call, access.operator, TENANT, work, expected=expected)
 
 
 def delete_tenant(unit: Unit, call: Call, *, tenant_id: TenantId, expected_version: int | None) -> Tenant:
@@ -63,21 +64,23 @@ def delete_tenant(unit: Unit, call: Call, *, tenant_id: TenantId, expected_versi
         trail.change(old, new)
         return new
 
-    return unit.write(call, access.operator, TENANT, work)
+    return unit.write(call, access.operator, TENANT, work, expected=[unit.keys.tenant(tenant_id)])
 
 
 def get_tenant(unit: Unit, call: Call, *, key: TenantId | str) -> Tenant:
     """The tenant with this id or this name."""
+    key = checked_name(key) if isinstance(key, str) else key
 
     def work(tr: Reader, _granted: Granted, trail: Trail) -> Tenant:
         if isinstance(key, str):
-            found = corpus_store.get_tenant_by_name(tr, unit.keys, checked_name(key))
+            found = corpus_store.get_tenant_by_name(tr, unit.keys, key)
         else:
             found = corpus_store.get_tenant(tr, unit.keys, key)
         trail.detail["tenant_id"] = str(found.id)
         return found
 
-    return unit.read(call, access.operator, work)
+    expected = unit.keys.tenant_name(key) if isinstance(key, str) else unit.keys.tenant(key)
+    return unit.read(call, access.operator, work, expected=[expected])
 
 
 _LISTING = "tenants"
@@ -130,4 +133,5 @@ def update_tenant(
         trail.change(old, new)
         return new
 
-    return unit.write(call, access.operator, TENANT, work)
+    renamed = [] if new_name is None else [unit.keys.tenant_name(new_name)]
+    return unit.write(call, access.operator, TENANT, work, expected=[unit.keys.tenant(tenant_id), *renamed])
