@@ -204,20 +204,18 @@ def _is_doomed(tr: Reader, keys: CorpusKeys, entry: Value, destroyed: frozenset[
         return entry.value is not None and not is_empty(entry.value) and not destroyed.isdisjoint(keys_of(entry.value))
     if space is Space.EMBEDDINGS or (entry.value is None and keys.is_committed(entry.key)):
         return False  # a removal holds no content, and manifests list it
-    owners, readers = list(_owners(tr, keys, space, entry)), _readers(tr, space, entry)
+    owners, readers = list(_owners(tr, keys, space, entry)), _readers(tr, entry)
     left = (_is_left(tr, owner, *readers, destroyed) for owner in owners)
     return bool(owners) and not (all(left) if space in _EDGE_SPACES else any(left))
 
 
-def _readers(tr: Reader, space: Space, entry: Value) -> tuple[Revision, Revision]:
+def _readers(tr: Reader, entry: Value) -> tuple[Revision, Revision]:
     """The first and the last revision at which readers see the entry.
 
     An entry may outlive the record it was made with: a section that is written anew stays in its lists.
     """
     if entry.value is None:
         return Revision(0), _LAST
-    if space is Space.CITING:  # belongs to the record of its own revision
-        return entry.revision, entry.revision
     following = versioned.following(tr, entry.key, entry.revision)
     return entry.revision, _LAST if following is None else Revision(following - 1)
 
@@ -230,9 +228,6 @@ def _owners(tr: Reader, keys: CorpusKeys, space: Space, entry: Value) -> Iterato
     last = node_id(entry.key[-16:])
     if space in {Space.CATEGORIES, Space.SECTION_LIST}:
         yield keys.section(last)
-    elif space is Space.CITING:
-        yield keys.section(last)
-        yield keys.master()
     elif space in {Space.FACTS_BY_CHUNK, Space.FACTS_BY_SOURCE, Space.FACT_EXPIRIES, Space.FACT_WORDS}:
         yield keys.fact(fact_id(entry.key))
     elif space is Space.QUAD_INDEX:

@@ -113,13 +113,13 @@ def find_unseen(tr: Reader, keys: CorpusKeys, floor: Revision, begin: bytes) -> 
     count = size_bytes = 0
     for entry in _entries(tr, keys, begin):
         if previous is not None:
-            _sort_out(tr, keys, floor, page, previous, entry)
+            _sort_out(floor, page, previous, entry)
             if count >= PAGE_ENTRIES or size_bytes >= PAGE_BYTES:
                 page.following = entry.places[0]
                 return page
         previous, count, size_bytes = entry, count + 1, size_bytes + entry.size_bytes
     if previous is not None:
-        _sort_out(tr, keys, floor, page, previous, None)
+        _sort_out(floor, page, previous, None)
     return page
 
 
@@ -129,9 +129,7 @@ def _entries(tr: Reader, keys: CorpusKeys, begin: bytes) -> Iterator[Stored]:
             yield from versioned.entries(tr, max(begin, space.begin), space.end)
 
 
-def _sort_out(
-    tr: Reader, keys: CorpusKeys, floor: Revision, page: UnseenPage, entry: Stored, following: Stored | None
-) -> None:
+def _sort_out(floor: Revision, page: UnseenPage, entry: Stored, following: Stored | None) -> None:
     """Adds the entry to the page if no reader sees it. `following` is the next entry of the store."""
     if entry.revision > floor:
         return
@@ -140,22 +138,10 @@ def _sort_out(
     staged = same_key and following is not None and following.revision > page.head
     if staged and entry.is_removal:
         return  # the writer that staged the next record relies on the node's locator, but may never publish the record
-    if overtaken or entry.is_removal or _cites_nothing(tr, keys, floor, entry):
+    if overtaken or entry.is_removal:
         page.entries.append(entry)
         if not same_key:
             page.gone.append(entry.key)
-
-
-def _cites_nothing(tr: Reader, keys: CorpusKeys, floor: Revision, entry: Stored) -> bool:
-    """Whether this is a citation of a record that was replaced.
-
-    An entry of the index of citations belongs to its node's record of the same revision, and goes with that record.
-    """
-    index = keys.all_citing()
-    if not index.begin <= entry.key < index.end:
-        return False
-    records = (keys.section(node_id(entry.key[-16:])), keys.master())
-    return all(versioned.newest(tr, record, floor) != entry.revision for record in records)
 
 
 def _forget_nodes(tr: Transaction, keyspace: Keyspace, corpus: Corpus, gone: Iterable[bytes]) -> None:

@@ -168,13 +168,6 @@ class CorpusKeys:
     def all_categories(self) -> KeyRange:
         return below(self._prefixes[Space.CATEGORIES])
 
-    def citing(self, document: DocumentId, node: NodeId) -> bytes:
-        """* The sections and the master whose summaries cite a document."""
-        return self._prefixes[Space.CITING] + document.bytes + node.bytes
-
-    def all_citing(self) -> KeyRange:
-        return below(self._prefixes[Space.CITING])
-
     def manifest(self, revision: Revision, batch: int) -> bytes:
         """The list of what a batch of a revision wrote, each entry given by its hash."""
         return self._prefixes[Space.MANIFESTS] + revision.to_bytes(6, "big") + batch.to_bytes(4, "big")

@@ -35,7 +35,6 @@ class Space(enum.IntEnum):
     SOURCES = 22
     ENTITIES = 23
     CATEGORIES = 24
-    CITING = 25
     FLOORS = 26
     SECTION_LIST = 27
     EMBEDDED = 28
@@ -133,7 +132,6 @@ BY_REVISION: Final = (
     Space.SOURCES,
     Space.ENTITIES,
     Space.CATEGORIES,
-    Space.CITING,
     Space.SECTION_LIST,
     Space.EMBEDDED,
     Space.FACTS,
