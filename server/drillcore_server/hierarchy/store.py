@@ -253,11 +253,12 @@ class HierarchyWrites:
         yield Write(keys.section(section.id), SECTION.encode(section), numbers=self._source_keys(section.sources))
         if before is None:
             yield self._locator(section.id, Level.SECTION)
-            yield Write(keys.listed_section(section.id), b"")
         elif before.category != section.category:
             yield Write(keys.category(self.hashed(before.category), section.id), None)
         if before is None or before.category != section.category:
-            yield Write(keys.category(self.hashed(section.category), section.id), b"")
+            category = self.hashed(section.category)
+            yield Write(keys.listed_section(section.id), category)
+            yield Write(keys.category(category, section.id), b"")
 
     def remove_section(self, section: Section) -> Iterator[Write]:
         keys = self._corpus_keys

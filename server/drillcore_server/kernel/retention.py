@@ -14,7 +14,7 @@ from typing import Final
 
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
-from drillcore_server.kernel import revisions
+from drillcore_server.kernel import by_source, revisions
 from drillcore_server.kernel.corpus_model import Corpus, TrimState
 from drillcore_server.kernel.errors import Missing
 from drillcore_server.kernel.writes import LOCATOR_BYTES, fact_locator, locator_of, turn_locator
@@ -74,6 +74,7 @@ def walk_again(tr: Transaction, keys: CorpusKeys) -> None:
 def trim_page(tr: Transaction, keyspace: Keyspace, corpus: Corpus) -> tuple[int, TrimState]:
     """Removes the next page of entries that nobody can read. Returns their number and the new state.
 
+    The index by source comes last: then everything that it may still list is gone.
     The state is read with a conflict, so concurrent trims each do another page.
     """
     keys = keyspace.of_corpus(corpus.number)
@@ -81,17 +82,23 @@ def trim_page(tr: Transaction, keyspace: Keyspace, corpus: Corpus) -> tuple[int,
     if now.finished:
         return 0, now
     walk = now if now.walking else replace(now, walking=now.floor, cursor=b"")
-    page = find_unseen(tr.snapshot, keys, walk.walking, walk.cursor)
-    for entry in page.entries:
-        for key in entry.places:
-            tr.clear(key)
-    _forget_nodes(tr, keyspace, corpus, page.gone)
-    if page.following is None:
+    index, removed = keys.all_by_source(), 0
+    following: bytes | None
+    if index.begin <= walk.cursor < index.end:
+        following = by_source.trim_page(tr, keys, walk.walking, walk.cursor)
+    else:
+        page = find_unseen(tr.snapshot, keys, walk.walking, walk.cursor)
+        for entry in page.entries:
+            for key in entry.places:
+                tr.clear(key)
+        _forget_nodes(tr, keyspace, corpus, page.gone)
+        following, removed = page.following or index.begin, len(page.entries)
+    if following is None:
         after = replace(walk, trimmed=walk.walking, walking=Revision(0), cursor=b"")
     else:
-        after = replace(walk, cursor=page.following)
+        after = replace(walk, cursor=following)
     STATE.write(tr, keys.floor(), after)
-    return len(page.entries), after
+    return removed, after
 
 
 @dataclass(slots=True)

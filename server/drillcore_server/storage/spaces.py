@@ -98,6 +98,7 @@ class Space(enum.IntEnum):
     GRAPH_CHANGES = 86
     FOREIGN_SIGNATURES = 87
     FACT_ENVELOPES = 88
+    BY_SOURCE = 89
 
 
 COMMITTED: Final = (
