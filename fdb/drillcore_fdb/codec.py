@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
-from drillcore_fdb.engine import Reader, Transaction
+from drillcore_fdb.engine import KeyValue, Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_fdb.tuples import pack
 
@@ -103,12 +103,27 @@ def clear(tr: Transaction, key: bytes) -> None:
 
 def scan(tr: Reader, begin: bytes, end: bytes, *, limit: int = 0) -> Iterator[tuple[bytes, bytes]]:
     """The keys and values that `write` stored from `begin` up to `end`, in order. Joins split values."""
-    entries = iter(tr.range(begin, end))
-    for given, (key, head) in enumerate(entries, 1):
-        parts = [value for _, value in islice(entries, parts_of(key, head))]
-        yield key, unframe(key, head, parts)
+    for given, found in enumerate(joined(tr.range(begin, end)), 1):
+        yield found
         if given == limit:
             return
+
+
+def joined(entries: Iterable[KeyValue]) -> Iterator[KeyValue]:
+    """The keys and values that `write` stored, from the entries of a range."""
+    stored = iter(entries)
+    for key, head in stored:
+        parts = [value for _, value in islice(stored, parts_of(key, head))]
+        yield key, unframe(key, head, parts)
+
+
+def last_head(entries: Sequence[KeyValue]) -> int:
+    """The place of the last value among the first entries of a range: it may lack parts, those before it do not."""
+    at = last = 0
+    while at < len(entries):
+        last = at
+        at += 1 + parts_of(*entries[at])
+    return last
 
 
 def _checked(key: bytes, head: bytes) -> bytes:

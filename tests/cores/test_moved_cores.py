@@ -11,7 +11,7 @@ from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import cores_pb2, facts_pb2
 from tests.support.callers.core_exports import FACT, QUADS, CoreCaller, serving, turn
 from tests.support.callers.cores import CoreCaller as Mover
-from tests.support.callers.cores import check_store, embedded_chunks, handbook, snapshot_of
+from tests.support.callers.cores import check_store, embedded_chunks, handbook
 from tests.support.callers.hierarchies import PARAGRAPHS, add_chunk, new_document, put, two_sections, with_vectors
 from tests.support.callers.knowledge import RAW, File, files, refused
 from tests.support.data.texts import REGULATIONS
@@ -86,17 +86,6 @@ def vectors_of_a_client(writer: CoreCaller, _: Mover, corpus: str) -> None:
     put(writer, corpus, with_vectors(two_sections()), embedding_model="theirs")
 
 
-def a_document(writer: CoreCaller, _: Mover, corpus: str) -> None:
-    name, text = next(iter(REGULATIONS.items()))
-    writer.add(corpus, File(name, text))
-
-
-def citing(server: Running, corpus: str) -> set[bytes]:
-    """The document and node of each entry in the index of citations."""
-    snapshot = snapshot_of(server, corpus)
-    return {entry.key[-32:] for entry in snapshot.entries(snapshot.keys.all_citing())}
-
-
 KINDS: list[Callable[[CoreCaller, Mover, str], None]] = [
     quads_alone,
     a_foreign_core,
@@ -162,16 +151,3 @@ def test_an_id_that_a_raw_of_the_core_has_may_not_be_taken_in_the_tenant(
         with refused(Reason.NODE_EXISTS):
             second.send(target, core)
         assert theirs.head(target) == 0
-
-
-@pytest.mark.parametrize("fill", [a_hierarchy_with_gaps, a_document])
-def test_the_index_of_citations_is_the_same_after_a_move(
-    here: tuple[Running, CoreCaller, Mover, Mover], fill: Callable[[CoreCaller, Mover, str], None]
-) -> None:
-    server, writer, own, second = here
-    corpus, target = writer.corpus(f"{fill.__name__} noted"), new_corpus(server, GLOBEX)
-    fill(writer, own, corpus)
-    second.send(target, own.export(corpus).data, strict=True)
-    noted = citing(server, corpus)
-    assert noted
-    assert citing(server, target) == noted

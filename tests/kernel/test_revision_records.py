@@ -165,7 +165,7 @@ def test_sweeping_removes_staged_writes_and_nothing_else(
         engine.run(lambda tr, r=staged, k=kept: [written.apply(tr, Revision(r), sealed) for written in k])  # type: ignore[misc]
     before = dump(engine)
     for number, write in enumerate(writes):
-        engine.run(lambda tr, n=number, w=write: revisions.stage(tr, KEYS, dead, n, [w]))  # type: ignore[misc]
+        engine.run(lambda tr, n=number, w=write: revisions.stage(tr, KEYS, dead, n, [w.place(dead)]))  # type: ignore[misc]
         engine.run(lambda tr, w=write: w.apply(tr, dead, sealed))  # type: ignore[misc]
     assert dump(engine) != before
     swept = 0

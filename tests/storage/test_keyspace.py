@@ -175,8 +175,6 @@ BUILT_OF_CORPUS = {
     "embedded": OF_CORPUS.embedded(VALUE, CHUNK),
     "embedded_as": OF_CORPUS.embedded_as(VALUE),
     "all_embedded": OF_CORPUS.all_embedded(),
-    "citing": OF_CORPUS.citing(DOCUMENT, NODE),
-    "all_citing": OF_CORPUS.all_citing(),
     "floor": OF_CORPUS.floor(),
     "manifest": OF_CORPUS.manifest(REVISION, 3),
     "manifests": OF_CORPUS.manifests(REVISION),
@@ -261,6 +259,8 @@ BUILT_OF_CORPUS = {
     "fact_envelope": OF_CORPUS.fact_envelope(FACT, ENVELOPE),
     "fact_envelopes": OF_CORPUS.fact_envelopes(FACT),
     "all_fact_envelopes": OF_CORPUS.all_fact_envelopes(),
+    "by_source": OF_CORPUS.by_source(7, REVISION, 3),
+    "all_by_source": OF_CORPUS.all_by_source(7),
 }
 IDS = st.uuids()
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)

@@ -62,7 +62,6 @@ def writes_of(
     for source in sources:
         yield from make.put_source(facts.with_fact_count(source))
     yield from make.put_master(change.master, change.master_before, change.master_sources)
-    yield from make.cite(change.master.id, change.master.citations)
 
 
 def _stored(vector: Vector) -> bytes:
@@ -76,7 +75,6 @@ def _section_writes(change: SectionChange, make: HierarchyWrites) -> Iterator[Wr
         yield from make.join(change.id, chunk)
     if change.after is not None:
         yield from make.put_section(change.after, change.before)
-        yield from make.cite(change.after.id, change.after.citations)
     elif change.before is not None:
         yield from make.remove_section(change.before)
 

@@ -220,13 +220,8 @@ class SectionSums:
     def writes(self, snapshot: BatchedReads, make: HierarchyWrites) -> Iterator[Write]:
         """Yields the writes that give every section its new sum. The text is unchanged, so versions stay."""
         ids = sorted(self.sums)
-        for section, cited in zip(
-            snapshot.each(ids, lambda view, section: HierarchyReader(view).section(section)),
-            snapshot.find(ids, _cited),
-            strict=True,
-        ):
+        for section in snapshot.each(ids, lambda view, section: HierarchyReader(view).section(section)):
             yield from make.put_section(replace(section, vector_sum=self.sums[section.id]), section)
-            yield from make.cite_documents(section.id, cited)
 
     def _changed(self, snapshot: BatchedReads, since: Revision) -> list[NodeId]:
         records = snapshot.read(lambda view: list(revisions.between(view.tr, view.keys, since, view.revision)))
@@ -242,17 +237,3 @@ class SectionSums:
             total = vector.astype(np.float64) if total is None else total + vector
         assert total is not None, "a section has chunks"
         return total.astype("<f4").tobytes()
-
-
-def _cited(view: CorpusAtRevision, section: NodeId) -> list[DocumentId]:
-    """Returns the documents under which the section is indexed: those that it cites, or, if a client made the section,
-    all documents below it."""
-    record = versioned.newest(view.tr, view.keys.section(section), view.revision)
-    found = HierarchyReader(view).section(section)
-    documents = {member.document for member in HierarchyReader(view).members(section)}
-    documents |= set() if found is None else {citation.document for citation in found.citations}
-    return sorted(
-        document
-        for document in documents
-        if versioned.newest(view.tr, view.keys.citing(document, section), view.revision) == record
-    )

@@ -25,6 +25,7 @@ from drillcore_server.kernel import writes as manifests
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.storage import audit_records, versioned
 from drillcore_server.storage.audit_records import Position, RecordOpener, StoredRecord
+from drillcore_server.storage.followers import SEALED
 from drillcore_server.storage.ids import PrincipalId, RecordId, RequestId, Revision
 from drillcore_server.storage.keyring import KeyNumber
 from drillcore_server.storage.keyspace import Keyspace
@@ -155,7 +156,7 @@ class CommitmentCheck:
                 yield f"a record of revision {revision} (key {key.hex()}) is gone, and not by trimming or a purge"
 
     def _note_keys(self, entry: versioned.Value) -> None:
-        if entry.value is not None and self._keys.space_of(entry.key) in purging.SEALED:
+        if entry.value is not None and self._keys.space_of(entry.key) in SEALED:
             self.sealed_under.update(keys_of(entry.value))
 
     def _may_be_trimmed(self, key: bytes, revision: Revision, floor: Revision) -> bool:

@@ -156,6 +156,11 @@ class GraphAt:
         found = self.snapshot.find(wanted, lambda view, edge: TurnReader(view).has_edge(edge))
         return {edge for edge, exists in zip(wanted, found, strict=True) if exists}
 
+    def edges_touching(self, turns: Sequence[TurnId]) -> set[Edge]:
+        """All edges of these turns, in both directions."""
+        found = self.snapshot.find(turns, lambda view, id_: edges_touching(TurnReader(view), id_))
+        return set().union(*found)
+
     def check_ends(self, edges: Sequence[Edge], new: Iterable[TurnId] = ()) -> None:
         """Raises `Missing` unless both ends of every edge exist or are among the `new` turns."""
         ends = {end for edge in edges for end in (edge.parent, edge.child)} - set(new)
@@ -238,7 +243,8 @@ def put_turns(
         for turn in turns:
             before = known.get(turn.id)
             writes += at.make.put(turn, before) if turn != before else ()
-        for edge in fresh:
+        moved = [turn.id for turn in turns if turn.id in known and known[turn.id].source != turn.source]
+        for edge in sorted({*fresh, *at.edges_touching(moved)}):
             writes += at.make.add_edge(edge)
         added = len(turns) - len(known)
         return GraphChange(
@@ -312,8 +318,7 @@ def remove_turns(
         for id_ in ids:
             if id_ not in known:
                 raise missing_turn(id_)
-        touching = at.snapshot.find(ids, lambda view, id_: edges_touching(TurnReader(view), id_))
-        gone = at.known_edges(edges).union(*touching)
+        gone = at.known_edges(edges) | at.edges_touching(ids)
         writes: list[Write] = []
         for id_ in ids:
             writes += at.make.remove(known[id_], ())

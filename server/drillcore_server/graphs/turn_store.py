@@ -15,7 +15,6 @@ from drillcore_server.hierarchy.model import chunk_of_raw
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.writes import LOCATOR_BYTES, TURN_MARK, Write, turn_locator
 from drillcore_server.storage import versioned
-from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import CorpusNumber, NodeId, SourceId, TenantId, TurnId
 from drillcore_server.storage.keyring import CORPUS_SCOPE, KeyErased, KeyNumber, Keyring
 from drillcore_server.storage.keyspace import Keyspace
@@ -82,15 +81,6 @@ def edge_to_of(key: bytes) -> Edge:
     return Edge(TurnId(UUID(bytes=parent)), TurnId(UUID(bytes=child)), EdgeType(key[-1]))
 
 
-def turns_of(keys: CorpusKeys, key: bytes) -> list[TurnId]:
-    """The turns that the key of an edge or of an index entry belongs to."""
-    sessions = keys.session_turns(b"")
-    if sessions.begin <= key < sessions.end:
-        return [turn_id(key)]
-    edge = edge_of(key)
-    return [edge.parent, edge.child]
-
-
 def session_hash(keyring: Keyring, corpus: CorpusNumber, session: str) -> bytes:
     """The keyed hash that stands for a session in keys. Without the key, nobody can test for a session id."""
     (number,) = keyring.numbers(corpus, [CORPUS_SCOPE])
@@ -124,11 +114,14 @@ class TurnWrites:
         self._keyring = keyring
 
     def put(self, turn: Turn, before: Turn | None = None) -> Iterator[Write]:
-        """Puts a turn. `before` is the turn with the same id that it replaces."""
+        """Puts a turn. `before` is the turn with the same id that it replaces.
+
+        If that is of another source, all its edges must be added again.
+        """
         yield Write(self._keys.turn(turn.id), TURN.encode(turn), self._source_key(turn.source))
         if before is not None and before.session != turn.session:
             yield Write(self._session_key(before), None)
-        if before is None or before.session != turn.session:
+        if before is None or (before.session, before.source) != (turn.session, turn.source):
             yield Write(self._session_key(turn), b"")
         if before is None:
             yield self._locator(turn.id)

@@ -58,6 +58,7 @@ class HierarchyCheck:
         yield from self._index("embedding", self._keys.all_embedded(), self._expected_embedded(chunks))
         yield from self._index("category", self._keys.all_categories(), self._expected_categories(sections))
         yield from self._index("section", self._keys.listed_sections(), set(map(self._keys.listed_section, sections)))
+        yield from self._listed_categories(sections)
         yield from self._locators(sections, chunks)
         yield from self._master(sections, documents, chunks)
 
@@ -146,6 +147,12 @@ class HierarchyCheck:
         there = {entry.key for entry in self._snapshot.entries(keys)}
         yield from (f"the {name} index lacks {key.hex()}" for key in expected - there)
         yield from (f"the {name} index has {key.hex()}, which leads nowhere" for key in there - expected)
+
+    def _listed_categories(self, sections: dict[NodeId, Section]) -> Iterator[str]:
+        for entry in self._snapshot.entries(self._keys.listed_sections()):
+            section = sections.get(node_id(entry.key[-16:]))
+            if section is not None and entry.value != self._hashes.hashed(section.category):
+                yield f"section {section.id} is listed with another category than it has"
 
     def _expected_entities(self, chunks: dict[NodeId, Chunk]) -> set[bytes]:
         return {key for chunk in chunks.values() for key in self._hashes.entity_keys(chunk)}

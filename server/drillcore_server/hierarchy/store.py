@@ -11,7 +11,6 @@ from drillcore_fdb.engine import Reader
 from drillcore_server.hierarchy.model import (
     Chunk,
     ChunkWithRaws,
-    Citation,
     Document,
     Master,
     RawPage,
@@ -254,11 +253,12 @@ class HierarchyWrites:
         yield Write(keys.section(section.id), SECTION.encode(section), numbers=self._source_keys(section.sources))
         if before is None:
             yield self._locator(section.id, Level.SECTION)
-            yield Write(keys.listed_section(section.id), b"")
         elif before.category != section.category:
             yield Write(keys.category(self.hashed(before.category), section.id), None)
         if before is None or before.category != section.category:
-            yield Write(keys.category(self.hashed(section.category), section.id), b"")
+            category = self.hashed(section.category)
+            yield Write(keys.listed_section(section.id), category)
+            yield Write(keys.category(category, section.id), b"")
 
     def remove_section(self, section: Section) -> Iterator[Write]:
         keys = self._corpus_keys
@@ -271,14 +271,6 @@ class HierarchyWrites:
         yield Write(self._corpus_keys.master(), MASTER.encode(master), numbers=self._source_keys(sources))
         if before is None:
             yield self._locator(master.id, Level.MASTER)
-
-    def cite(self, node: NodeId, citations: Iterable[Citation]) -> Iterator[Write]:
-        """Indexes which documents this revision of a section or master cites. Erasing a document needs the index."""
-        return self.cite_documents(node, {citation.document for citation in citations})
-
-    def cite_documents(self, node: NodeId, documents: Iterable[DocumentId]) -> Iterator[Write]:
-        for document in sorted(documents):
-            yield Write(self._corpus_keys.citing(document, node), b"")
 
     def hashed(self, text: str, size: int = 8) -> bytes:
         """A keyed hash for the keys of indexes: it finds equal texts, and nobody can read a text from a key.

@@ -14,7 +14,7 @@ from typing import Final
 
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
-from drillcore_server.kernel import revisions
+from drillcore_server.kernel import by_source, revisions
 from drillcore_server.kernel.corpus_model import Corpus, TrimState
 from drillcore_server.kernel.errors import Missing
 from drillcore_server.kernel.writes import LOCATOR_BYTES, fact_locator, locator_of, turn_locator
@@ -74,6 +74,7 @@ def walk_again(tr: Transaction, keys: CorpusKeys) -> None:
 def trim_page(tr: Transaction, keyspace: Keyspace, corpus: Corpus) -> tuple[int, TrimState]:
     """Removes the next page of entries that nobody can read. Returns their number and the new state.
 
+    The index by source comes last: then everything that it may still list is gone.
     The state is read with a conflict, so concurrent trims each do another page.
     """
     keys = keyspace.of_corpus(corpus.number)
@@ -81,17 +82,23 @@ def trim_page(tr: Transaction, keyspace: Keyspace, corpus: Corpus) -> tuple[int,
     if now.finished:
         return 0, now
     walk = now if now.walking else replace(now, walking=now.floor, cursor=b"")
-    page = find_unseen(tr.snapshot, keys, walk.walking, walk.cursor)
-    for entry in page.entries:
-        for key in entry.places:
-            tr.clear(key)
-    _forget_nodes(tr, keyspace, corpus, page.gone)
-    if page.following is None:
+    index, removed = keys.all_by_source(), 0
+    following: bytes | None
+    if index.begin <= walk.cursor < index.end:
+        following = by_source.trim_page(tr, keys, walk.walking, walk.cursor)
+    else:
+        page = find_unseen(tr.snapshot, keys, walk.walking, walk.cursor)
+        for entry in page.entries:
+            for key in entry.places:
+                tr.clear(key)
+        _forget_nodes(tr, keyspace, corpus, page.gone)
+        following, removed = page.following or index.begin, len(page.entries)
+    if following is None:
         after = replace(walk, trimmed=walk.walking, walking=Revision(0), cursor=b"")
     else:
-        after = replace(walk, cursor=page.following)
+        after = replace(walk, cursor=following)
     STATE.write(tr, keys.floor(), after)
-    return len(page.entries), after
+    return removed, after
 
 
 @dataclass(slots=True)
@@ -113,13 +120,13 @@ def find_unseen(tr: Reader, keys: CorpusKeys, floor: Revision, begin: bytes) -> 
     count = size_bytes = 0
     for entry in _entries(tr, keys, begin):
         if previous is not None:
-            _sort_out(tr, keys, floor, page, previous, entry)
+            _sort_out(floor, page, previous, entry)
             if count >= PAGE_ENTRIES or size_bytes >= PAGE_BYTES:
                 page.following = entry.places[0]
                 return page
         previous, count, size_bytes = entry, count + 1, size_bytes + entry.size_bytes
     if previous is not None:
-        _sort_out(tr, keys, floor, page, previous, None)
+        _sort_out(floor, page, previous, None)
     return page
 
 
@@ -129,9 +136,7 @@ def _entries(tr: Reader, keys: CorpusKeys, begin: bytes) -> Iterator[Stored]:
             yield from versioned.entries(tr, max(begin, space.begin), space.end)
 
 
-def _sort_out(
-    tr: Reader, keys: CorpusKeys, floor: Revision, page: UnseenPage, entry: Stored, following: Stored | None
-) -> None:
+def _sort_out(floor: Revision, page: UnseenPage, entry: Stored, following: Stored | None) -> None:
     """Adds the entry to the page if no reader sees it. `following` is the next entry of the store."""
     if entry.revision > floor:
         return
@@ -140,22 +145,10 @@ def _sort_out(
     staged = same_key and following is not None and following.revision > page.head
     if staged and entry.is_removal:
         return  # the writer that staged the next record relies on the node's locator, but may never publish the record
-    if overtaken or entry.is_removal or _cites_nothing(tr, keys, floor, entry):
+    if overtaken or entry.is_removal:
         page.entries.append(entry)
         if not same_key:
             page.gone.append(entry.key)
-
-
-def _cites_nothing(tr: Reader, keys: CorpusKeys, floor: Revision, entry: Stored) -> bool:
-    """Whether this is a citation of a record that was replaced.
-
-    An entry of the index of citations belongs to its node's record of the same revision, and goes with that record.
-    """
-    index = keys.all_citing()
-    if not index.begin <= entry.key < index.end:
-        return False
-    records = (keys.section(node_id(entry.key[-16:])), keys.master())
-    return all(versioned.newest(tr, record, floor) != entry.revision for record in records)
 
 
 def _forget_nodes(tr: Transaction, keyspace: Keyspace, corpus: Corpus, gone: Iterable[bytes]) -> None:

@@ -301,7 +301,7 @@ class Reviser:
     def _apply(self, tr: Transaction, keys: CorpusKeys, writes: Sequence[Write], revision: Revision) -> bytes:
         """Makes all writes of a small revision. Returns the hash of their manifest."""
         try:
-            return apply_all(tr, keys, writes, revision, 0, self.sealed)[1]
+            return apply_all(tr, keys, writes, revision, 0, self.sealed).manifest
         except KeyErased as erased:
             raise Overtaken from erased  # a source of this revision was erased and has a new key now
 
@@ -330,9 +330,9 @@ class Reviser:
         def work(tr: Transaction) -> bytes:
             self._check_claim(tr, keys, claim)
             revisions.put_claim(tr, keys, renewed)
-            written, hashed = apply_all(tr, keys, batch, claim.revision, number, self.sealed)
-            revisions.stage(tr, keys, claim.revision, number, written)
-            return hashed
+            applied = apply_all(tr, keys, batch, claim.revision, number, self.sealed)
+            revisions.stage(tr, keys, claim.revision, number, applied.places)
+            return applied.manifest
 
         return self.engine.run(work, Options(idempotent=True))
 
@@ -434,7 +434,7 @@ def _up_to(size_bytes_max: int, writes: Iterator[Write]) -> list[Write]:
 def _batches(writes: Iterable[Write]) -> Iterator[list[Write]]:
     batch: list[Write] = []
     size_bytes = 0
-    for write in writes:
+    for write in chain.from_iterable(write.parts() for write in writes):
         if batch and size_bytes + write.size_bytes > BATCH_BYTES_MAX:
             yield batch
             batch, size_bytes = [], 0

@@ -6,7 +6,7 @@ A revision changes all levels of a corpus at once. The head is the one that read
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -18,7 +18,6 @@ from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.tuples import KeyRange, prefix_end
 from drillcore_server.kernel.corpus_model import Corpus
-from drillcore_server.kernel.writes import Write
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import (
     CorpusId,
@@ -116,16 +115,16 @@ def clear_claim(tr: Transaction, keys: CorpusKeys) -> None:
     codec.clear(tr, keys.claim())
 
 
-def stage(tr: Transaction, keys: CorpusKeys, revision: Revision, batch: int, writes: Sequence[Write]) -> None:
+def stage(tr: Transaction, keys: CorpusKeys, revision: Revision, batch: int, written: Iterable[bytes]) -> None:
     """Notes what a batch of a claimed revision wrote, so that it can be removed if the claim expires.
 
+    Every key that it set begins with one of `written`.
     A batch may be re-run because the result of its commit was lost. It then finds its own locators and does not write
     them again; they stay noted.
     """
     noted = codec.read(tr, keys.staged(revision, batch))
     places = dict.fromkeys([] if noted is None else _places(noted))
-    places |= dict.fromkeys(write.place(revision) for write in writes)
-    places[keys.manifest(revision, batch)] = None
+    places |= dict.fromkeys(written)
     codec.write(tr, keys.staged(revision, batch), zlib.compress(msgspec.msgpack.encode(list(places)), 1))
 
 

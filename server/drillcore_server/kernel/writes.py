@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
+from drillcore_server.kernel import by_source
 from drillcore_server.kernel.errors import Exists
 from drillcore_server.storage import versioned
 from drillcore_server.storage.corpus_keys import CorpusKeys
@@ -82,6 +83,10 @@ def _entries(listed: bytes) -> Iterator[Entry]:
         yield Entry(listed[start : start + _KEY_BYTES], listed[start + _KEY_BYTES : start + _ENTRY_BYTES])
 
 
+_LISTED_BYTES: Final = 60
+"""Likewise for a key of the index by source."""
+_LISTED_MAX: Final = 5_000
+"""How many keys one batch lists a record under. Each of them is a key of the index by source."""
 _KEY_OVERHEAD_BYTES: Final = 200
 """A generous estimate of what keys, conflict ranges and sealing add to each write."""
 OWN_RAW_IDS: Final = b"\1"
@@ -114,13 +119,34 @@ class Write:
     """For an entry of the feed: what follows the revision in its key."""
     numbers: tuple[KeyNumber, ...] = ()
     """Used instead of `number` for what is made of several sources: sealed under all these keys at once."""
+    listed: tuple[KeyNumber, ...] | None = None
+    """Those of the numbers that the index by source lists the record under. None: all of them."""
+    is_stored: bool = True
+    """False for a write that only lists a record, which another write of the revision stores."""
 
     @property
     def size_bytes(self) -> int:
-        return len(self.value or b"") + 4 * len(self.numbers) + _KEY_OVERHEAD_BYTES
+        own = len(self.value or b"") + 4 * len(self.numbers) if self.is_stored else 0
+        return own + _LISTED_BYTES * len(self.to_list) + _KEY_OVERHEAD_BYTES
+
+    @property
+    def is_record(self) -> bool:
+        """Whether it is of a record or an index entry, and neither a locator nor an entry of a feed."""
+        return self.versioned and not self.feed
+
+    @property
+    def to_list(self) -> tuple[KeyNumber, ...]:
+        return self.numbers if self.listed is None else self.listed
+
+    def parts(self) -> Iterator[Write]:
+        """The write, after others that list the record, if it has too many keys to be listed in one transaction."""
+        for start in range(_LISTED_MAX, len(self.numbers), _LISTED_MAX):
+            some = self.numbers[start : start + _LISTED_MAX]
+            yield replace(self, value=b"", listed=some, is_stored=False)
+        yield replace(self, listed=self.numbers[:_LISTED_MAX]) if len(self.numbers) > _LISTED_MAX else self
 
     def apply(self, tr: Transaction, revision: Revision, sealed: SealedRecords) -> bytes | None:
-        """Makes the write and returns the value as it is stored."""
+        """Makes the write, which must be one that is stored. Returns the value as it is stored."""
         if not self.versioned or self.feed:
             assert self.value is not None
             tr.set(self.place(revision), self.value)
@@ -138,10 +164,19 @@ class Write:
         return self.key + revision.to_bytes(REVISION_BYTES, "big") + self.feed if self.versioned else self.key
 
 
+class Applied(NamedTuple):
+    """What one batch of a revision wrote."""
+
+    places: list[bytes]
+    """Every key that it set begins with one of these."""
+    manifest: bytes
+    """The hash of its manifest."""
+
+
 def apply_all(
     tr: Transaction, keys: CorpusKeys, writes: Iterable[Write], revision: Revision, batch: int, sealed: SealedRecords
-) -> tuple[list[Write], bytes]:
-    """Makes the writes of one batch and stores their manifest. Returns the writes made and the manifest's hash.
+) -> Applied:
+    """Makes the writes of one batch, stores their manifest, and adds them to the index by source.
 
     Leaves locators that exist already. Raises `Exists` if another corpus or level has the node. It is read in the
     transaction that writes the locator, so two corpora cannot both get an id.
@@ -149,13 +184,17 @@ def apply_all(
     wanted = list(writes)
     known = _known_locators(tr, wanted)
     made = [write for write in wanted if write.versioned or _is_new(write, known)]
+    lists = by_source.lists_of(tr.snapshot, keys, [write for write in made if write.is_record], revision)
+    by_source.put(tr, keys, revision, batch, lists)
     listed: list[Entry] = []
-    for write in made:
+    for write in (write for write in made if write.is_stored):
         stored = write.apply(tr, revision, sealed)
         if keys.is_committed(write.key):
             hashed = value_hash(write.key, revision, stored)
             listed.append(Entry(key_hash(write.key), hashed))
-    return made, put(tr, keys, revision, batch, listed)
+    places = [write.place(revision) for write in made]
+    places += [keys.manifest(revision, batch), *(keys.by_source(number, revision, batch) for number in lists)]
+    return Applied(places, put(tr, keys, revision, batch, listed))
 
 
 def locator_of(level: Level, number: CorpusNumber) -> bytes:

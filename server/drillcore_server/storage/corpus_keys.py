@@ -71,7 +71,10 @@ class CorpusKeys:
         return below(self._prefixes[Space.SECTIONS])
 
     def listed_section(self, section: NodeId) -> bytes:
-        """* The ids of sections without content: quick to scan, however often the sections changed."""
+        """* The ids of sections without content: quick to scan, however often the sections changed.
+
+        The value is the keyed hash of the section's category.
+        """
         return self._prefixes[Space.SECTION_LIST] + section.bytes
 
     def listed_sections(self, first: NodeId | None = None) -> KeyRange:
@@ -168,19 +171,26 @@ class CorpusKeys:
     def all_categories(self) -> KeyRange:
         return below(self._prefixes[Space.CATEGORIES])
 
-    def citing(self, document: DocumentId, node: NodeId) -> bytes:
-        """* The sections and the master whose summaries cite a document."""
-        return self._prefixes[Space.CITING] + document.bytes + node.bytes
-
-    def all_citing(self) -> KeyRange:
-        return below(self._prefixes[Space.CITING])
-
     def manifest(self, revision: Revision, batch: int) -> bytes:
         """The list of what a batch of a revision wrote, each entry given by its hash."""
         return self._prefixes[Space.MANIFESTS] + revision.to_bytes(6, "big") + batch.to_bytes(4, "big")
 
     def manifests(self, revision: Revision) -> KeyRange:
         return below(self._prefixes[Space.MANIFESTS] + revision.to_bytes(6, "big"))
+
+    def by_source(self, number: int, revision: Revision, batch: int) -> bytes:
+        """What a batch of a revision wrote under an encryption key: the logical keys."""
+        return self.all_by_source(number).begin + revision.to_bytes(6, "big") + batch.to_bytes(4, "big")
+
+    def all_by_source(self, number: int | None = None) -> KeyRange:
+        """What every revision wrote under an encryption key, or under any."""
+        return below(self._prefixes[Space.BY_SOURCE] + (b"" if number is None else number.to_bytes(4, "big")))
+
+    def parse_by_source(self, key: bytes) -> tuple[int, Revision, int]:
+        """The number of the encryption key, the revision and the batch."""
+        begin = len(self._prefixes[Space.BY_SOURCE])
+        number, revision, batch = key[begin : begin + 4], key[begin + 4 : begin + 10], key[begin + 10 : begin + 14]
+        return int.from_bytes(number, "big"), Revision(int.from_bytes(revision, "big")), int.from_bytes(batch, "big")
 
     def floor(self) -> bytes:
         return self._prefixes[Space.FLOORS]

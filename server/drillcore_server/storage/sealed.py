@@ -159,6 +159,11 @@ def keys_of(stored: bytes) -> tuple[KeyNumber, ...]:
     return numbers if isinstance(numbers, tuple) else (numbers,)
 
 
+def is_of_several(stored: bytes) -> bool:
+    """Whether a stored value is sealed under several keys at once."""
+    return stored.startswith(_SEVERAL)
+
+
 def emptied(stored: bytes) -> bytes:
     """The stub that stays when the content of a value is removed: the numbers of its keys."""
     return stored[: _header_bytes(sealed_by(stored))]

@@ -35,7 +35,7 @@ class Space(enum.StrEnum):
     SOURCES = "sources"
     ENTITIES = "indexes/entities"
     CATEGORIES = "indexes/categories"
-    CITING = "indexes/citing"
+    BY_SOURCE = "indexes/by-source"
     FLOORS = "revisions/floors"
     SECTION_LIST = "indexes/sections"
     EMBEDDED = "indexes/chunks-by-text"
@@ -133,7 +133,6 @@ BY_REVISION: Final = (
     Space.SOURCES,
     Space.ENTITIES,
     Space.CATEGORIES,
-    Space.CITING,
     Space.SECTION_LIST,
     Space.EMBEDDED,
     Space.FACTS,

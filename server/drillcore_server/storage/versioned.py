@@ -9,10 +9,10 @@ Revision and part have fixed sizes, so a scan takes keys apart without decoding 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from drillcore_fdb import codec
 from drillcore_fdb.engine import KeyValue, Reader, Transaction
@@ -22,6 +22,10 @@ REVISION_BYTES: Final = 6
 _PART_BYTES: Final = 2
 _SUFFIX_BYTES: Final = REVISION_BYTES + _PART_BYTES
 _TOMBSTONE: Final = b""
+_VERSIONS_MAX: Final = 64
+"""How many stored values of a key's history one range asks for. More than one record has."""
+_REMOVALS_MAX: Final = 3
+"""How many stored values behind a purged one are looked at for removals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,18 @@ class Entry:
     revision: Revision
     """The revision that wrote it."""
     value: bytes
+
+
+class VersionPlace(NamedTuple):
+    """A logical key and a revision that wrote it."""
+
+    key: bytes
+    revision: Revision
+
+    @property
+    def begin(self) -> bytes:
+        """What the stored keys of all its parts begin with."""
+        return self.key + self.revision.to_bytes(REVISION_BYTES, "big")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +93,40 @@ def remove(tr: Transaction, key: bytes, revision: Revision) -> None:
     tr.set(place + b"\0\0", _TOMBSTONE)
 
 
-def purge(tr: Transaction, key: bytes, revision: Revision) -> None:
-    """Removes the record that a revision wrote for a key. Readers then find neither it nor an earlier one."""
-    if newest(tr.snapshot, key, Revision(revision - 1)) is not None:
-        remove(tr, key, revision)
-        return
-    place = key + revision.to_bytes(REVISION_BYTES, "big")
-    tr.clear_range(place, place + b"\xff\xff")
+def purge(tr: Transaction, places: Iterable[VersionPlace], keeps_removals: Callable[[bytes], bool]) -> int:
+    """Removes what revisions wrote for keys. Readers then find neither that nor anything earlier. Returns how many.
+
+    Places where nothing is left are skipped. A removal of which nothing earlier is left goes too, unless
+    `keeps_removals` says otherwise of its key.
+    """
+    ordered = sorted(set(places))
+    stored = tr.snapshot.range_many([(place.begin, behind(place.key)) for place in ordered], limit=1 + _REMOVALS_MAX)
+    before = newest_each(tr.snapshot, [(place.key, Revision(place.revision - 1)) for place in ordered])
+    cleared: dict[bytes, Revision] = {}
+    count = 0
+    for place, entries, earlier in zip(ordered, stored, before, strict=True):
+        following = iter([(_revision_of(key), value) for key, value in entries if key[-_PART_BYTES:] == b"\0\0"])
+        revision, value = next(following, (None, _TOMBSTONE))
+        if revision != place.revision or value == _TOMBSTONE:
+            continue
+        count += 1
+        remove(tr, *place)
+        if earlier is not None and earlier != cleared.get(place.key):
+            continue
+        tr.clear(place.begin + b"\0\0")
+        cleared[place.key] = place.revision
+        for later, value in following:
+            if value != _TOMBSTONE or keeps_removals(place.key):
+                break
+            tr.clear(VersionPlace(place.key, later).begin + b"\0\0")
+            cleared[place.key] = later
+    return count
 
 
-def forget_removal(tr: Transaction, key: bytes, revision: Revision) -> None:
-    """Removes a tombstone. No older entry of the key may be left."""
-    tr.clear(key + revision.to_bytes(REVISION_BYTES, "big") + b"\0\0")
+def those_there(tr: Reader, places: Sequence[VersionPlace]) -> list[VersionPlace]:
+    """Those places that have a record."""
+    found = tr.get_many([place.begin + b"\0\0" for place in places])
+    return [place for place, head in zip(places, found, strict=True) if head not in {None, _TOMBSTONE}]
 
 
 def get(tr: Reader, key: bytes, revision: Revision) -> Entry | None:
@@ -99,14 +137,19 @@ def get(tr: Reader, key: bytes, revision: Revision) -> Entry | None:
 
 def get_many(tr: Reader, keys: Sequence[bytes], revision: Revision) -> list[Entry | None]:
     """What a reader at `revision` sees at each of the keys. Takes a round trip, and another if a record is split."""
-    found = _newest(tr, keys, revision)
+    return get_each(tr, [(key, revision) for key in keys])
+
+
+def get_each(tr: Reader, places: Sequence[tuple[bytes, Revision]]) -> list[Entry | None]:
+    """Same as `get_many`, at a revision of its own for each key."""
+    found = _newest(tr, places)
     split = [place for place, parts in enumerate(found) if parts and parts[0][0][-_PART_BYTES:] != b"\0\0"]
     if split:
         last_parts = [found[place][0][0] for place in split]
         whole = tr.range_many([(last[:-_PART_BYTES] + b"\0\0", last + b"\0") for last in last_parts])
         for place, parts in zip(split, whole, strict=True):
             found[place] = parts
-    return [_record(key, parts) for key, parts in zip(keys, found, strict=True)]
+    return [_record(key, parts) for (key, _), parts in zip(places, found, strict=True)]
 
 
 def _record(key: bytes, parts: Sequence[KeyValue]) -> Entry | None:
@@ -118,10 +161,12 @@ def _record(key: bytes, parts: Sequence[KeyValue]) -> Entry | None:
     return Entry(key, _revision_of(stored_key), codec.unframe(key, head, pieces))
 
 
-def _newest(tr: Reader, keys: Sequence[bytes], revision: Revision) -> list[list[KeyValue]]:
-    """The last part of the newest record or removal at or below `revision`, for each key; empty if there is none."""
-    end = (revision + 1).to_bytes(REVISION_BYTES, "big")
-    return tr.range_many([(key + bytes(_SUFFIX_BYTES), key + end) for key in keys], limit=1, reverse=True)
+def _newest(tr: Reader, places: Sequence[tuple[bytes, Revision]]) -> list[list[KeyValue]]:
+    """The last part of the newest record or removal at or below a revision, for each key; empty if there is none."""
+    ranges = [
+        (key + bytes(_SUFFIX_BYTES), key + (revision + 1).to_bytes(REVISION_BYTES, "big")) for key, revision in places
+    ]
+    return tr.range_many(ranges, limit=1, reverse=True)
 
 
 def scan(tr: Reader, begin: bytes, end: bytes, revision: Revision) -> Iterator[Entry]:
@@ -235,10 +280,47 @@ def _value(stored: list[tuple[bytes, bytes]]) -> Value:
     return Value(key, _revision_of(first), codec.unframe(key, head, pieces))
 
 
+def heads(tr: Reader, entries: Sequence[KeyValue]) -> list[Value]:
+    """The versions that begin among the entries of a range. Reads the others of their parts, if some are split."""
+    found = [(place, head) for place, head in entries if place[-_PART_BYTES:] == b"\0\0"]
+    split = [place for place, head in found if head != _TOMBSTONE and codec.parts_of(place, head)]
+    ranges = [(place, place[:-_PART_BYTES] + b"\xff\xff") for place in split]
+    whole = dict(zip(split, tr.range_many(ranges), strict=True)) if split else {}
+    return [_value(whole.get(place, [(place, head)])) for place, head in found]
+
+
+def histories(tr: Reader, keys: Sequence[bytes]) -> list[list[Value]]:
+    """All that revisions wrote for each of the keys, in order. For records that are small and seldom written."""
+    found = tr.range_many([(key + bytes(_SUFFIX_BYTES), behind(key)) for key in keys])
+    return [heads(tr, entries) for entries in found]
+
+
+def any_version(tr: Reader, key: bytes, first: Revision, last: Revision, is_wanted: Callable[[bytes], bool]) -> bool:
+    """Whether a reader at one of these revisions finds a record with a wanted value. Looks at the newest first."""
+    at: int = last
+    while True:
+        end = key + (at + 1).to_bytes(REVISION_BYTES, "big")
+        entries = list(tr.range(key + bytes(_SUFFIX_BYTES), end, limit=_VERSIONS_MAX, reverse=True))
+        versions = heads(tr, entries[::-1])
+        for version in reversed(versions):
+            if version.value is not None and is_wanted(version.value):
+                return True
+            if version.revision <= first:
+                return False
+        if len(entries) < _VERSIONS_MAX:
+            return False
+        at = versions[0].revision - 1
+
+
 def newest(tr: Reader, key: bytes, revision: Revision) -> Revision | None:
     """The revision at or before this one that last wrote a key, or removed it."""
-    (found,) = _newest(tr, [key], revision)
-    return _revision_of(found[0][0]) if found else None
+    (found,) = newest_each(tr, [(key, revision)])
+    return found
+
+
+def newest_each(tr: Reader, places: Sequence[tuple[bytes, Revision]]) -> list[Revision | None]:
+    """For each key, the revision up to a revision that last wrote it, or removed it. Takes one round trip."""
+    return [_revision_of(found[0][0]) if found else None for found in _newest(tr, places)]
 
 
 def following(tr: Reader, key: bytes, revision: Revision) -> Revision | None:

@@ -76,8 +76,8 @@ def day_after(archive: Archive, revision: Revision) -> datetime:
 
 
 def readable(hierarchy: Hierarchy) -> dict[Space, Mapping[bytes, bytes]]:
-    """The records that a reader sees. The index of citations is left out: its entries go with the records they name."""
-    return {space: records for space, records in hierarchy.records.items() if space is not Space.CITING}
+    """The records that a reader sees."""
+    return dict(hierarchy.records)
 
 
 def state(archive: Archive) -> TrimState:

@@ -55,7 +55,6 @@ _PLAIN = {
     Space.PARENTS,
     Space.ENTITIES,
     Space.CATEGORIES,
-    Space.CITING,
     Space.SECTION_LIST,
     Space.EMBEDDED,
     Space.EMBEDDINGS,
@@ -113,7 +112,6 @@ def check_in(
     if not trimming:
         check.history_of_sources(head)
         check.locators(head, head if idle else _LATEST)
-        check.citing(head)
     return check.result()
 
 
@@ -383,18 +381,6 @@ class _Check:
             for key, ats in self._written[space].items()
             if any(value is not None for at, value in ats.items() if at <= up_to)
         }
-
-    def citing(self, head: Revision) -> None:
-        """For each revision of a section or master, every document it cites is noted."""
-        cited = set()
-        for space, kind in ((Space.SECTIONS, SECTION), (Space.MASTERS, MASTER)):
-            for ats in self._written[space].values():
-                for at, value in ats.items():
-                    if value is not None and at <= head:
-                        node: Section | Master = kind.decode(value)  # type: ignore[attr-defined]
-                        cited |= {(citation.document.bytes + node.id.bytes, at) for citation in node.citations}
-        noted = {(key, at) for key, ats in self._written[Space.CITING].items() for at in ats if at <= head}
-        assert noted == cited
 
     def result(self) -> Hierarchy:
         return Hierarchy(

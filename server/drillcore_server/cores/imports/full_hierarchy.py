@@ -107,8 +107,6 @@ class HierarchyIntake:
         """Chunks whose raws have ids of their own."""
         self.sections: dict[NodeId, tuple[SourceId, ...]] = {}
         """Each section with its sources."""
-        self.below: dict[NodeId, set[DocumentId]] = {}
-        """The documents of each section's chunks."""
         self.master: NodeId | None = None
         self.master_sources: set[SourceId] = set()
 
@@ -171,7 +169,6 @@ class HierarchyIntake:
         _check_section(section, members, self._dimensions)
         self._check_cited((*section.citations, *section.candidates), f"section {section.id}")
         self.sections[section.id] = section.sources
-        self.below[section.id] = members.documents
         for candidate in section.candidates[:PASSAGES_MAX]:
             self._offered.append((-candidate.weight, candidate.document, candidate.span.start))
         self._offered = heapq.nsmallest(MASTER_POOL, self._offered)

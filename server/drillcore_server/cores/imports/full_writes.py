@@ -66,17 +66,10 @@ class FullWrites:
 
     def _section(self, given: list[Any]) -> Iterator[Write]:
         self.counts.sections += 1
-        section = SECTION.decode(given[0])
-        yield from self.hierarchy.put_section(section, None)
-        # A client's summary may mention anything below it.
-        cited = {citation.document for citation in section.citations}
-        yield from self.hierarchy.cite_documents(section.id, cited | self.intake.hierarchy.below[section.id])
+        return self.hierarchy.put_section(SECTION.decode(given[0]), None)
 
     def _master(self, given: list[Any]) -> Iterator[Write]:
-        known, master = self.intake.hierarchy, MASTER.decode(given[0])
-        yield from self.hierarchy.put_master(master, None, known.master_sources)
-        cited = {citation.document for citation in master.citations}
-        yield from self.hierarchy.cite_documents(master.id, known.documents if known.is_made_by_client else cited)
+        return self.hierarchy.put_master(MASTER.decode(given[0]), None, self.intake.hierarchy.master_sources)
 
     def _source(self, given: list[Any]) -> Iterator[Write]:
         self.counts.sources += 1

@@ -325,9 +325,8 @@ class Replacement:
             yield self.make.set_embeddings(self.models)
         yield from self.earlier.removals(self.nodes, self.records.documents.keys(), self._stale_models())
         yield from self._documents(before)
-        below: dict[NodeId, set[DocumentId]] = {}
-        yield from self._chunks(below)
-        yield from self._sections(below)
+        yield from self._chunks()
+        yield from self._sections()
         yield from self._master()
 
     def _stale_models(self) -> Iterator[tuple[int, bool]]:
@@ -372,25 +371,21 @@ class Replacement:
                 left = source.fact_count - self.facts.deleted[source.id]
                 yield from self.make.put_source(replace(source.without_document(self.call.at), fact_count=left))
 
-    def _chunks(self, below: dict[NodeId, set[DocumentId]]) -> Iterator[Write]:
-        """Yields the writes for chunks. Adds to `below` the documents of each section."""
+    def _chunks(self) -> Iterator[Write]:
         for batch in batches(self.records.chunks.items()):  # the caller renews its lease between batches
             origins = self._origins(_decode_without_id, [node for node, _ in batch], self.earlier.keys.chunk)
             for node, stored in batch:
                 found = decode_chunk(node, stored.chunk)
                 chunk = _next_version(found.chunk, origins.get(node))
-                below.setdefault(stored.section, set()).add(chunk.document)
                 yield from self.make.put_chunk(chunk, found.page, stored.vector)
                 yield from self.make.join(stored.section, chunk)
 
-    def _sections(self, below: Mapping[NodeId, set[DocumentId]]) -> Iterator[Write]:
+    def _sections(self) -> Iterator[Write]:
         for batch in batches(self.records.sections.items()):
             origins = self._origins(SECTION.decode, [node for node, _ in batch], self.earlier.keys.section)
             for node, stored in batch:
                 section = _next_version(SECTION.decode(stored), origins.get(node))
                 yield from self.make.put_section(section, None)
-                # A client's summary may use any document below it, whether it cites the document or not.
-                yield from self.make.cite_documents(section.id, below[node])
 
     def _master(self) -> Iterator[Write]:
         master = self.records.master
@@ -398,7 +393,6 @@ class Replacement:
         origin = None if earlier_master is None else _Origin.of(earlier_master)
         sources = {document.source for document in self.records.documents.values()}
         yield from self.make.put_master(_next_version(master, origin), None, sources)
-        yield from self.make.cite_documents(master.id, self.records.documents)
 
     def _origins(
         self, decode: Callable[[bytes], Node], nodes: Collection[NodeId], key_of: Callable[[NodeId], bytes]
