@@ -12,21 +12,18 @@ from uuid import UUID, uuid4
 import pytest
 
 from drillcore import Grant, Role
-from drillcore_fdb.engine import Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import envelopes_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
 from drillcore_server.envelopes.read import forget_envelopes
-from drillcore_server.facts.store import FACT
-from drillcore_server.kernel import revisions
-from drillcore_server.storage import versioned
+from drillcore_server.facts.model import Fact
 from drillcore_server.storage.ids import FactId
 from drillcore_server.storage.sealed import SealedRecords
-from drillcore_server.storage.sealed import keys_of as sealed_by
 from tests.support.callers.envelopes import TEXTS, EnvelopeCaller, filled, ids, refusal
 from tests.support.servers.running import ACME, GLOBEX, OPERATOR, create_tenants, running
 from tests.support.servers.signatories import person
 from tests.support.stores.aged import age, keys_of, keyspace
+from tests.support.stores.fact_blocks import edit_fact
 
 QUERY = "how long must records of transactions be kept?"
 NEW = "Records of board meetings are kept for ten years after the meeting, together with their annexes."
@@ -91,17 +88,11 @@ def test_facts_of_a_session_are_not_built_again(caller: EnvelopeCaller, corpus: 
 def edit(caller: EnvelopeCaller, corpus: str, fact: str, content: str) -> None:
     """Edits a fact in the store itself, at the revision that wrote the fact. No caller may do this."""
     keys, sealed = keys_of(caller.server, corpus), SealedRecords(caller.server.server.keyring)
-    key = keys.fact(FactId(UUID(fact)))
 
-    def work(tr: Transaction) -> None:
-        head = revisions.head(tr, keys)
-        stored = versioned.get(tr, key, head)
-        assert stored is not None
-        hashed = hashlib.sha256(content.encode()).hexdigest()
-        changed = replace(FACT.decode(sealed.opened(stored).value), content=content, content_hash=hashed)
-        sealed.put(tr, key, head, sealed_by(stored.value), FACT.encode(changed))
+    def edited(stored: Fact) -> Fact:
+        return replace(stored, content=content)
 
-    caller.server.engine.run(work)
+    caller.server.engine.run(lambda tr: edit_fact(tr, keys, sealed, FactId(UUID(fact)), edited))
 
 
 @pytest.mark.parametrize("session", ["", "s"])

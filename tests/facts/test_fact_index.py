@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,8 @@ import pytest
 
 from drillcore_fdb.engine import Transaction
 from drillcore_proto.v1 import facts_pb2 as pb
-from drillcore_server.facts import index as fact_feed
+from drillcore_server.facts import store as fact_store
+from drillcore_server.facts.blocks import FACTS_MAX, block_of
 from drillcore_server.facts.checks import SavedIndexes
 from drillcore_server.facts.index import FactIndex, FactIndexes, FactVectors
 from drillcore_server.fsck.check_store import Fsck
@@ -21,9 +22,8 @@ from drillcore_server.kernel import revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.corpus_store import CORPORA
-from drillcore_server.storage import versioned
 from drillcore_server.storage.corpus_keys import CorpusKeys
-from drillcore_server.storage.ids import CorpusNumber, FactId, RecordId, Revision, SourceId, TenantId
+from drillcore_server.storage.ids import CorpusNumber, FactId, RecordId, Revision, TenantId
 from drillcore_server.storage.keyring import KeyErased
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.sealed import SealedRecords
@@ -35,6 +35,7 @@ from drillcore_server.vectors.vector_log import Row
 from tests.support.callers.facts import FactCaller
 from tests.support.callers.knowledge import at_revision
 from tests.support.servers.running import ACME, ACME_ID, OPERATOR, create_tenants, running
+from tests.support.stores.fact_blocks import edit_vectors
 
 SMALL = VectorSettings(exact_below=100, tail_max=20, build_threads=1)
 MODEL = "a model of the tests"
@@ -185,7 +186,7 @@ def test_more_changes_than_one_read_takes_are_all_followed(caller: FactCaller, m
     second = put(caller, corpus, rows[20:])
     for fact_id in first[:5]:
         caller.set_status(fact_id, pb.FACT_STATUS_DELETED, reason="it is old")
-    monkeypatch.setattr(fact_feed, "_PAGE", 7)
+    monkeypatch.setattr(fact_store, "_FEED_ENTRIES", 1)
     assert set(map(str, index(caller).ids())) == {*first[5:], *second}
 
 
@@ -379,16 +380,21 @@ def test_fsck_proves_that_facts_and_vectors_are_the_same_set(
     caller.set_status(filled[1], pb.FACT_STATUS_QUARANTINED, reason="it is wrong")
     assert not problems(caller, tmp_path)
     keys, engine = keys_of(caller), caller.server.engine
-    sealed, keyring = SealedRecords(caller.server.server.keyring), caller.server.server.keyring
-    (number,) = keyring.numbers(number_of(caller), [SourceId("manual")])
-    lost, deleted, short, wrong_model = (FactId(UUID(filled[place])) for place in (2, 0, 3, 4))
+    sealed = SealedRecords(caller.server.server.keyring)
+    lost, deleted = FactId(UUID(filled[2])), FactId(UUID(filled[0]))
+    short, wrong_model = FactId(UUID(filled[-1])), FactId(UUID(filled[FACTS_MAX]))
+    assert len({block_of(fact) for fact in (deleted, short, wrong_model)}) == 3
+
+    def swapped(vectors: Mapping[FactId, bytes]) -> Mapping[FactId, bytes]:
+        return {fact: vector for fact, vector in vectors.items() if fact != lost} | {deleted: vectors[lost]}
+
+    def shortened(vectors: Mapping[FactId, bytes]) -> Mapping[FactId, bytes]:
+        return {fact: vector[: DIMENSIONS // 2] for fact, vector in vectors.items()}
 
     def damage(tr: Transaction) -> None:
-        head = revisions.head(tr, keys)
-        versioned.remove(tr, keys.fact_vector(1, lost), head)
-        sealed.put(tr, keys.fact_vector(1, deleted), head, number, bytes(2 * DIMENSIONS))
-        sealed.put(tr, keys.fact_vector(1, short), head, number, bytes(DIMENSIONS))
-        sealed.put(tr, keys.fact_vector(9, wrong_model), head, number, bytes(2 * DIMENSIONS))
+        edit_vectors(tr, keys, sealed, deleted, swapped)
+        edit_vectors(tr, keys, sealed, short, shortened)
+        edit_vectors(tr, keys, sealed, wrong_model, lambda vectors: vectors, new_model=9)
 
     engine.run(damage)
     told = problems(caller, tmp_path)
@@ -396,7 +402,7 @@ def test_fsck_proves_that_facts_and_vectors_are_the_same_set(
         f"fact {lost} has no vector",
         f"there is a vector for {deleted}, which is missing or deleted",
         f"the vector of fact {short} has the wrong length",
-        f"a vector of fact {wrong_model} is of model 9, which the corpus does not have",
+        f"the vectors of block {block_of(wrong_model)} are of model 9, which the corpus does not have",
     ):
         assert any(expected in problem for problem in told), expected
 

@@ -251,7 +251,8 @@ def test_the_time_until_archiving_begins_anew_when_a_fact_is_changed(caller: Fac
 def test_archiving_goes_on_where_it_was_stopped(caller: FactCaller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("drillcore_server.facts.archive._KEYS_MAX", 4)
     corpus = caller.corpus()
-    put(caller, corpus, 10)
+    for _ in range(10):
+        put(caller, corpus, 1)  # each in a block of its own
     later = datetime.now(UTC) + 181 * DAY
     stopped = another_housekeeper(caller.server)
     monkeypatch.setattr(stopped._stopping, "is_set", iter([False] * 7 + [True] * 100).__next__)

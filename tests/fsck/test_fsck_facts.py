@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 from drillcore_fdb.engine import Transaction
+from drillcore_server.facts.blocks import block_of
 from drillcore_server.facts.model import Fact
 from drillcore_server.facts.state_hash import STATE, StateHashes, StoredState
-from drillcore_server.facts.store import FACT, FactReader
-from drillcore_server.facts.words import Lexicon, encode_words, words_of
+from drillcore_server.facts.store import FactReader
 from drillcore_server.hierarchy.store import SOURCE, HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
 from drillcore_server.kernel.writes import fact_locator
 from drillcore_server.storage import versioned
-from drillcore_server.storage.ids import CorpusNumber, FactId, NodeId, Revision, SourceId, Span, new_uuid
+from drillcore_server.storage.ids import CorpusNumber, NodeId, Revision, SourceId, Span, new_uuid
 from tests.support.stores.archive import Archive, opened_archive, text_of
+from tests.support.stores.fact_blocks import edit_fact
 
 HEAD = Revision(1)
 SOURCE_ID = SourceId("a")
@@ -47,7 +48,7 @@ def rewrite(archive: Archive, tr: Transaction, key: bytes, value: bytes) -> None
 
 
 def change(archive: Archive, tr: Transaction, fact: Fact, **fields: Any) -> None:
-    rewrite(archive, tr, archive.keys.fact(fact.id), FACT.encode(replace(fact, **fields)))
+    edit_fact(tr, archive.keys, archive.sealed, fact.id, lambda stored: replace(stored, **fields))
 
 
 def recount(archive: Archive, tr: Transaction, by: int) -> None:
@@ -58,29 +59,16 @@ def recount(archive: Archive, tr: Transaction, by: int) -> None:
 
 
 def unindex(archive: Archive, tr: Transaction, fact: Fact) -> None:
-    versioned.remove(tr, archive.keys.source_fact(archive.keyring.hashed(SOURCE_ID), fact.id), HEAD)
+    versioned.remove(tr, archive.keys.source_block(archive.keyring.hashed(SOURCE_ID), block_of(fact.id)), HEAD)
 
 
 def relocate(archive: Archive, tr: Transaction, fact: Fact) -> None:
-    locator = archive.keyspace.locator(archive.corpus.tenant_id, NodeId(fact.id))
+    locator = archive.keyspace.locator(archive.corpus.tenant_id, NodeId(block_of(fact.id)))
     tr.set(locator, fact_locator(CorpusNumber(archive.corpus.number + 1)))
 
 
 def tie_to_nobody(archive: Archive, tr: Transaction, fact: Fact) -> None:
-    versioned.put(tr, archive.keys.chunk_fact(NodeId(new_uuid()), fact.id), HEAD, b"")
-
-
-def wordless(archive: Archive, tr: Transaction, fact: Fact) -> None:
-    versioned.remove(tr, archive.keys.fact_words(fact.id), HEAD)
-
-
-def other_words(archive: Archive, tr: Transaction, fact: Fact, **fields: Any) -> None:
-    words = encode_words(words_of(replace(fact, **fields), Lexicon()))
-    rewrite(archive, tr, archive.keys.fact_words(fact.id), words)
-
-
-def words_of_nobody(archive: Archive, tr: Transaction, fact: Fact) -> None:
-    rewrite(archive, tr, archive.keys.fact_words(FactId(new_uuid())), encode_words(words_of(fact, Lexicon())))
+    versioned.put(tr, archive.keys.chunk_block(NodeId(new_uuid()), block_of(fact.id)), HEAD, b"")
 
 
 def expire(archive: Archive, tr: Transaction, fact: Fact) -> None:
@@ -104,18 +92,9 @@ DAMAGES: dict[str, tuple[Callable[[Archive, Transaction, Fact], None], str]] = {
     "an entry of a chunk that leads nowhere": (tie_to_nobody, "leads nowhere"),
     "an expiry of a fact that has none": (expire, "leads nowhere"),
     "a locator to another corpus": (relocate, "locator of fact"),
-    "another content": (lambda a, tr, fact: change(a, tr, fact, content="else"), "does not match its content"),
+    "another content": (lambda a, tr, fact: change(a, tr, fact, content="else"), "is not what was written"),
     "another chunk's place": (lambda a, tr, fact: change(a, tr, fact, span=Span(10**6, 10**6 + 5)), "does not hold it"),
     "a chunk that is not there": (lambda a, tr, fact: change(a, tr, fact, chunk=NodeId(new_uuid())), "is missing"),
-    "no words": (wordless, "has no words"),
-    "words of another content": (lambda a, tr, fact: other_words(a, tr, fact, content="else"), "words of fact"),
-    "words of other titles": (lambda a, tr, fact: other_words(a, tr, fact, titles=("else",)), "words of fact"),
-    "words of another chunk": (lambda a, tr, fact: other_words(a, tr, fact, chunk=None), "words of fact"),
-    "words of no fact": (words_of_nobody, "there are words for"),
-    "words of what is not searched": (
-        lambda a, tr, fact: change(a, tr, fact, archived_at=fact.ingested_at),
-        "missing or not searched",
-    ),
     "a count that is too high": (lambda a, tr, _: recount(a, tr, 1), "there are"),
     "another source": (lambda a, tr, fact: change(a, tr, fact, source=SourceId("b")), "not registered"),
 }

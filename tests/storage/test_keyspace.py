@@ -15,6 +15,7 @@ from drillcore_fdb.tuples import KeyRange, pack, prefix_end
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import (
     AccountId,
+    BlockId,
     CommunityId,
     CorpusId,
     CorpusNumber,
@@ -46,6 +47,7 @@ NODE = NodeId(UUID("0a1a2a3a-4a5a-6a7a-8a9a-aabacadaeafa"))
 CHUNK = NodeId(UUID("0c1c2c3c-4c5c-6c7c-8c9c-acbcccdc0000"))
 DOCUMENT = DocumentId(UUID("0d1d2d3d-4d5d-6d7d-8d9d-adbdcdddedfd"))
 FACT = FactId(UUID("0f1f2f3f-4f5f-6f7f-8f9f-afbfcfdfefff"))
+BLOCK = BlockId(UUID("0b1b2b3b-4b5b-8b7b-8b9b-abbbcbdb0000"))
 COMMUNITY = CommunityId(UUID("0e1e2e3e-4e5e-6e7e-8e9e-aebecedeeefe"))
 REVISION = Revision(0x0102)
 ACCOUNT = AccountId(UUID("0b1b2b3b-4b5b-6b7b-8b9b-abbbcbdbebfb"))
@@ -178,28 +180,26 @@ BUILT_OF_CORPUS = {
     "floor": OF_CORPUS.floor(),
     "manifest": OF_CORPUS.manifest(REVISION, 3),
     "manifests": OF_CORPUS.manifests(REVISION),
-    "fact": OF_CORPUS.fact(FACT),
-    "facts": OF_CORPUS.facts(),
-    "facts_after": OF_CORPUS.facts(FACT),
-    "fact_vector": OF_CORPUS.fact_vector(2, FACT),
+    "fact_block": OF_CORPUS.fact_block(BLOCK),
+    "fact_blocks": OF_CORPUS.fact_blocks(),
+    "fact_blocks_from": OF_CORPUS.fact_blocks(BLOCK),
+    "block_vectors": OF_CORPUS.block_vectors(2, BLOCK),
     "fact_vectors": OF_CORPUS.fact_vectors(2),
     "all_fact_vectors": OF_CORPUS.all_fact_vectors(),
-    "fact_words": OF_CORPUS.fact_words(FACT),
-    "all_fact_words": OF_CORPUS.all_fact_words(),
     "embeddings": OF_CORPUS.embeddings(),
     "migration": OF_CORPUS.migration(),
-    "chunk_fact": OF_CORPUS.chunk_fact(CHUNK, FACT),
-    "chunk_facts": OF_CORPUS.chunk_facts(CHUNK),
-    "all_chunk_facts": OF_CORPUS.all_chunk_facts(),
-    "source_fact": OF_CORPUS.source_fact(VALUE, FACT),
-    "source_facts": OF_CORPUS.source_facts(VALUE),
-    "source_facts_after": OF_CORPUS.source_facts(VALUE, FACT),
-    "all_source_facts": OF_CORPUS.all_source_facts(),
+    "chunk_block": OF_CORPUS.chunk_block(CHUNK, BLOCK),
+    "chunk_blocks": OF_CORPUS.chunk_blocks(CHUNK),
+    "all_chunk_blocks": OF_CORPUS.all_chunk_blocks(),
+    "source_block": OF_CORPUS.source_block(VALUE, BLOCK),
+    "source_blocks": OF_CORPUS.source_blocks(VALUE),
+    "source_blocks_from": OF_CORPUS.source_blocks(VALUE, BLOCK),
+    "all_source_blocks": OF_CORPUS.all_source_blocks(),
     "fact_changes": OF_CORPUS.fact_changes(),
     "fact_changes_between": OF_CORPUS.fact_changes_between(Revision(1), REVISION),
     "fact_changes_of": OF_CORPUS.fact_changes_of(REVISION),
-    "fact_changes_of_after": OF_CORPUS.fact_changes_of(REVISION, FACT),
-    "fact_change": OF_CORPUS.fact_change(REVISION, FACT),
+    "fact_changes_of_from": OF_CORPUS.fact_changes_of(REVISION, BLOCK),
+    "fact_change": OF_CORPUS.fact_change(REVISION, BLOCK),
     "fact_upkeep": OF_CORPUS.fact_upkeep(),
     "fact_expiry": OF_CORPUS.fact_expiry(AT, FACT),
     "fact_expiries_between": OF_CORPUS.fact_expiries_between(None, AT),

@@ -13,10 +13,9 @@ from drillcore_server.communities.model import LABEL_FACTS, Community, community
 from drillcore_server.communities.store import COMMUNITY, unpacked_members
 from drillcore_server.facts.model import Fact
 from drillcore_server.facts.state_hash import changed_facts
-from drillcore_server.facts.store import FACT, FactReader
+from drillcore_server.facts.store import FactReader
 from drillcore_server.kernel import retention, revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
-from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import CommunityId, CorpusId, FactId, Revision
 from drillcore_server.storage.keyring import KeyErased
 from drillcore_server.storage.sealed import keys_of
@@ -134,8 +133,7 @@ def _is_searched(view: CorpusAtRevision, fact: FactId) -> bool:
 
 def _stored(view: CorpusAtRevision, fact: FactId) -> tuple[Entry, Fact] | None:
     """A fact's record as stored and as opened. None if it is missing or cannot be read."""
-    stored = versioned.get(view.tr, view.keys.fact(fact), view.revision)
     try:
-        return None if stored is None else (stored, FACT.decode(view.sealed.opened(stored).value))
+        return FactReader(view).stored(fact)
     except EngineError:
         return None

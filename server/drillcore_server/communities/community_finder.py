@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from drillcore_server.communities.memberships import ID, Ids
 from drillcore_server.communities.model import RunLease
 from drillcore_server.communities.settings import Parameters
 from drillcore_server.communities.store import ID_BYTES
-from drillcore_server.facts.store import FACT, FactReader, fact_id
+from drillcore_server.facts.store import FactReader, stored_facts, stored_vectors
 from drillcore_server.kernel import corpus_store as corpora
 from drillcore_server.kernel import retention, revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads
@@ -36,7 +36,7 @@ from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import Unavailable
 from drillcore_server.kernel.revise import Reviser
 from drillcore_server.kernel.unit import errors_as_refusals
-from drillcore_server.storage.ids import Revision
+from drillcore_server.storage.ids import FactId, Revision
 from drillcore_server.storage.keyring import KeyErased
 
 
@@ -55,9 +55,8 @@ class SearchedFacts:
     def of(cls, snapshot: BatchedReads, beat: Callable[[], None]) -> SearchedFacts:
         """Reads all facts of a snapshot, in as many transactions as it takes. Keeps calling `beat` meanwhile."""
         ids, importances = bytearray(), array("d")
-        for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.facts())):
+        for fact in stored_facts(snapshot):
             beat()
-            fact = FACT.decode(entry.value)
             if fact.is_searched:
                 ids += fact.id.bytes
                 importances.append(fact.importance)
@@ -67,14 +66,14 @@ class SearchedFacts:
 
     def vectors(self, beat: Callable[[], None]) -> Iterator[bytes]:
         """The stored vector of each fact, in order. Raises `StoreCorruptError` if one is missing."""
-        stored = self.snapshot.entries(self.snapshot.keys.fact_vectors(self.model))
+        stored = stored_vectors(self.snapshot, self.model)
         for wanted in self.ids:
             beat()
-            key = bytes(wanted).ljust(ID_BYTES, b"\0")
-            entry = next((vector for vector in stored if vector.key[-ID_BYTES:] >= key), None)
-            if entry is None or entry.key[-ID_BYTES:] != key:
-                raise StoreCorruptError(f"fact {fact_id(key)} has no vector at revision {self.snapshot.revision}")
-            yield self.snapshot.sealed.opened(entry).value
+            fact = FactId(UUID(bytes=bytes(wanted).ljust(ID_BYTES, b"\0")))
+            found = next((pair for pair in stored if pair[0] >= fact), None)
+            if found is None or found[0] != fact:
+                raise StoreCorruptError(f"fact {fact} has no vector at revision {self.snapshot.revision}")
+            yield found[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from drillcore_server.communities import store as communities
 from drillcore_server.communities.model import CommunityRun, Trigger
 from drillcore_server.communities.recompute import CommunityRuns
 from drillcore_server.facts.model import FactChange
+from drillcore_server.facts.store import feed_changes
 from drillcore_server.kernel import revisions
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import Missing
@@ -123,5 +124,6 @@ def _count_page(tr: Reader, keys: CorpusKeys, counted: _Counted) -> _Counted:
     entries = list(tr.range(counted.begin, end, limit=_PAGE)) if counted.begin < end else []
     if not entries:
         return counted
-    added = sum(bool(FactChange(value[0]) & FactChange.ADDED) for _, value in entries)
-    return _Counted(counted.after, entries[-1][0] + b"\0", counted.changes + len(entries), counted.added + added)
+    changes = [changed for key, value in entries for changed in feed_changes(key, value)]
+    added = sum(FactChange.ADDED in changed.change for changed in changes)
+    return _Counted(counted.after, entries[-1][0] + b"\0", counted.changes + len(changes), counted.added + added)

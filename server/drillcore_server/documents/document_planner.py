@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeVar
 
-import numpy as np
-
 from drillcore_server.documents.document_facts import DocumentFacts
 from drillcore_server.documents.ingestion.digest import Readers
 from drillcore_server.documents.ingestion.fact_changes import FactChangeSettings
@@ -16,8 +14,8 @@ from drillcore_server.documents.ingestion.plan_reader import PlanReader
 from drillcore_server.documents.ingestion.prepared_documents import PreparedDocument, Preparer
 from drillcore_server.documents.ingestion.revision_plan import HierarchyChange, Planner, SectionChange, SettledSections
 from drillcore_server.embeddings.corpus_embeddings import CorpusEmbeddings
+from drillcore_server.facts.block_writes import FactWrites
 from drillcore_server.facts.importance import ImportanceSettings
-from drillcore_server.facts.store import FactWrites
 from drillcore_server.hierarchy.model import Document
 from drillcore_server.hierarchy.sections import SectionCache
 from drillcore_server.hierarchy.source_model import Source
@@ -29,8 +27,9 @@ from drillcore_server.kernel.unit import Call
 from drillcore_server.kernel.writes import Write
 from drillcore_server.storage.ids import Revision
 from drillcore_server.vectors.corpus_models import CorpusModels
-from drillcore_server.vectors.embedding.embedders import Embedder, Embedders, Vector
+from drillcore_server.vectors.embedding.embedders import Embedder, Embedders
 from drillcore_server.vectors.model import Embeddings, Model
+from drillcore_server.vectors.stored_vectors import packed
 
 
 def writes_of(
@@ -48,8 +47,8 @@ def writes_of(
     for prepared in change.added:
         yield from make.put_document(prepared.document)
         for chunk in prepared.chunks:
-            next_vector = None if chunk.next_vector is None else _stored(chunk.next_vector)
-            yield from make.put_chunk(chunk.chunk, chunk.page, _stored(chunk.vector), next_vector)
+            next_vector = None if chunk.next_vector is None else packed(chunk.next_vector)
+            yield from make.put_chunk(chunk.chunk, chunk.page, packed(chunk.vector), next_vector)
         yield from facts.added_writes(prepared, replaced.pop(prepared.document.source, None))
     for document in change.removed:
         yield from make.remove_document(document)
@@ -62,10 +61,6 @@ def writes_of(
     for source in sources:
         yield from make.put_source(facts.with_fact_count(source))
     yield from make.put_master(change.master, change.master_before, change.master_sources)
-
-
-def _stored(vector: Vector) -> bytes:
-    return vector.astype(np.dtype("<f2")).tobytes()
 
 
 def _section_writes(change: SectionChange, make: HierarchyWrites) -> Iterator[Write]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple
 
 from drillcore_server.facts.model import fact_hash
-from drillcore_server.facts.store import FactReader, fact_id
-from drillcore_server.hierarchy.chunk_index import unpack_vector
+from drillcore_server.facts.store import FactReader, blocks_of_source
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
-from drillcore_server.storage.ids import FactId, SourceId
+from drillcore_server.storage.ids import SourceId
 from drillcore_server.storage.keyring import KeyErased
 from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.embedding.cache import embedding_key
@@ -26,8 +26,11 @@ from drillcore_server.vectors.embedding.embedders import (
 )
 from drillcore_server.vectors.embedding.unit_vectors import as_stored, packed_in_portions
 from drillcore_server.vectors.model import Model
+from drillcore_server.vectors.stored_vectors import unpacked
 
 _KEY_BYTES: Final = 12
+_BLOCKS_AT_ONCE: Final = 250
+"""Blocks of facts whose vectors are read together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class CorpusEmbeddings:
         known = dict(zip(keys, self._kept(keys), strict=True))
         missing = {key: text for key, text in zip(keys, texts, strict=True) if known[key] is None}
         made = dict(zip(missing, self._made(list(missing.values())), strict=True))
-        stored = {key: unpack_vector(vector) for key, vector in known.items() if vector is not None}
+        stored = {key: unpacked(vector) for key, vector in known.items() if vector is not None}
         vectors = [made[key] if key in made else stored[key] for key in keys]
         made_texts = zip(vectors, keys, self._next(texts), strict=True)
         return [EmbeddedText(vector, key, next_vector) for vector, key, next_vector in made_texts]
@@ -91,10 +94,14 @@ class CorpusEmbeddings:
         )
         if number is None or record is None or not record.fact_count:
             return {}
-        keys = self.snapshot.keys.source_facts(self.snapshot.sealed.hashed(source))
-        ids = [fact_id(entry.key) for entry in self.snapshot.entries(keys)]
-        found = self.snapshot.find(ids, lambda view, fact: _hash_and_vector(FactReader(view), number, fact))
-        return {hashed: vector for hashed, vector in found if vector is not None}
+        known: dict[str, bytes] = {}
+        blocks = blocks_of_source(self.snapshot, source)
+        while some := list(islice(blocks, _BLOCKS_AT_ONCE)):
+            ids = [block.id for block in some]
+            vectors = self.snapshot.read(lambda view, at=ids: FactReader(view).vectors_of_blocks(number, at))  # type: ignore[misc]
+            for block, own in zip(some, vectors, strict=True):
+                known |= {fact.content_hash: own[fact.id] for fact in block.facts if own and fact.id in own}
+        return known
 
     def _number(self) -> int | None:
         """Returns the number of the embedder's model; None if the corpus has another model or no vectors."""
@@ -103,11 +110,6 @@ class CorpusEmbeddings:
 
     def _made(self, texts: Sequence[str]) -> Iterable[Vector]:
         return as_stored(embed_or_refuse(self.embedder, texts)) if texts else ()
-
-
-def _hash_and_vector(facts: FactReader, model: int, fact: FactId) -> tuple[str, bytes | None]:
-    record = facts.fact_unless_erased(fact)
-    return ("", None) if record is None else (record.content_hash, facts.vector(model, fact))
 
 
 def _kept(view: CorpusAtRevision, model: int, key: bytes) -> bytes | None:

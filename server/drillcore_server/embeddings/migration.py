@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -24,7 +24,8 @@ from drillcore_fdb.engine import Engine, Reader, Transaction
 from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
 from drillcore_server.embeddings.missing_vectors import Item, ItemText, ItemTexts, MissingVectors, SectionSums
-from drillcore_server.facts.store import FactWrites, packed
+from drillcore_server.facts.block_writes import FactWrites
+from drillcore_server.facts.store import stored_vectors
 from drillcore_server.hierarchy.store import HierarchyWrites
 from drillcore_server.kernel import access
 from drillcore_server.kernel import corpus_store as corpora
@@ -38,20 +39,21 @@ from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, errors_as_refusals
 from drillcore_server.kernel.writes import Write
 from drillcore_server.storage import versioned
-from drillcore_server.storage.ids import CorpusId, CorpusNumber, FactId, NodeId, RequestId, Revision, TenantId
+from drillcore_server.storage.ids import BlockId, CorpusId, CorpusNumber, NodeId, RequestId, Revision, TenantId
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
 from drillcore_server.vectors.corpus_models import all_migrations, embeddings_of, migration_of, put_migration
 from drillcore_server.vectors.embedding.embedders import Embedders, TextRefused, embed_or_refuse, model_of
 from drillcore_server.vectors.index_follower import IndexFollower
 from drillcore_server.vectors.model import Embeddings, Migration, Model
+from drillcore_server.vectors.stored_vectors import packed
 
-SLICE_MAX: Final = 256
-"""Vectors that one revision adds: few enough that other writers hardly wait."""
+SLICE_MAX: Final = 64
+"""Chunks and blocks of facts whose vectors one revision adds: few enough that other writers hardly wait."""
 CLEARED_MAX: Final = 2_000
-"""Vectors that one revision removes."""
+"""Records of vectors that one revision removes."""
 LAST_MAX: Final = 32
-"""The most vectors that the flip itself adds, if others write all the time."""
+"""The most chunks and blocks whose vectors the flip itself adds, if others write all the time."""
 _PATIENCE: Final = 5
 """How often the last few vectors are added before the flip, in the hope that none is missing."""
 _TIMEOUT_S: Final = 30.0
@@ -100,7 +102,7 @@ class _RunState:
     """The new vectors of the slice that is being planned."""
 
     def of_chunks(self) -> dict[NodeId, bytes]:
-        return {NodeId(item.id): vector for (item, _), vector in self.vectors.items() if not item.is_fact}
+        return {NodeId(item.id): vector for (item, _), vector in self.vectors.items() if not item.is_facts}
 
 
 class Migrator:
@@ -228,8 +230,8 @@ class Migrator:
             return _nothing_to_do(base)
         missing = MissingVectors(self._snapshot(corpus, base), models)
         found = missing.from_key(migration.cursor, SLICE_MAX)
-        writes = self._vector_writes(corpus, missing, found.missing, run_state)
-        done = migration.done + len(found.missing)
+        writes, count = self._vector_writes(corpus, missing, found.missing, run_state)
+        done = migration.done + count
         after = replace(migration, done=done, total=max(done, migration.total), cursor=found.following)
         return self._plan(corpus, base, writes, after)
 
@@ -242,11 +244,9 @@ class Migrator:
         missing = MissingVectors(snapshot, models)
         found = missing.changed_since(migration.since)
         some = found.missing[:SLICE_MAX]
-        writes = [
-            *self._vector_writes(corpus, missing, some, run_state),
-            *(Write(missing.next_key(item), None) for item in found.stray),
-        ]
-        done = migration.done + len(some)
+        writes, count = self._vector_writes(corpus, missing, some, run_state)
+        writes += [Write(missing.next_key(item), None) for item in found.stray]
+        done = migration.done + count
         after = replace(migration, done=done, total=max(done, migration.total))
         if found.missing and (len(found.missing) > LAST_MAX or run_state.rounds < _PATIENCE):
             run_state.rounds += len(found.missing) <= LAST_MAX
@@ -283,9 +283,10 @@ class Migrator:
 
     def _vector_writes(
         self, corpus: Corpus, missing: MissingVectors, items: Sequence[Item], run_state: _RunState
-    ) -> list[Write]:
-        """Writes the items' vectors of the next model. Vectors that an overtaken plan made are used again."""
-        texts = ItemTexts(missing.snapshot).of(items)
+    ) -> tuple[list[Write], int]:
+        """Writes the items' vectors of the next model, and counts them. Vectors that an overtaken plan made are used
+        again."""
+        texts = ItemTexts(missing.snapshot, missing.models.current.number).of(items)
         wanted = {(text.item, text.text): text for text in texts}
         new = [text for key, text in wanted.items() if key not in run_state.vectors]
         made = {(text.item, text.text): vector for text, vector in zip(new, self._embedded(new), strict=True)}
@@ -293,12 +294,16 @@ class Migrator:
         self._reviser.make_keys(corpus, {text.source for text in texts})
         assert missing.models.next is not None
         number, nodes, facts = missing.models.next.number, self._hierarchy_writes(corpus), self._fact_writes(corpus)
-        return [
-            facts.set_vector(number, FactId(item.id), source, run_state.vectors[item, text])
-            if item.is_fact
-            else nodes.set_vector(number, NodeId(item.id), source, run_state.vectors[item, text])
-            for item, source, text in texts
-        ]
+        writes: list[Write] = []
+        for item, own in groupby(texts, lambda text: text.item):
+            made_of = [(text, run_state.vectors[item, text.text]) for text in own]
+            source = made_of[0][0].source
+            if item.is_facts:
+                vectors = {text.fact: vector for text, vector in made_of if text.fact is not None}
+                writes.append(facts.set_vectors(number, BlockId(item.id), source, vectors))
+            else:
+                writes.append(nodes.set_vector(number, NodeId(item.id), source, made_of[0][1]))
+        return writes, len(texts)
 
     def _embedded(self, texts: Sequence[ItemText]) -> Iterable[bytes]:
         if not texts:
@@ -306,9 +311,9 @@ class Migrator:
         try:
             return map(packed, embed_or_refuse(self._embedders.own, [text.text for text in texts]))
         except TextRefused as refused:
-            item = texts[refused.position].item
-            what = "fact" if item.is_fact else "chunk"
-            message = f"{what} {item.id} cannot be embedded: its text {refused.problem.value}; remove or change it"
+            text = texts[refused.position]
+            what = f"chunk {text.item.id}" if text.fact is None else f"fact {text.fact}"
+            message = f"{what} cannot be embedded: its text {refused.problem.value}; remove or change it"
             raise NotReady(Reason.MODEL_MISMATCH, message) from refused
 
     def _plan(
@@ -363,8 +368,9 @@ def _target(corpus: Corpus) -> Target:
 
 def _count(snapshot: BatchedReads, models: Embeddings) -> int:
     """Counts the chunks and facts that have a vector of the current model."""
-    keys, number = snapshot.keys, models.current.number
-    return sum(1 for space in (keys.vectors(number), keys.fact_vectors(number)) for _ in snapshot.entries(space))
+    number = models.current.number
+    chunks = sum(1 for _ in snapshot.entries(snapshot.keys.vectors(number)))
+    return chunks + sum(1 for _ in stored_vectors(snapshot, number))
 
 
 def _unused(snapshot: BatchedReads, models: Embeddings, begin: bytes) -> Iterator[versioned.Entry]:

@@ -1,8 +1,8 @@
 """What a corpus still lacks while it is changed to another embedding model.
 
-A chunk or fact with a vector of the current model needs a vector of the next model. That vector must not be older: a
-current vector that was written later belongs to content that the next model has not embedded yet. So writers need not
-know of a migration.
+A chunk or block of facts with vectors of the current model needs vectors of the next model. These must not be older:
+current vectors that were written later may belong to content that the next model has not embedded yet. So writers need
+not know of a migration.
 
 This module finds the missing vectors, reads back the texts to embed, and computes the new vector sums of sections.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from itertools import chain
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -20,8 +21,7 @@ import numpy.typing as npt
 
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_fdb.tuples import KeyRange
-from drillcore_server.facts.store import FactReader, fact_id
-from drillcore_server.hierarchy.chunk_index import unpack_vector
+from drillcore_server.facts.store import FactReader, block_id
 from drillcore_server.hierarchy.model import ChunkWithRaws, Document, embedded_text
 from drillcore_server.hierarchy.store import HierarchyReader, HierarchyWrites
 from drillcore_server.kernel import revisions
@@ -29,8 +29,9 @@ from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRev
 from drillcore_server.kernel.revisions import RevisionRecord
 from drillcore_server.kernel.writes import Write
 from drillcore_server.storage import versioned
-from drillcore_server.storage.ids import DocumentId, FactId, NodeId, Revision, SourceId, node_id
+from drillcore_server.storage.ids import BlockId, DocumentId, FactId, NodeId, Revision, SourceId, node_id
 from drillcore_server.vectors.model import Embeddings
+from drillcore_server.vectors.stored_vectors import unpacked
 
 _PAGE: Final = 500
 """The vectors, or the records of revisions, that one transaction reads."""
@@ -39,9 +40,9 @@ _FEED_PAGE: Final = 20_000
 
 
 class Item(NamedTuple):
-    """A chunk or a fact."""
+    """A chunk, or a block of facts."""
 
-    is_fact: bool
+    is_facts: bool
     id: UUID
 
 
@@ -95,7 +96,7 @@ class MissingVectors:
 
     def _key(self, model: int, item: Item) -> bytes:
         keys = self.snapshot.keys
-        return keys.fact_vector(model, FactId(item.id)) if item.is_fact else keys.vector(model, NodeId(item.id))
+        return keys.block_vectors(model, BlockId(item.id)) if item.is_facts else keys.vector(model, NodeId(item.id))
 
     def _page(self, view: CorpusAtRevision, begin: bytes, end: bytes) -> tuple[list[tuple[Item, bytes]], bytes | None]:
         entries, following = versioned.page(view.tr, begin, end, view.revision, _PAGE)
@@ -127,12 +128,12 @@ class MissingVectors:
 
     def _changed_facts(self, since: Revision) -> list[Item]:
         begin, end = self.snapshot.keys.fact_changes_between(since, self.snapshot.revision)
-        facts: dict[FactId, None] = {}
+        blocks: dict[BlockId, None] = {}
         while True:
             page = self.snapshot.read(lambda view, at=begin: list(view.tr.range(at, end, limit=_FEED_PAGE)))  # type: ignore[misc]
-            facts |= dict.fromkeys(fact_id(key) for key, _ in page)
+            blocks |= dict.fromkeys(block_id(key) for key, _ in page)
             if len(page) < _FEED_PAGE:
-                return [Item(True, fact) for fact in facts]
+                return [Item(True, block) for block in blocks]
             begin = page[-1][0] + b"\0"
 
 
@@ -147,9 +148,12 @@ def _chunks(view: CorpusAtRevision, document: DocumentId) -> tuple[NodeId, ...]:
 
 
 class ItemText(NamedTuple):
+    """A text to embed: of a chunk, or of a fact in a block."""
+
     item: Item
     source: SourceId
     text: str
+    fact: FactId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +161,15 @@ class ItemTexts:
     """Reads back the texts of chunks and facts exactly as they were embedded when they were stored."""
 
     snapshot: BatchedReads
+    model: int
+    """The number of the model that embedded them."""
 
     def of(self, items: Sequence[Item]) -> list[ItemText]:
         """Returns the texts of the chunks, then those of the facts. Raises `StoreCorruptError` for a missing item."""
-        chunks = [item for item in items if not item.is_fact]
-        facts = [item for item in items if item.is_fact]
-        return [*self._of_chunks(chunks), *self.snapshot.each(facts, _fact_text)]
+        chunks = [item for item in items if not item.is_facts]
+        blocks = [item for item in items if item.is_facts]
+        of_blocks = self.snapshot.each(blocks, lambda view, item: _fact_texts(view, item, self.model))
+        return [*self._of_chunks(chunks), *chain.from_iterable(of_blocks)]
 
     def _of_chunks(self, items: Sequence[Item]) -> Iterator[ItemText]:
         found = self.snapshot.each(items, lambda view, item: HierarchyReader(view).chunk_with_raws(NodeId(item.id)))
@@ -187,9 +194,13 @@ class ItemTexts:
         return page.text[-found.chunk.overlap :]
 
 
-def _fact_text(view: CorpusAtRevision, item: Item) -> ItemText | None:
-    fact = FactReader(view).fact(FactId(item.id))
-    return None if fact is None else ItemText(item, fact.source, fact.content)
+def _fact_texts(view: CorpusAtRevision, item: Item, model: int) -> list[ItemText] | None:
+    """The texts of the facts that have a vector of a model."""
+    block = BlockId(item.id)
+    (found,), (vectors,) = FactReader(view).blocks([block]), FactReader(view).vectors_of_blocks(model, [block])
+    if found is None or vectors is None:
+        return None
+    return [ItemText(item, fact.source, fact.content, fact.id) for fact in found.facts if fact.id in vectors]
 
 
 @dataclass(slots=True)
@@ -233,7 +244,7 @@ class SectionSums:
         stored = snapshot.each(
             members, lambda view, chunk: made.get(chunk) or HierarchyReader(view).vector(self.model, chunk)
         )
-        for vector in map(unpack_vector, stored):
+        for vector in map(unpacked, stored):
             total = vector.astype(np.float64) if total is None else total + vector
         assert total is not None, "a section has chunks"
         return total.astype("<f4").tobytes()

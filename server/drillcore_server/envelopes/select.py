@@ -44,7 +44,6 @@ from drillcore_server.facts.session_fact_store import SessionFact
 from drillcore_server.facts.session_facts import question_for_session_fact
 from drillcore_server.facts.store import FactReader
 from drillcore_server.facts.words import question
-from drillcore_server.hierarchy.chunk_index import unpack_vector
 from drillcore_server.hierarchy.search_text import SoughtTexts
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
@@ -52,6 +51,7 @@ from drillcore_server.storage.ids import CommunityId, FactId, NodeId
 from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.embedding.embedders import Vector
 from drillcore_server.vectors.model import Model
+from drillcore_server.vectors.stored_vectors import unpacked
 from drillcore_server.vectors.vector_index import VectorIndex
 from drillcore_server.vectors.vector_log import Labels
 
@@ -374,7 +374,7 @@ def _in_session(
     """Yields the session's own facts that were put beside a corpus and that the filters allow."""
     for session_fact in memory.facts:
         if session_fact.corpus == view.corpus.id and plan.filters.allows(session_fact.fact, None):
-            vector = unpack_vector(session_fact.vector)
+            vector = unpacked(session_fact.vector)
             yield Candidate(
                 id=session_fact.fact.id,
                 corpus=session_fact.corpus,

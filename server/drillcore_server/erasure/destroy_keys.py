@@ -99,7 +99,7 @@ def _erased_facts(engine: Engine, keys: CorpusKeys, revision: Revision) -> Itera
         page = engine.run(
             lambda tr, a=after: list(facts.changes_of(tr.snapshot, keys, revision, a, _FACTS_AT_ONCE))  # type: ignore[misc]
         )
-        yield [changed.fact for changed in page if FactChange.ERASED in changed.change]
-        if len(page) < _FACTS_AT_ONCE:
+        if not page:
             return
+        yield [changed.fact for changed in page if FactChange.ERASED in changed.change]
         after = page[-1].fact

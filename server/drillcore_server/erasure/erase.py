@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import chain, islice
 from typing import Final
 
@@ -25,9 +24,10 @@ from drillcore_server.cores import foreign_store
 from drillcore_server.documents.document_planner import Change
 from drillcore_server.documents.ingestion.revision_plan import SettledSections
 from drillcore_server.erasure.destroy_keys import Eraser
-from drillcore_server.facts.model import Fact
+from drillcore_server.facts.block_writes import FactWrites
+from drillcore_server.facts.blocks import FactBlock
 from drillcore_server.facts.state_hash import forget_state
-from drillcore_server.facts.store import FactReader, FactWrites
+from drillcore_server.facts.store import FactReader, blocks_of_source
 from drillcore_server.graphs.quad_store import without_source
 from drillcore_server.graphs.turn_store import TurnWrites
 from drillcore_server.hierarchy.model import Document
@@ -36,7 +36,7 @@ from drillcore_server.kernel import access, erasures
 from drillcore_server.kernel import corpus_store as corpora
 from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.account_model import Permission
-from drillcore_server.kernel.corpus_at_revision import AsOf, BatchedReads, CorpusAtRevision, CorpusReads
+from drillcore_server.kernel.corpus_at_revision import AsOf, BatchedReads, CorpusReads
 from drillcore_server.kernel.corpus_model import Corpus, check_not_on_hold
 from drillcore_server.kernel.erasures import ERASURE, ErasedKey, Erasure
 from drillcore_server.kernel.errors import BadInput, Missing, NotReady
@@ -50,8 +50,6 @@ from drillcore_server.storage.keyring import SNAPSHOT_SCOPE, KeyNumber
 from drillcore_server.storage.sealed import keys_of
 
 REASON_CHARACTERS_MAX: Final = 1_000
-_FACTS_AT_ONCE: Final = 500
-"""Facts that are read in one transaction."""
 
 
 def erase_source(
@@ -102,7 +100,7 @@ class _ErasurePlanner:
         self._check_known(snapshot)
         keys = self._keys(corpus)
         documents = list(self._documents(snapshot, keys[0].number))
-        facts = list(self._fact_ids(snapshot))
+        blocks = list(blocks_of_source(snapshot, self._source))
         about = Erasure(
             id=self._id,
             number=0,
@@ -114,11 +112,11 @@ class _ErasurePlanner:
             record=self._call.trails[-1].record,
             documents=len(documents),
             chunks=sum(len(document.chunks) for document in documents),
-            facts=len(facts),
+            facts=sum(len(block.facts) for block in blocks),
             sections=0,
             purge_due=self._call.at + timedelta(days=self._eraser.purge_days),
         )
-        return self._planned(corpus, base, snapshot, documents, facts, about)
+        return self._planned(corpus, base, snapshot, documents, blocks, about)
 
     def _planned(
         self,
@@ -126,11 +124,12 @@ class _ErasurePlanner:
         base: Revision,
         snapshot: BatchedReads,
         documents: Sequence[Document],
-        facts: Sequence[FactId],
+        blocks: Sequence[FactBlock],
         about: Erasure,
     ) -> Plan[Erasure]:
         made = self._plan_documents(corpus, base, documents)
         outcome = _Outcome(replace(about, sections=len(made.sections)))
+        facts = [fact.id for block in blocks for fact in block.facts]
         communities = self._community_writes(corpus, snapshot, facts)
 
         def finish(tr: Transaction, trail: Trail, _revision: Revision) -> None:
@@ -141,7 +140,7 @@ class _ErasurePlanner:
             number=made.number,
             writes=chain(
                 made.writes,
-                self._fact_writes(corpus, snapshot, facts),
+                self._fact_writes(corpus, snapshot, blocks),
                 self._source_writes(snapshot),
                 without_source(snapshot, self._hashed),
                 communities,
@@ -169,7 +168,7 @@ class _ErasurePlanner:
     def _check_known(self, snapshot: BatchedReads) -> None:
         """Raises `Refused` unless the corpus has the source, or facts from it."""
         known = snapshot.read(lambda view: HierarchyReader(view).source(self._source))
-        if known is not None or any(True for _ in self._fact_ids(snapshot)):
+        if known is not None or any(True for _ in blocks_of_source(snapshot, self._source)):
             return
         before = snapshot.read(lambda view: list(erasures.of_corpus(view.tr, view.keys)))
         if any(erasure.source == self._hashed for erasure in before):
@@ -189,26 +188,16 @@ class _ErasurePlanner:
             if number in keys_of(entry.value):
                 yield DOCUMENT.decode(snapshot.sealed.opened(entry).value)
 
-    def _fact_ids(self, snapshot: BatchedReads) -> Iterator[FactId]:
-        """The facts of the source, whatever their status."""
-        after: FactId | None = None
-        while True:
-            page = snapshot.read(partial(_facts_page, source=self._source, after=after))
-            yield from page
-            if len(page) < _FACTS_AT_ONCE:
-                return
-            after = page[-1]
-
-    def _fact_writes(self, corpus: Corpus, snapshot: BatchedReads, facts: Sequence[FactId]) -> Iterator[Write]:
-        if not facts:
+    def _fact_writes(self, corpus: Corpus, snapshot: BatchedReads, blocks: Sequence[FactBlock]) -> Iterator[Write]:
+        """Removes the facts of the source, whatever their status."""
+        if not blocks:
             return
         embeddings = snapshot.read(lambda view: FactReader(view).embeddings())
         assert embeddings is not None, "a corpus with facts has a model"
         unit, keyring = self._reviser.unit, self._reviser.keyring
         model, others = embeddings.current.number, embeddings.others
         make = FactWrites(unit.keys, corpus.tenant_id, corpus.number, keyring, model, others)
-        for fact in snapshot.each(facts, _fact):
-            yield from make.erase(fact)
+        yield from make.erase(blocks)
 
     def _community_writes(self, corpus: Corpus, snapshot: BatchedReads, facts: Sequence[FactId]) -> list[Write]:
         """Removes the facts of the source from communities, and its words from their labels."""
@@ -250,14 +239,6 @@ class _Outcome:
     """The erasure as the last run of the commit made it."""
 
     erasure: Erasure
-
-
-def _facts_page(view: CorpusAtRevision, source: SourceId, after: FactId | None) -> list[FactId]:
-    return list(islice(FactReader(view).of_source(source, after), _FACTS_AT_ONCE))
-
-
-def _fact(view: CorpusAtRevision, fact: FactId) -> Fact | None:
-    return FactReader(view).fact(fact)
 
 
 def list_erasures(

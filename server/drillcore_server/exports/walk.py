@@ -9,7 +9,7 @@ Records of sources that were erased since are left out, and the item of the corp
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import islice
@@ -28,7 +28,7 @@ from drillcore_server.exports.content import (
 )
 from drillcore_server.facts.model import Fact
 from drillcore_server.facts.signable import fact_content
-from drillcore_server.facts.store import FACT, FactReader
+from drillcore_server.facts.store import FactReader, stored_facts
 from drillcore_server.hierarchy.model import ChunkWithRaws, Master, Section, raw_id
 from drillcore_server.hierarchy.nodes import ChunkText, Node, RawText
 from drillcore_server.hierarchy.signable import Content, node_content
@@ -99,18 +99,18 @@ class CorpusWalk:
 
     def _facts(self) -> Iterator[Item]:
         """All facts, including deleted ones, which have no vector."""
-        entries = self._snapshot.sealed.opened_all(self._snapshot.entries(self._snapshot.keys.facts()))
-        while batch := list(islice(entries, _FACTS_AT_ONCE)):
-            facts = [FACT.decode(entry.value) for entry in batch]
-            vectors = self._snapshot.find(facts, self._fact_vector)
+        stored = stored_facts(self._snapshot)
+        while facts := list(islice(stored, _FACTS_AT_ONCE)):
+            vectors = self._vectors_of(facts)
             signatures = self._signatures.of_facts(self.corpus.tenant_id, [(fact.id, fact.version) for fact in facts])
             for fact, vector in zip(facts, vectors, strict=True):
                 embedding = embedding_content(self._model.name, vector)
                 further = {"embedding": embedding, SIGNATURES: list(signatures.get(fact.id, ()))}
                 yield Item(Part.FACT, fact_content(fact, self.corpus.id) | further)
 
-    def _fact_vector(self, view: CorpusAtRevision, fact: Fact) -> bytes | None:
-        return FactReader(view).vector(self._model.number, fact.id)
+    def _vectors_of(self, facts: Sequence[Fact]) -> list[bytes | None]:
+        ids = [fact.id for fact in facts]
+        return self._snapshot.read(lambda view: FactReader(view).vectors_unless_erased(self._model.number, ids))
 
     def _history(self) -> Iterator[Item]:
         """The revisions up to this one."""

@@ -3,8 +3,7 @@
 An archived fact is not in the search index. It stays readable by its id.
 
 Once a day the background work walks through all facts of a corpus, page by page. The position of the walk is stored, so
-any server can continue the walk of a stopped one, and several at once do no harm. For a fact that was read recently,
-only its time of access is read.
+any server can continue the walk of a stopped one, and several at once do no harm.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from typing import Final
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_server.facts import store as facts
-from drillcore_server.facts.change import ChangedFact, FactPlanner
+from drillcore_server.facts.change import FactPlanner
 from drillcore_server.facts.fact_reads import check_facts
 from drillcore_server.facts.keeper import FactKeeper, FactUpkeep
-from drillcore_server.facts.model import FACTS_MAX, SEARCHED_STATUSES, Fact, FactChange
+from drillcore_server.facts.model import FACTS_MAX, SEARCHED_STATUSES, ChangedFact, Fact, FactChange
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import NotReady
@@ -29,7 +28,7 @@ from drillcore_server.kernel.revise import NothingToChange, Plan
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call
 from drillcore_server.storage.corpus_keys import CorpusKeys
-from drillcore_server.storage.ids import FactId, Revision, TenantId
+from drillcore_server.storage.ids import BlockId, FactId, Revision, TenantId
 from drillcore_server.storage.records import RecordKind
 
 
@@ -109,8 +108,8 @@ def _plan(
 class ArchiveWalk:
     """How far the server has walked through the facts of a corpus to archive those that nobody reads."""
 
-    after: FactId | None = None
-    """The last fact that was looked at. None if no walk is under way."""
+    after: BlockId | None = None
+    """The last block of facts that was looked at. None if no walk is under way."""
     ended_at: datetime | None = None
     """When the last complete walk ended."""
 
@@ -130,15 +129,15 @@ def _move_walk(tr: Transaction, keys: CorpusKeys, before: ArchiveWalk, now: Arch
 
 _UPKEEP_NAME: Final = "facts archived that nobody read"
 _EVERY: Final = timedelta(days=1)
-_KEYS_MAX: Final = 2_000
+_KEYS_MAX: Final = 300
 """Keys that one transaction looks at."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
     unread: Sequence[FactId]
-    last: FactId | None
-    """The last fact of the page. None if no facts follow."""
+    last: BlockId | None
+    """The last block of the page. None if no facts follow."""
 
 
 class Archiver:
@@ -174,13 +173,11 @@ class Archiver:
         self._keeper.engine.run(lambda tr: _move_walk(tr, keys, before, now))
         return now
 
-    def _page(self, head: BatchedReads, after: FactId | None, now: datetime) -> _Page:
+    def _page(self, head: BatchedReads, after: BlockId | None, now: datetime) -> _Page:
         def look(view: CorpusAtRevision) -> _Page:
-            entries, last = facts.page(view, after, _KEYS_MAX)
-            unread = set(self._unread(view.tr, [facts.fact_id(entry.key) for entry in entries], view.keys, now))
-            sealed = (entry for entry in entries if facts.fact_id(entry.key) in unread)
-            opened = [facts.FACT.decode(view.sealed.opened(entry).value) for entry in sealed]
-            return _Page([fact.id for fact in opened if self._archived(fact, now) is not None], last)
+            blocks, last = facts.page(view, after, _KEYS_MAX)
+            wanted = [fact.id for block in blocks for fact in block.facts if self._archived(fact, now) is not None]
+            return _Page(self._unread(view.tr, wanted, view.keys, now), last)
 
         return head.read(look)
 

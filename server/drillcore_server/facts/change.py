@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
+from drillcore_server.facts.block_writes import FactWrites
 from drillcore_server.facts.fact_reads import corpus_of, missing_fact
 from drillcore_server.facts.importance import ImportanceSettings
-from drillcore_server.facts.model import Fact, FactChange
+from drillcore_server.facts.model import ChangedFact, Fact
 from drillcore_server.facts.sources import source_writes
-from drillcore_server.facts.store import FactReader, FactWrites, packed
+from drillcore_server.facts.store import FactReader
 from drillcore_server.hierarchy.model import Chunk
 from drillcore_server.hierarchy.source_model import SourceDescription, description_of
 from drillcore_server.hierarchy.store import HierarchyReader, HierarchyWrites
@@ -25,11 +26,12 @@ from drillcore_server.kernel.errors import BadInput
 from drillcore_server.kernel.revise import Plan, Reviser, Target
 from drillcore_server.kernel.unit import Call
 from drillcore_server.kernel.writes import Write
-from drillcore_server.storage.ids import CorpusId, DocumentId, FactId, Revision, TenantId
+from drillcore_server.storage.ids import BlockId, CorpusId, DocumentId, FactId, Revision, TenantId
 from drillcore_server.tokenizers.encodings import TokenCounter
 from drillcore_server.vectors.corpus_models import CorpusModels
 from drillcore_server.vectors.embedding.embedders import Embedders, embed_or_refuse, model_of
 from drillcore_server.vectors.model import Model
+from drillcore_server.vectors.stored_vectors import packed
 
 R = TypeVar("R")
 
@@ -39,18 +41,6 @@ class Embedded(NamedTuple):
 
     model: Model
     vectors: Sequence[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedFact:
-    """A fact before and after a change."""
-
-    before: Fact | None
-    """None for a new fact."""
-    after: Fact
-    what: FactChange
-    vector: bytes | None = None
-    """The vector of the new content. None if the content stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +70,7 @@ class FactPlanner:
 
     def facts(self, corpus: Corpus, base: Revision, wanted: Sequence[FactId]) -> list[Fact]:
         """These facts at a revision, in order. Raises `Missing` if one does not exist."""
-        found = list(self.reviser.batched(corpus, base).find(wanted, lambda view, id_: FactReader(view).fact(id_)))
+        found = self.reviser.batched(corpus, base).read(lambda view: FactReader(view).facts_by_id(wanted))
         for id_, fact in zip(wanted, found, strict=True):
             if fact is None:
                 raise missing_fact(id_)
@@ -102,13 +92,17 @@ class FactPlanner:
         result: Callable[[Revision], R],
         *,
         model: Model | None = None,
+        new_blocks: Container[BlockId] = (),
     ) -> Plan[R]:
-        """Plans the revision that makes these changes. `model` made the new vectors; None if there are none."""
+        """Plans the revision that makes these changes. `model` made the new vectors; None if there are none.
+
+        `new_blocks` were made for the new facts.
+        """
         sources = sorted({change.after.source for change in changes})
         return Plan(
             base=base,
             number=self.reviser.make_keys(corpus, sources),
-            writes=self._writes(corpus, base, changes, model),
+            writes=self._writes(corpus, base, changes, model, new_blocks),
             sections=(),
             documents_added=(),
             documents_removed=(),
@@ -119,7 +113,12 @@ class FactPlanner:
         )
 
     def _writes(
-        self, corpus: Corpus, base: Revision, changes: Sequence[ChangedFact], model: Model | None
+        self,
+        corpus: Corpus,
+        base: Revision,
+        changes: Sequence[ChangedFact],
+        model: Model | None,
+        new_blocks: Container[BlockId],
     ) -> list[Write]:
         models = self.models(corpus, base)
         known = models.now()
@@ -128,12 +127,7 @@ class FactPlanner:
         keys, keyring, number = self.reviser.keys, self.reviser.keyring, embeddings.current.number
         make = FactWrites(keys, corpus.tenant_id, corpus.number, keyring, number, embeddings.others)
         writes = [] if embeddings == known else [make.set_embeddings(embeddings)]
-        for change in changes:
-            if change.before is None:
-                assert change.vector is not None
-                writes += make.add(change.after, change.vector)
-            else:
-                writes += make.change(change.before, change.after, change.what, change.vector)
+        writes += make.change(self.reviser.batched(corpus, base), changes, new_blocks)
         return [*writes, *self._sources(corpus, base, changes)]
 
     def _sources(self, corpus: Corpus, base: Revision, changes: Iterable[ChangedFact]) -> Iterator[Write]:

@@ -1,4 +1,4 @@
-"""Checks the facts of a corpus against their indexes, words, chunks, sources and vectors.
+"""Checks the facts of a corpus against their indexes, chunks, sources and vectors.
 
 Also checks that the vector indexes saved on disk agree with the store.
 """
@@ -18,18 +18,19 @@ import structlog
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.tuples import KeyRange
 from drillcore_server.facts import store as facts
+from drillcore_server.facts.block_writes import FactWrites
+from drillcore_server.facts.blocks import block_of
 from drillcore_server.facts.index import FactVectors
-from drillcore_server.facts.model import Fact, FactStatus, fact_hash
+from drillcore_server.facts.model import Fact, FactStatus
 from drillcore_server.facts.state_hash import STATE, StoredState, component
-from drillcore_server.facts.store import FACT, FactWrites, fact_id
-from drillcore_server.facts.words import Lexicon, encode_words, words_of
+from drillcore_server.facts.store import block_id, block_in, vectors_in
 from drillcore_server.hierarchy.chunk_index import ChunkVectors
 from drillcore_server.hierarchy.model import Chunk, Document
 from drillcore_server.hierarchy.store import SOURCE
 from drillcore_server.kernel import revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.corpus_model import Corpus
-from drillcore_server.storage.ids import CorpusNumber, FactId, NodeId, SourceId
+from drillcore_server.storage.ids import BlockId, CorpusNumber, FactId, NodeId, SourceId
 from drillcore_server.storage.keyring import KeyErased, KeyLostError, Keyring
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.versioned import Entry
@@ -37,55 +38,8 @@ from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.index_follower import VectorSource
 from drillcore_server.vectors.index_snapshots import IndexName, IndexSnapshots, SavedAt, UnusableError
 from drillcore_server.vectors.settings import VectorSettings
+from drillcore_server.vectors.stored_vectors import size_bytes
 from drillcore_server.vectors.vector_index import Id, VectorIndex
-
-
-class FactWordsCheck:
-    """Checks the stored words of facts. Call it in the order of the facts' ids: it reads along and keeps nothing."""
-
-    def __init__(self, snapshot: BatchedReads) -> None:
-        self._snapshot = snapshot
-        self._entries = snapshot.entries(snapshot.keys.all_fact_words())
-        self._next: Entry | None = None
-        self._is_begun = False
-        self._lexicon = Lexicon()
-
-    def problems(self, fact: Fact) -> Iterator[str]:
-        """The problems of a fact's words, and of stray words before it."""
-        while (entry := self._peek()) is not None and entry.key[-16:] < fact.id.bytes:
-            yield self._stray(entry)
-        if entry is None or entry.key[-16:] != fact.id.bytes:
-            if fact.is_searched:
-                yield f"fact {fact.id} is searched, but has no words"
-        elif not fact.is_searched:
-            yield self._stray(entry)
-        else:
-            yield from self._compared(fact, entry)
-
-    def problems_at_end(self) -> Iterator[str]:
-        """The problems of stray words after the last fact."""
-        while (entry := self._peek()) is not None:
-            yield self._stray(entry)
-
-    def _compared(self, fact: Fact, entry: Entry) -> Iterator[str]:
-        self._next = next(self._entries, None)
-        try:
-            stored = self._snapshot.sealed.opened(entry).value
-        except EngineError as error:
-            yield error.message
-            return
-        if stored != encode_words(words_of(fact, self._lexicon)):
-            yield f"the words of fact {fact.id} do not match its content and titles"
-
-    def _stray(self, entry: Entry) -> str:
-        self._next = next(self._entries, None)
-        return f"there are words for {fact_id(entry.key)}, which is missing or not searched"
-
-    def _peek(self) -> Entry | None:
-        if not self._is_begun:
-            self._is_begun, self._next = True, next(self._entries, None)
-        return self._next
-
 
 _NO_MODEL = 0
 """This check makes no vectors, so it needs no model."""
@@ -104,32 +58,36 @@ class FactCheck:
         self._counts: Counter[SourceId] = Counter()
         self._active = 0
         self._state = hashlib.sha256()
-        self._words = FactWordsCheck(snapshot)
 
     def problems(self, documents: Mapping[UUID, Document], chunks: Mapping[NodeId, Chunk]) -> Iterator[str]:
-        for entry in self._opened(self._snapshot.keys.facts()):
-            yield from [entry] if isinstance(entry, str) else self._fact(entry, documents, chunks)
-        yield from self._words.problems_at_end()
+        for entry in self._opened(self._snapshot.keys.fact_blocks()):
+            yield from [entry] if isinstance(entry, str) else self._block(entry, documents, chunks)
         yield from self._stored_state()
         yield from self._indexes()
         yield from self._locators()
         yield from self._sources()
 
-    def _fact(self, entry: Entry, documents: Mapping[UUID, Document], chunks: Mapping[NodeId, Chunk]) -> Iterator[str]:
-        fact = FACT.decode(entry.value)
+    def _block(self, entry: Entry, documents: Mapping[UUID, Document], chunks: Mapping[NodeId, Chunk]) -> Iterator[str]:
+        block = block_in(entry)
+        self._leading.update(self._writes.index_keys(block))
+        ids = [fact.id for fact in block.facts]
+        if ids != sorted(set(ids)):
+            yield f"the facts of block {block.id} are not in the order of their ids"
+        for fact in block.facts:
+            yield from self._fact(block.id, fact, documents, chunks)
+
+    def _fact(
+        self, block: BlockId, fact: Fact, documents: Mapping[UUID, Document], chunks: Mapping[NodeId, Chunk]
+    ) -> Iterator[str]:
         self._ids.append(fact.id)
-        self._leading.update(self._writes.index_keys(fact))
         self._counts[fact.source] += fact.status is not FactStatus.DELETED
         if fact.status is FactStatus.ACTIVE:
             self._state.update((b"|" if self._active else b"") + component(fact))
             self._active += 1
-        if facts.fact_id(entry.key) != fact.id:
-            yield f"fact {fact.id} is stored under the key of another fact"
-        if fact.content_hash != fact_hash(fact.content):
-            yield f"the hash of fact {fact.id} does not match its content"
+        if block not in {block_of(fact.id), fact.id}:
+            yield f"fact {fact.id} is in block {block}, where no reader finds it"
         if fact.status is FactStatus.ACTIVE and fact.document in documents and not _is_held(fact, chunks):
             yield f"the chunk of fact {fact.id} is missing, or does not hold it"
-        yield from self._words.problems(fact)
 
     def _stored_state(self) -> Iterator[str]:
         """A stored state hash of this revision must match the facts."""
@@ -141,7 +99,7 @@ class FactCheck:
     def _indexes(self) -> Iterator[str]:
         keys = self._snapshot.keys
         there: set[bytes] = set()
-        for index in (keys.all_source_facts(), keys.all_chunk_facts(), keys.all_fact_expiries()):
+        for index in (keys.all_source_blocks(), keys.all_chunk_blocks(), keys.all_fact_expiries()):
             there.update(entry.key for entry in self._snapshot.entries(index))
         yield from (f"the facts' indexes lack {key.hex()}" for key in self._leading - there)
         yield from (f"the facts' indexes have {key.hex()}, which leads nowhere" for key in there - self._leading)
@@ -184,10 +142,6 @@ def _is_held(fact: Fact, chunks: Mapping[NodeId, Chunk]) -> bool:
     return fact.span is None or (chunk.span.start <= fact.span.start and fact.span.end <= chunk.span.end)
 
 
-_MODEL_BYTES = 1
-_ID_BYTES = 16
-
-
 def fact_vector_problems(snapshot: BatchedReads) -> Iterator[str]:
     """Every fact that is not deleted must have one vector of the current model, with the model's length.
 
@@ -201,31 +155,35 @@ def fact_vector_problems(snapshot: BatchedReads) -> Iterator[str]:
         return
     dimensions = {model.number: model.dimensions for model in embeddings.models}
     for entry in snapshot.entries(snapshot.keys.all_fact_vectors()):
-        fact, model = fact_id(entry.key), entry.key[-_ID_BYTES - _MODEL_BYTES]
+        block, model = block_id(entry.key), entry.key[-_ID_BYTES - _MODEL_BYTES]
         if model not in dimensions:
-            yield f"a vector of fact {fact} is of model {model}, which the corpus does not have"
+            yield f"the vectors of block {block} are of model {model}, which the corpus does not have"
             continue
-        if fact not in there:
-            yield f"there is a vector for {fact}, which is missing or deleted"
-        if model == embeddings.current.number:
-            wanted.discard(fact)
         try:
-            if len(snapshot.sealed.opened(entry).value) != 2 * dimensions[model]:
-                yield f"the vector of fact {fact} has the wrong length"
+            vectors = vectors_in(snapshot.sealed.opened(entry))
         except EngineError as error:
             yield error.message
+            continue
+        yield from (f"there is a vector for {fact}, which is missing or deleted" for fact in vectors.keys() - there)
+        size = size_bytes(dimensions[model])
+        yield from (f"the vector of fact {fact} has the wrong length" for fact in vectors if len(vectors[fact]) != size)
+        if model == embeddings.current.number:
+            wanted.difference_update(vectors)
     yield from (f"fact {fact} has no vector" for fact in wanted)
+
+
+_MODEL_BYTES = 1
+_ID_BYTES = 16
 
 
 def _facts_with_vectors(snapshot: BatchedReads) -> Iterator[FactId]:
     """The facts that need a vector. `FactCheck` reports facts that cannot be read."""
-    for entry in snapshot.entries(snapshot.keys.facts()):
+    for entry in snapshot.entries(snapshot.keys.fact_blocks()):
         try:
-            fact = FACT.decode(snapshot.sealed.opened(entry).value)
+            block = block_in(snapshot.sealed.opened(entry))
         except EngineError:
             continue
-        if fact.status is not FactStatus.DELETED:
-            yield fact.id
+        yield from (fact.id for fact in block.facts if fact.status is not FactStatus.DELETED)
 
 
 @dataclass(frozen=True, slots=True)

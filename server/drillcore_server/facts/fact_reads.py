@@ -15,7 +15,6 @@ from drillcore_server.facts.model import Fact, FoundFact
 from drillcore_server.facts.session_facts import FactSessions
 from drillcore_server.facts.state_hash import StateHashes
 from drillcore_server.facts.store import FactReader, read_accesses
-from drillcore_server.hierarchy.chunk_index import unpack_vector
 from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.corpus_at_revision import AsOf, BatchedReads, CorpusAtRevision, CorpusReads
 from drillcore_server.kernel.errors import BadInput, Missing
@@ -24,6 +23,7 @@ from drillcore_server.kernel.unit import Unit
 from drillcore_server.storage.ids import CommunityId, CorpusId, FactId, Level
 from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.embedding.embedders import Embedders
+from drillcore_server.vectors.stored_vectors import unpacked
 
 CORPORA_MAX: Final = 100
 """Corpora that one call reads."""
@@ -96,7 +96,7 @@ class FactReads:
                     access.last_at,
                     community,
                     label,
-                    embedding=tuple(unpack_vector(stored).tolist()) if stored is not None else (),
+                    embedding=tuple(unpacked(stored).tolist()) if stored is not None else (),
                     embedding_model=embeddings.current.name if embeddings else "",
                 )
             )

@@ -8,19 +8,21 @@ that the filters allow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from drillcore_server.facts.fact_reads import FactReads
 from drillcore_server.facts.model import Fact, FactFilters
 from drillcore_server.facts.state_hash import changed_facts
-from drillcore_server.facts.store import FACT, FactReader
+from drillcore_server.facts.store import FactReader, stored_facts
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision, unless_erased
 from drillcore_server.kernel.unit import errors_as_refusals
 from drillcore_server.storage.ids import CorpusNumber, FactId, Revision
 
+_READ_MAX: Final = 500
+"""Facts that are read together."""
 LOOKED_AT_MAX: Final = 20_000
 """Facts that a listing looks at for one page, allowed or not: well within the five seconds of a transaction."""
 
@@ -51,8 +53,12 @@ class FactListing:
         narrowed = candidates(self.reads, self.view, self.filters)
         if narrowed is None:
             return facts.facts(after)
-        found = (facts.fact_unless_erased(id_) for id_ in sorted(narrowed) if after is None or id_ > after)
-        return (fact for fact in found if fact is not None)
+        return _read_in_order(facts, [id_ for id_ in sorted(narrowed) if after is None or id_ > after])
+
+
+def _read_in_order(facts: FactReader, ids: Sequence[FactId]) -> Iterator[Fact]:
+    for start in range(0, len(ids), _READ_MAX):
+        yield from (fact for fact in facts.facts_unless_erased(ids[start : start + _READ_MAX]) if fact is not None)
 
 
 def candidates(reads: FactReads, view: CorpusAtRevision, filters: FactFilters) -> set[FactId] | None:
@@ -60,16 +66,16 @@ def candidates(reads: FactReads, view: CorpusAtRevision, filters: FactFilters) -
     facts = FactReader(view)
     sets: list[set[FactId]] = []
     if filters.sources:
-        sets.append({fact for source in filters.sources for fact in facts.of_source(source)})
+        sets.append({fact.id for fact in facts.of_sources(sorted(filters.sources))})
     chunks = set(filters.chunks)
     if filters.documents:
         found = [unless_erased(HierarchyReader(view).document, id_) for id_ in filters.documents]
         of_documents = {chunk for document in found if document is not None for chunk in document.chunks}
         # Facts of a removed document stay, but its list of chunks is gone: then this index cannot narrow the search.
         if None not in found:
-            sets.append({fact for chunk in of_documents for fact in facts.of_chunk(chunk)})
+            sets.append({fact.id for fact in facts.of_chunks(sorted(of_documents))})
     if chunks:
-        sets.append({fact for chunk in chunks for fact in facts.of_chunk(chunk)})
+        sets.append({fact.id for fact in facts.of_chunks(sorted(chunks))})
     if filters.communities:
         memberships = reads.communities.at(view)
         sets.append({fact for community in filters.communities for fact in memberships.members(community)})
@@ -135,14 +141,16 @@ class FilteredSearch:
             raise _TriedTooMany(view)
 
     def _gathered(self, snapshot: BatchedReads) -> _Allowed:
-        entries = snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.facts()))
-        found = (FACT.decode(entry.value) for entry in entries)
-        return _Allowed(snapshot.revision, frozenset(fact.id for fact in found if self._is_allowed(fact)))
+        found = (fact.id for fact in stored_facts(snapshot) if self._is_allowed(fact))
+        return _Allowed(snapshot.revision, frozenset(found))
 
     def _followed(self, known: _Allowed, snapshot: BatchedReads) -> _Allowed:
         touched = changed_facts(snapshot, known.revision)
-        now = snapshot.find(touched, lambda view, id_: FactReader(view).fact_unless_erased(id_))
-        allowed = {fact.id for fact in now if fact is not None and self._is_allowed(fact)}
+        allowed: set[FactId] = set()
+        for start in range(0, len(touched), _READ_MAX):
+            some = touched[start : start + _READ_MAX]
+            now = snapshot.read(lambda view, ids=some: FactReader(view).facts_unless_erased(ids))  # type: ignore[misc]
+            allowed |= {fact.id for fact in now if fact is not None and self._is_allowed(fact)}
         return _Allowed(snapshot.revision, known.facts.difference(touched) | allowed)
 
     def _is_allowed(self, fact: Fact) -> bool:

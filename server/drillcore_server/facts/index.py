@@ -19,19 +19,19 @@ import numpy.typing as npt
 
 from drillcore_fdb.engine import Engine
 from drillcore_server.facts.model import SEARCHED_STATUSES, FactChange, FactStatus
-from drillcore_server.facts.store import FACT, FactReader, fact_id
+from drillcore_server.facts.store import FactReader, all_changes, stored_facts_with_vectors
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.storage.ids import FactId, Revision
-from drillcore_server.storage.keyring import KeyErased
 from drillcore_server.vectors.index_follower import Changes, IndexFollower
 from drillcore_server.vectors.index_keeper import IndexKeeper
 from drillcore_server.vectors.index_snapshots import IndexSnapshots
 from drillcore_server.vectors.settings import VectorSettings
+from drillcore_server.vectors.stored_vectors import row_of
 from drillcore_server.vectors.vector_index import VectorIndex
 from drillcore_server.vectors.vector_log import Labels, Row, Units
 
-_PAGE: Final = 20_000
-"""Entries of the feed that one transaction reads."""
+_READ_MAX: Final = 500
+"""Facts that one transaction reads."""
 
 
 class CombinedChange(NamedTuple):
@@ -49,14 +49,9 @@ _NOTHING: Final = CombinedChange(FactChange(0), FactStatus.ACTIVE)
 def combined_changes(snapshot: BatchedReads, after: Revision) -> Mapping[FactId, CombinedChange]:
     """The changes to facts by the revisions behind `after`, up to the snapshot's."""
     found: dict[FactId, CombinedChange] = {}
-    begin, end = snapshot.keys.fact_changes_between(after, snapshot.revision)
-    following: bytes | None = begin
-    while following is not None:
-        page = snapshot.read(lambda view, at=following: list(view.tr.range(at, end, limit=_PAGE)))  # type: ignore[misc]
-        for key, (change, status) in page:
-            before = found.get(fact_id(key), _NOTHING).change
-            found[fact_id(key)] = CombinedChange(before | FactChange(change), FactStatus(status))
-        following = page[-1][0] + b"\0" if len(page) == _PAGE else None
+    for changed in all_changes(snapshot, after):
+        before = found.get(changed.fact, _NOTHING).change
+        found[changed.fact] = CombinedChange(before | changed.change, changed.status)
     return found
 
 
@@ -85,43 +80,36 @@ class FactVectors:
         return 0 if found is None else found.current.number
 
     def load(self, snapshot: BatchedReads, model: int) -> Iterator[tuple[FactId, Row]]:
-        vectors = snapshot.entries(snapshot.keys.fact_vectors(model))
-        vector = next(vectors, None)
-        for entry in snapshot.entries(snapshot.keys.facts()):
-            while vector is not None and vector.key[-16:] < entry.key[-16:]:
-                vector = next(vectors, None)
-            if vector is None or vector.key[-16:] != entry.key[-16:]:
-                continue
-            opened = list(snapshot.sealed.opened_all([entry, vector]))
-            if len(opened) == 2 and FACT.decode(opened[0].value).is_searched:
-                yield fact_id(entry.key), row_of(opened[1].value)
+        for fact, vector in stored_facts_with_vectors(snapshot, model):
+            if fact.is_searched and vector is not None:
+                yield fact.id, row_of(vector)
 
     def changes(self, index: FactIndex, after: Revision, snapshot: BatchedReads, model: int) -> Changes[FactId]:
         changes = combined_changes(snapshot, after)
         in_search = {fact: what for fact, what in changes.items() if what.status in SEARCHED_STATUSES}
         read = [fact for fact, what in in_search.items() if _is_moved(index, fact, what)]
-        found = dict(zip(read, snapshot.find(read, lambda view, fact: _searched(view, fact, model)), strict=True))
+        found: dict[FactId, Row | None] = {}
+        for start in range(0, len(read), _READ_MAX):
+            some = read[start : start + _READ_MAX]
+            found |= snapshot.read(lambda view, facts=some: _searched(view, facts, model))  # type: ignore[misc]
         rows: dict[FactId, Row | None] = {fact: None for fact in changes if fact not in in_search}
         erased = {fact for fact, what in changes.items() if FactChange.ERASED in what.change}
         rows |= {fact: row for fact, row in found.items() if not _is_same(index, fact, row)}
         return Changes(rows, erased, bool(erased))
 
 
-def row_of(stored: bytes) -> Row:
-    return np.frombuffer(stored, "<f2")
-
-
 def _is_moved(index: FactIndex, fact: FactId, what: CombinedChange) -> bool:
     return bool(what.change & _MOVED) or fact not in index
 
 
-def _searched(view: CorpusAtRevision, fact: FactId, model: int) -> Row | None:
-    """The vector of a fact. None if the fact is not searched; an erased fact is searched at no revision."""
-    try:
-        record, vector = FactReader(view).fact(fact), FactReader(view).vector(model, fact)
-    except KeyErased:
-        return None
-    return row_of(vector) if record is not None and record.is_searched and vector is not None else None
+def _searched(view: CorpusAtRevision, facts: Sequence[FactId], model: int) -> dict[FactId, Row | None]:
+    """The vector of each fact. None if the fact is not searched; an erased fact is searched at no revision."""
+    reader = FactReader(view)
+    found = zip(facts, reader.facts_unless_erased(facts), reader.vectors_unless_erased(model, facts), strict=True)
+    return {
+        id_: row_of(vector) if fact is not None and fact.is_searched and vector is not None else None
+        for id_, fact, vector in found
+    }
 
 
 def _is_same(index: FactIndex, fact: FactId, row: Row | None) -> bool:

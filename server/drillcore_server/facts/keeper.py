@@ -18,8 +18,8 @@ from typing import Final
 
 from drillcore_fdb.engine import Engine, Reader, Transaction
 from drillcore_server.facts import store as facts
-from drillcore_server.facts.change import ChangedFact, FactPlanner
-from drillcore_server.facts.model import Fact, FactChange, FactStatus
+from drillcore_server.facts.change import FactPlanner
+from drillcore_server.facts.model import ChangedFact, Fact, FactChange, FactStatus
 from drillcore_server.facts.store import Changed, FactReader
 from drillcore_server.kernel import revisions
 from drillcore_server.kernel.access import SERVER
@@ -28,6 +28,7 @@ from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.revise import NothingToChange, Overtaken, Plan, Target
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import CorpusId, FactId, RequestId, Revision, new_uuid
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
@@ -110,7 +111,7 @@ class FactKeeper:
     ) -> Plan[UpkeepDone] | NothingToChange[UpkeepDone]:
         snapshot = self.planner.reviser.batched(corpus, base)
         wanted = snapshot.read(lambda view: upkeep.applies_to(view.tr, facts))
-        there = [fact for fact in snapshot.find(wanted, lambda view, id_: FactReader(view).fact(id_)) if fact]
+        there = [fact for fact in snapshot.read(lambda view: FactReader(view).facts_by_id(wanted)) if fact]
         pairs = ((before, upkeep.change(before)) for before in there)
         changes = [ChangedFact(before, after, upkeep.what) for before, after in pairs if after is not None]
         if not changes:
@@ -173,7 +174,7 @@ class ExpirySweep:
         after = None if since is None else since.up_to - _LATE
         expired = head.entries(head.keys.fact_expiries_between(after, now))
         moved = self._moved(head, since.revision) if since is not None else iter(())
-        return chain((facts.fact_id(entry.key) for entry in expired), moved)
+        return chain((CorpusKeys.parse_fact_expiry(entry.key) for entry in expired), moved)
 
     def _moved(self, head: BatchedReads, after: Revision) -> Iterator[FactId]:
         for changed in self._changes(head, after):

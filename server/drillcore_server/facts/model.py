@@ -193,6 +193,18 @@ class Fact:
         return now - self.ingested_at
 
 
+@dataclass(frozen=True, slots=True)
+class ChangedFact:
+    """A fact before and after a change."""
+
+    before: Fact | None
+    """None for a new fact."""
+    after: Fact
+    what: FactChange
+    vector: bytes | None = None
+    """The vector of the new content. None if the content stays."""
+
+
 def check_importance(importance: float | None, what: str) -> None:
     if importance is not None and not (math.isfinite(importance) and 0 <= importance <= 1):
         message = f"{what}: importance_weight must be a number from 0 to 1"

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from drillcore_fdb.engine import Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_server.facts import session_fact_store
-from drillcore_server.facts.change import ChangedFact, Embedded, FactPlanner
+from drillcore_server.facts.blocks import block_of, new_fact_ids
+from drillcore_server.facts.change import Embedded, FactPlanner
 from drillcore_server.facts.importance import importance
 from drillcore_server.facts.model import (
     FACTS_MAX,
+    ChangedFact,
     Fact,
     FactChange,
     check_duration,
@@ -22,7 +24,7 @@ from drillcore_server.facts.model import (
 )
 from drillcore_server.facts.session_fact_store import FactSession, OwnSession, SessionFact
 from drillcore_server.facts.session_facts import FactSessions, new_session_source
-from drillcore_server.facts.store import FactReader, packed
+from drillcore_server.facts.store import FactReader
 from drillcore_server.facts.words import titles_above
 from drillcore_server.hierarchy.model import Chunk, ChunkWithRaws
 from drillcore_server.hierarchy.source_model import SourceDescription, SourceType
@@ -44,13 +46,13 @@ from drillcore_server.storage.ids import (
     Revision,
     SourceId,
     Span,
-    new_uuid,
 )
 from drillcore_server.storage.keyring import KeyNumber
 from drillcore_server.storage.records import RecordKind
 from drillcore_server.storage.sealed import SealedKind
 from drillcore_server.vectors.embedding.unit_vectors import client_vector
 from drillcore_server.vectors.model import Model
+from drillcore_server.vectors.stored_vectors import packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,9 @@ class NewFacts:
         self._planner = planner
         self._call = call
         self._drafts = drafts
-        self._ids = [draft.id or FactId(new_uuid()) for draft in drafts]
+        made = iter(new_fact_ids([(draft.source, draft.chunk, draft.content) for draft in drafts if draft.id is None]))
+        self._ids = [draft.id or next(made) for draft in drafts]
+        self._new_blocks = {block_of(id_) for id_, draft in zip(self._ids, drafts, strict=True) if draft.id is None}
         self._tokens = [planner.counter.count(draft.content) for draft in drafts]
         for place, tokens in enumerate(self._tokens):
             check_tokens(tokens, f"facts[{place}]")
@@ -163,7 +167,14 @@ class NewFacts:
         made = self.make(corpus, base)
         changes = [ChangedFact(None, fact, FactChange.ADDED, vector) for fact, vector in made]
         ids = tuple(self._ids)
-        return self._planner.plan(corpus, base, changes, lambda revision: PutFacts(ids, revision), model=self.model)
+        return self._planner.plan(
+            corpus,
+            base,
+            changes,
+            lambda revision: PutFacts(ids, revision),
+            model=self.model,
+            new_blocks=self._new_blocks,
+        )
 
     def _embedded(self, corpus: Corpus, base: Revision) -> Embedded:
         if self._given is not None:
@@ -185,7 +196,7 @@ class NewFacts:
 
     def _check_new(self, snapshot: BatchedReads) -> None:
         given = [draft.id for draft in self._drafts if draft.id is not None]
-        found = snapshot.find(given, lambda view, id_: FactReader(view).fact(id_))
+        found = snapshot.read(lambda view: FactReader(view).facts_by_id(given))
         for id_, known in zip(given, found, strict=True):
             if known is not None:
                 message = f"the fact {id_} exists already; change it with UpdateFact, or give a new fact_id"

@@ -62,7 +62,7 @@ def get_facts(
             revisions[corpus] = view.revision
             facts = FactReader(view).facts_unless_erased(own)
             for id_, fact in zip(own, facts, strict=True):
-                if fact is None and view.was_erased(view.keys.fact(id_)):
+                if fact is None and FactReader(view).was_erased(id_):
                     raise erased()
                 if fact is None:
                     raise missing_fact(id_)

@@ -19,7 +19,6 @@ from drillcore_server.facts.model import SEARCHED_STATUSES, Fact, FactFilters, F
 from drillcore_server.facts.session_fact_store import OwnSession, SessionFact
 from drillcore_server.facts.session_facts import found_session_fact, question_for_session_fact
 from drillcore_server.facts.store import FactReader, note_accesses_later
-from drillcore_server.hierarchy.chunk_index import unpack_vector
 from drillcore_server.hierarchy.search_text import Sought, SoughtText, SoughtVector
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant
@@ -31,6 +30,7 @@ from drillcore_server.kernel.unit import Call, Notes
 from drillcore_server.storage.ids import CorpusId, FactId, Revision, TenantId
 from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.model import Embeddings
+from drillcore_server.vectors.stored_vectors import unpacked
 
 LIMIT_DEFAULT: Final = 10
 LIMIT_MAX: Final = 1_000
@@ -182,7 +182,7 @@ def _in_session(
 
 
 def _score(own: SessionFact, sought: Sought) -> float:
-    vector = unpack_vector(own.vector)
+    vector = unpacked(own.vector)
     compared = question_for_session_fact(own.fact, own.corpus, len(vector), sought.of)
     return round(float(vector @ compared), SCORE_DIGITS)
 

@@ -13,7 +13,6 @@ from drillcore_proto.reasons import Reason
 from drillcore_server.facts import session_fact_store
 from drillcore_server.facts.model import Fact, FoundFact
 from drillcore_server.facts.session_fact_store import FactSession, OwnSession, SessionFact
-from drillcore_server.hierarchy.chunk_index import unpack_vector
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import SERVER, Granted, InTenant
 from drillcore_server.kernel.account_model import Permission
@@ -25,6 +24,7 @@ from drillcore_server.storage.keyring import KeyNumber, Keyring
 from drillcore_server.storage.records import RecordKind
 from drillcore_server.storage.sealed import SealedRecords
 from drillcore_server.vectors.model import Model
+from drillcore_server.vectors.stored_vectors import unpacked
 
 T = TypeVar("T")
 
@@ -170,7 +170,7 @@ def found_session_fact(own: SessionFact, *, with_embedding: bool) -> FoundFact:
     return FoundFact(
         own.fact,
         own.corpus,
-        embedding=tuple(unpack_vector(own.vector).tolist()) if with_embedding else (),
+        embedding=tuple(unpacked(own.vector).tolist()) if with_embedding else (),
         embedding_model=own.fact.embedding_model,
         session_only=True,
     )

@@ -20,6 +20,7 @@ from drillcore_server.kernel.trail import Trail, time_text
 from drillcore_server.signatures.model import Target, TargetKind
 from drillcore_server.signatures.targets import FoundTarget
 from drillcore_server.storage.ids import CorpusId, FactId, Level, NodeId, TenantId
+from drillcore_server.storage.sealed import keys_of
 
 
 def fact_content(fact: Fact, corpus: CorpusId) -> Content:
@@ -63,13 +64,13 @@ class SignableFacts:
         corpus = corpus_of(tr, self.reads, granted, wanted)
         view = self.reads.at(tr, granted, trail, corpus, AsOf())
         granted.check_level(corpus, Level.CHUNK)
-        fact = FactReader(view).fact(wanted)
-        if fact is None:
+        found = FactReader(view).stored(wanted)
+        if found is None:
             raise missing_fact(wanted)
+        stored, fact = found
         trail.touch_facts([fact], view.corpus.number)
         signed = Target(TargetKind.FACT, target, fact.version)
-        sealed_by = view.sealed_by(view.keys.fact(wanted))
-        return FoundTarget(signed, fact_content(fact, corpus), sealed_by, corpus)
+        return FoundTarget(signed, fact_content(fact, corpus), keys_of(stored.value), corpus)
 
     def corpus_of(self, tr: Reader, granted: InTenant, target: UUID) -> Corpus | None:
         number = facts.locate(tr, self.reads.unit.keys, granted.tenant, FactId(target))

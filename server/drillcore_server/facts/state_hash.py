@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from drillcore_fdb import codec
-from drillcore_fdb.engine import Engine, Options, Reader, Transaction
-from drillcore_server.facts import store as facts
+from drillcore_fdb.engine import Engine, Options, Transaction
 from drillcore_server.facts.model import Fact, FactStatus
-from drillcore_server.facts.store import FACT, FactReader
+from drillcore_server.facts.store import FactReader, all_changes, stored_facts
 from drillcore_server.kernel import revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.revisions import RevisionRecord
@@ -120,8 +119,8 @@ class StoredState:
 
 
 STATE = RecordKind(StoredState)
-_PAGE: Final = 20_000
-"""Entries of the feed that one transaction reads."""
+_READ_MAX: Final = 500
+"""Facts that one transaction reads."""
 
 
 class StateHashes:
@@ -156,27 +155,18 @@ def forget_state(tr: Transaction, keys: CorpusKeys) -> None:
 
 
 def _load(snapshot: BatchedReads) -> StateHash:
-    entries = snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.facts()))
-    return StateHash.of(FACT.decode(entry.value) for entry in entries)
+    return StateHash.of(stored_facts(snapshot))
 
 
 def _follow(kept: StateHash, since: Sequence[RevisionRecord], snapshot: BatchedReads) -> StateHash:
     touched = changed_facts(snapshot, Revision(since[0].revision - 1))
-    found = snapshot.find(touched, lambda view, fact: FactReader(view).fact(fact))
-    return kept.changed(dict(zip(touched, found, strict=True)))
+    found: dict[FactId, Fact | None] = {}
+    for start in range(0, len(touched), _READ_MAX):
+        some = touched[start : start + _READ_MAX]
+        found |= zip(some, snapshot.read(lambda view, ids=some: FactReader(view).facts_by_id(ids)), strict=True)  # type: ignore[misc]
+    return kept.changed(found)
 
 
 def changed_facts(snapshot: BatchedReads, after: Revision) -> list[FactId]:
     """The facts that the revisions behind `after`, up to the snapshot's, changed. Each once, in the order of ids."""
-    touched: set[FactId] = set()
-    begin, end = snapshot.keys.fact_changes_between(after, snapshot.revision)
-    following: bytes | None = begin
-    while following is not None:
-        following = snapshot.read(lambda view, at=following: _page(view.tr, at, end, touched))  # type: ignore[misc]
-    return sorted(touched)
-
-
-def _page(tr: Reader, begin: bytes, end: bytes, touched: set[FactId]) -> bytes | None:
-    page = [key for key, _ in tr.range(begin, end, limit=_PAGE)]
-    touched.update(map(facts.fact_id, page))
-    return page[-1] + b"\0" if len(page) == _PAGE else None
+    return sorted({changed.fact for changed in all_changes(snapshot, after)})

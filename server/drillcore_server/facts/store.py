@@ -1,4 +1,4 @@
-"""Facts in the store: reads at one revision, the writes of a change, and accesses.
+"""Facts in the store: reads at one revision, the feed of their changes, and accesses.
 
 Accesses (how often and when a fact was read) are not part of a revision: reading a fact does not change it. The store
 adds them up itself, so readers never wait for each other.
@@ -6,25 +6,23 @@ adds them up itself, so readers never wait for each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, NamedTuple
+from itertools import chain
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
-import numpy as np
-import numpy.typing as npt
-
 from drillcore_fdb.engine import Atomic, Reader, Transaction
+from drillcore_server.facts.blocks import FactBlock, block_of, decode_block, decode_vectors
 from drillcore_server.facts.model import Fact, FactChange, FactStatus
-from drillcore_server.facts.words import Lexicon, encode_words, has_same_words, words_of
-from drillcore_server.hierarchy.model import chunk_of_raw
-from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.unit import Notes
-from drillcore_server.kernel.writes import FACT_MARK, LOCATOR_BYTES, Write, fact_locator
+from drillcore_server.kernel.writes import FACT_MARK, LOCATOR_BYTES, is_ingested_chunk
 from drillcore_server.storage import versioned
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import (
+    BlockId,
     CorpusNumber,
     FactId,
     NodeId,
@@ -34,14 +32,17 @@ from drillcore_server.storage.ids import (
     from_microseconds,
     to_microseconds,
 )
-from drillcore_server.storage.keyring import KeyErased, Keyring
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
 from drillcore_server.storage.versioned import Entry
-from drillcore_server.vectors.corpus_models import EMBEDDINGS, embeddings_of
+from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.model import Embeddings
 
+T = TypeVar("T")
 FACT = RecordKind(Fact)
+"""A fact alone, as knowledge cores have it."""
+_BLOCKS_AT_ONCE: Final = 250
+"""Blocks that are read together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,12 @@ class FactReader:
 
     def fact(self, fact: FactId) -> Fact | None:
         """The fact, or None if it does not exist. Raises `KeyErased` if it was erased."""
-        entry = self.view.sealed.get(self.view.tr, self.view.keys.fact(fact), self.view.revision)
-        return None if entry is None else FACT.decode(entry.value)
+        (found,) = self.facts_by_id([fact])
+        return found
+
+    def facts_by_id(self, facts: Sequence[FactId]) -> list[Fact | None]:
+        """Each of the facts, read together. Raises `KeyErased` if one of them was erased."""
+        return self._facts(facts, self.blocks)
 
     def fact_unless_erased(self, fact: FactId) -> Fact | None:
         """The fact, or None if it does not exist or was erased."""
@@ -66,47 +71,164 @@ class FactReader:
 
     def facts_unless_erased(self, facts: Sequence[FactId]) -> list[Fact | None]:
         """Each of the facts, or None if it does not exist or was erased. Reads all of them together."""
-        found = self._entries_unless_erased([self.view.keys.fact(fact) for fact in facts])
-        return [None if entry is None else FACT.decode(entry.value) for entry in found]
+        return self._facts(facts, self.blocks_unless_erased)
 
     def facts(self, after: FactId | None = None) -> Iterator[Fact]:
         """All facts behind `after`, in the order of ids."""
-        for entry in self.view.sealed.scan(self.view.tr, *self.view.keys.facts(after), self.view.revision):
-            yield FACT.decode(entry.value)
+        first = None if after is None else block_of(after)
+        for entry in self.view.sealed.scan(self.view.tr, *self.view.keys.fact_blocks(first), self.view.revision):
+            yield from (fact for fact in block_in(entry).facts if after is None or fact.id > after)
+
+    def blocks(self, blocks: Sequence[BlockId]) -> list[FactBlock | None]:
+        """Each of the blocks, or None if it does not exist. Raises `KeyErased` if one was erased."""
+        found = self.view.sealed.get_many(self.view.tr, self._keys(blocks), self.view.revision)
+        return [None if entry is None else block_in(entry) for entry in found]
+
+    def blocks_unless_erased(self, blocks: Sequence[BlockId]) -> list[FactBlock | None]:
+        found = self.view.sealed.get_many_unless_erased(self.view.tr, self._keys(blocks), self.view.revision)
+        return [None if entry is None else block_in(entry) for entry in found]
 
     def vectors_unless_erased(self, model: int, facts: Sequence[FactId]) -> list[bytes | None]:
         """The vectors that the model of this number made, or None. Reads all of them together."""
-        found = self._entries_unless_erased([self.view.keys.fact_vector(model, fact) for fact in facts])
-        return [None if entry is None else entry.value for entry in found]
 
-    def _entries_unless_erased(self, keys: Sequence[bytes]) -> list[Entry | None]:
-        return self.view.sealed.get_many_unless_erased(self.view.tr, keys, self.view.revision)
+        def read(blocks: Sequence[BlockId]) -> list[Mapping[FactId, bytes] | None]:
+            return self.vectors_of_blocks(model, blocks)
+
+        return _in_their_blocks(facts, read, lambda vectors, fact: vectors.get(fact))
+
+    def vectors_of_blocks(self, model: int, blocks: Sequence[BlockId]) -> list[Mapping[FactId, bytes] | None]:
+        """The vectors of the facts of each block; None if it has none of this model, or was erased."""
+        keys = [self.view.keys.block_vectors(model, block) for block in blocks]
+        found = self.view.sealed.get_many_unless_erased(self.view.tr, keys, self.view.revision)
+        return [None if entry is None else vectors_in(entry) for entry in found]
 
     def vector(self, model: int, fact: FactId) -> bytes | None:
-        entry = self.view.sealed.get(self.view.tr, self.view.keys.fact_vector(model, fact), self.view.revision)
-        return None if entry is None else entry.value
+        (found,) = self.vectors_unless_erased(model, [fact])
+        return found
 
-    def words_unless_erased(self, fact: FactId) -> bytes | None:
-        """The words of a fact as they are stored. None if the fact is not searched, or was erased."""
-        try:
-            entry = self.view.sealed.get(self.view.tr, self.view.keys.fact_words(fact), self.view.revision)
-        except KeyErased:
-            return None
-        return None if entry is None else entry.value
+    def stored(self, fact: FactId) -> tuple[Entry, Fact] | None:
+        """The fact and the record of its block, as it is stored. None if there is no such fact.
 
-    def of_chunk(self, chunk: NodeId) -> Iterator[FactId]:
-        for entry in versioned.scan(self.view.tr, *self.view.keys.chunk_facts(chunk), self.view.revision):
-            yield fact_id(entry.key)
+        Raises `KeyErased` if it was erased.
+        """
+        for entry in self._homes(fact):
+            found = block_in(self.view.sealed.opened(entry)).fact(fact)
+            if found is not None:
+                return entry, found
+        return None
 
-    def of_source(self, source: SourceId, after: FactId | None = None) -> Iterator[FactId]:
-        keys = self.view.keys.source_facts(self.view.sealed.hashed(source), after)
-        for entry in versioned.scan(self.view.tr, *keys, self.view.revision):
-            yield fact_id(entry.key)
+    def was_erased(self, fact: FactId) -> bool:
+        """Whether a fact of this id may have been erased. A later revision may have removed it."""
+        return any(self.view.was_erased(key) for key in self._keys(_homes(fact)))
+
+    def of_chunks(self, chunks: Sequence[NodeId]) -> list[Fact]:
+        """The facts that were drawn from these chunks or put into them, by id, unless they were erased."""
+        indexed = versioned.scan_many(self.view.tr, list(map(self.view.keys.chunk_blocks, chunks)), self.view.revision)
+        others = (block_id(entry.key) for entries in indexed for entry in entries)
+        wanted, found = frozenset(chunks), self._facts_in([*map(BlockId, chunks), *others])
+        return [fact for fact in found if fact.chunk in wanted]
+
+    def of_sources(self, sources: Sequence[SourceId]) -> list[Fact]:
+        """The facts of these sources, in the order of ids, unless they were erased."""
+        ranges = [self.view.keys.source_blocks(self.view.sealed.hashed(source)) for source in sources]
+        indexed = versioned.scan_many(self.view.tr, ranges, self.view.revision)
+        return list(self._facts_in([block_id(entry.key) for entries in indexed for entry in entries]))
+
+    def _facts_in(self, blocks: Iterable[BlockId]) -> Iterator[Fact]:
+        ordered = sorted(set(blocks))
+        for start in range(0, len(ordered), _BLOCKS_AT_ONCE):
+            found = self.blocks_unless_erased(ordered[start : start + _BLOCKS_AT_ONCE])
+            yield from (fact for block in found if block is not None for fact in block.facts)
+
+    def _facts(
+        self, facts: Sequence[FactId], read: Callable[[Sequence[BlockId]], Sequence[FactBlock | None]]
+    ) -> list[Fact | None]:
+        return _in_their_blocks(facts, read, lambda block, fact: block.fact(fact))
+
+    def _homes(self, fact: FactId) -> list[Entry]:
+        found = versioned.get_many(self.view.tr, self._keys(_homes(fact)), self.view.revision)
+        return [entry for entry in found if entry is not None]
+
+    def _keys(self, blocks: Iterable[BlockId]) -> list[bytes]:
+        return [self.view.keys.fact_block(block) for block in blocks]
 
 
-def fact_id(key: bytes) -> FactId:
-    """The fact's id that a key ends with."""
-    return FactId(UUID(bytes=key[-16:]))
+def _homes(fact: FactId) -> list[BlockId]:
+    """The blocks that a fact may be in. A caller may choose an id that looks as if it was made from a block's."""
+    return list(dict.fromkeys((block_of(fact), BlockId(fact))))
+
+
+B = TypeVar("B")
+
+
+def _in_their_blocks(
+    facts: Sequence[FactId],
+    read: Callable[[Sequence[BlockId]], Sequence[B | None]],
+    find: Callable[[B, FactId], T | None],
+) -> list[T | None]:
+    """What `find` finds for each fact in its block. Reads again only for ids that only look made from a block's."""
+
+    def found_in(home: Mapping[FactId, BlockId]) -> dict[FactId, T | None]:
+        wanted = list(dict.fromkeys(home.values()))
+        blocks = dict(zip(wanted, read(wanted), strict=True)) if wanted else {}
+        return {fact: None if (there := blocks[block]) is None else find(there, fact) for fact, block in home.items()}
+
+    found = found_in({fact: block_of(fact) for fact in facts})
+    alone = {fact: BlockId(fact) for fact, there in found.items() if there is None and block_of(fact) != fact}
+    found |= found_in(alone)
+    return [found[fact] for fact in facts]
+
+
+def block_id(key: bytes) -> BlockId:
+    """The id of a block that a key ends with."""
+    return BlockId(UUID(bytes=key[-16:]))
+
+
+def block_in(entry: Entry) -> FactBlock:
+    """The block in an opened record."""
+    return decode_block(block_id(entry.key), entry.value)
+
+
+def vectors_in(entry: Entry) -> dict[FactId, bytes]:
+    """The vectors in an opened record."""
+    return decode_vectors(block_id(entry.key), entry.value)
+
+
+def stored_facts(snapshot: BatchedReads) -> Iterator[Fact]:
+    """All facts of a revision that were not erased, in the order of their ids, in as many transactions as it takes."""
+    return chain.from_iterable(block.facts for block in stored_blocks(snapshot))
+
+
+def stored_blocks(snapshot: BatchedReads) -> Iterator[FactBlock]:
+    entries = snapshot.entries(snapshot.keys.fact_blocks(), _BLOCKS_AT_ONCE)
+    return map(block_in, snapshot.sealed.opened_all(entries))
+
+
+def stored_vectors(snapshot: BatchedReads, model: int) -> Iterator[tuple[FactId, bytes]]:
+    """The vectors that the model of this number made, of facts that were not erased, in the order of their ids."""
+    entries = snapshot.entries(snapshot.keys.fact_vectors(model), _BLOCKS_AT_ONCE)
+    for entry in snapshot.sealed.opened_all(entries):
+        yield from vectors_in(entry).items()
+
+
+def stored_facts_with_vectors(snapshot: BatchedReads, model: int) -> Iterator[tuple[Fact, bytes | None]]:
+    """Same as `stored_facts`, each with its vector; None if it has none of this model."""
+    vectors = stored_vectors(snapshot, model)
+    vector = next(vectors, None)
+    for fact in stored_facts(snapshot):
+        while vector is not None and vector[0] < fact.id:
+            vector = next(vectors, None)
+        yield fact, vector[1] if vector is not None and vector[0] == fact.id else None
+
+
+def blocks_of_source(snapshot: BatchedReads, source: SourceId) -> Iterator[FactBlock]:
+    """The blocks of a source, in the order of ids, in as many transactions as it takes. Raises `KeyErased`."""
+    keys = snapshot.keys.source_blocks(snapshot.sealed.hashed(source))
+    ids = [block_id(entry.key) for entry in snapshot.entries(keys)]
+    for start in range(0, len(ids), _BLOCKS_AT_ONCE):
+        some = ids[start : start + _BLOCKS_AT_ONCE]
+        found = snapshot.read(lambda view, wanted=some: FactReader(view).blocks(wanted))  # type: ignore[misc]
+        yield from (block for block in found if block is not None)
 
 
 class Changed(NamedTuple):
@@ -118,142 +240,83 @@ class Changed(NamedTuple):
     status: FactStatus
 
 
+_CHANGE_BYTES: Final = 4
+"""The last two bytes of a fact's id, its change, its status."""
+
+
+def feed_value(changes: Iterable[tuple[FactId, FactChange, FactStatus]]) -> bytes:
+    """An entry of the feed of changes: what a revision did to the facts of a block."""
+    return b"".join(fact.bytes[-2:] + bytes([what, status]) for fact, what, status in sorted(changes))
+
+
+def feed_changes(key: bytes, value: bytes) -> Iterator[Changed]:
+    """The changes that an entry of the feed tells of, in the order of ids."""
+    revision, block = CorpusKeys.parse_fact_change(key)
+    for at in range(0, len(value), _CHANGE_BYTES):
+        last, what, status = value[at : at + 2], value[at + 2], value[at + 3]
+        yield Changed(revision, FactId(UUID(bytes=block.bytes[:-2] + last)), FactChange(what), FactStatus(status))
+
+
 def changes(tr: Reader, keys: CorpusKeys, after: Revision, up_to: Revision, limit: int = 0) -> Iterator[Changed]:
     """The changes to facts by the revisions behind `after`, up to and including `up_to`. In order."""
     for key, value in tr.range(*keys.fact_changes_between(after, up_to), limit=limit):
-        revision, fact = keys.parse_fact_change(key)
-        yield Changed(revision, fact, FactChange(value[0]), FactStatus(value[1]))
+        yield from feed_changes(key, value)
 
 
 def changes_of(tr: Reader, keys: CorpusKeys, revision: Revision, after: FactId | None, limit: int) -> Iterator[Changed]:
-    """The changes that one revision made to the facts behind `after`, in the order of ids."""
-    for key, value in tr.range(*keys.fact_changes_of(revision, after), limit=limit):
-        yield Changed(revision, fact_id(key), FactChange(value[0]), FactStatus(value[1]))
+    """The changes that one revision made to the facts behind `after`, in the order of ids.
+
+    Yields all changes of at most `limit` blocks (0: of all), and nothing at the end.
+    """
+    begin, end = keys.fact_changes_of(revision, None if after is None else BlockId(after))
+    if after is not None and block_of(after) != after:  # other facts of its block may follow it
+        shared = keys.fact_change(revision, block_of(after))
+        yield from (changed for changed in feed_changes(shared, tr.get(shared) or b"") if changed.fact > after)
+    for key, value in tr.range(begin, end, limit=limit + 1 if limit else 0):
+        yield from (changed for changed in feed_changes(key, value) if after is None or changed.fact > after)
 
 
-def page(view: CorpusAtRevision, after: FactId | None, keys_max: int) -> tuple[list[Entry], FactId | None]:
-    """The facts among the next stored keys, still sealed, and the last fact that was looked at. None at the end."""
-    entries, following = versioned.page(view.tr, *view.keys.facts(after), view.revision, keys_max)
-    return entries, None if following is None else fact_id(versioned.before(following))
+def feed_page(snapshot: BatchedReads, begin: bytes, end: bytes, blocks_max: int) -> tuple[list[Changed], bytes | None]:
+    """The changes in the next entries of the feed, and where to continue; None at the end."""
+    page = snapshot.read(lambda view: list(view.tr.range(begin, end, limit=blocks_max)))
+    found = [changed for key, value in page for changed in feed_changes(key, value)]
+    return found, page[-1][0] + b"\0" if len(page) == blocks_max else None
+
+
+def all_changes(snapshot: BatchedReads, after: Revision) -> Iterator[Changed]:
+    """The changes by the revisions behind `after`, up to the snapshot's, in as many transactions as it takes."""
+    begin, end = snapshot.keys.fact_changes_between(after, snapshot.revision)
+    following: bytes | None = begin
+    while following is not None:
+        page, following = feed_page(snapshot, following, end, _FEED_ENTRIES)
+        yield from page
+
+
+_FEED_ENTRIES: Final = 5_000
+"""Entries of the feed that one transaction reads."""
+
+
+def page(view: CorpusAtRevision, after: BlockId | None, keys_max: int) -> tuple[list[FactBlock], BlockId | None]:
+    """The blocks behind `after` among the next stored keys, and the last one that was looked at; None at the end."""
+    begin, end = view.keys.fact_blocks()
+    if after is not None:
+        begin = versioned.behind(view.keys.fact_block(after))
+    entries, following = versioned.page(view.tr, begin, end, view.revision, keys_max)
+    found = [block_in(entry) for entry in view.sealed.opened_all(entries)]
+    return found, None if following is None else block_id(versioned.before(following))
 
 
 def locate(tr: Reader, keys: Keyspace, tenant: TenantId, fact: FactId) -> CorpusNumber | None:
-    """The corpus that has, or had, a fact of the tenant. None if there is no such fact."""
-    stored = tr.get(keys.locator(tenant, NodeId(fact)))
-    if stored is None or stored[:1] != FACT_MARK:
-        return None
-    return CorpusNumber(int.from_bytes(stored[1:LOCATOR_BYTES], "big"))
+    """The corpus that has, or had, a fact of the tenant. None if there can be no such fact.
 
-
-class FactWrites:
-    """Makes the writes of facts and their index entries, with an entry in the feed of changes for each fact."""
-
-    def __init__(
-        self,
-        keys: Keyspace,
-        tenant: TenantId,
-        number: CorpusNumber,
-        keyring: Keyring,
-        model: int,
-        others: Sequence[int] = (),
-    ) -> None:
-        """`model` is the number of the model that makes the vectors. `others` are models that may have vectors, too."""
-        self._keyspace = keys
-        self._keys = keys.of_corpus(number)
-        self._tenant = tenant
-        self._number = number
-        self._keyring = keyring
-        self._model = model
-        self._others = others
-        self._lexicon = Lexicon()
-
-    def set_embeddings(self, embeddings: Embeddings) -> Write:
-        return Write(self._keys.embeddings(), EMBEDDINGS.encode(embeddings))
-
-    def add(self, fact: Fact, vector: bytes | None) -> Iterator[Write]:
-        """Writes a new fact. `vector` is None only for a deleted fact, which can come with an imported core."""
-        yield self._record(fact)
-        if vector is not None:
-            yield self._vector(fact, vector)
-        yield from self._words(None, fact)
-        for key in self.index_keys(fact):
-            yield Write(key, b"")
-        yield self._locator(fact.id)
-        yield self._feed_entry(fact.id, FactChange.ADDED, fact.status)
-
-    def change(self, before: Fact, after: Fact, what: FactChange, vector: bytes | None = None) -> Iterator[Write]:
-        """Writes a changed fact. `vector` is that of changed content. A fact that becomes deleted loses its vectors."""
-        yield self._record(after)
-        was, now = set(self.index_keys(before)), set(self.index_keys(after))
-        yield from (Write(key, None) for key in sorted(was - now))
-        yield from (Write(key, b"") for key in sorted(now - was))
-        if after.status is FactStatus.DELETED:
-            yield from self._no_vectors(after.id)
-        elif vector is not None:
-            yield self._vector(after, vector)
-        yield from self._words(before, after)
-        yield self._feed_entry(after.id, what, after.status)
-
-    def erase(self, fact: Fact) -> Iterator[Write]:
-        """Removes a fact with its vectors, words and index entries."""
-        for key in (self._keys.fact(fact.id), *self.index_keys(fact)):
-            yield Write(key, None)
-        yield from self._no_vectors(fact.id)
-        if fact.is_searched:
-            yield Write(self._keys.fact_words(fact.id), None)
-        yield self._feed_entry(fact.id, FactChange.ERASED, FactStatus.DELETED)
-
-    def index_keys(self, fact: Fact) -> list[bytes]:
-        """The index entries of a fact: by source, by chunk and, while it is active and not archived, by expiry."""
-        keys = [self._keys.source_fact(self._keyring.hashed(fact.source), fact.id)]
-        if fact.chunk is not None:
-            keys.append(self._keys.chunk_fact(fact.chunk, fact.id))
-        if fact.status is FactStatus.ACTIVE and fact.archived_at is None and fact.expires_at is not None:
-            keys.append(self._keys.fact_expiry(fact.expires_at, fact.id))
-        return keys
-
-    def _record(self, fact: Fact) -> Write:
-        (number,) = self._keyring.numbers(self._number, [fact.source])
-        return Write(self._keys.fact(fact.id), FACT.encode(fact), number)
-
-    def _vector(self, fact: Fact, vector: bytes) -> Write:
-        return self.set_vector(self._model, fact.id, fact.source, vector)
-
-    def set_vector(self, model: int, fact: FactId, source: SourceId, vector: bytes) -> Write:
-        """Writes only a vector, without an entry in the feed: for a model that searches do not use yet."""
-        (number,) = self._keyring.numbers(self._number, [source])
-        return Write(self._keys.fact_vector(model, fact), vector, number, is_dense=True)
-
-    def _no_vectors(self, fact: FactId) -> Iterator[Write]:
-        models = (self._model, *self._others)
-        return (Write(self._keys.fact_vector(model, fact), None) for model in models)
-
-    def _words(self, before: Fact | None, after: Fact) -> Iterator[Write]:
-        """Only a fact that is searched has words, so that the lexical index can be built from words alone."""
-        key, was_searched = self._keys.fact_words(after.id), before is not None and before.is_searched
-        if not after.is_searched:
-            yield from [Write(key, None)] if was_searched else ()
-        elif before is None or not was_searched or not has_same_words(before, after):
-            (number,) = self._keyring.numbers(self._number, [after.source])
-            yield Write(key, encode_words(words_of(after, self._lexicon)), number, is_dense=True)
-
-    def _feed_entry(self, fact: FactId, what: FactChange, status: FactStatus) -> Write:
-        return Write(self._keys.fact_changes(), bytes([what, status]), feed=fact.bytes)
-
-    def _locator(self, fact: FactId) -> Write:
-        """The locator of a fact. The write fails if the fact's id, which a caller may choose, is the id of a raw.
-
-        A raw has no locator of its own, so the locator of its chunk is checked.
-        """
-        owner, place = chunk_of_raw(NodeId(fact))
-        block = self._keyspace.locator(self._tenant, owner) if place >= 0 else None
-        key = self._keyspace.locator(self._tenant, NodeId(fact))
-        return Write(key, fact_locator(self._number), versioned=False, block=block)
-
-
-def packed(vector: npt.NDArray[np.float32] | Sequence[float]) -> bytes:
-    """A vector in the format of stored vectors."""
-    return np.asarray(vector, np.float32).astype("<f2").tobytes()
+    A fact whose id was made from a block's has no locator: that of the block, or of the block's chunk, is used.
+    """
+    homes = _homes(fact)
+    found = tr.get_many([keys.locator(tenant, NodeId(home)) for home in homes])
+    for home, stored in zip(homes, found, strict=True):
+        if stored is not None and (stored[:1] == FACT_MARK or (home != fact and is_ingested_chunk(stored))):
+            return CorpusNumber(int.from_bytes(stored[1:LOCATOR_BYTES], "big"))
+    return None
 
 
 _COUNT: Final = b"c"

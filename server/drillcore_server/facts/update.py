@@ -11,11 +11,12 @@ from drillcore_fdb.engine import Reader, Transaction
 from drillcore_formats.audit.findings import VerificationFailed
 from drillcore_formats.audit.signatures import FACT, check_signature_of_person
 from drillcore_proto.reasons import Reason
-from drillcore_server.facts.change import ChangedFact, Embedded, FactPlanner
+from drillcore_server.facts.change import Embedded, FactPlanner
 from drillcore_server.facts.fact_reads import check_facts
 from drillcore_server.facts.model import (
     FACTS_MAX,
     REASON_CHARACTERS_MAX,
+    ChangedFact,
     Fact,
     FactChange,
     FactStatus,
@@ -26,7 +27,6 @@ from drillcore_server.facts.model import (
     fact_hash,
 )
 from drillcore_server.facts.signable import fact_content
-from drillcore_server.facts.store import packed
 from drillcore_server.kernel.corpus_at_revision import CorpusReads
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput, NotReady, Stale
@@ -41,6 +41,7 @@ from drillcore_server.storage.ids import CorpusId, FactId, Revision, TenantId
 from drillcore_server.storage.records import RecordKind
 from drillcore_server.vectors.embedding.unit_vectors import client_vector
 from drillcore_server.vectors.model import Model
+from drillcore_server.vectors.stored_vectors import packed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,16 @@
-"""The words by which facts are found, each as a number, and how they are stored.
+"""The words by which facts are found, each as a number, and how an index takes them.
 
-A term is the first four bytes of the BLAKE2b hash of a stem: short to store, and the same on every server. Words
-themselves are never kept longer than a call, because a text must not stay in memory after its source was erased.
+A term is the first four bytes of the BLAKE2b hash of a stem: short, and the same on every server. Words themselves are
+never kept longer than a call, because a text must not stay in memory after its source was erased.
 
-A fact is found by the words of its content and by those of the title and headings above it. They are stored like this:
+A fact is found by the words of its content and by those of the title and headings above it. They follow from the fact,
+so the store does not have them: who loads an index makes them. An index takes the words of a fact like this:
 
     chunk (16 bytes) document (16) passage (2) number of words of the content (2) lead (2) headings (2) title (2)
     number of different words (2), for each, in order: term (4) how often in content (1) lead (1) headings (1) title (1)
     pairs of neighbours, in order: term (4)
 
-A missing id is all zeros and a missing passage all ones. Numbers are little-endian; a larger number is stored as the
+A missing id is all zeros and a missing passage all ones. Numbers are little-endian; in place of a larger number is the
 largest that fits. So the records of many facts, put one after the other, are arrays that can be used as they are.
 """
 
@@ -149,15 +150,6 @@ def words_of(fact: Fact, lexicon: Lexicon) -> FactWords:
     )
 
 
-def has_same_words(before: Fact, after: Fact) -> bool:
-    """Whether two versions of a fact have the same words and the same place."""
-    return _found_by(before) == _found_by(after)
-
-
-def _found_by(fact: Fact) -> tuple[object, ...]:
-    return fact.content, fact.lead_characters, fact.titles, fact.chunk, fact.document, fact.passage
-
-
 def titles_above(title: str, headings: Sequence[str]) -> tuple[str, ...]:
     """The titles that a fact carries: of its document and the headings above it, cut to `TITLES_CHARACTERS_MAX`."""
     return tuple(_within((title, *headings), TITLES_CHARACTERS_MAX))
@@ -185,7 +177,7 @@ _Words = tuple[Mapping[Term, int], ...]
 
 
 def encode_words(words: FactWords) -> bytes:
-    """The words of a fact as they are stored. The top of this file has the format."""
+    """The words of a fact as an index takes them. The top of this file has the format."""
     parts: _Words = (words.content, words.lead, words.headings, words.title)
     counts: dict[int, int] = {}
     for shift, part in zip(_SHIFTS, parts, strict=True):

@@ -23,7 +23,7 @@ from drillcore_fdb.tuples import KeyRange
 from drillcore_formats.quads import Iri
 from drillcore_server.envelopes.envelope_plan import IssuedEnvelope
 from drillcore_server.envelopes.store import EnvelopeStore, envelope_store, issued_to
-from drillcore_server.facts.store import FACT, FactReader, fact_id
+from drillcore_server.facts.store import FactReader, block_id, block_in, stored_facts
 from drillcore_server.graphs.provenance_quads import (
     SOURCE_KINDS,
     chunk_quads,
@@ -49,7 +49,7 @@ from drillcore_server.hierarchy.store import DOCUMENT, SOURCE, HierarchyReader
 from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision, CorpusReads
 from drillcore_server.storage import versioned
-from drillcore_server.storage.ids import DocumentId, EnvelopeId, FactId, NodeId, PrincipalId, SourceId, node_id
+from drillcore_server.storage.ids import BlockId, DocumentId, EnvelopeId, FactId, NodeId, PrincipalId, SourceId, node_id
 from drillcore_server.storage.keyring import KeyErased
 from drillcore_server.storage.versioned import Entry
 
@@ -60,6 +60,8 @@ BYTES_MAX: Final = 1 << 20
 """Bytes of quads in a page. A single quad may be larger."""
 _CHUNKS_MAX: Final = 200
 """Chunks that are read for a page. Their records hold their text."""
+_BLOCKS_MAX: Final = 200
+"""Blocks of facts that are read for a page."""
 _ENVELOPE_KEYS_MAX: Final = 500
 """Keys of envelopes, or of index entries that lead to them, that are read for a page. Those of other callers count."""
 
@@ -233,8 +235,8 @@ def _summary_quads(snapshot: BatchedReads) -> Iterator[Quad]:
 
 
 def _fact_quads(snapshot: BatchedReads) -> Iterator[Quad]:
-    for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.facts())):
-        yield from fact_quads(FACT.decode(entry.value))
+    for fact in stored_facts(snapshot):
+        yield from fact_quads(fact)
 
 
 class _SourceGraph:
@@ -262,7 +264,7 @@ class _SourceGraph:
                 return [self._chunks_of(DocumentId(UUID(named.id)))]
             case "chunk":
                 chunk = NodeId(UUID(named.id))
-                return [self._section_of(chunk), self._all("master"), self._facts_of_chunk(chunk)]
+                return [self._section_of(chunk), self._all("master"), *self._facts_of_chunk(chunk)]
             case _:
                 return []
 
@@ -280,7 +282,7 @@ class _SourceGraph:
             case "master":
                 return ListedRecords([None], lambda _: _quads_of(master_quads, HierarchyReader(view).master()))
             case _:
-                return StoredRecords(view, keys.facts(), lambda entry: fact_quads(FACT.decode(self._opened(entry))))
+                return StoredRecords(view, keys.fact_blocks(), self._block, _BLOCKS_MAX)
 
     def _named(self, named: Named) -> Sequence[Quad]:
         """The quads of one record. If a pattern names another master, its subject keeps out the quads of this one."""
@@ -306,12 +308,13 @@ class _SourceGraph:
         return ListedRecords(documents, self._document_with)
 
     def _facts_of_source(self, source: SourceId) -> RecordGroup:
-        keys = self._keys.source_facts(self._view.sealed.hashed(source))
-        return StoredRecords(self._view, keys, lambda entry: self._fact(fact_id(entry.key)))
+        keys = self._keys.source_blocks(self._view.sealed.hashed(source))
+        return StoredRecords(self._view, keys, self._listed_block, _BLOCKS_MAX)
 
-    def _facts_of_chunk(self, chunk: NodeId) -> RecordGroup:
-        keys = self._keys.chunk_facts(chunk)
-        return StoredRecords(self._view, keys, lambda entry: self._fact(fact_id(entry.key)))
+    def _facts_of_chunk(self, chunk: NodeId) -> list[RecordGroup]:
+        keys = self._keys.chunk_blocks(chunk)
+        own = ListedRecords([BlockId(chunk)], self._facts_of_block)
+        return [own, StoredRecords(self._view, keys, self._listed_block, _BLOCKS_MAX)]
 
     def _chunks_of(self, document: DocumentId) -> RecordGroup:
         try:
@@ -331,6 +334,18 @@ class _SourceGraph:
 
     def _listed_section(self, entry: Entry) -> Sequence[Quad]:
         return self._section(node_id(entry.key[-16:]))
+
+    def _block(self, entry: Entry) -> Sequence[Quad]:
+        block = block_in(self._view.sealed.opened(entry))
+        return [quad for fact in block.facts for quad in fact_quads(fact)]
+
+    def _listed_block(self, entry: Entry) -> Sequence[Quad]:
+        return self._facts_of_block(block_id(entry.key))
+
+    def _facts_of_block(self, block: BlockId) -> Sequence[Quad]:
+        """The quads of all facts of a block. The pattern keeps out those that do not match."""
+        (found,) = FactReader(self._view).blocks([block])
+        return [] if found is None else [quad for fact in found.facts for quad in fact_quads(fact)]
 
     def _fact(self, fact: FactId) -> Sequence[Quad]:
         return _quads_of(fact_quads, FactReader(self._view).fact(fact))

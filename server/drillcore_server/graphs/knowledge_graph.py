@@ -196,7 +196,7 @@ class KnowledgeGraph:
         own = found.chunk.raw_ids or [raw_id(found.chunk.id, place) for place in range(len(found.page.raws))]
         raws = [raw.bytes for raw in own]
         self._nodes.update((raw, RAW) for raw in raws)
-        facts = [fact.bytes for fact in self._facts.of_chunk(found.chunk.id) if self._reach_fact(fact)]
+        facts = [fact.id.bytes for fact in self._facts.of_chunks([found.chunk.id]) if self._reach_fact(fact.id)]
         self._chunk_of.update((node, chunk) for node in [*raws, *facts])
         return [*raws, *facts]
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import StoreCorruptError
@@ -22,6 +21,7 @@ from drillcore_server.vectors.index_follower import Changes, IndexFollower
 from drillcore_server.vectors.index_keeper import IndexKeeper
 from drillcore_server.vectors.index_snapshots import IndexSnapshots
 from drillcore_server.vectors.settings import VectorSettings
+from drillcore_server.vectors.stored_vectors import row_of
 from drillcore_server.vectors.vector_index import VectorIndex
 from drillcore_server.vectors.vector_log import Row
 
@@ -42,10 +42,6 @@ class VectorCache(IndexFollower[NodeId]):
         super().__init__(engine, ChunkVectors(), settings, keeper, snapshots)
 
 
-def unpack_vector(stored: bytes) -> npt.NDArray[np.float32]:
-    return np.frombuffer(stored, dtype="<f2").astype(np.float32)
-
-
 class ChunkVectors:
     kind = "chunks"
     kept_as = np.float16
@@ -56,7 +52,7 @@ class ChunkVectors:
 
     def load(self, snapshot: BatchedReads, model: int) -> Iterator[tuple[NodeId, Row]]:
         for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.vectors(model))):
-            yield node_id(entry.key[-16:]), np.frombuffer(entry.value, "<f2")
+            yield node_id(entry.key[-16:]), row_of(entry.value)
 
     def changes(
         self, index: VectorIndex[NodeId], after: Revision, snapshot: BatchedReads, model: int
@@ -88,7 +84,7 @@ def _difference(index: VectorIndex[NodeId], after: Revision, snapshot: BatchedRe
             came.append(entry)
     gone = set(index.ids()) - there
     rows: dict[NodeId, Row | None] = dict.fromkeys(gone)
-    rows |= {node_id(entry.key[-16:]): np.frombuffer(entry.value, "<f2") for entry in snapshot.sealed.opened_all(came)}
+    rows |= {node_id(entry.key[-16:]): row_of(entry.value) for entry in snapshot.sealed.opened_all(came)}
     return Changes(rows, gone | index.former(), is_erasure=True)  # an erasure cannot be ruled out here
 
 
@@ -109,7 +105,7 @@ def _changes(
     rows: dict[NodeId, Row | None] = dict.fromkeys(there)
     vectors = snapshot.find(came, lambda view, chunk: HierarchyReader(view).vector(model, chunk))
     for chunk, stored in zip(came, vectors, strict=True):
-        rows[chunk] = None if stored is None else np.frombuffer(stored, "<f2")
+        rows[chunk] = None if stored is None else row_of(stored)
     # The erased source may have had documents that were removed earlier, and no record says which. So an erasure
     # destroys every chunk that is gone.
     gone_for_good = {*index.former(), *(chunk for chunk, row in rows.items() if row is None)} if is_erasure else ()

@@ -241,13 +241,35 @@ class Document:
     created_by: PrincipalId
 
 
-_RAW_BITS: Final = 16
-RAWS_PER_CHUNK_MAX: Final = (1 << _RAW_BITS) - 1
+_OWN_BITS: Final = 16
+"""The last bits of an id, which number what belongs to a node that the server made."""
+IDS_PER_NODE: Final = (1 << _OWN_BITS) - 1
+FACTS_FROM: Final = 1 << (_OWN_BITS - 1)
+"""From this number on the ids are those of facts, below of raws."""
+RAWS_PER_CHUNK_MAX: Final = FACTS_FROM - 1
+_VERSION_SHIFT: Final = 76
+_OWN_VERSION: Final = 8
+"""The version of UUIDs that the standard leaves to each application."""
 
 
 def new_chunk_id() -> NodeId:
-    """A random id whose last two bytes are zero, so that the ids of the chunk's raws can be made from it."""
-    return NodeId(UUID(int=new_uuid().int >> _RAW_BITS << _RAW_BITS))
+    """A random id that ends with two zero bytes, so that ids can be made from it. Its UUID version, 8, says so."""
+    made = new_uuid().int & ~(0xF << _VERSION_SHIFT) | _OWN_VERSION << _VERSION_SHIFT
+    return NodeId(UUID(int=made >> _OWN_BITS << _OWN_BITS))
+
+
+def id_within(node: NodeId, number: int) -> UUID:
+    """An id made from that of a node."""
+    assert not node.int & IDS_PER_NODE, "ids are made only from ids that end with zeros"
+    return UUID(int=node.int | number)
+
+
+def ids_within(id_: NodeId) -> tuple[NodeId, int]:
+    """The node and the number that `id_within` may have made an id from. The number is 0 if it made none like this."""
+    number = id_.int & IDS_PER_NODE
+    if id_.int >> _VERSION_SHIFT & 0xF != _OWN_VERSION:
+        return id_, 0
+    return NodeId(UUID(int=id_.int ^ number)), number
 
 
 def raw_id(chunk: NodeId, place: int) -> NodeId:
@@ -257,8 +279,8 @@ def raw_id(chunk: NodeId, place: int) -> NodeId:
 
 def chunk_of_raw(raw: NodeId) -> tuple[NodeId, int]:
     """The chunk and the place from which `raw_id` made an id. The place is -1 if the id is that of a chunk."""
-    place = raw.int & RAWS_PER_CHUNK_MAX
-    return NodeId(UUID(int=raw.int ^ place)), place - 1
+    number = raw.int & IDS_PER_NODE
+    return NodeId(UUID(int=raw.int ^ number)), number - 1
 
 
 def embedded_text(title: str, headings: Sequence[str], text: str) -> str:

@@ -11,7 +11,6 @@ from uuid import UUID
 
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
-from drillcore_server.hierarchy.chunk_index import unpack_vector
 from drillcore_server.hierarchy.model import Master, Section, chunk_of_raw, raw_id
 from drillcore_server.hierarchy.nodes import ChunkText, Node, RawText
 from drillcore_server.hierarchy.store import HierarchyReader, locate
@@ -26,6 +25,7 @@ from drillcore_server.storage.ids import CorpusId, DocumentId, Level, NodeId
 from drillcore_server.storage.keyring import KeyErased
 from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.model import Embeddings
+from drillcore_server.vectors.stored_vectors import unpacked
 
 CHILDREN_MAX: Final = 250
 """How many children GetNode names. DrillDown gives all of them, in pages."""
@@ -166,7 +166,7 @@ class NodeReader:
         assert self.embeddings is not None, "a chunk has a vector"
         model = self.embeddings.current
         stored = self._hierarchy.vector(model.number, chunk) if with_embedding else None
-        embedding = tuple(unpack_vector(stored).tolist()) if stored is not None else ()
+        embedding = tuple(unpacked(stored).tolist()) if stored is not None else ()
         content = ChunkText(record, page, model.name, embedding)
         return Node(
             record.id,

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from drillcore_fdb.engine import Reader
 from drillcore_server.hierarchy.model import (
+    RAWS_PER_CHUNK_MAX,
     Chunk,
     ChunkWithRaws,
     Document,
@@ -168,7 +169,7 @@ def locate(tr: Reader, keys: Keyspace, tenant: TenantId, node: NodeId) -> Locate
     if stored is not None:
         return None if stored[:1] in {FACT_MARK, TURN_MARK} else Located.of(stored)
     chunk, place = chunk_of_raw(node)
-    owner = tr.get(keys.locator(tenant, chunk)) if place >= 0 else None
+    owner = tr.get(keys.locator(tenant, chunk)) if 0 <= place < RAWS_PER_CHUNK_MAX else None
     if owner is None or not is_ingested_chunk(owner):
         return None
     return replace(Located.of(owner), level=Level.RAW)

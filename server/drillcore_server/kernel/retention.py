@@ -20,7 +20,7 @@ from drillcore_server.kernel.errors import Missing
 from drillcore_server.kernel.writes import LOCATOR_BYTES, fact_locator, locator_of, turn_locator
 from drillcore_server.storage import versioned
 from drillcore_server.storage.corpus_keys import CorpusKeys
-from drillcore_server.storage.ids import Level, Revision, node_id
+from drillcore_server.storage.ids import BlockId, Level, Revision, node_id
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
 from drillcore_server.storage.versioned import Stored
@@ -151,6 +151,15 @@ def _sort_out(floor: Revision, page: UnseenPage, entry: Stored, following: Store
             page.gone.append(entry.key)
 
 
+def _leave_to_facts(tr: Transaction, corpus: Corpus, keys: CorpusKeys, locator: bytes) -> None:
+    """Clears a locator, unless facts stay in a block of the same id: facts outlive the chunk they were drawn from."""
+    facts = keys.fact_block(BlockId(node_id(locator[-16:])))
+    if any(True for _ in tr.range(facts, versioned.behind(facts), limit=1)):
+        tr.set(locator, fact_locator(corpus.number))
+    else:
+        tr.clear(locator)
+
+
 def _forget_nodes(tr: Transaction, keyspace: Keyspace, corpus: Corpus, gone: Iterable[bytes]) -> None:
     """Clears the locators of nodes that are gone for good.
 
@@ -163,7 +172,7 @@ def _forget_nodes(tr: Transaction, keyspace: Keyspace, corpus: Corpus, gone: Ite
         (locator_of(Level.SECTION, corpus.number), keys.sections()),
         (locator_of(Level.CHUNK, corpus.number), keys.chunks()),
         (locator_of(Level.RAW, corpus.number), keys.parents()),
-        (fact_locator(corpus.number), keys.facts()),
+        (fact_locator(corpus.number), keys.fact_blocks()),
         (turn_locator(corpus.number), keys.turns()),
     )
     for key in gone:
@@ -172,4 +181,4 @@ def _forget_nodes(tr: Transaction, keyspace: Keyspace, corpus: Corpus, gone: Ite
                 place = keyspace.locator(corpus.tenant_id, node_id(key[-16:]))
                 tr.add_read_conflict_range(key, key + b"\xff")
                 if (tr.get(place) or b"")[:LOCATOR_BYTES] == own:
-                    tr.clear(place)
+                    _leave_to_facts(tr, corpus, keys, place)

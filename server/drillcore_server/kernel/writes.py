@@ -92,7 +92,7 @@ _KEY_OVERHEAD_BYTES: Final = 200
 OWN_RAW_IDS: Final = b"\1"
 """Ends the locator of a chunk whose raws have ids of their own, so that none are made from the chunk's id."""
 FACT_MARK: Final = b"\4"
-"""Takes the place of the level in the locator of a fact."""
+"""Takes the place of the level in the locator of a block of facts."""
 TURN_MARK: Final = b"\5"
 """Takes the place of the level in the locator of a turn of a conversation."""
 LOCATOR_BYTES: Final = 5
@@ -114,7 +114,7 @@ class Write:
     is_dense: bool = False
     """Compression would not shorten it, as with a vector."""
     block: bytes | None = None
-    """For a locator: the locator key of the chunk whose ingested raw would have this id."""
+    """For a locator: the locator key of the node from whose id the server may have made this id."""
     feed: bytes = b""
     """For an entry of the feed: what follows the revision in its key."""
     numbers: tuple[KeyNumber, ...] = ()
@@ -230,10 +230,13 @@ def _is_new(write: Write, known: Mapping[bytes, bytes | None]) -> bool:
 def check_free(key: bytes, wanted: bytes, stored: bytes | None, block: bytes | None) -> None:
     """Raises `Exists` unless the locator may be written: the id is new, or already this node's.
 
-    `block` is the locator of the chunk from whose id ingested raws would get ids like this one.
+    `block` is the locator of the node from whose id the server would make ids like this one: of the raws and facts of a
+    chunk, or of the facts of a block.
     """
     if stored is None and block is not None and is_ingested_chunk(block):
         stored = bytes([Level.RAW]) + block[1:LOCATOR_BYTES]
+    elif stored is None and block is not None and block[:1] == FACT_MARK:
+        stored = block
     if stored is not None and stored[:LOCATOR_BYTES] != wanted[:LOCATOR_BYTES]:
         node = UUID(bytes=key[-16:])
         taken = "another corpus, or another level, has or had a node of this id"

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from drillcore_fdb.tuples import KeyRange
 from drillcore_server.storage.ids import (
+    BlockId,
     CommunityId,
     DocumentId,
     EnvelopeId,
@@ -210,30 +211,24 @@ class CorpusKeys:
     def committed(self) -> list[KeyRange]:
         return [below(prefix) for prefix in self._committed]
 
-    def fact(self, fact: FactId) -> bytes:
-        """*"""
-        return self._prefixes[Space.FACTS] + fact.bytes
+    def fact_block(self, block: BlockId) -> bytes:
+        """* The facts of a block."""
+        return self._prefixes[Space.FACTS] + block.bytes
 
-    def facts(self, after: FactId | None = None) -> KeyRange:
+    def fact_blocks(self, first: BlockId | None = None) -> KeyRange:
+        """All blocks, or those from `first` on."""
         whole = below(self._prefixes[Space.FACTS])
-        return whole if after is None else KeyRange(behind(self.fact(after)), whole.end)
+        return whole if first is None else KeyRange(self.fact_block(first), whole.end)
 
-    def fact_vector(self, model: int, fact: FactId) -> bytes:
-        """* Vectors of one model lie together."""
-        return self.fact_vectors(model).begin + fact.bytes
+    def block_vectors(self, model: int, block: BlockId) -> bytes:
+        """* The vectors of a block's facts. Those of one model lie together."""
+        return self.fact_vectors(model).begin + block.bytes
 
     def fact_vectors(self, model: int) -> KeyRange:
         return below(self._prefixes[Space.FACT_VECTORS] + bytes([model]))
 
     def all_fact_vectors(self) -> KeyRange:
         return below(self._prefixes[Space.FACT_VECTORS])
-
-    def fact_words(self, fact: FactId) -> bytes:
-        """* The words that a fact is found by."""
-        return self._prefixes[Space.FACT_WORDS] + fact.bytes
-
-    def all_fact_words(self) -> KeyRange:
-        return below(self._prefixes[Space.FACT_WORDS])
 
     def embeddings(self) -> bytes:
         """* Which model made the vectors."""
@@ -242,49 +237,54 @@ class CorpusKeys:
     def migration(self) -> bytes:
         return self._prefixes[Space.MIGRATIONS]
 
-    def chunk_fact(self, chunk: NodeId, fact: FactId) -> bytes:
-        """* The facts that were drawn from a chunk."""
-        return self.chunk_facts(chunk).begin + fact.bytes
+    def chunk_block(self, chunk: NodeId, block: BlockId) -> bytes:
+        """* The blocks with facts of a chunk, except the block that has the chunk's id."""
+        return self.chunk_blocks(chunk).begin + block.bytes
 
-    def chunk_facts(self, chunk: NodeId) -> KeyRange:
+    def chunk_blocks(self, chunk: NodeId) -> KeyRange:
         return below(self._prefixes[Space.FACTS_BY_CHUNK] + chunk.bytes)
 
-    def all_chunk_facts(self) -> KeyRange:
+    def all_chunk_blocks(self) -> KeyRange:
         return below(self._prefixes[Space.FACTS_BY_CHUNK])
 
-    def source_fact(self, source: bytes, fact: FactId) -> bytes:
-        """* The facts of a source, given as a keyed hash of 16 bytes."""
-        return self.source_facts(source).begin + fact.bytes
+    def source_block(self, source: bytes, block: BlockId) -> bytes:
+        """* The blocks of facts of a source, given as a keyed hash of 16 bytes."""
+        return self.source_blocks(source).begin + block.bytes
 
-    def source_facts(self, source: bytes, after: FactId | None = None) -> KeyRange:
+    def source_blocks(self, source: bytes, first: BlockId | None = None) -> KeyRange:
         whole = below(self._prefixes[Space.FACTS_BY_SOURCE] + source)
-        return whole if after is None else KeyRange(behind(self.source_fact(source, after)), whole.end)
+        return whole if first is None else KeyRange(self.source_block(source, first), whole.end)
 
-    def all_source_facts(self) -> KeyRange:
+    def all_source_blocks(self) -> KeyRange:
         return below(self._prefixes[Space.FACTS_BY_SOURCE])
 
     def fact_changes(self) -> bytes:
-        """What each revision did to which facts. The revision and the fact follow the key."""
+        """What each revision did to the facts of which blocks. The revision and the block follow the key."""
         return self._prefixes[Space.FACT_CHANGES]
 
     def fact_changes_between(self, after: Revision, up_to: Revision) -> KeyRange:
         prefix = self.fact_changes()
         return KeyRange(prefix + (after + 1).to_bytes(6, "big"), prefix + (up_to + 1).to_bytes(6, "big"))
 
-    def fact_changes_of(self, revision: Revision, after: FactId | None = None) -> KeyRange:
+    def fact_changes_of(self, revision: Revision, first: BlockId | None = None) -> KeyRange:
+        """The changes that one revision made, to all blocks or to those from `first` on."""
         whole = self.fact_changes_between(Revision(revision - 1), revision)
-        return whole if after is None else KeyRange(self.fact_change(revision, after) + b"\0", whole.end)
+        return whole if first is None else KeyRange(self.fact_change(revision, first), whole.end)
 
-    def fact_change(self, revision: Revision, fact: FactId) -> bytes:
-        return self.fact_changes() + revision.to_bytes(6, "big") + fact.bytes
+    def fact_change(self, revision: Revision, block: BlockId) -> bytes:
+        return self.fact_changes() + revision.to_bytes(6, "big") + block.bytes
 
     @staticmethod
-    def parse_fact_change(key: bytes) -> tuple[Revision, FactId]:
-        return Revision(int.from_bytes(key[-22:-16], "big")), FactId(UUID(bytes=key[-16:]))
+    def parse_fact_change(key: bytes) -> tuple[Revision, BlockId]:
+        return Revision(int.from_bytes(key[-22:-16], "big")), BlockId(UUID(bytes=key[-16:]))
 
     def fact_expiry(self, at: datetime, fact: FactId) -> bytes:
         """* When the time to live of an active fact is over."""
         return self._prefixes[Space.FACT_EXPIRIES] + _microseconds(at) + fact.bytes
+
+    @staticmethod
+    def parse_fact_expiry(key: bytes) -> FactId:
+        return FactId(UUID(bytes=key[-16:]))
 
     def fact_expiries_between(self, after: datetime | None, up_to: datetime) -> KeyRange:
         """The expiries after a moment, or all."""

@@ -14,7 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from drillcore_server.storage.corpus_keys import CorpusKeys
-from drillcore_server.storage.ids import FactId, TurnId, node_id
+from drillcore_server.storage.ids import BlockId, TurnId, node_id
 from drillcore_server.storage.spaces import Space
 
 SEALED: Final = frozenset(
@@ -38,7 +38,7 @@ SEALED: Final = frozenset(
 )
 """The spaces of sealed records. A stub with the numbers of its keys stays of a record that is purged."""
 _OF_CHUNKS: Final = frozenset({Space.MEMBERS, Space.ENTITIES, Space.EMBEDDED})
-_OF_FACTS: Final = frozenset({Space.FACTS_BY_CHUNK, Space.FACTS_BY_SOURCE, Space.FACT_EXPIRIES, Space.FACT_WORDS})
+_OF_FACTS: Final = frozenset({Space.FACTS_BY_CHUNK, Space.FACTS_BY_SOURCE, Space.FACT_EXPIRIES})
 
 
 def followed(keys: CorpusKeys, key: bytes, value: bytes) -> list[bytes]:
@@ -47,8 +47,8 @@ def followed(keys: CorpusKeys, key: bytes, value: bytes) -> list[bytes]:
     last = key[-16:]
     if space in _OF_CHUNKS:
         return [keys.chunk(node_id(last))]
-    if space in _OF_FACTS:
-        return [keys.fact(FactId(UUID(bytes=last)))]
+    if space in _OF_FACTS:  # of a block, or of a fact whose id is its block's or was made from it
+        return [keys.fact_block(BlockId(node_id(block))) for block in (last, last[:-2] + b"\0\0")]
     if space is Space.PARENTS:  # of a chunk, or of a raw with an id of its own, whose parent is a chunk
         return [keys.chunk(node_id(last)), keys.chunk(node_id(value))]
     if space is Space.EDGES:

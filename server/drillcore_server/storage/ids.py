@@ -25,6 +25,8 @@ DocumentId = NewType("DocumentId", UUID)
 SourceId = NewType("SourceId", str)
 NodeId = NewType("NodeId", UUID)
 FactId = NewType("FactId", UUID)
+BlockId = NewType("BlockId", UUID)
+"""The id of a block of facts: of the chunk that they were drawn from, of a block of its own, or of its only fact."""
 CommunityId = NewType("CommunityId", UUID)
 EnvelopeId = NewType("EnvelopeId", UUID)
 TurnId = NewType("TurnId", UUID)

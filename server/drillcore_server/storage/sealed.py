@@ -74,6 +74,10 @@ class SealedRecords:
         entry = versioned.get(tr, key, revision)
         return None if entry is None else self.opened(entry)
 
+    def get_many(self, tr: Reader, keys: Sequence[bytes], revision: Revision) -> list[Entry | None]:
+        """The records of several keys, opened, in two round trips at most. Raises `KeyErased` if one was erased."""
+        return [None if entry is None else self.opened(entry) for entry in versioned.get_many(tr, keys, revision)]
+
     def get_many_unless_erased(self, tr: Reader, keys: Sequence[bytes], revision: Revision) -> list[Entry | None]:
         """The records of several keys, opened, in two round trips at most. None for records that were erased."""
         return [

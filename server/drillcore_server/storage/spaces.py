@@ -83,7 +83,6 @@ class Space(enum.StrEnum):
     SESSION_ENDS = "sessions/ends"
     MIGRATIONS = "vectors/migrations"
     FACT_UPKEEP = "upkeep/archiving"
-    FACT_WORDS = "indexes/fact-words"
     ENVELOPES = "envelopes/records"
     ENVELOPE_SESSIONS = "sessions/envelopes"
     ETAGS = "envelopes/by-etag"
@@ -142,7 +141,6 @@ BY_REVISION: Final = (
     Space.FACTS_BY_SOURCE,
     Space.FACT_EXPIRIES,
     Space.COMMUNITIES,
-    Space.FACT_WORDS,
     Space.QUADS,
     Space.QUAD_INDEX,
     Space.LIBRARY,

@@ -174,6 +174,11 @@ def scan(tr: Reader, begin: bytes, end: bytes, revision: Revision) -> Iterator[E
     return _visible(tr.range(begin, end), revision)
 
 
+def scan_many(tr: Reader, ranges: Sequence[tuple[bytes, bytes]], revision: Revision) -> list[list[Entry]]:
+    """What `scan` finds in each of several small ranges, read together."""
+    return [list(_visible(stored, revision)) for stored in tr.range_many(ranges)]
+
+
 def page(tr: Reader, begin: bytes, end: bytes, revision: Revision, keys_max: int) -> tuple[list[Entry], bytes | None]:
     """Same as `scan` for the first `keys_max` stored keys, and where to go on (None at the end).
 

@@ -14,9 +14,9 @@ from drillcore_server.embeddings.migration import Migrator, Progress
 from drillcore_server.embeddings.missing_vectors import Item, ItemTexts
 from drillcore_server.facts.change import FactPlanner
 from drillcore_server.facts.index import FactIndexes
-from drillcore_server.facts.model import FactStatus
+from drillcore_server.facts.model import Fact, FactStatus
 from drillcore_server.facts.put import FactDraft, put_facts
-from drillcore_server.facts.store import FactReader, packed
+from drillcore_server.facts.store import FactReader, stored_blocks, stored_vectors
 from drillcore_server.hierarchy.chunk_index import VectorCache
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusReads
@@ -25,6 +25,7 @@ from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.embedding.embedders import Embedder
 from drillcore_server.vectors.embedding.static import StaticEmbedder
 from drillcore_server.vectors.model import Embeddings
+from drillcore_server.vectors.stored_vectors import packed
 from tests.support.stores.archive import Archive
 
 
@@ -85,21 +86,25 @@ def items(archive: Archive) -> list[Item]:
     """Every chunk, and every fact that is not deleted."""
     at = snapshot(archive)
     chunks = [Item(False, UUID(bytes=entry.key[-16:])) for entry in at.entries(at.keys.chunks())]
-    facts = at.read(lambda view: list(FactReader(view).facts()))
-    return [*chunks, *(Item(True, fact.id) for fact in facts if fact.status is not FactStatus.DELETED)]
+    blocks = stored_blocks(at)
+    return [*chunks, *(Item(True, block.id) for block in blocks if any(_has_vector(fact) for fact in block.facts))]
+
+
+def _has_vector(fact: Fact) -> bool:
+    return fact.status is not FactStatus.DELETED
 
 
 def check_vectors(archive: Archive, embedder: Embedder) -> None:
     """Asserts that each chunk and fact has the vector that the model makes of its text, under the corpus's current
     number, and that there is no other vector."""
     at, number = snapshot(archive), models(archive).current.number
-    texts = ItemTexts(at).of(items(archive))
+    texts = ItemTexts(at, number).of(items(archive))
     expected = [packed(vector) for vector in embedder.embed([text.text for text in texts])]
     stored = [
         at.read(
             lambda view, text=text: (
-                FactReader(view).vector(number, FactId(text.item.id))
-                if text.item.is_fact
+                FactReader(view).vector(number, text.fact)
+                if text.fact is not None
                 else HierarchyReader(view).vector(number, NodeId(text.item.id))
             )
         )
@@ -110,8 +115,9 @@ def check_vectors(archive: Archive, embedder: Embedder) -> None:
         text.item for text, vector, wanted in zip(texts, stored, expected, strict=True) if not _same(vector, wanted)
     ]
     assert differing == []
-    spaces = (at.keys.all_vectors(), at.keys.all_fact_vectors())
-    assert sum(1 for space in spaces for _ in at.entries(space)) == len(texts)
+    chunks = sum(1 for _ in at.entries(at.keys.all_vectors()))
+    assert chunks + sum(1 for _ in stored_vectors(at, number)) == len(texts)
+    assert list(at.entries(at.keys.all_fact_vectors())) == list(at.entries(at.keys.fact_vectors(number)))
 
 
 def _same(stored: bytes | None, wanted: bytes) -> bool:

@@ -24,15 +24,14 @@ from drillcore_server.documents.ingestion.drawn_facts import draw_facts
 from drillcore_server.documents.ingestion.prepared_documents import builtin_counter
 from drillcore_server.documents.model import ParsedDocument
 from drillcore_server.documents.parsers import parse
+from drillcore_server.facts.blocks import block_of, decode_block, decode_vectors
 from drillcore_server.facts.model import Fact, FactStatus
-from drillcore_server.facts.store import FACT
-from drillcore_server.facts.words import Lexicon, encode_words, words_of
 from drillcore_server.hierarchy.model import Chunk, Citation, Document, Master, Section, Statistics
 from drillcore_server.hierarchy.packed import SECTION, decode_chunk
 from drillcore_server.hierarchy.source_model import Source
 from drillcore_server.hierarchy.store import DOCUMENT, MASTER, SOURCE, HierarchyWrites, locate
 from drillcore_server.kernel import revisions
-from drillcore_server.storage.ids import DocumentId, Level, NodeId, Revision, SourceId
+from drillcore_server.storage.ids import BlockId, DocumentId, Level, NodeId, Revision, SourceId
 from drillcore_server.storage.spaces import Space
 from drillcore_server.storage.versioned import Entry
 from drillcore_server.vectors.corpus_models import EMBEDDINGS
@@ -48,7 +47,6 @@ _SEALED = {
     Space.SOURCES,
     Space.FACTS,
     Space.FACT_VECTORS,
-    Space.FACT_WORDS,
 }
 _PLAIN = {
     Space.MEMBERS,
@@ -276,20 +274,23 @@ class _Check:
 
         Facts that were put by hand have no chunk.
         """
-        facts = [FACT.decode(value) for value in self._seen[Space.FACTS].values()]
+        blocks = [decode_block(BlockId(UUID(bytes=key)), value) for key, value in self._seen[Space.FACTS].items()]
+        facts = [fact for block in blocks for fact in block.facts]
         hashed = self._archive.keyring.hashed
-        assert {fact.id.bytes for fact in facts} == set(self._seen[Space.FACTS])
+        assert all(block.id in {block_of(fact.id), fact.id} for block in blocks for fact in block.facts)
+        assert len({fact.id for fact in facts}) == len(facts)
         assert all(fact.content_hash == hashlib.sha256(fact.content.encode()).hexdigest() for fact in facts)
-        assert set(self._seen[Space.FACTS_BY_SOURCE]) == {hashed(fact.source) + fact.id.bytes for fact in facts}
+        assert set(self._seen[Space.FACTS_BY_SOURCE]) == {hashed(block.source) + block.id.bytes for block in blocks}
         assert set(self._seen[Space.FACTS_BY_CHUNK]) == {
-            fact.chunk.bytes + fact.id.bytes for fact in facts if fact.chunk
+            fact.chunk.bytes + block.id.bytes
+            for block in blocks
+            for fact in block.facts
+            if fact.chunk is not None and fact.chunk != block.id
         }
         assert not self._seen[Space.FACT_EXPIRIES]
         kept = [fact for fact in facts if fact.status is not FactStatus.DELETED]
-        assert {key[1:] for key in self._seen[Space.FACT_VECTORS]} == {fact.id.bytes for fact in kept}
-        assert self._seen[Space.FACT_WORDS] == {
-            fact.id.bytes: encode_words(words_of(fact, Lexicon())) for fact in facts if fact.is_searched
-        }
+        vectors = [decode_vectors(BlockId(UUID(bytes=k[1:])), v) for k, v in self._seen[Space.FACT_VECTORS].items()]
+        assert {fact for some in vectors for fact in some} == {fact.id for fact in kept}
         counts = Counter(fact.source for fact in kept)
         sources = [SOURCE.decode(value) for value in self._seen[Space.SOURCES].values()]
         assert {source.id: source.fact_count for source in sources if source.fact_count} == counts
@@ -313,7 +314,7 @@ class _Check:
         assert said == Counter(drawn), "each fact of a document is there once"
 
     def change_feed(self, head: Revision) -> None:
-        """The feed of changes names every fact that a revision wrote."""
+        """The feed of changes names every block of facts that a revision wrote."""
         prefix = self._archive.keys._prefixes[Space.FACT_CHANGES]
         feed = {(key[-16:], Revision(int.from_bytes(key[-22:-16], "big"))) for key, _ in self._range(prefix)}
         written = {(key, at) for key, ats in self._written[Space.FACTS].items() for at in ats}

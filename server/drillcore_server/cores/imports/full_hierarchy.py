@@ -19,6 +19,7 @@ from drillcore_server.cores.imports.full_records import DocumentText, FullRecord
 from drillcore_server.cores.imports.record_decoder import check, check_values, decoded, fields, uuid
 from drillcore_server.documents.ingestion.section_summaries import MASTER_POOL
 from drillcore_server.hierarchy.model import (
+    IDS_PER_NODE,
     RAWS_PER_CHUNK_MAX,
     Chunk,
     ChunkWithRaws,
@@ -207,7 +208,7 @@ class HierarchyIntake:
     def may_be_raw(self, node: UUID) -> bool:
         """Tells whether a raw of a chunk has or could have this id. No other record may have such an id."""
         chunk, place = chunk_of_raw(NodeId(node))
-        known = self.chunks.get(chunk) if place >= 0 else None
+        known = self.chunks.get(chunk) if 0 <= place < RAWS_PER_CHUNK_MAX else None
         return known is not None and not known.has_own_raws
 
     def _chunk_of_raw(self, node: NodeId) -> KnownChunk | None:
@@ -279,7 +280,7 @@ def _check_chunk(found: ChunkWithRaws, document: Document, ordinal: int) -> None
 
 
 def _can_name_raws(chunk: Chunk, raws: int) -> bool:
-    return not chunk.id.int & RAWS_PER_CHUNK_MAX and raws <= RAWS_PER_CHUNK_MAX
+    return not chunk.id.int & IDS_PER_NODE and raws <= RAWS_PER_CHUNK_MAX
 
 
 def _check_section(section: Section, members: _Members, dimensions: int) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, groupby
 from typing import Any
 from uuid import UUID
 
@@ -14,14 +15,15 @@ from drillcore_server.cores.imports.full_hierarchy import read_chunk
 from drillcore_server.cores.imports.full_intake import FullIntake
 from drillcore_server.cores.imports.full_records import DocumentText, FullRecords
 from drillcore_server.cores.model import StoredCounts
-from drillcore_server.facts.model import FactStatus
-from drillcore_server.facts.store import FACT, FactWrites
+from drillcore_server.facts.block_writes import FactWrites
+from drillcore_server.facts.model import Fact, FactStatus
+from drillcore_server.facts.store import FACT
 from drillcore_server.graphs.turn_store import TurnWrites
 from drillcore_server.hierarchy.packed import SECTION
 from drillcore_server.hierarchy.store import DOCUMENT, MASTER, SOURCE, HierarchyWrites
 from drillcore_server.kernel.writes import Write
 from drillcore_server.signatures.store import ForeignSignatureWrites
-from drillcore_server.storage.ids import CorpusId
+from drillcore_server.storage.ids import BlockId, CorpusId, NodeId
 from drillcore_server.vectors.model import Embeddings
 
 
@@ -48,9 +50,12 @@ class FullWrites:
             yield self.hierarchy.set_embeddings(self.models)
         self._vectors = self.core.vectors.of_facts()
         self._records = FullRecords(self.core.file, self.core.root.place)
-        for _, found in self._records.walk():
-            if not isinstance(found, DocumentText):
-                yield from self._makers[found.kind](self, found.fields)
+        records = (found for _, found in self._records.walk() if not isinstance(found, DocumentText))
+        for kind, of_kind in groupby(records, lambda found: found.kind):
+            if kind == "fact":
+                yield from self._facts(found.fields for found in of_kind)
+            else:
+                yield from chain.from_iterable(self._makers[kind](self, found.fields) for found in of_kind)
 
     def _document(self, given: list[Any]) -> Iterator[Write]:
         self.counts.documents += 1
@@ -75,12 +80,21 @@ class FullWrites:
         self.counts.sources += 1
         return self.hierarchy.put_source(SOURCE.decode(given[0]))
 
-    def _fact(self, given: list[Any]) -> Iterator[Write]:
+    def _facts(self, given: Iterable[list[Any]]) -> Iterator[Write]:
+        """Facts come by id, so those of a block come together. The corpus is empty, so all blocks are new."""
+        chunks = self.intake.hierarchy.chunks
+
+        def may_share(block: BlockId) -> bool:
+            chunk = chunks.get(NodeId(block))
+            return chunk is None or not chunk.has_own_raws
+
+        return self.facts.add(map(self._fact, given), may_share=may_share, has_chunk=chunks.__contains__)
+
+    def _fact(self, given: list[Any]) -> tuple[Fact, bytes | None]:
         self.counts.facts += 1
         fact = FACT.decode(given[0])
         # Facts and vectors both come by id, and each fact that is not deleted has a vector: that was checked.
-        vector = None if fact.status is FactStatus.DELETED else next(self._vectors)[1]
-        return self.facts.add(fact, vector)
+        return fact, None if fact.status is FactStatus.DELETED else next(self._vectors)[1]
 
     def _community(self, given: list[Any]) -> Iterator[Write]:
         self.counts.communities += 1
@@ -113,7 +127,6 @@ class FullWrites:
             "section": FullWrites._section,
             "master": FullWrites._master,
             "source": FullWrites._source,
-            "fact": FullWrites._fact,
             "community": FullWrites._community,
             "turn": FullWrites._turn,
             "edge": FullWrites._edge,

@@ -21,10 +21,10 @@ from drillcore_server.cores.imports.foreign_writes import ForeignWrites, batches
 from drillcore_server.cores.imports.full_intake import FullIntake
 from drillcore_server.cores.imports.full_writes import FullWrites
 from drillcore_server.cores.model import Skips, StoredCounts
-from drillcore_server.facts.store import FactWrites
+from drillcore_server.facts.block_writes import FactWrites
 from drillcore_server.graphs.quad_store import QuadWrites
 from drillcore_server.graphs.turn_store import TurnWrites
-from drillcore_server.hierarchy.model import RAWS_PER_CHUNK_MAX
+from drillcore_server.hierarchy.model import IDS_PER_NODE
 from drillcore_server.hierarchy.source_model import source_without_document
 from drillcore_server.hierarchy.store import HierarchyReader, HierarchyWrites
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
@@ -215,7 +215,7 @@ class FullPlan:
     def _taken(self, view: CorpusAtRevision, chunk: NodeId) -> UUID | None:
         """Returns a node whose id a raw of the chunk could have."""
         keys, tenant = self.reviser.keys, self.corpus.tenant_id
-        first, last = UUID(int=chunk.int + 1), UUID(int=chunk.int | RAWS_PER_CHUNK_MAX)
+        first, last = UUID(int=chunk.int + 1), UUID(int=chunk.int | IDS_PER_NODE)
         begin, end = keys.locator(tenant, NodeId(first)), keys.locator(tenant, NodeId(last)) + b"\0"
         found = next(iter(view.tr.range(begin, end, limit=1)), None)
         return None if found is None else UUID(bytes=found[0][-16:])
@@ -229,7 +229,7 @@ def check_empty(snapshot: BatchedReads) -> None:
         keys.sections(),
         keys.chunks(),
         keys.sources(),
-        keys.facts(),
+        keys.fact_blocks(),
         keys.communities(),
         keys.quads(),
         keys.library_documents(),

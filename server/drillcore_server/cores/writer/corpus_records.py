@@ -14,7 +14,7 @@ from drillcore_server.cores.foreign_store import LibraryPlaces
 from drillcore_server.cores.writer.core_file import PartWriter
 from drillcore_server.cores.writer.documents import GatheredSignatures, foreign_documents
 from drillcore_server.cores.writer.quads import IdSet, foreign_embeddings
-from drillcore_server.facts.store import FACT
+from drillcore_server.facts.store import FACT, stored_facts
 from drillcore_server.graphs.turn_store import TURN, edge_of
 from drillcore_server.hierarchy.model import Section
 from drillcore_server.hierarchy.packed import SECTION
@@ -54,9 +54,8 @@ class RecordWriter:
     def write_facts(self) -> IdSet:
         """Writes facts by id and returns the ids."""
         ids = IdSet()
-        for entry in self._opened(self._snapshot.entries(self._snapshot.keys.facts())):
-            fact = FACT.decode(entry.value)
-            self._parts.add("fact", FACT.as_written_now(entry.value))
+        for fact in stored_facts(self._snapshot):
+            self._parts.add("fact", FACT.encode(fact))
             self._signatures.take(TargetKind.FACT, fact.id, fact.version)
             ids.add(fact.id)
         return ids

@@ -15,7 +15,7 @@ from drillcore_server.cores import foreign_store
 from drillcore_server.cores.model import EntityVector, VectorKind
 from drillcore_server.cores.writer.core_file import CoreFile
 from drillcore_server.cores.writer.core_records import embedded_chunk, encoded_triple, entity, floats, term, triple
-from drillcore_server.facts.store import fact_id
+from drillcore_server.facts.store import stored_vectors
 from drillcore_server.graphs.derived_quads import every_source_quad
 from drillcore_server.graphs.quad_model import Quad, decoded_term, iri_of
 from drillcore_server.graphs.quad_store import parted_record
@@ -131,8 +131,8 @@ def _read(source: SourceId, items: Iterable[bytes]) -> Iterator[ForeignVector]:
 
 
 def _facts(snapshot: BatchedReads, model: int) -> Iterator[bytes]:
-    for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.fact_vectors(model))):
-        yield entity(term(Iri(iri_of("fact", fact_id(entry.key)))), _halves(entry.value))
+    for fact, vector in stored_vectors(snapshot, model):
+        yield entity(term(Iri(iri_of("fact", fact))), _halves(vector))
 
 
 def _chunks(snapshot: BatchedReads, model: int) -> Iterator[bytes]:

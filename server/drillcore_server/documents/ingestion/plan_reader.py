@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drillcore_server.documents.ingestion.prepared_documents import PreparedChunk, PreparedDocument
-from drillcore_server.hierarchy.chunk_index import unpack_vector
 from drillcore_server.hierarchy.model import Chunk, ChunkWithRaws, Document, Master, Section
 from drillcore_server.hierarchy.sections import Outlines, SectionCache
 from drillcore_server.hierarchy.source_model import Source
@@ -15,6 +14,7 @@ from drillcore_server.kernel.corpus_at_revision import BatchedReads
 from drillcore_server.storage.ids import DocumentId, Membership, NodeId, SourceId
 from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.embedding.embedders import Vector
+from drillcore_server.vectors.stored_vectors import unpacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class PlanReader:
         embeddings = self.batched.read(embeddings_of) if ids else None
         model = embeddings.current.number if embeddings is not None else 0
         stored = self.batched.each(ids, lambda view, chunk: HierarchyReader(view).vector(model, chunk))
-        return [unpack_vector(vector) for vector in stored]
+        return [unpacked(vector) for vector in stored]
 
     def parents(self, ids: Sequence[NodeId]) -> list[NodeId]:
         return list(self.batched.each(ids, lambda view, node: HierarchyReader(view).parent(node)))

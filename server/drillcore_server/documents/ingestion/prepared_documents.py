@@ -5,7 +5,7 @@ At the end are the built-in models, which need no network.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -18,8 +18,9 @@ from drillcore_server.documents.ingestion.drawn_facts import DrawnFact
 from drillcore_server.documents.model import ParsedDocument
 from drillcore_server.documents.processors import ExtractiveProcessor, Processor
 from drillcore_server.embeddings.corpus_embeddings import EmbeddedText
+from drillcore_server.facts.blocks import fact_in_block
 from drillcore_server.hierarchy.model import Chunk, Document, Raw, RawPage, embedded_text, new_chunk_id
-from drillcore_server.storage.ids import DocumentId, FactId, PrincipalId, SourceId, Span, new_uuid
+from drillcore_server.storage.ids import BlockId, DocumentId, FactId, PrincipalId, SourceId, Span, new_uuid
 from drillcore_server.tokenizers.encodings import TokenCounter, token_counter
 from drillcore_server.vectors.embedding.embedders import Embedder, Embedders, Vector
 from drillcore_server.vectors.embedding.static import load_static
@@ -118,17 +119,13 @@ class Preparer:
         )
         drawn = [fact for chunk in digested.chunks for fact in chunk.facts]
         vectors = embeddings.embed_facts(origin.source, [fact.content for fact in drawn])
-        facts = map(_fact, drawn, vectors)
-        chunks = tuple(
-            PreparedChunk(
-                self._chunk(document, place, chunk, origin, key),
-                RawPage(tuple(Raw(document, raw, raw.of(digested.text)) for raw in chunk.raws)),
-                vector,
-                next_vector,
-                tuple(islice(facts, len(chunk.facts))),
-            )
-            for place, (chunk, (vector, key, next_vector)) in enumerate(zip(digested.chunks, embedded, strict=True))
-        )
+        facts = zip(drawn, vectors, strict=True)
+        chunks: list[PreparedChunk] = []
+        for place, (chunk, (vector, key, next_vector)) in enumerate(zip(digested.chunks, embedded, strict=True)):
+            record = self._chunk(document, place, chunk, origin, key)
+            page = RawPage(tuple(Raw(document, raw, raw.of(digested.text)) for raw in chunk.raws))
+            own = _facts(BlockId(record.id), islice(facts, len(chunk.facts)))
+            chunks.append(PreparedChunk(record, page, vector, next_vector, own))
         return PreparedDocument(_document(document, digested, chunks, origin), chunks)
 
     def _chunk(
@@ -157,9 +154,13 @@ class Preparer:
         )
 
 
-def _fact(drawn: DrawnFact, vector: bytes) -> PreparedFact:
+def _facts(block: BlockId, drawn: Iterable[tuple[DrawnFact, bytes]]) -> tuple[PreparedFact, ...]:
+    return tuple(_fact(fact_in_block(block, place), fact, vector) for place, (fact, vector) in enumerate(drawn))
+
+
+def _fact(id_: FactId, drawn: DrawnFact, vector: bytes) -> PreparedFact:
     where = drawn.headings, drawn.page, drawn.leads, drawn.lead_characters
-    return PreparedFact(FactId(new_uuid()), drawn.content, drawn.span, drawn.tokens, vector, *where)
+    return PreparedFact(id_, drawn.content, drawn.span, drawn.tokens, vector, *where)
 
 
 def _document(

@@ -25,8 +25,9 @@ from uuid import UUID
 from drillcore_proto.reasons import Reason
 from drillcore_server.documents.document_facts import SOURCE_REMOVED
 from drillcore_server.documents.ingestion.fact_changes import NOT_SAID
-from drillcore_server.facts.model import Fact, FactChange, FactStatus
-from drillcore_server.facts.store import FACT, FactWrites
+from drillcore_server.facts.block_writes import FactWrites
+from drillcore_server.facts.model import ChangedFact, Fact, FactChange, FactStatus
+from drillcore_server.facts.store import stored_blocks
 from drillcore_server.facts.words import titles_above
 from drillcore_server.hierarchy.model import Chunk, ChunkWithRaws, Document, Master, Section, chunk_of_raw
 from drillcore_server.hierarchy.packed import SECTION, decode_chunk
@@ -189,11 +190,9 @@ class ReplacedFacts:
             lru_cache(_CACHED)(self._source_before),
             lru_cache(_CACHED)(self._title_before),
         )
-        entries = snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.facts()))
-        for batch in batches(entries):  # the caller renews its lease between batches
-            for entry in batch:
-                fact = FACT.decode(entry.value)
-                yield from self._change(fact, self._after(fact, before))
+        for batch in batches(stored_blocks(snapshot)):  # the caller renews its lease between batches
+            changes = (self._change(fact, self._after(fact, before)) for block in batch for fact in block.facts)
+            yield from self.make.change(snapshot, [change for change in changes if change is not None])
 
     def _after(self, fact: Fact, before: _RecordsBefore) -> Fact:
         """Returns the fact as it is in the new revision."""
@@ -224,13 +223,13 @@ class ReplacedFacts:
             return True
         return source.content_hash == document.content_hash != ""
 
-    def _change(self, before: Fact, after: Fact) -> Iterator[Write]:
+    def _change(self, before: Fact, after: Fact) -> ChangedFact | None:
         if after == before:
-            return
+            return None
         self.changed += 1
         self.deleted[after.source] += after.status is FactStatus.DELETED
         kind = FactChange.DETAILS if after.status is before.status else FactChange.STATUS
-        yield from self.make.change(before, after, kind)
+        return ChangedFact(before, after, kind)
 
     def _chunk_before(self, chunk: NodeId) -> ChunkWithRaws | None:
         return self.earlier.snapshot.read(lambda view: HierarchyReader(view).chunk_with_raws(chunk))

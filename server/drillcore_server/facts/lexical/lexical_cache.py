@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from drillcore_fdb.engine import Engine
 from drillcore_server.facts.index import CombinedChange, combined_changes
 from drillcore_server.facts.lexical.lexical_index import LexicalIndex
-from drillcore_server.facts.model import SEARCHED_STATUSES, FactChange
-from drillcore_server.facts.store import FactReader, fact_id
+from drillcore_server.facts.model import SEARCHED_STATUSES, Fact, FactChange
+from drillcore_server.facts.store import FactReader, stored_facts
+from drillcore_server.facts.words import Lexicon, encode_words, words_of
 from drillcore_server.kernel import retention, revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.storage.ids import CorpusNumber, FactId, Revision
 from drillcore_server.vectors.corpus_follower import RevisionStates
 
 _CORPORA_MAX: Final = 64
+_READ_MAX: Final = 500
+"""Facts that one transaction reads."""
 _EARLIER_MAX: Final = 2
 """Earlier revisions that are kept for callers who ask several times."""
 _MOVED: Final = FactChange.ADDED | FactChange.CONTENT | FactChange.DETAILS | FactChange.ARCHIVED | FactChange.RESTORED
-"""Changes after which a fact's words must be read again, or are gone."""
+"""Changes after which a fact's words must be made again, or are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +115,13 @@ def _is_behind(states: RevisionStates[_State], view: CorpusAtRevision) -> bool:
 
 
 def _loaded(snapshot: BatchedReads) -> LexicalIndex:
-    entries = snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.all_fact_words()))
-    return LexicalIndex.of((fact_id(entry.key), entry.value) for entry in entries)
+    return LexicalIndex.of(_words(stored_facts(snapshot)))
+
+
+def _words(facts: Iterable[Fact]) -> Iterator[tuple[FactId, bytes]]:
+    """The words of the facts that are searched."""
+    lexicon = Lexicon()
+    return ((fact.id, encode_words(words_of(fact, lexicon))) for fact in facts if fact.is_searched)
 
 
 def _changed(index: LexicalIndex, after: Revision, snapshot: BatchedReads) -> LexicalIndex:
@@ -121,7 +129,11 @@ def _changed(index: LexicalIndex, after: Revision, snapshot: BatchedReads) -> Le
     in_search = {fact: what for fact, what in changes.items() if what.status in SEARCHED_STATUSES}
     read = [fact for fact, what in in_search.items() if _is_moved(index, fact, what)]
     words: dict[FactId, bytes | None] = {fact: None for fact in changes if fact not in in_search}
-    words |= zip(read, snapshot.find(read, lambda view, fact: FactReader(view).words_unless_erased(fact)), strict=True)
+    words |= dict.fromkeys(read)
+    for start in range(0, len(read), _READ_MAX):
+        some = read[start : start + _READ_MAX]
+        found = snapshot.read(lambda view, facts=some: FactReader(view).facts_unless_erased(facts))  # type: ignore[misc]
+        words |= _words(fact for fact in found if fact is not None)
     return index.changed(words) if words else index
 
 
