@@ -88,7 +88,7 @@ def read(tr: Reader, key: bytes) -> bytes | None:
 
 
 def read_many(tr: Reader, keys: Sequence[bytes]) -> list[bytes | None]:
-    """The values stored by `write`, or None, in the order of `keys`. Takes a round trip, and another if one is split."""
+    """The values stored by `write`, or None, in the order of `keys`. One round trip, or two if one is split."""
     heads = dict(zip(keys, tr.get_many(keys), strict=True))
     split = [key for key, head in heads.items() if head is not None and parts_of(key, head)]
     found = tr.range_many([(key + b"\x15", key + b"\x1d") for key in split]) if split else []

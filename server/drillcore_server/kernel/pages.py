@@ -60,9 +60,7 @@ def fill_page(found: Iterable[tuple[Item, int]], limit: PageLimit) -> tuple[list
     return items, False
 
 
-def read_together(
-    found: Iterable[Key], size: int, read: Callable[[list[Key]], Iterable[Item]]
-) -> Iterator[Item]:
+def read_together(found: Iterable[Key], size: int, read: Callable[[list[Key]], Iterable[Item]]) -> Iterator[Item]:
     """What `read` gives for the keys, in order. It gets `size` keys at a time, and no more than are asked for.
 
     So that a page of records that an index leads to takes one round trip, not one for each record.

@@ -239,9 +239,7 @@ class Unit:
 
         return self._run_recorded(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
-    def look(
-        self, call: Call, access: Rule[G], work: Callable[[Reader, G], T], *, expected: Sequence[bytes] = ()
-    ) -> T:
+    def look(self, call: Call, access: Rule[G], work: Callable[[Reader, G], T], *, expected: Sequence[bytes] = ()) -> T:
         """Returns what `work` finds, as a step of a call that ends with `read` or `write`. Leaves no audit record.
 
         So the caller must not see the result before that `read` or `write`. Counts as a use of the caller's session.

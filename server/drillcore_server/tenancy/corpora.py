@@ -56,7 +56,9 @@ def create_corpus(
     def work(tr: Transaction, granted: InTenant, trail: Trail) -> Corpus:
         granted.check_everything()
         granted.residency.check(new_region)
-        tr.snapshot.get_many([unit.keys.corpus(granted.tenant, new_id), unit.keys.corpus_name(granted.tenant, new_name)])
+        tr.snapshot.get_many(
+            [unit.keys.corpus(granted.tenant, new_id), unit.keys.corpus_name(granted.tenant, new_name)]
+        )
         corpus = Corpus(
             id=new_id,
             tenant_id=granted.tenant,

@@ -6,8 +6,7 @@ The texts are short and made by a rule, so that thousands of documents are added
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -226,7 +225,7 @@ def _put_facts(world: World) -> None:
 
 
 def _put_graphs(world: World) -> None:
-    """A quad and a turn for each document. A turn answers one of the six before it, and half of them refer to others."""
+    """A quad and a turn for each document. A turn answers one of the six before it."""
     chance = random.Random(7)
     ids = [str(UUID(int=chance.getrandbits(128), version=4)) for _ in range(world.documents)]
     edges = [edge(ids[chance.randrange(max(0, place - 6), place)], ids[place]) for place in range(1, len(ids))]
