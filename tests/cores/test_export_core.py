@@ -23,8 +23,10 @@ from drillcore_proto.v1 import envelopes_pb2, envelopes_pb2_grpc, facts_pb2, nod
 from drillcore_server.cores.writer import documents
 from drillcore_server.cores.writer.core_records import triple
 from drillcore_server.facts.store import FACT
-from drillcore_server.hierarchy.packed import decode_raws
+from drillcore_server.hierarchy.model import RawPage
+from drillcore_server.hierarchy.packed import decode_whole_chunk
 from drillcore_server.storage import sealed_file as sorted_file
+from drillcore_server.storage.ids import NodeId
 from tests.support.callers.core_exports import (
     QUADS,
     CoreCaller,
@@ -199,12 +201,16 @@ def test_a_full_core_has_the_records_themselves_and_their_counts(eve: CoreCaller
     assert (counts.library_documents, counts.records) == (3, len(records_of(exported.data)))
 
 
+def raws_of(node: bytes, stored: bytes) -> RawPage:
+    return decode_whole_chunk(NodeId(UUID(bytes=node)), stored).page
+
+
 def test_a_chunks_text_is_in_the_core_once_as_a_record(eve: CoreCaller, corpus: str) -> None:
     core = eve.export(corpus).data
     for kind, *values in part_records(core):
         if kind == "chunk":
             node, section, stored, vector = values
-            packed = decode_raws(stored)
+            packed = raws_of(node, stored)
             assert "".join(raw.content for raw in packed.raws) == ""
             assert str(UUID(bytes=section)) == eve.node(str(UUID(bytes=node))).parent_id
             assert len(vector) == 2 * len(eve.node(str(UUID(bytes=node)), with_embedding=True).chunk.embedding)
@@ -248,7 +254,7 @@ def test_a_hierarchy_with_gaps_keeps_the_text_of_its_chunks(writer: CoreCaller, 
     add_chunk(made, section.id, made.documents[0].id, [(400, PARAGRAPHS[2])])
     put(writer, corpus, made)
     core = eve.export(corpus).data
-    chunks = [decode_raws(values[2]) for kind, *values in part_records(core) if kind == "chunk"]
+    chunks = [raws_of(values[0], values[2]) for kind, *values in part_records(core) if kind == "chunk"]
     assert [page.text for page in chunks] == [f"{PARAGRAPHS[0]}\n{PARAGRAPHS[1]}", PARAGRAPHS[2]]
     blobs = {record[1]["i"]: base64.b64decode(record[1]["d"]) for record in records_of(core) if record[0] == "lb"}
     whole = "".join(f"\n{paragraph}" for paragraph in PARAGRAPHS[:3])

@@ -274,6 +274,34 @@ def test_overlapping_chunks_are_joined_by_position(library: Caller, corpus: str,
     assert_agrees(shared)
 
 
+def test_chunks_that_begin_at_the_same_character_keep_their_own_text(
+    library: Caller, corpus: str, shared: Running
+) -> None:
+    made, text = Made([new_document("twice.txt")]), whole_text()
+    section = made.add(made.add(master=nodes_pb2.MasterContent()).id, section=nodes_pb2.SectionContent()).id
+    ends = (30, 50, len(text))
+    chunks = [add_chunk(made, section, made.documents[0].id, [(0, text[:end])]) for end in ends]
+    put(library, corpus, made)
+    assert_agrees(shared)
+    raws = [library.below(chunk, RAW) for chunk in chunks]
+    assert [[raw.raw.content for raw in found] for found in raws] == [[text[:end]] for end in ends]
+
+
+def test_text_that_moves_is_not_left_at_its_earlier_place(library: Caller, corpus: str, shared: Running) -> None:
+    made = overlapping()
+    put(library, corpus, made)
+    moved, text = made.copy(), whole_text()
+    for raw in moved.nodes_of("raw"):
+        raw.raw.span.start, raw.raw.span.end = raw.raw.span.start + 7, raw.raw.span.end + 7
+    put(library, corpus, moved)
+    assert_agrees(shared)
+    third = made.nodes_of("chunk")[2].id
+    (raw,) = library.below(third, RAW)
+    assert (raw.raw.span.start, raw.raw.content) == (67, text[60:])
+    (before,) = library.below(third, RAW, as_of=at_revision(1))
+    assert (before.raw.span.start, before.raw.content) == (60, text[60:])
+
+
 def test_quotes_beside_a_gap_are_the_original_characters(library: Caller, corpus: str) -> None:
     made, text = overlapping(), whole_text()
     chunk = made.nodes_of("chunk")[0]

@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_server.hierarchy.digests import Entity, MadeBy
 from drillcore_server.hierarchy.model import Chunk, Citation, Excerpt, Raw, RawPage, Section
-from drillcore_server.hierarchy.packed import SECTION, ChunkWithRaws, _PackedSection, decode_chunk, encode_chunk
+from drillcore_server.hierarchy.packed import (
+    SECTION,
+    ChunkWithRaws,
+    _PackedSection,
+    decode_chunk,
+    decode_whole_chunk,
+    encode_chunk,
+    encode_raws,
+    encode_whole_chunk,
+)
 from drillcore_server.storage.ids import DocumentId, NodeId, PrincipalId, SourceId, Span
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
@@ -26,7 +35,7 @@ IDS = st.uuids()
 CITATIONS = st.builds(
     Citation, st.sampled_from([UUID(int=1), UUID(int=2)]), st.sampled_from([UUID(int=3), UUID(int=4)]), SPANS, WEIGHTS
 )
-RAWS = st.builds(Raw, IDS, SPANS, TEXTS)
+RAWS = st.tuples(SPANS, TEXTS)
 CHUNKS = st.builds(
     Chunk,
     id=IDS,
@@ -73,6 +82,12 @@ A_SECTION = Section(
 )
 
 
+A_CHUNK = Chunk(
+    NodeId(UUID(int=256)), DocumentId(UUID(int=1)), SourceId("s"), 0, Span(0, 17), (), None,
+    45, (), "", (), (), (), (), MadeBy("extractive", "1"), AT, BY,
+)  # fmt: skip
+
+
 def cut(document: UUID, start: int, contents: list[str]) -> RawPage:
     raws = []
     for content in contents:
@@ -82,17 +97,30 @@ def cut(document: UUID, start: int, contents: list[str]) -> RawPage:
     return RawPage(tuple(raws))
 
 
+def check_is_read_back(chunk: Chunk, page: RawPage) -> None:
+    written = ChunkWithRaws(chunk, page)
+    placed = decode_chunk(chunk.id, encode_chunk(chunk, page))
+    assert (placed.chunk, placed.raws) == (chunk, tuple(raw.span for raw in page.raws))
+    assert placed.with_raws(encode_raws(page)) == written
+    assert decode_whole_chunk(chunk.id, encode_whole_chunk(written)) == written
+
+
 @given(CHUNKS, st.lists(TEXTS, min_size=1, max_size=4))
 def test_a_chunk_and_its_raws_are_read_back_unchanged(chunk: Chunk, pieces: list[str]) -> None:
     page = cut(chunk.document, chunk.span.start, pieces)
-    chunk = replace(chunk, span=Span(chunk.span.start, page.raws[-1].span.end))
-    assert decode_chunk(chunk.id, encode_chunk(chunk, page)) == ChunkWithRaws(chunk, page)
+    check_is_read_back(replace(chunk, span=Span(chunk.span.start, page.raws[-1].span.end)), page)
 
 
-@given(CHUNKS, st.lists(RAWS, max_size=3).map(tuple))
-def test_raws_that_do_not_fit_their_chunk_are_kept_unchanged(chunk: Chunk, raws: tuple[Raw, ...]) -> None:
-    page = RawPage(raws)
-    assert decode_chunk(chunk.id, encode_chunk(chunk, page)) == ChunkWithRaws(chunk, page)
+@given(CHUNKS, st.lists(RAWS, max_size=3))
+def test_raws_that_do_not_fit_their_chunk_are_kept_unchanged(chunk: Chunk, raws: list[tuple[Span, str]]) -> None:
+    check_is_read_back(chunk, RawPage(tuple(Raw(chunk.document, span, text) for span, text in raws)))
+
+
+def test_a_text_for_each_raw_is_there_or_the_record_is_damaged() -> None:
+    page = cut(UUID(int=1), 0, ["Records are kept.", "Registers too."])
+    placed = decode_chunk(A_CHUNK.id, encode_chunk(replace(A_CHUNK, span=page.span), page))
+    with pytest.raises(StoreCorruptError, match="raw"):
+        placed.with_raws(encode_raws(RawPage(page.raws[:1])))
 
 
 @given(st.lists(CITATIONS, max_size=6).map(tuple), st.lists(CITATIONS, max_size=6).map(tuple))
@@ -104,15 +132,12 @@ def test_a_section_is_read_back_unchanged(citations: tuple[Citation, ...], candi
 def test_text_of_the_chunk_and_repeated_values_are_stored_once() -> None:
     text = "Each record of the audit trail must be kept for at least ten years. " * 3
     best = tuple(Excerpt(Span(start, start + 67), 0.5) for start in (100_000, 100_068, 100_136))
-    chunk = Chunk(
-        NodeId(UUID(int=256)), DocumentId(UUID(int=1)), SourceId("s"), 0, Span(100_000, 100_000 + len(text)), (), None,
-        45, best, "", best, best, (), (), MadeBy("extractive", "1"), AT, BY,
-    )  # fmt: skip
+    span = Span(100_000, 100_000 + len(text))
+    chunk = replace(A_CHUNK, span=span, summary=best, quotes=best, candidates=best)
     page = cut(chunk.document, 100_000, [text])
-    assert len(encode_chunk(chunk, page)) < len(text) + 120
-    assert msgspec.msgpack.decode(encode_chunk(chunk, page))[0] == text, (
-        "the text comes first, so that the rest is compressed with it"
-    )
+    assert len(encode_chunk(chunk, page)) < 120
+    assert len(encode_raws(page)) < len(text) + 6
+    assert encode_whole_chunk(ChunkWithRaws(chunk, page)).count(text.encode()) == 1
 
 
 def test_a_number_without_an_entry_is_damage() -> None:

@@ -154,6 +154,9 @@ BUILT_OF_CORPUS = {
     "listed_sections_from": OF_CORPUS.listed_sections(NODE),
     "chunk": OF_CORPUS.chunk(CHUNK),
     "chunks": OF_CORPUS.chunks(),
+    "raw": OF_CORPUS.raw(DOCUMENT, 1_000, 3),
+    "raws": OF_CORPUS.raws(),
+    "raws_of_document": OF_CORPUS.raws(DOCUMENT),
     "vector": OF_CORPUS.vector(2, CHUNK),
     "vectors": OF_CORPUS.vectors(2),
     "all_vectors": OF_CORPUS.all_vectors(),
@@ -301,7 +304,10 @@ def methods(builder: type) -> set[str]:
 def test_every_method_that_builds_a_key_is_in_the_golden_file() -> None:
     several_at_once = {"of_corpus", "audit_index_of"}
     assert methods(Keyspace) == {name.removesuffix("_after") for name in BUILT} | several_at_once
-    built = {name.removesuffix("_after").removesuffix("_from").removesuffix("_of_kind") for name in BUILT_OF_CORPUS}
+    built = {
+        name.removesuffix("_after").removesuffix("_from").removesuffix("_of_kind").removesuffix("_of_document")
+        for name in BUILT_OF_CORPUS
+    }
     built -= {"erasure_notes", "erasure_notes_count", "erasure_notes_note"}
     assert methods(CorpusKeys) == built | {"by_revision", "committed", "is_committed", "space_of"}
     assert BUILT.keys() | {f"of_corpus.{name}" for name in BUILT_OF_CORPUS} == GOLDEN.keys()

@@ -12,8 +12,8 @@ from uuid import UUID
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.tuples import KeyRange
 from drillcore_server.hierarchy.model import Chunk, Document, RawPage, Section, Statistics
-from drillcore_server.hierarchy.packed import SECTION, decode_chunk
-from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader, HierarchyWrites, Located, locate
+from drillcore_server.hierarchy.packed import SECTION, PlacedChunk, decode_chunk
+from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader, HierarchyWrites, Located, locate, raw_key
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.storage.ids import Level, NodeId, node_id
@@ -63,16 +63,39 @@ class HierarchyCheck:
         yield from self._master(sections, documents, chunks)
 
     def _chunks(self, chunks: dict[NodeId, Chunk]) -> Iterator[str]:
-        """Checks that every chunk has raws and that these contain its quotes. Does not keep their text in memory."""
+        """Reads the chunks, and checks their raws."""
+        placed: dict[bytes, PlacedChunk] = {}
         for entry in self._sealed_entries(self._keys.chunks()):
             if isinstance(entry, str):
                 yield entry
                 continue
             found = decode_chunk(node_id(entry.key[-16:]), entry.value)
             chunks[found.chunk.id] = found.chunk
-            self.nodes += len(found.page.raws)
-            if not _covers(found.page, found.chunk):
-                yield f"the raws of chunk {found.chunk.id} do not make up its text"
+            placed[raw_key(self._keys, found.chunk)] = found
+            self.nodes += len(found.raws)
+        yield from self._raws(placed)
+
+    def _raws(self, placed: dict[bytes, PlacedChunk]) -> Iterator[str]:
+        """Checks that every chunk has raws and that these contain its quotes. Does not keep their text in memory.
+
+        Takes the chunks by the keys of their raws, and leaves none.
+        """
+        for entry in self._snapshot.entries(self._keys.raws()):
+            chunk = placed.pop(entry.key, None)
+            if chunk is None:
+                yield f"the raw text {entry.key.hex()} belongs to no chunk"
+            else:
+                yield from self._raw_problems(chunk, entry)
+        yield from (f"the raw text of chunk {found.chunk.id} is missing" for found in placed.values())
+
+    def _raw_problems(self, placed: PlacedChunk, entry: Entry) -> Iterator[str]:
+        try:
+            found = placed.with_raws(self._snapshot.sealed.opened(entry).value)
+        except EngineError as error:
+            yield error.message
+            return
+        if not _covers(found.page, found.chunk):
+            yield f"the raws of chunk {found.chunk.id} do not make up its text"
 
     def _memberships(self, sections: dict[NodeId, Section], chunks: dict[NodeId, Chunk]) -> Iterator[str]:
         """Checks that members and parents agree, and that every chunk is in exactly one section."""

@@ -1,8 +1,10 @@
-"""The compact stored form of chunks and sections. It leaves out what follows from the rest and repeats nothing.
+"""The compact stored form of chunks, raws and sections. It leaves out what follows from the rest and repeats nothing.
 
-A chunk and its raws are one record, because they are nearly always read together. The record begins with the text,
-where the keywords, entities and headings also occur, so that they compress well. Passages are stored once, relative to
-the chunk's start; summary and quotes refer to them by number. A section has tables of its cited documents and chunks.
+The text of a chunk's raws is a record of its own, and the chunk's record has their lengths. Passages are stored once,
+relative to the chunk's start; summary and quotes refer to them by number. A section has tables of its cited documents
+and chunks.
+
+A whole chunk, for a core or a file, is the chunk's record with the text in it.
 """
 
 from __future__ import annotations
@@ -40,12 +42,13 @@ class _OddRaws:
 
     chunk_length: int
     raws: tuple[Raw, ...]
+    """Without their content in the store, where it is a record of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PackedChunk:
     text: str
-    """The text of all raws."""
+    """The text of all raws. Empty in the store, where it is a record of its own."""
     raw_lengths: tuple[int, ...]
     document: DocumentId
     source: SourceId
@@ -71,6 +74,13 @@ class _PackedChunk:
     odd: _OddRaws | None = None
     embedded: bytes = b""
     overlap: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _RawTexts:
+    """The original characters of a chunk's raws, in order."""
+
+    texts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,48 +143,84 @@ class PackedKind(RecordKind[T], Generic[T, P]):
 
 
 _CHUNK = RecordKind(_PackedChunk)
+_RAW_TEXTS = RecordKind(_RawTexts)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedChunk:
+    """What a chunk's record says: the chunk, and where its raws are. Their text is in a record of its own."""
+
+    chunk: Chunk
+    raws: tuple[Span, ...]
+
+    def with_raws(self, stored: bytes) -> ChunkWithRaws:
+        """The chunk with its raws, whose text is given as it is stored."""
+        with _reporting_damage("raw"):
+            texts = _RAW_TEXTS.decode(stored).texts
+            raws = zip(self.raws, texts, strict=True)
+            return ChunkWithRaws(
+                self.chunk, RawPage(tuple(Raw(self.chunk.document, span, text) for span, text in raws))
+            )
 
 
 def encode_chunk(chunk: Chunk, page: RawPage) -> bytes:
-    """Encodes a chunk with its raws. Leaves out the chunk's id, which is in the key."""
-    return _CHUNK.encode(_packed_chunk(chunk, page))
+    """Encodes a chunk without the text of its raws. Leaves out the chunk's id too, which is in the key."""
+    packed = _packed_chunk(chunk, page)
+    odd = packed.odd
+    if odd is not None:
+        odd = replace(odd, raws=tuple(replace(raw, content="") for raw in odd.raws))
+    return _CHUNK.encode(replace(packed, text="", odd=odd))
 
 
-def decode_chunk(node: NodeId, stored: bytes) -> ChunkWithRaws:
+def decode_chunk(node: NodeId, stored: bytes) -> PlacedChunk:
     with _reporting_damage("chunk"):
         packed = _CHUNK.decode(stored)
+        return PlacedChunk(_chunk(node, packed), tuple(raw.span for raw in _page(packed).raws))
+
+
+def encode_raws(page: RawPage) -> bytes:
+    """Encodes the text of a chunk's raws."""
+    return _RAW_TEXTS.encode(_RawTexts(tuple(raw.content for raw in page.raws)))
+
+
+def encode_whole_chunk(found: ChunkWithRaws) -> bytes:
+    """Encodes a chunk with the text of its raws, for a file. Leaves out the chunk's id."""
+    return _CHUNK.encode(_packed_chunk(found.chunk, found.page))
+
+
+def decode_whole_chunk(node: NodeId, encoded: bytes) -> ChunkWithRaws:
+    with _reporting_damage("chunk"):
+        packed = _CHUNK.decode(encoded)
         return ChunkWithRaws(_chunk(node, packed), _page(packed))
 
 
 @dataclass(frozen=True, slots=True)
 class PortableChunk:
-    """A stored chunk for a knowledge core, without the parts that only its own corpus can use."""
+    """A chunk for a knowledge core, without the parts that only its own corpus can use."""
 
-    id: NodeId
-    text: str
-    """The text of its raws."""
-    span: Span | None
-    """None if the raws do not cover the chunk's span without gaps and overlaps."""
-    version: int
-    raw_ids: tuple[NodeId, ...]
-    """Empty if the ids are made from the chunk's id."""
-    raws: int
-    stored: bytes
+    found: ChunkWithRaws
+
+    @property
+    def id(self) -> NodeId:
+        return self.found.chunk.id
+
+    @property
+    def text(self) -> str:
+        """The text of its raws."""
+        return self.found.page.text
+
+    @property
+    def span(self) -> Span | None:
+        """None if the raws do not cover the chunk's span without gaps and overlaps."""
+        return self.found.chunk.span if _is_even(self.found.chunk, self.found.page) else None
 
     def encode(self, *, with_text: bool) -> bytes:
-        """Same encoding as `encode_chunk`. Without the text, the reader takes it from the document, by the span."""
-        left_out: dict[str, object] = {} if with_text else {"text": ""}
-        return _CHUNK.as_written_now(self.stored, embedded=b"", **left_out)
+        """Same encoding as `encode_whole_chunk`. Without the text, the reader takes it from the document, by the span.
 
-
-def portable_chunk(node: NodeId, stored: bytes) -> PortableChunk:
-    with _reporting_damage("chunk"):
-        packed = _CHUNK.decode(stored)
-        if packed.odd is None:
-            span, text, raws = _span(packed.start, len(packed.text)), packed.text, len(packed.raw_lengths)
-            return PortableChunk(node, text, span, packed.version, packed.raw_ids, raws, stored)
-        page = RawPage(packed.odd.raws)
-        return PortableChunk(node, page.text, None, packed.version, packed.raw_ids, len(page.raws), stored)
+        Raws that do not cover the chunk's span keep their text.
+        """
+        packed = replace(_packed_chunk(self.found.chunk, self.found.page), embedded=b"")
+        return _CHUNK.encode(packed if with_text else replace(packed, text=""))
 
 
 def chunk_with_text(node: NodeId, stored: bytes, text: str) -> ChunkWithRaws | None:
@@ -188,12 +234,6 @@ def chunk_with_text(node: NodeId, stored: bytes, text: str) -> ChunkWithRaws | N
         return found if found.page.text == text else None
     except (StoreCorruptError, IndexError, ValueError, OverflowError):
         return None
-
-
-def decode_raws(stored: bytes) -> RawPage:
-    """The raws of a stored chunk, without decoding the chunk itself."""
-    with _reporting_damage("chunk"):
-        return _page(_CHUNK.decode(stored))
 
 
 @contextlib.contextmanager
@@ -260,7 +300,7 @@ def _chunk(node: NodeId, packed: _PackedChunk) -> Chunk:
         document=packed.document,
         source=packed.source,
         ordinal=packed.ordinal,
-        span=_span(packed.start, packed.odd.chunk_length if packed.odd else len(packed.text)),
+        span=_span(packed.start, packed.odd.chunk_length if packed.odd else sum(packed.raw_lengths)),
         headings=packed.headings,
         page=packed.page,
         tokens=packed.tokens,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from drillcore_fdb.engine import Reader
+from drillcore_fdb.errors import StoreCorruptError
 from drillcore_server.hierarchy.model import (
     RAWS_PER_CHUNK_MAX,
     Chunk,
@@ -18,7 +19,7 @@ from drillcore_server.hierarchy.model import (
     Section,
     chunk_of_raw,
 )
-from drillcore_server.hierarchy.packed import SECTION, decode_chunk, decode_raws, encode_chunk
+from drillcore_server.hierarchy.packed import SECTION, PlacedChunk, decode_chunk, encode_chunk, encode_raws
 from drillcore_server.hierarchy.source_model import Source
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
 from drillcore_server.kernel.writes import (
@@ -31,6 +32,7 @@ from drillcore_server.kernel.writes import (
     locator_of,
 )
 from drillcore_server.storage import versioned
+from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import (
     CorpusNumber,
     DocumentId,
@@ -44,6 +46,7 @@ from drillcore_server.storage.ids import (
 from drillcore_server.storage.keyring import CORPUS_SCOPE, KeyErased, KeyNumber, Keyring
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
+from drillcore_server.storage.versioned import Entry
 from drillcore_server.vectors.corpus_models import embeddings_write
 from drillcore_server.vectors.model import Embeddings
 
@@ -80,17 +83,43 @@ class HierarchyReader:
             yield node_id(entry.key[-16:])
 
     def chunk(self, chunk: NodeId) -> Chunk | None:
-        found = self.chunk_with_raws(chunk)
+        found = self.placed_chunk(chunk)
         return None if found is None else found.chunk
 
-    def raws(self, chunk: NodeId) -> RawPage | None:
-        entry = self.view.sealed.get(self.view.tr, self.view.keys.chunk(chunk), self.view.revision)
-        return None if entry is None else decode_raws(entry.value)
-
-    def chunk_with_raws(self, chunk: NodeId) -> ChunkWithRaws | None:
-        """The chunk and its raws, which are stored as one record."""
+    def placed_chunk(self, chunk: NodeId) -> PlacedChunk | None:
+        """The chunk without the text of its raws. Raises `KeyErased` if it was erased."""
         entry = self.view.sealed.get(self.view.tr, self.view.keys.chunk(chunk), self.view.revision)
         return None if entry is None else decode_chunk(chunk, entry.value)
+
+    def placed_chunks(self, chunks: Sequence[NodeId]) -> list[PlacedChunk | None]:
+        """Several chunks without the text of their raws, read together. None for those that are missing or erased."""
+        keys = [self.view.keys.chunk(chunk) for chunk in chunks]
+        found = self.view.sealed.get_many_unless_erased(self.view.tr, keys, self.view.revision)
+        return [
+            None if entry is None else decode_chunk(chunk, entry.value)
+            for chunk, entry in zip(chunks, found, strict=True)
+        ]
+
+    def raws(self, chunk: NodeId) -> RawPage | None:
+        found = self.chunk_with_raws(chunk)
+        return None if found is None else found.page
+
+    def chunk_with_raws(self, chunk: NodeId) -> ChunkWithRaws | None:
+        """The chunk, then its raws, which are a record of their own. Raises `KeyErased` if the chunk was erased."""
+        placed = self.placed_chunk(chunk)
+        return None if placed is None else self.with_raws([placed])[0]
+
+    def chunks_with_raws(self, chunks: Sequence[NodeId]) -> list[ChunkWithRaws | None]:
+        """Several chunks, then all their raws, read together. None for those that are missing or erased."""
+        placed = self.placed_chunks(chunks)
+        found = iter(self.with_raws([chunk for chunk in placed if chunk is not None]))
+        return [None if chunk is None else next(found) for chunk in placed]
+
+    def with_raws(self, placed: Sequence[PlacedChunk]) -> list[ChunkWithRaws]:
+        """Chunks with their raws, which are read together."""
+        keys = [raw_key(self.view.keys, chunk.chunk) for chunk in placed]
+        texts = self.view.sealed.get_many(self.view.tr, keys, self.view.revision)
+        return [_with_raws(chunk, entry) for chunk, entry in zip(placed, texts, strict=True)]
 
     def members(self, section: NodeId) -> Iterator[Membership]:
         """The section's chunks, in the order of their documents."""
@@ -146,6 +175,17 @@ class HierarchyReader:
         """The chunks that name an entity of this kind and, if it is given, this value. Both are keyed hashes."""
         for entry in versioned.scan(self.view.tr, *self.view.keys.entities(kind, value), self.view.revision):
             yield node_id(entry.key[-16:])
+
+
+def raw_key(keys: CorpusKeys, chunk: Chunk) -> bytes:
+    """The key of the text of a chunk's raws."""
+    return keys.raw(chunk.document, chunk.span.start, chunk.ordinal)
+
+
+def _with_raws(placed: PlacedChunk, entry: Entry | None) -> ChunkWithRaws:
+    if entry is None:
+        raise StoreCorruptError(f"chunk {placed.chunk.id} is there, but the text of its raws is not")
+    return placed.with_raws(entry.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +252,7 @@ class HierarchyWrites:
         """`vector` is the current model's. `next_vector` is that of the model the corpus migrates to, if it exists."""
         number, keys = self._source_key(chunk.source), self._corpus_keys
         yield Write(keys.chunk(chunk.id), encode_chunk(chunk, page), number)
+        yield Write(raw_key(keys, chunk), encode_raws(page), number)
         assert self._models is not None
         yield self.set_vector(self._models.current.number, chunk.id, chunk.source, vector)
         if next_vector is not None and self._models.next is not None:
@@ -233,7 +274,7 @@ class HierarchyWrites:
         keys = self._corpus_keys
         assert self._models is not None
         vectors = [keys.vector(model, chunk.id) for model in self._models.numbers]
-        for key in (keys.chunk(chunk.id), *vectors, keys.parent(chunk.id)):
+        for key in (keys.chunk(chunk.id), raw_key(keys, chunk), *vectors, keys.parent(chunk.id)):
             yield Write(key, None)
         for raw in chunk.raw_ids:
             yield Write(keys.parent(raw), None)

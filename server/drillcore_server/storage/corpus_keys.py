@@ -89,6 +89,16 @@ class CorpusKeys:
     def chunks(self) -> KeyRange:
         return below(self._prefixes[Space.CHUNKS])
 
+    def raw(self, document: DocumentId, start: int, ordinal: int) -> bytes:
+        """* The text of a chunk's raws, at the start of the chunk's span in its document.
+
+        Chunks that a client made may start at the same character. Their ordinals differ.
+        """
+        return self.raws(document).begin + start.to_bytes(6, "big") + ordinal.to_bytes(4, "big")
+
+    def raws(self, document: DocumentId | None = None) -> KeyRange:
+        return below(self._prefixes[Space.RAW] + (b"" if document is None else document.bytes))
+
     def vector(self, model: int, chunk: NodeId) -> bytes:
         """* Vectors of one model lie together."""
         return self.vectors(model).begin + chunk.bytes

@@ -22,6 +22,7 @@ SEALED: Final = frozenset(
         Space.MASTERS,
         Space.SECTIONS,
         Space.CHUNKS,
+        Space.RAW,
         Space.VECTORS,
         Space.DOCUMENTS,
         Space.SOURCES,

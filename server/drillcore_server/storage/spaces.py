@@ -28,6 +28,7 @@ class Space(enum.StrEnum):
     MASTERS = "master"
     SECTIONS = "sections"
     CHUNKS = "chunks"
+    RAW = "raw"
     VECTORS = "vectors/chunks"
     MEMBERS = "indexes/members"
     PARENTS = "indexes/parents"
@@ -104,6 +105,7 @@ COMMITTED: Final = (
     Space.MASTERS,
     Space.SECTIONS,
     Space.CHUNKS,
+    Space.RAW,
     Space.VECTORS,
     Space.PARENTS,
     Space.DOCUMENTS,
@@ -125,6 +127,7 @@ BY_REVISION: Final = (
     Space.MASTERS,
     Space.SECTIONS,
     Space.CHUNKS,
+    Space.RAW,
     Space.VECTORS,
     Space.MEMBERS,
     Space.PARENTS,

@@ -60,6 +60,7 @@ SEALED = {
     Space.MASTERS,
     Space.SECTIONS,
     Space.CHUNKS,
+    Space.RAW,
     Space.VECTORS,
     Space.DOCUMENTS,
     Space.SOURCES,

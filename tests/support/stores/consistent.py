@@ -42,6 +42,7 @@ _SEALED = {
     Space.MASTERS,
     Space.SECTIONS,
     Space.CHUNKS,
+    Space.RAW,
     Space.VECTORS,
     Space.DOCUMENTS,
     Space.SOURCES,
@@ -174,9 +175,11 @@ class _Check:
         self._documents = {
             DocumentId(node_id): DOCUMENT.decode(value) for node_id, value in self._nodes(Space.DOCUMENTS)
         }
-        texts = [decode_chunk(NodeId(node_id), value) for node_id, value in self._nodes(Space.CHUNKS)]
-        self._chunks = {text.chunk.id: text.chunk for text in texts}
-        self._pages = {text.chunk.id: text.page for text in texts}
+        placed = [decode_chunk(NodeId(node_id), value) for node_id, value in self._nodes(Space.CHUNKS)]
+        self._chunks = {found.chunk.id: found.chunk for found in placed}
+        raws = self._seen[Space.RAW]
+        assert raws.keys() == {_raw_key(found.chunk) for found in placed}, "each chunk has a raw text, and no others"
+        self._pages = {found.chunk.id: found.with_raws(raws[_raw_key(found.chunk)]).page for found in placed}
         self._sections = {NodeId(node_id): SECTION.decode(value) for node_id, value in self._nodes(Space.SECTIONS)}
         masters = [MASTER.decode(value) for value in self._seen[Space.MASTERS].values()]
         self._master = masters[0] if masters else None
@@ -405,6 +408,10 @@ def _seen(records: Written, at: Revision) -> dict[bytes, bytes]:
         if value is not None:
             seen[key] = value
     return seen
+
+
+def _raw_key(chunk: Chunk) -> bytes:
+    return chunk.document.bytes + chunk.span.start.to_bytes(6, "big") + chunk.ordinal.to_bytes(4, "big")
 
 
 def _check_document(document: Document, chunks: list[Chunk], text: str) -> None:

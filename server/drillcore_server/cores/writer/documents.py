@@ -21,8 +21,8 @@ from drillcore_server.cores import model as foreign
 from drillcore_server.cores.foreign_store import LibraryPlaces
 from drillcore_server.cores.writer.core_file import CoreFile, PartWriter
 from drillcore_server.graphs.quad_model import iri_of
-from drillcore_server.hierarchy.model import Document, raw_id
-from drillcore_server.hierarchy.packed import PortableChunk, portable_chunk
+from drillcore_server.hierarchy.model import ChunkWithRaws, Document, raw_id
+from drillcore_server.hierarchy.packed import PortableChunk
 from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.signatures import store as signatures
@@ -247,13 +247,11 @@ class DocumentChunks:
             yield from self.snapshot.each_unless_erased(chunks[start : start + _CHUNKS_AT_ONCE], self._full)
 
     def _full(self, view: CorpusAtRevision, chunk: NodeId) -> FullChunk | None:
-        entry, section = (
-            view.sealed.get(view.tr, view.keys.chunk(chunk), view.revision),
-            HierarchyReader(view).parent(chunk),
-        )
-        if entry is None or section is None:
+        hierarchy = HierarchyReader(view)
+        found, section = hierarchy.chunk_with_raws(chunk), hierarchy.parent(chunk)
+        if found is None or section is None:
             return None
-        return FullChunk(portable_chunk(chunk, entry.value), section, HierarchyReader(view).vector(self.model, chunk))
+        return FullChunk(PortableChunk(found), section, hierarchy.vector(self.model, chunk))
 
 
 class DocumentWriter:
@@ -293,13 +291,13 @@ class DocumentWriter:
         with_text = not chunks.is_whole
         for chunk, section, vector in chunks:
             parts.add("chunk", chunk.id, section, chunk.encode(with_text=with_text), vector)
-            self._sign(chunk)
+            self._sign(chunk.found)
         parts.close()
 
-    def _sign(self, chunk: PortableChunk) -> None:
-        for node in (chunk.id, *_raw_ids(chunk)):
-            self._signatures.take(TargetKind.NODE, node, chunk.version)
+    def _sign(self, found: ChunkWithRaws) -> None:
+        for node in (found.chunk.id, *_raw_ids(found)):
+            self._signatures.take(TargetKind.NODE, node, found.chunk.version)
 
 
-def _raw_ids(chunk: PortableChunk) -> Iterable[NodeId]:
-    return chunk.raw_ids or (raw_id(chunk.id, place) for place in range(chunk.raws))
+def _raw_ids(found: ChunkWithRaws) -> Iterable[NodeId]:
+    return found.chunk.raw_ids or (raw_id(found.chunk.id, place) for place in range(len(found.page.raws)))

@@ -18,8 +18,8 @@ from drillcore_server.documents.put_hierarchy.replace import (
     Replacement,
     StoredChunk,
 )
-from drillcore_server.hierarchy.model import Document, Statistics
-from drillcore_server.hierarchy.packed import SECTION, decode_chunk, encode_chunk
+from drillcore_server.hierarchy.model import ChunkWithRaws, Document, Statistics
+from drillcore_server.hierarchy.packed import SECTION, decode_whole_chunk, encode_whole_chunk
 from drillcore_server.hierarchy.store import HierarchyWrites
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import Stale
@@ -159,7 +159,7 @@ class HierarchyUpload:
             for document, made_chunks in made.documents(self.report_progress):
                 documents[document.id] = document
                 chunks.update({made_chunk.chunk.id: _stored(made_chunk) for made_chunk in made_chunks})
-            page_of = lru_cache(_PAGES_KEPT)(lambda chunk: decode_chunk(chunk, chunks[chunk].chunk).page)
+            page_of = lru_cache(_PAGES_KEPT)(lambda chunk: decode_whole_chunk(chunk, chunks[chunk].chunk).page)
             sections = {section.id: SECTION.encode(section) for section in made.sections(page_of)}
             self._records = Records(documents, chunks, sections, made.master(page_of), model)
         return self._records
@@ -172,7 +172,8 @@ class HierarchyUpload:
 
 
 def _stored(made: MadeChunk) -> StoredChunk:
-    return StoredChunk(encode_chunk(made.chunk, made.page), made.vector, made.section)
+    chunk, encoded = made.chunk, encode_whole_chunk(ChunkWithRaws(made.chunk, made.page))
+    return StoredChunk(encoded, made.vector, made.section, (chunk.document, chunk.span.start, chunk.ordinal))
 
 
 def _put(revision: Revision, statistics: Statistics) -> Put:

@@ -30,7 +30,7 @@ from drillcore_server.facts.model import ChangedFact, Fact, FactChange, FactStat
 from drillcore_server.facts.store import stored_blocks
 from drillcore_server.facts.words import titles_above
 from drillcore_server.hierarchy.model import Chunk, ChunkWithRaws, Document, Master, Section, chunk_of_raw
-from drillcore_server.hierarchy.packed import SECTION, decode_chunk
+from drillcore_server.hierarchy.packed import SECTION, decode_chunk, decode_whole_chunk
 from drillcore_server.hierarchy.source_model import Source, next_version
 from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader, HierarchyWrites
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
@@ -118,9 +118,15 @@ class EarlierCorpus:
         return {node_id(entry.key[-16:]) for entry in self.snapshot.entries(self.keys.listed_sections())}
 
     def removals(
-        self, nodes: Container[NodeId], documents: Container[DocumentId], models: Iterable[tuple[int, bool]]
+        self,
+        nodes: Container[NodeId],
+        raws: Container[bytes],
+        documents: Container[DocumentId],
+        models: Iterable[tuple[int, bool]],
     ) -> Iterator[Write]:
-        """Removes what the corpus has, except the records of these nodes and documents, which get new records.
+        """Removes what the corpus has, except the records of these nodes, raws and documents, which get new records.
+
+        `raws` are the keys of the text of raws.
 
         Removes all entries of the indexes, so the entries of new nodes must be written after this. `models` are the
         models that have vectors, each with whether it is still in use. Then the vectors of these nodes stay.
@@ -136,6 +142,7 @@ class EarlierCorpus:
                 yield Write(entry.key, None)
                 if node_id(entry.value) in sections:
                     yield Write(keys.chunk(node), None)
+        yield from (Write(entry.key, None) for entry in self.snapshot.entries(keys.raws()) if entry.key not in raws)
         for model, is_used in models:
             for entry in self.snapshot.entries(keys.vectors(model)):
                 if not is_used or node_id(entry.key[-16:]) not in nodes:
@@ -264,12 +271,14 @@ Node = TypeVar("Node", Chunk, Section, Master)
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """The encoded records of a chunk."""
+    """An encoded chunk."""
 
     chunk: bytes
-    """The record of the chunk with its raws."""
+    """The whole chunk, with its raws."""
     vector: bytes
     section: NodeId
+    place: tuple[DocumentId, int, int]
+    """Where its raws are: its document, the start of its span, and its ordinal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +294,7 @@ class Records:
 
     def chunk(self, node: NodeId) -> ChunkWithRaws | None:
         stored = self.chunks.get(node)
-        return None if stored is None else decode_chunk(node, stored.chunk)
+        return None if stored is None else decode_whole_chunk(node, stored.chunk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +331,8 @@ class Replacement:
         yield from self.facts.writes()
         if self.models != self.models_before:
             yield self.make.set_embeddings(self.models)
-        yield from self.earlier.removals(self.nodes, self.records.documents.keys(), self._stale_models())
+        raws = {self.earlier.keys.raw(*stored.place) for stored in self.records.chunks.values()}
+        yield from self.earlier.removals(self.nodes, raws, self.records.documents.keys(), self._stale_models())
         yield from self._documents(before)
         yield from self._chunks()
         yield from self._sections()
@@ -374,7 +384,7 @@ class Replacement:
         for batch in batches(self.records.chunks.items()):  # the caller renews its lease between batches
             origins = self._origins(_decode_without_id, [node for node, _ in batch], self.earlier.keys.chunk)
             for node, stored in batch:
-                found = decode_chunk(node, stored.chunk)
+                found = decode_whole_chunk(node, stored.chunk)
                 chunk = _next_version(found.chunk, origins.get(node))
                 yield from self.make.put_chunk(chunk, found.page, stored.vector)
                 yield from self.make.join(stored.section, chunk)
@@ -407,7 +417,7 @@ def _unchanged(document: Document) -> Document:
 
 
 def _decode_without_id(stored: bytes) -> Chunk:
-    """Decodes a chunk whose id does not matter. The id is in the key of the record."""
+    """Decodes a chunk's record, whose id does not matter. The id is in the key of the record."""
     return decode_chunk(NodeId(UUID(int=0)), stored).chunk
 
 
