@@ -192,7 +192,7 @@ def _changed_members(assignment: Assignment, snapshot: BatchedReads) -> Iterator
     at = np.searchsorted(ids, wanted)
     there = [place < len(ids) and ids[place] == id_ for place, id_ in zip(at.tolist(), wanted, strict=True)]
     known = [fact for fact, is_there in zip(changed, there, strict=True) if is_there]
-    found = snapshot.find(known, lambda view, id_: FactReader(view).fact(id_))
+    found = snapshot.together(known, lambda view, facts: FactReader(view).facts_by_id(facts))
     return zip(at[np.array(there, bool)].tolist(), found, strict=True)
 
 

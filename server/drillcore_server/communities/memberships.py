@@ -120,9 +120,9 @@ class CommunityCache(Follower[Memberships]):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine, _load, _follow)
 
-    def label(self, view: CorpusAtRevision, community: CommunityId) -> str | None:
-        """The label. None if the community does not exist, or its label was erased."""
-        return CommunityReader(view).label(community)
+    def labels(self, view: CorpusAtRevision, communities: Sequence[CommunityId]) -> list[str | None]:
+        """The label of each community. None if the community does not exist, or its label was erased."""
+        return [None if found is None else found.label for found in CommunityReader(view).communities(communities)]
 
 
 def _load(snapshot: BatchedReads) -> Memberships:
@@ -154,7 +154,7 @@ def _follow(kept: Memberships, since: Sequence[RevisionRecord], snapshot: Batche
 def _caught_up(kept: Memberships, revision: Revision, snapshot: BatchedReads) -> Memberships:
     """Applies what the revisions behind `revision` did to members."""
     at = kept.at(changed_facts(snapshot, revision))
-    found = snapshot.find(list(at), lambda view, id_: FactReader(view).fact_unless_erased(id_))
+    found = snapshot.together(list(at), lambda view, facts: FactReader(view).facts_unless_erased(facts))
     now = (fact is not None and fact.is_searched for fact in found)
     return kept.changed(dict(zip(at.values(), now, strict=True)))
 

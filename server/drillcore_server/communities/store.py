@@ -6,7 +6,7 @@ are ids, the most important first, in pages that one transaction can write.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -19,7 +19,7 @@ from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
 from drillcore_server.kernel.writes import Write
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import CommunityId, CorpusNumber, FactId, SourceId
-from drillcore_server.storage.keyring import CORPUS_SCOPE, KeyErased, Keyring
+from drillcore_server.storage.keyring import CORPUS_SCOPE, Keyring
 from drillcore_server.storage.records import RecordKind
 
 COMMUNITY = RecordKind(Community)
@@ -41,13 +41,11 @@ class CommunityReader:
         entry = self.view.sealed.get(self.view.tr, self.view.keys.community(community), self.view.revision)
         return None if entry is None else COMMUNITY.decode(entry.value)
 
-    def label(self, community: CommunityId) -> str | None:
-        """The label. None if the community does not exist, or its label was erased."""
-        try:
-            found = self.community(community)
-        except KeyErased:
-            return None
-        return None if found is None else found.label
+    def communities(self, communities: Sequence[CommunityId]) -> list[Community | None]:
+        """Several communities, read together. None for one that does not exist, or whose words were erased."""
+        keys = list(map(self.view.keys.community, communities))
+        found = self.view.sealed.get_many_unless_erased(self.view.tr, keys, self.view.revision)
+        return [None if entry is None else COMMUNITY.decode(entry.value) for entry in found]
 
     def members(self, community: CommunityId, start: int = 0) -> Iterator[tuple[int, FactId]]:
         """The members from a place on, each with its place. The most important when it was found come first."""

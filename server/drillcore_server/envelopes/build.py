@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 from typing import Final
@@ -34,52 +34,41 @@ from drillcore_server.envelopes.select import Selection, SessionMemory, SoughtFa
 from drillcore_server.envelopes.settings import FUSED
 from drillcore_server.envelopes.token_packer import pack
 from drillcore_server.facts.model import Fact
-from drillcore_server.hierarchy.nodes import RawText
-from drillcore_server.hierarchy.reader import NodeReader
 from drillcore_server.hierarchy.store import HierarchyReader
-from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision, unless_erased
-from drillcore_server.storage.ids import CommunityId, DocumentId, FactId, NodeId, Span
+from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.storage.ids import CommunityId, FactId, NodeId, Span
 
 
-@dataclass(frozen=True, slots=True)
-class ProvenanceReader:
-    """Reads where facts of one corpus come from, at one revision. Reads each chunk and document only once."""
+def provenance_of(view: CorpusAtRevision, facts: Sequence[Fact]) -> list[Provenance]:
+    """Where facts of one corpus come from, in order. Reads all their chunks together, and all their documents.
 
-    nodes: NodeReader
-    _raws: dict[NodeId, tuple[RawSpan, ...]] = field(default_factory=dict)
-    _titles: dict[DocumentId, str] = field(default_factory=dict)
-
-    def of(self, fact: Fact) -> Provenance:
-        """Returns what is known of a fact's provenance.
-
-        A fact that was put without a chunk has only a source. A fact from an earlier version of a document may have no
-        raw text any more.
-        """
-        raws = () if fact.chunk is None else self._raws_of(fact.chunk)
-        return Provenance(
+    A fact that was put without a chunk has only a source. A fact from an earlier version of a document may have no raw
+    text any more.
+    """
+    hierarchy = HierarchyReader(view)
+    chunks = list(dict.fromkeys(fact.chunk for fact in facts if fact.chunk is not None))
+    documents = list(dict.fromkeys(fact.document for fact in facts if fact.document is not None))
+    raws = dict(zip(chunks, hierarchy.placed_raws(chunks), strict=True))
+    found = zip(documents, hierarchy.documents_by_id(documents), strict=True)
+    titles = {id_: document.title for id_, document in found if document is not None}
+    return [
+        Provenance(
             source=fact.source,
             location=fact.source_location,
             document=fact.document,
-            document_title="" if fact.document is None else self._title_of(fact.document),
+            document_title="" if fact.document is None else titles.get(fact.document, ""),
             chunk=fact.chunk,
             span=fact.span,
-            raws=raws if fact.span is None else tuple(raw for raw in raws if _overlap(raw.span, fact.span)),
+            raws=() if fact.chunk is None else _raws_in(raws[fact.chunk], fact.span),
             leads=fact.leads,
         )
+        for fact in facts
+    ]
 
-    def _raws_of(self, chunk: NodeId) -> tuple[RawSpan, ...]:
-        if chunk not in self._raws:
-            found = self.nodes.raws_unless_erased(chunk)
-            self._raws[chunk] = tuple(
-                RawSpan(node.id, node.content.raw.span) for node in found if isinstance(node.content, RawText)
-            )
-        return self._raws[chunk]
 
-    def _title_of(self, document: DocumentId) -> str:
-        if document not in self._titles:
-            found = unless_erased(HierarchyReader(self.nodes.view).document, document)
-            self._titles[document] = "" if found is None else found.title
-        return self._titles[document]
+def _raws_in(raws: Sequence[tuple[NodeId, Span]], span: Span | None) -> tuple[RawSpan, ...]:
+    """The raws that have something of a span, or all of them."""
+    return tuple(RawSpan(id_, placed) for id_, placed in raws if span is None or _overlap(placed, span))
 
 
 def _overlap(first: Span, second: Span) -> bool:
@@ -258,13 +247,12 @@ class EnvelopeBuilder:
         fits = (candidate for candidate, tokens in left if tokens <= plan.budget.tokens and candidate.fact is not None)
         return tuple(candidate.id for candidate in fits if candidate.relevance >= plan.relevance_floor)
 
-    def _provenance(self, facts: Sequence[Candidate]) -> dict[FactId, Provenance]:
-        readers = {view.corpus.id: ProvenanceReader(NodeReader(view)) for view in self.views}
-        return {
-            candidate.id: readers[candidate.corpus].of(candidate.fact)
-            for candidate in facts
-            if candidate.fact is not None
-        }
+    def _provenance(self, found: Sequence[Candidate]) -> dict[FactId, Provenance]:
+        made: dict[FactId, Provenance] = {}
+        for view in self.views:
+            facts = [seen.fact for seen in found if seen.fact is not None and seen.corpus == view.corpus.id]
+            made |= zip((fact.id for fact in facts), provenance_of(view, facts), strict=True)
+        return {candidate.id: made[candidate.id] for candidate in found}
 
     def _warnings(self, plan: EnvelopePlan, quality: Quality) -> Iterator[str]:
         if quality.saturation < SPARSE_SATURATION_BELOW:

@@ -1,8 +1,11 @@
 """Selects the candidates of an envelope: the facts that may be packed, from several searches.
 
     sub-queries -> nearest vectors ┐
-                -> matching words  ├-> more facts of communities with few candidates -> read and score each fact
+                -> matching words  ├-> read the facts -> more facts of communities with few candidates -> score
                 -> best sections   ┘
+
+All sub-queries are searched in memory first, and what they found is read together: how often the store is waited for
+does not depend on how many there are.
 
 The candidates and their relevance depend on the plan, the corpora at their revisions and the session, and on nothing
 else.
@@ -14,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Final, TypeVar
 
@@ -36,7 +39,7 @@ from drillcore_server.envelopes.model import (
 from drillcore_server.envelopes.request import EnvelopeReads
 from drillcore_server.envelopes.scoring_policy import fused_relevance
 from drillcore_server.envelopes.settings import FUSED
-from drillcore_server.facts.filters import FilteredSearch, allowed, candidates
+from drillcore_server.facts.filters import FilteredSearch, allowed, candidates, growing_batches
 from drillcore_server.facts.lexical.lexical_index import LexicalIndex
 from drillcore_server.facts.lexical.relevance import WordShares
 from drillcore_server.facts.model import Fact, FactStatus
@@ -87,8 +90,8 @@ COMMUNITIES_MAX: Final = 20
 WORDS_FACTOR: Final = 4
 """This many times as many candidates by words as by vectors: words distinguish facts whose vectors are similar."""
 WORDS_MAX: Final = 1_000
-READ_AHEAD: Final = 250
-"""How many facts are read from the store together: all that a search by words usually finds."""
+READ_MAX: Final = 1_000
+"""Facts that are read from the store together."""
 FACT_TOKENS: Final = 20
 """The size of a short fact. Words lead to enough candidates to fill the budget with such facts."""
 _SEARCHES: Final = tuple(FoundBy)
@@ -145,6 +148,18 @@ def _words_count(plan: EnvelopePlan) -> int:
     return min(max(WORDS_FACTOR * plan.per_query, plan.budget.tokens // FACT_TOKENS), WORDS_MAX)
 
 
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What one search found, best first."""
+
+    by: FoundBy
+    first: Sequence[FactId]
+    """Those that are wanted if all of them may be packed."""
+    others: Iterator[FactId] = field(default_factory=lambda: iter(()))
+    """Those that take their place otherwise."""
+    at_most: int | None = None
+
+
 @dataclass(slots=True)
 class _CorpusSearch:
     """Finds the candidates of one corpus."""
@@ -175,17 +190,28 @@ class _CorpusSearch:
 
     def candidates(self) -> Iterator[Candidate]:
         among = self._among()
-        deferred = (fact for fact in sorted(self.memory.deferred) if fact in self.index)
-        self._note(FoundBy.DEFERRED, self._read_ahead(deferred, READ_AHEAD))
+        searches = [_Search(FoundBy.DEFERRED, [fact for fact in sorted(self.memory.deferred) if fact in self.index])]
         if among is None or among:
-            for text, vector in zip(self.plan.sought, self.vectors, strict=True):
-                ranking = self.index.ranking(vector, among, exact=self.plan.exact)
-                self._note(FoundBy.VECTORS, self._passing((fact for fact, _ in ranking), self.plan.per_query))
-                matching = self.words.ranking(self._shares(text), _words_count(self.plan), among)
-                self._note(FoundBy.WORDS, self._passing(fact for fact, _ in matching))
-                self._note(FoundBy.SECTIONS, self._passing(self._of_sections(vector, among)))
-            self._note(FoundBy.COMMUNITY, self._passing(self._of_communities(among)))
+            searches += self._searches(among)
+        self._read([fact for search in searches for fact in search.first])
+        for search in searches:
+            self._note(search.by, self._passing(search))
+        if among is None or among:
+            near = list(self._of_communities(among))
+            self._read(near)
+            self._note(FoundBy.COMMUNITY, self._passing(_Search(FoundBy.COMMUNITY, near)))
         return self._scored()
+
+    def _searches(self, among: Set[FactId] | None) -> Iterator[_Search]:
+        """Yields what vectors, words and sections find for each text, without reading any fact."""
+        sections = [self._sections(vector) for vector in self.vectors]
+        chunks = self._chunks([section for found in sections for section in found])
+        for text, vector, best in zip(self.plan.sought, self.vectors, sections, strict=True):
+            ranking = (fact for fact, _ in self.index.ranking(vector, among, exact=self.plan.exact))
+            yield _Search(FoundBy.VECTORS, list(islice(ranking, self.plan.per_query)), ranking, self.plan.per_query)
+            matching = self.words.ranking(self._shares(text), _words_count(self.plan), among)
+            yield _Search(FoundBy.WORDS, [fact for fact, _ in matching])
+            yield _Search(FoundBy.SECTIONS, list(self._of_sections(vector, [chunks[id_] for id_ in best], among)))
 
     def _shares(self, text: str) -> WordShares:
         """Returns the word shares of all facts for a text. Keeps the last, since the whole question is needed twice: to
@@ -204,17 +230,22 @@ class _CorpusSearch:
         warm = {fact for community in self.memory.warm for fact in known.members(community)}
         return warm if narrowed is None else warm & narrowed
 
-    def _passing(self, ids: Iterable[FactId], at_most: int | None = None) -> Iterator[FactId]:
-        found = self._read_ahead(ids, at_most or READ_AHEAD)
-        return islice((fact for fact in found if self._fact(fact) is not None), at_most)
+    def _passing(self, search: _Search) -> Iterator[FactId]:
+        """Yields the facts of a search that may be packed, as many as are wanted. Reads further ones as needed."""
+        found = chain(search.first, self._read_further(search))
+        return islice((fact for fact in found if self._fact(fact) is not None), search.at_most)
 
-    def _read_ahead(self, ids: Iterable[FactId], count: int) -> Iterator[FactId]:
-        """Yields the ids. Reads their facts from the store `count` at a time, which saves round trips to a cluster."""
-        left = iter(ids)
-        while batch := list(islice(left, count)):
-            unread = [fact for fact in dict.fromkeys(batch) if fact not in self._stored]
-            self._stored |= zip(unread, FactReader(self.view).facts_unless_erased(unread), strict=True)
+    def _read_further(self, search: _Search) -> Iterator[FactId]:
+        for batch in growing_batches(search.others, search.at_most or 1):
+            self._read(batch)
             yield from batch
+
+    def _read(self, ids: Iterable[FactId]) -> None:
+        """Reads facts from the store together, except those that were read before."""
+        unread = [fact for fact in dict.fromkeys(ids) if fact not in self._stored]
+        for start in range(0, len(unread), READ_MAX):
+            batch = unread[start : start + READ_MAX]
+            self._stored |= zip(batch, FactReader(self.view).facts_unless_erased(batch), strict=True)
 
     def _fact(self, fact_id: FactId) -> Fact | None:
         """Returns a fact at this revision; None if it may not be packed, by its status or by the filters."""
@@ -235,10 +266,17 @@ class _CorpusSearch:
         for fact in found:
             self._found_by.setdefault(fact, []).append(by)
 
-    def _of_sections(self, vector: Vector, among: Set[FactId] | None) -> Iterator[FactId]:
-        """Yields the best facts of each of the best sections."""
-        for section in self._sections(vector):
-            facts = set(self.words.facts_of(HierarchyReader(self.view).chunks_of(section)))
+    def _chunks(self, sections: Sequence[NodeId]) -> Mapping[NodeId, Sequence[NodeId]]:
+        """Returns the chunks of each section, read together."""
+        ids = list(dict.fromkeys(sections))
+        return dict(zip(ids, HierarchyReader(self.view).chunks_of_each(ids), strict=True))
+
+    def _of_sections(
+        self, vector: Vector, sections: Sequence[Sequence[NodeId]], among: Set[FactId] | None
+    ) -> Iterator[FactId]:
+        """Yields the best facts of each of these sections, given by their chunks."""
+        for chunks in sections:
+            facts = set(self.words.facts_of(chunks))
             own = facts if among is None else facts & among
             yield from (fact for fact, _ in self.index.search(vector, SECTION_FACTS_MAX, own, exact=True))
 
@@ -351,9 +389,11 @@ class _CorpusSearch:
 
     def _labels(self, communities: Iterable[CommunityId | None]) -> Mapping[CommunityId, str]:
         """Returns the labels of communities; empty for a label whose words were erased."""
-        reader = CommunityReader(self.view)
-        known = {community for community in communities if community is not None}
-        return {community: reader.label(community) or "" for community in known}
+        known = sorted({community for community in communities if community is not None})
+        return {
+            community: "" if found is None else found.label
+            for community, found in zip(known, CommunityReader(self.view).communities(known), strict=True)
+        }
 
     def _tier(self, fact: FactId, community: CommunityId | None) -> int:
         """Returns the lowest memory tier that has the fact."""

@@ -43,8 +43,8 @@ class FactCommunities(Protocol):
 
     def at(self, view: CorpusAtRevision, /) -> FactMemberships: ...
 
-    def label(self, view: CorpusAtRevision, community: CommunityId, /) -> str | None:
-        """The label. None if the community does not exist, or its label was erased."""
+    def labels(self, view: CorpusAtRevision, communities: Sequence[CommunityId], /) -> list[str | None]:
+        """The label of each community. None if the community does not exist, or its label was erased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,9 @@ class FactReads:
     def _communities(self, view: CorpusAtRevision, found: Sequence[Fact]) -> list[tuple[CommunityId | None, str]]:
         """The community of each fact and its label. (None, "") if the label was erased."""
         communities = self.communities.at(view).communities_of([fact.id for fact in found])
-        labels = {id_: None if id_ is None else self.communities.label(view, id_) for id_ in set(communities)}
-        return [(None, "") if (label := labels[id_]) is None else (id_, label) for id_ in communities]
+        known = sorted({id_ for id_ in communities if id_ is not None})
+        labels = dict(zip(known, self.communities.labels(view, known), strict=True))
+        return [(None, "") if id_ is None or (label := labels[id_]) is None else (id_, label) for id_ in communities]
 
     def _readable(self, tr: Reader, granted: InTenant) -> Sequence[CorpusId]:
         stored = granted.corpora(tr, self.unit.keys)

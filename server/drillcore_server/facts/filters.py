@@ -8,8 +8,9 @@ that the filters allow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final, TypeVar
 
 from drillcore_server.facts.fact_reads import FactReads
@@ -88,6 +89,21 @@ def allowed(reads: FactReads, view: CorpusAtRevision, filters: FactFilters, fact
 
 
 T = TypeVar("T")
+_GROWTH: Final = 4
+_BATCH_MAX: Final = 1_000
+
+
+def growing_batches(ranking: Iterable[T], first: int) -> Iterator[list[T]]:
+    """A ranking in batches, each to be read together: `first` of them, then four times as many each time.
+
+    Without filters the first batch is enough. A filter that allows few of them takes few batches.
+    """
+    left, size = iter(ranking), min(first, _BATCH_MAX)
+    while batch := list(islice(left, size)):
+        yield batch
+        size = min(_GROWTH * size, _BATCH_MAX)
+
+
 TRIED_MAX: Final = 5_000
 """Facts of one corpus that a search tries in vain: a fraction of the five seconds of a transaction."""
 
@@ -146,11 +162,8 @@ class FilteredSearch:
 
     def _followed(self, known: _Allowed, snapshot: BatchedReads) -> _Allowed:
         touched = changed_facts(snapshot, known.revision)
-        allowed: set[FactId] = set()
-        for start in range(0, len(touched), _READ_MAX):
-            some = touched[start : start + _READ_MAX]
-            now = snapshot.read(lambda view, ids=some: FactReader(view).facts_unless_erased(ids))  # type: ignore[misc]
-            allowed |= {fact.id for fact in now if fact is not None and self._is_allowed(fact)}
+        now = snapshot.together(touched, lambda view, facts: FactReader(view).facts_unless_erased(facts))
+        allowed = {fact.id for fact in now if fact is not None and self._is_allowed(fact)}
         return _Allowed(snapshot.revision, known.facts.difference(touched) | allowed)
 
     def _is_allowed(self, fact: Fact) -> bool:

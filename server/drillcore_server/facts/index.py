@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drillcore_fdb.engine import Engine
-from drillcore_server.facts.model import SEARCHED_STATUSES, FactChange, FactStatus
+from drillcore_server.facts.model import SEARCHED_STATUSES, Fact, FactChange, FactStatus
 from drillcore_server.facts.store import FactReader, all_changes, stored_facts_with_vectors
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.storage.ids import FactId, Revision
@@ -29,9 +29,6 @@ from drillcore_server.vectors.settings import VectorSettings
 from drillcore_server.vectors.stored_vectors import row_of
 from drillcore_server.vectors.vector_index import VectorIndex
 from drillcore_server.vectors.vector_log import Labels, Row, Units
-
-_READ_MAX: Final = 500
-"""Facts that one transaction reads."""
 
 
 class CombinedChange(NamedTuple):
@@ -88,10 +85,8 @@ class FactVectors:
         changes = combined_changes(snapshot, after)
         in_search = {fact: what for fact, what in changes.items() if what.status in SEARCHED_STATUSES}
         read = [fact for fact, what in in_search.items() if _is_moved(index, fact, what)]
-        found: dict[FactId, Row | None] = {}
-        for start in range(0, len(read), _READ_MAX):
-            some = read[start : start + _READ_MAX]
-            found |= snapshot.read(lambda view, facts=some: _searched(view, facts, model))  # type: ignore[misc]
+        now = snapshot.together(read, lambda view, facts: FactReader(view).facts_with_vectors(model, facts))
+        found = dict(zip(read, map(_searched, now), strict=True))
         rows: dict[FactId, Row | None] = {fact: None for fact in changes if fact not in in_search}
         erased = {fact for fact, what in changes.items() if FactChange.ERASED in what.change}
         rows |= {fact: row for fact, row in found.items() if not _is_same(index, fact, row)}
@@ -102,14 +97,12 @@ def _is_moved(index: FactIndex, fact: FactId, what: CombinedChange) -> bool:
     return bool(what.change & _MOVED) or fact not in index
 
 
-def _searched(view: CorpusAtRevision, facts: Sequence[FactId], model: int) -> dict[FactId, Row | None]:
-    """The vector of each fact. None if the fact is not searched; an erased fact is searched at no revision."""
-    reader = FactReader(view)
-    found = zip(facts, reader.facts_unless_erased(facts), reader.vectors_unless_erased(model, facts), strict=True)
-    return {
-        id_: row_of(vector) if fact is not None and fact.is_searched and vector is not None else None
-        for id_, fact, vector in found
-    }
+def _searched(found: tuple[Fact, bytes | None] | None) -> Row | None:
+    """The vector of a fact. None if the fact is not searched; an erased fact is searched at no revision."""
+    if found is None:
+        return None
+    fact, vector = found
+    return row_of(vector) if fact.is_searched and vector is not None else None
 
 
 def _is_same(index: FactIndex, fact: FactId, row: Row | None) -> bool:

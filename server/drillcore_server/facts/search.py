@@ -13,7 +13,7 @@ from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.facts.cache_directives import CacheDirectives
 from drillcore_server.facts.fact_reads import FactReads, check_corpora
-from drillcore_server.facts.filters import FilteredSearch, allowed, candidates
+from drillcore_server.facts.filters import FilteredSearch, allowed, candidates, growing_batches
 from drillcore_server.facts.index import FactIndex, FactIndexes
 from drillcore_server.facts.model import SEARCHED_STATUSES, Fact, FactFilters, FactStatus, FoundFact
 from drillcore_server.facts.session_fact_store import OwnSession, SessionFact
@@ -211,8 +211,8 @@ def _ranking(
 def _read_in_batches(
     facts: FactReader, ranking: Iterator[tuple[FactId, float]], count: int
 ) -> Iterator[tuple[tuple[FactId, float], Fact | None]]:
-    """The ranking with the facts, `count` of which are read together: as many as are needed if all are allowed."""
-    while batch := list(islice(ranking, count)):
+    """The ranking with the facts. The first `count` are read together: as many as are needed if all are allowed."""
+    for batch in growing_batches(ranking, count):
         yield from zip(batch, facts.facts_unless_erased([id_ for id_, _ in batch]), strict=True)
 
 

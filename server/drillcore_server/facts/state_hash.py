@@ -119,8 +119,6 @@ class StoredState:
 
 
 STATE = RecordKind(StoredState)
-_READ_MAX: Final = 500
-"""Facts that one transaction reads."""
 
 
 class StateHashes:
@@ -160,11 +158,8 @@ def _load(snapshot: BatchedReads) -> StateHash:
 
 def _follow(kept: StateHash, since: Sequence[RevisionRecord], snapshot: BatchedReads) -> StateHash:
     touched = changed_facts(snapshot, Revision(since[0].revision - 1))
-    found: dict[FactId, Fact | None] = {}
-    for start in range(0, len(touched), _READ_MAX):
-        some = touched[start : start + _READ_MAX]
-        found |= zip(some, snapshot.read(lambda view, ids=some: FactReader(view).facts_by_id(ids)), strict=True)  # type: ignore[misc]
-    return kept.changed(found)
+    found = snapshot.together(touched, lambda view, facts: FactReader(view).facts_by_id(facts))
+    return kept.changed(dict(zip(touched, found, strict=True)))
 
 
 def changed_facts(snapshot: BatchedReads, after: Revision) -> list[FactId]:

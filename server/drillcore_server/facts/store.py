@@ -96,6 +96,25 @@ class FactReader:
 
         return _in_their_blocks(facts, read, lambda vectors, fact: vectors.get(fact))
 
+    def facts_with_vectors(self, model: int, facts: Sequence[FactId]) -> list[tuple[Fact, bytes | None] | None]:
+        """Each of the facts with its vector of a model, read together. None if it does not exist or was erased."""
+
+        def read(blocks: Sequence[BlockId]) -> list[tuple[FactBlock, Mapping[FactId, bytes]] | None]:
+            keys = [*self._keys(blocks), *(self.view.keys.block_vectors(model, block) for block in blocks)]
+            found = self.view.sealed.get_many_unless_erased(self.view.tr, keys, self.view.revision)
+            pairs = zip(found[: len(blocks)], found[len(blocks) :], strict=True)
+            return [
+                None if block is None else (block_in(block), {} if vectors is None else vectors_in(vectors))
+                for block, vectors in pairs
+            ]
+
+        def find(there: tuple[FactBlock, Mapping[FactId, bytes]], id_: FactId) -> tuple[Fact, bytes | None] | None:
+            block, vectors = there
+            fact = block.fact(id_)
+            return None if fact is None else (fact, vectors.get(id_))
+
+        return _in_their_blocks(facts, read, find)
+
     def vectors_of_blocks(self, model: int, blocks: Sequence[BlockId]) -> list[Mapping[FactId, bytes] | None]:
         """The vectors of the facts of each block; None if it has none of this model, or was erased."""
         keys = [self.view.keys.block_vectors(model, block) for block in blocks]

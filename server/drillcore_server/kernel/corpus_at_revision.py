@@ -32,6 +32,8 @@ _RECORDS_MAX: Final = 500
 """How many records one transaction reads one by one: well within five seconds."""
 _KEYS_MAX: Final = 2_000
 """How many keys one transaction scans, whether the revision sees them or not."""
+_IN_CALLERS_MAX: Final = 8
+"""How many reads `BatchedReads.following` makes in its caller's transaction. Each takes a part of its five seconds."""
 
 
 def unless_erased(get: Callable[[Id], T | None], id_: Id) -> T | None:
@@ -91,6 +93,21 @@ class CorpusAtRevision:
             return True
 
 
+@dataclass(slots=True)
+class _CallersTransaction:
+    """A transaction of the caller, in which only a few reads are made: it must not grow too old."""
+
+    tr: Reader
+    reads_left: int = _IN_CALLERS_MAX
+    was_left: bool = False
+    """Whether more reads were needed, in transactions of their own."""
+
+    def takes_another(self) -> bool:
+        self.was_left = self.was_left or not self.reads_left
+        self.reads_left -= not self.was_left
+        return not self.was_left
+
+
 @dataclass(frozen=True, slots=True)
 class BatchedReads:
     """Reads one revision in as many transactions as it takes: a revision does not change."""
@@ -100,10 +117,22 @@ class BatchedReads:
     keys: CorpusKeys
     sealed: SealedRecords
     revision: Revision
+    callers: _CallersTransaction | None = None
+    """Where the first reads are made, if the reads follow a caller."""
 
     @classmethod
     def of(cls, engine: Engine, view: CorpusAtRevision) -> BatchedReads:
         return cls(engine, view.corpus, view.keys, view.sealed, view.revision)
+
+    @classmethod
+    def following(cls, engine: Engine, view: CorpusAtRevision) -> BatchedReads:
+        """Same as `of`, for data in memory that is brought up to a view.
+
+        The first reads are made in the view's own transaction, without conflicts: they are enough for a small change,
+        which then costs no further transaction. Call `check_kept` at the end.
+        """
+        tr = view.tr.snapshot if isinstance(view.tr, Transaction) else view.tr
+        return replace(cls.of(engine, view), callers=_CallersTransaction(tr))
 
     def at(self, revision: Revision) -> BatchedReads:
         """The same corpus at another revision."""
@@ -112,11 +141,28 @@ class BatchedReads:
     def read(self, work: Callable[[CorpusAtRevision], T]) -> T:
         """Runs `work` in one transaction."""
 
-        def read(tr: Transaction) -> T:
-            self.sealed.follow_erasures(tr.snapshot, self.keys)
-            return work(CorpusAtRevision(tr.snapshot, self.corpus, self.keys, self.sealed, self.revision))
+        def read(tr: Reader) -> T:
+            self.sealed.follow_erasures(tr, self.keys)
+            return work(CorpusAtRevision(tr, self.corpus, self.keys, self.sealed, self.revision))
 
-        return self.engine.run(read)
+        if self.callers is not None and self.callers.takes_another():
+            return read(self.callers.tr)
+        return self.engine.run(lambda tr: read(tr.snapshot))
+
+    def check_kept(self) -> None:
+        """Raises `Missing` if a trim may have removed records of the revision before they were read."""
+        if self.callers is not None and not self.callers.was_left:
+            retention.check_kept(self.callers.tr, self.keys, self.revision)
+        else:
+            self.engine.run(lambda tr: retention.check_kept(tr, self.keys, self.revision))
+
+    def together(
+        self, ids: Sequence[Id], get_many: Callable[[CorpusAtRevision, Sequence[Id]], Sequence[T]]
+    ) -> Iterator[T]:
+        """What `get_many` returns for the ids, in order. Gives it as many of them at once as one transaction reads."""
+        for start in range(0, len(ids), _RECORDS_MAX):
+            batch = ids[start : start + _RECORDS_MAX]
+            yield from self.read(lambda view, b=batch: get_many(view, b))  # type: ignore[misc]
 
     def find(self, ids: Sequence[Id], get: Callable[[CorpusAtRevision, Id], T]) -> Iterator[T]:
         """What `get` returns for each id, in order."""

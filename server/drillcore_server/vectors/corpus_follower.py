@@ -71,8 +71,9 @@ class Follower(Generic[T]):
     """Keeps something derived from each corpus, at the revision last asked for.
 
     Safe to use from many threads: what is kept is never changed, only replaced. An earlier revision than the kept one
-    is read and not kept. Reading has transactions of its own, so it may take longer than one transaction can. If the
-    caller's transaction has grown too old meanwhile, it runs again and finds everything here.
+    is read and not kept. A small change is read in the caller's transaction. More is read in further transactions, so
+    it may take longer than one can. If the caller's has grown too old meanwhile, it runs again and finds everything
+    here.
     """
 
     def __init__(
@@ -106,15 +107,14 @@ class Follower(Generic[T]):
                 del self._kept[number]
         if revision == view.revision and kept is not None:
             return kept
-        snapshot = BatchedReads.of(self._engine, view)
+        snapshot = BatchedReads.following(self._engine, view)
         if revision is None or kept is None or not 0 < view.revision - revision <= _REVISIONS_MAX:
             fresh = self._load(snapshot)
         elif revision < retention.floor(view.tr, view.keys):
             fresh = self._load(snapshot)  # what the revisions since then changed can no longer be read
         else:
             fresh = self._followed(kept, revision, view, snapshot)
-        # A trim may meanwhile have removed some of it before it was read.
-        self._engine.run(lambda tr: retention.check_kept(tr, view.keys, view.revision))
+        snapshot.check_kept()
         self._keep(number, view.revision, epoch, fresh)
         return fresh
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from drillcore_fdb.engine import Engine, Transaction
 from drillcore_fdb.errors import StoreCorruptError
-from drillcore_server.kernel import retention, revisions
+from drillcore_server.kernel import revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.storage.corpus_keys import CorpusKeys
@@ -105,8 +105,8 @@ class VectorSource(Protocol[Id]):
 class IndexFollower(Generic[Id]):
     """The vector indexes of one source, of all corpora. Safe to use from many threads.
 
-    Reading has transactions of its own, so it may take longer than one transaction can. If the caller's transaction has
-    grown too old meanwhile, it runs again and finds everything here.
+    A small change is read in the caller's transaction. More is read in further transactions, so it may take longer than
+    one can. If the caller's has grown too old meanwhile, it runs again and finds everything here.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class IndexFollower(Generic[Id]):
             return self._histories[name]
 
     def _followed(self, history: IndexHistory[Id], view: CorpusAtRevision) -> VectorIndex[Id]:
-        snapshot = BatchedReads.of(self._engine, view)
+        snapshot = BatchedReads.following(self._engine, view)
         before = history.up_to(view.revision) or self._restored(history, view)
         changes: Changes[Id] = Changes({})
         if before is None:
@@ -173,7 +173,7 @@ class IndexFollower(Generic[Id]):
             changes = self._source.changes(before[1], before[0], snapshot, history.name.model)
             is_same = not (changes.rows or changes.erased)
             fresh = before[1] if is_same else before[1].changed(changes.rows, changes.erased)
-        self._check_kept(view)
+        snapshot.check_kept()
         history.keep(view.revision, fresh, is_first=changes.is_erasure)
         self._drop_unused(history.name, view)
         return fresh
@@ -193,10 +193,6 @@ class IndexFollower(Generic[Id]):
         items = self._source.load(snapshot, name.model)
         return VectorIndex[Id].of(items, self._settings, self._source.kept_as)
 
-    def _check_kept(self, view: CorpusAtRevision) -> None:
-        """Raises `Missing` if a trim may have removed vectors of the revision before they were read."""
-        self._engine.run(lambda tr: retention.check_kept(tr, view.keys, view.revision))
-
     def _at_earlier_revision(self, name: IndexName, view: CorpusAtRevision) -> VectorIndex[Id]:
         epoch = view.sealed.epoch(name.corpus)
         with self._lock:
@@ -204,8 +200,9 @@ class IndexFollower(Generic[Id]):
                 del self._earlier[key]  # it may contain what was erased since
             found = self._earlier.get((name, view.revision, epoch))
         if found is None:
-            found = self._loaded(name, BatchedReads.of(self._engine, view))
-            self._check_kept(view)
+            snapshot = BatchedReads.following(self._engine, view)
+            found = self._loaded(name, snapshot)
+            snapshot.check_kept()
         with self._lock:
             self._earlier[name, view.revision, epoch] = found
             while len(self._earlier) > _EARLIER_MAX:

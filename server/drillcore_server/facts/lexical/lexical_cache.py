@@ -14,14 +14,12 @@ from drillcore_server.facts.lexical.lexical_index import LexicalIndex
 from drillcore_server.facts.model import SEARCHED_STATUSES, Fact, FactChange
 from drillcore_server.facts.store import FactReader, stored_facts
 from drillcore_server.facts.words import Lexicon, encode_words, words_of
-from drillcore_server.kernel import retention, revisions
+from drillcore_server.kernel import revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.storage.ids import CorpusNumber, FactId, Revision
 from drillcore_server.vectors.corpus_follower import RevisionStates
 
 _CORPORA_MAX: Final = 64
-_READ_MAX: Final = 500
-"""Facts that one transaction reads."""
 _EARLIER_MAX: Final = 2
 """Earlier revisions that are kept for callers who ask several times."""
 _MOVED: Final = FactChange.ADDED | FactChange.CONTENT | FactChange.DETAILS | FactChange.ARCHIVED | FactChange.RESTORED
@@ -38,8 +36,8 @@ class _State:
 class LexicalIndexes:
     """Safe to use from many threads.
 
-    Reading has transactions of its own, so it may take longer than one transaction can. If the caller's transaction has
-    grown too old meanwhile, it runs again and finds everything here.
+    A small change is read in the caller's transaction. More is read in further transactions, so it may take longer than
+    one can. If the caller's has grown too old meanwhile, it runs again and finds everything here.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -79,11 +77,11 @@ class LexicalIndexes:
             self._earlier = OrderedDict((key, state) for key, state in self._earlier.items() if key[0] not in corpora)
 
     def _followed(self, states: RevisionStates[_State], view: CorpusAtRevision, epoch: int) -> _State:
-        snapshot = BatchedReads.of(self._engine, view)
+        snapshot = BatchedReads.following(self._engine, view)
         states.drop(lambda state: state.epoch != epoch)
         before = states.up_to(view.revision)
         index = _loaded(snapshot) if before is None else _changed(before[1].index, before[0], snapshot)
-        self._check_kept(view)
+        snapshot.check_kept()
         fresh = _State(epoch, index)
         states.keep(view.revision, fresh)
         return fresh
@@ -94,17 +92,14 @@ class LexicalIndexes:
                 del self._earlier[key]
             known = self._earlier.get((number, view.revision))
         if known is None:
-            known = _State(epoch, _loaded(BatchedReads.of(self._engine, view)))
-            self._check_kept(view)
+            snapshot = BatchedReads.following(self._engine, view)
+            known = _State(epoch, _loaded(snapshot))
+            snapshot.check_kept()
         with self._lock:
             self._earlier[number, view.revision] = known
             while len(self._earlier) > _EARLIER_MAX:
                 self._earlier.popitem(last=False)
         return known.index
-
-    def _check_kept(self, view: CorpusAtRevision) -> None:
-        """Checks that no trim has meanwhile removed some of it before it was read."""
-        self._engine.run(lambda tr: retention.check_kept(tr, view.keys, view.revision))
 
 
 def _is_behind(states: RevisionStates[_State], view: CorpusAtRevision) -> bool:
@@ -130,10 +125,8 @@ def _changed(index: LexicalIndex, after: Revision, snapshot: BatchedReads) -> Le
     read = [fact for fact, what in in_search.items() if _is_moved(index, fact, what)]
     words: dict[FactId, bytes | None] = {fact: None for fact in changes if fact not in in_search}
     words |= dict.fromkeys(read)
-    for start in range(0, len(read), _READ_MAX):
-        some = read[start : start + _READ_MAX]
-        found = snapshot.read(lambda view, facts=some: FactReader(view).facts_unless_erased(facts))  # type: ignore[misc]
-        words |= _words(fact for fact in found if fact is not None)
+    found = snapshot.together(read, lambda view, facts: FactReader(view).facts_unless_erased(facts))
+    words |= _words(fact for fact in found if fact is not None)
     return index.changed(words) if words else index
 
 
