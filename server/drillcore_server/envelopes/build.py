@@ -34,9 +34,11 @@ from drillcore_server.envelopes.select import Selection, SessionMemory, SoughtFa
 from drillcore_server.envelopes.settings import FUSED
 from drillcore_server.envelopes.token_packer import pack
 from drillcore_server.facts.model import Fact
+from drillcore_server.hierarchy.model import raw_id
+from drillcore_server.hierarchy.packed import PlacedChunk
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
-from drillcore_server.storage.ids import CommunityId, FactId, NodeId, Span
+from drillcore_server.storage.ids import CommunityId, FactId, Span
 
 
 def provenance_of(view: CorpusAtRevision, facts: Sequence[Fact]) -> list[Provenance]:
@@ -48,7 +50,7 @@ def provenance_of(view: CorpusAtRevision, facts: Sequence[Fact]) -> list[Provena
     hierarchy = HierarchyReader(view)
     chunks = list(dict.fromkeys(fact.chunk for fact in facts if fact.chunk is not None))
     documents = list(dict.fromkeys(fact.document for fact in facts if fact.document is not None))
-    raws = dict(zip(chunks, hierarchy.placed_raws(chunks), strict=True))
+    placed = dict(zip(chunks, hierarchy.placed_chunks(chunks), strict=True))
     found = zip(documents, hierarchy.documents_by_id(documents), strict=True)
     titles = {id_: document.title for id_, document in found if document is not None}
     return [
@@ -59,16 +61,20 @@ def provenance_of(view: CorpusAtRevision, facts: Sequence[Fact]) -> list[Provena
             document_title="" if fact.document is None else titles.get(fact.document, ""),
             chunk=fact.chunk,
             span=fact.span,
-            raws=() if fact.chunk is None else _raws_in(raws[fact.chunk], fact.span),
+            raws=() if fact.chunk is None else _raws_in(placed[fact.chunk], fact.span),
             leads=fact.leads,
         )
         for fact in facts
     ]
 
 
-def _raws_in(raws: Sequence[tuple[NodeId, Span]], span: Span | None) -> tuple[RawSpan, ...]:
-    """The raws that have something of a span, or all of them."""
-    return tuple(RawSpan(id_, placed) for id_, placed in raws if span is None or _overlap(placed, span))
+def _raws_in(placed: PlacedChunk | None, span: Span | None) -> tuple[RawSpan, ...]:
+    """The raws of a chunk that have something of a span, or all of them. Needs no text of raws."""
+    if placed is None:
+        return ()
+    ids = placed.chunk.raw_ids or [raw_id(placed.chunk.id, place) for place in range(len(placed.raws))]
+    raws = map(RawSpan, ids, placed.raws)
+    return tuple(raw for raw in raws if span is None or _overlap(raw.span, span))
 
 
 def _overlap(first: Span, second: Span) -> bool:

@@ -18,7 +18,6 @@ from drillcore_server.hierarchy.model import (
     RawPage,
     Section,
     chunk_of_raw,
-    raw_id,
 )
 from drillcore_server.hierarchy.packed import SECTION, PlacedChunk, decode_chunk, encode_chunk, encode_raws
 from drillcore_server.hierarchy.source_model import Source
@@ -41,7 +40,6 @@ from drillcore_server.storage.ids import (
     Membership,
     NodeId,
     SourceId,
-    Span,
     TenantId,
     node_id,
 )
@@ -178,15 +176,6 @@ class HierarchyReader:
         for entry in versioned.scan(self.view.tr, *self.view.keys.entities(kind, value), self.view.revision):
             yield node_id(entry.key[-16:])
 
-    def placed_raws(self, chunks: Sequence[NodeId]) -> list[list[tuple[NodeId, Span]]]:
-        """The ids and spans of the raws of each chunk, read together. None of a chunk that is missing or erased."""
-        keys = [self.view.keys.chunk(chunk) for chunk in chunks]
-        found = self.view.sealed.get_many_unless_erased(self.view.tr, keys, self.view.revision)
-        return [
-            [] if entry is None else _placed_raws(decode_chunk(chunk, entry.value))
-            for chunk, entry in zip(chunks, found, strict=True)
-        ]
-
     def documents_by_id(self, documents: Sequence[DocumentId]) -> list[Document | None]:
         """Several documents, read together. None for those that are missing or erased."""
         keys = [self.view.keys.document(document) for document in documents]
@@ -197,11 +186,6 @@ class HierarchyReader:
         """The chunks of several small sections, read together, each in the order of their documents."""
         found = versioned.scan_many(self.view.tr, list(map(self.view.keys.members, sections)), self.view.revision)
         return [[self.view.keys.parse_member(entry.key).id for entry in entries] for entries in found]
-
-
-def _placed_raws(found: ChunkWithRaws) -> list[tuple[NodeId, Span]]:
-    ids = found.chunk.raw_ids or [raw_id(found.chunk.id, place) for place in range(len(found.page.raws))]
-    return [(id_, raw.span) for id_, raw in zip(ids, found.page.raws, strict=True)]
 
 
 def raw_key(keys: CorpusKeys, chunk: Chunk) -> bytes:
