@@ -13,8 +13,11 @@ from uuid import UUID
 import orjson
 import pytest
 
+from drillcore_fdb.engine import Transaction
+from drillcore_fdb.round_trips import counted
 from drillcore_formats.audit.leaves import SERVER_LOG
 from drillcore_server.audit import log_store as audit_log
+from drillcore_server.audit import search as search_module
 from drillcore_server.audit.search import AuditFilter, FoundRecord, LogSearch
 from drillcore_server.kernel.access import Principal, PrincipalKind
 from drillcore_server.kernel.trail import Trail
@@ -173,8 +176,69 @@ def test_a_log_that_stopped_still_shows_later_records(tmp_path: Path) -> None:
         assert [record.index for record in found] == [0, None, None]
 
 
-def _stopped(store: Audited) -> audit_log.Head:
+@pytest.mark.parametrize("reverse", [False, True])
+def test_records_of_all_buckets_come_in_the_order_of_their_commits_however_many_are_read_at_once(
+    store: Audited, made: list[dict[str, object]], reverse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def places(after: audit_log.Place) -> list[audit_log.Place]:
+        found = store.run(lambda tr: list(audit_log.records_after(tr, store.keys, after, 1, reverse=reverse)))
+        return [(position.incarnation, position.versionstamp) for position, _ in found]
 
+    monkeypatch.setattr(audit_log, "_FROM_EACH_BUCKET", 1_000)
+    whole = places(audit_log.BEGINNING)
+    assert len(whole) >= len(made)
+    assert whole == sorted(whole, reverse=reverse)
+    monkeypatch.setattr(audit_log, "_FROM_EACH_BUCKET", 3)
+    assert places(audit_log.BEGINNING) == whole
+    for after in whole[::17]:
+        assert places(after) == [place for place in whole if place > after]
+
+
+def test_a_page_of_records_takes_as_many_round_trips_as_one_record(
+    store: Audited, made: list[dict[str, object]]
+) -> None:
+    def trips(wanted: AuditFilter, count: int) -> int:
+        with counted() as total:
+            found = store.run(lambda tr: list(islice(search(store).in_log(tr.snapshot, TENANT, wanted), count)))
+        assert len(found) == count
+        return total.count
+
+    for wanted in (AuditFilter(), AuditFilter(operator="alice"), AuditFilter(operator="alice", action="ACCESS")):
+        assert trips(wanted, 10) == trips(wanted, 1) <= 7
+
+
+@pytest.mark.parametrize("oldest_first", [True, False])
+def test_a_search_that_tries_much_in_vain_stops_and_goes_on_where_it_stopped(
+    store: Audited, made: list[dict[str, object]], oldest_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_module, "TRIED_MAX", 10)
+    monkeypatch.setattr(search_module, "_TRIED_TOGETHER", 5)
+    for wanted in (
+        AuditFilter(operator="alice", action="DELETE", corpus=CORPORA[1]),
+        AuditFilter(operator="bob", since=START + timedelta(hours=5)),
+    ):
+        found: list[FoundRecord] = []
+        stops: list[bytes] = [b""]
+        for stop in stops:
+            found += _up_to_a_stop(store, wanted, oldest_first, stop or None, stops)
+        expected = [body["id"] for body in made if asked(body, wanted)]
+        assert ids(found) == (expected if oldest_first else expected[::-1])
+        assert len(stops) > 2
+
+
+def _up_to_a_stop(
+    store: Audited, wanted: AuditFilter, oldest_first: bool, after: bytes | None, stops: list[bytes]
+) -> list[FoundRecord]:
+    """What a search finds until it has tried enough. Then it adds the cursor where it stopped to `stops`."""
+
+    def work(tr: Transaction) -> list[FoundRecord]:
+        found = search(store).find(tr.snapshot, TENANT, wanted, oldest_first=oldest_first, after=after)
+        return list(search_module.until_enough(found, stops))
+
+    return store.run(work)
+
+
+def _stopped(store: Audited) -> audit_log.Head:
     return replace(store.head(), problem="damaged")
 
 

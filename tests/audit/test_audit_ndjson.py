@@ -14,8 +14,8 @@ import pytest
 
 from drillcore_fdb.engine import Reader
 from drillcore_formats.audit import Pins, Report, verify_export
-from drillcore_server.audit.ndjson import EVERYTHING, NdjsonExport, log_now
-from drillcore_server.audit.search import AuditFilter, LogSearch
+from drillcore_server.audit.ndjson import NdjsonExport, log_now
+from drillcore_server.audit.search import EVERYTHING, AuditFilter, LogSearch
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.storage.ids import CorpusId, CorpusNumber, SourceId
 from drillcore_server.storage.keyring import KeyNumber

@@ -15,6 +15,7 @@ import pytest
 
 from drillcore_fdb.engine import Options, Transaction
 from drillcore_fdb.errors import EngineError
+from drillcore_fdb.round_trips import counted
 from drillcore_formats.audit.checkpoints import Checkpoint, log_origin
 from drillcore_formats.audit.leaves import SERVER_LOG
 from drillcore_formats.audit.merkle import Frontier, leaf_hash
@@ -65,6 +66,33 @@ def write(store: Audited, count: int, seed: int) -> None:
     dice = random.Random(seed)
     for _ in range(count):
         store.record(dice.choice([None, TENANT, OTHER]))
+
+
+def test_a_batch_takes_the_same_few_round_trips_however_many_records_and_logs_it_has(store: Audited) -> None:
+    sequencer = store.sequencer()
+
+    def trips(per_log: int) -> int:
+        for log in LOGS:
+            for _ in range(per_log):
+                store.record(log)
+        with counted() as total:
+            done = sequencer.step()
+        assert done is not None
+        assert done.records == per_log * len(LOGS)
+        return total.count
+
+    trips(1)  # the first one takes the lease, and reads the signing key
+    assert trips(1) == trips(40) == 6
+    assert check_logs(store) == 42 * len(LOGS)
+
+
+def test_looking_for_records_in_vain_takes_three_round_trips(store: Audited) -> None:
+    sequencer = store.sequencer()
+    store.record()
+    sequencer.step()
+    with counted() as total:
+        sequencer.step()
+    assert total.count == 3
 
 
 def test_records_of_many_writers_are_in_their_logs_in_the_order_of_their_commits(store: Audited) -> None:

@@ -95,7 +95,8 @@ class AuditServiceServicer(object):
     """
 
     def QueryAudit(self, request, context):
-        """The records that match a filter, newest first.
+        """The records that match a filter, newest first. A page may be short or even empty: continue as long as there is a
+        next_page_token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

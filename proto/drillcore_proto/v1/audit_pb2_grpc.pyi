@@ -258,7 +258,9 @@ class AuditServiceStub(typing.Generic[_AuditServiceQueryAuditType, _AuditService
     ], channel: grpc.aio.Channel) -> None: ...
 
     QueryAudit: _AuditServiceQueryAuditType
-    """The records that match a filter, newest first."""
+    """The records that match a filter, newest first. A page may be short or even empty: continue as long as there is a
+    next_page_token.
+    """
 
     WaitProof: _AuditServiceWaitProofType
     """Waits until the log has a record, and returns the proof of that (c2sp.org/tlog-proof). The proof is a file that can
@@ -338,7 +340,9 @@ class AuditServiceServicer(metaclass=abc.ABCMeta):
         request: drillcore_proto.v1.audit_pb2.QueryAuditRequest,
         context: _ServicerContext,
     ) -> typing.Union[drillcore_proto.v1.audit_pb2.QueryAuditResponse, collections.abc.Awaitable[drillcore_proto.v1.audit_pb2.QueryAuditResponse]]:
-        """The records that match a filter, newest first."""
+        """The records that match a filter, newest first. A page may be short or even empty: continue as long as there is a
+        next_page_token.
+        """
 
     @abc.abstractmethod
     def WaitProof(

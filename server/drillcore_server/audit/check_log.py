@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from drillcore_fdb.engine import Reader
+from drillcore_fdb.engine import Reader, Streaming
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_formats.audit.checkpoints import Checkpoint, log_origin
 from drillcore_formats.audit.findings import Mismatch, VerificationFailed
@@ -155,40 +155,48 @@ class _Page:
         except StoreCorruptError as error:
             self._done.blame(begin, None, error.message)
             return
-        entries = dict(self._entries(begin, end))
-        placed = self._placed(entries)
+        found = self._found(begin, end)
         for index, leaf in zip(range(begin, end), leaves, strict=True):
-            entry = entries.get(index)
+            entry, *stored = found.get(index, (None, None, None))
             try:
                 if entry is None:
                     raise Mismatch("it is missing: the log has no entry here")
-                self._check_record(index, entry, leaf, placed[index])
+                self._check_record(index, entry, leaf, *stored)
             except VerificationFailed as failure:
                 self._done.blame(index, None if entry is None else entry.record, str(failure))
             except StoreCorruptError as error:
                 self._done.blame(index, None if entry is None else entry.record, error.message)
 
+    def _found(self, begin: int, end: int) -> dict[int, tuple[LogEntry, bytes | None, bytes | None]]:
+        """The entries of some indexes, each with the record as it is stored, and the place that its id leads to."""
+        entries = dict(self._entries(begin, end))
+        records = [audit_records.key_of(self._keys, entry.position) for entry in entries.values()]
+        places = [self._keys.audit_place(entry.record) for entry in entries.values()]
+        stored = self._tr.get_many([*records, *places])
+        found = zip(entries.items(), stored[: len(records)], stored[len(records) :], strict=True)
+        return {index: (entry, record, place) for (index, entry), record, place in found}
+
     def _entries(self, begin: int, end: int) -> Iterator[tuple[int, LogEntry]]:
-        for key, value in self._tr.range(*self._keys.audit_entries(self._log, begin, end)):
+        span = self._keys.audit_entries(self._log, begin, end)
+        for key, value in self._tr.range(*span, streaming=Streaming.WANT_ALL):
             index = int.from_bytes(key[-8:], "big")
             try:
                 yield index, audit_log.decode_entry(value)
             except StoreCorruptError as error:
                 self._done.blame(index, None, error.message)
 
-    def _placed(self, entries: dict[int, LogEntry]) -> dict[int, RecordPlace | None]:
-        return {index: audit_log.place_of(self._tr, self._keys, entry.record) for index, entry in entries.items()}
-
     def _check_tile(self, begin: int, end: int) -> None:
         tile = begin // TILE_HASHES
         if end == (tile + 1) * TILE_HASHES and self._tree.check_tiles([(0, tile)]):
             self._done.blame(begin, None, f"the tile {tile} does not match the tree above it")
 
-    def _check_record(self, index: int, entry: LogEntry, leaf: bytes, placed: RecordPlace | None) -> None:
-        opened = self._opened(entry)
+    def _check_record(
+        self, index: int, entry: LogEntry, leaf: bytes, record: bytes | None, place: bytes | None
+    ) -> None:
+        opened = self._opened(entry, record)
         if leaf_hash(opened.leaf.encode()) != leaf:
             raise Mismatch("it does not match its leaf in the tree")
-        self._check_order(index, opened, placed)
+        self._check_order(index, opened, None if place is None else audit_log.decode_place(place))
         self._sequence.check_key(check_leaf(opened.leaf, self._log, self._trusted))
         content = check_content(opened.document(), opened.leaf)
         if content.private is not PrivatePart.MISSING:
@@ -198,15 +206,13 @@ class _Page:
         else:
             raise Mismatch(NOT_ERASED)
 
-    def _opened(self, entry: LogEntry) -> OpenedRecord:
-        position = entry.position
-        value = self._tr.get(self._keys.audit_record(position.incarnation, position.bucket, position.versionstamp))
+    def _opened(self, entry: LogEntry, value: bytes | None) -> OpenedRecord:
         if value is None:
             raise Mismatch("it is missing: the log has an entry, but the store does not have the record")
         stored = RECORD.decode(value)
         if stored.id != entry.record:
             raise Mismatch(f"another record is in its place: {stored.id}")
-        return self._opener.open(stored, position)
+        return self._opener.open(stored, entry.position)
 
     def _check_order(self, index: int, opened: OpenedRecord, placed: RecordPlace | None) -> None:
         self._sequence.check(index, opened.leaf)
@@ -230,11 +236,11 @@ class _Page:
 
     def _check_kept(self) -> None:
         """Checks the published checkpoints of the sizes that this part covers."""
-        last = self._done.next_start
-        kept = audit_log.checkpoints_after(self._tr, self._keys, self._log, self._done.start, RECORDS_MAX)
+        kept = audit_log.checkpoints_after(
+            self._tr, self._keys, self._log, self._done.start, RECORDS_MAX, up_to=self._done.next_start
+        )
+        self._tree.expect_roots([size for size, _ in kept])
         for size, note in kept:
-            if size > last:
-                break
             try:
                 self._check_note(size, note, self._tree.root(size))
             except StoreCorruptError as error:

@@ -13,7 +13,15 @@ from drillcore_formats.audit.proofs import make_proof
 from drillcore_proto.reasons import Reason
 from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.check_log import RECORDS_MAX, Checked
-from drillcore_server.audit.query import AuditLogs, WhichLog, auditor_of, participant_of
+from drillcore_server.audit.query import (
+    AuditLogs,
+    NotYet,
+    WhichLog,
+    auditor_of,
+    expected_keys,
+    participant_of,
+    read_when_there,
+)
 from drillcore_server.kernel.access import Granted
 from drillcore_server.kernel.errors import Missing, Unavailable
 from drillcore_server.kernel.journal import chain_text, log_of
@@ -39,28 +47,21 @@ class CheckpointFound:
 
 def get_checkpoint(unit: Unit, logs: AuditLogs, call: Call, *, which: WhichLog, size: int | None) -> CheckpointFound:
     """The newest checkpoint of a log, or the checkpoint of a size, if that was kept."""
-    if size is None:
-        _wait_for_first(unit, logs, call, which)
+    first_until_s = time.monotonic() + min(_FIRST_RECORD_S, call.timeout_s / 2)
 
     def work(tr: Reader, granted: Granted, trail: Trail) -> CheckpointFound:
         log = log_of(granted.tenant)
-        if size is None:
-            found = audit_log.newest_checkpoint(tr, unit.keys, log)
-        else:
+        if size is not None:
             trail.detail["size"] = size
             found = audit_log.checkpoint_of(tr, unit.keys, log, size)
+        elif audit_log.head(tr, unit.keys, log).size == 0 and time.monotonic() < first_until_s:
+            raise NotYet
+        else:
+            found = audit_log.newest_checkpoint(tr, unit.keys, log)
         return CheckpointFound(found.note, chain_text(logs.signing.chain(tr)))
 
-    return unit.read(call, auditor_of(which), work)
-
-
-def _wait_for_first(unit: Unit, logs: AuditLogs, call: Call, which: WhichLog) -> None:
-    def is_empty(tr: Reader, granted: Granted) -> bool:
-        return audit_log.head(tr, unit.keys, log_of(granted.tenant)).size == 0
-
-    deadline_s = time.monotonic() + min(_FIRST_RECORD_S, call.timeout_s / 2)
-    while unit.look(call, auditor_of(which), is_empty) and time.monotonic() < deadline_s:
-        logs.wait(_LOOK_EVERY_S)
+    expected = expected_keys(unit, call, which)
+    return read_when_there(unit, logs, call, auditor_of(which), work, expected=expected, look_every_s=_LOOK_EVERY_S)
 
 
 def get_consistency_proof(unit: Unit, call: Call, *, which: WhichLog, first: int, second: int) -> list[bytes]:
@@ -70,7 +71,7 @@ def get_consistency_proof(unit: Unit, call: Call, *, which: WhichLog, first: int
         trail.detail |= {"first_size": first, "second_size": second}
         return audit_log.consistency(tr, unit.keys, log_of(granted.tenant), first, second)
 
-    return unit.read(call, auditor_of(which), work)
+    return unit.read(call, auditor_of(which), work, expected=expected_keys(unit, call, which))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,24 +97,21 @@ def wait_proof(
     not have the record in time.
     """
     rule = auditor_of(which) if isinstance(wanted, UUID) else participant_of(which)
-
-    def locate(tr: Reader, granted: Granted) -> _Located:
-        return _locate(tr, unit, logs, call, log_of(granted.tenant), wanted)
-
-    deadline_s = time.monotonic() + call.timeout_s - min(_LEFT_S, call.timeout_s / 2)
-    while unit.look(call, rule, locate).index is None:
-        left_s = deadline_s - time.monotonic()
-        if left_s <= 0:
-            raise Unavailable(Reason.DEADLINE_EXCEEDED, "the log does not have the record yet; ask again")
-        logs.wait(min(_LOOK_EVERY_S, left_s))
+    until_s = time.monotonic() + call.timeout_s - min(_LEFT_S, call.timeout_s / 2)
 
     def work(tr: Reader, granted: Granted, trail: Trail) -> WaitedFor:
-        found = locate(tr, granted)
-        assert found.index is not None
+        found = _locate(tr, unit, logs, call, log_of(granted.tenant), wanted)
+        if found.index is None:
+            if time.monotonic() < until_s:
+                raise NotYet
+            raise Unavailable(Reason.DEADLINE_EXCEEDED, "the log does not have the record yet; ask again")
         trail.detail |= {"record_id": str(found.record), "index": found.index}
         return _prove(tr, unit, logs, found.log, found.index, without_content)
 
-    return unit.read(call, rule, work)
+    keys = unit.keys
+    subject = keys.audit_place(wanted) if isinstance(wanted, UUID) else keys.audit_request(call.principal.id, wanted)
+    expected = [*expected_keys(unit, call, which), subject]
+    return read_when_there(unit, logs, call, rule, work, expected=expected, look_every_s=_LOOK_EVERY_S)
 
 
 def _locate(tr: Reader, unit: Unit, logs: AuditLogs, call: Call, log: UUID, wanted: RecordId | RequestId) -> _Located:
@@ -139,7 +137,7 @@ def _of_request(tr: Reader, unit: Unit, call: Call, log: UUID, request: RequestI
 
 
 def _prove(tr: Reader, unit: Unit, logs: AuditLogs, log: UUID, index: int, without_content: bool) -> WaitedFor:
-    shown = next(logs.search.at(tr, log, index, index + 1), None)
+    shown = next(logs.search.at(tr, log, [index]), None)
     if shown is None:
         raise StoreCorruptError(f"the entry {index} of an audit log is missing; run VerifyAudit to see what else is")
     proved = audit_log.inclusion(tr, unit.keys, log, index)
@@ -167,4 +165,4 @@ def verify_audit(unit: Unit, logs: AuditLogs, call: Call, *, which: WhichLog, st
         }
         return done
 
-    return unit.read(call, auditor_of(which), work)
+    return unit.read(call, auditor_of(which), work, expected=expected_keys(unit, call, which))

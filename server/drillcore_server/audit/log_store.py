@@ -6,7 +6,6 @@ A log has the records of one tenant, or the server's own, ordered by (incarnatio
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,8 +14,9 @@ from typing import Final
 from uuid import UUID
 
 from drillcore_fdb import codec
-from drillcore_fdb.engine import VERSIONSTAMP_BYTES, Reader, Transaction
+from drillcore_fdb.engine import VERSIONSTAMP_BYTES, Reader, Streaming, Transaction
 from drillcore_fdb.errors import StoreCorruptError
+from drillcore_fdb.tuples import KeyRange
 from drillcore_formats.audit.merkle import EMPTY_ROOT
 from drillcore_proto.reasons import Reason
 from drillcore_server.audit.tiles import Tree
@@ -29,6 +29,8 @@ from drillcore_server.storage.records import RecordKind
 
 _ENTRY_BYTES: Final = 4 + 1 + VERSIONSTAMP_BYTES + 16 + 8
 _POSITION_BYTES: Final = 4 + 1 + VERSIONSTAMP_BYTES
+_FROM_EACH_BUCKET: Final = 64
+"""How many records of each bucket are read together."""
 
 Place = tuple[int, bytes]
 """Incarnation and versionstamp: the place of a record in the order of all commits."""
@@ -105,6 +107,11 @@ def head(tr: Reader, keys: Keyspace, log: UUID) -> Head:
     return HEAD.read(tr, keys.audit_head(log)) or Head()
 
 
+def ends_of(keys: Keyspace, log: UUID) -> list[bytes]:
+    """The keys that say up to where a log has every record, for reading ahead."""
+    return [keys.audit_head(log), keys.audit_sequencer(), keys.audit_state()]
+
+
 def heads_of(tr: Reader, keys: Keyspace, logs: Sequence[UUID]) -> dict[UUID, Head]:
     """Heads of several logs, in one round trip."""
     places = [keys.audit_head(log) for log in logs]
@@ -129,17 +136,14 @@ def put_entry(tr: Transaction, keys: Keyspace, log: UUID, index: int, entry: Log
     tr.set(keys.audit_place(entry.record), log.bytes + index.to_bytes(8, "big"))
 
 
-def entries(
-    tr: Reader, keys: Keyspace, log: UUID, begin: int, end: int, *, reverse: bool = False
-) -> Iterator[tuple[int, LogEntry]]:
-    """The entries from index `begin` up to, not including, `end`. Missing ones are left out."""
-    for key, value in tr.range(*keys.audit_entries(log, begin, end), reverse=reverse):
-        yield int.from_bytes(key[-8:], "big"), decode_entry(value)
-
-
 def entry(tr: Reader, keys: Keyspace, log: UUID, index: int) -> LogEntry | None:
-    stored = tr.get(keys.audit_entry(log, index))
-    return None if stored is None else decode_entry(stored)
+    return entries(tr, keys, log, [index])[0]
+
+
+def entries(tr: Reader, keys: Keyspace, log: UUID, indexes: Sequence[int]) -> list[LogEntry | None]:
+    """The entries at these indexes, in one round trip. None for a missing one."""
+    stored = tr.get_many([keys.audit_entry(log, index) for index in indexes])
+    return [None if value is None else decode_entry(value) for value in stored]
 
 
 def decode_entry(stored: bytes) -> LogEntry:
@@ -161,8 +165,10 @@ def decode_position(stored: bytes) -> Position:
 def place_of(tr: Reader, keys: Keyspace, record: RecordId) -> RecordPlace | None:
     """Where a record is in its log. None until the log has it."""
     stored = tr.get(keys.audit_place(record))
-    if stored is None:
-        return None
+    return None if stored is None else decode_place(stored)
+
+
+def decode_place(stored: bytes) -> RecordPlace:
     return RecordPlace(UUID(bytes=stored[:16]), int.from_bytes(stored[16:], "big"))
 
 
@@ -184,11 +190,13 @@ def last_checkpoint(tr: Reader, keys: Keyspace, log: UUID) -> tuple[int, str] | 
     return None
 
 
-def checkpoints_after(tr: Reader, keys: Keyspace, log: UUID, size: int, limit: int) -> list[tuple[int, str]]:
-    """The kept checkpoints of larger sizes, in order."""
-    _, end = keys.audit_checkpoints(log)
-    found = codec.scan(tr, keys.audit_checkpoint(log, size + 1), end, limit=limit)
-    return [(int.from_bytes(key[-8:], "big"), stored.decode()) for key, stored in found]
+def checkpoints_after(
+    tr: Reader, keys: Keyspace, log: UUID, size: int, limit: int, up_to: int | None = None
+) -> list[tuple[int, str]]:
+    """The kept checkpoints of larger sizes, in order, up to a size if one is given."""
+    end = keys.audit_checkpoints(log).end if up_to is None else keys.audit_checkpoint(log, up_to + 1)
+    entries = tr.range(keys.audit_checkpoint(log, size + 1), end, limit=limit, streaming=Streaming.WANT_ALL)
+    return [(int.from_bytes(key[-8:], "big"), codec.unframe(key, value, []).decode()) for key, value in entries]
 
 
 def published_size(tr: Reader, keys: Keyspace, log: UUID) -> int:
@@ -215,17 +223,36 @@ def records_after(
     """
     incarnations = range(after[0], incarnation + 1)
     for number in reversed(incarnations) if reverse else incarnations:
-        stamp = after[1] if number == after[0] else None
-        buckets = [_bucket(tr, keys, number, bucket, stamp, reverse) for bucket in range(BUCKETS)]
-        yield from heapq.merge(*buckets, key=lambda found: found[0].versionstamp, reverse=reverse)
+        yield from _in_order(tr, keys, number, after[1] if number == after[0] else None, reverse)
 
 
-def _bucket(
-    tr: Reader, keys: Keyspace, incarnation: int, bucket: int, after: bytes | None, reverse: bool
+def _in_order(
+    tr: Reader, keys: Keyspace, incarnation: int, after: bytes | None, reverse: bool
 ) -> Iterator[tuple[Position, bytes]]:
-    begin, end = keys.audit_records(incarnation, bucket, after)
-    for key, value in tr.range(begin, end, reverse=reverse):
-        yield Position(incarnation, bucket, key[-VERSIONSTAMP_BYTES:]), value
+    """The records of an incarnation by versionstamp. A page of every bucket is read in one round trip."""
+    spans = [keys.audit_records(incarnation, bucket, after) for bucket in range(BUCKETS)]
+    while True:
+        pages = tr.range_many(spans, limit=_FROM_EACH_BUCKET, reverse=reverse)
+        found = [(_stamp(key), bucket, value) for bucket, page in enumerate(pages) for key, value in page]
+        # A full page may have more behind it. The order is known up to the end of the full page that ends first.
+        ends = [_stamp(page[-1][0]) for page in pages if len(page) == _FROM_EACH_BUCKET]
+        end = (max if reverse else min)(ends, default=None)
+        for stamp, bucket, value in sorted(found, reverse=reverse):
+            yield Position(incarnation, bucket, stamp), value
+            if stamp == end:
+                break
+        if end is None:
+            return
+        spans = [
+            KeyRange(span.begin, keys.audit_record(incarnation, bucket, end))
+            if reverse
+            else keys.audit_records(incarnation, bucket, end)
+            for bucket, span in enumerate(spans)
+        ]
+
+
+def _stamp(key: bytes) -> bytes:
+    return key[-VERSIONSTAMP_BYTES:]
 
 
 def begin_incarnation(tr: Transaction, keys: Keyspace) -> AuditState:
@@ -241,10 +268,10 @@ def is_restored(tr: Reader, keys: Keyspace) -> bool:
     version = tr.read_version()
     held = lease(tr, keys)
     now = audit_records.state(tr, keys).incarnation
-    stamps = [held.versionstamp] if held is not None and held.incarnation == now else []
-    for bucket in range(BUCKETS):
-        begin, end = keys.audit_records(now, bucket)
-        stamps += [key[-VERSIONSTAMP_BYTES:] for key, _ in tr.range(begin, end, limit=1, reverse=True)]
+    buckets = [keys.audit_records(now, bucket) for bucket in range(BUCKETS)]
+    stamps = [_stamp(key) for page in tr.range_many(buckets, limit=1, reverse=True) for key, _ in page]
+    if held is not None and held.incarnation == now:
+        stamps.append(held.versionstamp)
     return any(int.from_bytes(stamp[:8], "big") > version for stamp in stamps)
 
 
@@ -270,11 +297,12 @@ def tree_of(tr: Reader, keys: Keyspace, log: UUID, size: int) -> Tree:
 
 
 def newest_checkpoint(tr: Reader, keys: Keyspace, log: UUID) -> LogCheckpoint:
-    """The checkpoint of the head. Raises `Missing` if the log has no record yet."""
-    newest = head(tr, keys, log)
-    if newest.size == 0:
-        raise Missing(Reason.CHECKPOINT_NOT_FOUND, "the log has no record yet")
-    return LogCheckpoint(newest.size, _best(tr, keys, log, newest.size, newest.checkpoint))
+    """The checkpoint of the head, with the signatures of witnesses if it was published.
+
+    Raises `Missing` if the log has no record yet.
+    """
+    newest = _grown_head(tr, keys, log)
+    return LogCheckpoint(newest.size, checkpoint(tr, keys, log, newest.size) or newest.checkpoint)
 
 
 def checkpoint_of(tr: Reader, keys: Keyspace, log: UUID, size: int) -> LogCheckpoint:
@@ -294,7 +322,8 @@ def checkpoint_with(tr: Reader, keys: Keyspace, log: UUID, index: int) -> LogChe
     kept = last_checkpoint(tr, keys, log)
     if kept is not None and kept[0] > index:
         return LogCheckpoint(*kept)
-    return newest_checkpoint(tr, keys, log)
+    newest = _grown_head(tr, keys, log)
+    return LogCheckpoint(newest.size, newest.checkpoint)
 
 
 def inclusion(tr: Reader, keys: Keyspace, log: UUID, index: int) -> Inclusion:
@@ -312,6 +341,8 @@ def consistency(tr: Reader, keys: Keyspace, log: UUID, first: int, second: int) 
     return tree_of(tr, keys, log, size).consistency(first, second)
 
 
-def _best(tr: Reader, keys: Keyspace, log: UUID, size: int, own: str) -> str:
-    """The checkpoint of this size with the witnesses' signatures if it was kept, else `own`."""
-    return checkpoint(tr, keys, log, size) or own
+def _grown_head(tr: Reader, keys: Keyspace, log: UUID) -> Head:
+    newest = head(tr, keys, log)
+    if newest.size == 0:
+        raise Missing(Reason.CHECKPOINT_NOT_FOUND, "the log has no record yet")
+    return newest

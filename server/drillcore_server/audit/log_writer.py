@@ -156,9 +156,18 @@ class LogWriter:
         for found in batch:
             assert found.log is not None
             by_log.setdefault(found.log, []).append(found)
-        for log, head in audit_log.heads_of(tr, self._keys, list(by_log)).items():
-            if not head.problem:
-                audit_log.set_head(tr, self._keys, log, self._extended(tr, log, head, by_log[log], key_number, done))
+        heads = audit_log.heads_of(tr, self._keys, list(by_log))
+        going = {log: head for log, head in heads.items() if not head.problem}
+        tr.snapshot.get_many([key for log, head in going.items() for key in self._expected(log, head, by_log[log])])
+        for log, head in going.items():
+            audit_log.set_head(tr, self._keys, log, self._extended(tr, log, head, by_log[log], key_number, done))
+
+    def _expected(self, log: UUID, head: Head, batch: Iterable[Found]) -> Iterator[bytes]:
+        """The keys that appending these records to their log will get, for reading ahead."""
+        sound = [found for found in batch if isinstance(found, Sound)]
+        yield from (self._keys.audit_tile(log, level, index) for level, index in edge(head.size))
+        yield from (self._keys.audit_place(found.record) for found in sound)
+        yield from indexes.hour_keys(self._keys, log, (found.at for found in sound))
 
     def _extended(
         self, tr: Transaction, log: UUID, head: Head, batch: Iterable[Found], key_number: int, done: Appended

@@ -23,13 +23,13 @@ from drillcore_fdb.engine import Reader
 from drillcore_formats.audit.encoding import to_base64
 from drillcore_formats.audit.keys import KeyChain
 from drillcore_server.audit.log_store import LogCheckpoint, newest_checkpoint, tree_of
-from drillcore_server.audit.search import AuditFilter, FoundRecord, LogSearch
+from drillcore_server.audit.search import EVERYTHING, AuditFilter, FoundRecord, LogSearch, until_enough
+from drillcore_server.audit.tiles import Tree
 from drillcore_server.kernel.journal import SigningKeys
 from drillcore_server.kernel.trail import Action, time_text
 from drillcore_server.storage.keyspace import Keyspace
 
 FORMAT: Final = 1
-EVERYTHING: Final = AuditFilter()
 _PAGE_RECORDS: Final = 200
 _PAGE_BYTES: Final = 1 << 20
 """Bytes read in one transaction and held in memory at a time."""
@@ -88,8 +88,8 @@ class LogPages:
         self.at = at
         self.wanted = wanted
 
-    def each(self, run: Run, show: Callable[[Reader, FoundRecord], T]) -> Iterator[T]:
-        """The result of `show` for each record, called in the transaction that reads the record."""
+    def each(self, run: Run, show: Callable[[Reader, list[FoundRecord]], list[T]]) -> Iterator[T]:
+        """The result of `show` for each record. It gets a page of records in the transaction that reads them."""
         cursor: bytes | None = None
         while True:
             page, cursor = run(lambda tr, after=cursor: self._page(tr, after, show))  # type: ignore[misc]  # bound now
@@ -98,19 +98,21 @@ class LogPages:
                 return
 
     def _page(
-        self, tr: Reader, after: bytes | None, show: Callable[[Reader, FoundRecord], T]
+        self, tr: Reader, after: bytes | None, show: Callable[[Reader, list[FoundRecord]], list[T]]
     ) -> tuple[list[T], bytes | None]:
         """Some records, and the cursor to continue from; None at the end."""
-        shown: list[T] = []
+        page: list[FoundRecord] = []
         size_bytes = 0
-        for found in self.search.find(tr, self.at.log, self.wanted, oldest_first=True, after=after):
-            if found.index is None or found.index >= self.at.size:
+        stopped_at: list[bytes] = []
+        for found in until_enough(self.search.in_log(tr, self.at.log, self.wanted, after=after), stopped_at):
+            assert found.index is not None
+            if found.index >= self.at.size:
                 break
-            shown.append(show(tr, found))
+            page.append(found)
             size_bytes += found.opened.size_bytes
-            if len(shown) == _PAGE_RECORDS or size_bytes >= _PAGE_BYTES:
-                return shown, found.cursor
-        return shown, None
+            if len(page) == _PAGE_RECORDS or size_bytes >= _PAGE_BYTES:
+                return show(tr, page), found.cursor
+        return show(tr, page), stopped_at[0] if stopped_at else None
 
 
 @dataclass(slots=True)
@@ -155,13 +157,13 @@ class NdjsonExport:
             "filter": filter_document(self.wanted),
         }
 
-    def _shown(self, tr: Reader, found: FoundRecord) -> dict[str, Any]:
-        return self._with_proof(tr, found) if not self.complete else record_document(found)
+    def _shown(self, tr: Reader, page: list[FoundRecord]) -> list[dict[str, Any]]:
+        return list(map(record_document, page)) if self.complete else self._with_proofs(tr, page)
 
-    def _with_proof(self, tr: Reader, found: FoundRecord) -> dict[str, Any]:
-        assert found.index is not None
-        hashes = tree_of(tr, self.keys, self.at.log, self.at.size).inclusion(found.index, self.at.size)
-        return record_document(found) | {"proof": list(map(to_base64, hashes))}
+    def _with_proofs(self, tr: Reader, page: list[FoundRecord]) -> list[dict[str, Any]]:
+        tree, size = tree_of(tr, self.keys, self.at.log, self.at.size), self.at.size
+        tree.expect_inclusions([found.index for found in page if found.index is not None], size)
+        return [record_document(found) | {"proof": _proof(tree, found, size)} for found in page]
 
     def _note_erasure(self, shown: dict[str, Any]) -> None:
         body = shown["body"]
@@ -174,7 +176,7 @@ class NdjsonExport:
     def _explanations(self, run: Run) -> Iterator[dict[str, Any]]:
         """Erasures that are not part of the export, but explain why private parts are missing."""
         pages = LogPages(self.keys, self.search, self.at, AuditFilter(action=Action.ERASE.value))
-        for shown in pages.each(run, self._with_proof):
+        for shown in pages.each(run, self._with_proofs):
             erased = _erased_keys(shown["body"])
             if erased & self._unexplained:
                 self._unexplained -= erased
@@ -185,6 +187,11 @@ def record_document(found: FoundRecord) -> dict[str, Any]:
     """The line of a record that is in the log."""
     erased = {"erased": True} if found.opened.erased else {}
     return {"index": found.index, **found.opened.document(), **erased}
+
+
+def _proof(tree: Tree, found: FoundRecord, size: int) -> list[str]:
+    assert found.index is not None
+    return list(map(to_base64, tree.inclusion(found.index, size)))
 
 
 def _erased_keys(body: dict[str, Any]) -> set[int]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import filterfalse
 from typing import Final, TypeVar
+from uuid import UUID
 
 import orjson
 
@@ -19,7 +20,7 @@ from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.check_log import LogChecker
 from drillcore_server.audit.ndjson import LogAt, LogPages, NdjsonExport, filter_document, log_now
 from drillcore_server.audit.ocsf import event
-from drillcore_server.audit.search import AuditFilter, FoundRecord, LogSearch
+from drillcore_server.audit.search import TOGETHER, AuditFilter, FoundRecord, LogSearch, until_enough
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import Granted, Principal, Rule
 from drillcore_server.kernel.account_model import Permission
@@ -31,6 +32,9 @@ from drillcore_server.kernel.unit import Call, Unit
 from drillcore_server.storage.audit_records import RecordOpener
 from drillcore_server.storage.ids import RecordId, TenantId
 from drillcore_server.storage.keyspace import Keyspace
+
+T = TypeVar("T")
+G = TypeVar("G", bound=Granted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,38 @@ def participant_of(which: WhichLog) -> Rule[Granted]:
     return access.operator if which.server_log else access.in_tenant(which.tenant, Permission.READ, Permission.AUDIT)
 
 
+def expected_keys(unit: Unit, call: Call, which: WhichLog) -> list[bytes]:
+    """The keys that every command about this log reads first."""
+    tenant = None if which.server_log else which.tenant or call.principal.tenant
+    return audit_log.ends_of(unit.keys, log_of(tenant))
+
+
+class NotYet(Exception):  # noqa: N818 - a signal, not an error
+    """The log does not have what a call waits for. Ends the call's transaction without a record."""
+
+    def __init__(self, record: RecordId | None = None) -> None:
+        super().__init__()
+        self.record = record
+
+
+def read_when_there(
+    unit: Unit,
+    logs: AuditLogs,
+    call: Call,
+    access_rule: Rule[G],
+    work: Callable[[Reader, G, Trail], T],
+    *,
+    expected: Sequence[bytes],
+    look_every_s: float,
+) -> T:
+    """Same as `unit.read`, again and again as long as `work` raises `NotYet`. `work` decides when to give up."""
+    while True:
+        try:
+            return unit.read(call, access_rule, work, expected=expected)
+        except NotYet:
+            logs.wait(look_every_s)
+
+
 TEXT_CHARACTERS_MAX: Final = 256
 """The longest operator or request id in a filter."""
 _OPEN: Final = frozenset({"corpus_id", "node_id", "record_id", "action"})
@@ -93,7 +129,7 @@ class FoundRecords:
 def query_audit(
     unit: Unit, logs: AuditLogs, call: Call, *, which: WhichLog, wanted: AuditFilter, size: int, token: str
 ) -> FoundRecords:
-    """Matching records committed before this call, newest first."""
+    """Matching records committed before this call, newest first. A page may be short, or even empty."""
     check_filter(wanted)
     limit = PageLimit(page_size(size), unit.page_bytes_max)
 
@@ -101,13 +137,17 @@ def query_audit(
         log = log_of(granted.tenant)
         note_filter(trail, wanted)
         listing = f"audit records of {log} {filter_document(wanted)}"
-        found = logs.search.find(tr, log, wanted, after=read_token(listing, token))
-        others = filterfalse(lambda record: _is_of(record, call), found)
+        # Two more than fit on the page: one shows that there are more, and one may be of this very call.
+        together = min(TOGETHER, limit.items + 2)
+        found = logs.search.find(tr, log, wanted, after=read_token(listing, token), together=together)
+        stopped_at: list[bytes] = []
+        others = filterfalse(lambda record: _is_of(record, call), until_enough(found, stopped_at))
         records, more = fill_page(_sized(others), limit)
         trail.detail["records"] = len(records)
-        return FoundRecords(records, make_token(listing, records[-1].cursor) if more else "")
+        ends = [records[-1].cursor] if more else stopped_at
+        return FoundRecords(records, make_token(listing, ends[0]) if ends else "")
 
-    return unit.read(call, auditor_of(which), work)
+    return unit.read(call, auditor_of(which), work, expected=expected_keys(unit, call, which))
 
 
 def check_filter(wanted: AuditFilter) -> None:
@@ -146,7 +186,6 @@ def _sized(found: Iterator[FoundRecord]) -> Iterator[tuple[FoundRecord, int]]:
     return ((record, record.opened.size_bytes + _OVERHEAD_BYTES) for record in found)
 
 
-T = TypeVar("T")
 _WAIT_S_MAX: Final = 5.0
 """How long to wait until the log has what was committed before the export began."""
 _POLL_S: Final = 0.2
@@ -170,36 +209,49 @@ def export_audit(unit: Unit, logs: AuditLogs, call: Call, wanted: Wanted) -> Ite
     The export is recorded before the first line. The caller's permission is checked again with each page.
     """
     check_filter(wanted.filter)
-    rule = auditor_of(wanted.which)
-    _await_log(unit, logs, call, rule)
+    rule, expected = auditor_of(wanted.which), expected_keys(unit, call, wanted.which)
+    if wanted.filter.record is not None:
+        expected.append(unit.keys.audit_place(RecordId(wanted.filter.record)))
+    at = _begin_export(unit, logs, call, wanted)
+
+    def run(work: Callable[[Reader], T]) -> T:
+        return unit.look(call, rule, lambda tr, _granted: work(tr), expected=expected)
+
+    if wanted.format is AuditFormat.NDJSON:
+        return NdjsonExport(unit.keys, logs.search, at, wanted.filter).lines(run)
+    pages = LogPages(unit.keys, logs.search, at, wanted.filter)
+    events = pages.each(run, lambda _tr, page: [event(found, VERSION) for found in page])
+    return (orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE) for found in events)
+
+
+def _begin_export(unit: Unit, logs: AuditLogs, call: Call, wanted: Wanted) -> LogAt:
+    """Records the export. Waits a few seconds before, until the log has every record committed before this call."""
+    deadline_s = time.monotonic() + min(_WAIT_S_MAX, call.timeout_s / 2)
+    expected = expected_keys(unit, call, wanted.which)
+    awaited: RecordId | None = None
+
+    def check_complete(tr: Reader, log: UUID) -> None:
+        if time.monotonic() >= deadline_s:
+            return
+        if awaited is None:
+            waiting = logs.search.newest_waiting(tr, log)
+        else:
+            waiting = awaited if audit_log.place_of(tr, unit.keys, awaited) is None else None
+        if waiting is not None:
+            raise NotYet(waiting)
 
     def begin(tr: Reader, granted: Granted, trail: Trail) -> LogAt:
-        at = log_now(tr, unit.keys, logs.signing, log_of(granted.tenant))
+        log = log_of(granted.tenant)
+        check_complete(tr, log)
+        at = log_now(tr, unit.keys, logs.signing, log)
         note_filter(trail, wanted.filter)
         trail.detail |= {"format": wanted.format.value, "size": at.size}
         return at
 
-    at = unit.read(call, rule, begin)
-
-    def run(work: Callable[[Reader], T]) -> T:
-        return unit.look(call, rule, lambda tr, _granted: work(tr))
-
-    if wanted.format is AuditFormat.NDJSON:
-        return NdjsonExport(unit.keys, logs.search, at, wanted.filter).lines(run)
-    events = LogPages(unit.keys, logs.search, at, wanted.filter).each(run, lambda _tr, found: event(found, VERSION))
-    return (orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE) for found in events)
-
-
-def _await_log(unit: Unit, logs: AuditLogs, call: Call, rule: Rule[Granted]) -> None:
-    """Waits a few seconds until the log has every record committed before this call."""
-
-    def last_unplaced(tr: Reader, granted: Granted) -> RecordId | None:
-        newest = next(logs.search.find(tr, log_of(granted.tenant), AuditFilter()), None)
-        return RecordId(newest.opened.leaf.record) if newest is not None and newest.index is None else None
-
-    awaited = unit.look(call, rule, last_unplaced)
-    deadline_s = time.monotonic() + min(_WAIT_S_MAX, call.timeout_s / 2)
-    while awaited is not None and time.monotonic() < deadline_s:
-        if unit.look(call, rule, lambda tr, _granted: audit_log.place_of(tr, unit.keys, awaited)) is not None:
-            return
-        logs.wait(_POLL_S)
+    while True:
+        further = [] if awaited is None else [unit.keys.audit_place(awaited)]
+        try:
+            return unit.read(call, auditor_of(wanted.which), begin, expected=[*expected, *further])
+        except NotYet as missing:
+            awaited = missing.record
+            logs.wait(_POLL_S)

@@ -16,7 +16,7 @@ from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.log_store import tree_of
-from drillcore_server.audit.query import WhichLog, auditor_of
+from drillcore_server.audit.query import WhichLog, auditor_of, expected_keys
 from drillcore_server.kernel.access import Granted
 from drillcore_server.kernel.errors import BadInput, Missing
 from drillcore_server.kernel.journal import log_key, log_of
@@ -91,7 +91,7 @@ class Reviews:
             return review
 
         outcome = SealedKind(REVIEW, self.sealed, "outcome of ReviewAudit", number)
-        return unit.write(call, auditor_of(which), outcome, work)
+        return unit.write(call, auditor_of(which), outcome, work, expected=expected_keys(unit, call, which))
 
     def list_reviews(self, call: Call, *, which: WhichLog, size: int, token: str) -> Page[ShownReview]:
         """The reviews of a log, oldest first, with their signatures."""

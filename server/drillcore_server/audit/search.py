@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -32,11 +32,12 @@ from uuid import UUID
 
 import orjson
 
-from drillcore_fdb.engine import VERSIONSTAMP_BYTES, Reader, Transaction
+from drillcore_fdb.engine import VERSIONSTAMP_BYTES, Reader, Streaming, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_server.audit import log_store as audit_log
-from drillcore_server.audit.log_store import Head, LogEntry, Place
+from drillcore_server.audit.log_store import LogEntry, Place
 from drillcore_server.kernel.journal import log_key
+from drillcore_server.kernel.pages import read_together
 from drillcore_server.storage import audit_records
 from drillcore_server.storage.audit_records import RECORD, OpenedRecord, Position, RecordOpener, StoredRecord
 from drillcore_server.storage.ids import RecordId, to_microseconds
@@ -110,6 +111,11 @@ class Hours:
             tr.set(key, min(first, before[0]).to_bytes(8, "big") + max(last, before[1]).to_bytes(8, "big"))
 
 
+def hour_keys(keys: Keyspace, log: UUID, times: Iterable[int]) -> set[bytes]:
+    """The keys that `Hours.write` gets for records of these times."""
+    return {_hour_key(keys, log, at // _HOUR_US) for at in times}
+
+
 def put(tr: Transaction, keys: Keyspace, log: UUID, index: int, terms: Iterable[Term]) -> None:
     for key in keys.audit_index_of(log, terms, index):
         tr.set(key, b"")
@@ -117,10 +123,13 @@ def put(tr: Transaction, keys: Keyspace, log: UUID, index: int, terms: Iterable[
 
 def indexed(tr: Reader, keys: Keyspace, log: UUID, term: Term, begin: int, end: int, *, reverse: bool) -> Iterator[int]:
     """The indexes from `begin` up to `end` of the records with a term."""
-    kind, value = term
-    span = keys.audit_index(log, kind, value, begin), keys.audit_index(log, kind, value, end)
-    for key, _ in tr.range(*span, reverse=reverse):
+    span = _span_of(keys, log, term, begin, end)
+    for key, _ in tr.range(*span, reverse=reverse, streaming=Streaming.WANT_ALL):
         yield int.from_bytes(key[-8:], "big")
+
+
+def _span_of(keys: Keyspace, log: UUID, term: Term, begin: int, end: int) -> tuple[bytes, bytes]:
+    return keys.audit_index(log, *term, begin), keys.audit_index(log, *term, end)
 
 
 def have(tr: Reader, keys: Keyspace, log: UUID, terms: Iterable[Term], indexes: list[int]) -> list[int]:
@@ -136,7 +145,8 @@ def bounds(tr: Reader, keys: Keyspace, log: UUID, since: datetime | None, until:
     whole = keys.audit_indexed(log, Kind.HOUR, b"")
     begin = whole.begin if since is None else _hour_key(keys, log, to_microseconds(since) // _HOUR_US)
     end = whole.end if until is None else _hour_key(keys, log, (to_microseconds(until) - 1) // _HOUR_US) + b"\0"
-    spans = [_span(value) for _, value in tr.range(begin, end)] if begin < end else []
+    stored = tr.range(begin, end, streaming=Streaming.WANT_ALL) if begin < end else ()
+    spans = [_span(value) for _, value in stored]
     return min((first for first, _ in spans), default=0), max((last + 1 for _, last in spans), default=0)
 
 
@@ -150,7 +160,12 @@ def _span(stored: bytes) -> tuple[int, int]:
 
 _COMPARED: Final = 1_000
 """How many entries of each index are counted to find the one with the fewest."""
-_BATCH: Final = 200
+_TRIED_TOGETHER: Final = 1_000
+"""How many records are tried in one round trip if some of them may not match."""
+TRIED_MAX: Final = 20_000
+"""Records that one search tries in vain: a fraction of the five seconds of a transaction."""
+TOGETHER: Final = 200
+"""How many records are read in one round trip, unless the caller wants fewer."""
 _END: Final = 1 << 63
 
 
@@ -170,6 +185,9 @@ class AuditFilter:
     record: UUID | None = None
 
 
+EVERYTHING: Final = AuditFilter()
+
+
 @dataclass(frozen=True, slots=True)
 class FoundRecord:
     index: int | None
@@ -179,8 +197,29 @@ class FoundRecord:
 
     @property
     def cursor(self) -> bytes:
-        """The cursor to continue after this record. It stays valid when the record gets its place in the log."""
-        return audit_log.encode_position(self.position) + self.opened.leaf.record.bytes
+        """The cursor to continue after this record."""
+        return cursor_of(self.position, self.opened.leaf.record)
+
+
+def cursor_of(position: Position, record: UUID) -> bytes:
+    """The cursor to continue after a record. It stays valid when the record gets its place in the log."""
+    return audit_log.encode_position(position) + record.bytes
+
+
+class TriedEnough(Exception):  # noqa: N818 - a signal, not an error
+    """A search tried `TRIED_MAX` records in vain. Another one may continue from the cursor."""
+
+    def __init__(self, cursor: bytes) -> None:
+        super().__init__()
+        self.cursor = cursor
+
+
+def until_enough(found: Iterator[FoundRecord], stopped_at: list[bytes]) -> Iterator[FoundRecord]:
+    """The records up to where the search ends, or has tried enough. Then `stopped_at` gets the cursor."""
+    try:
+        yield from found
+    except TriedEnough as tried:
+        stopped_at.append(tried.cursor)
 
 
 class LogSearch:
@@ -190,27 +229,55 @@ class LogSearch:
         self._terms = terms
 
     def find(
-        self, tr: Reader, log: UUID, wanted: AuditFilter, *, oldest_first: bool = False, after: bytes | None = None
+        self,
+        tr: Reader,
+        log: UUID,
+        wanted: AuditFilter,
+        *,
+        oldest_first: bool = False,
+        after: bytes | None = None,
+        together: int = TOGETHER,
     ) -> Iterator[FoundRecord]:
-        """The matching records in the order of the log, read as they are consumed.
+        """The matching records in the order of the log, read as they are consumed, up to `together` at a time.
 
-        `after` is the cursor of the last record seen. Raises `StoreCorruptError` for a record that cannot be read.
+        `after` is the cursor of the last record seen. Raises `StoreCorruptError` for a record that cannot be read, and
+        `TriedEnough` if few records match.
         """
-        head = audit_log.head(tr, self._keys, log)
+        self._read_ahead(tr, log, wanted, after)
         start = None if after is None else self._start(tr, after)
-        tail = self._tail(tr, log, head, wanted, start, oldest_first)
-        in_log = self._in_log(tr, log, head, wanted, start, oldest_first)
+        tail = self._tail(tr, log, wanted, start, oldest_first)
+        in_log = self._in_log(tr, log, wanted, start, oldest_first, together)
         for part in (in_log, tail) if oldest_first else (tail, in_log):
             yield from part
+
+    def in_log(
+        self, tr: Reader, log: UUID, wanted: AuditFilter, *, after: bytes | None = None, together: int = TOGETHER
+    ) -> Iterator[FoundRecord]:
+        """Same as `find`, oldest first, for the records that already have their place in the log."""
+        self._read_ahead(tr, log, wanted, after)
+        start = None if after is None else self._start(tr, after)
+        return self._in_log(tr, log, wanted, start, True, together)
 
     def get(self, tr: Reader, log: UUID, record: RecordId) -> FoundRecord | None:
         """A record of a log by its id, also if it is committed but not yet in the log."""
         return next(self.find(tr, log, AuditFilter(record=record)), None)
 
-    def at(self, tr: Reader, log: UUID, begin: int, end: int) -> Iterator[FoundRecord]:
-        """The opened records of a log from index `begin` up to, not including, `end`."""
-        for index, entry in audit_log.entries(tr, self._keys, log, begin, end):
-            yield self._open(tr, index, entry)
+    def newest_waiting(self, tr: Reader, log: UUID) -> RecordId | None:
+        """The newest record that is committed but not in the log yet. None if the log has every record."""
+        self._read_ahead(tr, log, EVERYTHING, None)
+        found = next(self._tail(tr, log, EVERYTHING, None, False), None)
+        return None if found is None else RecordId(found.opened.leaf.record)
+
+    def at(self, tr: Reader, log: UUID, indexes: Sequence[int]) -> Iterator[FoundRecord]:
+        """The opened records at these indexes of a log, read together. Leaves out missing entries."""
+        there = zip(indexes, audit_log.entries(tr, self._keys, log, indexes), strict=True)
+        return self._open_all(tr, [(index, entry) for index, entry in there if entry is not None])
+
+    def _read_ahead(self, tr: Reader, log: UUID, wanted: AuditFilter, after: bytes | None) -> None:
+        records = [UUID(bytes=after[-16:])] if after is not None else []
+        records += [wanted.record] if wanted.record is not None else []
+        places = [self._keys.audit_place(RecordId(record)) for record in records]
+        tr.get_many([*audit_log.ends_of(self._keys, log), *places])
 
     def _start(self, tr: Reader, cursor: bytes) -> tuple[int | None, Place]:
         """The index, if there is one by now, and the place of the record of a cursor."""
@@ -222,27 +289,47 @@ class LogSearch:
         self,
         tr: Reader,
         log: UUID,
-        head: Head,
         wanted: AuditFilter,
         start: tuple[int | None, Place] | None,
         oldest_first: bool,
+        together: int,
     ) -> Iterator[FoundRecord]:
-        begin, end = 0, head.size
+        begin, end = 0, audit_log.head(tr, self._keys, log).size
         if wanted.since is not None or wanted.until is not None:
             begin, end = bounds(tr, self._keys, log, wanted.since, wanted.until)
         if start is not None and start[0] is not None:
             begin, end = (max(begin, start[0] + 1), end) if oldest_first else (begin, min(end, start[0]))
         elif start is not None and oldest_first:
             return
-        for index in self._indexes(tr, log, wanted, begin, end, not oldest_first):
-            entry = audit_log.entry(tr, self._keys, log, index)
-            if entry is not None and _is_within(entry.at, wanted):
-                yield self._open(tr, index, entry)
+        candidates, rest = self._candidates(tr, log, wanted, begin, end, not oldest_first)
+        some_are_in_vain = rest or wanted.since is not None or wanted.until is not None
+        size = _TRIED_TOGETHER if some_are_in_vain else together
+        in_vain = 0
+        while batch := list(islice(candidates, size)):
+            matching = list(self._entries(tr, log, have(tr, self._keys, log, rest, batch), wanted))
+            yield from read_together(matching, together, lambda entries: self._open_all(tr, entries))
+            in_vain += len(batch) - len(matching)
+            if in_vain >= TRIED_MAX:
+                raise TriedEnough(self._cursor_at(tr, log, batch[-1]))
 
-    def _indexes(
+    def _cursor_at(self, tr: Reader, log: UUID, index: int) -> bytes:
+        entry = audit_log.entry(tr, self._keys, log, index)
+        if entry is None:
+            raise StoreCorruptError(f"the entry {index} of an audit log is missing; run VerifyAudit")
+        return cursor_of(entry.position, entry.record)
+
+    def _entries(
+        self, tr: Reader, log: UUID, indexes: Sequence[int], wanted: AuditFilter
+    ) -> Iterator[tuple[int, LogEntry]]:
+        """The entries at these indexes whose times are wanted."""
+        for index, entry in zip(indexes, audit_log.entries(tr, self._keys, log, indexes), strict=True):
+            if entry is not None and _is_within(entry.at, wanted):
+                yield index, entry
+
+    def _candidates(
         self, tr: Reader, log: UUID, wanted: AuditFilter, begin: int, end: int, reverse: bool
-    ) -> Iterator[int]:
-        """The indexes of records that match everything of a filter except its times."""
+    ) -> tuple[Iterator[int], list[Term]]:
+        """The indexes of records that may match, and the terms that those that match still must have."""
         if wanted.record is not None:
             placed = audit_log.place_of(tr, self._keys, RecordId(wanted.record))
             mine = placed is not None and placed.log == log and begin <= placed.index < end
@@ -253,8 +340,7 @@ class LogSearch:
             found = iter(range(begin, end)[:: -1 if reverse else 1])
         if first is not None:
             found = indexed(tr, self._keys, log, first, begin, end, reverse=reverse)
-        while batch := list(islice(found, _BATCH)):
-            yield from have(tr, self._keys, log, rest, batch)
+        return found, rest
 
     def _fewest(
         self, tr: Reader, log: UUID, terms: list[Term], begin: int, end: int, reverse: bool
@@ -262,12 +348,9 @@ class LogSearch:
         """The term that leads to the fewest records, and the others."""
         if len(terms) < 2 or begin >= end:
             return (terms[0], []) if terms and begin < end else (None, terms)
-
-        def count(term: Term) -> int:
-            there = indexed(tr, self._keys, log, term, begin, end, reverse=reverse)
-            return sum(1 for _ in islice(there, _COMPARED))
-
-        first = min(terms, key=count)
+        spans = [_span_of(self._keys, log, term, begin, end) for term in terms]
+        counts = map(len, tr.range_many(spans, limit=_COMPARED, reverse=reverse))
+        _, first = min(zip(counts, terms, strict=True), key=lambda counted: counted[0])
         return first, [term for term in terms if term != first]
 
     def _wanted_terms(self, log: UUID, wanted: AuditFilter) -> list[Term]:
@@ -280,7 +363,6 @@ class LogSearch:
         self,
         tr: Reader,
         log: UUID,
-        head: Head,
         wanted: AuditFilter,
         start: tuple[int | None, Place] | None,
         oldest_first: bool,
@@ -290,35 +372,41 @@ class LogSearch:
             return
         state = audit_records.state(tr, self._keys)
         bound = None if start is None or start[0] is not None else start[1]
+        in_vain = 0
         for position, value in audit_log.records_after(
-            tr, self._keys, self._seen(tr, head), state.incarnation, reverse=not oldest_first
+            tr, self._keys, self._seen(tr, log), state.incarnation, reverse=not oldest_first
         ):
             place = position.incarnation, position.versionstamp
             if bound is not None and (place <= bound if oldest_first else place >= bound):
                 continue
             stored = _record_of_log(value, log)
-            if stored is not None and self._matches(log, stored, wanted):
+            if stored is None or wanted.record not in {None, stored.id}:
+                continue
+            if self._matches(log, stored, wanted):
                 yield FoundRecord(None, position, self._opener.open(stored, position))
+                continue
+            in_vain += 1
+            if in_vain >= TRIED_MAX:
+                raise TriedEnough(cursor_of(position, stored.id))
 
-    def _seen(self, tr: Reader, head: Head) -> Place:
+    def _seen(self, tr: Reader, log: UUID) -> Place:
         """The place up to which the log has every record: the sequencer's, or the log's own if it has stopped."""
-        lease = audit_log.lease(tr, self._keys)
+        head, lease = audit_log.head(tr, self._keys, log), audit_log.lease(tr, self._keys)
         return head.place if head.problem or lease is None else lease.place
 
     def _matches(self, log: UUID, stored: StoredRecord, wanted: AuditFilter) -> bool:
-        if wanted.record not in {None, stored.id}:
-            return False
         body = orjson.loads(self._opener.body(stored)[1])
         terms = set(self._terms.of_body(log, body))
         return terms.issuperset(self._wanted_terms(log, wanted)) and _is_within(at_of(body), wanted)
 
-    def _open(self, tr: Reader, index: int, entry: LogEntry) -> FoundRecord:
-        stored = audit_records.get(tr, self._keys, entry.position)
-        if stored is None:
-            raise StoreCorruptError(
-                f"the audit record {entry.record} is missing; run VerifyAudit to find out what else is"
-            )
-        return FoundRecord(index, entry.position, self._opener.open(stored, entry.position))
+    def _open_all(self, tr: Reader, entries: Sequence[tuple[int, LogEntry]]) -> Iterator[FoundRecord]:
+        stored = audit_records.get_many(tr, self._keys, [entry.position for _, entry in entries])
+        for (index, entry), value in zip(entries, stored, strict=True):
+            if value is None:
+                raise StoreCorruptError(
+                    f"the audit record {entry.record} is missing; run VerifyAudit to find out what else is"
+                )
+            yield FoundRecord(index, entry.position, self._opener.open(RECORD.decode(value), entry.position))
 
 
 def _record_of_log(value: bytes, log: UUID) -> StoredRecord | None:

@@ -129,6 +129,7 @@ class Sequencer:
         return Figures(gauges, self._totals)
 
     def _step(self, tr: Transaction, now: datetime) -> tuple[int, Appended] | None:
+        tr.get_many([self._keys.audit_sequencer(), self._keys.audit_state()])
         held = audit_log.lease(tr, self._keys)
         mine = self._mine(held, now)
         if mine is None:

@@ -36,6 +36,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_formats.audit.encoding import from_base64, to_base64
 from drillcore_formats.audit.findings import VerificationFailed
+from drillcore_formats.audit.keys import ChainedKey
 from drillcore_formats.audit.notes import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, check_signature
 from drillcore_proto.reasons import Reason
 from drillcore_server.kernel import access
@@ -271,15 +272,15 @@ def rotate_audit_key(unit: Unit, signing: SigningKeys, call: Call) -> Rotated:
     The new key is durable before the store names it. If the rotation fails, the next one uses the same key.
     """
 
-    def prepare(tr: Reader, _granted: Granted) -> tuple[Rotated | None, int]:
-        return unit.known(tr, call, ROTATED), audit_records.state(tr, unit.keys).key_number
+    def prepare(tr: Reader, _granted: Granted) -> tuple[Rotated | None, int, list[ChainedKey]]:
+        state = audit_records.state(tr, unit.keys)
+        return unit.known(tr, call, ROTATED), state.key_number, audit_keys.chain(tr, unit.keys)
 
-    known, old = unit.look(call, access.operator, prepare)
+    known, old, chain = unit.look(call, access.operator, prepare)
     if known is not None:
         return known
     number = old + 1
     with errors_as_refusals():
-        chain = unit.look(call, access.operator, lambda tr, _: audit_keys.chain(tr, unit.keys))
         half = signing.prepare_next(number, chain)
 
     def work(tr: Transaction, _granted: Granted, trail: Trail) -> Rotated:

@@ -9,6 +9,7 @@ all proofs, are worked out from tiles.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from drillcore_fdb.errors import StoreCorruptError
@@ -75,6 +76,14 @@ class Tree:
         """The root of this tree, or of the smaller one that it continues."""
         return self._roots([(0, self.size if size is None else size)])[0]
 
+    def expect_roots(self, sizes: Sequence[int]) -> None:
+        """Reads the tiles for the roots of these sizes together. Missing ones are reported by `root`."""
+        self._expect([(0, size)] for size in sizes)
+
+    def expect_inclusions(self, indexes: Sequence[int], size: int) -> None:
+        """Reads the tiles for the proofs of these leaves together. Missing ones are reported by `inclusion`."""
+        self._expect(_inclusion_ranges(index, 0, size) for index in indexes)
+
     def inclusion(self, index: int, size: int) -> list[bytes]:
         """The proof of RFC 6962, 2.1.1 that the leaf at `index` is in the tree of `size`."""
         assert 0 <= index < size <= self.size
@@ -102,9 +111,13 @@ class Tree:
             if subtree_root(split(self._tiles[level, index], TILE_HASHES)) != self._hash(level + 1, index)
         ]
 
+    def _expect(self, many: Iterable[Sequence[Range]]) -> None:
+        with suppress(StoreCorruptError):
+            self._fetch(tile for ranges in many for tile in _tiles_of(ranges))
+
     def _roots(self, ranges: Sequence[Range]) -> list[bytes]:
         nodes = [list(_complete(begin, end)) for begin, end in ranges]
-        self._fetch(_tile_of(*node)[0] for subtrees in nodes for node in subtrees)
+        self._fetch(_tiles_of(ranges))
         return [fold([self._node(*node) for node in subtrees]) for subtrees in nodes]
 
     def _node(self, level: int, index: int) -> bytes:
@@ -187,6 +200,11 @@ def _tile_of(level: int, index: int) -> tuple[Coordinates, int, int]:
     """The tile with a subtree's hashes, the place of the first hash, and how many there are."""
     first = index << level % TILE_HEIGHT
     return (level // TILE_HEIGHT, first >> TILE_HEIGHT), first % TILE_HASHES, 1 << level % TILE_HEIGHT
+
+
+def _tiles_of(ranges: Iterable[Range]) -> Iterable[Coordinates]:
+    """The tiles with the hashes that the roots of these ranges of leaves are made of."""
+    return (_tile_of(*node)[0] for begin, end in ranges for node in _complete(begin, end))
 
 
 def _half(begin: int, end: int) -> int:

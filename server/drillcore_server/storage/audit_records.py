@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -99,9 +100,18 @@ def append(tr: Transaction, keys: Keyspace, incarnation: int, record: StoredReco
     tr.set_versionstamped_key(keys.audit_record_template(incarnation, bucket_of(record.id)), RECORD.encode(record))
 
 
+def key_of(keys: Keyspace, position: Position) -> bytes:
+    return keys.audit_record(position.incarnation, position.bucket, position.versionstamp)
+
+
 def get(tr: Reader, keys: Keyspace, position: Position) -> StoredRecord | None:
-    stored = tr.get(keys.audit_record(position.incarnation, position.bucket, position.versionstamp))
+    (stored,) = get_many(tr, keys, [position])
     return None if stored is None else RECORD.decode(stored)
+
+
+def get_many(tr: Reader, keys: Keyspace, positions: Sequence[Position]) -> list[bytes | None]:
+    """The stored records at these positions, in one round trip; `RECORD` decodes them. None for a missing one."""
+    return tr.get_many([key_of(keys, position) for position in positions])
 
 
 def note_request(

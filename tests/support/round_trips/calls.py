@@ -371,10 +371,10 @@ AUDIT: Final = (
     Call("GetCheckpoint", 6),
     Call("GetConsistencyProof", 6, lambda _world: {"first_size": 7, "second_size": 100}),
     Call("VerifyAudit", 12, lambda _world: {"start": 0, "records_max": PAGE}),
-    Call("ExportAudit", 14, requests=_ten_records("ExportAudit", format="AUDIT_FORMAT_NDJSON")),
+    Call("ExportAudit", 16, requests=_ten_records("ExportAudit", format="AUDIT_FORMAT_NDJSON")),
     Call("ReviewAudit", 10, lambda _world: {"first": 0, "last": 20, "findings": "none"}),
     Call("ListReviews", 6, lambda _world: {"page_size": PAGE}),
-    Call("RotateAuditKey", 8, by=_operator),
+    Call("RotateAuditKey", 10, by=_operator),
 )
 
 

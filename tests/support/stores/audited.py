@@ -131,7 +131,8 @@ class Audited:
 
     def ids(self, log: UUID = SERVER_LOG) -> list[UUID]:
         """The records of a log, by index."""
-        return self.run(lambda tr: [entry.record for _, entry in audit_log.entries(tr, self.keys, log, 0, 1 << 40)])
+        stored = self.run(lambda tr: list(tr.range(*self.keys.audit_entries(log, 0, 1 << 40))))
+        return [audit_log.decode_entry(value).record for _, value in stored]
 
     def stored(self) -> list[tuple[audit_log.Position, StoredRecord]]:
         """Every record, in the order of the commits."""
