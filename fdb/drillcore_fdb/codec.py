@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from drillcore_fdb.engine import KeyValue, Reader, Transaction
+from drillcore_fdb.engine import KeyValue, Reader, Streaming, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_fdb.tuples import pack
 
@@ -101,9 +101,11 @@ def clear(tr: Transaction, key: bytes) -> None:
     tr.clear_range(key + b"\x15", key + b"\x1d")
 
 
-def scan(tr: Reader, begin: bytes, end: bytes, *, limit: int = 0) -> Iterator[tuple[bytes, bytes]]:
+def scan(
+    tr: Reader, begin: bytes, end: bytes, *, limit: int = 0, streaming: Streaming = Streaming.ITERATOR
+) -> Iterator[tuple[bytes, bytes]]:
     """The keys and values that `write` stored from `begin` up to `end`, in order. Joins split values."""
-    for given, found in enumerate(joined(tr.range(begin, end)), 1):
+    for given, found in enumerate(joined(tr.range(begin, end, streaming=streaming)), 1):
         yield found
         if given == limit:
             return

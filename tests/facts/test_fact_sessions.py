@@ -419,10 +419,10 @@ def age(desk: Desk, by: timedelta) -> None:
         far = datetime.now(UTC) + timedelta(days=30)
         for session in session_fact_store.sessions_over(tr, keys, far, 100):
             aged = replace(session, ends_at=session.ends_at - by)
-            head = SESSION.read(tr, session_fact_store._head(keys, session.own))
+            head = SESSION.read(tr, session_fact_store.head_key(keys, session.own))
             assert head is not None
             session_fact_store.forget(tr, keys, session)
-            SESSION.write(tr, session_fact_store._head(keys, session.own), replace(head, ends_at=aged.ends_at))
+            SESSION.write(tr, session_fact_store.head_key(keys, session.own), replace(head, ends_at=aged.ends_at))
             session_fact_store._set_end(tr, keys, aged)
 
     desk.run(work)

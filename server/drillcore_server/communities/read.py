@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,10 +20,10 @@ from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision
 from drillcore_server.kernel.errors import Missing
-from drillcore_server.kernel.pages import PageLimit, fill_page, make_token, page_size, read_token
+from drillcore_server.kernel.pages import PageLimit, fill_page, make_token, page_size, read_together, read_token
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call
-from drillcore_server.storage.ids import CommunityId, CorpusId, Revision, TenantId
+from drillcore_server.storage.ids import CommunityId, CorpusId, FactId, Revision, TenantId
 from drillcore_server.storage.keyring import KeyErased
 
 
@@ -62,7 +62,7 @@ def get_community(
         view = reads.at(tr, granted, trail, corpus, as_of)
         found = _community(view, community)
         count = len(reads.communities.at(view).members(community))
-        items, more = fill_page(_sized(view, community, start), limit)
+        items, more = fill_page(_sized(view, community, start, limit.items + 1), limit)
         facts = [fact for _, fact in items]
         trail.touch_facts(facts, view.corpus.number)
         trail.detail["community"] = str(community)
@@ -85,13 +85,16 @@ def _community(view: CorpusAtRevision, community: CommunityId) -> Community:
     return found
 
 
-def _sized(view: CorpusAtRevision, community: CommunityId, start: int) -> Iterator[tuple[tuple[int, Fact], int]]:
-    facts = FactReader(view)
-    for place, id_ in CommunityReader(view).members(community, start):
-        try:
-            fact = facts.fact(id_)
-        except KeyErased:
-            continue
+def _sized(
+    view: CorpusAtRevision, community: CommunityId, start: int, size: int
+) -> Iterator[tuple[tuple[int, Fact], int]]:
+    """The facts of a community from a place on, each with its place. Reads `size` of them together."""
+
+    def read(members: Sequence[tuple[int, FactId]]) -> Iterator[tuple[int, Fact | None]]:
+        places, ids = zip(*members, strict=True)
+        return zip(places, FactReader(view).facts_unless_erased(ids), strict=True)
+
+    for place, fact in read_together(CommunityReader(view).members(community, start), size, read):
         if fact is not None and fact.is_searched:
             yield (place, fact), FoundFact(fact, view.corpus.id).size_bytes
 
@@ -131,7 +134,7 @@ def list_communities(
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Communities:
         view = reads.at(tr, granted, trail, corpus, as_of)
-        items, more = fill_page(_sized_list(cache, view, start), limit)
+        items, more = fill_page(_sized_list(cache, view, start, limit.items + 1), limit)
         trail.detail["communities"] = len(items)
         place = (items[-1][0] + 1).to_bytes(_CURSOR_BYTES, "big") if more else b""
         token = make_token(listing, view.revision.to_bytes(6, "big") + place) if more else ""
@@ -143,18 +146,17 @@ def list_communities(
 
 
 def _sized_list(
-    cache: CommunityCache, view: CorpusAtRevision, start: int
+    cache: CommunityCache, view: CorpusAtRevision, start: int, size: int
 ) -> Iterator[tuple[tuple[int, Community], int]]:
-    """The communities from a place in the list on, each with its place. Leaves out those whose words were erased."""
-    communities = CommunityReader(view)
-    listed = cache.at(view).by_size()
-    for place, (community, size) in enumerate(listed[start:], start):
-        try:
-            found = communities.community(community)
-        except KeyErased:
-            continue
-        if found is not None:
-            yield (place, replace(found, size=size)), _size_bytes(found)
+    """The communities from a place in the list on, each with its place. Leaves out those whose words were erased.
+
+    Reads `size` of them together.
+    """
+    listed = cache.at(view).by_size()[start:]
+    found = read_together((id_ for id_, _ in listed), size, CommunityReader(view).communities)
+    for place, ((_, facts), community) in enumerate(zip(listed, found, strict=True), start):
+        if community is not None:
+            yield (place, replace(community, size=facts)), _size_bytes(community)
 
 
 def _size_bytes(community: Community) -> int:

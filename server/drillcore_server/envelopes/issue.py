@@ -84,9 +84,7 @@ class EnvelopeIssuer:
 
     @cached_property
     def id(self) -> EnvelopeId:
-        """The id follows from caller and request id, so a repeated request gets the same."""
-        named = b"\0".join([self.tenant.bytes, self.call.principal.id.encode(), self.call.request_id.encode()])
-        return EnvelopeId(UUID(bytes=hashlib.sha256(b"envelope" + named).digest()[:16], version=5))
+        return envelope_id(self.tenant, self.call)
 
     @cached_property
     def store(self) -> EnvelopeStore:
@@ -304,6 +302,27 @@ class EnvelopeIssuer:
         self.store.issue(tr, issued, key, _text_hash(built.envelope), self.reads.kept_until(self.call.at))
         if self.chain or is_continued:
             self.store.use(tr, begun, quality, built.warm, self.call.at)
+
+
+def envelope_id(tenant: TenantId, call: Call) -> EnvelopeId:
+    """The id follows from caller and request id, so a repeated request gets the same."""
+    named = b"\0".join([tenant.bytes, call.principal.id.encode(), call.request_id.encode()])
+    return EnvelopeId(UUID(bytes=hashlib.sha256(b"envelope" + named).digest()[:16], version=5))
+
+
+def expected_keys(
+    reads: EnvelopeReads, call: Call, tenant: TenantId | None, plan: EnvelopePlan, chain: str
+) -> list[bytes]:
+    """The keys that issuing an envelope begins with, to be read ahead. Empty if the tenant is not known yet."""
+    owner, caller, keys = call.principal.tenant or tenant, call.principal.id, reads.unit.keys
+    if owner is None:
+        return []
+    expected = [keys.envelope(owner, envelope_id(owner, call))]
+    if plan.has_session:
+        expected.append(keys.session_facts_head(owner, caller, plan.session))
+    if chain:
+        expected.append(keys.envelope_session(owner, caller, chain))
+    return expected
 
 
 def _text_hash(envelope: Envelope) -> bytes:

@@ -18,9 +18,16 @@ from drillcore_server.documents.processors import ChunkInput, ExtractiveProcesso
 from drillcore_server.envelopes.build import Window
 from drillcore_server.envelopes.envelope_plan import EnvelopePlan, IssuedEnvelope
 from drillcore_server.envelopes.headers import Miss
-from drillcore_server.envelopes.issue import SALT_BYTES, Digest, EnvelopeAnswer, EnvelopeIssuer, record_facts
+from drillcore_server.envelopes.issue import (
+    SALT_BYTES,
+    Digest,
+    EnvelopeAnswer,
+    EnvelopeIssuer,
+    expected_keys,
+    record_facts,
+)
 from drillcore_server.envelopes.model import Candidate, Envelope, FoundBy
-from drillcore_server.envelopes.request import EnvelopeQuestion, EnvelopeReads, plan_of
+from drillcore_server.envelopes.request import EnvelopeQuestion, EnvelopeReads, call_about, plan_of
 from drillcore_server.envelopes.select import SoughtFacts
 from drillcore_server.facts.cache_directives import CacheDirectives
 from drillcore_server.facts.session_fact_store import OwnSession
@@ -68,7 +75,8 @@ def pack_envelope(
             miss = issuer.unmodified(if_match)
         return miss if isinstance(miss, EnvelopeAnswer) else issuer.issue(sought, Window(), None, digest, miss)
 
-    return sought.run(lambda: reads.unit.read_with_notes(call, access.in_tenant(tenant, Permission.READ), work))
+    rule, expected = access.in_tenant(tenant, Permission.READ), expected_keys(reads, call, tenant, plan, plan.session)
+    return sought.run(lambda: reads.unit.read_with_notes(call, rule, work, expected=expected))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +105,8 @@ def preview_envelope(
         record_facts(trail, views, built)
         return Previewed(built.envelope, issuer.headers(built, Miss.NOT_CACHED))
 
-    return sought.run(lambda: reads.unit.read_with_notes(call, access.in_tenant(tenant, Permission.READ), work))
+    rule, expected = access.in_tenant(tenant, Permission.READ), expected_keys(reads, call, tenant, plan, plan.session)
+    return sought.run(lambda: reads.unit.read_with_notes(call, rule, work, expected=expected))
 
 
 _PART_CHARACTERS: Final = 4_000
@@ -154,8 +163,11 @@ def continue_envelope(
         message = f"previous_answer has over {ANSWER_CHARACTERS_MAX} characters; send a summary of the answer"
         raise BadInput(Reason.TOO_LARGE, message, field="previous_answer")
     rule = access.in_tenant(tenant, Permission.READ)
-    parent = reads.unit.look(call, rule, lambda tr, granted: _parent(reads, call, tr, granted, continuation))
-    plan = parent.plan
+    named = reads.named(call, tenant, continuation)
+    parent = reads.unit.look(
+        call, rule, lambda tr, granted: _parent(reads, call, tr, granted, continuation), expected=named
+    )
+    plan, call = parent.plan, call_about(call, parent)
     answer_fact = _answer_candidate(reads, plan, answer)
     sought = SoughtFacts(reads, plan)
     window = Window(parent.window + 1, (*parent.seen, *parent.facts), answer_fact)
@@ -171,7 +183,8 @@ def continue_envelope(
         )
         return issuer.issue(sought, window, parent, digest, Miss.NOT_CACHED)
 
-    return sought.run(lambda: reads.unit.read_with_notes(call, rule, work))
+    expected = [*named, *expected_keys(reads, call, tenant, plan, parent.chain)]
+    return sought.run(lambda: reads.unit.read_with_notes(call, rule, work, expected=expected))
 
 
 def _parent(

@@ -15,7 +15,7 @@ from drillcore_server.envelopes.build import BuiltEnvelope, EnvelopeBuilder, Win
 from drillcore_server.envelopes.envelope_plan import HASH_BYTES, IssuedEnvelope, SeenFact
 from drillcore_server.envelopes.issue import Digest, count_accesses, record_facts
 from drillcore_server.envelopes.model import Envelope
-from drillcore_server.envelopes.request import EnvelopeReads
+from drillcore_server.envelopes.request import EnvelopeReads, call_about
 from drillcore_server.envelopes.select import SessionMemory, SoughtFacts
 from drillcore_server.facts.model import Fact
 from drillcore_server.facts.store import FactReader
@@ -60,8 +60,9 @@ def get_envelope(
     A caller gets the envelopes that were issued to it; an auditor gets all envelopes of the tenant. Raises `Missing`.
     """
     rule = access.in_tenant(tenant, Permission.READ, Permission.AUDIT)
-    issued = reads.unit.look(call, rule, lambda tr, granted: _issued(reads, call, tr, granted, wanted))
-    sought = SoughtFacts(reads, issued.plan)
+    named = reads.named(call, tenant, wanted)
+    issued = reads.unit.look(call, rule, lambda tr, granted: _issued(reads, call, tr, granted, wanted), expected=named)
+    call, sought = call_about(call, issued), SoughtFacts(reads, issued.plan)
 
     def work(tr: Reader, granted: InTenant, trail: Trail, notes: Notes) -> Replayed:
         trail.private["query"] = issued.plan.query
@@ -78,7 +79,8 @@ def get_envelope(
         count_accesses(notes, views, built, call.at)
         return _compared(issued, built, views, digest)
 
-    return sought.run(lambda: reads.unit.read_with_notes(call, rule, work))
+    expected = [] if issued.parent is None else reads.named(call, tenant, issued.parent)
+    return sought.run(lambda: reads.unit.read_with_notes(call, rule, work, expected=expected))
 
 
 def _issued(reads: EnvelopeReads, call: Call, tr: Reader, granted: InTenant, wanted: EnvelopeId) -> IssuedEnvelope:
@@ -112,7 +114,7 @@ def _compared(
 ) -> Replayed:
     if digest(built.envelope) == issued.digest:
         return Replayed(issued, Replay.SAME, built.envelope)
-    found = {seen.id: _read(views, seen.id) for seen in issued.facts}
+    found = _read(views, [seen.id for seen in issued.facts])
     missing = [id_ for id_, fact in found.items() if not isinstance(fact, Fact)]
     return Replayed(issued, _why_not_same(issued, found), built.envelope, missing)
 
@@ -131,16 +133,24 @@ def _why_not_same(issued: IssuedEnvelope, found: Mapping[FactId, Fact | str | No
 _ERASED: Final = "erased"
 
 
-def _read(views: Sequence[CorpusAtRevision], wanted: FactId) -> Fact | str | None:
-    """Returns the fact at that revision; `_ERASED` if it was erased, None if no corpus has it."""
+def _read(views: Sequence[CorpusAtRevision], wanted: Sequence[FactId]) -> dict[FactId, Fact | str | None]:
+    """Returns the facts at that revision; `_ERASED` for one that was erased, None for one that no corpus has."""
+    found: dict[FactId, Fact | str | None] = {}
     for view in views:
-        try:
-            fact = FactReader(view).fact(wanted)
-        except KeyErased:
-            return _ERASED
-        if fact is not None:
-            return fact
-    return None
+        left = [fact for fact in wanted if found.get(fact) is None]
+        found |= zip(left, FactReader(view).facts_unless_erased(left), strict=True)
+        for id_ in left:
+            if found[id_] is None and _is_erased(view, id_):
+                found[id_] = _ERASED
+    return found
+
+
+def _is_erased(view: CorpusAtRevision, fact: FactId) -> bool:
+    """Tells whether the fact is there, but was erased. Reads nothing that was not read with it."""
+    try:
+        return FactReader(view).fact(fact) is not None
+    except KeyErased:
+        return True
 
 
 def _is_unchanged(fact: Fact, seen: SeenFact) -> bool:

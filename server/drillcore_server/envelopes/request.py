@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from drillcore_proto.reasons import Reason
 from drillcore_server.communities.memberships import CommunityCache
 from drillcore_server.envelopes.decomposition import decompose
-from drillcore_server.envelopes.envelope_plan import EnvelopePlan
+from drillcore_server.envelopes.envelope_plan import EnvelopePlan, IssuedEnvelope
 from drillcore_server.envelopes.envelope_text import GROUNDING_INSTRUCTIONS
 from drillcore_server.envelopes.model import MEMORY_TIER_STORE, GroundingMode, QualityTier, RenderFormat
 from drillcore_server.envelopes.scoring_policy import ScoringOptions, is_time_sensitive, scoring_rules
@@ -24,8 +24,8 @@ from drillcore_server.hierarchy.chunk_index import VectorCache
 from drillcore_server.hierarchy.sections import SectionIndexes
 from drillcore_server.kernel.corpus_at_revision import AsOf
 from drillcore_server.kernel.errors import BadInput
-from drillcore_server.kernel.unit import Unit
-from drillcore_server.storage.ids import CorpusId, FactId, TenantId
+from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.storage.ids import CorpusId, EnvelopeId, FactId, TenantId
 from drillcore_server.tokenizers.models import Models
 
 
@@ -48,11 +48,21 @@ class EnvelopeReads:
     def store(self, tenant: TenantId) -> EnvelopeStore:
         return envelope_store(self.facts.corpora, tenant)
 
+    def named(self, call: Call, tenant: TenantId | None, *envelopes: EnvelopeId) -> list[bytes]:
+        """The keys of envelopes that a call names, to be read ahead. Empty if its tenant is not known yet."""
+        owner = call.principal.tenant or tenant
+        return [] if owner is None else [self.unit.keys.envelope(owner, envelope) for envelope in envelopes]
+
     def session_end(self, now: datetime) -> datetime:
         return now + self.facts.sessions.idle
 
     def kept_until(self, now: datetime) -> datetime:
         return now + timedelta(days=self.settings.keep_days)
+
+
+def call_about(call: Call, issued: IssuedEnvelope) -> Call:
+    """The call, with the corpora of an envelope that it names: they are read ahead."""
+    return replace(call, subjects=replace(call.subjects, corpora=tuple(at.corpus for at in issued.corpora)))
 
 
 QUERY_CHARACTERS_MAX: Final = 10_000

@@ -8,6 +8,7 @@ envelope and session is to be forgotten; using a session postpones its end.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -73,14 +74,18 @@ class EnvelopeStore:
             tr.set(self.keys.envelope_end(until, named), some)
 
     def find(self, tr: Reader, envelope: EnvelopeId) -> IssuedEnvelope | None:
-        key = self.keys.envelope(self.tenant, envelope)
-        stored = codec.read(tr, key)
-        return None if stored is None else ISSUED.decode(self._open(key, stored))
+        (found,) = self._find_many(tr, [envelope])
+        return found
+
+    def _find_many(self, tr: Reader, envelopes: Sequence[EnvelopeId]) -> list[IssuedEnvelope | None]:
+        keys = [self.keys.envelope(self.tenant, envelope) for envelope in envelopes]
+        found = zip(keys, codec.read_many(tr, keys), strict=True)
+        return [None if stored is None else ISSUED.decode(self._open(key, stored)) for key, stored in found]
 
     def find_etag(self, tr: Reader, found_by: bytes) -> list[IssuedEnvelope]:
         """Returns the envelopes of an etag, the last one for each text. Returns at most two."""
         stored = tr.range(*self.keys.etags(self.tenant, found_by), limit=2)
-        found = [self.find(tr, EnvelopeId(UUID(bytes=value))) for _, value in stored]
+        found = self._find_many(tr, [EnvelopeId(UUID(bytes=value)) for _, value in stored])
         return [issued for issued in found if issued is not None]
 
     def session(self, tr: Reader, own: OwnSession, now: datetime) -> EnvelopeSession | None:

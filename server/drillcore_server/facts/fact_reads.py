@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol
@@ -19,8 +19,8 @@ from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.corpus_at_revision import AsOf, BatchedReads, CorpusAtRevision, CorpusReads
 from drillcore_server.kernel.errors import BadInput, Missing
 from drillcore_server.kernel.trail import Trail
-from drillcore_server.kernel.unit import Unit
-from drillcore_server.storage.ids import CommunityId, CorpusId, FactId, Level
+from drillcore_server.kernel.unit import Call, Unit
+from drillcore_server.storage.ids import CommunityId, CorpusId, FactId, Level, TenantId
 from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.embedding.embedders import Embedders
 from drillcore_server.vectors.stored_vectors import unpacked
@@ -79,10 +79,12 @@ class FactReads:
         self, view: CorpusAtRevision, found: Sequence[Fact], *, with_embedding: bool = False
     ) -> list[FoundFact]:
         """Adds to facts of a corpus what is stored beside them: accesses, communities and vectors."""
-        embeddings = embeddings_of(view)
         ids = [fact.id for fact in found]
+        memberships = self.communities.at(view).communities_of(ids)
+        self._read_ahead(view, ids, memberships, with_embedding=with_embedding)
+        embeddings = embeddings_of(view)
         accesses = read_accesses(view.tr, view.keys, ids)
-        communities = self._communities(view, found)
+        communities = self._labelled(view, memberships)
         vectors: list[bytes | None] = [None] * len(ids)
         if with_embedding and embeddings:
             vectors = FactReader(view).vectors_unless_erased(embeddings.current.number, ids)
@@ -110,9 +112,24 @@ class FactReads:
         (found,) = self.communities.at(view).communities_of([fact])
         return found
 
-    def _communities(self, view: CorpusAtRevision, found: Sequence[Fact]) -> list[tuple[CommunityId | None, str]]:
-        """The community of each fact and its label. (None, "") if the label was erased."""
-        communities = self.communities.at(view).communities_of([fact.id for fact in found])
+    @staticmethod
+    def _read_ahead(
+        view: CorpusAtRevision,
+        ids: Sequence[FactId],
+        communities: Iterable[CommunityId | None],
+        *,
+        with_embedding: bool,
+    ) -> None:
+        """Reads the models of the corpus, labels and vectors together. The models lead to the vectors."""
+        keys = [view.keys.community(id_) for id_ in set(communities) if id_ is not None]
+        if with_embedding and (embeddings := embeddings_of(view)) is not None:
+            keys += FactReader(view).vector_keys_of(embeddings.current.number, ids)
+        view.read_ahead([view.keys.embeddings(), *keys])
+
+    def _labelled(
+        self, view: CorpusAtRevision, communities: Sequence[CommunityId | None]
+    ) -> list[tuple[CommunityId | None, str]]:
+        """Communities with their labels. (None, "") if the label was erased."""
         known = sorted({id_ for id_ in communities if id_ is not None})
         labels = dict(zip(known, self.communities.labels(view, known), strict=True))
         return [(None, "") if id_ is None or (label := labels[id_]) is None else (id_, label) for id_ in communities]
@@ -125,13 +142,32 @@ class FactReads:
 
 def corpus_of(tr: Reader, reads: CorpusReads, granted: InTenant, fact: FactId) -> CorpusId:
     """The corpus that has, or had, a fact. Raises `Missing` if there is none, or the caller may not read it."""
+    return corpora_of(tr, reads, granted, [fact])[fact]
+
+
+def corpora_of(
+    tr: Reader, reads: CorpusReads, granted: InTenant, wanted: Sequence[FactId]
+) -> Mapping[FactId, CorpusId]:
+    """The corpus of each of these different facts, as `corpus_of` finds it. Reads all locators of a tenant together."""
     keys = reads.unit.keys
+    found: dict[FactId, CorpusId] = {}
     for owner in granted.owners(tr, keys):
-        number = facts.locate(tr, keys, owner, fact)
-        corpus = None if number is None else reads.numbered(tr, granted, owner, number)
-        if corpus is not None:
-            return corpus.id
-    raise missing_fact(fact)
+        left = [fact for fact in wanted if fact not in found]
+        numbers = facts.locate_each(tr, keys, owner, left)
+        corpora = {number: reads.numbered(tr, granted, owner, number) for number in set(numbers) if number is not None}
+        for fact, number in zip(left, numbers, strict=True):
+            corpus = None if number is None else corpora[number]
+            if corpus is not None:
+                found[fact] = corpus.id
+        if len(found) == len(wanted):
+            return found
+    raise missing_fact(next(fact for fact in wanted if fact not in found))
+
+
+def expected_locators(reads: FactReads, call: Call, tenant: TenantId | None, wanted: Iterable[FactId]) -> list[bytes]:
+    """The keys that a call about these facts begins with, to be read ahead. Empty if its tenant is not known yet."""
+    owner = call.principal.tenant or tenant
+    return [] if owner is None else facts.locators(reads.unit.keys, owner, wanted)
 
 
 def missing_fact(fact: FactId) -> Missing:

@@ -18,7 +18,7 @@ from drillcore_server.facts.model import Fact, FactFilters
 from drillcore_server.facts.state_hash import changed_facts
 from drillcore_server.facts.store import FactReader, stored_facts
 from drillcore_server.hierarchy.store import HierarchyReader
-from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision, unless_erased
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.unit import errors_as_refusals
 from drillcore_server.storage.ids import CorpusNumber, FactId, Revision
 
@@ -70,7 +70,7 @@ def candidates(reads: FactReads, view: CorpusAtRevision, filters: FactFilters) -
         sets.append({fact.id for fact in facts.of_sources(sorted(filters.sources))})
     chunks = set(filters.chunks)
     if filters.documents:
-        found = [unless_erased(HierarchyReader(view).document, id_) for id_ in filters.documents]
+        found = HierarchyReader(view).documents_by_id(sorted(filters.documents))
         of_documents = {chunk for document in found if document is not None for chunk in document.chunks}
         # Facts of a removed document stay, but its list of chunks is gone: then this index cannot narrow the search.
         if None not in found:

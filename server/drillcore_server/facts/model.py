@@ -281,6 +281,11 @@ class FactFilters:
     documents: frozenset[DocumentId] = frozenset()
     chunks: frozenset[NodeId] = frozenset()
 
+    @property
+    def is_beyond_indexes(self) -> bool:
+        """Whether only the facts themselves tell if they pass."""
+        return bool(self.statuses or self.metadata or self.ingested_after or self.ingested_before)
+
     def allows(self, fact: Fact, community: CommunityId | None) -> bool:
         return (
             (not self.sources or fact.source in self.sources)

@@ -291,7 +291,8 @@ def put_session_facts(
     sources = sessions.source_keys(begun.corpus.number, {kept.fact.source for kept in made})
     put = _SessionPut(sessions, call, target, own, made, sources, begun.head)
     kind = SealedKind(PUT_FACTS, sessions.sealed, call.request_id, planner.reviser.make_keys(begun.corpus, []))
-    return sessions.unit.write(call, target.access, kind, put.work)
+    expected = [session_fact_store.head_key(sessions.unit.keys, own)]
+    return sessions.unit.write(call, target.access, kind, put.work, expected=expected)
 
 
 class _SessionPut:
@@ -340,10 +341,10 @@ class _SessionPut:
         if session.facts + len(self._made) > self._sessions.facts_max:
             message = f"a session keeps at most {self._sessions.facts_max} facts; end it, or use another session_id"
             raise BadInput(Reason.TOO_LARGE, message, field="session_id")
-        for kept in self._made:
-            if session_fact_store.has(tr, self._sessions.unit.keys, self._own, kept.fact.id):
-                message = f"the session has a fact {kept.fact.id} already; give a new fact_id"
-                raise Exists(Reason.NODE_EXISTS, message, node=str(kept.fact.id))
+        ids = [kept.fact.id for kept in self._made]
+        for known in session_fact_store.those_there(tr, self._sessions.unit.keys, self._own, ids):
+            message = f"the session has a fact {known} already; give a new fact_id"
+            raise Exists(Reason.NODE_EXISTS, message, node=str(known))
 
     def _leave_trail(self, trail: Trail, corpus: Corpus) -> None:
         trail.touch_corpus(corpus.id, self._revision)

@@ -8,7 +8,14 @@ from uuid import UUID
 
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
-from drillcore_server.facts.fact_reads import FactReads, check_corpora, check_facts, corpus_of, missing_fact
+from drillcore_server.facts.fact_reads import (
+    FactReads,
+    check_corpora,
+    check_facts,
+    corpora_of,
+    expected_locators,
+    missing_fact,
+)
 from drillcore_server.facts.filters import FactListing
 from drillcore_server.facts.model import FACTS_MAX, Fact, FactFilters, FoundFact
 from drillcore_server.facts.state_hash import combined_hash
@@ -50,8 +57,8 @@ def get_facts(
     def work(tr: Reader, granted: InTenant, trail: Trail, notes: Notes) -> Facts:
         trail.touch_node_ids(map(NodeId, ids))
         by_corpus: dict[CorpusId, list[FactId]] = {}
-        for id_ in ids:
-            by_corpus.setdefault(corpus_of(tr, reads.corpora, granted, id_), []).append(id_)
+        for id_, corpus in corpora_of(tr, reads.corpora, granted, ids).items():
+            by_corpus.setdefault(corpus, []).append(id_)
         if as_of.revision is not None and len(by_corpus) > 1:
             message = "as_of names a revision, which belongs to one corpus; name facts of one corpus"
             raise BadInput(Reason.INVALID_ARGUMENT, message, field="as_of")
@@ -60,6 +67,7 @@ def get_facts(
         for corpus, own in by_corpus.items():
             view = reads.at(tr, granted, trail, corpus, as_of)
             revisions[corpus] = view.revision
+            view.read_ahead([view.keys.embeddings(), *FactReader(view).keys_of(own)])
             facts = FactReader(view).facts_unless_erased(own)
             for id_, fact in zip(own, facts, strict=True):
                 if fact is None and FactReader(view).was_erased(id_):
@@ -73,7 +81,8 @@ def get_facts(
         _check_size(found.values(), reads.unit.page_bytes_max)
         return Facts([found[id_] for id_ in ids], revisions)
 
-    return reads.unit.read_with_notes(call, access.in_tenant(tenant, Permission.READ), work)
+    expected = expected_locators(reads, call, tenant, ids)
+    return reads.unit.read_with_notes(call, access.in_tenant(tenant, Permission.READ), work, expected=expected)
 
 
 def _check_size(found: Iterable[FoundFact], size_bytes_max: int) -> None:

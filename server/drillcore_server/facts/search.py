@@ -16,7 +16,7 @@ from drillcore_server.facts.fact_reads import FactReads, check_corpora
 from drillcore_server.facts.filters import FilteredSearch, allowed, candidates, growing_batches
 from drillcore_server.facts.index import FactIndex, FactIndexes
 from drillcore_server.facts.model import SEARCHED_STATUSES, Fact, FactFilters, FactStatus, FoundFact
-from drillcore_server.facts.session_fact_store import OwnSession, SessionFact
+from drillcore_server.facts.session_fact_store import OwnSession, SessionFact, head_key
 from drillcore_server.facts.session_facts import found_session_fact, question_for_session_fact
 from drillcore_server.facts.store import FactReader, note_accesses_later
 from drillcore_server.hierarchy.search_text import Sought, SoughtText, SoughtVector
@@ -36,6 +36,8 @@ LIMIT_DEFAULT: Final = 10
 LIMIT_MAX: Final = 1_000
 TEXT_CHARACTERS_MAX: Final = 10_000
 SCORE_DIGITS: Final = 6
+_FILTERED_FACTOR: Final = 8
+"""With a filter that no index knows, so many times as many facts are read first: it rejects most of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +131,17 @@ def search_facts(reads: FactReads, call: Call, *, tenant: TenantId | None, quest
         exact = question.exact or all(corpus.is_exact for corpus in searched)
         return FactHits(hits, {view.corpus.id: view.revision for view in views}, exact)
 
+    owner = call.principal.tenant or tenant
+    expected = [] if owner is None or not question.has_session else [_session_key(reads, owner, call, question)]
+
     def search() -> FactHits:
-        return reads.unit.read_with_notes(call, access.in_tenant(tenant, Permission.READ), work)
+        return reads.unit.read_with_notes(call, access.in_tenant(tenant, Permission.READ), work, expected=expected)
 
     return sought.run(lambda: filtered.run(search))
+
+
+def _session_key(reads: FactReads, tenant: TenantId, call: Call, question: FactQuestion) -> bytes:
+    return head_key(reads.unit.keys, OwnSession(tenant, call.principal.id, question.session))
 
 
 def _check(question: FactQuestion) -> None:
@@ -200,7 +209,8 @@ def _ranking(
     facts, among = FactReader(view), filtered.among(view, candidates(reads, view, question.filters))
     tried = 0
     ranking = index.ranking(vector, among, exact=question.exact)
-    for (_, score), fact in _read_in_batches(facts, ranking, question.limit or LIMIT_DEFAULT):
+    first = (question.limit or LIMIT_DEFAULT) * (_FILTERED_FACTOR if question.filters.is_beyond_indexes else 1)
+    for (_, score), fact in _read_in_batches(facts, ranking, first):
         if fact is not None and fact.is_searched and allowed(reads, view, question.filters, fact):
             yield _Candidate(fact, score, view)
         else:

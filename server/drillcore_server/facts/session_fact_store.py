@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from drillcore_fdb import codec
-from drillcore_fdb.engine import Reader, Transaction
+from drillcore_fdb.engine import Reader, Streaming, Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_server.facts.model import Fact
 from drillcore_server.kernel.errors import BadInput
@@ -77,25 +77,27 @@ _NO_REVISION: Final = Revision(0)
 
 def find(tr: Reader, keys: Keyspace, own: OwnSession, now: datetime) -> FactSession | None:
     """The session. None if it has no facts or is over."""
-    session = SESSION.read(tr, _head(keys, own))
+    session = SESSION.read(tr, head_key(keys, own))
     return None if session is None or session.is_over(now) else session
 
 
 def facts(tr: Reader, keys: Keyspace, sealed: SealedRecords, own: OwnSession) -> Iterator[SessionFact]:
     """The facts of a session in the order of ids, without those whose key is destroyed."""
-    stored = codec.scan(tr, *keys.session_facts(own.tenant, own.principal, own.id))
+    stored = codec.scan(tr, *keys.session_facts(own.tenant, own.principal, own.id), streaming=Streaming.WANT_ALL)
     entries = (Entry(key, _NO_REVISION, value) for key, value in stored)
     return (SESSION_FACT.decode(entry.value) for entry in sealed.opened_all(entries))
 
 
-def has(tr: Reader, keys: Keyspace, own: OwnSession, fact: FactId) -> bool:
-    return tr.get(_fact(keys, own, fact)) is not None
+def those_there(tr: Reader, keys: Keyspace, own: OwnSession, facts: Sequence[FactId]) -> list[FactId]:
+    """Those facts that a session has."""
+    found = tr.get_many([_fact(keys, own, fact) for fact in facts])
+    return [fact for fact, stored in zip(facts, found, strict=True) if stored is not None]
 
 
 def begin(tr: Transaction, keys: Keyspace, session: FactSession) -> None:
     """Begins a session. Replaces a session with the same id that is over but not swept yet."""
     tr.clear_range(*keys.session_facts(session.own.tenant, session.own.principal, session.own.id))
-    SESSION.write(tr, _head(keys, session.own), session)
+    SESSION.write(tr, head_key(keys, session.own), session)
     _set_end(tr, keys, session)
 
 
@@ -112,14 +114,14 @@ def add(
         key = _fact(keys, session.own, own.fact.id)
         numbers = [KeyNumber(session.number), sources[own.fact.source]]
         codec.write(tr, key, sealed.seal(key, _NO_REVISION, numbers, SESSION_FACT.encode(own)))
-    SESSION.write(tr, _head(keys, session.own), replace(session, facts=session.facts + len(added)))
+    SESSION.write(tr, head_key(keys, session.own), replace(session, facts=session.facts + len(added)))
 
 
 def renew(tr: Transaction, keys: Keyspace, session: FactSession, until: datetime) -> FactSession:
     """Moves the end of a session to a later time. Returns the session."""
     codec.clear(tr, _end(keys, session))
     renewed = replace(session, ends_at=max(until, session.ends_at))
-    SESSION.write(tr, _head(keys, session.own), renewed)
+    SESSION.write(tr, head_key(keys, session.own), renewed)
     _set_end(tr, keys, renewed)
     return renewed
 
@@ -131,15 +133,19 @@ def note_use(tr: Transaction, keys: Keyspace, own: OwnSession, now: datetime, un
         renew(tr, keys, session, until)
 
 
-def end(tr: Transaction, keys: Keyspace, own: OwnSession, at: datetime) -> int:
-    """Removes a session with its facts. Returns how many it had. The next sweep destroys its key."""
+def end(tr: Transaction, keys: Keyspace, own: OwnSession, at: datetime) -> FactSession | None:
+    """Removes a session with its facts. Returns its last record, whose key must still be destroyed; None if it is over.
+
+    If nobody destroys the key, the next sweep does.
+    """
     session = find(tr, keys, own, at)
     if session is None:
-        return 0
+        return None
     _remove(tr, keys, own)
     codec.clear(tr, _end(keys, session))
-    _set_end(tr, keys, replace(session, ends_at=at))
-    return session.facts
+    ended = replace(session, ends_at=at)
+    _set_end(tr, keys, ended)
+    return ended
 
 
 def sessions_over(tr: Reader, keys: Keyspace, now: datetime, limit: int) -> list[FactSession]:
@@ -149,7 +155,7 @@ def sessions_over(tr: Reader, keys: Keyspace, now: datetime, limit: int) -> list
 
 def has_facts_left(tr: Reader, keys: Keyspace, ended: FactSession) -> bool:
     """Whether the facts of a session that is over are still there."""
-    session = SESSION.read(tr, _head(keys, ended.own))
+    session = SESSION.read(tr, head_key(keys, ended.own))
     return session is not None and session.number == ended.number
 
 
@@ -160,7 +166,7 @@ def remove(tr: Transaction, keys: Keyspace, ended: FactSession) -> int | None:
     """
     if tr.get(_end(keys, ended)) is None:
         return None
-    session = SESSION.read(tr, _head(keys, ended.own))
+    session = SESSION.read(tr, head_key(keys, ended.own))
     if session is None or session.number != ended.number:
         return 0
     _remove(tr, keys, ended.own)
@@ -173,7 +179,7 @@ def forget(tr: Transaction, keys: Keyspace, ended: FactSession) -> None:
 
 
 def _remove(tr: Transaction, keys: Keyspace, own: OwnSession) -> None:
-    codec.clear(tr, _head(keys, own))
+    codec.clear(tr, head_key(keys, own))
     tr.clear_range(*keys.session_facts(own.tenant, own.principal, own.id))
 
 
@@ -181,7 +187,8 @@ def _set_end(tr: Transaction, keys: Keyspace, session: FactSession) -> None:
     SESSION.write(tr, _end(keys, session), session)
 
 
-def _head(keys: Keyspace, own: OwnSession) -> bytes:
+def head_key(keys: Keyspace, own: OwnSession) -> bytes:
+    """The key of the session's record."""
     return keys.session_facts_head(own.tenant, own.principal, own.id)
 
 

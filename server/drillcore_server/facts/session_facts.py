@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
@@ -97,14 +97,18 @@ class FactSessions:
                 lambda tr: session_fact_store.sessions_over(tr.snapshot, self.unit.keys, now, _BATCH)
             )
             gone, failures = self._removed_of(batch, now)
-            if gone:
-                self.keyring.destroy(_NO_CORPUS, {KeyNumber(ended.number): ended.scope for ended in gone}, now)
-                self.engine.run(lambda tr: self._forget(tr, gone), Options(idempotent=True))  # noqa: B023 - run at once
+            self.destroy_keys(gone, now)
             swept += len(gone)
             if failures and (len(batch) < _BATCH or not gone):
                 raise ExceptionGroup("sessions not removed", failures)
             if len(batch) < _BATCH:
                 return swept
+
+    def destroy_keys(self, gone: Sequence[FactSession], now: datetime) -> None:
+        """Destroys the keys of sessions that are removed, and forgets the sessions. May be called again."""
+        if gone:
+            self.keyring.destroy(_NO_CORPUS, {KeyNumber(ended.number): ended.scope for ended in gone}, now)
+            self.engine.run(lambda tr: self._forget(tr, gone), Options(idempotent=True))
 
     def _removed_of(self, batch: list[FactSession], now: datetime) -> tuple[list[FactSession], list[Exception]]:
         """Removes sessions. Returns those that are over, and why others could not be removed."""
@@ -137,7 +141,7 @@ class FactSessions:
         call = Call("Housekeeping", request, SERVER, now, _TIMEOUT_S, b"")
         return self.unit.write(call, access.as_server(ended.own.tenant), ENDED_SESSION, recorded).facts
 
-    def _forget(self, tr: Transaction, gone: list[FactSession]) -> None:
+    def _forget(self, tr: Transaction, gone: Sequence[FactSession]) -> None:
         for ended in gone:
             session_fact_store.forget(tr, self.unit.keys, ended)
 
@@ -148,21 +152,34 @@ def end_session(sessions: FactSessions, call: Call, tenant: TenantId | None, ses
     On return, the key of the facts is destroyed, and no later envelope continues one of the session. May be called
     again: a session that has ended has no facts.
     """
+    ended: FactSession | None = None
 
     def work(tr: Transaction, granted: InTenant, trail: Trail) -> EndedSession:
+        nonlocal ended
         own = OwnSession(granted.tenant, call.principal.id, session)
-        forgotten = session_fact_store.end(tr, sessions.unit.keys, own, call.at)
+        ended = session_fact_store.end(tr, sessions.unit.keys, own, call.at)
+        forgotten = 0 if ended is None else ended.facts
         if sessions.end_envelopes(tr, own):
             trail.detail["envelope_session_ended"] = True
         trail.detail["session_facts_forgotten"] = forgotten
         return EndedSession(forgotten)
 
     rule = access.in_tenant(tenant, Permission.READ, Permission.WRITE)
-    done = sessions.unit.write(call, rule, ENDED_SESSION, work)
-    if done.facts:
-        with errors_as_refusals():
-            sessions.sweep(call.at)
+    done = sessions.unit.write(call, rule, ENDED_SESSION, work, expected=_expected(sessions, call, tenant, session))
+    with errors_as_refusals():
+        if ended is not None:
+            sessions.destroy_keys([ended], call.at)
+        elif done.facts:
+            sessions.sweep(call.at)  # an earlier call of the same request ended it, and may not have come this far
     return done.facts or 0
+
+
+def _expected(sessions: FactSessions, call: Call, tenant: TenantId | None, session: str) -> list[bytes]:
+    """The keys of a session's records, to be read ahead. Empty if the tenant is not known yet."""
+    owner, caller, keys = call.principal.tenant or tenant, call.principal.id, sessions.unit.keys
+    if owner is None:
+        return []
+    return [keys.session_facts_head(owner, caller, session), keys.envelope_session(owner, caller, session)]
 
 
 def found_session_fact(own: SessionFact, *, with_embedding: bool) -> FoundFact:

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from drillcore_fdb.engine import Atomic, Reader, Transaction
+from drillcore_fdb.engine import Atomic, Reader, Streaming, Transaction
 from drillcore_server.facts.blocks import FactBlock, block_of, decode_block, decode_vectors
 from drillcore_server.facts.model import Fact, FactChange, FactStatus
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
@@ -76,7 +76,8 @@ class FactReader:
     def facts(self, after: FactId | None = None) -> Iterator[Fact]:
         """All facts behind `after`, in the order of ids."""
         first = None if after is None else block_of(after)
-        for entry in self.view.sealed.scan(self.view.tr, *self.view.keys.fact_blocks(first), self.view.revision):
+        keys = self.view.keys.fact_blocks(first)
+        for entry in self.view.sealed.scan(self.view.tr, *keys, self.view.revision, Streaming.WANT_ALL):
             yield from (fact for fact in block_in(entry).facts if after is None or fact.id > after)
 
     def blocks(self, blocks: Sequence[BlockId]) -> list[FactBlock | None]:
@@ -163,6 +164,14 @@ class FactReader:
         self, facts: Sequence[FactId], read: Callable[[Sequence[BlockId]], Sequence[FactBlock | None]]
     ) -> list[Fact | None]:
         return _in_their_blocks(facts, read, lambda block, fact: block.fact(fact))
+
+    def keys_of(self, facts: Iterable[FactId]) -> list[bytes]:
+        """The keys that facts are read from, to be read ahead."""
+        return self._keys(dict.fromkeys(map(block_of, facts)))
+
+    def vector_keys_of(self, model: int, facts: Iterable[FactId]) -> list[bytes]:
+        """The keys that vectors of facts are read from, to be read ahead."""
+        return [self.view.keys.block_vectors(model, block) for block in dict.fromkeys(map(block_of, facts))]
 
     def _homes(self, fact: FactId) -> list[Entry]:
         found = versioned.get_many(self.view.tr, self._keys(_homes(fact)), self.view.revision)
@@ -326,16 +335,33 @@ def page(view: CorpusAtRevision, after: BlockId | None, keys_max: int) -> tuple[
 
 
 def locate(tr: Reader, keys: Keyspace, tenant: TenantId, fact: FactId) -> CorpusNumber | None:
-    """The corpus that has, or had, a fact of the tenant. None if there can be no such fact.
+    """The corpus that has, or had, a fact of the tenant. None if there can be no such fact."""
+    (found,) = locate_each(tr, keys, tenant, [fact])
+    return found
+
+
+def locate_each(tr: Reader, keys: Keyspace, tenant: TenantId, facts: Sequence[FactId]) -> list[CorpusNumber | None]:
+    """Same as `locate` for several facts, read together.
 
     A fact whose id was made from a block's has no locator: that of the block, or of the block's chunk, is used.
     """
-    homes = _homes(fact)
-    found = tr.get_many([keys.locator(tenant, NodeId(home)) for home in homes])
-    for home, stored in zip(homes, found, strict=True):
-        if stored is not None and (stored[:1] == FACT_MARK or (home != fact and is_ingested_chunk(stored))):
-            return CorpusNumber(int.from_bytes(stored[1:LOCATOR_BYTES], "big"))
-    return None
+    places = locators(keys, tenant, facts)
+    stored = dict(zip(places, tr.get_many(places), strict=True))
+
+    def located(fact: FactId) -> CorpusNumber | None:
+        for home in _homes(fact):
+            found = stored[keys.locator(tenant, NodeId(home))]
+            if found is not None and (found[:1] == FACT_MARK or (home != fact and is_ingested_chunk(found))):
+                return CorpusNumber(int.from_bytes(found[1:LOCATOR_BYTES], "big"))
+        return None
+
+    return [located(fact) for fact in facts]
+
+
+def locators(keys: Keyspace, tenant: TenantId, facts: Iterable[FactId]) -> list[bytes]:
+    """The keys of all locators that may lead to these facts."""
+    homes = dict.fromkeys(home for fact in facts for home in _homes(fact))
+    return [keys.locator(tenant, NodeId(home)) for home in homes]
 
 
 _COUNT: Final = b"c"

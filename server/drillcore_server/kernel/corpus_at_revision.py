@@ -69,6 +69,10 @@ class CorpusAtRevision:
         """The same corpus at another revision."""
         return replace(self, revision=revision)
 
+    def read_ahead(self, keys: Sequence[bytes]) -> None:
+        """Reads records of several kinds in one round trip. Whoever reads one of them later finds it here already."""
+        versioned.get_many(self.tr, keys, self.revision)
+
     def record(self, kind: RecordKind[T], key: bytes) -> T | None:
         """The record of a key. Raises `KeyErased` if it was erased."""
         entry = self.sealed.get(self.tr, key, self.revision)

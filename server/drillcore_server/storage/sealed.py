@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 from cryptography.exceptions import InvalidTag
 
-from drillcore_fdb.engine import Reader, Transaction
+from drillcore_fdb.engine import Reader, Streaming, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_server.storage import erasure_notes, versioned
 from drillcore_server.storage.corpus_keys import CorpusKeys
@@ -84,9 +84,16 @@ class SealedRecords:
             None if entry is None else self._unless_erased(entry) for entry in versioned.get_many(tr, keys, revision)
         ]
 
-    def scan(self, tr: Reader, begin: bytes, end: bytes, revision: Revision) -> Iterator[Entry]:
+    def scan(
+        self,
+        tr: Reader,
+        begin: bytes,
+        end: bytes,
+        revision: Revision,
+        streaming: Streaming = Streaming.ITERATOR,
+    ) -> Iterator[Entry]:
         """What a reader sees in a range, opened, without erased records."""
-        return self.opened_all(versioned.scan(tr, begin, end, revision))
+        return self.opened_all(versioned.scan(tr, begin, end, revision, streaming))
 
     def opened_all(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """The entries, opened, without those that were erased."""

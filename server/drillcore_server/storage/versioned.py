@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from drillcore_fdb import codec
-from drillcore_fdb.engine import KeyValue, Reader, Transaction
+from drillcore_fdb.engine import KeyValue, Reader, Streaming, Transaction
 from drillcore_server.storage.ids import Revision
 
 REVISION_BYTES: Final = 6
@@ -169,9 +169,11 @@ def _newest(tr: Reader, places: Sequence[tuple[bytes, Revision]]) -> list[list[K
     return tr.range_many(ranges, limit=1, reverse=True)
 
 
-def scan(tr: Reader, begin: bytes, end: bytes, revision: Revision) -> Iterator[Entry]:
+def scan(
+    tr: Reader, begin: bytes, end: bytes, revision: Revision, streaming: Streaming = Streaming.ITERATOR
+) -> Iterator[Entry]:
     """What a reader at `revision` sees of the logical keys from `begin` up to `end`, in order."""
-    return _visible(tr.range(begin, end), revision)
+    return _visible(tr.range(begin, end, streaming=streaming), revision)
 
 
 def scan_many(tr: Reader, ranges: Sequence[tuple[bytes, bytes]], revision: Revision) -> list[list[Entry]]:
@@ -184,7 +186,7 @@ def page(tr: Reader, begin: bytes, end: bytes, revision: Revision, keys_max: int
 
     Keys that the reader does not see count too, so the work for a page is bounded.
     """
-    stored = list(tr.range(begin, end, limit=keys_max))
+    stored = list(tr.range(begin, end, limit=keys_max, streaming=Streaming.WANT_ALL))
     if len(stored) < keys_max:
         return list(_visible(stored, revision)), None
     last = stored[-1][0][:-_SUFFIX_BYTES]
@@ -265,7 +267,7 @@ def entries(tr: Reader, begin: bytes, end: bytes) -> Iterator[Stored]:
 
 def values_page(tr: Reader, begin: bytes, end: bytes, keys_max: int) -> tuple[list[Value], bytes | None]:
     """Every entry of the first `keys_max` stored keys with its value, visible or not, and where to go on."""
-    stored = list(tr.range(begin, end, limit=keys_max))
+    stored = list(tr.range(begin, end, limit=keys_max, streaming=Streaming.WANT_ALL))
     heads = [place for place, (key, _) in enumerate(stored) if key[-_PART_BYTES:] == b"\0\0"]
     following = None
     if len(stored) == keys_max:
