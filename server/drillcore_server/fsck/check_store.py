@@ -22,6 +22,7 @@ from drillcore_server.communities.checks import CommunityCheck
 from drillcore_server.cores.checks import ForeignCheck
 from drillcore_server.envelopes.checks import EnvelopeCheck
 from drillcore_server.erasure.checks import ErasureCheck
+from drillcore_server.erasure.index_check import SourceIndexCheck
 from drillcore_server.facts.checks import FactCheck, SavedIndexes, fact_vector_problems
 from drillcore_server.fsck.commitments import CommitmentCheck
 from drillcore_server.graphs.checks import GraphCheck, QuadCheck
@@ -101,6 +102,8 @@ class Fsck:
         self._problems += committed.problems()
         erased = ErasureCheck(self._engine, self._keys, self._keyring, corpus)
         self._problems += erased.problems(committed.sealed_under)
+        indexed = SourceIndexCheck(self._engine, self._keys.of_corpus(corpus.number)).problems()
+        self._problems += [f"corpus {corpus.id}: {problem}" for problem in indexed]
         self._corpora += 1
         retention = RetentionCheck(self._engine, self._keys, corpus)
         self._problems += retention.problems()

@@ -67,7 +67,7 @@ def lists_of(tr: Reader, keys: CorpusKeys, writes: Iterable[Written], revision: 
     """
     one: dict[bytes, set[KeyNumber]] = {}
     several: dict[bytes, set[KeyNumber]] = {}
-    follows: dict[bytes, list[bytes]] = {}
+    follows: dict[bytes, list[tuple[bytes, ...]]] = {}
     for write in writes:
         if write.value is None:
             for known in (one, several, follows):
@@ -79,16 +79,18 @@ def lists_of(tr: Reader, keys: CorpusKeys, writes: Iterable[Written], revision: 
         else:
             follows[write.key] = followed(keys, write.key, write.value)
     numbers = one | several
-    elsewhere = sorted({record for records in follows.values() for record in records} - numbers.keys())
+    followed_keys = {key for records in follows.values() for record in records for key in record}
+    elsewhere = sorted(followed_keys - numbers.keys())
     joined, others = _numbers_stored(tr, [(several, revision - 1), (elsewhere, revision)])
     lists: dict[KeyNumber, set[bytes]] = {}
     for key, own in numbers.items():
         _add(lists, own - joined.get(key, set()), key)
     known = numbers | others
     for key, records in follows.items():
-        own = {number for record in records for number in known.get(record, ())}
-        assert own or not records, f"the entry {key.hex()} follows no record"
-        _add(lists, own, key)
+        for record in records:
+            there = [place for place in record if place in known]
+            assert there, f"the entry {key.hex()} follows no record"
+            _add(lists, known[there[0]], key)
     return lists
 
 

@@ -39,23 +39,28 @@ SEALED: Final = frozenset(
 )
 """The spaces of sealed records. A stub with the numbers of its keys stays of a record that is purged."""
 _OF_CHUNKS: Final = frozenset({Space.MEMBERS, Space.ENTITIES, Space.EMBEDDED})
-_OF_FACTS: Final = frozenset({Space.FACTS_BY_CHUNK, Space.FACTS_BY_SOURCE, Space.FACT_EXPIRIES})
+_OF_BLOCKS: Final = frozenset({Space.FACTS_BY_CHUNK, Space.FACTS_BY_SOURCE})
 
 
-def followed(keys: CorpusKeys, key: bytes, value: bytes) -> list[bytes]:
-    """The keys of the records that an entry follows. Some may not exist. Empty for records and for implied entries."""
+def followed(keys: CorpusKeys, key: bytes, value: bytes) -> list[tuple[bytes, ...]]:
+    """The records that an entry follows, each given by the keys it may have: it is at the first of them that exists.
+
+    Empty for records and for implied entries.
+    """
     space = keys.space_of(key)
     last = key[-16:]
     if space in _OF_CHUNKS:
-        return [keys.chunk(node_id(last))]
-    if space in _OF_FACTS:  # of a block, or of a fact whose id is its block's or was made from it
-        return [keys.fact_block(BlockId(node_id(block))) for block in (last, last[:-2] + b"\0\0")]
+        return [(keys.chunk(node_id(last)),)]
+    if space in _OF_BLOCKS | {Space.FACT_EXPIRIES}:
+        # A fact that expires is alone in its block, or its id was made from its block's.
+        blocks = (last,) if space in _OF_BLOCKS else (last, last[:-2] + b"\0\0")
+        return [tuple(keys.fact_block(BlockId(node_id(block))) for block in blocks)]
     if space is Space.PARENTS:  # of a chunk, or of a raw with an id of its own, whose parent is a chunk
-        return [keys.chunk(node_id(last)), keys.chunk(node_id(value))]
+        return [(keys.chunk(node_id(last)), keys.chunk(node_id(value)))]
     if space is Space.EDGES:
-        return [keys.turn(turn) for turn in _ends(key)]
+        return [(keys.turn(turn),) for turn in _ends(key)]
     if space is Space.GRAPH_INDEX and key >= keys.session_turns(b"").begin:
-        return [keys.turn(TurnId(UUID(bytes=last)))]
+        return [(keys.turn(TurnId(UUID(bytes=last))),)]
     return []
 
 
