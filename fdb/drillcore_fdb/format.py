@@ -15,7 +15,7 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from drillcore_fdb import codec, directory
-from drillcore_fdb.engine import Engine, Options, Reader, Transaction
+from drillcore_fdb.engine import DEFAULT_OPTIONS, Engine, Options, Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError, UnavailableError
 from drillcore_fdb.tuples import Subspace, prefix_end
 
@@ -50,6 +50,16 @@ def open_store(engine: Engine, names: Sequence[str], path: Sequence[str] = STORE
         found = engine.run(lambda tr: _register(tr, own, names, new), Options(idempotent=True))
     assert found.header is not None
     return {name: Subspace(found.header.directories[name]) for name in names}, found.header
+
+
+def find_header(
+    engine: Engine, path: Sequence[str] = STORE_PATH, options: Options = DEFAULT_OPTIONS
+) -> StoreHeader | None:
+    """The header of the store in the directory `path`, None if there is no store. Changes nothing.
+
+    Raises as `open_store` does if the store cannot be used.
+    """
+    return engine.run(lambda tr: _Found.read(tr, tuple(path), ()), options).header
 
 
 def read_header(tr: Reader, root: Subspace) -> StoreHeader | None:

@@ -29,8 +29,9 @@ T = TypeVar("T", bound="DataclassInstance")
 PREFIX: Final = "DRILLCORE"
 FILE_NAME: Final = "drillcore.toml"
 
-NOT_SETTINGS: Final = frozenset({"CONFIG", "FDB_CLUSTER_FILE", "REQUIRE_FDB"})
-"""Variables with our prefix that are not settings: the path of the file, and what the test suite reads."""
+NOT_SETTINGS: Final = frozenset({"CONFIG", "INVITATION_PASSPHRASE", "FDB_CLUSTER_FILE", "REQUIRE_FDB"})
+"""Variables with our prefix that are not settings: the path of the file, the passphrase of an invitation to a cluster,
+and what the test suite reads."""
 
 _KUBERNETES: Final = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT\w*)|PORT_\d+_(TCP|UDP|SCTP)\w*)")
 _KUBERNETES_URL: Final = re.compile(r"(tcp|udp|sctp)://")

@@ -40,6 +40,7 @@ from tests.support.stores.stores import wait_until
 
 REFUSAL = Unavailable(Reason.AUDIT_UNAVAILABLE, "the audit record cannot be signed now; nothing was written")
 WORK = {
+    "store": (keepers.StoreKeeper, "_check"),
     "forgetting": (keepers.Housekeeper, "forget"),
     "trimming": (keepers, "trim_corpora"),
     "key-destruction": (keepers, "finish_erasures"),

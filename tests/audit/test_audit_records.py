@@ -56,7 +56,7 @@ def test_every_rpc_leaves_one_record_whoever_calls(audited: Running, method: Met
 
 
 def test_every_action_belongs_to_an_rpc_or_to_the_server_itself() -> None:
-    assert ACTIONS.keys() - {method.name for method in METHODS} == {"Alert", "Housekeeping"}
+    assert ACTIONS.keys() - {method.name for method in METHODS} == {"Alert", "Housekeeping", "InviteServer"}
 
 
 def test_a_read_says_what_was_read_and_why(server: Running, acme: Client) -> None:

@@ -30,6 +30,8 @@ from drillcore_server.vectors.settings import VectorSettings
 TABLES_OF_THE_CLIENT: Final = ("client",)
 _MIB: Final = 1 << 20
 ARCHIVE_AFTER_DAYS_MAX: Final = 36_500
+CLUSTER_FILE: Final = "fdb.cluster"
+"""Where a server that has joined a cluster keeps the cluster file, in its data directory."""
 WORKER_MEMORY_BYTES_MIN: Final = 512 * _MIB
 """The memory of an idle worker, and some room to work in."""
 
@@ -172,6 +174,7 @@ class ClusterTable:
     """`[engine.cluster]`: how to reach FoundationDB."""
 
     cluster_file: Path | None = None
+    """By default fdb.cluster in the data directory if a server joined with it, else where FoundationDB looks for it."""
     directory: str = STORE_PATH[0]
     """The directory of the cluster that holds the store. The keyring is in a second one, DIRECTORY-keyring.
 
@@ -196,18 +199,32 @@ class ClusterTable:
 class EngineSettings:
     kind: EngineKind = EngineKind.EMBEDDED
     data_dir: Path = Path("drillcore-data")
-    """Holds the embedded engine's store and, with either engine, the operator's token."""
-    master_key_file: Path | None = None
-    """The keyring's master key, by default keyring/master.key in the data directory.
+    """Holds the embedded engine's store and, with either engine, the operator's token and the server's own files."""
+    secret_dir: Path | None = None
+    """A directory with the keys of the store: `master.key`, and the audit trail's `1.key`, `2.key` and so on.
 
-    Servers on one cluster need the same file.
+    For a secret that is mounted into every server of a cluster. Without it, each server has the keys in its data
+    directory, and `drillcore cluster invite` takes them from one to the next.
     """
+    master_key_file: Path | None = None
+    """The keyring's master key, by default master.key in `secret_dir`, or keyring/master.key in the data directory."""
     durability: Durability = Durability.FULL
     map_size_bytes: int = 1 << 40
     """The largest size of the embedded store. It reserves address space, not memory or disk."""
     timeout_s: float = 30.0
     """The time limit of one transaction with all its retries, if the call sets none."""
     cluster: ClusterTable = field(default_factory=ClusterTable)
+
+    @property
+    def master_key_path(self) -> Path:
+        default = self.data_dir / "keyring" if self.secret_dir is None else self.secret_dir
+        return self.master_key_file or default / "master.key"
+
+    @property
+    def cluster_file(self) -> Path | None:
+        """The cluster file of the settings, or the one that joining has kept. None: where FoundationDB looks for it."""
+        kept = self.data_dir / CLUSTER_FILE
+        return self.cluster.cluster_file or (kept if kept.exists() else None)
 
     @property
     def store_path(self) -> tuple[str, ...]:
@@ -350,6 +367,11 @@ class Settings:
     communities: CommunitySettings = field(default_factory=CommunitySettings)
     erasure: ErasureSettings = field(default_factory=ErasureSettings)
     envelopes: EnvelopeSettings = field(default_factory=EnvelopeSettings)
+
+    @property
+    def audit_key_dir(self) -> Path:
+        """Where the keys that sign the audit trail are, unless a program holds them."""
+        return self.audit.key_dir or self.engine.secret_dir or self.engine.data_dir / "audit" / "keys"
 
 
 def load_settings(

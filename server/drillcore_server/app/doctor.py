@@ -9,12 +9,12 @@ from pathlib import Path
 
 from drillcore_fdb import embedded
 from drillcore_fdb.errors import EngineError, StoreInUseError
+from drillcore_fdb.format import find_header
 from drillcore_formats.plugins import Check, Status
 from drillcore_formats.settings import SettingsError
 from drillcore_server.app.config import EngineKind, EngineSettings, load_settings
 from drillcore_server.app.factories import open_engine
 from drillcore_server.identity.bearer_tokens import FILE_NAME
-from drillcore_server.storage.store import open_store
 
 _FREE_BYTES_MIN = 1 << 30
 
@@ -40,7 +40,11 @@ def _cluster(settings: EngineSettings) -> Check:
     except EngineError as error:
         return Check("cluster", Status.FAIL, error.message, "set up what the message says is missing")
     try:
-        _, header = open_store(engine, settings.store_path)
+        header = find_header(engine, settings.store_path)
+        if header is None:
+            place = "/".join(settings.store_path)
+            message = f"reachable, no store in the directory {place} yet; the first `drillcore serve` makes one"
+            return Check("cluster", Status.OK, message)
         details = tuple(f"{name} = {value}" for name, value in engine.describe().items())
         return Check("cluster", Status.OK, f"reachable, store format {header.format_version}", details=details)
     except EngineError as error:

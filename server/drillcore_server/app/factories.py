@@ -68,7 +68,7 @@ def embedded_settings(settings: EngineSettings) -> EmbeddedSettings:
 @contextmanager
 def open_keyring(settings: EngineSettings, engine: Engine) -> Iterator[Keyring]:
     """Opens the keyring. It is a separate store: beside the embedded store, or in another directory of the cluster."""
-    master_key_file = settings.master_key_file or settings.data_dir / "keyring" / "master.key"
+    master_key_file = settings.master_key_path
     if settings.kind is EngineKind.CLUSTER:
         yield Keyring.open(engine, engine.directory(*settings.keyring_path), master_key_file)
         return
@@ -82,7 +82,7 @@ def open_keyring(settings: EngineSettings, engine: Engine) -> Iterator[Keyring]:
 def _cluster(settings: EngineSettings) -> ClusterSettings:
     cluster = settings.cluster
     return ClusterSettings(
-        cluster_file=cluster.cluster_file,
+        cluster_file=settings.cluster_file,
         tls_certificate_path=cluster.tls_certificate_file,
         tls_key_path=cluster.tls_key_file,
         tls_ca_path=cluster.tls_ca_file,
@@ -142,38 +142,44 @@ def _embedder(settings: IngestSettings | FormerSettings, opened: ExitStack) -> E
     return builtin_embedder()
 
 
-def open_authenticator(
-    settings: Settings, engine: Engine, keys: Keyspace, log: structlog.stdlib.BoundLogger
-) -> Authenticator:
+def open_authenticator(settings: Settings, engine: Engine, keys: Keyspace, tokens: Tokens) -> Authenticator:
     """Makes the authenticator. Raises `SettingsError` if the key set of an issuer cannot be used."""
     try:
         issuers = Issuers(settings.auth.oidc)
     except KeyFileError as error:
         raise SettingsError(f"auth.oidc: {error}") from error
-    return Authenticator(engine, keys, Tokens(_tokens(settings, engine, keys, log)), issuers)
+    return Authenticator(engine, keys, tokens, issuers)
 
 
-def _tokens(settings: Settings, engine: Engine, keys: Keyspace, log: structlog.stdlib.BoundLogger) -> Sequence[Token]:
-    """The tokens of the settings. If there are none, the first operator's token.
+def tokens_of(settings: Settings) -> Tokens:
+    """The tokens of the settings. `add_first_token` adds the first operator's if there are none."""
+    return Tokens(_token(token) for token in settings.server.tokens)
 
-    That token is made unless an account can operate the server.
+
+def add_first_token(
+    tokens: Tokens, settings: Settings, engine: Engine, keys: Keyspace, log: structlog.stdlib.BoundLogger
+) -> None:
+    """Adds the first operator's token, unless the settings have tokens. It is made unless an operator has an account.
+
+    Call it when nothing else can stop the server from starting: a refused start must not leave a token behind.
     """
     if settings.server.tokens:
-        return [_token(token) for token in settings.server.tokens]
+        return
     directory = settings.engine.data_dir
     file = directory / operator_token.FILE_NAME
     has_operator = engine.run(lambda tr: accounts.has_operator(tr.snapshot, keys))
-    if not file.exists() and not has_operator:
-        operator_token.make(directory)
+    found = operator_token.read(directory)
+    if found is None and not has_operator:
+        found = operator_token.make(directory)
         log.warning(
             "nobody may call yet: made a token that may do everything, to create the first operator; then remove it",
             file=str(file),
             create=f"drillcore --token-file {file} account create LOGIN --server --name 'NAME' --grant operator",
         )
-    elif file.exists() and has_operator:
+    elif found is not None and has_operator:
         log.warning("operators have accounts, but the first operator's token is still there: remove it", file=str(file))
-    found = operator_token.read(directory)
-    return [found] if found else []
+    if found is not None:
+        tokens.add(found)
 
 
 def _token(settings: TokenSettings) -> Token:

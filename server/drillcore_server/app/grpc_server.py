@@ -53,8 +53,12 @@ class GrpcServer:
 
     def start(self) -> None:
         self._grpc.start()
+        self.set_serving(True)
+
+    def set_serving(self, is_serving: bool) -> None:
+        """Sets the health of the server and of all its services."""
         for name in ("", *self._names):
-            self.set_health(name, True)
+            self.set_health(name, is_serving)
 
     def set_health(self, name: str, is_serving: bool) -> None:
         """Sets the answer to health checks of this name."""

@@ -1,20 +1,24 @@
 """The keepers that maintain the store and belong to no single capability.
 
-`Housekeeper` removes expired records, trims revisions, destroys erased keys and purges erased bytes. `FactHousekeeper`
-marks expired facts STALE and archives facts that nobody reads. `MigrationKeeper` continues interrupted migrations of
-embedding models. Each method with a parameter `now` is one round of a keeper.
+`StoreKeeper` looks whether the store answers. `Housekeeper` removes expired records, trims revisions, destroys erased
+keys and purges erased bytes. `FactHousekeeper` marks expired facts STALE and archives facts that nobody reads.
+`MigrationKeeper` continues interrupted migrations of embedding models. Each method with a parameter `now` is one round
+of a keeper.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
+from uuid import UUID
 
 import structlog
 
-from drillcore_fdb.engine import Engine
+from drillcore_fdb.engine import Engine, Options
+from drillcore_fdb.errors import StoreCorruptError, UnavailableError
+from drillcore_fdb.format import find_header
 from drillcore_server.app.background import Background
 from drillcore_server.app.config import FactSettings
 from drillcore_server.embeddings.migration import Migrator, resume_migrations
@@ -35,7 +39,47 @@ from drillcore_server.tenancy.trim import each_corpus, record_trim, trim_corpora
 from drillcore_server.vectors.model import Model
 
 _EVERY_S = 3_600.0
+_STORE_LOOK: Final = Options(timeout_s=3.0)
 _MIGRATIONS_EVERY_S: Final = 60.0
+
+
+class StoreKeeper:
+    """Notices when the store no longer answers, or is no longer the one that was opened, and when it is back."""
+
+    every_s: float = 5.0
+
+    def __init__(self, engine: Engine, path: Sequence[str], store: UUID, tell: Callable[[bool, bool], object]) -> None:
+        """`tell` is called after each look at the store: whether it answers, and whether it is sound as far as known.
+
+        A store that does not answer may be as sound as before.
+        """
+        self._engine = engine
+        self._path = path
+        self._store = store
+        self._tell = tell
+        self._sound = True
+
+    def join(self, background: Background) -> None:
+        background.add("store", self.look, self.every_s)
+
+    def look(self, _now: datetime) -> None:
+        answers = False
+        try:
+            self._check()
+            answers = self._sound = True
+        except UnavailableError:
+            self._sound = False
+            raise
+        finally:
+            self._tell(answers, self._sound)
+
+    def _check(self) -> None:
+        header = find_header(self._engine, self._path, _STORE_LOOK)
+        if header is None or header.store_id != self._store:
+            place = "/".join(self._path)
+            raise StoreCorruptError(
+                f"the directory {place} is gone, or has another store; restore a backup of the store"
+            )
 
 
 class Housekeeper:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
+from functools import partial
 from types import ModuleType
 from typing import Any
 from uuid import UUID
@@ -40,10 +41,17 @@ from drillcore_proto.v1 import (
 from drillcore_server import VERSION
 from drillcore_server.app.background import Background
 from drillcore_server.app.config import EngineKind, Settings, split_address
-from drillcore_server.app.factories import open_authenticator, open_keyring, open_preparer, open_readers
+from drillcore_server.app.factories import (
+    add_first_token,
+    open_authenticator,
+    open_keyring,
+    open_preparer,
+    open_readers,
+    tokens_of,
+)
 from drillcore_server.app.grpc_server import GrpcServer, Service
 from drillcore_server.app.indexes import open_indexes
-from drillcore_server.app.keepers import FactHousekeeper, Housekeeper, MigrationKeeper
+from drillcore_server.app.keepers import FactHousekeeper, Housekeeper, MigrationKeeper, StoreKeeper
 from drillcore_server.audit.check_log import LogChecker
 from drillcore_server.audit.log_keeper import LogKeeper, open_signing, raise_alert
 from drillcore_server.audit.log_writer import LogWriter
@@ -141,7 +149,9 @@ class Server:
         self.metrics.follow("engine", engine.figures)
         self._admit = Admit()
         self._stopping = threading.Event()
-        authenticator = open_authenticator(settings, engine, self._keys, log)
+        tokens = tokens_of(settings)
+        authenticator = open_authenticator(settings, engine, self._keys, tokens)
+        self._add_first_token = partial(add_first_token, tokens, settings, engine, self._keys, log)
         self._open = ExitStack()
         with self._open:  # closes what was opened if something below raises
             self.keyring = self._open.enter_context(open_keyring(settings.engine, engine))
@@ -155,13 +165,14 @@ class Server:
             self.indexes = open_indexes(engine, self.keyring, settings.vectors, folder, log)
             self._services = self._wire(settings, header)
             self._housekeeper = self._open_housekeeper()
+            self._store_keeper = StoreKeeper(engine, settings.engine.store_path, header.store_id, self._tell_store)
             self._background, self._log_background = self._open_background()
             self._grpc = GrpcServer(self._settings, self._services, self._make_pipeline(authenticator), log)
             self._open = self._open.pop_all()
 
     def _open_signing(self, settings: Settings, store: UUID) -> SigningKeys:
         signing = self._open.enter_context(
-            open_signing(settings.audit, settings.engine.data_dir, self._engine, self._keys, store)
+            open_signing(settings.audit, settings.audit_key_dir, self._engine, self._keys, store)
         )
         if signing.notice:
             self.log.warning("audit key made", notice=signing.notice)
@@ -325,6 +336,7 @@ class Server:
     def _open_background(self) -> tuple[Background, Background]:
         """The keepers of the store, and the keepers of the audit logs. The latter stop last, after the last record."""
         keepers = Background(self.log, self._report_keeper, self._stopping)
+        self._store_keeper.join(keepers)
         self._housekeeper.join(keepers)
         self.fact_housekeeper.join(keepers)
         self._migrations.join(keepers)
@@ -336,6 +348,10 @@ class Server:
         logs.add("sequencer", lambda _now: sequencer.keep(logs.stopping.is_set), POLL_S, sequencer.wake, GATHER_S)
         logs.add("publisher", lambda _now: publisher.publish(), publisher.every_s)
         return keepers, logs
+
+    def _tell_store(self, answers: bool, sound: bool) -> None:
+        self._admit.store_is_sound = sound
+        self._grpc.set_serving(answers)
 
     def _report_keeper(self, name: str, succeeded: bool) -> None:
         self.metrics.observe_keeper(name, succeeded)
@@ -357,6 +373,7 @@ class Server:
             except OSError as error:
                 message = f"server.metrics_listen {self._settings.metrics_listen}: {error.strerror or error}"
                 raise SettingsError(message) from error
+        self._add_first_token()
         self._log_background.start()
         self._background.start()
         self._grpc.start()

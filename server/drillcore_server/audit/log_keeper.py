@@ -33,11 +33,12 @@ from drillcore_server.storage.records import RecordKind
 
 @contextmanager
 def open_signing(
-    settings: AuditSettings, data_dir: Path, engine: Engine, keys: Keyspace, store: UUID
+    settings: AuditSettings, key_dir: Path, engine: Engine, keys: Keyspace, store: UUID
 ) -> Iterator[SigningKeys]:
     """Opens the signing keys, and notes whether the store was restored from a backup.
 
-    Call it before the first record is made: a restored store must not reuse versionstamps.
+    The keys are in `key_dir`, unless a program holds them. Call it before the first record is made: a restored store
+    must not reuse versionstamps.
     """
     with ExitStack() as opened:
         if settings.signer_command:
@@ -45,8 +46,7 @@ def open_signing(
             opened.callback(program.close)
             signing = SigningKeys.open(engine, keys, store, program, datetime.now(UTC))
         else:
-            files = KeyFiles(settings.key_dir or data_dir / "audit" / "keys")
-            signing = SigningKeys.open(engine, keys, store, files, datetime.now(UTC))
+            signing = SigningKeys.open(engine, keys, store, KeyFiles(key_dir), datetime.now(UTC))
         note_restore(engine, keys)
         yield signing
 
@@ -114,15 +114,15 @@ class LogKeeper:
         return Figures({**ordered.gauges, **published.gauges}, {**ordered.totals, **published.totals})
 
 
-_ALERT_TIMEOUT_S: Final = 10.0
+_OWN_TIMEOUT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Alert:
-    kind: str
+class _Own:
+    call: str
 
 
-_ALERT: Final = RecordKind(_Alert)
+_OWN: Final = RecordKind(_Own)
 
 
 def raise_alert(unit: Unit, kind: str, detail: Mapping[str, Any]) -> None:
@@ -130,12 +130,17 @@ def raise_alert(unit: Unit, kind: str, detail: Mapping[str, Any]) -> None:
 
     `detail` has ids, numbers and messages, but no content.
     """
-    request = RequestId(f"alert-{uuid4()}")
+    record_own(unit, "Alert", {"kind": kind, **detail})
+
+
+def record_own(unit: Unit, action: str, detail: Mapping[str, Any]) -> None:
+    """Records in the server's own log what the server itself did. `action` and `detail` are as in other records."""
+    request = RequestId(f"{action.lower()}-{uuid4()}")
     fingerprint = hashlib.sha256(request.encode()).digest()
-    call = Call("Alert", request, SERVER, datetime.now(UTC), _ALERT_TIMEOUT_S, fingerprint)
+    call = Call(action, request, SERVER, datetime.now(UTC), _OWN_TIMEOUT_S, fingerprint)
 
-    def work(_tr: Transaction, _granted: Granted, trail: Trail) -> _Alert:
-        trail.detail |= {"kind": kind, **detail}
-        return _Alert(kind)
+    def work(_tr: Transaction, _granted: Granted, trail: Trail) -> _Own:
+        trail.detail |= detail
+        return _Own(action)
 
-    unit.write(call, as_server(None), _ALERT, work)
+    unit.write(call, as_server(None), _OWN, work)

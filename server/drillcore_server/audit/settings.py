@@ -32,7 +32,7 @@ class WitnessSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSettings:
     key_dir: Path | None = None
-    """Where the signing keys are, by default audit/keys in the data directory. Servers on one cluster share them."""
+    """Where the signing keys are, by default `engine.secret_dir`, or audit/keys in the data directory."""
     signer_command: tuple[str, ...] = ()
     """A program that signs, instead of keys in files; see `SignerProgram` in `audit/signing_keys.py`."""
     signer_timeout_s: float = 5.0

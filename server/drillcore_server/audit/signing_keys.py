@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import selectors
 import subprocess
 import threading
@@ -46,7 +45,7 @@ from drillcore_server.kernel.journal import PrivateHalf, SignerUnavailableError,
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Unit, errors_as_refusals
 from drillcore_server.storage import audit_keys, audit_records
-from drillcore_server.storage.keyring import make_secret_file
+from drillcore_server.storage.keyring import is_private, make_secret_file_once
 from drillcore_server.storage.records import RecordKind
 
 _SEED_BYTES: Final = 32
@@ -63,7 +62,7 @@ class KeyFiles:
         return str(self._directory)
 
     def find(self, number: int) -> PrivateHalf | None:
-        path = self._path(number)
+        path = self.path(number)
         if not path.exists():
             return None
         key = read_key(path)
@@ -73,37 +72,36 @@ class KeyFiles:
         """The key, durable on return. Takes a key that an unfinished attempt has left."""
         found = self.find(number)
         if found is None:
-            self._make(number)
+            try:
+                self._make(number)
+            except OSError as error:
+                why = error.strerror or error
+                raise SignerUnavailableError(
+                    f"the audit key {self.path(number)} cannot be made: {why}. If keys are kept elsewhere and mounted "
+                    "here, put this one there: 32 random bytes"
+                ) from error
             found = self.find(number)
             assert found is not None
         return found
 
     def discard(self, number: int) -> None:
         """Removes a key that never signed anything."""
-        self._path(number).unlink(missing_ok=True)
+        self.path(number).unlink(missing_ok=True)
 
     def _make(self, number: int) -> None:
         """Makes a key file. If another server that shares the directory was first, its file stays."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        draft = self._directory / f"{number}-{secrets.token_hex(8)}.new"
-        make_secret_file(draft, pem)
-        try:
-            os.link(draft, self._path(number))
-        except FileExistsError:
-            return
-        finally:
-            draft.unlink()
-            _sync(self._directory)
+        make_secret_file_once(self.path(number), pem)
 
-    def _path(self, number: int) -> Path:
+    def path(self, number: int) -> Path:
         return self._directory / f"{number}.key"
 
 
 def read_key(path: Path) -> Ed25519PrivateKey:
     """Raises `SignerUnavailableError` if others may read the file, or it is not a key."""
     try:
-        if path.stat().st_mode & 0o077:
+        if not is_private(path):
             raise SignerUnavailableError(f"others may read the audit key {path}: run chmod 600 on it")
         content = path.read_bytes()
     except OSError as error:
@@ -119,14 +117,6 @@ def read_key(path: Path) -> Ed25519PrivateKey:
             f"{path} is not an audit key: it must have {_SEED_BYTES} bytes, or Ed25519 as PKCS8 PEM without a password"
         )
     return key
-
-
-def _sync(directory: Path) -> None:
-    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 ANSWER_BYTES_MAX: Final = 65_536

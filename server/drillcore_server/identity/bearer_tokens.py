@@ -47,6 +47,9 @@ class Tokens:
         found = [known.principal for known in self._tokens if hmac.compare_digest(known.digest, token_hash)]
         return found[0] if found else None
 
+    def add(self, token: Token) -> None:
+        self._tokens = (*self._tokens, token)
+
 
 class Mint:
     """Makes tokens for sessions and service accounts: 32 bytes that look random to anybody without its secret.
@@ -74,8 +77,8 @@ def read(directory: Path) -> Token | None:
     return Token(OPERATOR, digest(path.read_text(encoding="ascii").strip())) if path.exists() else None
 
 
-def make(directory: Path) -> Path:
-    """Makes the file, which only its owner may read."""
-    path = directory / FILE_NAME
-    make_secret_file(path, secrets.token_urlsafe(32).encode() + b"\n")
-    return path
+def make(directory: Path) -> Token:
+    """Makes the file, which only its owner may read, and returns its token."""
+    token = secrets.token_urlsafe(32)
+    make_secret_file(directory / FILE_NAME, token.encode() + b"\n")
+    return Token(OPERATOR, digest(token))

@@ -36,7 +36,7 @@ from drillcore_server.kernel.trail import ACTIONS, OK, Trail, time_text
 from drillcore_server.storage import audit_keys, audit_records
 from drillcore_server.storage.audit_records import AuditState, StoredRecord
 from drillcore_server.storage.ids import CorpusNumber, RecordId, RequestId, Revision, SourceId, TenantId
-from drillcore_server.storage.keyring import KeyNumber, Keyring
+from drillcore_server.storage.keyring import HOW_TO_JOIN, KeyNumber, Keyring
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.sealed import SealedRecords
 
@@ -151,10 +151,13 @@ class SigningKeys:
         return new
 
     def _begin(self, now: datetime) -> None:
+        was_there = self.keeper.find(1) is not None
         half = self.keeper.find_or_make(1)
         first = ChainedKey(1, half.public_key, time_text(now))
         made = self._engine.run(lambda tr: _begin_chain(tr, self._keys, first), Options(idempotent=True))
-        if made.public_key == half.public_key:
+        if made.public_key != half.public_key and not was_there:  # another server began the chain at the same time
+            self.keeper.discard(1)
+        elif made.public_key == half.public_key:
             self.notice = (
                 f"a key to sign the audit trail was made in {self.keeper.place}: back it up, and give its public half "
                 f"to those who verify: {self._verifier(half.public_key).encode()}"
@@ -166,10 +169,7 @@ class SigningKeys:
             raise SignerUnavailableError(f"the store's chain of audit keys has no key {number}")
         half = self.keeper.find(number)
         if half is None:
-            raise SignerUnavailableError(
-                f"the audit key {number} is not in {self.keeper.place}; restore it from its backup, or copy it from a "
-                "server that has it"
-            )
+            raise SignerUnavailableError(f"the audit key {number} is not in {self.keeper.place}. {HOW_TO_JOIN}")
         if half.public_key != chained.public_key:
             raise SignerUnavailableError(
                 f"the audit key {number} in {self.keeper.place} is not this store's; restore the one with the public "

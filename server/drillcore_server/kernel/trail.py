@@ -123,6 +123,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "MigrateEmbeddings": Action.UPDATE,
     "GetMigration": Action.ACCESS,
     "Alert": Action.ALERT,
+    "InviteServer": Action.EXPORT,
     "Housekeeping": Action.TRIM,
     "PutQuads": Action.UPDATE,
     "RemoveQuads": Action.DELETE,

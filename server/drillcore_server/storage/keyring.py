@@ -39,17 +39,49 @@ def make_secret_file(path: Path, content: bytes) -> None:
     Durable on return.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".tmp")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    draft = path.with_name(f"{path.name}.tmp")
     try:
-        os.fsync(directory)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def make_secret_file_once(path: Path, content: bytes) -> None:
+    """Same as `make_secret_file`, but a file that is there stays: two servers that share the directory get one file."""
+    draft = path.with_name(f"{path.name}-{secrets.token_hex(8)}.new")
+    make_secret_file(draft, content)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return
     finally:
-        os.close(directory)
+        draft.unlink()
+        sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def is_private(path: Path) -> bool:
+    """Whether only this server can read the file.
+
+    The group may read a file that belongs to another user, since the server could not read it otherwise: Kubernetes
+    mounts secrets as files of root, for the group of the pod.
+    """
+    found = path.stat()
+    forbidden = 0o077 if found.st_uid == os.geteuid() else 0o037
+    return not found.st_mode & forbidden
 
 
 KeyNumber = NewType("KeyNumber", int)
@@ -60,6 +92,7 @@ SNAPSHOT_SCOPE: Final = SourceId("index snapshots".ljust(SOURCE_CHARACTERS_MAX +
 It is longer than any source's id, so it cannot be one."""
 
 _KEY_BYTES: Final = 32
+MASTER_KEY_BYTES: Final = 32
 _BATCH: Final = 2_000
 """How many keys are made in one transaction, well within five seconds."""
 _NONCE_BYTES: Final = 12
@@ -72,6 +105,12 @@ _COMPOSITES_MAX: Final = 1_000
 """How many composite ciphers are kept in memory."""
 _NOT_FOUND_CODE: Final = 2015
 """FoundationDB's code for a missing key: nothing is wrong with the store."""
+
+
+HOW_TO_JOIN: Final = (
+    "If this is a new server of a cluster, run `drillcore cluster invite FILE` on a server that has the keys, and "
+    "`drillcore serve --join FILE` here. Otherwise restore it from its own backup"
+)
 
 
 class KeyLostError(StoreCorruptError):
@@ -114,18 +153,30 @@ class Keyring:
         nothing new must be sealed under a new key.
         """
         check = engine.run(lambda tr: tr.get(root.pack((_CHECK,))))
-        if check is not None and not master_key_file.exists():
-            raise KeyLostError(
-                f"the keyring's master key {master_key_file} is gone; restore it from its own backup, or copy it from "
-                "a server that shares this keyring"
-            )
+        is_new = not master_key_file.exists()
+        if check is not None and is_new:
+            raise KeyLostError(f"the keyring's master key {master_key_file} is gone. {HOW_TO_JOIN}")
         keyring = cls(engine, root, read_or_make_master_key(master_key_file), rewrite)
         nonce = os.urandom(_NONCE_BYTES)
         made = nonce + keyring._master.encrypt(nonce, _CHECK_WORD, b"check")
-        keyring._recognise(engine.run(lambda tr: _get_or_set(tr, root.pack((_CHECK,)), made), Options(idempotent=True)))
+        check = engine.run(lambda tr: _get_or_set(tr, root.pack((_CHECK,)), made), Options(idempotent=True))
+        try:
+            keyring.recognise(check)
+        except KeyLostError:
+            if is_new:  # another server made the keyring at the same time
+                master_key_file.unlink()
+            raise
         return keyring
 
-    def _recognise(self, check: bytes) -> None:
+    @classmethod
+    def check_master_key(cls, engine: Engine, root: Subspace, master_key: bytes) -> None:
+        """Raises `KeyLostError` unless this is the master key of the keyring. Changes nothing."""
+        check = engine.run(lambda tr: tr.get(root.pack((_CHECK,))))
+        if check is None:
+            raise KeyLostError("the store's keyring is empty; restore it from its own backup")
+        cls(engine, root, master_key).recognise(check)
+
+    def recognise(self, check: bytes) -> None:
         try:
             self._master.decrypt(check[:_NONCE_BYTES], check[_NONCE_BYTES:], b"check")
         except InvalidTag as error:
@@ -321,10 +372,21 @@ def _get_or_set(tr: Transaction, key: bytes, value: bytes) -> bytes:
 def read_or_make_master_key(path: Path) -> bytes:
     """The master key in a file that only its owner may read; made on first use."""
     if not path.exists():
-        make_secret_file(path, secrets.token_bytes(_KEY_BYTES))
-    if path.stat().st_mode & 0o077:
-        raise UnavailableError(f"others may read the master key {path}: chmod 600 it")
-    key = path.read_bytes()
-    if len(key) != _KEY_BYTES:
-        raise UnavailableError(f"{path} is not a master key: it must have {_KEY_BYTES} bytes")
+        try:
+            make_secret_file_once(path, secrets.token_bytes(MASTER_KEY_BYTES))
+        except OSError as error:
+            raise UnavailableError(f"the master key {path} cannot be made: {error.strerror or error}") from error
+    return read_master_key(path)
+
+
+def read_master_key(path: Path) -> bytes:
+    """Raises `UnavailableError` if others may read the file, or it is not a master key."""
+    try:
+        if not is_private(path):
+            raise UnavailableError(f"others may read the master key {path}: chmod 600 it")
+        key = path.read_bytes()
+    except OSError as error:
+        raise UnavailableError(f"the master key {path} cannot be read: {error.strerror or error}") from error
+    if len(key) != MASTER_KEY_BYTES:
+        raise UnavailableError(f"{path} is not a master key: it must have {MASTER_KEY_BYTES} bytes")
     return key

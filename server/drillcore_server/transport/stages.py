@@ -108,12 +108,16 @@ class Admit:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._open = True
+        self.store_is_sound = True
+        """While this is False, every call is refused: a store without one of its directories gives wrong answers."""
         self._under_way = 0
 
     def __call__(self, exchange: Exchange, proceed: Answer) -> Message | None:
         with self._changed:
             if not self._open:
                 raise Unavailable(Reason.SHUTTING_DOWN, "the server is stopping; nothing was written")
+            if not self.store_is_sound:
+                raise Unavailable(Reason.STORE_UNAVAILABLE, "the store cannot be used now; the server's log says why")
             self._under_way += 1
         try:
             return proceed(exchange)
