@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -90,10 +90,16 @@ class ForgetfulUnit(Unit):
     """A planted bug: runs a write again without checking whether it was committed."""
 
     def write(
-        self, call: Call, access: Rule[G], result: RecordKind[T], work: Callable[[Transaction, G, Trail], T]
+        self,
+        call: Call,
+        access: Rule[G],
+        result: RecordKind[T],
+        work: Callable[[Transaction, G, Trail], T],
+        *,
+        expected: Sequence[bytes] = (),
     ) -> T:
         def attempt(tr: Transaction) -> T:
-            granted, trail = self._begin(tr, call, access)
+            granted, trail = self._begin(tr, call, access, expected, writing=True)
             done = work(tr, granted, trail)
             self.journal.append(tr, call.occasion, trail)
             outcome = Outcome(call.fingerprint, result.encode(done), call.at)
@@ -107,11 +113,17 @@ class HalfDoneUnit(Unit):
     """A planted bug: remembers the outcome in a transaction of its own, after that of the work."""
 
     def write(
-        self, call: Call, access: Rule[G], result: RecordKind[T], work: Callable[[Transaction, G, Trail], T]
+        self,
+        call: Call,
+        access: Rule[G],
+        result: RecordKind[T],
+        work: Callable[[Transaction, G, Trail], T],
+        *,
+        expected: Sequence[bytes] = (),
     ) -> T:
         def first(tr: Transaction) -> T:
             known = find_outcome(tr, self.keys, call.principal.id, call.request_id)
-            granted, trail = self._begin(tr, call, access)
+            granted, trail = self._begin(tr, call, access, expected, writing=True)
             if known is not None:
                 return result.decode(known.result)
             done = work(tr, granted, trail)

@@ -87,13 +87,17 @@ class CorpusEmbeddings:
         return [made[text] if text in made else known[fact_hash(text)] for text in texts]
 
     def _fact_vectors(self, source: SourceId) -> dict[str, bytes]:
-        """Returns the vectors of the source's facts by the hash of their content."""
-        number, record = (
-            self._number(),
-            self.snapshot.read(lambda view: HierarchyReader(view).source_unless_erased(source)),
-        )
+        """Returns the vectors of the source's facts by the hash of their content. An erased source has none."""
+        number = self._number()
+        record = self.snapshot.read(lambda view: HierarchyReader(view).source_unless_erased(source))
         if number is None or record is None or not record.fact_count:
             return {}
+        try:
+            return self._vectors_of_source(number, source)
+        except KeyErased:
+            return {}
+
+    def _vectors_of_source(self, number: int, source: SourceId) -> dict[str, bytes]:
         known: dict[str, bytes] = {}
         blocks = blocks_of_source(self.snapshot, source)
         while some := list(islice(blocks, _BLOCKS_AT_ONCE)):

@@ -26,7 +26,7 @@ from drillcore_server.storage.ids import SourceId
 from drillcore_server.storage.keyring import Keyring
 from tests.support.stores.archive import Archive, opened_archive
 
-PAGE_KEYS = 20
+PAGE_KEYS = 5
 
 
 def eraser(archive: Archive) -> Eraser:
