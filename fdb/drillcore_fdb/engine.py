@@ -82,6 +82,16 @@ class Atomic(enum.Enum):
     COMPARE_AND_CLEAR = "compare_and_clear"
 
 
+@dataclass(frozen=True, slots=True)
+class RangeRead:
+    """A range as `Reader.range` takes it."""
+
+    begin: bytes
+    end: bytes
+    limit: int = 0
+    reverse: bool = False
+
+
 class Streaming(enum.Enum):
     """How much of a range to fetch at a time. It changes speed, never the result."""
 
@@ -183,6 +193,13 @@ class Reader(ABC):
 
         `limit` and `reverse` are as for `range`, and hold for each. Takes one round trip unless a range has more
         entries than a cluster sends at once. Everything is in memory at the end: use it for small ranges.
+        """
+
+    @abstractmethod
+    def read_ahead(self, keys: Sequence[bytes], ranges: Sequence[RangeRead]) -> None:
+        """Reads keys and ranges of different kinds in one round trip. Reading the same later takes none.
+
+        Of a range this brings as much as a cluster sends at once. Makes no conflicts: the later reads make them.
         """
 
     @abstractmethod

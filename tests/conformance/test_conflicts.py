@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from drillcore_fdb.engine import Atomic, Engine, KeySelector, Reader, Transaction
+from drillcore_fdb.engine import Atomic, Engine, KeySelector, RangeRead, Reader, Transaction
 from drillcore_fdb.errors import ConflictError
 from tests.conformance.staging import (
     NO_RETRY,
@@ -265,6 +265,24 @@ def test_each_limited_range_of_many_conflicts_only_with_what_it_read(engine: Eng
     assert commits_despite(engine, work, setting(space, b"e"))
     assert not commits_despite(engine, work, setting(space, b"bb"))
     assert not commits_despite(engine, work, lambda tr: tr.clear(space.key(b"f")))
+
+
+def test_reading_ahead_makes_no_conflict_and_the_later_read_makes_its_own(engine: Engine, space: Space) -> None:
+    fill_letters(engine, space, "abcdef")
+
+    def read_ahead(reader: Reader, _: Space) -> None:
+        reader.read_ahead([space.key(b"a")], [RangeRead(*c_of(space)), RangeRead(*space.whole, limit=1, reverse=True)])
+
+    def read_ahead_then_read(reader: Reader, _: Space) -> None:
+        read_ahead(reader, space)
+        reader.get(space.key(b"a"))
+        reader.range_many([c_of(space)])
+
+    for suffix in (b"a", b"c", b"f"):
+        assert commits_despite(engine, reading_and_writing(space, read_ahead), setting(space, suffix)), suffix
+    for suffix in (b"a", b"c"):
+        work = reading_and_writing(space, read_ahead_then_read)
+        assert not commits_despite(engine, work, setting(space, suffix)), suffix
 
 
 def test_a_limit_that_was_not_reached_reads_the_whole_range(engine: Engine, space: Space) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from drillcore_fdb.engine import Engine, KeySelector, Streaming, Transaction
+from drillcore_fdb.engine import Engine, KeySelector, RangeRead, Streaming, Transaction
 from drillcore_fdb.round_trips import counted
 from tests.conformance.staging import Space, commits_despite
 
@@ -44,6 +44,30 @@ def test_what_was_read_before_in_the_transaction_costs_nothing(engine: Engine, s
             tr.range_many([(space.key(b"c"), space.key(b"d"))], limit=1, reverse=True)
 
     assert trips(engine, work) == 3
+
+
+def test_keys_and_ranges_of_different_kinds_are_read_ahead_in_one(engine: Engine, space: Space) -> None:
+    fill(engine, space, 100, bytes(1_000))
+    ranges = [(space.key(b"0010"), space.key(b"0012")), (space.key(b"0050"), space.key(b"0060"))]
+
+    def work(tr: Transaction) -> None:
+        ahead = [RangeRead(*ranges[0]), RangeRead(*ranges[1], limit=1, reverse=True), RangeRead(b"b", b"a")]
+        tr.read_ahead([space.key(b"0001"), space.key(b"missing")], ahead)
+        assert tr.get_many([space.key(b"missing"), space.key(b"0001")]) == [None, bytes(1_000)]
+        assert [len(found) for found in tr.range_many(ranges[:1])] == [2]
+        assert [len(found) for found in tr.range_many(ranges[1:], limit=1, reverse=True)] == [1]
+
+    assert trips(engine, work) == 2
+
+
+def test_of_a_large_range_the_first_page_is_read_ahead(engine: Engine, space: Space) -> None:
+    fill(engine, space, 400, bytes(1_000))
+
+    def work(tr: Transaction) -> None:
+        tr.read_ahead([], [RangeRead(*space.whole)])
+        tr.range_many([space.whole])
+
+    assert trips(engine, work) == 1 + 6
 
 
 def test_what_the_transaction_wrote_costs_nothing_to_read(engine: Engine, space: Space) -> None:

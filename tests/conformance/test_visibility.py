@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from drillcore_fdb.engine import Atomic, Engine, KeySelector, Reader, Transaction
+from drillcore_fdb.engine import Atomic, Engine, KeySelector, RangeRead, Reader, Transaction
 from drillcore_fdb.errors import TransactionCancelledError
 from tests.conformance.staging import NO_RETRY, Space, contents, fill, fill_letters, letters_of, value_at
 
@@ -182,6 +182,22 @@ def test_range_many_sees_own_writes(engine: Engine, space: Space, view: str) -> 
         return [letters_of(space, found) for found in reader.range_many([space.whole] * 2, limit=2, reverse=True)]
 
     assert engine.run(work) == ["dc", "dc"]
+
+
+@pytest.mark.parametrize("view", ["serializable", "snapshot"])
+def test_what_was_read_ahead_is_read_with_the_writes_made_since(engine: Engine, space: Space, view: str) -> None:
+    fill_letters(engine, space, "abc")
+
+    def work(tr: Transaction) -> tuple[bytes | None, list[str]]:
+        reader: Reader = tr if view == "serializable" else tr.snapshot
+        reader.read_ahead([space.key(b"a")], [RangeRead(*space.whole, limit=2, reverse=True)])
+        tr.set(space.key(b"a"), b"new")
+        tr.clear(space.key(b"b"))
+        tr.set(space.key(b"d"), b"d")
+        found = reader.range_many([space.whole], limit=2, reverse=True)
+        return reader.get(space.key(b"a")), [letters_of(space, entries) for entries in found]
+
+    assert engine.run(work) == (b"new", ["dc"])
 
 
 def test_range_many_of_no_ranges_is_empty(engine: Engine) -> None:

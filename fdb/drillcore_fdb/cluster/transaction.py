@@ -18,7 +18,18 @@ from drillcore_fdb.cluster.binding import translated
 from drillcore_fdb.cluster.lifetime import Lifetime
 from drillcore_fdb.cluster.settings import TIMEOUT_S_MAX, ClusterSettings
 from drillcore_fdb.cluster.watch import ClusterWatch
-from drillcore_fdb.engine import Atomic, Attempts, KeySelector, KeyValue, Options, Priority, Reader, Streaming, Watch
+from drillcore_fdb.engine import (
+    Atomic,
+    Attempts,
+    KeySelector,
+    KeyValue,
+    Options,
+    Priority,
+    RangeRead,
+    Reader,
+    Streaming,
+    Watch,
+)
 from drillcore_fdb.errors import (
     EngineError,
     RetryableError,
@@ -43,6 +54,10 @@ class _Reads(Reader):
     def _source(self) -> fdb.impl.TransactionRead:
         """The binding's object to read from. Raises `TransactionCancelledError` once the transaction is over."""
 
+    @abstractmethod
+    def _snapshot_source(self) -> fdb.impl.TransactionRead:
+        """Same, for reads without conflicts."""
+
     def get(self, key: bytes) -> bytes | None:
         return self.get_many([key])[0]
 
@@ -54,7 +69,7 @@ class _Reads(Reader):
             source = self._source()
             # All are asked for before the first is waited for: that is what makes it one round trip.
             futures = [source.get(key) for key in keys]
-            return [future.value for future in futures]
+            return _await_all(futures)
 
     def get_key(self, selector: KeySelector) -> bytes:
         named = _native_selector(selector)
@@ -105,6 +120,24 @@ class _Reads(Reader):
                 for scan, entries in under_way:
                     entries.extend(scan.receive())
         return found
+
+    def read_ahead(self, keys: Sequence[bytes], ranges: Sequence[RangeRead]) -> None:
+        for key in keys:
+            limits.check_key(key)
+        scans = [
+            _Scan(self._snapshot_source, read.begin, read.end, read.limit, read.reverse, Streaming.WANT_ALL)
+            for read in ranges
+        ]
+        with translated():
+            source = self._snapshot_source()
+            values = [source.get(key) for key in keys]
+            for scan in scans:
+                scan.ask()
+            under_way = [scan for scan in scans if scan.is_under_way]
+            self.trips.ask([*keys, *(scan.page for scan in under_way)])
+            _await_all(values)
+            for scan in under_way:
+                scan.receive()
 
     def read_version(self) -> int:
         self.trips.read_version()
@@ -215,6 +248,9 @@ class ClusterAttempts(_Reads, Attempts):
 
     def _source(self) -> fdb.impl.TransactionRead:
         return self.native
+
+    def _snapshot_source(self) -> fdb.impl.TransactionRead:
+        return self.native.snapshot
 
     def _writing(self) -> fdb.Transaction:
         self._written = True
@@ -346,6 +382,12 @@ class _Snapshot(_Reads):
 
     def _source(self) -> fdb.impl.TransactionRead:
         return self._attempts.native.snapshot
+
+    _snapshot_source = _source
+
+
+def _await_all(values: Sequence[fdb.impl.Value]) -> list[bytes | None]:
+    return [future.value for future in values]
 
 
 def _native_selector(place: bytes | KeySelector) -> fdb.KeySelector:

@@ -29,6 +29,7 @@ from drillcore_fdb.engine import (
     KeySelector,
     KeyValue,
     Options,
+    RangeRead,
     Reader,
     Streaming,
     Watch,
@@ -120,6 +121,21 @@ class EmbeddedTransaction(Attempts):
         self, ranges: Sequence[tuple[bytes, bytes]], *, limit: int = 0, reverse: bool = False
     ) -> list[list[KeyValue]]:
         return self.read_ranges(ranges, limit, reverse, True)
+
+    def read_ahead(self, keys: Sequence[bytes], ranges: Sequence[RangeRead]) -> None:
+        for read in ranges:
+            limits.check_limit(read.limit)
+        bounds = [(self._bound(read.begin, False), self._bound(read.end, False)) for read in ranges]
+        first_pages = [
+            (begin, end, read.limit, read.reverse, 0)
+            for (begin, end), read in zip(bounds, ranges, strict=True)
+            if begin < end
+        ]
+        self._trips.ask([*keys, *first_pages])
+        for key in keys:
+            self._read(key, False)
+        for begin, end, limit, reverse, _ in first_pages:
+            self._fetch(begin, end, limit or _BATCH_FIRST[Streaming.WANT_ALL], reverse, False)
 
     def read_version(self) -> int:
         self._trips.read_version()
@@ -463,6 +479,9 @@ class _SnapshotView(Reader):
         self, ranges: Sequence[tuple[bytes, bytes]], *, limit: int = 0, reverse: bool = False
     ) -> list[list[KeyValue]]:
         return self._transaction.read_ranges(ranges, limit, reverse, False)
+
+    def read_ahead(self, keys: Sequence[bytes], ranges: Sequence[RangeRead]) -> None:
+        self._transaction.read_ahead(keys, ranges)
 
     def read_version(self) -> int:
         return self._transaction.read_version()

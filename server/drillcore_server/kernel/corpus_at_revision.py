@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 from uuid import UUID
 
-from drillcore_fdb.engine import Engine, Reader, Transaction
+from drillcore_fdb.engine import Engine, RangeRead, Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
@@ -69,9 +69,9 @@ class CorpusAtRevision:
         """The same corpus at another revision."""
         return replace(self, revision=revision)
 
-    def read_ahead(self, keys: Sequence[bytes]) -> None:
-        """Reads records of several kinds in one round trip. Whoever reads one of them later finds it here already."""
-        versioned.get_many(self.tr, keys, self.revision)
+    def read_ahead(self, keys: Sequence[bytes], ranges: Sequence[RangeRead] = ()) -> None:
+        """Reads records of several kinds, and ranges, in one round trip. Whoever reads one later finds it here."""
+        versioned.read_ahead(self.tr, keys, self.revision, ranges)
 
     def record(self, kind: RecordKind[T], key: bytes) -> T | None:
         """The record of a key. Raises `KeyErased` if it was erased."""

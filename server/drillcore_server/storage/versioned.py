@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from drillcore_fdb import codec
-from drillcore_fdb.engine import KeyValue, Reader, Streaming, Transaction
+from drillcore_fdb.engine import KeyValue, RangeRead, Reader, Streaming, Transaction
 from drillcore_server.storage.ids import Revision
 
 REVISION_BYTES: Final = 6
@@ -152,6 +152,14 @@ def get_each(tr: Reader, places: Sequence[tuple[bytes, Revision]]) -> list[Entry
     return [_record(key, parts) for (key, _), parts in zip(places, found, strict=True)]
 
 
+def read_ahead(tr: Reader, keys: Sequence[bytes], revision: Revision, ranges: Sequence[RangeRead] = ()) -> None:
+    """Reads records, and ranges, in one round trip, and another if a record is split. Reading them later takes none."""
+    places = [(key, revision) for key in keys]
+    if ranges:
+        tr.read_ahead([], [*ranges, *(RangeRead(*of, limit=1, reverse=True) for of in _versions_up_to(places))])
+    get_each(tr, places)
+
+
 def _record(key: bytes, parts: Sequence[KeyValue]) -> Entry | None:
     """The record of a key from all its parts; None if there are none, or it is a removal."""
     if not parts or parts[0][1] == _TOMBSTONE:
@@ -163,10 +171,14 @@ def _record(key: bytes, parts: Sequence[KeyValue]) -> Entry | None:
 
 def _newest(tr: Reader, places: Sequence[tuple[bytes, Revision]]) -> list[list[KeyValue]]:
     """The last part of the newest record or removal at or below a revision, for each key; empty if there is none."""
-    ranges = [
+    return tr.range_many(_versions_up_to(places), limit=1, reverse=True)
+
+
+def _versions_up_to(places: Sequence[tuple[bytes, Revision]]) -> list[tuple[bytes, bytes]]:
+    """For each key, the range of what was written for it up to a revision."""
+    return [
         (key + bytes(_SUFFIX_BYTES), key + (revision + 1).to_bytes(REVISION_BYTES, "big")) for key, revision in places
     ]
-    return tr.range_many(ranges, limit=1, reverse=True)
 
 
 def scan(
@@ -186,7 +198,20 @@ def page(tr: Reader, begin: bytes, end: bytes, revision: Revision, keys_max: int
 
     Keys that the reader does not see count too, so the work for a page is bounded.
     """
-    stored = list(tr.range(begin, end, limit=keys_max, streaming=Streaming.WANT_ALL))
+    (found,) = pages(tr, [(begin, end)], revision, keys_max)
+    return found
+
+
+def pages(
+    tr: Reader, ranges: Sequence[tuple[bytes, bytes]], revision: Revision, keys_max: int
+) -> list[tuple[list[Entry], bytes | None]]:
+    """What `page` gives for each of several ranges, read together."""
+    return [_page(tr, stored, revision, keys_max) for stored in tr.range_many(ranges, limit=keys_max)]
+
+
+def _page(
+    tr: Reader, stored: Sequence[KeyValue], revision: Revision, keys_max: int
+) -> tuple[list[Entry], bytes | None]:
     if len(stored) < keys_max:
         return list(_visible(stored, revision)), None
     last = stored[-1][0][:-_SUFFIX_BYTES]

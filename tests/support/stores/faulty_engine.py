@@ -17,6 +17,7 @@ from drillcore_fdb.engine import (
     KeySelector,
     KeyValue,
     Options,
+    RangeRead,
     Reader,
     Streaming,
     Watch,
@@ -162,6 +163,10 @@ class FaultyReader(Reader):
     ) -> list[list[KeyValue]]:
         self._may_fail()
         return self._reads.range_many(ranges, limit=limit, reverse=reverse)
+
+    def read_ahead(self, keys: Sequence[bytes], ranges: Sequence[RangeRead]) -> None:
+        self._may_fail()
+        self._reads.read_ahead(keys, ranges)
 
     def _failing_between(self, entries: Iterator[KeyValue]) -> Iterator[KeyValue]:
         self._may_fail()
