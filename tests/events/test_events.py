@@ -19,6 +19,7 @@ from drillcore_proto.v1 import events_pb2 as pb
 from drillcore_proto.v1 import facts_pb2
 from tests.support.callers.facts import FactCaller
 from tests.support.callers.knowledge import refused
+from tests.support.round_trips.measured import cost_of
 from tests.support.servers.concurrently import concurrently
 from tests.support.servers.people import age_session, make_person, make_service
 from tests.support.servers.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, OPERATOR, create_tenants, running
@@ -50,6 +51,10 @@ def watch(caller: FactCaller, **wanted: Any) -> Watcher:
 
 def everything(caller: FactCaller, **wanted: Any) -> list[pb.Event]:
     return all_events(caller.server.address, caller.token, **{"from_beginning": True, **wanted})
+
+
+def rest(caller: FactCaller, token: str) -> list[pb.Event]:
+    return everything(caller, from_beginning=False, resume_token=token)
 
 
 def brief(events: list[pb.Event]) -> list[tuple[int, int, str]]:
@@ -137,9 +142,10 @@ def test_a_watcher_that_resumes_from_any_event_gets_exactly_the_rest(
     for looked_at in (2_000, 3):
         monkeypatch.setattr("drillcore_server.events.watch._LOOKED_AT_MAX", looked_at)
         monkeypatch.setattr("drillcore_server.events.watch._CHANGES_MAX", min(looked_at, 50))
+        monkeypatch.setattr("drillcore_server.events.store._BLOCKS_AHEAD", min(looked_at // 3, 8))
         assert everything(caller) == whole
         for place, event in enumerate(whole, 1):
-            assert everything(caller, from_beginning=False, resume_token=event.resume_token) == whole[place:]
+            assert rest(caller, event.resume_token) == whole[place:]
 
 
 def test_the_token_of_a_response_skips_events_that_were_not_for_the_caller(caller: FactCaller) -> None:
@@ -390,3 +396,16 @@ def test_erased_content_is_announced_by_its_ids(caller: FactCaller) -> None:
     assert [(kind, subject) for _, kind, subject in brief(heard)[: len(erased)]] == erased
     assert (SOURCE, ids["one.txt"]) in [(kind, subject) for _, kind, subject in brief(heard)]
     assert all(event.fact_status == "DELETED" for event in heard if event.kind == pb.EVENT_KIND_FACT_ERASED)
+
+
+def test_what_many_revisions_did_takes_as_few_round_trips_as_what_one_did(caller: FactCaller) -> None:
+    corpus = caller.corpus()
+    costs: list[int] = []
+    for revisions in (1, 20):
+        with watch(caller) as watcher:
+            token = watcher.token
+        for _ in range(revisions):
+            put(caller, corpus)
+        cost = cost_of(caller.server, "WatchEvents", lambda: rest(caller, token))  # noqa: B023 - run at once
+        costs.append(cost.round_trips)
+    assert costs[1] == costs[0]

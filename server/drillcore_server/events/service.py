@@ -19,6 +19,7 @@ from drillcore_server.events.model import Event, EventKind
 from drillcore_server.events.watch import EventPage, Wanted, Watch, Watchers, check_wanted
 from drillcore_server.kernel.errors import BadInput, Refused
 from drillcore_server.kernel.messages import corpus_id, optional_tenant_id, timestamp
+from drillcore_server.kernel.read_ahead import Subjects
 from drillcore_server.kernel.unit import Call, Unit
 from drillcore_server.storage.ids import TenantId
 
@@ -43,8 +44,9 @@ class EventService:
                 field="corpus_ids",
             )
         content = request.SerializeToString(deterministic=True)
-        call = replace(call, fingerprint=hashlib.sha256(call.action.encode() + b"\0" + content).digest())
         wanted = _wanted(request)
+        fingerprint = hashlib.sha256(call.action.encode() + b"\0" + content).digest()
+        call = replace(call, fingerprint=fingerprint, subjects=Subjects(wanted.tenant, wanted.corpora))
         with self._watchers.place():
             watch = Watch(self._unit, self._watchers, call, wanted, self._quiet_s_max)
             tenant, cursor = watch.begin()

@@ -24,9 +24,8 @@ from drillcore_server.events.model import CHUNK_EVENTS, Cursor, Event, EventKind
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant, Rule
 from drillcore_server.kernel.account_model import Permission
-from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput, Unavailable
-from drillcore_server.kernel.revisions import Change
+from drillcore_server.kernel.revisions import Change, PlacedChange
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Unit
 from drillcore_server.storage.ids import CorpusId, Level, TenantId
@@ -66,7 +65,7 @@ class EventPage:
     after: Cursor
     """The place after everything that was read, also after events that the caller does not get."""
     more: bool = False
-    """Whether there may be more."""
+    """Whether more had happened when it was read."""
 
 
 class Watchers:
@@ -135,6 +134,7 @@ class Watch:
 
     def _begin(self, tr: Reader, granted: InTenant, trail: Trail) -> tuple[TenantId, Cursor]:
         wanted, keys = self._wanted, self._unit.keys
+        granted.find_many(tr, keys, wanted.corpora)  # read ahead: what is read again costs nothing
         for corpus in wanted.corpora:
             trail.touch_corpus(corpus)
             granted.corpus(tr, keys, corpus)
@@ -154,8 +154,10 @@ class Watch:
 
     def _read(self, tr: Reader, granted: InTenant, cursor: Cursor) -> EventPage:
         keys = self._unit.keys
-        readable = _Readable(self._wanted.corpora, lambda corpus: granted.find(tr, keys, corpus), granted)
-        placed = events.after(tr, keys, granted.owners(tr, keys), cursor, readable.is_wanted, _CHANGES_MAX)
+        changes = events.changes_after(tr, keys, granted, cursor, _CHANGES_MAX)
+        if not changes:
+            return EventPage((), cursor)
+        placed = events.events_of(tr, keys, changes, cursor, self._readable(tr, granted, changes))
         found: list[Event] = []
         last = cursor
         for event, after in islice(placed, _LOOKED_AT_MAX):
@@ -164,34 +166,27 @@ class Watch:
                 found.append(event)
             if len(found) == _EVENTS_MAX:
                 break
-        return EventPage(found, last, more=last != cursor)
+        got_all = len(changes) < _CHANGES_MAX and last == events.end_of(changes[-1][0])
+        return EventPage(found, last, more=not got_all)
+
+    def _readable(self, tr: Reader, granted: InTenant, changes: Sequence[PlacedChange]) -> Callable[[Change], bool]:
+        """Returns whether a change is of a wanted corpus that the caller may read. Looks each corpus up once."""
+        wanted = frozenset(self._wanted.corpora)
+        named = {change.corpus for _, change in changes if not wanted or change.corpus in wanted}
+        known = granted.find_many(tr, self._unit.keys, named)
+
+        def is_readable(change: Change) -> bool:
+            corpus = known.get(change.corpus)
+            if corpus is None or corpus.number != change.number:  # deleted, or another tenant's corpus of the same id
+                return False
+            return granted.residency.allows(corpus.region)
+
+        return is_readable
 
     def _is_wanted(self, granted: InTenant, event: Event) -> bool:
         if self._wanted.kinds and event.kind not in self._wanted.kinds:
             return False
         return event.kind not in CHUNK_EVENTS or granted.reaches(event.corpus, Level.CHUNK)
-
-
-class _Readable:
-    """The corpora that a page shows. Each is looked up once."""
-
-    def __init__(
-        self, wanted: Sequence[CorpusId], find: Callable[[CorpusId], Corpus | None], granted: InTenant
-    ) -> None:
-        self._wanted = frozenset(wanted)
-        self._find = find
-        self._granted = granted
-        self._known: dict[CorpusId, Corpus | None] = {}
-
-    def is_wanted(self, change: Change) -> bool:
-        if self._wanted and change.corpus not in self._wanted:
-            return False
-        if change.corpus not in self._known:
-            self._known[change.corpus] = self._find(change.corpus)
-        corpus = self._known[change.corpus]
-        if corpus is None or corpus.number != change.number:  # deleted, or another tenant's corpus of the same id
-            return False
-        return self._granted.residency.allows(corpus.region)
 
 
 def check_wanted(wanted: Wanted) -> None:

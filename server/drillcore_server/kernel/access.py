@@ -231,6 +231,16 @@ class InTenant(Granted):
         owner = corpus_store.owner_of(tr, keys, self.tenant, corpus)
         return None if owner is None else corpus_store.find(tr, keys, owner, corpus)
 
+    def find_many(self, tr: Reader, keys: Keyspace, corpora: Iterable[CorpusId]) -> dict[CorpusId, Corpus | None]:
+        """Same as `find`, for several corpora. Takes one round trip, and two more if some are not the tenant's own."""
+        ids = sorted(set(corpora))
+        own = tr.get_many([keys.corpus(self.tenant, id_) for id_ in ids])
+        others = [id_ for id_, stored in zip(ids, own, strict=True) if stored is None]
+        tr.get_many([key for id_ in others for key in corpus_store.owner_keys(keys, self.tenant, id_)])
+        owners = [(id_, corpus_store.owner_of(tr, keys, self.tenant, id_)) for id_ in others]
+        tr.get_many([keys.corpus(owner, id_) for id_, owner in owners if owner is not None])
+        return {id_: self.find(tr, keys, id_) for id_ in ids}
+
     def _shared(self, tr: Reader, keys: Keyspace, after: CorpusId | None) -> Iterator[tuple[Corpus, int]]:
         shared = corpus_store.shared_with(tr, keys, self.tenant, after)
         allowed = (keys.corpus(owner, corpus) for corpus, owner in shared if self._may_read(corpus))

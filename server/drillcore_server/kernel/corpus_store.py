@@ -13,6 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from drillcore_fdb.engine import Reader, Transaction
+from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
 from drillcore_server.kernel.corpus_model import Corpus, Sharing, Tenant
 from drillcore_server.kernel.errors import Exists, Unavailable
@@ -115,13 +116,18 @@ def shared_with(
     tr: Reader, keys: Keyspace, reader: TenantId, after: CorpusId | None = None
 ) -> Iterator[tuple[CorpusId, TenantId]]:
     """The corpora that are shared with a tenant, in the order of ids, each with the tenant that it belongs to."""
-    ranges = tr.range_many([keys.shared_corpora(tenant, after) for tenant in (reader, EVERYONE)])
+    ranges = tr.range_many(shared_ranges(keys, reader, after))
     entries = (((keys.parse_shared_corpus(key)[1], owner) for key, owner in found) for found in ranges)
     last = None
     for corpus, owner in heapq.merge(*entries, key=lambda entry: entry[0]):
         if corpus != last:
             yield corpus, TenantId(UUID(bytes=owner))
         last = corpus
+
+
+def shared_ranges(keys: Keyspace, reader: TenantId, after: CorpusId | None = None) -> list[KeyRange]:
+    """The ranges that `shared_with` reads."""
+    return [keys.shared_corpora(tenant, after) for tenant in (reader, EVERYONE)]
 
 
 def update(tr: Transaction, keys: Keyspace, old: Corpus, new: Corpus) -> None:

@@ -5,10 +5,12 @@ A revision changes all levels of a corpus at once. The head is the one that read
 
 from __future__ import annotations
 
+import heapq
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from typing import NamedTuple
 from uuid import UUID
 
@@ -28,7 +30,6 @@ from drillcore_server.storage.ids import (
     RecordId,
     RequestId,
     Revision,
-    TenantId,
 )
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
@@ -167,6 +168,7 @@ class Place(NamedTuple):
 
 
 CHANGE = RecordKind(Change)
+PlacedChange = tuple[Place, Change]
 
 
 def append(tr: Transaction, keys: Keyspace, corpus: Corpus, revision: Revision, incarnation: int) -> None:
@@ -175,18 +177,7 @@ def append(tr: Transaction, keys: Keyspace, corpus: Corpus, revision: Revision, 
     tr.set_versionstamped_key(keys.change_template(corpus.tenant_id, incarnation), told)
 
 
-def after(
-    tr: Reader, keys: Keyspace, tenant: TenantId, place: Place | None, limit: int
-) -> Iterator[tuple[Place, Change]]:
-    """The changes in a tenant after a place, in order. Without a place, all changes."""
-    begin, end = keys.changes(tenant)
-    if place is not None:
-        begin = keys.change(tenant, *place) + b"\0"
-    for key, value in tr.range(*KeyRange(begin, end), limit=limit):
-        yield Place(*keys.parse_change(key)), CHANGE.decode(value)
-
-
-def at(tr: Reader, keys: Keyspace, tenant: TenantId, place: Place) -> Change | None:
-    """The tenant's change at a place, if there is one."""
-    stored = tr.get(keys.change(tenant, *place))
-    return None if stored is None else CHANGE.decode(stored)
+def first_changes(tr: Reader, keys: Keyspace, ranges: Sequence[KeyRange], limit: int) -> list[PlacedChange]:
+    """The first changes in ranges of the feeds of several tenants, in the order of commits."""
+    found = heapq.merge(*tr.range_many(ranges, limit=limit), key=lambda entry: keys.parse_change(entry[0]))
+    return [(Place(*keys.parse_change(key)), CHANGE.decode(value)) for key, value in islice(found, limit)]

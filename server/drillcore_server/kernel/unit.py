@@ -256,6 +256,7 @@ class Unit:
         """Same as `look`, in a long call: checks what the caller may do at `now`. Does not count as a session's use."""
 
         def attempt(tr: Transaction) -> T:
+            self.read_ahead.read(tr.snapshot, call.principal, call.request_id, call.subjects)
             granted = access(tr, self.keys, call.principal, now).within(self._regions, call.region)
             return work(tr.snapshot, granted)
 

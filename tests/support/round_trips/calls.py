@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
 
-import grpc
 from google.protobuf.message import Message
 
 from drillcore_proto.v1 import cores_pb2, quads_pb2
@@ -52,8 +50,6 @@ class Call:
     case: str = ""
     """What is special about this call of the RPC."""
     by: Callable[[World], Caller] = _person
-    ends: bool = True
-    """Whether the answers end by themselves. Otherwise the first is enough."""
 
     @property
     def name(self) -> str:
@@ -63,16 +59,7 @@ class Call:
         """Makes what the call needs. Returns a function that makes the call."""
         sent = self.requests(world) if self.requests else [request(self.rpc, **self.fields(world))]
         caller = self.by(world)
-        if self.ends:
-            return lambda: caller.send(self.rpc, sent)
-        return lambda: _take_first(caller.begin(self.rpc, sent))
-
-
-def _take_first(answers: Any) -> None:
-    next(iter(answers))
-    answers.cancel()
-    with suppress(grpc.RpcError):
-        list(answers)
+        return lambda: caller.send(self.rpc, sent)
 
 
 def _new_session(world: World) -> Caller:
@@ -418,6 +405,14 @@ def _erased(world: World) -> Fields:
     return {"corpus_id": world.corpus}
 
 
+def _watch(world: World) -> list[Message]:
+    """Asks for what has happened since a token: ten revisions."""
+    token = world.person("WatchEvents", corpus_ids=[world.corpus]).resume_token
+    for _ in range(10):
+        world.new_fact()
+    return [request("WatchEvents", corpus_ids=[world.corpus], resume_token=token)]
+
+
 OTHERS: Final = (
     Call("GetServerInfo", 4),
     Call("PrepareSignature", 8, _to_sign),
@@ -430,12 +425,7 @@ OTHERS: Final = (
     ),
     Call("ExportCore", 40, requests=lambda world: [request("ExportCore", corpus_id=world.small)]),
     Call("ImportCore", 60, requests=_core, by=_operator),
-    Call(
-        "WatchEvents",
-        12,
-        requests=lambda world: [request("WatchEvents", corpus_ids=[world.corpus], from_beginning=True)],
-        ends=False,
-    ),
+    Call("WatchEvents", 12, requests=_watch),
     Call("GetSource", 5, lambda world: {"corpus_id": world.corpus, "source_id": "letter 1"}),
     Call("ListSources", 6, lambda world: {"corpus_id": world.corpus, "page_size": PAGE}),
     Call("ListErasures", 6, lambda world: {"corpus_id": world.corpus, "page_size": PAGE}),

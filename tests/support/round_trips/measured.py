@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,26 +34,27 @@ class Measured:
 
     def cost(self, call: Call) -> Cost:
         """Prepares and makes a call twice, and returns what the second time took. The first time fills caches."""
-        method = call.rpc
         call.prepare(self.world)()
-        make = call.prepare(self.world)
-        before = self._figures(method)
-        make()
-        return self._cost_since(method, before)
+        return cost_of(self.server, call.rpc, call.prepare(self.world))
 
-    def _cost_since(self, method: str, before: tuple[int, int, int]) -> Cost:
-        deadline_s = time.monotonic() + _RECORDED_S
-        while (after := self._figures(method))[0] == before[0]:
-            assert time.monotonic() < deadline_s, f"{method} was not counted"
-            time.sleep(0.001)
-        return Cost(after[1] - before[1], after[2] - before[2])
 
-    def _figures(self, method: str) -> tuple[int, int, int]:
-        """Calls of a method so far, their round trips, and their transactions."""
-        metrics, labels = self.server.server.metrics.registry, {"method": method}
-        names = ("call_round_trips_count", "call_round_trips_sum", "call_transactions_total")
-        calls, trips, transactions = (int(metrics.get_sample_value(f"drillcore_{name}", labels) or 0) for name in names)
-        return calls, trips, transactions
+def cost_of(server: Running, method: str, make: Callable[[], object]) -> Cost:
+    """What one call of a method takes, which `make` makes."""
+    before = _figures(server, method)
+    make()
+    deadline_s = time.monotonic() + _RECORDED_S
+    while (after := _figures(server, method))[0] == before[0]:
+        assert time.monotonic() < deadline_s, f"{method} was not counted"
+        time.sleep(0.001)
+    return Cost(after[1] - before[1], after[2] - before[2])
+
+
+def _figures(server: Running, method: str) -> tuple[int, int, int]:
+    """Calls of a method so far, their round trips, and their transactions."""
+    metrics, labels = server.server.metrics.registry, {"method": method}
+    names = ("call_round_trips_count", "call_round_trips_sum", "call_transactions_total")
+    calls, trips, transactions = (int(metrics.get_sample_value(f"drillcore_{name}", labels) or 0) for name in names)
+    return calls, trips, transactions
 
 
 @contextmanager
