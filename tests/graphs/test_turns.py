@@ -16,6 +16,7 @@ from drillcore_proto.v1 import graphs_pb2 as pb
 from tests.support.callers.erasures import problems, sealed_under
 from tests.support.callers.graphs import BRANCH, REPLY, GraphCaller, edge, edges, name, talk, turn
 from tests.support.callers.knowledge import at_revision, refused
+from tests.support.round_trips.measured import cost_of
 from tests.support.servers.people import make_person
 from tests.support.servers.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, Running, create_tenants, running
 from tests.support.stores.aged import age, keys_of
@@ -314,3 +315,25 @@ def test_a_restart_gives_the_same_slices(tmp_path: Path) -> None:
             before = [caller.slice(n) for n in range(1, 300, 30)]
     with running(tmp_path / "again") as second, GraphCaller(second, ACME) as caller:
         assert [caller.slice(n) for n in range(1, 300, 30)] == before
+
+
+def test_many_turns_are_listed_put_and_removed_in_as_few_round_trips_as_one(
+    server: Running, caller: GraphCaller, corpus: str
+) -> None:
+    def costs(first: int, count: int) -> list[int]:
+        turns, joined = [turn(number) for number in range(first, first + count)], pairs(first, count)
+        made = {
+            "PutTurns": lambda: caller.put_turns(corpus, turns, joined),
+            "PutEdges": lambda: caller.put_edges(corpus, *pairs(first, count, BRANCH)),
+            "ListTurns": lambda: caller.turns(corpus),
+            "RemoveTurns": lambda: caller.remove_turns(corpus, *range(first, first + count)),
+        }
+        return [cost_of(server, method, make).round_trips for method, make in made.items()]
+
+    costs(1, 2)  # makes keys
+    assert costs(10, 40) == costs(60, 2)
+
+
+def pairs(first: int, count: int, kind: pb.EdgeType.ValueType = REPLY) -> list[pb.Edge]:
+    """Edges between turns with following numbers."""
+    return [edge(number, number + 1, kind) for number in range(first, first + count - 1)]

@@ -11,16 +11,16 @@ from uuid import UUID
 from drillcore_fdb.engine import Reader, Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_server.graphs.turn_model import Edge, Turn, check_edges, check_turns
-from drillcore_server.graphs.turn_store import TurnReader, TurnWrites, edges_touching, session_hash, turn_id
+from drillcore_server.graphs.turn_store import TURN, TurnReader, TurnWrites, session_hash, turn_id
 from drillcore_server.hierarchy.source_model import source_without_document
-from drillcore_server.hierarchy.store import HierarchyReader, HierarchyWrites
+from drillcore_server.hierarchy.store import HierarchyWrites
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import AsOf, BatchedReads, CorpusAtRevision, CorpusReads
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput, Missing
-from drillcore_server.kernel.pages import PageLimit, fill_page, make_token, page_size, read_token
+from drillcore_server.kernel.pages import PageLimit, fill_page, make_token, page_size, read_together, read_token
 from drillcore_server.kernel.revise import NothingToChange, Plan, Reviser, Target
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call
@@ -31,6 +31,8 @@ from drillcore_server.storage.records import RecordKind
 
 _EXTRA_KEYS: Final = 500
 """Stored keys that a page reads beyond its size, because its revision may not see all of them."""
+_LISTED_AT_ONCE: Final = 200
+"""How many turns, with their edges, are read together."""
 _TURN_BYTES: Final = 250
 """Rough size of a turn in an answer."""
 _EDGE_BYTES: Final = 90
@@ -81,7 +83,8 @@ def list_turns(
         view = reads.at(tr, granted, trail, corpus, as_of)
         granted.check_level(corpus, *Level)
         ids, following = _page(reads, view, session, after, limit.items + _EXTRA_KEYS)
-        items, more = fill_page(((listed, listed.size_bytes) for listed in _listed(view, ids)), limit)
+        listed_turns = read_together(ids, min(limit.items + 1, _LISTED_AT_ONCE), lambda some: _listed(view, some))
+        items, more = fill_page(((listed, listed.size_bytes) for listed in listed_turns), limit)
         trail.touch_node_ids(NodeId(listed.turn.id) for listed in items)
         last = items[-1].turn.id if more else following
         next_token = "" if last is None else make_token(listing, view.revision.to_bytes(6, "big") + last.bytes)
@@ -103,11 +106,7 @@ def _page(
 
 
 def _listed(view: CorpusAtRevision, ids: list[TurnId]) -> Iterator[ListedTurn]:
-    turns = TurnReader(view)
-    for id_ in ids:
-        turn = turns.turn_left(id_)
-        if turn is not None:
-            yield ListedTurn(turn, tuple(turns.edges_to(id_)))
+    return (ListedTurn(turn, tuple(edges)) for _, turn, edges in TurnReader(view).turns_with_edges(ids))
 
 
 R = TypeVar("R")
@@ -128,6 +127,22 @@ class GraphChange(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """What a call names and the graph has."""
+
+    turns: Mapping[TurnId, Turn]
+    edges: set[Edge]
+    has_source: bool
+    """Whether the source exists, if the call names one."""
+
+    def check_turns(self, wanted: Iterable[TurnId]) -> None:
+        """Raises `Missing` unless all of these turns exist."""
+        for turn in wanted:
+            if turn not in self.turns:
+                raise Missing(Reason.TURN_NOT_FOUND, f"there is no turn {turn}", turn=str(turn))
+
+
+@dataclass(frozen=True, slots=True)
 class GraphAt:
     """The conversation graph of a corpus at the revision that a change is planned on."""
 
@@ -144,37 +159,32 @@ class GraphAt:
         keys = self.reviser.keys
         return TurnWrites(keys, self.corpus.tenant_id, self.corpus.number, self.reviser.keyring)
 
-    def turns(self, wanted: Iterable[TurnId]) -> dict[TurnId, Turn]:
-        """The wanted turns that exist."""
-        ids = sorted(set(wanted))
-        found = self.snapshot.find(ids, lambda view, id_: TurnReader(view).turn(id_))
-        return {id_: turn for id_, turn in zip(ids, found, strict=True) if turn is not None}
-
-    def known_edges(self, edges: Iterable[Edge]) -> set[Edge]:
-        """The given edges that exist."""
-        wanted = sorted(set(edges))
-        found = self.snapshot.find(wanted, lambda view, edge: TurnReader(view).has_edge(edge))
-        return {edge for edge, exists in zip(wanted, found, strict=True) if exists}
+    def known(self, turns: Iterable[TurnId], edges: Iterable[Edge], source: SourceId | None = None) -> Known:
+        """Those of the turns and edges that exist, and whether the source does, read together."""
+        snapshot, keys = self.snapshot, self.snapshot.keys
+        turn_at = {keys.turn(id_): id_ for id_ in set(turns)}
+        edge_at = {keys.edge(*edge): edge for edge in set(edges)}
+        source_at = [keys.source(snapshot.sealed.hashed(source))] if source else []
+        wanted = sorted([*turn_at, *edge_at, *source_at])
+        found = snapshot.together(wanted, lambda view, some: versioned.get_many(view.tr, some, view.revision))
+        stored = {key: entry for key, entry in zip(wanted, found, strict=True) if entry is not None}
+        opened = {key: snapshot.sealed.opened(stored[key]).value for key in (*turn_at, *source_at) if key in stored}
+        return Known(
+            {id_: TURN.decode(opened[key]) for key, id_ in turn_at.items() if key in opened},
+            {edge for key, edge in edge_at.items() if key in stored},
+            has_source=all(key in opened for key in source_at),
+        )
 
     def edges_touching(self, turns: Sequence[TurnId]) -> set[Edge]:
         """All edges of these turns, in both directions."""
-        found = self.snapshot.find(turns, lambda view, id_: edges_touching(TurnReader(view), id_))
+        found = self.snapshot.together(turns, lambda view, ids: TurnReader(view).edges_touching(ids))
         return set().union(*found)
 
-    def check_ends(self, edges: Sequence[Edge], new: Iterable[TurnId] = ()) -> None:
-        """Raises `Missing` unless both ends of every edge exist or are among the `new` turns."""
-        ends = {end for edge in edges for end in (edge.parent, edge.child)} - set(new)
-        known = self.turns(ends)
-        for end in sorted(ends):
-            if end not in known:
-                raise missing_turn(end)
-
     def source_writes(self, source: SourceId, call: Call) -> Iterator[Write]:
-        """Registers the source of turns if it is unknown, so that it can be erased."""
-        if source and self.snapshot.read(lambda view: HierarchyReader(view).source(source)) is None:
-            keys, keyring = self.reviser.keys, self.reviser.keyring
-            make = HierarchyWrites(keys, self.corpus.tenant_id, self.corpus.number, keyring)
-            yield from make.put_source(source_without_document(source, call.at))
+        """Registers a source of turns, so that it can be erased."""
+        keys, keyring = self.reviser.keys, self.reviser.keyring
+        make = HierarchyWrites(keys, self.corpus.tenant_id, self.corpus.number, keyring)
+        return make.put_source(source_without_document(source, call.at))
 
 
 def change_graph(
@@ -191,8 +201,8 @@ def change_graph(
     return reviser.revise(call, target, kind, plan)
 
 
-def missing_turn(turn: TurnId) -> Missing:
-    return Missing(Reason.TURN_NOT_FOUND, f"there is no turn {turn}", turn=str(turn))
+def ends_of(edges: Iterable[Edge]) -> set[TurnId]:
+    return {end for edge in edges for end in (edge.parent, edge.child)}
 
 
 def _plan(reviser: Reviser, corpus: Corpus, base: Revision, change: GraphChange[R]) -> Plan[R]:
@@ -237,20 +247,24 @@ def put_turns(
     ids = [turn.id for turn in turns]
 
     def make(at: GraphAt) -> GraphChange[PutTurns]:
-        at.check_ends(edges, ids)
-        known, fresh = at.turns(ids), sorted(set(edges) - at.known_edges(edges))
+        given, ends = set(ids), ends_of(edges)
+        known = at.known(given | ends, edges, source)
+        known.check_turns(sorted(ends - given))
+        before = {id_: known.turns[id_] for id_ in ids if id_ in known.turns}
+        fresh = sorted(set(edges) - known.edges)
         writes: list[Write] = []
         for turn in turns:
-            before = known.get(turn.id)
-            writes += at.make.put(turn, before) if turn != before else ()
-        moved = [turn.id for turn in turns if turn.id in known and known[turn.id].source != turn.source]
+            writes += at.make.put(turn, before.get(turn.id)) if turn != before.get(turn.id) else ()
+        moved = [turn.id for turn in turns if turn.id in before and before[turn.id].source != turn.source]
         for edge in sorted({*fresh, *at.edges_touching(moved)}):
             writes += at.make.add_edge(edge)
-        added = len(turns) - len(known)
+        if writes and not known.has_source:
+            writes += at.source_writes(source, call)
+        added = len(turns) - len(before)
         return GraphChange(
-            writes=[*writes, *at.source_writes(source, call)] if writes else (),
+            writes=writes,
             turns=ids,
-            result=lambda revision: PutTurns(revision, added, len(known), len(fresh)),
+            result=lambda revision: PutTurns(revision, added, len(before), len(fresh)),
             counts={"turns_put": len(turns), "edges_added": len(fresh)},
             sources=[source] if source else (),
         )
@@ -280,8 +294,9 @@ def put_edges(reviser: Reviser, call: Call, target: Target, edges: Sequence[Edge
     wanted = set(edges)
 
     def make(at: GraphAt) -> GraphChange[PutEdges]:
-        at.check_ends(edges)
-        fresh = sorted(wanted - at.known_edges(edges))
+        known = at.known(ends_of(edges), edges)
+        known.check_turns(sorted(ends_of(edges)))
+        fresh = sorted(wanted - known.edges)
         return GraphChange(
             writes=[write for edge in fresh for write in at.make.add_edge(edge)],
             turns=dict.fromkeys(edge.child for edge in fresh),
@@ -314,14 +329,12 @@ def remove_turns(
     ids = list(dict.fromkeys(turns))
 
     def make(at: GraphAt) -> GraphChange[RemovedTurns]:
-        known = at.turns(ids)
-        for id_ in ids:
-            if id_ not in known:
-                raise missing_turn(id_)
-        gone = at.known_edges(edges) | at.edges_touching(ids)
+        known = at.known(ids, edges)
+        known.check_turns(ids)
+        gone = {*known.edges, *at.edges_touching(ids)}
         writes: list[Write] = []
         for id_ in ids:
-            writes += at.make.remove(known[id_], ())
+            writes += at.make.remove(known.turns[id_], ())
         for edge in sorted(gone):
             writes += at.make.remove_edge(edge)
         return GraphChange(

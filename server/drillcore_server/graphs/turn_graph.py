@@ -180,8 +180,9 @@ def follow(kept: TurnGraph, since: Sequence[RevisionRecord], snapshot: BatchedRe
     changed = sorted(_changed(snapshot, Revision(since[0].revision - 1)))
     if not changed:
         return kept
-    found = snapshot.find(changed, _read)
-    return kept.changed({turn.bytes: node for turn, node in zip(changed, found, strict=True)})
+    now: dict[bytes, TurnNode | None] = dict.fromkeys(turn.bytes for turn in changed)
+    now |= {node.id: node for node in snapshot.together(changed, _read)}
+    return kept.changed(now)
 
 
 def _changed(snapshot: BatchedReads, after: Revision) -> set[TurnId]:
@@ -196,14 +197,12 @@ def _changed(snapshot: BatchedReads, after: Revision) -> set[TurnId]:
     return found
 
 
-def _read(view: CorpusAtRevision, turn: TurnId) -> TurnNode | None:
-    """Reads one turn. Does not read its children: if a child changed too, the list of changed turns contains it."""
-    turns = TurnReader(view)
-    found = turns.turn_left(turn)
-    if found is None:
-        return None
-    incoming = tuple((edge.parent.bytes, int(edge.type)) for edge in turns.edges_to(turn))
-    return TurnNode(turn.bytes, found.phase, found.salience, TURN.encode(found), incoming, ())
+def _read(view: CorpusAtRevision, turns: Sequence[TurnId]) -> list[TurnNode]:
+    """Reads those turns that are left. Does not read their children: a child that changed too is among the turns."""
+    return [
+        _node(TURN.encode(turn), tuple((edge.parent.bytes, int(edge.type)) for edge in edges), ())
+        for _, turn, edges in TurnReader(view).turns_with_edges(turns)
+    ]
 
 
 def _node(record: bytes, incoming: Incoming, children: Iterable[bytes]) -> TurnNode:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
-from drillcore_fdb.engine import Reader
+from drillcore_fdb.engine import RangeRead, Reader
 from drillcore_fdb.tuples import KeyRange
 from drillcore_server.graphs.turn_model import Edge, EdgeType, Turn
 from drillcore_server.hierarchy.model import chunk_of_raw
@@ -16,7 +17,7 @@ from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRev
 from drillcore_server.kernel.writes import LOCATOR_BYTES, TURN_MARK, Write, turn_locator
 from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import CorpusNumber, NodeId, SourceId, TenantId, TurnId
-from drillcore_server.storage.keyring import CORPUS_SCOPE, KeyErased, KeyNumber, Keyring
+from drillcore_server.storage.keyring import CORPUS_SCOPE, KeyNumber, Keyring
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
 from drillcore_server.storage.sealed import keys_of
@@ -24,6 +25,8 @@ from drillcore_server.storage.versioned import Entry
 
 TURN = RecordKind(Turn)
 _SESSION_HASH_BYTES: Final = 16
+_REMOVED_AT_ONCE: Final = 100
+"""How many turns of a source are removed with one look at their edges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +35,15 @@ class TurnReader:
 
     view: CorpusAtRevision
 
-    def turn(self, turn: TurnId) -> Turn | None:
-        entry = self.view.sealed.get(self.view.tr, self.view.keys.turn(turn), self.view.revision)
-        return None if entry is None else TURN.decode(entry.value)
-
     def turn_left(self, turn: TurnId) -> Turn | None:
-        """Like `turn`, but None for an erased turn."""
-        try:
-            return self.turn(turn)
-        except KeyErased:
-            return None
+        """A turn; None if it is missing or erased."""
+        return self.turns_left([turn])[0]
+
+    def turns_left(self, turns: Sequence[TurnId]) -> list[Turn | None]:
+        """Several turns, read together. None for those that are missing or erased."""
+        keys = [self.view.keys.turn(turn) for turn in turns]
+        found = self.view.sealed.get_many_unless_erased(self.view.tr, keys, self.view.revision)
+        return [None if entry is None else TURN.decode(entry.value) for entry in found]
 
     def turns(self, after: TurnId | None = None) -> Iterator[Turn]:
         for entry in self.view.sealed.scan(self.view.tr, *self.view.keys.turns(after), self.view.revision):
@@ -57,8 +59,27 @@ class TurnReader:
         """All edges, by parent, child and type."""
         return (edge_of(entry.key) for entry in self._scan(self.view.keys.all_edges()))
 
-    def has_edge(self, edge: Edge) -> bool:
-        return versioned.get(self.view.tr, self.view.keys.edge(*edge), self.view.revision) is not None
+    def turns_with_edges(self, turns: Sequence[TurnId]) -> Iterator[tuple[TurnId, Turn, list[Edge]]]:
+        """Those of several turns that are left, each with the edges that lead to it. Read together."""
+        keys = self.view.keys
+        self.view.read_ahead(list(map(keys.turn, turns)), [RangeRead(*keys.edges_to(turn)) for turn in turns])
+        for id_, turn, edges in zip(turns, self.turns_left(turns), self.edges_to_each(turns), strict=True):
+            if turn is not None:
+                yield id_, turn, edges
+
+    def edges_to_each(self, children: Sequence[TurnId]) -> list[list[Edge]]:
+        """The edges that lead to each of several turns, read together."""
+        found = versioned.scan_many(self.view.tr, list(map(self.view.keys.edges_to, children)), self.view.revision)
+        return [[edge_to_of(entry.key) for entry in entries] for entries in found]
+
+    def edges_touching(self, turns: Sequence[TurnId]) -> list[list[Edge]]:
+        """All edges of each of several turns, in both directions, each once. Read together."""
+        keys, count = self.view.keys, len(turns)
+        ranges = [*map(keys.edges, turns), *map(keys.edges_to, turns)]
+        found = versioned.scan_many(self.view.tr, ranges, self.view.revision)
+        from_each = ([edge_of(entry.key) for entry in entries] for entries in found[:count])
+        to_each = ([edge_to_of(entry.key) for entry in entries] for entries in found[count:])
+        return [[*away, *to] for away, to in zip(from_each, to_each, strict=True)]
 
     def _scan(self, keys: KeyRange) -> Iterator[Entry]:
         return versioned.scan(self.view.tr, *keys, self.view.revision)
@@ -93,11 +114,6 @@ def locate(tr: Reader, keys: Keyspace, tenant: TenantId, turn: TurnId) -> Corpus
     if stored is None or stored[:1] != TURN_MARK:
         return None
     return CorpusNumber(int.from_bytes(stored[1:LOCATOR_BYTES], "big"))
-
-
-def edges_touching(turns: TurnReader, turn: TurnId) -> list[Edge]:
-    """All edges of a turn, in both directions, each once."""
-    return [*turns.edges_from(turn), *turns.edges_to(turn)]
 
 
 class TurnWrites:
@@ -143,10 +159,12 @@ class TurnWrites:
 
     def without_source(self, snapshot: BatchedReads, number: KeyNumber) -> Iterator[Write]:
         """Removes the turns of a source, which is given by its key, with all their edges."""
-        for entry in snapshot.entries(snapshot.keys.turns()):
-            if number in keys_of(entry.value):
-                turn = TURN.decode(snapshot.sealed.opened(entry).value)
-                edges = snapshot.read(lambda view, id_=turn.id: edges_touching(TurnReader(view), id_))  # type: ignore[misc]
+        entries = (entry for entry in snapshot.entries(snapshot.keys.turns()) if number in keys_of(entry.value))
+        turns = (TURN.decode(snapshot.sealed.opened(entry).value) for entry in entries)
+        while batch := list(islice(turns, _REMOVED_AT_ONCE)):
+            ids = [turn.id for turn in batch]
+            touching = snapshot.together(ids, lambda view, some: TurnReader(view).edges_touching(some))
+            for turn, edges in zip(batch, touching, strict=True):
                 yield from self.remove(turn, edges)
 
     def session_key(self, session: str, turn: TurnId) -> bytes:
