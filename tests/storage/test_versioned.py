@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 from uuid import UUID
 
 import pytest
@@ -130,8 +131,8 @@ class VersionedRecords(RuleBasedStateMachine):
     @invariant()
     def the_history_of_every_key_is_what_was_written(self) -> None:
         for key, written in self.model.items():
-            history = self.engine.run(lambda tr, k=key: versioned.history(tr, k))  # type: ignore[misc]
-            assert history == [(revision, written[revision] is not None) for revision in sorted(written)]
+            found = self.engine.run(lambda tr, k=key: list(versioned.versions(tr, k)))  # type: ignore[misc]
+            assert [(version.revision, version.value) for version in found] == sorted(written.items(), reverse=True)
 
 
 VersionedRecords.TestCase.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
@@ -176,4 +177,18 @@ def test_a_record_that_a_later_revision_removed_is_still_there_before_it(engine:
     engine.run(lambda tr: versioned.put(tr, key, Revision(4), SMALL))
     read = [engine.run(lambda tr, r=r: versioned.get(tr, key, Revision(r))) for r in range(5)]  # type: ignore[misc]
     assert [entry.value if entry else None for entry in read] == [None, LARGE, None, None, SMALL]
-    assert engine.run(lambda tr: versioned.history(tr, key)) == [(1, True), (2, False), (4, True)]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 64])
+def test_the_versions_of_a_key_come_newest_first_in_pages_of_any_size(engine: EmbeddedEngine, at_once: int) -> None:
+    key, values = KEYS[0], [LARGE, None, SMALL, LARGE, LARGE]
+    for revision, value in enumerate(values, 1):
+        if value is None:
+            engine.run(lambda tr, r=revision: versioned.remove(tr, key, Revision(r)))  # type: ignore[misc]
+        else:
+            engine.run(lambda tr, r=revision, v=value: versioned.put(tr, key, Revision(r), v))  # type: ignore[misc]
+    with mock.patch.object(versioned, "_VERSIONS_MAX", at_once):
+        found = engine.run(lambda tr: list(versioned.versions(tr, key)))
+        up_to_three = engine.run(lambda tr: list(versioned.versions(tr, key, Revision(3))))
+    assert [(version.revision, version.value) for version in found] == list(enumerate(values, 1))[::-1]
+    assert up_to_three == found[2:]

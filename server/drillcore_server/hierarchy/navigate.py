@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, groupby, islice
 
-from drillcore_fdb.engine import Reader
+from drillcore_fdb.engine import RangeRead, Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.hierarchy.model import chunk_of_raw
+from drillcore_server.hierarchy.node_signatures import NodeSignatures
 from drillcore_server.hierarchy.nodes import Node, Nodes
-from drillcore_server.hierarchy.reader import NodeReader, at_node, missing, with_signatures
-from drillcore_server.hierarchy.store import HierarchyReader
+from drillcore_server.hierarchy.reader import (
+    NodeReader,
+    at_node,
+    at_nodes,
+    children_ahead,
+    expected_locators,
+    missing,
+)
+from drillcore_server.hierarchy.store import MASTER, HierarchyReader, sections_ahead
+from drillcore_server.hierarchy.walk import Path, Walk
 from drillcore_server.kernel import access, retention, revisions
 from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.account_model import Permission
-from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads
+from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads, unless_erased
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.kernel.pages import PageLimit, fill_page, make_token, page_size, read_token
 from drillcore_server.kernel.revisions import RevisionRecord
@@ -23,7 +33,8 @@ from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call
 from drillcore_server.kernel.writes import is_ingested_chunk
 from drillcore_server.storage import versioned
-from drillcore_server.storage.ids import CorpusId, Level, NodeId, Revision, TenantId, node_id
+from drillcore_server.storage.corpus_keys import CorpusKeys
+from drillcore_server.storage.ids import CorpusId, Level, NodeId, Revision, TenantId
 
 
 def get_node(
@@ -33,14 +44,20 @@ def get_node(
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Nodes:
         trail.touch_node_ids([node])
-        view, level = at_node(reads, tr, granted, trail, node, as_of)
+        signatures = NodeSignatures(reads, tr, granted)
+
+        def ahead(keys: CorpusKeys, level: Level) -> list[RangeRead]:
+            return [*signatures.whether_any(keys), *children_ahead(keys, node, level)]
+
+        view, level = at_node(reads, tr, granted, trail, node, as_of, ahead)
         granted.check_level(view.corpus.id, level)
-        nodes = NodeReader(view)
+        nodes = NodeReader(view, signatures.of(view))
         found = nodes.node(node, level, with_embedding=with_embedding)
         trail.touch_nodes([found], view.corpus.number)
-        return Nodes(with_signatures(reads, tr, granted, [nodes.with_children(found)], view), view.revision)
+        return Nodes(signatures.added_to([nodes.with_children(found)], view), view.revision)
 
-    return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
+    expected = expected_locators(reads, call, tenant, [node])
+    return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work, expected=expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,57 +87,79 @@ def get_history(
     wanted = page_size(size)
     listing = f"history of {corpus or node}"
     cursor = read_token(listing, token)
-    below = int.from_bytes(cursor, "big") if cursor else None
+    last = Revision(int.from_bytes(cursor, "big") - 1) if cursor else None
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> History:
-        view, changed = _numbers(reads, tr, granted, trail, corpus, node)
-        chosen = list(islice((number for number in changed if below is None or number < below), wanted + 1))
-        records = [revisions.get(tr, view.keys, number) for number in chosen[:wanted]]
+        if node is None:
+            view, changed = _revisions(reads, tr, granted, trail, corpus, last)
+        else:
+            view, changed = _changes(reads, tr, granted, trail, node, last)
+        chosen = list(islice(changed, wanted + 1))
+        records = revisions.get_many(tr, view.keys, chosen[:wanted])
         more = make_token(listing, chosen[wanted - 1].to_bytes(6, "big")) if len(chosen) > wanted else ""
         oldest = retention.floor(tr, view.keys)
         return History([record for record in records if record is not None], oldest, more)
 
-    return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
+    expected = [] if node is None else expected_locators(reads, call, tenant, [node])
+    return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work, expected=expected)
 
 
-def _numbers(
-    reads: CorpusReads, tr: Reader, granted: InTenant, trail: Trail, corpus: CorpusId | None, node: NodeId | None
+def _revisions(
+    reads: CorpusReads, tr: Reader, granted: InTenant, trail: Trail, corpus: CorpusId | None, last: Revision | None
 ) -> tuple[CorpusAtRevision, Iterator[Revision]]:
-    """The corpus, and the numbers of the revisions that changed the corpus or node, newest first."""
-    if corpus is not None:
-        view = reads.at(tr, granted, trail, corpus, AsOf())
-        return view, (Revision(number) for number in range(view.revision, 0, -1))
-    assert node is not None
+    """The corpus, and its revisions, newest first, up to one if it is given."""
+    assert corpus is not None
+    view = reads.at(tr, granted, trail, corpus, AsOf())
+    return view, map(Revision, range(view.revision if last is None else min(view.revision, last), 0, -1))
+
+
+def _changes(
+    reads: CorpusReads, tr: Reader, granted: InTenant, trail: Trail, node: NodeId, last: Revision | None
+) -> tuple[CorpusAtRevision, Iterator[Revision]]:
+    """The node's corpus, and the revisions that changed the node, newest first, up to a revision if one is given."""
+
+    def ahead(keys: CorpusKeys, level: Level) -> list[RangeRead]:
+        return [versioned.versions_ahead(_key(keys, node, level), last)]
+
     trail.touch_node_ids([node])
-    view, level = at_node(reads, tr, granted, trail, node, AsOf())
+    view, level = at_node(reads, tr, granted, trail, node, AsOf(), ahead)
     granted.check_level(view.corpus.id, level)
-    keys = _raw_keys(reads, tr, view, node) if level is Level.RAW else [_key(view, node, level)]
-    written = {revision for key in keys for revision, _ in versioned.history(tr, key)}
-    if not written:
+    keys = [_key(view.keys, node, level), *(_further_keys(reads, tr, view, node) if level is Level.RAW else ())]
+    merged = heapq.merge(*(versioned.versions(tr, key, last) for key in keys), key=lambda version: -version.revision)
+    written = (version for version in merged if version.revision <= view.revision)
+    first = next(written, None)
+    if first is None and last is None:
         raise missing(node)
-    newest_first = sorted((number for number in written if number <= view.revision), reverse=True)
+    found = chain([] if first is None else [first], written)
+    newest_first = found if level is not Level.MASTER else (old for old in found if _master_id(view, old) == node)
+    return view, (revision for revision, _ in groupby(newest_first, lambda version: version.revision))
+
+
+def _key(keys: CorpusKeys, node: NodeId, level: Level) -> bytes:
+    """The key that is written when the node changes. For a raw: when it changes and has an id that a client chose."""
     if level is Level.MASTER:
-        return view, (number for number in newest_first if NodeReader(view.at(number)).master_id == node)
-    return view, iter(newest_first)
+        return keys.master()
+    if level is Level.RAW:
+        return keys.parent(node)
+    return keys.section(node) if level is Level.SECTION else keys.chunk(node)
 
 
-def _key(view: CorpusAtRevision, node: NodeId, level: Level) -> bytes:
-    """The key that is written when the node changes."""
-    if level is Level.MASTER:
-        return view.keys.master()
-    return view.keys.section(node) if level is Level.SECTION else view.keys.chunk(node)
+def _master_id(view: CorpusAtRevision, version: versioned.Value) -> NodeId | None:
+    """The id of the master that a revision wrote. None if it removed the master, or the record was erased."""
+    if version.value is None:
+        return None
+    entry = unless_erased(view.sealed.opened, versioned.Entry(version.key, version.revision, version.value))
+    return None if entry is None else MASTER.decode(entry.value).id
 
 
-def _raw_keys(reads: CorpusReads, tr: Reader, view: CorpusAtRevision, raw: NodeId) -> list[bytes]:
-    """The keys that are written when a raw changes.
+def _further_keys(reads: CorpusReads, tr: Reader, view: CorpusAtRevision, raw: NodeId) -> list[bytes]:
+    """The keys that are written when a raw that the server made changes: it changes with its chunk.
 
-    A raw that a client made has its own key. A raw that the server made changes with its chunk. The same id may have
-    belonged to both kinds.
+    The same id may have belonged to a raw of either kind.
     """
-    keys, (chunk, _) = view.keys, chunk_of_raw(raw)
+    chunk, _ = chunk_of_raw(raw)
     locator = tr.get(reads.unit.keys.locator(view.corpus.tenant_id, chunk))
-    ingested = locator is not None and is_ingested_chunk(locator)
-    return [keys.parent(raw), keys.chunk(chunk)] if ingested else [keys.parent(raw)]
+    return [view.keys.chunk(chunk)] if locator is not None and is_ingested_chunk(locator) else []
 
 
 def drill_down(
@@ -136,98 +175,54 @@ def drill_down(
 ) -> Nodes:
     """The nodes of a lower level below a node, in order. Later pages show the same revision as the first page."""
     limit = PageLimit(page_size(size), reads.unit.page_bytes_max)
-    listing = f"below {node} at {target.name}"
+    listing = f"nodes below {node} at {target.name}"
     cursor = read_token(listing, token)
     if cursor is not None:
         as_of = AsOf(Revision(int.from_bytes(cursor[:6], "big")))
 
+    after = Path.read(cursor[6:]) if cursor else None
+
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Nodes:
         trail.touch_node_ids([node])
-        view, level = at_node(reads, tr, granted, trail, node, as_of)
+        signatures = NodeSignatures(reads, tr, granted)
+
+        def ahead(keys: CorpusKeys, level: Level) -> list[RangeRead]:
+            first = None if after is None else after.section
+            return [*signatures.whether_any(keys), *([sections_ahead(keys, first)] if level is Level.MASTER else [])]
+
+        view, level = at_node(reads, tr, granted, trail, node, as_of, ahead)
         granted.check_level(view.corpus.id, target)
         if level <= target:
             message = f"a {level.word} has no {target.word} below it"
             raise BadInput(Reason.INVALID_ARGUMENT, message, field="target")
-        nodes = NodeReader(view)
-        top = nodes.node(node, level)
-        below = _below(nodes, top, target, _Path.read(cursor[6:] if cursor else b""))
+        walk = Walk(NodeReader(view, signatures.of(view)), target, limit, after)
+        below = _below(walk, node, level)
         page, more = fill_page((((path, child), child.size_bytes) for path, child in below), limit)
-        found = with_signatures(reads, tr, granted, [child for _, child in page], view)
+        found = signatures.added_to([child for _, child in page], view)
         trail.touch_nodes(found, view.corpus.number)
         if not more:
             return Nodes(found, view.revision)
         place = view.revision.to_bytes(6, "big") + page[-1][0].written()
         return Nodes(found, view.revision, make_token(listing, place))
 
-    return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
+    expected = expected_locators(reads, call, tenant, [node])
+    return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work, expected=expected)
 
 
-@dataclass(frozen=True, slots=True)
-class _Path:
-    """The path to a node: its section, its chunk, and its place among the chunk's raws."""
+def _below(walk: Walk, node: NodeId, level: Level) -> Iterator[tuple[Path, Node]]:
+    """The nodes that a walk finds below a node, which is read together with the first of its children."""
+    nodes = walk.nodes
+    if level is Level.CHUNK:
+        return walk.in_chunk(nodes.node(node, level))
+    first = None if walk.after is None else walk.after.section
+    hierarchy = HierarchyReader(nodes.view)
 
-    section: NodeId | None = None
-    chunk: NodeId | None = None
-    raw: int = -1
+    def sections() -> Iterator[NodeId]:
+        return hierarchy.section_ids(first) if level is Level.MASTER else iter([node])
 
-    @classmethod
-    def read(cls, stored: bytes) -> _Path | None:
-        if len(stored) != 34:
-            return None
-        return cls(node_id(stored[:16]), node_id(stored[16:32]), int.from_bytes(stored[32:], "big") - 1)
-
-    def written(self) -> bytes:
-        return _bytes(self.section) + _bytes(self.chunk) + (self.raw + 1).to_bytes(2, "big")
-
-
-def _bytes(node: NodeId | None) -> bytes:
-    return node.bytes if node is not None else bytes(16)
-
-
-def _below(nodes: NodeReader, top: Node, target: Level, after: _Path | None) -> Iterator[tuple[_Path, Node]]:
-    """The nodes of the target level below `top` that come after the path `after`, each with its path."""
-    for section in _sections(nodes, top, after):
-        if target is Level.SECTION:
-            if after is None or section != after.section:
-                yield from ((_Path(section), node) for node in _unless_erased(nodes, section, Level.SECTION))
-            continue
-        here = after if after is not None and section == after.section else None
-        for chunk in _chunks(nodes, top, section, here, target):
-            if target is Level.CHUNK:
-                yield from ((_Path(section, chunk), node) for node in _unless_erased(nodes, chunk, Level.CHUNK))
-                continue
-            first = here.raw + 1 if here is not None and chunk == here.chunk else 0
-            for place, raw in enumerate(nodes.raws_unless_erased(chunk)):
-                if place >= first:
-                    yield _Path(section, chunk, place), raw
-
-
-def _unless_erased(nodes: NodeReader, node: NodeId, level: Level) -> Iterator[Node]:
-    """Yields the node, or nothing if it was erased."""
-    found = nodes.node_unless_erased(node, level)
-    if found is not None:
-        yield found
-
-
-def _sections(nodes: NodeReader, top: Node, after: _Path | None) -> Iterator[NodeId]:
-    if top.level is Level.MASTER:
-        yield from HierarchyReader(nodes.view).section_ids(None if after is None else after.section)
-    elif top.level is Level.SECTION:
-        yield top.id
-    else:
-        assert top.parent is not None
-        yield top.parent
-
-
-def _chunks(nodes: NodeReader, top: Node, section: NodeId, after: _Path | None, target: Level) -> Iterator[NodeId]:
-    if top.level is Level.CHUNK:
-        yield top.id
-        return
-    chunks = list(HierarchyReader(nodes.view).chunks_of(section))
-    first = 0
-    if after is not None and after.chunk in chunks:
-        first = chunks.index(after.chunk) + (target is Level.CHUNK)
-    yield from chunks[first:]
+    nodes.view.read_ahead(nodes.keys_of([node], level), walk.ahead(sections()))
+    nodes.node(node, level)  # raises if it is not there
+    return walk.through(sections())
 
 
 NODES_MAX = 1_000
@@ -253,41 +248,38 @@ def roll_up(
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> RolledUp:
         trail.touch_node_ids(nodes)
-        view, _ = at_node(reads, tr, granted, trail, nodes[0], as_of)
+        signatures = NodeSignatures(reads, tr, granted)
+        view, levels = at_nodes(reads, tr, granted, trail, nodes, as_of, lambda keys, _: signatures.whether_any(keys))
         granted.check_level(view.corpus.id, target)
-        reader, ancestors = NodeReader(view), dict[NodeId, Node]()
-        for node in nodes:
-            home, level = at_node(reads, tr, granted, trail, node, as_of)
-            if home.corpus.id != view.corpus.id:
-                message = "the nodes are of different corpora; roll up those of each corpus in a call of its own"
-                raise BadInput(Reason.INVALID_ARGUMENT, message, field="ids")
-            if level >= target:
-                message = f"{node} is a {level.word}, which has no {target.word} above it"
-                raise BadInput(Reason.INVALID_ARGUMENT, message, field="target")
-            ancestor = _ancestor(reader, reader.node(node, level), target)
-            ancestors[ancestor.id] = ancestor
-        found = list(ancestors.values())
+        reader = NodeReader(view, signatures.of(view))
+        found = reader.all_of(_ancestors(reader, dict(zip(nodes, levels, strict=True)), target), target)
         common = _common(reader, found)
         granted.check_level(view.corpus.id, common.level)
         trail.touch_nodes([*found, common], view.corpus.number)
-        *found, common = with_signatures(reads, tr, granted, [*found, common], view)
+        *found, common = signatures.added_to([*found, common], view)
         return RolledUp(found, common, view.revision)
 
-    return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
+    expected = expected_locators(reads, call, tenant, nodes)
+    return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work, expected=expected)
 
 
-def _ancestor(reader: NodeReader, node: Node, target: Level) -> Node:
-    while node.level < target:
-        if node.parent is None:
-            raise missing(node.id)
-        node = reader.node(node.parent, Level(node.level + 1))
-    return node
+def _ancestors(reader: NodeReader, levels: Mapping[NodeId, Level], target: Level) -> list[NodeId]:
+    """The ancestors of nodes of these levels, each once, in the order of the nodes. Goes up level by level."""
+    for node, level in levels.items():
+        if level >= target:
+            message = f"{node} is a {level.word}, which has no {target.word} above it"
+            raise BadInput(Reason.INVALID_ARGUMENT, message, field="target")
+    above = {node: node for node in levels}
+    for level in map(Level, range(min(levels.values()), target)):
+        reached = list(dict.fromkeys(at for node, at in above.items() if levels[node] <= level))
+        parents = dict(zip(reached, reader.parents_of(reached, level), strict=True))
+        above = {node: parents.get(at, at) for node, at in above.items()}
+    return list(dict.fromkeys(above.values()))
 
 
 def _common(reader: NodeReader, nodes: Sequence[Node]) -> Node:
     """The lowest node above nodes of one level, or the node itself if there is only one."""
     while len(nodes) > 1:
-        level = Level(nodes[0].level + 1)
-        parents = dict.fromkeys(node.parent for node in nodes)
-        nodes = [reader.node(parent, level) for parent in parents if parent is not None]
+        parents = dict.fromkeys(node.parent for node in nodes if node.parent is not None)
+        nodes = reader.all_of(list(parents), Level(nodes[0].level + 1))
     return nodes[0]

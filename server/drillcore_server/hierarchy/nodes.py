@@ -103,6 +103,17 @@ class Filters:
     created_after: datetime | None = None
     created_before: datetime | None = None
 
+    def allows_entities(self, named: Sequence[Entity]) -> bool:
+        """Whether a chunk that names these entities passes. Capitals make no difference."""
+        types = {entity.type.casefold() for entity in named}
+        both = {(entity.type.casefold(), entity.value.casefold()) for entity in named}
+        return all(
+            (wanted.type.casefold(), wanted.value.casefold()) in both
+            if wanted.value
+            else wanted.type.casefold() in types
+            for wanted in self.entities
+        )
+
     def allows_time(self, at: datetime) -> bool:
         if self.created_after is not None and at < self.created_after:
             return False

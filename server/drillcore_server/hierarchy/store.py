@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final, TypeVar
 
-from drillcore_fdb.engine import Reader
+from drillcore_fdb.engine import RangeRead, Reader, Streaming
 from drillcore_fdb.errors import StoreCorruptError
+from drillcore_fdb.tuples import KeyRange
 from drillcore_server.hierarchy.model import (
     RAWS_PER_CHUNK_MAX,
     Chunk,
@@ -21,7 +23,7 @@ from drillcore_server.hierarchy.model import (
 )
 from drillcore_server.hierarchy.packed import SECTION, PlacedChunk, decode_chunk, encode_chunk, encode_raws
 from drillcore_server.hierarchy.source_model import Source
-from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision, unless_erased
 from drillcore_server.kernel.writes import (
     FACT_MARK,
     LOCATOR_BYTES,
@@ -54,6 +56,8 @@ T = TypeVar("T")
 MASTER = RecordKind(Master)
 DOCUMENT = RecordKind(Document)
 SOURCE = RecordKind(Source)
+KEYS_AT_ONCE: Final = 400
+"""How many keys of a list of sections or of members are read together: about as many as a cluster sends at once."""
 _KNOWN_TEXTS_MAX: Final = 50
 """The most index entries to look at for a chunk with a known text. Then the text is embedded again."""
 
@@ -77,9 +81,15 @@ class HierarchyReader:
     def section(self, section: NodeId) -> Section | None:
         return self.view.record(SECTION, self.view.keys.section(section))
 
+    def sections(self, sections: Sequence[NodeId]) -> list[Section | None]:
+        """Several sections, read together. None for those that are missing or erased."""
+        keys = [self.view.keys.section(section) for section in sections]
+        found = self.view.sealed.get_many_unless_erased(self.view.tr, keys, self.view.revision)
+        return [None if entry is None else SECTION.decode(entry.value) for entry in found]
+
     def section_ids(self, first: NodeId | None = None) -> Iterator[NodeId]:
         """The ids of all sections, sorted, beginning with `first`."""
-        for entry in versioned.scan(self.view.tr, *self.view.keys.listed_sections(first), self.view.revision):
+        for entry in self._scan(self.view.keys.listed_sections(first)):
             yield node_id(entry.key[-16:])
 
     def chunk(self, chunk: NodeId) -> Chunk | None:
@@ -107,7 +117,10 @@ class HierarchyReader:
     def chunk_with_raws(self, chunk: NodeId) -> ChunkWithRaws | None:
         """The chunk, then its raws, which are a record of their own. Raises `KeyErased` if the chunk was erased."""
         placed = self.placed_chunk(chunk)
-        return None if placed is None else self.with_raws([placed])[0]
+        if placed is None:
+            return None
+        text = versioned.get(self.view.tr, raw_key(self.view.keys, placed.chunk), self.view.revision)
+        return self._with_raws((placed, text))
 
     def chunks_with_raws(self, chunks: Sequence[NodeId]) -> list[ChunkWithRaws | None]:
         """Several chunks, then all their raws, read together. None for those that are missing or erased."""
@@ -115,11 +128,17 @@ class HierarchyReader:
         found = iter(self.with_raws([chunk for chunk in placed if chunk is not None]))
         return [None if chunk is None else next(found) for chunk in placed]
 
-    def with_raws(self, placed: Sequence[PlacedChunk]) -> list[ChunkWithRaws]:
-        """Chunks with their raws, which are read together."""
+    def with_raws(self, placed: Sequence[PlacedChunk]) -> list[ChunkWithRaws | None]:
+        """Chunks with their raws, which are read together. None for those that were erased in the meantime."""
         keys = [raw_key(self.view.keys, chunk.chunk) for chunk in placed]
-        texts = self.view.sealed.get_many(self.view.tr, keys, self.view.revision)
-        return [_with_raws(chunk, entry) for chunk, entry in zip(placed, texts, strict=True)]
+        texts = versioned.get_many(self.view.tr, keys, self.view.revision)
+        return [unless_erased(self._with_raws, found) for found in zip(placed, texts, strict=True)]
+
+    def _with_raws(self, found: tuple[PlacedChunk, Entry | None]) -> ChunkWithRaws:
+        placed, text = found
+        if text is None:
+            raise StoreCorruptError(f"chunk {placed.chunk.id} is there, but the text of its raws is not")
+        return placed.with_raws(self.view.sealed.opened(text).value)
 
     def members(self, section: NodeId) -> Iterator[Membership]:
         """The section's chunks, in the order of their documents."""
@@ -128,6 +147,25 @@ class HierarchyReader:
 
     def chunks_of(self, section: NodeId) -> Iterator[NodeId]:
         return (member.id for member in self.members(section))
+
+    def members_of_each(self, ranges: Sequence[MembersOf]) -> Iterator[tuple[NodeId, Membership]]:
+        """The chunks of several sections in order, each with its section. The first of each section are read together.
+
+        The rest of a large section is read only when it is asked for.
+        """
+        view = self.view
+        pages = versioned.pages(view.tr, [of.within(view.keys) for of in ranges], view.revision, KEYS_AT_ONCE)
+        for of, (entries, following) in zip(ranges, pages, strict=True):
+            rest = () if following is None else self._scan(KeyRange(following, of.within(view.keys).end))
+            for entry in chain(entries, rest):
+                yield of.section, view.keys.parse_member(entry.key)
+
+    def _scan(self, keys: KeyRange) -> Iterator[Entry]:
+        """What the revision has in a range, in order. A round trip reads `KEYS_AT_ONCE` keys, when they are needed."""
+        begin: bytes | None = keys.begin
+        while begin is not None:
+            entries, begin = versioned.page(self.view.tr, begin, keys.end, self.view.revision, KEYS_AT_ONCE)
+            yield from entries
 
     def vector(self, model: int, chunk: NodeId) -> bytes | None:
         """The chunk's vector that the model of this number made."""
@@ -138,6 +176,12 @@ class HierarchyReader:
         """The section of a chunk, or the chunk of a raw that a client made."""
         entry = versioned.get(self.view.tr, self.view.keys.parent(node), self.view.revision)
         return None if entry is None else node_id(entry.value)
+
+    def parents(self, nodes: Sequence[NodeId]) -> list[NodeId | None]:
+        """Same as `parent`, for several nodes, read together."""
+        keys = [self.view.keys.parent(node) for node in nodes]
+        found = versioned.get_many(self.view.tr, keys, self.view.revision)
+        return [None if entry is None else node_id(entry.value) for entry in found]
 
     def document(self, document: DocumentId) -> Document | None:
         return self.view.record(DOCUMENT, self.view.keys.document(document))
@@ -154,6 +198,12 @@ class HierarchyReader:
             return self.source(source)
         except KeyErased:
             return None
+
+    def sources_by_id(self, sources: Sequence[SourceId]) -> list[Source | None]:
+        """Several sources, read together. None for those that are missing or erased."""
+        keys = [self.view.keys.source(self.view.sealed.hashed(source)) for source in sources]
+        found = self.view.sealed.get_many_unless_erased(self.view.tr, keys, self.view.revision)
+        return [None if entry is None else SOURCE.decode(entry.value) for entry in found]
 
     def sources(self, after: bytes | None = None) -> Iterator[Source]:
         """All sources in the order of the keyed hashes of their ids, or those after the source with this hash."""
@@ -173,7 +223,8 @@ class HierarchyReader:
 
     def chunks_naming(self, kind: bytes, value: bytes = b"") -> Iterator[NodeId]:
         """The chunks that name an entity of this kind and, if it is given, this value. Both are keyed hashes."""
-        for entry in versioned.scan(self.view.tr, *self.view.keys.entities(kind, value), self.view.revision):
+        keys = self.view.keys.entities(kind, value)
+        for entry in versioned.scan(self.view.tr, *keys, self.view.revision, Streaming.WANT_ALL):
             yield node_id(entry.key[-16:])
 
     def documents_by_id(self, documents: Sequence[DocumentId]) -> list[Document | None]:
@@ -188,15 +239,32 @@ class HierarchyReader:
         return [[self.view.keys.parse_member(entry.key).id for entry in entries] for entries in found]
 
 
+@dataclass(frozen=True, slots=True)
+class MembersOf:
+    """The members of a section, or those from one of them on."""
+
+    section: NodeId
+    first: Membership | None = None
+
+    def within(self, keys: CorpusKeys) -> KeyRange:
+        whole = keys.members(self.section)
+        if self.first is None:
+            return whole
+        return KeyRange(keys.member(self.section, self.first.document, self.first.ordinal, self.first.id), whole.end)
+
+    def ahead(self, keys: CorpusKeys) -> RangeRead:
+        """What `members_of_each` reads first, to be read ahead."""
+        return RangeRead(*self.within(keys), limit=KEYS_AT_ONCE)
+
+
+def sections_ahead(keys: CorpusKeys, first: NodeId | None = None) -> RangeRead:
+    """What `section_ids` reads first, to be read ahead."""
+    return RangeRead(*keys.listed_sections(first), limit=KEYS_AT_ONCE)
+
+
 def raw_key(keys: CorpusKeys, chunk: Chunk) -> bytes:
     """The key of the text of a chunk's raws."""
     return keys.raw(chunk.document, chunk.span.start, chunk.ordinal)
-
-
-def _with_raws(placed: PlacedChunk, entry: Entry | None) -> ChunkWithRaws:
-    if entry is None:
-        raise StoreCorruptError(f"chunk {placed.chunk.id} is there, but the text of its raws is not")
-    return placed.with_raws(entry.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,19 +279,42 @@ class Located:
         return cls(CorpusNumber(int.from_bytes(locator[1:LOCATOR_BYTES], "big")), Level(locator[0]))
 
 
+def locators(keys: Keyspace, tenant: TenantId, nodes: Sequence[NodeId]) -> list[bytes]:
+    """The keys that `locate_each` may read."""
+    owners = (_owner(node) for node in nodes)
+    return [keys.locator(tenant, id_) for id_ in chain(nodes, owners) if id_ is not None]
+
+
 def locate(tr: Reader, keys: Keyspace, tenant: TenantId, node: NodeId) -> Located | None:
     """Where the tenant's node of this id is, or was: a node that a revision removed is still located.
 
     Raws that the server made have no locator, because their ids are made from the ids of their chunks.
     """
-    stored = tr.get(keys.locator(tenant, node))
+    return locate_each(tr, keys, tenant, [node])[0]
+
+
+def locate_each(tr: Reader, keys: Keyspace, tenant: TenantId, nodes: Sequence[NodeId]) -> list[Located | None]:
+    """Same as `locate`, for several nodes, read together."""
+    known = locators(keys, tenant, nodes)
+    stored = dict(zip(known, tr.get_many(known), strict=True))
+    return [_located(node, lambda id_: stored.get(keys.locator(tenant, id_))) for node in nodes]
+
+
+def _located(node: NodeId, locator: Callable[[NodeId], bytes | None]) -> Located | None:
+    stored = locator(node)
     if stored is not None:
         return None if stored[:1] in {FACT_MARK, TURN_MARK} else Located.of(stored)
-    chunk, place = chunk_of_raw(node)
-    owner = tr.get(keys.locator(tenant, chunk)) if 0 <= place < RAWS_PER_CHUNK_MAX else None
+    chunk = _owner(node)
+    owner = None if chunk is None else locator(chunk)
     if owner is None or not is_ingested_chunk(owner):
         return None
     return replace(Located.of(owner), level=Level.RAW)
+
+
+def _owner(node: NodeId) -> NodeId | None:
+    """The chunk of a raw that the server may have made."""
+    chunk, place = chunk_of_raw(node)
+    return chunk if 0 <= place < RAWS_PER_CHUNK_MAX else None
 
 
 class HierarchyWrites:

@@ -71,7 +71,7 @@ class CorpusAtRevision:
 
     def read_ahead(self, keys: Sequence[bytes], ranges: Sequence[RangeRead] = ()) -> None:
         """Reads records of several kinds, and ranges, in one round trip. Whoever reads one later finds it here."""
-        versioned.read_ahead(self.tr, keys, self.revision, ranges)
+        versioned.read_ahead(self.tr, [(key, self.revision) for key in keys], ranges)
 
     def record(self, kind: RecordKind[T], key: bytes) -> T | None:
         """The record of a key. Raises `KeyErased` if it was erased."""
@@ -233,9 +233,19 @@ class CorpusReads:
         trail.touch_corpus(corpus.id, revision)
         return CorpusAtRevision(tr, corpus, keys, self.sealed, revision)
 
-    def numbered(self, tr: Reader, granted: InTenant, owner: TenantId, number: CorpusNumber) -> Corpus | None:
-        """A tenant's corpus by its number; None if the caller does not have that corpus under its id."""
-        self.unit.read_ahead.read_numbered(tr, number)
+    def numbered(
+        self,
+        tr: Reader,
+        granted: InTenant,
+        owner: TenantId,
+        number: CorpusNumber,
+        ranges: Sequence[RangeRead] = (),
+    ) -> Corpus | None:
+        """A tenant's corpus by its number; None if the caller does not have that corpus under its id.
+
+        `ranges` will be read next, whatever the revision: they are read ahead.
+        """
+        self.unit.read_ahead.read_numbered(tr, number, ranges)
         stored = tr.get(self.unit.keys.corpus_number(number))
         corpus = None if stored is None else granted.find(tr, self.unit.keys, CorpusId(UUID(bytes=stored)))
         return corpus if corpus is not None and corpus.tenant_id == owner else None

@@ -7,11 +7,11 @@ foreseen costs a round trip of its own, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from drillcore_fdb.engine import Reader
+from drillcore_fdb.engine import RangeRead, Reader
 from drillcore_server.kernel.access import Principal
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.storage.ids import CorpusId, CorpusNumber, NodeId, RequestId, TenantId
@@ -72,13 +72,24 @@ class ReadAhead:
             expected.extend(self._in_tenant(tenant, subjects, writing=writing))
         tr.get_many(expected)
 
-    def read_numbered(self, tr: Reader, number: CorpusNumber) -> None:
-        """Reads what is needed of a corpus whose number a locator gave."""
+    def read_corpora(self, tr: Reader, corpora: Iterable[Corpus]) -> None:
+        """Reads what is needed of corpora that a listing gave."""
+        keys = self._keys
+        tr.get_many(
+            [
+                key
+                for corpus in corpora
+                for key in (keys.corpus(corpus.tenant_id, corpus.id), *self._corpus(corpus.number))
+            ]
+        )
+
+    def read_numbered(self, tr: Reader, number: CorpusNumber, ranges: Sequence[RangeRead] = ()) -> None:
+        """Reads what is needed of a corpus whose number a locator gave, and further ranges."""
         expected = [self._keys.corpus_number(number), *self._corpus(number)]
         known = self._corpora.get(number)
         if known is not None:
             expected.append(self._keys.corpus(*known))
-        tr.get_many(expected)
+        tr.read_ahead(expected, ranges)
 
     def _in_tenant(self, tenant: TenantId, subjects: Subjects, *, writing: bool) -> Iterator[bytes]:
         yield self._keys.tenant(tenant)

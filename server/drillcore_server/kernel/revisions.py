@@ -98,6 +98,11 @@ def get(tr: Reader, keys: CorpusKeys, revision: Revision) -> RevisionRecord | No
     return REVISION.read(tr, keys.revision(revision))
 
 
+def get_many(tr: Reader, keys: CorpusKeys, numbers: Sequence[Revision]) -> list[RevisionRecord | None]:
+    """Several revisions, read together."""
+    return REVISION.read_many(tr, list(map(keys.revision, numbers)))
+
+
 def between(tr: Reader, keys: CorpusKeys, after: Revision, up_to: Revision) -> Iterator[RevisionRecord]:
     """The revisions after the first one given, up to and including the second, in order."""
     for _, stored in codec.scan(tr, *keys.revisions(after, up_to)):

@@ -9,13 +9,14 @@ from typing import Final
 from uuid import UUID
 
 from drillcore_fdb import codec
-from drillcore_fdb.engine import Reader, Transaction
+from drillcore_fdb.engine import RangeRead, Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
 from drillcore_server.kernel.errors import NotReady
 from drillcore_server.kernel.writes import Write
 from drillcore_server.signatures.model import Challenge, Signature, Target, TargetKind
+from drillcore_server.storage import versioned
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import CorpusNumber, Revision, SourceId
 from drillcore_server.storage.keyring import CORPUS_SCOPE, KeyErased, KeyNumber, Keyring
@@ -51,12 +52,32 @@ def signatures_of_many(
 
     If nobody has signed anything of this kind, this costs one read.
     """
-    begin, end = keys.signed(tenant, kind)
-    if not any(True for _ in tr.range(begin, end, limit=1)):
+    if not any_signed(tr, keys, tenant, kind):
         return {}
-    stored = tr.get_many([keys.signatures_of(tenant, kind, *version) for version in versions])
-    signed = {target: _ids(listed) for (target, _), listed in zip(versions, stored, strict=True) if listed}
-    return {target: [get(tr, keys, tenant, signature) for signature in ids] for target, ids in signed.items()}
+    stored = tr.range_many([keys.signed(tenant, kind, target) for target, _ in versions])
+    signed: dict[UUID, list[UUID]] = {}
+    for (target, version), entries in zip(versions, stored, strict=True):
+        ids = _ids(dict(entries).get(keys.signatures_of(tenant, kind, target, version)))
+        if ids:
+            signed[target] = ids
+    found = _by_id(tr, keys, tenant, [signature for ids in signed.values() for signature in ids])
+    return {target: [found[signature] for signature in ids] for target, ids in signed.items()}
+
+
+def whether_signed(keys: Keyspace, tenant: UUID, kind: TargetKind) -> RangeRead:
+    """What `any_signed` reads, to be read ahead."""
+    return RangeRead(*keys.signed(tenant, kind), limit=1)
+
+
+def any_signed(tr: Reader, keys: Keyspace, tenant: UUID, kind: TargetKind) -> bool:
+    """Whether a record of this kind was ever signed."""
+    return bool(tr.range_many([keys.signed(tenant, kind)], limit=1)[0])
+
+
+def _by_id(tr: Reader, keys: Keyspace, tenant: UUID, ids: Sequence[UUID]) -> dict[UUID, Signature]:
+    """Listed signatures, read together. Raises `StoreCorruptError` if one is missing."""
+    stored = SIGNATURE.read_many(tr, [keys.signature(tenant, signature) for signature in ids])
+    return {id_: _listed(id_, signature) for id_, signature in zip(ids, stored, strict=True)}
 
 
 def ids_of(tr: Reader, keys: Keyspace, tenant: UUID, target: Target) -> list[UUID]:
@@ -74,9 +95,12 @@ def find(tr: Reader, keys: Keyspace, tenant: UUID, signature: UUID) -> Signature
 
 def get(tr: Reader, keys: Keyspace, tenant: UUID, signature: UUID) -> Signature:
     """Like `find`, for a signature that a list names. Raises `StoreCorruptError` if it is missing."""
-    found = find(tr, keys, tenant, signature)
+    return _listed(signature, find(tr, keys, tenant, signature))
+
+
+def _listed(id_: UUID, found: Signature | None) -> Signature:
     if found is None:
-        raise StoreCorruptError(f"the signature {signature} is listed but missing")
+        raise StoreCorruptError(f"the signature {id_} is listed but missing")
     return found
 
 
@@ -113,6 +137,34 @@ def foreign_signatures(
     found = sealed.scan(tr, *keys.foreign_signatures(target.kind, target.id), revision)
     signatures = (SIGNATURE.decode(entry.value) for entry in found)
     return [signature for signature in signatures if target.version in {0, signature.target.version}]
+
+
+def foreign_signatures_of_many(
+    tr: Reader,
+    keys: CorpusKeys,
+    sealed: SealedRecords,
+    revision: Revision,
+    kind: TargetKind,
+    versions: Sequence[tuple[UUID, int]],
+) -> dict[UUID, tuple[Signature, ...]]:
+    """Same as `foreign_signatures` for one version of each record, read together. Leaves out records without any."""
+    ranges = [keys.foreign_signatures(kind, target) for target, _ in versions]
+    found: dict[UUID, tuple[Signature, ...]] = {}
+    for (target, version), entries in zip(versions, versioned.scan_many(tr, ranges, revision), strict=True):
+        imported = (SIGNATURE.decode(entry.value) for entry in sealed.opened_all(entries))
+        if signed := tuple(signature for signature in imported if signature.target.version == version):
+            found[target] = signed
+    return found
+
+
+def whether_foreign(keys: CorpusKeys) -> RangeRead:
+    """What `any_foreign` reads, to be read ahead."""
+    return RangeRead(*keys.all_foreign_signatures(), limit=1)
+
+
+def any_foreign(tr: Reader, keys: CorpusKeys) -> bool:
+    """Whether a signature ever came to a corpus with a core."""
+    return bool(tr.range_many([keys.all_foreign_signatures()], limit=1)[0])
 
 
 class ForeignSignatureWrites:

@@ -152,9 +152,8 @@ def get_each(tr: Reader, places: Sequence[tuple[bytes, Revision]]) -> list[Entry
     return [_record(key, parts) for (key, _), parts in zip(places, found, strict=True)]
 
 
-def read_ahead(tr: Reader, keys: Sequence[bytes], revision: Revision, ranges: Sequence[RangeRead] = ()) -> None:
-    """Reads records, and ranges, in one round trip, and another if a record is split. Reading them later takes none."""
-    places = [(key, revision) for key in keys]
+def read_ahead(tr: Reader, places: Sequence[tuple[bytes, Revision]], ranges: Sequence[RangeRead] = ()) -> None:
+    """Reads what `get_each` reads, and ranges, in one round trip, and another if a record is split."""
     if ranges:
         tr.read_ahead([], [*ranges, *(RangeRead(*of, limit=1, reverse=True) for of in _versions_up_to(places))])
     get_each(tr, places)
@@ -269,10 +268,25 @@ def before(place: bytes) -> bytes:
     return place[:-_SUFFIX_BYTES]
 
 
-def history(tr: Reader, key: bytes) -> list[tuple[Revision, bool]]:
-    """The revisions that wrote a key, and whether it was there from then on, in order."""
-    entries = tr.range(key + bytes(_SUFFIX_BYTES), behind(key))
-    return [(_revision_of(place), value != _TOMBSTONE) for place, value in entries if place[-_PART_BYTES:] == b"\0\0"]
+def versions(tr: Reader, key: bytes, last: Revision | None = None) -> Iterator[Value]:
+    """All that revisions wrote for a key, newest first, up to a revision if one is given. Read in pages."""
+    (begin, end), limit = _versions_of(key, last), _VERSIONS_MAX
+    while True:
+        (found,) = tr.range_many([(begin, end)], limit=limit, reverse=True)
+        yield from reversed(heads(tr, found[::-1]))
+        if len(found) < limit:
+            return
+        end = found[-1][0]
+
+
+def versions_ahead(key: bytes, last: Revision | None = None) -> RangeRead:
+    """What `versions` reads first, to be read ahead."""
+    return RangeRead(*_versions_of(key, last), limit=_VERSIONS_MAX, reverse=True)
+
+
+def _versions_of(key: bytes, last: Revision | None) -> tuple[bytes, bytes]:
+    end = behind(key) if last is None else key + (last + 1).to_bytes(REVISION_BYTES, "big")
+    return key + bytes(_SUFFIX_BYTES), end
 
 
 def entries(tr: Reader, begin: bytes, end: bytes) -> Iterator[Stored]:
