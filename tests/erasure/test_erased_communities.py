@@ -87,3 +87,48 @@ def test_a_community_without_facts_is_gone_and_the_others_stay(server: Running, 
     with refused(Reason.COMMUNITY_NOT_FOUND, Reason.ERASED):
         caller.community(corpus, old)
     assert problems(server) == ()
+
+
+def test_facts_that_no_label_is_made_from_leave_their_community_without_a_write(
+    server: Running, caller: CommunityCaller
+) -> None:
+    corpus = caller.corpus()
+    erased = planted("salmon", 3, start=20, importance_weight=0.05, source_id="erased")
+    caller.plant(corpus, *planted("salmon", 12), *erased)
+    caller.recompute(corpus)
+    (before,) = caller.all_communities(corpus)
+    erase(caller, corpus, "erased", purge_now=True)
+    (after,) = caller.all_communities(corpus)
+    assert (before.size, after.size) == (15, 12)
+    assert (after.id, after.label, after.keywords) == (before.id, before.label, before.keywords)
+    assert caller.members(corpus)[after.id] == {str(fact_of("salmon", number)) for number in range(12)}
+    assert problems(server) == ()
+
+
+def test_a_label_is_not_made_from_facts_that_were_erased_before(server: Running, caller: CommunityCaller) -> None:
+    corpus = caller.corpus()
+    first = planted("salmon", 5, start=20, importance_weight=0.95, source_id="first")
+    second = planted("salmon", 5, start=30, importance_weight=0.9, source_id="second")
+    caller.plant(corpus, *planted("salmon", 6), *first, *second, *planted("turbine", 6))
+    caller.recompute(corpus)
+    erase(caller, corpus, "second")
+    assert problems(server) == ()
+    erase(caller, corpus, "first")
+    members = caller.members(corpus)
+    assert {str(fact_of("salmon", number)) for number in range(6)} in members.values()
+    assert sorted(map(len, members.values())) == [6, 6]
+    assert problems(server) == ()
+
+
+def test_a_fact_that_has_left_its_community_stays_out_when_another_community_is_written_anew(
+    server: Running, caller: CommunityCaller
+) -> None:
+    corpus = caller.corpus()
+    erased = planted("salmon", 5, start=20, importance_weight=0.95, source_id="erased")
+    caller.plant(corpus, *planted("salmon", 6), *erased, *planted("turbine", 7))
+    caller.recompute(corpus)
+    caller.set_status(str(fact_of("turbine", 6)), 3)
+    assert sorted(community.size for community in caller.all_communities(corpus)) == [6, 11]
+    erase(caller, corpus, "erased")
+    assert [community.size for community in caller.all_communities(corpus)] == [6, 6]
+    assert problems(server) == ()

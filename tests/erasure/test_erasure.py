@@ -22,12 +22,13 @@ from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2, nodes_pb2
 from drillcore_proto.v1 import sources_pb2 as pb
 from drillcore_server.storage import sealed_file
+from drillcore_server.storage.ids import SourceId
 from drillcore_server.storage.sealed_file import SealedFile
 from tests.support.callers.erasures import MARKED, MARKER, OTHER, ErasingCaller, auditor, bundle, members, problems
 from tests.support.callers.knowledge import CHUNK, MASTER, RAW, SECTION, File, at_revision, parts, refused
 from tests.support.servers.running import ACME, Running, create_tenants, running
 from tests.support.servers.signatories import QUICK, person
-from tests.support.stores.aged import keys_of
+from tests.support.stores.aged import corpus_in, keys_of
 from tests.support.stores.hooked_engine import HookedEngine
 from tests.support.stores.trails import records
 
@@ -175,11 +176,14 @@ def _audit(client: Client) -> str:
 
 
 def test_an_unknown_source_and_an_erased_source_are_refused_with_their_reasons(
-    caller: ErasingCaller, corpus: str
+    server: Running, caller: ErasingCaller, corpus: str
 ) -> None:
     head = caller.head(corpus)
     with refused(Reason.SOURCE_NOT_FOUND):
         caller.erase(corpus, "nobody")
+    keyring, number = server.server.keyring, corpus_in(server.engine, corpus).number
+    assert keyring.find(number, SourceId("nobody")) is None, "no key was made for it"
+    assert keyring.find(number, SourceId("marked")) is not None
     with refused(Reason.INVALID_ARGUMENT, field="source_id"):
         caller.erase(corpus, "")
     with refused(Reason.INVALID_ARGUMENT, field="source_id"):

@@ -19,6 +19,7 @@ from drillcore_formats.quads import Blank, Iri, Quoted, Term
 from drillcore_server.graphs.quad_model import Quad, QuadPattern, SourcedQuad, literal
 from drillcore_server.graphs.quad_store import QuadReader, QuadWrites, without_source
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.holdings import Holdings
 from drillcore_server.kernel.writes import Write, apply_all
 from drillcore_server.storage.ids import CorpusNumber, Revision, SourceId
 from drillcore_server.storage.keyring import Keyring
@@ -86,7 +87,9 @@ class Quads(RuleBasedStateMachine):
     def erase(self, source: SourceId) -> None:
         snapshot = self._snapshot(len(self._states) - 1)
         left = {quad for quad in self._states[-1] if quad.source != source}
-        self._revise(list(without_source(snapshot, self._keyring.hashed(source))), left)
+        (number,) = self._keyring.numbers(NUMBER, [source])
+        held = snapshot.read(lambda view: Holdings.of(snapshot, view, number))
+        self._revise(list(without_source(held)), left)
 
     @rule(like=quads, keys_max=st.integers(2, 9), data=st.data())
     def match(self, like: Quad, keys_max: int, data: st.DataObject) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 from drillcore_fdb.errors import EngineError
 from drillcore_server.communities.community_plan import LABEL_KEYWORDS, keywords_of
 from drillcore_server.communities.model import LABEL_FACTS, Community, community_id
-from drillcore_server.communities.store import COMMUNITY, unpacked_members
+from drillcore_server.communities.store import COMMUNITY, all_members_searched_at, unpacked_members
 from drillcore_server.facts.model import Fact
 from drillcore_server.facts.state_hash import changed_facts
 from drillcore_server.facts.store import FactReader
@@ -33,7 +33,7 @@ class CommunityCheck:
     _records: dict[CommunityId, tuple[Entry, Community]] = field(default_factory=dict)
     _erased: set[CommunityId] = field(default_factory=set)
     _members: dict[CommunityId, list[FactId]] = field(default_factory=dict)
-    _last: Revision = field(default=Revision(0))
+    _written: set[Revision] = field(default_factory=set)
 
     def problems(self) -> Iterator[str]:
         yield from self._read_records()
@@ -45,7 +45,6 @@ class CommunityCheck:
 
     def _read_records(self) -> Iterator[str]:
         for entry in self.snapshot.entries(self.snapshot.keys.communities()):
-            self._last = max(self._last, entry.revision)
             named = CommunityId(UUID(bytes=entry.key[-16:]))
             try:
                 self._records[named] = entry, COMMUNITY.decode(self.snapshot.sealed.opened(entry).value)
@@ -57,7 +56,7 @@ class CommunityCheck:
 
     def _read_members(self) -> Iterator[str]:
         for entry in self.snapshot.entries(self.snapshot.keys.all_community_pages()):
-            self._last = max(self._last, entry.revision)
+            self._written.add(entry.revision)
             named, _ = self.snapshot.keys.parse_community_page(entry.key)
             try:
                 members = unpacked_members(self.snapshot.sealed.opened(entry).value)
@@ -85,7 +84,8 @@ class CommunityCheck:
                 if fact in owner:
                     yield f"fact {fact} is in community {community} and in {owner[fact]}"
                 owner[fact] = community
-        changed = set(changed_facts(self.snapshot, Revision(max(self._last - 1, 0)))) if owner else set()
+        searched_at = self.snapshot.read(lambda view: all_members_searched_at(view, self._written))
+        changed = set(changed_facts(self.snapshot, Revision(max(searched_at - 1, 0)))) if owner else set()
         unchanged = sorted(owner.keys() - changed)
         found = self.snapshot.find(unchanged, _is_searched)
         yield from (

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
+from uuid import UUID
 
 import numpy as np
 
@@ -31,9 +32,11 @@ from drillcore_server.facts.model import Fact
 from drillcore_server.facts.state_hash import changed_facts
 from drillcore_server.facts.store import FactReader
 from drillcore_server.kernel.corpus_at_revision import BatchedReads
+from drillcore_server.kernel.holdings import Holdings
 from drillcore_server.kernel.writes import Write
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import CommunityId, CorpusId, FactId
+from drillcore_server.storage.spaces import Space
 
 LABEL_KEYWORDS: Final = 3
 _OPENING_CHARACTERS: Final = 60
@@ -104,20 +107,42 @@ def plan_communities(
 
 
 def plan_without(
-    corpus: CorpusId, gone: Collection[FactId], snapshot: BatchedReads, make: CommunityWrites, now: datetime
+    corpus: CorpusId, gone: Collection[FactId], held: Holdings, make: CommunityWrites, now: datetime
 ) -> list[Write]:
-    """Plans the communities without these facts, so that they are no members and no label has their words.
+    """Plans anew the communities whose labels have words of these facts, which are those of a source.
 
-    A community that becomes too small stays until the next run.
+    The facts are no members of these communities any more. From all others they are absent without a write, like every
+    fact that leaves the search index. A community that becomes too small stays until the next run.
     """
-    stored = _Stored.of(snapshot)
-    before, missing = stored.members(snapshot.keys), np.array([fact.bytes for fact in gone], ID)
-    after = {community: _without(members, missing) for community, members in before.items()}
-    touched = {community for community, members in before.items() if after[community] != members}
-    in_use = [stored.label(snapshot.keys.community(community)) for community in before if community not in touched]
-    left = [after[community] for community in sorted(touched) if after[community]]
-    made = _new_communities(corpus, left, snapshot, now, in_use)
-    return list(_differences(made, stored.only(touched, snapshot.keys), snapshot.keys, make))
+    snapshot = held.snapshot
+    touched = {CommunityId(UUID(bytes=entry.key[-16:])) for entry in held.entries(Space.COMMUNITIES)}
+    if not touched:
+        return []
+    stored = _Stored.some(snapshot, touched)
+    missing = np.array([fact.bytes for fact in gone], ID)
+    members = (_without(members, missing) for _, members in sorted(stored.members(snapshot.keys).items()))
+    left = [there for packed in members if (there := _with_label_facts(packed, snapshot))]
+    made = _new_communities(corpus, left, snapshot, now, _labels_in_use(snapshot, touched))
+    return list(_differences(made, stored, snapshot.keys, make))
+
+
+def _with_label_facts(members: bytes, snapshot: BatchedReads) -> bytes:
+    """The members without those erased earlier, as far as the label would be made from them."""
+    while True:
+        drawn = unpacked_members(members[: LABEL_FACTS * ID_BYTES])
+        found = snapshot.read(lambda view, ids=drawn: FactReader(view).facts_unless_erased(ids))  # type: ignore[misc]
+        erased = [id_.bytes for id_, fact in zip(drawn, found, strict=True) if fact is None]
+        if not erased:
+            return members
+        members = _without(members, np.array(erased, ID))
+
+
+def _labels_in_use(snapshot: BatchedReads, besides: Collection[CommunityId]) -> list[str]:
+    """The labels of the other communities, unless they were erased."""
+    others = _opened(snapshot, snapshot.keys.communities())
+    for community in besides:
+        others.pop(snapshot.keys.community(community), None)
+    return [COMMUNITY.decode(record).label for record in others.values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,22 +168,20 @@ class _Stored:
         records = dict.fromkeys((entry.key for entry in snapshot.entries(keys.communities())), None)
         return cls(records | _opened(snapshot, keys.communities()), _opened(snapshot, keys.all_community_pages()))
 
+    @classmethod
+    def some(cls, snapshot: BatchedReads, communities: Collection[CommunityId]) -> _Stored:
+        """The pages of some communities. Takes their records for erased."""
+        keys, ordered = snapshot.keys, sorted(communities)
+        pages: dict[bytes, bytes] = {}
+        for community in ordered:
+            pages |= _opened(snapshot, keys.community_pages(community))
+        return cls(dict.fromkeys(map(keys.community, ordered)), pages)
+
     def members(self, keys: CorpusKeys) -> dict[CommunityId, bytes]:
         found: dict[CommunityId, list[bytes]] = {}
         for key, page in self.pages.items():
             found.setdefault(keys.parse_community_page(key)[0], []).append(page)
         return {community: b"".join(pages) for community, pages in found.items()}
-
-    def label(self, key: bytes) -> str:
-        record = self.records.get(key)
-        return "" if record is None else COMMUNITY.decode(record).label
-
-    def only(self, communities: Collection[CommunityId], keys: CorpusKeys) -> _Stored:
-        records = {keys.community(community) for community in communities}
-        return _Stored(
-            {key: record for key, record in self.records.items() if key in records},
-            {key: page for key, page in self.pages.items() if keys.parse_community_page(key)[0] in communities},
-        )
 
 
 def _opened(snapshot: BatchedReads, keys: KeyRange) -> dict[bytes, bytes]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drillcore_fdb.engine import Engine
-from drillcore_server.communities.store import ID_BYTES, CommunityReader
+from drillcore_server.communities.store import ID_BYTES, CommunityReader, all_members_searched_at
 from drillcore_server.facts.lexical.segments import id_bytes
 from drillcore_server.facts.state_hash import changed_facts
 from drillcore_server.facts.store import FactReader
@@ -131,18 +131,19 @@ def _load(snapshot: BatchedReads) -> Memberships:
     Every member was in the search index when the communities were last found. The feed has what changed since.
     """
     found: dict[bytes, list[bytes]] = {}
-    revision = Revision(0)
+    written: set[Revision] = set()
     for entry in snapshot.entries(snapshot.keys.all_community_pages()):
         community, _ = snapshot.keys.parse_community_page(entry.key)
         found.setdefault(community.bytes, []).append(snapshot.sealed.opened(entry).value)
-        revision = max(revision, Revision(entry.revision - 1))
+        written.add(entry.revision)
     order = sorted(found)
     members = [b"".join(found[community]) for community in order]
     ids = np.frombuffer(b"".join(members), ID)
     places = np.repeat(np.arange(len(order), dtype=np.int32), [len(packed) // ID_BYTES for packed in members])
     sorting = np.argsort(ids)
     loaded = Memberships(np.array(order, ID), ids[sorting], places[sorting], np.ones(len(ids), np.bool_))
-    return _caught_up(loaded, revision, snapshot) if order else loaded
+    searched_at = snapshot.read(lambda view: all_members_searched_at(view, written))
+    return _caught_up(loaded, Revision(searched_at - 1), snapshot) if order else loaded
 
 
 def _follow(kept: Memberships, since: Sequence[RevisionRecord], snapshot: BatchedReads) -> Memberships:

@@ -18,7 +18,7 @@ from drillcore_server.communities.model import Community, CommunityRun, RunLease
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
 from drillcore_server.kernel.writes import Write
 from drillcore_server.storage.corpus_keys import CorpusKeys
-from drillcore_server.storage.ids import CommunityId, CorpusNumber, FactId, SourceId
+from drillcore_server.storage.ids import CommunityId, CorpusNumber, FactId, Revision, SourceId
 from drillcore_server.storage.keyring import CORPUS_SCOPE, Keyring
 from drillcore_server.storage.records import RecordKind
 
@@ -89,6 +89,18 @@ class CommunityWrites:
     @staticmethod
     def remove(keys: Iterable[bytes]) -> Iterator[Write]:
         return (Write(key, None) for key in keys)
+
+
+def all_members_searched_at(view: CorpusAtRevision, written: Iterable[Revision]) -> Revision:
+    """A revision at which every member of the stored communities was in the search index.
+
+    `written` are the revisions that wrote what is stored of them. An erasure writes only some of the communities anew,
+    so that they may be later than others, from which facts have left before.
+    """
+    run = last_run(view.tr, view.keys)
+    if run is not None and run.revision <= view.revision:
+        return run.revision
+    return min(written, default=view.revision)
 
 
 def last_run(tr: Reader, keys: CorpusKeys) -> CommunityRun | None:

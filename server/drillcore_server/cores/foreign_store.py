@@ -17,13 +17,14 @@ import numpy.typing as npt
 from drillcore_fdb.tuples import KeyRange
 from drillcore_server.cores.model import EntityVector, LibraryDocument, VectorKind
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.holdings import Holdings
 from drillcore_server.kernel.writes import Write
 from drillcore_server.storage import versioned
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import CorpusNumber, SourceId
 from drillcore_server.storage.keyring import CORPUS_SCOPE, KeyNumber, Keyring
 from drillcore_server.storage.records import RecordKind
-from drillcore_server.storage.sealed import keys_of
+from drillcore_server.storage.spaces import Space
 
 LIBRARY_DOCUMENT = RecordKind(LibraryDocument)
 ENTITY_VECTOR = RecordKind(EntityVector)
@@ -77,14 +78,10 @@ def entity_vectors(snapshot: BatchedReads, kind: VectorKind) -> Iterator[EntityV
         yield ENTITY_VECTOR.decode(entry.value)
 
 
-def without_source(snapshot: BatchedReads, number: KeyNumber) -> Iterator[Write]:
-    """Removes all documents, vectors and foreign signatures of a source, which is given by the key that seals them."""
-    keys = snapshot.keys
-    foreign = (keys.library_documents(), keys.all_library_blobs(), keys.all_entity_vectors())
-    for key_range in (*foreign, keys.all_foreign_signatures()):
-        for entry in snapshot.entries(key_range):
-            if number in keys_of(entry.value):
-                yield Write(entry.key, None)
+def without_source(held: Holdings) -> Iterator[Write]:
+    """Removes all documents, vectors and foreign signatures of a source."""
+    for space in (Space.LIBRARY, Space.LIBRARY_BLOBS, Space.ENTITY_VECTORS, Space.FOREIGN_SIGNATURES):
+        yield from (Write(entry.key, None) for entry in held.entries(space))
 
 
 class LibraryWrites:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from drillcore_fdb.engine import Engine, Options, Transaction
+from drillcore_fdb.engine import Engine, Options, RangeRead, Transaction
 from drillcore_server.documents.document_planner import DocumentPlanner
 from drillcore_server.erasure.purge import Purger
 from drillcore_server.facts import store as facts
@@ -18,13 +18,13 @@ from drillcore_server.kernel.erasures import Erasure
 from drillcore_server.kernel.revise import Reviser
 from drillcore_server.storage import erasure_notes
 from drillcore_server.storage.corpus_keys import CorpusKeys
-from drillcore_server.storage.ids import CorpusNumber, FactId, Revision
+from drillcore_server.storage.ids import CorpusNumber
 from drillcore_server.storage.keyring import KeyNumber, Keyring
 from drillcore_server.storage.keyspace import Keyspace
 
 _OPTIONS: Final = Options(idempotent=True)
-_FACTS_AT_ONCE: Final = 2_000
-"""Facts that are read in one transaction."""
+_BLOCKS_AT_ONCE: Final = 500
+"""Blocks of erased facts that one transaction looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,10 @@ class Eraser:
     purge_days: int
     """Days from an erasure until its bytes are removed."""
 
-    def destroy_keys(self, corpus: Corpus, at: datetime) -> None:
-        """Destroys the keys of all erasures of a corpus, if they are not destroyed yet."""
-        destroy_keys(self.reviser.engine, self.reviser.keys, self.reviser.keyring, corpus.number, at)
+    def destroy_keys(self, corpus: Corpus, erasure: Erasure, at: datetime) -> Erasure:
+        """Destroys the keys of an erasure, and returns it as it is stored then."""
+        reviser = self.reviser
+        return _destroy_keys_of(reviser.engine, reviser.keys, reviser.keyring, corpus.number, erasure, at)
 
     def as_stored(self, corpus: Corpus, erasure: Erasure) -> Erasure:
         """The erasure in its current state, which shows whether its keys were destroyed and its bytes purged."""
@@ -54,16 +55,51 @@ def destroy_keys(engine: Engine, keyspace: Keyspace, keyring: Keyring, number: C
     """
     keys = keyspace.of_corpus(number)
     found = engine.run(lambda tr: list(erasures.of_corpus(tr.snapshot, keys)))
-    left = [erasure for erasure in found if erasure.destroyed_at is None or keyring.is_back(number, _keys_of(erasure))]
+    back = keyring.in_use_again(number, {key: scope for erasure in found for key, scope in _keys_of(erasure).items()})
+    left = [erasure for erasure in found if erasure.destroyed_at is None or not back.isdisjoint(erasure.key_numbers)]
     for erasure in left:
-        _forget_accesses(engine, keys, erasure)
-        keyring.destroy(number, _keys_of(erasure), at)
-        engine.run(lambda tr, done=erasure: _note_destroyed(tr, keys, done, at), _OPTIONS)  # type: ignore[misc]
+        _destroy_keys_of(engine, keyspace, keyring, number, erasure, at)
     return len(left)
 
 
 def _keys_of(erasure: Erasure) -> dict[KeyNumber, bytes]:
     return {KeyNumber(key.number): key.scope for key in erasure.keys}
+
+
+def _destroy_keys_of(
+    engine: Engine, keyspace: Keyspace, keyring: Keyring, number: CorpusNumber, erasure: Erasure, at: datetime
+) -> Erasure:
+    """Destroys the keys of an erasure, removes the access counters of the erased facts, and notes that it is done."""
+    keys = keyspace.of_corpus(number)
+    keyring.destroy(number, _keys_of(erasure), at)
+    stored = erasure
+    following: bytes | None = keys.fact_changes_of(erasure.revision).begin
+    while following is not None:
+        stored, following = engine.run(lambda tr, b=following: _finish(tr, keys, keyring, erasure, b, at), _OPTIONS)  # type: ignore[misc]
+    return stored
+
+
+def _finish(
+    tr: Transaction, keys: CorpusKeys, keyring: Keyring, erasure: Erasure, begin: bytes, at: datetime
+) -> tuple[Erasure, bytes | None]:
+    """Removes access counters of facts that the feed of changes names, from a place on. Notes the erasure at the end.
+
+    Empties this server's caches of what was erased. Returns the erasure as it is stored, and where to go on.
+    """
+    feed = begin, keys.fact_changes_of(erasure.revision).end
+    needed = [keys.erasure_notes.count, keys.erasure(erasure.number)]
+    tr.snapshot.read_ahead(needed, [RangeRead(*feed, limit=_BLOCKS_AT_ONCE)])
+    erasure_notes.follow(tr.snapshot, keys.erasure_notes, keyring)
+    (page,) = tr.snapshot.range_many([feed], limit=_BLOCKS_AT_ONCE)
+    changes = (changed for key, value in page for changed in facts.feed_changes(key, value))
+    facts.forget_accesses(tr, keys, (changed.fact for changed in changes if FactChange.ERASED in changed.change))
+    stored = erasures.get(tr, keys, erasure.number) or erasure
+    if len(page) == _BLOCKS_AT_ONCE:
+        return stored, page[-1][0] + b"\0"
+    if stored.destroyed_at is None:
+        stored = replace(stored, destroyed_at=at)
+        erasures.put(tr, keys, stored)
+    return stored, None
 
 
 def finish_erasures(
@@ -79,27 +115,3 @@ def finish_erasures(
             yield number, destroy_keys(engine, keyspace, keyring, number, at)
         except Exception as error:
             yield number, error
-
-
-def _note_destroyed(tr: Transaction, keys: CorpusKeys, erasure: Erasure, at: datetime) -> None:
-    now = erasures.get(tr, keys, erasure.number)
-    if now is not None and now.destroyed_at is None:
-        erasures.put(tr, keys, replace(now, destroyed_at=at))
-
-
-def _forget_accesses(engine: Engine, keys: CorpusKeys, erasure: Erasure) -> None:
-    """Removes the access counters of the erased facts, which the feed of changes names."""
-    for page in _erased_facts(engine, keys, erasure.revision):
-        engine.run(lambda tr, some=page: facts.forget_accesses(tr, keys, some), _OPTIONS)  # type: ignore[misc]
-
-
-def _erased_facts(engine: Engine, keys: CorpusKeys, revision: Revision) -> Iterator[list[FactId]]:
-    after: FactId | None = None
-    while True:
-        page = engine.run(
-            lambda tr, a=after: list(facts.changes_of(tr.snapshot, keys, revision, a, _FACTS_AT_ONCE))  # type: ignore[misc]
-        )
-        if not page:
-            return
-        yield [changed.fact for changed in page if FactChange.ERASED in changed.change]
-        after = page[-1].fact

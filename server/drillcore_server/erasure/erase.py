@@ -27,27 +27,28 @@ from drillcore_server.erasure.destroy_keys import Eraser
 from drillcore_server.facts.block_writes import FactWrites
 from drillcore_server.facts.blocks import FactBlock
 from drillcore_server.facts.state_hash import forget_state
-from drillcore_server.facts.store import FactReader, blocks_of_source
+from drillcore_server.facts.store import FactReader, block_in
 from drillcore_server.graphs.quad_store import without_source
 from drillcore_server.graphs.turn_store import TurnWrites
 from drillcore_server.hierarchy.model import Document
-from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader
+from drillcore_server.hierarchy.store import DOCUMENT
 from drillcore_server.kernel import access, erasures
 from drillcore_server.kernel import corpus_store as corpora
 from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.account_model import Permission
-from drillcore_server.kernel.corpus_at_revision import AsOf, BatchedReads, CorpusReads
+from drillcore_server.kernel.corpus_at_revision import AsOf, BatchedReads, CorpusAtRevision, CorpusReads
 from drillcore_server.kernel.corpus_model import Corpus, check_not_on_hold
 from drillcore_server.kernel.erasures import ERASURE, ErasedKey, Erasure
-from drillcore_server.kernel.errors import BadInput, Missing, NotReady
+from drillcore_server.kernel.errors import BadInput, Missing, NotReady, Refused
+from drillcore_server.kernel.holdings import Holdings
 from drillcore_server.kernel.pages import Page, make_token, page_size, read_token
-from drillcore_server.kernel.revise import Plan, Target
+from drillcore_server.kernel.revise import Overtaken, Plan, Target
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, errors_as_refusals
 from drillcore_server.kernel.writes import Write
 from drillcore_server.storage.ids import SOURCE_CHARACTERS_MAX, CorpusId, FactId, Revision, SourceId, TenantId, new_uuid
 from drillcore_server.storage.keyring import SNAPSHOT_SCOPE, KeyNumber
-from drillcore_server.storage.sealed import keys_of
+from drillcore_server.storage.spaces import Space
 
 REASON_CHARACTERS_MAX: Final = 1_000
 
@@ -64,11 +65,12 @@ def erase_source(
     _check(source, reason)
     planner = _ErasurePlanner(eraser, call, source, reason)
     done = eraser.reviser.revise(call, target, ERASURE, planner.plan)
-    corpus, _ = eraser.reviser.find(call, target)
+    corpus = planner.corpus or eraser.reviser.find(call, target)[0]
     with errors_as_refusals():
-        eraser.destroy_keys(corpus, datetime.now(call.at.tzinfo))
-        if purge_now:
-            eraser.purger.purge_by_itself(corpus.tenant_id, corpus.id, call.at, lambda: False)
+        stored = eraser.destroy_keys(corpus, done, datetime.now(call.at.tzinfo))
+        if not purge_now:
+            return stored
+        eraser.purger.purge_by_itself(corpus.tenant_id, corpus.id, call.at, lambda: False)
         return eraser.as_stored(corpus, done)
 
 
@@ -93,14 +95,19 @@ class _ErasurePlanner:
         self._reason = reason
         self._id = new_uuid()
         self._settled = SettledSections()
+        self.corpus: Corpus | None = None
+        """The corpus, once a plan was made."""
 
     def plan(self, corpus: Corpus, base: Revision) -> Plan[Erasure]:
         check_not_on_hold(corpus.legal_hold)
-        snapshot = self._reviser.batched(corpus, base)
-        self._check_known(snapshot)
+        snapshot, self.corpus = self._reviser.batched(corpus, base), corpus
+        found = self._find(snapshot)
+        if found is None:
+            raise self._unknown(snapshot)
         keys = self._keys(corpus)
-        documents = list(self._documents(snapshot, keys[0].number))
-        blocks = list(blocks_of_source(snapshot, self._source))
+        if keys[0].number != found.held.number:
+            raise Overtaken  # somebody else has erased the source meanwhile
+        documents, blocks = found.documents, found.blocks
         about = Erasure(
             id=self._id,
             number=0,
@@ -116,21 +123,13 @@ class _ErasurePlanner:
             sections=0,
             purge_due=self._call.at + timedelta(days=self._eraser.purge_days),
         )
-        return self._planned(corpus, base, snapshot, documents, blocks, about)
+        return self._planned(corpus, base, found, about)
 
-    def _planned(
-        self,
-        corpus: Corpus,
-        base: Revision,
-        snapshot: BatchedReads,
-        documents: Sequence[Document],
-        blocks: Sequence[FactBlock],
-        about: Erasure,
-    ) -> Plan[Erasure]:
-        made = self._plan_documents(corpus, base, documents)
+    def _planned(self, corpus: Corpus, base: Revision, found: _Found, about: Erasure) -> Plan[Erasure]:
+        made = self._plan_documents(corpus, base, found.documents)
         outcome = _Outcome(replace(about, sections=len(made.sections)))
-        facts = [fact.id for block in blocks for fact in block.facts]
-        communities = self._community_writes(corpus, snapshot, facts)
+        facts = [fact.id for block in found.blocks for fact in block.facts]
+        communities = self._community_writes(corpus, found.held, facts)
 
         def finish(tr: Transaction, trail: Trail, _revision: Revision) -> None:
             self._finish(tr, trail, corpus, outcome)
@@ -140,12 +139,12 @@ class _ErasurePlanner:
             number=made.number,
             writes=chain(
                 made.writes,
-                self._fact_writes(corpus, snapshot, blocks),
-                self._source_writes(snapshot),
-                without_source(snapshot, self._hashed),
+                self._fact_writes(corpus, found),
+                self._source_writes(found.held),
+                without_source(found.held),
                 communities,
-                self._turn_writes(corpus, snapshot, about.keys[0].number),
-                self._foreign_writes(snapshot, KeyNumber(about.keys[0].number)),
+                self._turn_writes(corpus, found.held),
+                foreign_store.without_source(found.held),
             ),
             sections=made.sections,
             documents_added=(),
@@ -165,15 +164,16 @@ class _ErasurePlanner:
         change = Change([], documents, [])
         return self._planner.plan(self._call, corpus, base, change, self._settled, lambda _revision, _sections: None)
 
-    def _check_known(self, snapshot: BatchedReads) -> None:
-        """Raises `Refused` unless the corpus has the source, or facts from it."""
-        known = snapshot.read(lambda view: HierarchyReader(view).source(self._source))
-        if known is not None or any(True for _ in blocks_of_source(snapshot, self._source)):
-            return
+    def _find(self, snapshot: BatchedReads) -> _Found | None:
+        """What the corpus has of the source. None if it has neither the source nor facts from it."""
+        number = self._reviser.keyring.find(snapshot.corpus.number, self._source)
+        return None if number is None else snapshot.read(lambda view: _Found.of(snapshot, view, number))
+
+    def _unknown(self, snapshot: BatchedReads) -> Refused:
         before = snapshot.read(lambda view: list(erasures.of_corpus(view.tr, view.keys)))
         if any(erasure.source == self._hashed for erasure in before):
-            raise NotReady(Reason.SOURCE_ERASED, "this source was already erased; ListErasures shows when and by whom")
-        raise Missing(Reason.SOURCE_NOT_FOUND, "the corpus has no such source; ListSources shows those it has")
+            return NotReady(Reason.SOURCE_ERASED, "this source was already erased; ListErasures shows when and by whom")
+        return Missing(Reason.SOURCE_NOT_FOUND, "the corpus has no such source; ListSources shows those it has")
 
     def _keys(self, corpus: Corpus) -> tuple[ErasedKey, ...]:
         """The source's own key, then the key of saved indexes. Makes missing ones, so that nobody else can."""
@@ -182,41 +182,27 @@ class _ErasurePlanner:
         hashes = list(map(self._reviser.keyring.hashed, scopes))
         return tuple(ErasedKey(number, scope) for number, scope in zip(numbers, hashes, strict=True))
 
-    def _documents(self, snapshot: BatchedReads, number: int) -> Iterator[Document]:
-        """The documents that are sealed under the key of the source. There may be several."""
-        for entry in snapshot.entries(snapshot.keys.documents()):
-            if number in keys_of(entry.value):
-                yield DOCUMENT.decode(snapshot.sealed.opened(entry).value)
-
-    def _fact_writes(self, corpus: Corpus, snapshot: BatchedReads, blocks: Sequence[FactBlock]) -> Iterator[Write]:
+    def _fact_writes(self, corpus: Corpus, found: _Found) -> Iterator[Write]:
         """Removes the facts of the source, whatever their status."""
-        if not blocks:
+        if not found.blocks:
             return
-        embeddings = snapshot.read(lambda view: FactReader(view).embeddings())
-        assert embeddings is not None, "a corpus with facts has a model"
-        unit, keyring = self._reviser.unit, self._reviser.keyring
-        model, others = embeddings.current.number, embeddings.others
-        make = FactWrites(unit.keys, corpus.tenant_id, corpus.number, keyring, model, others)
-        yield from make.erase(blocks)
+        model, *others = found.models
+        keys, keyring = self._reviser.keys, self._reviser.keyring
+        make = FactWrites(keys, corpus.tenant_id, corpus.number, keyring, model, others)
+        yield from make.erase(found.blocks)
 
-    def _community_writes(self, corpus: Corpus, snapshot: BatchedReads, facts: Sequence[FactId]) -> list[Write]:
-        """Removes the facts of the source from communities, and its words from their labels."""
-        make = CommunityWrites(snapshot.keys, corpus.number, self._reviser.keyring)
-        return plan_without(corpus.id, facts, snapshot, make, self._call.at)
+    def _community_writes(self, corpus: Corpus, held: Holdings, facts: Sequence[FactId]) -> list[Write]:
+        """Removes the words of the source from the labels of communities."""
+        make = CommunityWrites(held.snapshot.keys, corpus.number, self._reviser.keyring)
+        return plan_without(corpus.id, facts, held, make, self._call.at)
 
-    def _turn_writes(self, corpus: Corpus, snapshot: BatchedReads, number: int) -> Iterator[Write]:
-        """Removes the turns that are sealed under the key of the source."""
+    def _turn_writes(self, corpus: Corpus, held: Holdings) -> Iterator[Write]:
         make = TurnWrites(self._reviser.keys, corpus.tenant_id, corpus.number, self._reviser.keyring)
-        return make.without_source(snapshot, KeyNumber(number))
+        return make.without_source(held)
 
     @staticmethod
-    def _foreign_writes(snapshot: BatchedReads, number: KeyNumber) -> Iterator[Write]:
-        """Removes the library documents, vectors and signatures that came with cores and belong to the source."""
-        return foreign_store.without_source(snapshot, number)
-
-    def _source_writes(self, snapshot: BatchedReads) -> Iterator[Write]:
-        if snapshot.read(lambda view: HierarchyReader(view).source(self._source)) is not None:
-            yield Write(snapshot.keys.source(self._hashed), None)
+    def _source_writes(held: Holdings) -> Iterator[Write]:
+        return (Write(entry.key, None) for entry in held.entries(Space.SOURCES))
 
     def _finish(self, tr: Transaction, trail: Trail, corpus: Corpus, outcome: _Outcome) -> None:
         keyspace = self._reviser.keys
@@ -232,6 +218,29 @@ class _ErasurePlanner:
         }
         if self._reason:
             trail.private["erasure_reason"] = self._reason
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a revision has of the source."""
+
+    held: Holdings
+    documents: Sequence[Document]
+    """There may be several."""
+    blocks: Sequence[FactBlock]
+    models: Sequence[int]
+    """The numbers of the models that may have made vectors of its facts."""
+
+    @classmethod
+    def of(cls, snapshot: BatchedReads, view: CorpusAtRevision, number: KeyNumber) -> _Found | None:
+        """Reads all of it, what is small in the view's own transaction. None if there is no such source."""
+        held = Holdings.of(snapshot, view, number, ahead=[view.keys.embeddings()])
+        documents = [DOCUMENT.decode(view.sealed.opened(entry).value) for entry in held.entries(Space.DOCUMENTS)]
+        blocks = [block_in(view.sealed.opened(entry)) for entry in held.entries(Space.FACTS)]
+        if not blocks and not any(held.entries(Space.SOURCES)):
+            return None
+        models = FactReader(view).embeddings() if blocks else None
+        return cls(held, documents, blocks, [] if models is None else [models.current.number, *models.others])
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from drillcore_server.kernel import corpus_store as corpora
 from drillcore_server.kernel.access import SERVER, Granted, InTenant
 from drillcore_server.kernel.corpus_model import Corpus, check_not_on_hold
 from drillcore_server.kernel.errors import Missing, NotReady
+from drillcore_server.kernel.read_ahead import Subjects
 from drillcore_server.kernel.revise import Target
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Unit, errors_as_refusals
@@ -56,29 +57,35 @@ class Purger:
 
         Raises `Refused`: CORPUS_ON_HOLD, CORPUS_NOT_FOUND.
         """
-        purge = self._step(tenant, corpus, lambda tr, found: purging.begin(tr, self._keys(found)))
+        purge = self._step(tenant, corpus, self._list_page)
         while purge is not None and not purge.is_listed and not enough():
             purge = self._step(tenant, corpus, self._list_page)
         return purge
 
-    def record(self, tr: Transaction, trail: Trail, call: Call, corpus: Corpus, number: int) -> Purged:
-        """Puts the root of the list into the audit record of this call, unless another record has it already."""
+    def record(self, tr: Transaction, trail: Trail, call: Call, corpus: Corpus, listed: Purge) -> tuple[Purged, Purge]:
+        """Puts the root of the list into the audit record of this call, unless another record has it already.
+
+        Removes the first page of what is listed in the same transaction. Returns the purge after that, too.
+        """
         keys = self._keys(corpus)
-        purge = purging.PURGE.read(tr, keys.purge(number))
+        tr.snapshot.get_many([keys.purge(listed.number), *map(keys.erasure, listed.erasures)])
+        purge = purging.PURGE.read(tr, keys.purge(listed.number))
         assert purge is not None
         if purge.record is None:
             purge = replace(purge, record=trail.record, by=call.principal.id, request_id=call.request_id)
-            purging.put(tr, keys, purge)
         _leave_trail(trail, corpus, purge)
-        return Purged(len(purge.erasures), purge.listed, True)
+        return _done(purge), self._remove(tr, corpus, purge, call.at)
 
-    def remove_all(self, tenant: TenantId, corpus: CorpusId, at: datetime, enough: Callable[[], bool]) -> bool:
-        """Removes the listed records once an audit record has their list. Returns whether nothing is left to remove."""
-        purge = self._step(tenant, corpus, lambda tr, found: purging.newest(tr, self._keys(found)))
-        while purge is not None and purge.record is not None and not purge.finished:
+    def remove_all(
+        self, tenant: TenantId, corpus: CorpusId, at: datetime, enough: Callable[[], bool], done: Purge | None = None
+    ) -> bool:
+        """Removes the listed records once an audit record has their list. Returns whether nothing is left to remove.
+
+        `done` is the purge after its first page was removed, if that was just now.
+        """
+        purge = done or self._step(tenant, corpus, lambda tr, found: self._remove_page(tr, found, at))
+        while purge is not None and purge.record is not None and not purge.finished and not enough():
             purge = self._step(tenant, corpus, lambda tr, found: self._remove_page(tr, found, at))
-            if enough():
-                break
         return purge is None or purge.finished
 
     def purge_by_itself(self, tenant: TenantId, corpus: CorpusId, now: datetime, enough: Callable[[], bool]) -> Purged:
@@ -88,20 +95,27 @@ class Purger:
             return NOTHING
         if not purge.is_listed:
             return _UNFINISHED
-        done = Purged(len(purge.erasures), purge.listed, True)
+        done, after = _done(purge), None
         if purge.record is None:
-            request = RequestId(f"purge {purge.number} of {corpus}")
-            call = Call("PurgeErased", request, SERVER, now, _RECORD_TIMEOUT_S, b"")
-            done = self.unit.write(call, access.as_server(tenant), PURGED, self._recorded(call, tenant, corpus, purge))
-        return replace(done, finished=self.remove_all(tenant, corpus, now, enough))
+            done, after = self._record_by_itself(tenant, corpus, purge, now)
+        return replace(done, finished=self.remove_all(tenant, corpus, now, enough, after))
 
-    def _recorded(
-        self, call: Call, tenant: TenantId, corpus: CorpusId, purge: Purge
-    ) -> Callable[[Transaction, Granted, Trail], Purged]:
+    def _record_by_itself(
+        self, tenant: TenantId, corpus: CorpusId, purge: Purge, now: datetime
+    ) -> tuple[Purged, Purge | None]:
+        """Makes the audit record of the server's own. Returns the purge too, unless the record was made before."""
+        request = RequestId(f"purge {purge.number} of {corpus}")
+        subjects = Subjects(tenant, (corpus,))
+        call = Call("PurgeErased", request, SERVER, now, _RECORD_TIMEOUT_S, b"", subjects=subjects)
+        after: Purge | None = None
+
         def work(tr: Transaction, _granted: Granted, trail: Trail) -> Purged:
-            return self.record(tr, trail, call, self._free(tr, tenant, corpus), purge.number)
+            nonlocal after
+            done, after = self.record(tr, trail, call, self._free(tr, tenant, corpus), purge)
+            return done
 
-        return work
+        done = self.unit.write(call, access.as_server(tenant), PURGED, work)
+        return done, after
 
     def _step(
         self, tenant: TenantId, corpus: CorpusId, work: Callable[[Transaction, Corpus], Purge | None]
@@ -109,14 +123,19 @@ class Purger:
         return self._engine.run(lambda tr: work(tr, self._free(tr, tenant, corpus)), _OPTIONS)
 
     def _list_page(self, tr: Transaction, corpus: Corpus) -> Purge | None:
-        purge = purging.newest(tr, self._keys(corpus))
+        self.unit.read_ahead.remember(corpus)
+        purge = purging.begin(tr, self._keys(corpus))
         return purge if purge is None or purge.is_listed else purging.list_page(tr, self._keys(corpus), purge)
 
     def _remove_page(self, tr: Transaction, corpus: Corpus, at: datetime) -> Purge | None:
-        keys = self._keys(corpus)
-        purge = purging.newest(tr, keys)
-        if purge is None or purge.finished or purge.record is None:
+        purge = purging.newest(tr, self._keys(corpus))
+        return None if purge is None or purge.record is None else self._remove(tr, corpus, purge, at)
+
+    def _remove(self, tr: Transaction, corpus: Corpus, purge: Purge, at: datetime) -> Purge:
+        """Removes the next page of what is listed. After the last one, the erasures are noted as purged."""
+        if purge.finished:
             return purge
+        keys = self._keys(corpus)
         after = purging.remove_page(tr, keys, purge)
         for number in after.erasures if after.finished else ():
             erasure = erasures.get(tr, keys, number)
@@ -143,6 +162,7 @@ def purge_erased(purger: Purger, call: Call, target: Target) -> Purged:
     A repeated request continues the purge that it began. Raises `Refused`: CORPUS_ON_HOLD.
     """
     until, unit = time.monotonic() + call.timeout_s / 2, purger.unit
+    after: Purge | None = None
 
     def begin(tr: Reader, granted: InTenant) -> tuple[Corpus, Purged | None]:
         return find_corpus(tr, granted), unit.known(tr, call, PURGED)
@@ -153,12 +173,16 @@ def purge_erased(purger: Purger, call: Call, target: Target) -> Purged:
         return corpus
 
     def record(tr: Transaction, granted: InTenant, trail: Trail) -> Purged:
+        nonlocal after
         corpus = find_corpus(tr, granted)
         check_not_on_hold(corpus.legal_hold)
         trail.touch_corpus(corpus.id)
         if purge is None:
             return NOTHING
-        return purger.record(tr, trail, call, corpus, purge.number) if purge.is_listed else _UNFINISHED
+        if not purge.is_listed:
+            return _UNFINISHED
+        done, after = purger.record(tr, trail, call, corpus, purge)
+        return done
 
     def enough() -> bool:
         return time.monotonic() >= until
@@ -170,8 +194,12 @@ def purge_erased(purger: Purger, call: Call, target: Target) -> Purged:
             purge = purger.list_all(corpus.tenant_id, corpus.id, enough)
         done = unit.write(call, target.access, PURGED, record)
     with errors_as_refusals():
-        finished = purger.remove_all(corpus.tenant_id, corpus.id, call.at, enough)
+        finished = purger.remove_all(corpus.tenant_id, corpus.id, call.at, enough, after)
     return replace(done, finished=done.finished and finished)
+
+
+def _done(purge: Purge) -> Purged:
+    return Purged(len(purge.erasures), purge.listed, True)
 
 
 def _leave_trail(trail: Trail, corpus: Corpus, purge: Purge) -> None:

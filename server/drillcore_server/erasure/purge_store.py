@@ -65,7 +65,7 @@ _PAGE_KEYS: Final = 500
 """Listed keys that one transaction looks at. Records may have 100 kB each."""
 _KEY_BYTES: Final = 12
 _ENTRY_BYTES: Final = _KEY_BYTES + REVISION_BYTES
-_ROOT: Final = b"drillcore purge 1\n"
+_ROOT_MARK: Final = b"drillcore purge 1\n"
 
 
 class Listed(NamedTuple):
@@ -79,7 +79,11 @@ class Listed(NamedTuple):
 def newest(tr: Reader, keys: CorpusKeys) -> Purge | None:
     """The purge that was begun last."""
     last = next(iter(tr.range(*keys.purges(), limit=1, reverse=True)), None)
-    return None if last is None else PURGE.read(tr, keys.purge(keys.parse_purge(last[0])))
+    if last is None:
+        return None
+    key = keys.purge(keys.parse_purge(last[0]))
+    is_whole = last[0] == key and not codec.parts_of(*last)
+    return PURGE.decode(codec.unframe(*last, [])) if is_whole else PURGE.read(tr, key)
 
 
 def all_of(tr: Reader, keys: CorpusKeys) -> Iterator[Purge]:
@@ -91,8 +95,11 @@ def put(tr: Transaction, keys: CorpusKeys, purge: Purge) -> None:
     PURGE.write(tr, keys.purge(purge.number), purge)
 
 
-def begin(tr: Transaction, keys: CorpusKeys) -> Purge | None:
-    """The unfinished purge, or a new one for all erasures without one. None if there is nothing to purge."""
+def begin(tr: Reader, keys: CorpusKeys) -> Purge | None:
+    """The unfinished purge, or a new one for all erasures without one. None if there is nothing to purge.
+
+    A new one is not stored: its first page is to be listed in the same transaction.
+    """
     last = newest(tr, keys)
     if last is not None and not last.finished:
         return last
@@ -104,23 +111,24 @@ def begin(tr: Transaction, keys: CorpusKeys) -> Purge | None:
     settled = min([found[-1].number, *(number - 1 for number in waiting)])
     numbers = tuple(erasure.number for erasure in left)
     destroyed = tuple(sorted({key for erasure in left for key in erasure.key_numbers}))
-    purge = Purge(1 if last is None else last.number + 1, numbers, destroyed, settled=settled)
-    put(tr, keys, purge)
-    return purge
+    return Purge(1 if last is None else last.number + 1, numbers, destroyed, settled=settled)
 
 
 def list_page(tr: Transaction, keys: CorpusKeys, purge: Purge) -> Purge:
     """Lists the next page of records to remove, and returns the updated purge."""
     page = read_page(tr.snapshot, keys, purge.keys, purge.at, _PAGE_KEYS)
-    entries = versioned.those_there(tr.snapshot, [place for place in page.entries if keys.is_committed(place.key)])
+    committed = [place for place in page.entries if keys.is_committed(place.key)]
+    entries = versioned.those_there(tr.snapshot, committed) if committed else []
     places = [*(VersionPlace(version.key, version.revision) for version in page.records), *entries]
     found = [Listed(manifests.key_hash(place.key), place.revision) for place in places]
     after = replace(purge, at=page.following, is_listed=page.following is None)
+    batch = b"".join(map(_written, found))
     if found:
-        codec.write(tr, keys.purged(purge.number, purge.batches), b"".join(map(_written, found)))
+        codec.write(tr, keys.purged(purge.number, purge.batches), batch)
         after = replace(after, batches=purge.batches + 1, listed=purge.listed + len(found))
     if after.is_listed:
-        after = replace(after, root=list_of(tr, keys, purge.number)[1])
+        is_whole = purge.batches == 0
+        after = replace(after, root=_root([batch] if found else []) if is_whole else list_of(tr, keys, purge.number)[1])
     put(tr, keys, after)
     return after
 
@@ -150,12 +158,12 @@ def _empty(tr: Transaction, version: Value) -> None:
 
 def list_of(tr: Reader, keys: CorpusKeys, number: int) -> tuple[set[Listed], bytes]:
     """The records on the list of a purge, and the root that its audit record must have."""
-    listed: set[Listed] = set()
-    digest = hashlib.sha256(_ROOT)
-    for _, stored in codec.scan(tr, *keys.all_purged(number)):
-        listed.update(_read(stored))
-        digest.update(hashlib.sha256(stored).digest())
-    return listed, digest.digest()
+    batches = [stored for _, stored in codec.scan(tr, *keys.all_purged(number))]
+    return {listed for batch in batches for listed in _read(batch)}, _root(batches)
+
+
+def _root(batches: Iterable[bytes]) -> bytes:
+    return hashlib.sha256(_ROOT_MARK + b"".join(hashlib.sha256(batch).digest() for batch in batches)).digest()
 
 
 def _written(listed: Listed) -> bytes:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from drillcore_fdb import codec
 from drillcore_fdb.engine import Reader
 from drillcore_server.graphs.quad_store import RECORDS, index_keys, place_at
 from drillcore_server.kernel import by_source
@@ -137,13 +136,10 @@ def _listings(
     if begin is not None and ranges and numbers[0] == begin.number:
         ranges[0] = ranges[0]._replace(begin=keys.by_source(begin.number, begin.revision, begin.batch))
     listings: list[Listing] = []
-    for entries in tr.range_many(ranges, limit=_LISTS_MAX):
-        if len(entries) == _LISTS_MAX:
-            cut = codec.last_head(entries)
-            assert cut > 0, "what one transaction has written fits into fewer values"
-            listings += by_source.decoded(keys, entries[:cut])
-            return listings, Place(*keys.parse_by_source(entries[cut][0]), b"", Revision(0))
-        listings += by_source.decoded(keys, entries)
+    for found, following in by_source.pages(tr, keys, ranges, _LISTS_MAX):
+        listings += found
+        if following is not None:
+            return listings, Place(*keys.parse_by_source(following), b"", Revision(0))
     left = numbers[_NUMBERS_MAX:]
     return listings, Place(left[0], Revision(0), 0, b"", Revision(0)) if left else None
 

@@ -20,12 +20,14 @@ from drillcore_fdb.tuples import KeyRange
 from drillcore_formats.quads import Iri, Term
 from drillcore_server.graphs.quad_model import Quad, QuadPattern, SourcedQuad, decoded_quad, encoded_quad, encoded_term
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.holdings import Holdings
 from drillcore_server.kernel.writes import Write
 from drillcore_server.storage import versioned
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import CorpusNumber, SourceId
 from drillcore_server.storage.keyring import CORPUS_SCOPE, KeyErased, KeyNumber, Keyring
 from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.storage.spaces import Space
 from drillcore_server.storage.versioned import Entry
 
 HASH_BYTES: Final = 12
@@ -251,10 +253,10 @@ def matching_quads(snapshot: BatchedReads, hashes: QuadHashes, pattern: QuadPatt
         yield from page
 
 
-def without_source(snapshot: BatchedReads, hashed: bytes) -> Iterator[Write]:
-    """Removes every quad of a source, which is given by its keyed hash."""
-    for entry in snapshot.entries(snapshot.keys.quad_entries(BY_SOURCE, hashed)):
-        yield from removed_at(snapshot.keys, place_at(BY_SOURCE, entry.key))
+def without_source(held: Holdings) -> Iterator[Write]:
+    """Removes every quad of a source."""
+    for entry in held.entries(Space.QUADS):
+        yield from removed_at(held.snapshot.keys, place_at(RECORDS, entry.key))
 
 
 def place_at(order: int, key: bytes) -> bytes:

@@ -13,14 +13,15 @@ from drillcore_fdb.engine import RangeRead, Reader
 from drillcore_fdb.tuples import KeyRange
 from drillcore_server.graphs.turn_model import Edge, EdgeType, Turn
 from drillcore_server.hierarchy.model import chunk_of_raw
-from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
+from drillcore_server.kernel.holdings import Holdings
 from drillcore_server.kernel.writes import LOCATOR_BYTES, TURN_MARK, Write, turn_locator
 from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import CorpusNumber, NodeId, SourceId, TenantId, TurnId
 from drillcore_server.storage.keyring import CORPUS_SCOPE, KeyNumber, Keyring
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
-from drillcore_server.storage.sealed import keys_of
+from drillcore_server.storage.spaces import Space
 from drillcore_server.storage.versioned import Entry
 
 TURN = RecordKind(Turn)
@@ -157,13 +158,12 @@ class TurnWrites:
     def remove_edge(self, edge: Edge) -> Iterator[Write]:
         return self._edge(edge, None)
 
-    def without_source(self, snapshot: BatchedReads, number: KeyNumber) -> Iterator[Write]:
-        """Removes the turns of a source, which is given by its key, with all their edges."""
-        entries = (entry for entry in snapshot.entries(snapshot.keys.turns()) if number in keys_of(entry.value))
-        turns = (TURN.decode(snapshot.sealed.opened(entry).value) for entry in entries)
+    def without_source(self, held: Holdings) -> Iterator[Write]:
+        """Removes the turns of a source with all their edges."""
+        turns = (TURN.decode(held.snapshot.sealed.opened(entry).value) for entry in held.entries(Space.TURNS))
         while batch := list(islice(turns, _REMOVED_AT_ONCE)):
             ids = [turn.id for turn in batch]
-            touching = snapshot.together(ids, lambda view, some: TurnReader(view).edges_touching(some))
+            touching = held.snapshot.together(ids, lambda view, some: TurnReader(view).edges_touching(some))
             for turn, edges in zip(batch, touching, strict=True):
                 yield from self.remove(turn, edges)
 

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from drillcore_fdb import codec
-from drillcore_fdb.engine import KeyValue, Reader, Transaction
+from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.tuples import KeyRange
 from drillcore_server.storage import versioned
 from drillcore_server.storage.corpus_keys import CorpusKeys
@@ -117,9 +117,21 @@ def scan(tr: Reader, keys: CorpusKeys, within: KeyRange, limit: int = 0) -> Iter
     return (_listing(keys, *found) for found in codec.scan(tr, *within, limit=limit))
 
 
-def decoded(keys: CorpusKeys, entries: Iterable[KeyValue]) -> Iterator[Listing]:
-    """The lists that the entries of a range of the index make up."""
-    return (_listing(keys, *found) for found in codec.joined(entries))
+def page(tr: Reader, keys: CorpusKeys, begin: bytes, end: bytes, values_max: int) -> tuple[list[Listing], bytes | None]:
+    """The lists among the first stored values of a range, and where to go on (None at the end)."""
+    ((listings, following),) = pages(tr, keys, [KeyRange(begin, end)], values_max)
+    return listings, following
+
+
+def pages(
+    tr: Reader, keys: CorpusKeys, ranges: Sequence[KeyRange], values_max: int
+) -> Iterator[tuple[list[Listing], bytes | None]]:
+    """Same as `page` for each of several ranges, read together."""
+    for entries in tr.range_many(ranges, limit=values_max):
+        cut = codec.last_head(entries) if len(entries) == values_max else None
+        assert cut != 0, "what one transaction has written fits into fewer values"
+        listings = [_listing(keys, *found) for found in codec.joined(entries[:cut])]
+        yield listings, None if cut is None else entries[cut][0]
 
 
 def _listing(keys: CorpusKeys, key: bytes, stored: bytes) -> Listing:

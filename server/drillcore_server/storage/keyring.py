@@ -203,6 +203,15 @@ class Keyring:
             self._numbers.update((scope, number) for scope, number in found.items() if number not in self._erased)
         return found
 
+    def find(self, corpus: CorpusNumber, source: SourceId) -> KeyNumber | None:
+        """The number of a source's key. None if the source has none, or it was erased."""
+        known = self._numbers.get((corpus, source))
+        if known is None:
+            place = self._root.pack((_BY_SCOPE, corpus, self.hashed(source)))
+            stored = self._engine.run(lambda tr: tr.snapshot.get(place))
+            known = None if stored is None else KeyNumber(int.from_bytes(stored, "big"))
+        return None if known in self._erased else known
+
     def cipher(self, numbers: KeyNumber | Sequence[KeyNumber]) -> AESGCM:
         """The key of this number, or of several together, ready to use.
 
@@ -278,11 +287,11 @@ class Keyring:
         destroyed = {number for number, one in stored.items() if one is not None and one.startswith(_DESTROYED)}
         return {number for number, one in stored.items() if one is not None} - destroyed, destroyed
 
-    def is_back(self, corpus: CorpusNumber, keys: Mapping[KeyNumber, bytes]) -> bool:
-        """Whether a destroyed key is in use again, because the keyring was restored from an older copy."""
+    def in_use_again(self, corpus: CorpusNumber, keys: Mapping[KeyNumber, bytes]) -> set[KeyNumber]:
+        """The destroyed keys that are in use again, because the keyring was restored from an older copy."""
         places = [self._root.pack((_BY_SCOPE, corpus, source)) for source in keys.values()]
         stored = self._engine.run(lambda tr: tr.get_many(places))
-        return any(one == number.to_bytes(8, "big") for one, number in zip(stored, keys, strict=True))
+        return {number for one, number in zip(stored, keys, strict=True) if one == number.to_bytes(8, "big")}
 
     def destroy(self, corpus: CorpusNumber, keys: Mapping[KeyNumber, bytes], at: datetime) -> None:
         """Destroys keys for good. `keys` maps each number to the keyed hash of its source. May be run again.
@@ -296,11 +305,13 @@ class Keyring:
     def _mark_destroyed(
         self, tr: Transaction, corpus: CorpusNumber, keys: Mapping[KeyNumber, bytes], at: datetime
     ) -> None:
-        for number, source in keys.items():
-            place, scope = self._root.pack((_BY_NUMBER, number)), self._root.pack((_BY_SCOPE, corpus, source))
-            if not (tr.get(place) or b"").startswith(_DESTROYED):
+        places = [self._root.pack((_BY_NUMBER, number)) for number in keys]
+        scopes = [self._root.pack((_BY_SCOPE, corpus, source)) for source in keys.values()]
+        stored = dict(zip([*places, *scopes], tr.get_many([*places, *scopes]), strict=True))
+        for number, place, scope in zip(keys, places, scopes, strict=True):
+            if not (stored[place] or b"").startswith(_DESTROYED):
                 tr.set(place, _DESTROYED + at.isoformat(timespec="seconds").encode())
-            if tr.get(scope) == number.to_bytes(8, "big"):
+            if stored[scope] == number.to_bytes(8, "big"):
                 tr.clear(scope)
 
     def hashed(self, source: SourceId) -> bytes:

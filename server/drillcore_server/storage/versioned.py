@@ -100,8 +100,12 @@ def purge(tr: Transaction, places: Iterable[VersionPlace], keeps_removals: Calla
     `keeps_removals` says otherwise of its key.
     """
     ordered = sorted(set(places))
-    stored = tr.snapshot.range_many([(place.begin, behind(place.key)) for place in ordered], limit=1 + _REMOVALS_MAX)
-    before = newest_each(tr.snapshot, [(place.key, Revision(place.revision - 1)) for place in ordered])
+    from_there = [(place.begin, behind(place.key)) for place in ordered]
+    up_to_before = [(place.key, Revision(place.revision - 1)) for place in ordered]
+    first = [RangeRead(*of, limit=1 + _REMOVALS_MAX) for of in from_there]
+    tr.snapshot.read_ahead([], [*first, *(RangeRead(*of, 1, reverse=True) for of in _versions_up_to(up_to_before))])
+    stored = tr.snapshot.range_many(from_there, limit=1 + _REMOVALS_MAX)
+    before = newest_each(tr.snapshot, up_to_before)
     cleared: dict[bytes, Revision] = {}
     count = 0
     for place, entries, earlier in zip(ordered, stored, before, strict=True):
