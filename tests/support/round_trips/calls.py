@@ -400,6 +400,12 @@ def _old_source(world: World) -> Fields:
     return {"corpus_id": world.corpus, "source_id": source, "reason": "asked for", "purge_now": True}
 
 
+def _document_source(world: World) -> Fields:
+    """A source of one document."""
+    document = world.person("GetDocument", corpus_id=world.corpus, id=world.new_document()).document
+    return {"corpus_id": world.corpus, "source_id": document.source_id, "reason": "asked for", "purge_now": True}
+
+
 def _erased(world: World) -> Fields:
     world.person("EraseSource", **{**_old_source(world), "purge_now": False})
     return {"corpus_id": world.corpus}
@@ -430,6 +436,7 @@ OTHERS: Final = (
     Call("ListSources", 6, lambda world: {"corpus_id": world.corpus, "page_size": PAGE}),
     Call("ListErasures", 6, lambda world: {"corpus_id": world.corpus, "page_size": PAGE}),
     Call("EraseSource", 40, _old_source),
+    Call("EraseSource", 70, _document_source, case="of a document"),
     Call("PurgeErased", 30, _erased),
 )
 
