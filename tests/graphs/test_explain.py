@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 from uuid import UUID
 
 import pytest
@@ -12,12 +14,14 @@ from drillcore import Grant, Level, Role
 from drillcore_proto.reasons import Reason
 from drillcore_proto.v1 import facts_pb2, nodes_pb2
 from drillcore_proto.v1 import provenance_pb2 as pb
+from drillcore_server.graphs import explain
 from drillcore_server.graphs.quad_model import iri_of
 from tests.support.callers.envelopes import TEXTS, filled, ids, refusal
 from tests.support.callers.hierarchies import PARAGRAPHS, Made, add_chunk, new_document, put, two_sections, whole_text
 from tests.support.callers.knowledge import at_revision, files, update_parts
 from tests.support.callers.provenance import ExplainingCaller, assert_chained, kinds, of_kind
 from tests.support.data.texts import REGULATIONS
+from tests.support.round_trips.measured import cost_of
 from tests.support.servers.people import make_service
 from tests.support.servers.running import ACME, ACME_ID, GLOBEX, GLOBEX_ID, create_tenants, running
 from tests.support.stores.trails import records
@@ -125,6 +129,18 @@ def test_the_explanation_of_a_summary_ends_in_its_citations(
 def _overlap(raw: pb.Explained, cited: nodes_pb2.Citation) -> bool:
     same = raw.document_id == cited.document_id
     return same and raw.span.start < cited.span.end and cited.span.start < raw.span.end
+
+
+@pytest.mark.parametrize("at_once", [2, 100])
+def test_what_a_summary_cites_is_read_together(caller: ExplainingCaller, corpus: str, at_once: int) -> None:
+    master = caller.master(corpus).id
+    explained = caller.explain(master)
+    with mock.patch.object(explain, "_READ_AT_ONCE", at_once):
+        assert caller.explain(master) == explained
+        cost = cost_of(caller.server, "Explain", lambda: caller.explain(master))
+    chunks = len(of_kind(explained, "chunk"))
+    assert chunks > 2
+    assert cost.round_trips <= 5 + 2 * math.ceil(chunks / at_once)
 
 
 def test_documents_and_sources_are_found_in_their_corpus(caller: ExplainingCaller, corpus: str) -> None:

@@ -423,6 +423,7 @@ def get_migration(reads: CorpusReads, call: Call, *, tenant: TenantId | None, co
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Progress:
         view = reads.at(tr, granted, trail, corpus, AsOf())
+        view.read_ahead([view.keys.embeddings()], keys=[view.keys.migration()])
         return Progress(embeddings_of(view), migration_of(tr, view.keys), view.revision)
 
     return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)

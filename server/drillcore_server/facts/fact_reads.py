@@ -14,7 +14,7 @@ from drillcore_server.facts.index import FactIndexes
 from drillcore_server.facts.model import Fact, FoundFact
 from drillcore_server.facts.session_facts import FactSessions
 from drillcore_server.facts.state_hash import StateHashes
-from drillcore_server.facts.store import FactReader, read_accesses
+from drillcore_server.facts.store import FactReader, access_keys, read_accesses
 from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.corpus_at_revision import AsOf, BatchedReads, CorpusAtRevision, CorpusReads
 from drillcore_server.kernel.errors import BadInput, Missing
@@ -120,11 +120,11 @@ class FactReads:
         *,
         with_embedding: bool,
     ) -> None:
-        """Reads the models of the corpus, labels and vectors together. The models lead to the vectors."""
+        """Reads the models of the corpus, labels, vectors and accesses together. The models lead to the vectors."""
         keys = [view.keys.community(id_) for id_ in set(communities) if id_ is not None]
         if with_embedding and (embeddings := embeddings_of(view)) is not None:
             keys += FactReader(view).vector_keys_of(embeddings.current.number, ids)
-        view.read_ahead([view.keys.embeddings(), *keys])
+        view.read_ahead([view.keys.embeddings(), *keys], keys=access_keys(view.keys, ids))
 
     def _labelled(
         self, view: CorpusAtRevision, communities: Sequence[CommunityId | None]

@@ -393,9 +393,13 @@ def note_accesses_later(notes: Notes, keys: CorpusKeys, facts: Iterable[FactId],
 
 def read_accesses(tr: Reader, keys: CorpusKeys, facts: Sequence[FactId]) -> list[Access]:
     """The accesses of each fact, in order."""
-    wanted = [keys.fact_access(fact) + part for fact in facts for part in (_COUNT, _TIME)]
-    stored = tr.get_many(wanted)
+    stored = tr.get_many(access_keys(keys, facts))
     return [_access(count, last) for count, last in zip(stored[::2], stored[1::2], strict=True)]
+
+
+def access_keys(keys: CorpusKeys, facts: Sequence[FactId]) -> list[bytes]:
+    """What `read_accesses` reads."""
+    return [keys.fact_access(fact) + part for fact in facts for part in (_COUNT, _TIME)]
 
 
 def forget_accesses(tr: Transaction, keys: CorpusKeys, facts: Iterable[FactId]) -> None:

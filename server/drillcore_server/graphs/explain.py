@@ -8,10 +8,10 @@ Every step counts as a read, as in any other call: the audit record names it, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 from drillcore_fdb.engine import Reader
@@ -24,8 +24,8 @@ from drillcore_server.graphs.derived_quads import OwnEnvelopes
 from drillcore_server.graphs.provenance_quads import cited_by
 from drillcore_server.graphs.quad_model import Named, iri_of
 from drillcore_server.hierarchy.model import ChunkWithRaws, Master, RawPage, Section, chunk_of_raw, raw_id
-from drillcore_server.hierarchy.reader import at_node
-from drillcore_server.hierarchy.store import HierarchyReader
+from drillcore_server.hierarchy.reader import at_node, expected_locators
+from drillcore_server.hierarchy.store import HierarchyReader, raw_key
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.account_model import Permission
@@ -97,6 +97,11 @@ class Steps:
     _is_full: bool = False
     _size_bytes: int = 0
 
+    @property
+    def is_full(self) -> bool:
+        """Whether no further step fits."""
+        return self._is_full
+
     def add(self, step: Step) -> bool:
         """Adds a step. Returns whether it is new and fits. Only then should the caller add what it came from."""
         if self._is_full or step.iri in self.by_iri:
@@ -138,6 +143,10 @@ def _overlap(first: Span, second: Span) -> Span | None:
 _CHUNKS_CACHED: Final = 8
 """Chunks that are cached with their raws. Neighbouring facts mostly come from the same few chunks."""
 _TITLE_SEPARATOR: Final = " / "
+_NODE_KINDS: Final = frozenset(level.word for level in Level)
+_READ_AT_ONCE: Final = 100
+"""How many chunks are read together, with all that they were made from."""
+T = TypeVar("T")
 
 
 class Chains:
@@ -158,12 +167,16 @@ class Chains:
 
     def facts(self, ids: Iterable[FactId]) -> None:
         """Adds facts in the given order. A chunk that several of them come from is added once, with all their spans."""
-        found = [(id_, FactReader(self._view).fact_unless_erased(id_)) for id_ in ids]
+        wanted = list(ids)
+        found = list(zip(wanted, FactReader(self._view).facts_unless_erased(wanted), strict=True))
         for _, fact in found:
             if fact is not None and fact.chunk is not None:
                 self._want(fact.chunk, fact.span)
-        for id_, fact in found:
-            self._fact(id_, fact)
+        for batch in self._batches(found):
+            facts = [fact for _, fact in batch if fact is not None]
+            self._read_ahead([fact.chunk for fact in facts if fact.chunk is not None], {fact.source for fact in facts})
+            for id_, fact in batch:
+                self._fact(id_, fact)
 
     def node(self, node: NodeId, level: Level) -> None:
         match level:
@@ -173,6 +186,7 @@ class Chains:
             case Level.SECTION:
                 self._summary(node, level, unless_erased(HierarchyReader(self._view).section, node))
             case Level.CHUNK:
+                self._read_ahead([node])
                 self._chunk(node)
             case Level.RAW:
                 self._raw(node)
@@ -227,8 +241,10 @@ class Chains:
         title = found.title if isinstance(found, Section) else ""
         if self._steps.add(Step(kind, node, title, named)):
             self._touch(node, level)
-            for citation in cited:
-                self._chunk(citation.chunk)
+            for chunks in self._batches(list(dict.fromkeys(citation.chunk for citation in cited))):
+                self._read_ahead(chunks)
+                for chunk in chunks:
+                    self._chunk(chunk)
 
     def _chunk(self, chunk: NodeId) -> None:
         found = self._with_raws(chunk)
@@ -245,7 +261,11 @@ class Chains:
                 self._raw_of(found, place, span)
 
     def _raw(self, raw: NodeId) -> None:
-        found = self._with_raws(HierarchyReader(self._view).parent(raw) or chunk_of_raw(raw)[0])
+        made = chunk_of_raw(raw)[0]
+        self._view.read_ahead([self._view.keys.parent(raw), self._view.keys.chunk(made)])
+        chunk = HierarchyReader(self._view).parent(raw) or made
+        self._read_ahead([chunk])
+        found = self._with_raws(chunk)
         places = range(0 if found is None else len(found.page.raws))
         place = next((at for at in places if found is not None and _raw_at(found, at) == raw), None)
         if found is None or place is None:
@@ -276,6 +296,27 @@ class Chains:
         if source is not None:
             self._trail.sources.add((self._number, source))
 
+    def _batches(self, records: Sequence[T]) -> Iterator[Sequence[T]]:
+        """The records in parts that are read together, until no further step fits."""
+        for start in range(0, len(records), _READ_AT_ONCE):
+            if self._steps.is_full:
+                return
+            yield records[start : start + _READ_AT_ONCE]
+
+    def _read_ahead(self, chunks: Sequence[NodeId], sources: Collection[SourceId] = ()) -> None:
+        """Reads what the chains from these chunks and sources need: the chunks, then all else in one round trip."""
+        view, sealed = self._view, self._view.sealed
+        found = [placed.chunk for placed in HierarchyReader(view).placed_chunks(chunks) if placed is not None]
+        documents = {chunk.document for chunk in found}
+        named = {*sources, *(chunk.source for chunk in found)}
+        view.read_ahead(
+            [
+                *(raw_key(view.keys, chunk) for chunk in found),
+                *map(view.keys.document, documents),
+                *(view.keys.source(sealed.hashed(source)) for source in named),
+            ]
+        )
+
     def _read_chunk(self, chunk: NodeId) -> ChunkWithRaws | None:
         return unless_erased(HierarchyReader(self._view).chunk_with_raws, chunk)
 
@@ -304,7 +345,15 @@ def explain(
     def work(tr: Reader, granted: InTenant, trail: Trail, notes: Notes) -> Explanation:
         return _Explainer(reads, call, tr, granted, trail, notes, corpus, as_of).explain(wanted)
 
-    return reads.unit.read_with_notes(call, access.in_tenant(tenant, Permission.READ), work)
+    expected = expected_locators(reads, call, tenant, _nodes_named(wanted))
+    return reads.unit.read_with_notes(call, access.in_tenant(tenant, Permission.READ), work, expected=expected)
+
+
+def _nodes_named(wanted: Named | UUID | None) -> list[NodeId]:
+    """The node that may be meant."""
+    if isinstance(wanted, Named):
+        return [NodeId(UUID(wanted.id))] if wanted.kind in _NODE_KINDS else []
+    return [] if wanted is None else [NodeId(wanted)]
 
 
 @dataclass(frozen=True, slots=True)

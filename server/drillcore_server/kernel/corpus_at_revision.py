@@ -69,9 +69,14 @@ class CorpusAtRevision:
         """The same corpus at another revision."""
         return replace(self, revision=revision)
 
-    def read_ahead(self, keys: Sequence[bytes], ranges: Sequence[RangeRead] = ()) -> None:
-        """Reads records of several kinds, and ranges, in one round trip. Whoever reads one later finds it here."""
-        versioned.read_ahead(self.tr, [(key, self.revision) for key in keys], ranges)
+    def read_ahead(
+        self, records: Sequence[bytes], ranges: Sequence[RangeRead] = (), keys: Sequence[bytes] = ()
+    ) -> None:
+        """Reads records of several kinds, ranges and plain keys in one round trip.
+
+        Whoever reads one of them later finds it here.
+        """
+        versioned.read_ahead(self.tr, [(key, self.revision) for key in records], ranges, keys)
 
     def record(self, kind: RecordKind[T], key: bytes) -> T | None:
         """The record of a key. Raises `KeyErased` if it was erased."""

@@ -156,10 +156,15 @@ def get_each(tr: Reader, places: Sequence[tuple[bytes, Revision]]) -> list[Entry
     return [_record(key, parts) for (key, _), parts in zip(places, found, strict=True)]
 
 
-def read_ahead(tr: Reader, places: Sequence[tuple[bytes, Revision]], ranges: Sequence[RangeRead] = ()) -> None:
-    """Reads what `get_each` reads, and ranges, in one round trip, and another if a record is split."""
-    if ranges:
-        tr.read_ahead([], [*ranges, *(RangeRead(*of, limit=1, reverse=True) for of in _versions_up_to(places))])
+def read_ahead(
+    tr: Reader,
+    places: Sequence[tuple[bytes, Revision]],
+    ranges: Sequence[RangeRead] = (),
+    keys: Sequence[bytes] = (),
+) -> None:
+    """Reads what `get_each` reads, ranges and plain keys in one round trip, and another if a record is split."""
+    if ranges or keys:
+        tr.read_ahead(keys, [*ranges, *(RangeRead(*of, limit=1, reverse=True) for of in _versions_up_to(places))])
     get_each(tr, places)
 
 
