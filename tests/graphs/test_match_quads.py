@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from drillcore_server.graphs.quad_model import GRAPH_SOURCE, NS, PROV, RDF_TYPE,
 from drillcore_server.storage.ids import SourceId
 from tests.support.callers.knowledge import at_revision, refused
 from tests.support.callers.quads import EVERY, QuadCaller, ex, pattern_message, quad
+from tests.support.round_trips.measured import cost_of
 from tests.support.servers.running import ACME, OPERATOR, create_tenants, running
 from tests.support.stores.trails import all_records
 
@@ -210,3 +211,19 @@ def test_a_pattern_that_no_quad_can_match_is_refused(caller: QuadCaller) -> None
         empty = pb.QuadPattern(subject=pb.Term())
         caller.quads.MatchQuads(pb.MatchQuadsRequest(corpus_id=corpus, pattern=empty), **caller.options())
     assert pattern_message(EVERY) == pb.QuadPattern()
+
+
+def test_many_quads_are_matched_put_and_removed_in_as_few_round_trips_as_one(caller: QuadCaller) -> None:
+    corpus = caller.corpus()
+
+    def costs(first: int, count: int) -> list[int]:
+        given = [quad(f"s{number}", f"p{first}", "o") for number in range(first, first + count)]
+        made: dict[str, Callable[[], object]] = {
+            "PutQuads": lambda: caller.put_quads(corpus, *given, source="manual"),
+            "MatchQuads": lambda: caller.match(corpus, QuadPattern(predicate=given[0].predicate)),
+            "RemoveQuads": lambda: caller.remove_quads(corpus, *given),
+        }
+        return [cost_of(caller.server, method, make).round_trips for method, make in made.items()]
+
+    costs(1, 2)  # makes keys, and registers the source
+    assert costs(10, 60) == costs(100, 2)

@@ -34,7 +34,6 @@ from drillcore_server.kernel.revise import NothingToChange, Plan, Reviser, Targe
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call
 from drillcore_server.kernel.writes import Write
-from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import SOURCE_CHARACTERS_MAX, Revision, SourceId
 from drillcore_server.storage.records import RecordKind
 from drillcore_server.storage.sealed import KeyNumbers
@@ -88,12 +87,7 @@ class NewQuads:
 
     def _stored(self, places: list[bytes]) -> list[bytes]:
         snapshot = self._staged if self._before else self._base
-
-        def stored(view: CorpusAtRevision) -> list[bytes]:
-            keys, revision = view.keys, view.revision
-            return [place for place in places if versioned.get(view.tr, keys.quad(place), revision) is not None]
-
-        return snapshot.read(stored)
+        return snapshot.read(lambda view: QuadReader(view, self._make.hashes).places_there(places))
 
     def _remember(self, places: Iterable[bytes]) -> None:
         if len(self._last) >= REMEMBERED_MIN:
@@ -343,12 +337,13 @@ class _Removal:
                 yield quad, self._hashes.place(quad, source)
             return
         quads = list(dict.fromkeys(self._selection.quads))
-        for quad, places in zip(quads, self._snapshot.find(quads, self._places_of), strict=True):
+        for quad, places in zip(quads, self._snapshot.together(quads, self._places_of), strict=True):
             yield from ((quad, place) for place in places)
 
-    def _places_of(self, view: CorpusAtRevision, quad: Quad) -> list[bytes]:
-        quads, source = QuadReader(view, self._hashes), self._selection.source
+    def _places_of(self, view: CorpusAtRevision, quads: Sequence[Quad]) -> list[list[bytes]]:
+        reader, source = QuadReader(view, self._hashes), self._selection.source
         if source is None:
-            return quads.places_of(quad)
-        place = self._hashes.place(quad, source)
-        return [place] if quads.has(place) else []
+            return reader.places_of(quads)
+        wanted = [self._hashes.place(quad, source) for quad in quads]
+        known = set(reader.places_there(wanted))
+        return [[place] if place in known else [] for place in wanted]

@@ -48,6 +48,7 @@ from drillcore_server.hierarchy.packed import decode_chunk
 from drillcore_server.hierarchy.store import DOCUMENT, SOURCE, HierarchyReader
 from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision, CorpusReads
+from drillcore_server.kernel.pages import read_together
 from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import BlockId, DocumentId, EnvelopeId, FactId, NodeId, PrincipalId, SourceId, node_id
 from drillcore_server.storage.keyring import KeyErased
@@ -62,6 +63,8 @@ _CHUNKS_MAX: Final = 200
 """Chunks that are read for a page. Their records hold their text."""
 _BLOCKS_MAX: Final = 200
 """Blocks of facts that are read for a page."""
+_RECORDS_AT_ONCE: Final = 100
+"""Records that an index leads to, or that are known by name, and that are read together."""
 _ENVELOPE_KEYS_MAX: Final = 500
 """Keys of envelopes, or of index entries that lead to them, that are read for a page. Those of other callers count."""
 
@@ -96,11 +99,14 @@ class StoredRecords:
     keys: KeyRange
     quads_of: Callable[[Entry], Sequence[Quad]]
     keys_max: int = KEYS_MAX
+    reading: Callable[[Iterable[Entry]], Iterable[Entry]] = iter
+    """Gives the entries one by one. May read ahead what they lead to: see `records_ahead`."""
 
     def read(self, place: bytes) -> tuple[Iterable[RecordQuads], bytes | None]:
         begin, end = self.keys
         entries, following = versioned.page(self.view.tr, begin + place, end, self.view.revision, self.keys_max)
-        records = (RecordQuads(entry.key[len(begin) :], unless_erased(self.quads_of, entry)) for entry in entries)
+        given = self.reading(entries)
+        records = (RecordQuads(entry.key[len(begin) :], unless_erased(self.quads_of, entry)) for entry in given)
         return records, None if following is None else following[len(begin) :]
 
 
@@ -110,6 +116,8 @@ class ListedRecords(Generic[T]):
 
     names: Sequence[T]
     quads_of: Callable[[T], Sequence[Quad]]
+    reading: Callable[[Iterable[T]], Iterable[T]] = iter
+    """Gives the names one by one. May read their records ahead: see `records_ahead`."""
 
     def read(self, place: bytes) -> tuple[Iterable[RecordQuads], bytes | None]:
         first = int.from_bytes(place, "big")
@@ -117,8 +125,18 @@ class ListedRecords(Generic[T]):
         return self._records(first, end), None if end >= len(self.names) else end.to_bytes(4, "big")
 
     def _records(self, first: int, end: int) -> Iterator[RecordQuads]:
-        for number, name in enumerate(self.names[first:end], first):
+        for number, name in enumerate(self.reading(self.names[first:end]), first):
             yield RecordQuads(number.to_bytes(4, "big"), unless_erased(self.quads_of, name))
+
+
+def records_ahead(view: CorpusAtRevision, key_of: Callable[[T], bytes]) -> Callable[[Iterable[T]], Iterator[T]]:
+    """Gives what it gets, in order, and reads the records at the keys of many together, before it gives the first."""
+
+    def read(some: list[T]) -> list[T]:
+        versioned.read_ends_ahead(view.tr, list(map(key_of, some)), view.revision)
+        return some
+
+    return lambda named: read_together(named, _RECORDS_AT_ONCE, read)
 
 
 def unless_erased(quads_of: Callable[[T], Sequence[Quad]], record: T) -> Sequence[Quad]:
@@ -278,7 +296,8 @@ class _SourceGraph:
             case "chunk":
                 return StoredRecords(view, keys.chunks(), self._chunk, _CHUNKS_MAX)
             case "section":
-                return StoredRecords(view, keys.listed_sections(), self._listed_section)
+                reading = records_ahead(view, self._section_key)
+                return StoredRecords(view, keys.listed_sections(), self._listed_section, reading=reading)
             case "master":
                 return ListedRecords([None], lambda _: _quads_of(master_quads, HierarchyReader(view).master()))
             case _:
@@ -293,7 +312,7 @@ class _SourceGraph:
             case "document", id_:
                 return self._document_with(DocumentId(id_))
             case "chunk", id_:
-                return _quads_of(chunk_quads, HierarchyReader(view).chunk(NodeId(id_)))
+                return self._chunk_with(NodeId(id_))
             case "section", id_:
                 return self._section(NodeId(id_))
             case "master", _:
@@ -308,13 +327,16 @@ class _SourceGraph:
         return ListedRecords(documents, self._document_with)
 
     def _facts_of_source(self, source: SourceId) -> RecordGroup:
-        keys = self._keys.source_blocks(self._view.sealed.hashed(source))
-        return StoredRecords(self._view, keys, self._listed_block, _BLOCKS_MAX)
+        return self._blocks_in(self._keys.source_blocks(self._view.sealed.hashed(source)))
 
     def _facts_of_chunk(self, chunk: NodeId) -> list[RecordGroup]:
-        keys = self._keys.chunk_blocks(chunk)
         own = ListedRecords([BlockId(chunk)], self._facts_of_block)
-        return [own, StoredRecords(self._view, keys, self._listed_block, _BLOCKS_MAX)]
+        return [own, self._blocks_in(self._keys.chunk_blocks(chunk))]
+
+    def _blocks_in(self, index: KeyRange) -> RecordGroup:
+        """The blocks that the entries of an index lead to."""
+        reading = records_ahead(self._view, self._block_key)
+        return StoredRecords(self._view, index, self._listed_block, _BLOCKS_MAX, reading)
 
     def _chunks_of(self, document: DocumentId) -> RecordGroup:
         try:
@@ -322,7 +344,8 @@ class _SourceGraph:
         except KeyErased:
             found = None
         chunks = () if found is None else found.chunks
-        return ListedRecords(chunks, lambda id_: _quads_of(chunk_quads, HierarchyReader(self._view).chunk(id_)))
+        reading = records_ahead(self._view, self._keys.chunk)
+        return ListedRecords(chunks, self._chunk_with, reading)
 
     def _section_of(self, chunk: NodeId) -> RecordGroup:
         """A section cites only chunks below it, so only the parent can cite a chunk."""
@@ -338,6 +361,14 @@ class _SourceGraph:
     def _block(self, entry: Entry) -> Sequence[Quad]:
         block = block_in(self._view.sealed.opened(entry))
         return [quad for fact in block.facts for quad in fact_quads(fact)]
+
+    def _section_key(self, entry: Entry) -> bytes:
+        """The key of the section that an entry leads to."""
+        return self._keys.section(node_id(entry.key[-16:]))
+
+    def _block_key(self, entry: Entry) -> bytes:
+        """The key of the block of facts that an entry leads to."""
+        return self._keys.fact_block(block_id(entry.key))
 
     def _listed_block(self, entry: Entry) -> Sequence[Quad]:
         return self._facts_of_block(block_id(entry.key))
@@ -355,6 +386,9 @@ class _SourceGraph:
 
     def _document_with(self, document: DocumentId) -> Sequence[Quad]:
         return _quads_of(document_quads, HierarchyReader(self._view).document(document))
+
+    def _chunk_with(self, chunk: NodeId) -> Sequence[Quad]:
+        return _quads_of(chunk_quads, HierarchyReader(self._view).chunk(chunk))
 
     def _document(self, entry: Entry) -> Sequence[Quad]:
         return document_quads(DOCUMENT.decode(self._opened(entry)))
@@ -382,6 +416,11 @@ class OwnEnvelopes:
     def of(cls, reads: CorpusReads, tr: Reader, granted: InTenant, principal: PrincipalId) -> OwnEnvelopes:
         return cls(tr, envelope_store(reads, granted.tenant), principal)
 
+    def read_ahead(self, envelopes: list[EnvelopeId]) -> list[EnvelopeId]:
+        """The same envelopes. Their records are then here, but for the parts of large ones."""
+        self.tr.get_many([self.store.keys.envelope(self.store.tenant, envelope) for envelope in envelopes])
+        return envelopes
+
     def find(self, envelope: EnvelopeId) -> IssuedEnvelope | None:
         """None if the envelope is missing or was issued to somebody else."""
         found = self.store.find(self.tr, envelope)
@@ -407,11 +446,11 @@ class _RetrievalGraph:
 
     def _all(self) -> RecordGroup:
         store = self.own.store
-        return _Envelopes(self.own.tr, store.keys.envelopes(store.tenant), self._quads, lambda _: True)
+        return _Envelopes(self.own, store.keys.envelopes(store.tenant), self._quads, lambda _: True)
 
     def _with_fact(self, fact: FactId) -> RecordGroup:
         own = issued_to(self.own.store.tenant, self.own.principal)
-        return _Envelopes(self.own.tr, self.view.keys.fact_envelopes(fact), self._quads, own.__eq__)
+        return _Envelopes(self.own, self.view.keys.fact_envelopes(fact), self._quads, own.__eq__)
 
     def _quads(self, envelope: EnvelopeId) -> Sequence[Quad]:
         issued, corpus, revision = self.own.find(envelope), self.view.corpus.id, self.view.revision
@@ -424,7 +463,7 @@ class _RetrievalGraph:
 class _Envelopes:
     """Envelopes by a key range whose keys continue with the envelope's id."""
 
-    tr: Reader
+    own: OwnEnvelopes
     keys: KeyRange
     quads_of: Callable[[EnvelopeId], Sequence[Quad]]
     is_wanted: Callable[[bytes], bool]
@@ -432,8 +471,10 @@ class _Envelopes:
 
     def read(self, place: bytes) -> tuple[Iterable[RecordQuads], bytes | None]:
         begin, end = self.keys
-        stored = list(self.tr.range(begin + place, end, limit=_ENVELOPE_KEYS_MAX))
+        (stored,) = self.own.tr.range_many([(begin + place, end)], limit=_ENVELOPE_KEYS_MAX)
         # A large envelope has parts behind its own key.
         ids = dict.fromkeys(key[len(begin) :][:16] for key, value in stored if self.is_wanted(value))
-        records = (RecordQuads(id_, self.quads_of(EnvelopeId(UUID(bytes=id_)))) for id_ in ids)
+        envelopes = (EnvelopeId(UUID(bytes=id_)) for id_ in ids)
+        given = read_together(envelopes, _RECORDS_AT_ONCE, self.own.read_ahead)
+        records = (RecordQuads(envelope.bytes, self.quads_of(envelope)) for envelope in given)
         return records, stored[-1][0][len(begin) :][:16] + b"\xff" if len(stored) == _ENVELOPE_KEYS_MAX else None

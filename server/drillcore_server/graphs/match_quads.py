@@ -34,9 +34,10 @@ from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.canonical_json import fingerprint
 from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads, unless_erased
-from drillcore_server.kernel.pages import PageLimit, make_token, page_size, read_token
+from drillcore_server.kernel.pages import PageLimit, make_token, page_size, read_together, read_token
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call
+from drillcore_server.storage import versioned
 from drillcore_server.storage.ids import (
     CorpusId,
     CorpusNumber,
@@ -56,6 +57,8 @@ LOOKED_AT_BYTES_MAX: Final = 1 << 26
 """Bytes of records that are read for one page. One record may have megabytes."""
 _KEYS_MAX: Final = 256
 """Keys that are read at once. Each may have 90 kB."""
+_DESCRIBED_AT_ONCE: Final = 50
+"""Records whose sources are read together."""
 _DERIVED_PAGES_MAX: Final = 3
 """Pages of computed quads, which may be short or empty, that are read for one page."""
 
@@ -167,7 +170,7 @@ class QuadMatching:
             candidates, following = quads.candidates(self.pattern, following, _KEYS_MAX)
             looked_at += _KEYS_MAX
             whole, cut = _whole(candidates, is_last=following is None)
-            for _, group in groupby(whole, _quad_of):
+            for _, group in groupby(quads.with_records_ahead(whole), _quad_of):
                 same_quad = list(group)
                 if matches.looked_at_bytes >= LOOKED_AT_BYTES_MAX:
                     return quads.start_of(self.pattern, same_quad[0])
@@ -214,6 +217,7 @@ def _quad_of(candidate: Candidate) -> bytes:
     return candidate.place[:QUAD_BYTES]
 
 
+_OF_ONE_SOURCE = ("document", "chunk", "fact")
 _NODES = frozenset({"raw", "chunk", "section", "master", "fact"})
 
 
@@ -280,11 +284,21 @@ def touch_sources(
     """
     number = view.corpus.number
     sources.update((number, source) for matched in found for source in matched.sources)
-    for named in _described(found):
+    for named in read_together(_described(found), _DESCRIBED_AT_ONCE, lambda some: _read_ahead(view, some)):
         if len(sources) > 1:
             return  # beyond one, it makes no difference which sources they are
         source = _source_of(view, named)
         sources.update([] if source is None else [(number, source)])
+
+
+def _read_ahead(view: CorpusAtRevision, described: list[Named]) -> list[Named]:
+    """The same records, which `_source_of` then finds read."""
+    ids = {kind: [UUID(named.id) for named in described if named.kind == kind] for kind in _OF_ONE_SOURCE}
+    documents = [view.keys.document(DocumentId(id_)) for id_ in ids["document"]]
+    chunks = [view.keys.chunk(NodeId(id_)) for id_ in ids["chunk"]]
+    facts = FactReader(view).keys_of(map(FactId, ids["fact"]))
+    versioned.read_ends_ahead(view.tr, [*documents, *chunks, *facts], view.revision)
+    return described
 
 
 def _described(found: Iterable[MatchedQuad]) -> list[Named]:

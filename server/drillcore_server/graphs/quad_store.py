@@ -11,7 +11,7 @@ Two terms may, in theory, have the same hash. Readers therefore compare the quad
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -21,6 +21,7 @@ from drillcore_formats.quads import Iri, Term
 from drillcore_server.graphs.quad_model import Quad, QuadPattern, SourcedQuad, decoded_quad, encoded_quad, encoded_term
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.holdings import Holdings
+from drillcore_server.kernel.pages import read_together
 from drillcore_server.kernel.writes import Write
 from drillcore_server.storage import versioned
 from drillcore_server.storage.corpus_keys import CorpusKeys
@@ -39,6 +40,8 @@ RECORDS: Final = 0
 """Number of the order of the records themselves: subject, predicate, object, graph."""
 BY_SOURCE: Final = 6
 _ORDERS: Final = ("spog", "pogs", "ogsp", "gspo", "gpso", "ospg")
+_ALL_BOUND: Final = 1
+"""An order of index entries for whole quads: any but those of records and sources would do."""
 _SOURCE_ID_BYTES: Final = 2
 """Bytes at the start of a record that hold the length of the source's id."""
 _COMPRESS_FROM_BYTES: Final = 1_000
@@ -48,6 +51,8 @@ _KNOWN_CHARACTERS_MAX: Final = 500
 """IRIs up to this length have their hashes cached, because quads of one call share most of their IRIs."""
 _KEYS_MAX: Final = 500
 """Keys, with their records, that one transaction of a walk reads. Stays well within five seconds."""
+_RECORDS_AT_ONCE: Final = 250
+"""Records that are read together. Of each at most 90 kB are held, until it is asked for."""
 BYTES_MAX: Final = 1 << 24
 """Bytes of records that one transaction of a walk holds. One record may have megabytes."""
 
@@ -108,13 +113,17 @@ class QuadReader:
     view: CorpusAtRevision
     hashes: QuadHashes
 
-    def has(self, place: bytes) -> bool:
-        return versioned.get(self.view.tr, self.view.keys.quad(place), self.view.revision) is not None
+    def places_there(self, places: Sequence[bytes]) -> list[bytes]:
+        """Those of the places that have a quad, read together."""
+        found = versioned.are_there(self.view.tr, list(map(self.view.keys.quad, places)), self.view.revision)
+        return [place for place, is_there in zip(places, found, strict=True) if is_there]
 
-    def places_of(self, quad: Quad) -> list[bytes]:
-        """The places of a quad, one for each source that states it."""
-        keys = self.view.keys.quads(self.hashes.quad(quad))
-        return [entry.key[-PLACE_BYTES:] for entry in versioned.scan(self.view.tr, *keys, self.view.revision)]
+    def places_of(self, quads: Sequence[Quad]) -> list[list[bytes]]:
+        """The places of each quad, one for each source that states it. Reads only index entries, all together."""
+        wanted = (_placed(_ALL_BOUND, self.hashes.quad(quad)) for quad in quads)
+        ranges = [self.view.keys.quad_entries(_ALL_BOUND, quad) for quad in wanted]
+        found = versioned.scan_many(self.view.tr, ranges, self.view.revision)
+        return [[place_at(_ALL_BOUND, entry.key) for entry in entries] for entries in found]
 
     def candidates(self, pattern: QuadPattern, begin: bytes, keys_max: int) -> tuple[list[Candidate], bytes | None]:
         """Candidates among the next stored keys, and where to continue; None at the end. The first `begin` is empty."""
@@ -131,10 +140,15 @@ class QuadReader:
         """The `begin` from which `candidates` returns this candidate first."""
         return _placed(self.range_of(pattern).order, candidate.place)
 
-    def read(self, candidate: Candidate) -> SourcedQuad | None:
-        """The stored quad with its source; None if it was erased."""
-        stored = self.record(candidate)
-        return None if stored is None else decode_record(stored)
+    def with_records_ahead(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        """The candidates. Their records are read together, before the first of them is given."""
+
+        def read(some: list[Candidate]) -> list[Candidate]:
+            keys = [self.view.keys.quad(candidate.place) for candidate in some if candidate.entry is None]
+            versioned.read_ends_ahead(self.view.tr, keys, self.view.revision)
+            return some
+
+        return read_together(candidates, _RECORDS_AT_ONCE, read)
 
     def record(self, candidate: Candidate) -> bytes | None:
         """The stored record, still encoded; None if it was erased."""
@@ -156,7 +170,7 @@ class QuadReader:
         """
         candidates, following = self.candidates(pattern, begin, keys_max)
         found, size_bytes = list[SourcedQuad](), 0
-        for candidate in candidates:
+        for candidate in self.with_records_ahead(candidates):
             if size_bytes >= BYTES_MAX:
                 return found, self.start_of(pattern, candidate)
             stored = self.record(candidate) or b""

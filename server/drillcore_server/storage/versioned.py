@@ -168,6 +168,17 @@ def read_ahead(
     get_each(tr, places)
 
 
+def read_ends_ahead(tr: Reader, keys: Sequence[bytes], revision: Revision) -> None:
+    """Same as `read_ahead`, but brings only the last part of a split record: one record may have megabytes."""
+    _newest(tr, [(key, revision) for key in keys])
+
+
+def are_there(tr: Reader, keys: Sequence[bytes], revision: Revision) -> list[bool]:
+    """Whether a reader at `revision` sees a record at each of the keys. One round trip, however large they are."""
+    found = _newest(tr, [(key, revision) for key in keys])
+    return [bool(parts) and parts[0][1] != _TOMBSTONE for parts in found]
+
+
 def _record(key: bytes, parts: Sequence[KeyValue]) -> Entry | None:
     """The record of a key from all its parts; None if there are none, or it is a removal."""
     if not parts or parts[0][1] == _TOMBSTONE:
