@@ -36,7 +36,7 @@ def run(arguments: list[str]) -> dict[str, object]:
                 _filled(client, tenant, "sections", _documents(options.scale, options.sections)),
             ]
             masters = client.query(level=Level.MASTER, corpus_ids=corpora, tenant_id=tenant).items
-            figures = [found.node.statistics for found in masters]
+            figures = [found.node.content.statistics for found in masters]
         return _measured(data, sum(f.characters for f in figures), sum(f.chunks for f in figures))
 
 

@@ -18,11 +18,13 @@ import pytest
 from drillcore_server.communities.find.neighbour_graph import NONE
 from drillcore_server.communities.find.process import TASK, FailedError, Processes, Task
 from drillcore_server.communities.settings import Parameters
+from drillcore_server.vectors.stored_vectors import packed
+from drillcore_server.vectors.stored_vectors import rows_of as vectors_as_rows
 from tests.support.processes.children import gone_afterwards
 from tests.support.stores.stores import wait_until
 
 COMMAND = [sys.executable, "-m", "drillcore_server.communities.find.worker"]
-LONG = np.random.default_rng(1).standard_normal((60_000, 64)).astype("<f2")
+LONG = vectors_as_rows(np.random.default_rng(1).standard_normal((60_000, 64)))
 """Takes the process many seconds."""
 
 
@@ -34,7 +36,7 @@ def processes() -> Iterator[Processes]:
 
 
 def rows_of(*vectors: list[float]) -> list[bytes]:
-    return [np.array(vector, "<f2").tobytes() for vector in vectors]
+    return [packed(vector) for vector in vectors]
 
 
 def test_the_process_finds_communities_of_rows_of_any_length(processes: Processes) -> None:

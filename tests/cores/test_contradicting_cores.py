@@ -160,6 +160,7 @@ CONTRADICTIONS: dict[str, Callable[[], bytes]] = {
     "a chunk with a vector of no numbers": lambda: changed(
         "chunk", lambda entry: item(4, b"\xff" * len(entry[4]))(entry)
     ),
+    "a chunk with a vector of zeros": lambda: changed("chunk", lambda entry: item(4, bytes(len(entry[4])))(entry)),
     "a chunk of another document": lambda: changed("chunk", chunk(document=OTHER)),
     "a chunk in another place": lambda: changed("chunk", chunk(ordinal=7)),
     "a chunk that begins elsewhere": lambda: changed("chunk", chunk(start=1)),
@@ -302,6 +303,7 @@ def test_a_missing_or_foreign_vector_of_a_fact_is_detected() -> None:
         lambda entities: entities.append(entities[0]),
         lambda entities: entities[0]["v"].pop(),
         lambda entities: entities[0]["v"].__setitem__(0, 0.1),
+        lambda entities: entities[0].update(v=[0.0] * len(entities[0]["v"])),
         lambda entities: entities[0]["e"].update(i=f"urn:drillcore:fact:{OTHER}"),
         lambda entities: entities[0]["e"].update(i="urn:x:something"),
     ):

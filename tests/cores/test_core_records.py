@@ -18,6 +18,7 @@ from tests.support.callers.communities import CommunityCaller, topic_drafts
 from tests.support.callers.core_exports import (
     QUADS,
     CoreCaller,
+    Exported,
     auditor,
     foreign,
     part_records,
@@ -33,6 +34,8 @@ from tests.support.servers.running import ACME, Running
 from tests.support.servers.signatories import Person, person
 
 GOLDEN = GOLDEN_FILES / "small.core"
+OLDER = GOLDEN_FILES / "small_older.core"
+"""The same core, written when stores had vectors of 16-bit floats."""
 
 
 @pytest.fixture
@@ -123,15 +126,27 @@ def test_the_stored_core_is_imported_and_exported_unchanged(
     parties: tuple[Running, CoreCaller, CoreCaller],
 ) -> None:
     server, writer, eve = parties
-    kept, corpus = GOLDEN.read_bytes(), writer.corpus()
-    importing = Importing(server.address, ACME)
-    try:
-        assert importing.send(corpus, kept, strict=True).done.counts.documents == 2
-    finally:
-        importing.close()
-    again = eve.export(corpus)
+    kept = GOLDEN.read_bytes()
+    again = imported_and_exported(server, writer, eve, kept)
     assert again.done.sha256 == hashlib.sha256(kept).digest()
     assert again.data == kept
+
+
+def test_a_core_with_vectors_of_16_bits_becomes_the_same_core_with_shorter_ones(
+    parties: tuple[Running, CoreCaller, CoreCaller],
+) -> None:
+    server, writer, eve = parties
+    assert OLDER.read_bytes() != GOLDEN.read_bytes()
+    assert imported_and_exported(server, writer, eve, OLDER.read_bytes()).data == GOLDEN.read_bytes()
+
+
+def imported_and_exported(server: Running, writer: CoreCaller, eve: CoreCaller, core: bytes) -> Exported:
+    corpus, importing = writer.corpus(), Importing(server.address, ACME)
+    try:
+        assert importing.send(corpus, core, strict=True).done.counts.documents == 2
+    finally:
+        importing.close()
+    return eve.export(corpus)
 
 
 def test_a_new_core_has_the_same_kinds_of_records_as_the_stored_one(

@@ -29,7 +29,7 @@ def test_vectors_are_kept_at_length_one(library: Caller, corpus: str, made: Made
         found = library.node(node.id, with_embedding=True).chunk
         length = math.sqrt(sum(component * component for component in node.chunk.embedding))
         assert list(found.embedding) == pytest.approx(
-            [component / length for component in node.chunk.embedding], abs=1e-3
+            [component / length for component in node.chunk.embedding], abs=4e-3
         )
         assert found.embedding_model == "theirs-4"
 

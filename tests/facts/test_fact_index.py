@@ -31,6 +31,7 @@ from drillcore_server.storage.store import open_store
 from drillcore_server.vectors.index_keeper import IndexKeeper
 from drillcore_server.vectors.index_snapshots import IndexName, IndexSnapshots, SavedAt
 from drillcore_server.vectors.settings import VectorSettings
+from drillcore_server.vectors.stored_vectors import packed, row_of
 from drillcore_server.vectors.vector_log import Row
 from tests.support.callers.facts import FactCaller
 from tests.support.callers.knowledge import at_revision
@@ -173,7 +174,7 @@ def test_a_search_finds_no_fact_that_only_a_wrong_index_has(caller: FactCaller) 
     right = index(caller)
     (history,) = caller.server.server.indexes.facts._histories.values()
     strange = {FactId(UUID(int=7)): rows[3]} | {FactId(UUID(ids[place])): rows[place] for place in range(3)}
-    wrong = right.changed({fact: np.array(row, np.float16) for fact, row in strange.items()})
+    wrong = right.changed({fact: row_of(packed(row)) for fact, row in strange.items()})
     history.keep(Revision(caller.head(corpus)), wrong)
     assert len(index(caller)) == 21
     assert set(found(caller, corpus, rows[0], limit=30)) == set(ids[3:])
@@ -414,7 +415,7 @@ def test_fsck_compares_saved_indexes_with_the_store(caller: FactCaller, filled: 
     loaded: tuple[SavedAt, FactIndex] | None = snapshots.read(name)
     assert loaded is not None
     lost, moved, strange = FactId(UUID(filled[5])), FactId(UUID(filled[6])), FactId(UUID(int=5))
-    row = np.array(vectors(1, seed=9)[0], np.float16)
+    row = row_of(packed(vectors(1, seed=9)[0]))
     snapshots.save(name, loaded[0], state.changed({lost: None, moved: row, strange: row}), snapshots.key(name))
     put(caller, caller.get(filled[0]).corpus_id, vectors(3, seed=4))
     told = problems(caller, tmp_path)

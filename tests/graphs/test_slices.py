@@ -27,6 +27,7 @@ from drillcore_server.graphs.turn_graph import TurnGraph, TurnGraphs
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
 from drillcore_server.storage.ids import Revision
 from drillcore_server.storage.sealed import SealedRecords
+from drillcore_server.vectors.stored_vectors import as_stored
 from tests.support.callers.graphs import GOLDEN_EDGES, REFERENCE, GraphCaller, edge, edges, name, talk, turn
 from tests.support.callers.hierarchies import put, two_sections
 from tests.support.callers.knowledge import CHUNK, LEVELS, MASTER, RAW, SECTION, File, at_revision, refused
@@ -399,7 +400,7 @@ def likenesses(caller: GraphCaller) -> tuple[str, list[str], np.ndarray[Any, Any
     corpus, chance = caller.corpus(f"alike {uuid4()}"), np.random.default_rng(3)
     centres = chance.normal(size=(6, 16))
     rows = centres[chance.integers(0, 6, 150)] + 0.6 * chance.normal(size=(150, 16))
-    rows = np.concatenate([rows, rows[:10]]).astype(np.float16)
+    rows = as_stored(np.concatenate([rows, rows[:10]]))
     drafts = [
         facts_pb2.FactDraft(
             content=f"Fact number {place} of those whose vectors are given, and it is long enough.",

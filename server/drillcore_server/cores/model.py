@@ -7,12 +7,16 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Final, Protocol
 
+import numpy as np
+
 from drillcore_formats.cores import InvalidCore
 from drillcore_proto.reasons import Reason
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.storage.ids import CorpusId, RecordId, Revision, SourceId
 
 CORE_ID_CHARACTERS_MAX: Final = 1_000
+HALF: Final = np.dtype("<f2")
+"""How full cores have the numbers of the vectors of chunks."""
 
 
 class CoreKind(enum.Enum):

@@ -24,9 +24,9 @@ from drillcore_server.vectors.embedding.embedders import (
     embed_or_refuse,
     model_of,
 )
-from drillcore_server.vectors.embedding.unit_vectors import as_stored, packed_in_portions
+from drillcore_server.vectors.embedding.unit_vectors import packed_in_portions
 from drillcore_server.vectors.model import Model
-from drillcore_server.vectors.stored_vectors import unpacked
+from drillcore_server.vectors.stored_vectors import as_stored, unpacked
 
 _KEY_BYTES: Final = 12
 _BLOCKS_AT_ONCE: Final = 250

@@ -11,8 +11,6 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-import numpy as np
-
 from drillcore_fdb.engine import Engine, Transaction
 from drillcore_server.hierarchy.model import Document
 from drillcore_server.hierarchy.signable import Content, vector_content
@@ -26,6 +24,7 @@ from drillcore_server.signatures.model import Signature, TargetKind
 from drillcore_server.storage.ids import FactId, NodeId, TenantId
 from drillcore_server.storage.keyring import Keyring
 from drillcore_server.storage.keyspace import Keyspace
+from drillcore_server.vectors.stored_vectors import unpacked
 
 SIGNATURES: Final = "signatures"
 """The name of an item's signatures in its object."""
@@ -128,7 +127,7 @@ def revision_content(record: RevisionRecord) -> Content:
 
 def embedding_content(model: str, stored: bytes | None) -> Content | None:
     """The object for a fact's stored vector; None if the fact has none."""
-    return None if stored is None else vector_content(model, np.frombuffer(stored, "<f2").astype(np.float32).tolist())
+    return None if stored is None else vector_content(model, unpacked(stored).tolist())
 
 
 def _erasure(erasure: Erasure) -> Content:

@@ -15,8 +15,6 @@ from functools import cached_property, lru_cache, partial
 from itertools import islice
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_server.exports.content import (
     SIGNATURES,
@@ -40,6 +38,7 @@ from drillcore_server.kernel.revisions import RevisionRecord
 from drillcore_server.storage.ids import DocumentId, Level, NodeId, Revision, node_id
 from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.model import EmbeddingModel
+from drillcore_server.vectors.stored_vectors import unpacked
 
 _REVISIONS_AT_ONCE: Final = 500
 """Records of revisions that are read in one transaction."""
@@ -152,7 +151,7 @@ class CorpusWalk:
 
     def _chunk_and_raws(self, section: NodeId, full: _FullChunk) -> Iterator[Node]:
         chunk, page = full.found.chunk, full.found.page
-        embedding = () if full.vector is None else tuple(np.frombuffer(full.vector, "<f2").astype(np.float32).tolist())
+        embedding = () if full.vector is None else tuple(unpacked(full.vector).tolist())
         about = chunk.created_at, chunk.created_by, chunk.version
         text = ChunkText(chunk, page, self._model.name, embedding)
         yield Node(chunk.id, self.corpus.id, Level.CHUNK, section, text, *about)

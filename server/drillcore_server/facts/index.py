@@ -26,7 +26,7 @@ from drillcore_server.vectors.index_follower import Changes, IndexFollower
 from drillcore_server.vectors.index_keeper import IndexKeeper
 from drillcore_server.vectors.index_snapshots import IndexSnapshots
 from drillcore_server.vectors.settings import VectorSettings
-from drillcore_server.vectors.stored_vectors import row_of
+from drillcore_server.vectors.stored_vectors import COMPONENT, row_of
 from drillcore_server.vectors.vector_index import VectorIndex
 from drillcore_server.vectors.vector_log import Labels, Row, Units
 
@@ -70,7 +70,7 @@ class FactIndexes(IndexFollower[FactId]):
 
 class FactVectors:
     kind = "facts"
-    kept_as = np.float16
+    kept_as = COMPONENT
 
     def model(self, view: CorpusAtRevision) -> int:
         found = FactReader(view).embeddings()

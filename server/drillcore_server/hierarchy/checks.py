@@ -22,6 +22,7 @@ from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.versioned import Entry
 from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.model import EmbeddingModel
+from drillcore_server.vectors.stored_vectors import size_bytes
 
 T = TypeVar("T")
 
@@ -163,7 +164,7 @@ class HierarchyCheck:
         lacking = chunks.keys() - sizes.keys() if is_current else set()
         yield from (f"chunk {chunk} has no vector" for chunk in lacking)
         yield from (f"a vector of {chunk} has no chunk" for chunk in sizes.keys() - chunks.keys())
-        wrong = (chunk for chunk, size in sizes.items() if size != 2 * model.dimensions)
+        wrong = (chunk for chunk, size in sizes.items() if size != size_bytes(model.dimensions))
         yield from (f"the vector of chunk {chunk} has the wrong length" for chunk in wrong)
 
     def _index(self, name: str, keys: KeyRange, expected: set[bytes]) -> Iterator[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import numpy as np
-
 from drillcore_fdb.engine import Engine
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_server.hierarchy.store import HierarchyReader
@@ -21,7 +19,7 @@ from drillcore_server.vectors.index_follower import Changes, IndexFollower
 from drillcore_server.vectors.index_keeper import IndexKeeper
 from drillcore_server.vectors.index_snapshots import IndexSnapshots
 from drillcore_server.vectors.settings import VectorSettings
-from drillcore_server.vectors.stored_vectors import row_of
+from drillcore_server.vectors.stored_vectors import COMPONENT, row_of
 from drillcore_server.vectors.vector_index import VectorIndex
 from drillcore_server.vectors.vector_log import Row
 
@@ -44,7 +42,7 @@ class VectorCache(IndexFollower[NodeId]):
 
 class ChunkVectors:
     kind = "chunks"
-    kept_as = np.float16
+    kept_as = COMPONENT
 
     def model(self, view: CorpusAtRevision) -> int:
         found = embeddings_of(view)

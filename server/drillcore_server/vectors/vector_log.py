@@ -1,6 +1,6 @@
 """Vectors in memory, each under a label: the place at which it was added. The log only grows, so many states share it.
 
-A vector is kept unscaled, in half or single precision. Beside it is the same vector scaled to length 1 in single
+A vector is kept unscaled, with the numbers that are stored. Beside it is the same vector scaled to length 1 in single
 precision, which searches compare. Once the vector is in a graph, the scaled one is dropped and made again on demand.
 """
 
@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from drillcore_server.vectors.hnsw_graph import Graph
 
-Row = npt.NDArray[np.floating]
-Rows = npt.NDArray[np.floating]
+Row = npt.NDArray[np.number]
+Rows = npt.NDArray[np.number]
 Units = npt.NDArray[np.float32]
 """Rows of length 1."""
 Labels = npt.NDArray[np.int64]

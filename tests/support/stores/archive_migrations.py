@@ -25,7 +25,7 @@ from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.embedding.embedders import Embedder
 from drillcore_server.vectors.embedding.static import StaticEmbedder
 from drillcore_server.vectors.model import Embeddings
-from drillcore_server.vectors.stored_vectors import packed
+from drillcore_server.vectors.stored_vectors import packed, unpacked
 from tests.support.stores.archive import Archive
 
 
@@ -121,7 +121,7 @@ def check_vectors(archive: Archive, embedder: Embedder) -> None:
 
 
 def _same(stored: bytes | None, wanted: bytes) -> bool:
-    """Whether two vectors agree within the precision that is left after one or two conversions to 16 bits."""
+    """Whether two vectors agree within the precision that is left after it was stored once or twice."""
     assert stored is not None
-    left, right = (np.frombuffer(vector, "<f2").astype(np.float32) for vector in (stored, wanted))
+    left, right = unpacked(stored), unpacked(wanted)
     return left.shape == right.shape and bool(np.allclose(left, right, atol=2e-3))

@@ -35,6 +35,7 @@ from drillcore_server.storage.ids import BlockId, DocumentId, Level, NodeId, Rev
 from drillcore_server.storage.spaces import Space
 from drillcore_server.storage.versioned import Entry
 from drillcore_server.vectors.corpus_models import EMBEDDINGS
+from drillcore_server.vectors.stored_vectors import unpacked
 from tests.support.stores.archive import Archive
 
 _LATEST = Revision(1 << 40)
@@ -222,7 +223,7 @@ class _Check:
         joined = {chunk: section for section, members in self._members.items() for _, _, chunk in members}
         assert parents == joined, "parents and members agree"
         assert set(self._members) == set(self._sections), "no section is empty, and none is missing"
-        vectors = {chunk: np.frombuffer(value, "<f2") for chunk, value in self._vectors().items()}
+        vectors = {chunk: unpacked(value) for chunk, value in self._vectors().items()}
         for section in self._sections.values():
             members = self._members[section.id]
             for document, place, chunk in members:

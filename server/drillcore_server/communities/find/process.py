@@ -1,6 +1,6 @@
 """Runs the process that finds communities, and defines the messages that go between it and the server.
 
-server -> process    the task, then the rows in order: 16-bit floats, any number of whole rows in a message
+server -> process    the task, then the rows in order, as they are stored: any number of whole rows in a message
 process -> server    the outcome, then the community of each row: 32-bit integers
 """
 
@@ -27,7 +27,6 @@ from drillcore_server.kernel.child_process import exit_text
 from drillcore_server.storage.records import RecordKind
 
 COMMUNITY: Final = np.dtype("<i4")
-COMPONENT: Final = np.dtype("<f2")
 BEAT_S: Final = 5.0
 _MESSAGE_BYTES: Final = 1 << 20
 _COMMAND: Final = (sys.executable, "-m", "drillcore_server.communities.find.worker")

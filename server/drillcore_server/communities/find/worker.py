@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drillcore_server.communities.find.neighbour_graph import partition, similarity_graph
-from drillcore_server.communities.find.process import COMMUNITY, COMPONENT, OUTCOME, TASK, Figures, Outcome, Task
+from drillcore_server.communities.find.process import COMMUNITY, OUTCOME, TASK, Figures, Outcome, Task
 from drillcore_server.communities.settings import Parameters
 from drillcore_server.kernel.child_process import (
     end_when_closed,
@@ -23,6 +23,7 @@ from drillcore_server.kernel.child_process import (
     leave_stop_signals_to_the_server,
     place_of,
 )
+from drillcore_server.vectors.stored_vectors import row_of
 
 NICENESS: Final = 10
 """Calls to the server come first."""
@@ -59,7 +60,7 @@ def _read_rows(source: Connection, task: Task) -> npt.NDArray[np.float32]:
     rows = np.empty((task.count, task.dimensions), np.float32)
     start = 0
     while start < task.count:
-        received = np.frombuffer(source.recv_bytes(), COMPONENT).reshape(-1, task.dimensions)
+        received = row_of(source.recv_bytes()).reshape(-1, task.dimensions)
         block = rows[start : start + len(received)]
         block[:] = received
         lengths = np.sqrt(np.einsum("ij,ij->i", block, block))

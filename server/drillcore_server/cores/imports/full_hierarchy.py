@@ -16,7 +16,9 @@ import numpy as np
 
 from drillcore_formats.cores.format import WrongShape
 from drillcore_server.cores.imports.full_records import DocumentText, FullRecords
+from drillcore_server.cores.imports.graph_records import stored_vector
 from drillcore_server.cores.imports.record_decoder import check, check_values, decoded, fields, uuid
+from drillcore_server.cores.model import HALF
 from drillcore_server.documents.ingestion.section_summaries import MASTER_POOL
 from drillcore_server.hierarchy.model import (
     IDS_PER_NODE,
@@ -72,13 +74,10 @@ def read_chunk(given: list[Any], records: FullRecords, dimensions: int) -> ReadC
 
 
 def checked_vector(vector: object, dimensions: int) -> bytes:
-    if (
-        not isinstance(vector, bytes)
-        or len(vector) != 2 * dimensions
-        or not np.isfinite(np.frombuffer(vector, "<f2")).all()
-    ):
-        raise WrongShape(f"a vector is not of {dimensions} finite numbers of half precision")
-    return vector
+    """Returns a vector of a core as it is stored. Raises `WrongShape`."""
+    if not isinstance(vector, bytes) or len(vector) != HALF.itemsize * dimensions:
+        raise WrongShape(f"a vector is not of {dimensions} numbers of half precision")
+    return stored_vector(np.frombuffer(vector, HALF))
 
 
 class HierarchyIntake:

@@ -42,6 +42,7 @@ from drillcore_server.graphs.quad_store import decode_record, encode_record
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.storage.ids import SOURCE_CHARACTERS_MAX, SourceId
 from drillcore_server.storage.sealed_file import SortedFile
+from drillcore_server.vectors.stored_vectors import packed
 
 _KNOWN_MAX: Final = 20_000
 _KNOWN_CHARACTERS_MAX: Final = 500
@@ -244,7 +245,7 @@ class VectorIntake:
         named = named_by(term[1]) if term[0] == "i" else None
         if named is None or named.kind != "fact" or len(vectors) != 1:
             raise WrongShape("a full core may have one vector for each fact, and vectors of other systems' sources")
-        self._of_facts.add(UUID(named.id).bytes + half_floats(vectors[0], self._fact_dimensions or 0))
+        self._of_facts.add(UUID(named.id).bytes + fact_vector(vectors[0], self._fact_dimensions or 0))
 
 
 def checked_floats(floats: Sequence[float]) -> npt.NDArray[np.float64]:
@@ -260,14 +261,21 @@ def checked_floats(floats: Sequence[float]) -> npt.NDArray[np.float64]:
     return found
 
 
-def half_floats(floats: Sequence[float], dimensions: int) -> bytes:
-    """Packs a vector as it is stored. Raises `WrongShape` unless half precision holds it exactly."""
+def fact_vector(floats: Sequence[float], dimensions: int) -> bytes:
+    """Returns a fact's vector as it is stored. Raises `WrongShape` unless single precision holds it exactly."""
     found = checked_floats(floats)
     with np.errstate(over="ignore", under="ignore"):
-        stored = found.astype("<f2")
-    if len(found) != dimensions or not np.array_equal(stored, found):
-        raise WrongShape(f"a vector of a fact is not of {dimensions} numbers of half precision")
-    return stored.tobytes()
+        single = found.astype(np.float32)
+    if len(found) != dimensions or not np.array_equal(single, found):
+        raise WrongShape(f"a vector of a fact is not of {dimensions} numbers of single precision")
+    return stored_vector(single)
+
+
+def stored_vector(vector: npt.NDArray[np.floating]) -> bytes:
+    """Packs a vector as it is stored. Raises `WrongShape` unless it has a direction."""
+    if not (np.isfinite(vector).all() and vector.any()):
+        raise WrongShape("a vector is zero, or contains a number that is not finite")
+    return packed(vector)
 
 
 def checked_id(document: str) -> bytes:

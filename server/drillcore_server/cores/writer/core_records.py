@@ -17,7 +17,9 @@ import numpy.typing as npt
 from drillcore_formats.cores.format import LIBRARY_BLOB, LIBRARY_METADATA, LISTS
 from drillcore_formats.cores.records import LibraryDocument
 from drillcore_formats.quads import Blank, Iri, Literal, Quoted, Term
+from drillcore_server.cores.model import HALF
 from drillcore_server.graphs.quad_model import Quad
+from drillcore_server.vectors.stored_vectors import unpacked
 
 _KNOWN_MAX: Final = 1_000
 """IRIs whose bytes are cached: neighbouring quads mostly share them."""
@@ -85,6 +87,11 @@ def entity(packed_term: bytes, vector: bytes) -> bytes:
 
 def embedded_chunk(chunk_id: str, vector: bytes) -> bytes:
     return b"\x82\xa1i" + pack(chunk_id) + b"\xa1v" + vector
+
+
+def halves(stored: bytes) -> npt.NDArray[np.float16]:
+    """Returns a stored vector as the records of chunks have it. An import gets the stored bytes from it again."""
+    return unpacked(stored).astype(HALF)
 
 
 def floats(vector: npt.NDArray[np.floating[Any]]) -> bytes:

@@ -20,6 +20,7 @@ from drillcore_server.cores import foreign_store
 from drillcore_server.cores import model as foreign
 from drillcore_server.cores.foreign_store import LibraryPlaces
 from drillcore_server.cores.writer.core_file import CoreFile, PartWriter
+from drillcore_server.cores.writer.core_records import halves
 from drillcore_server.graphs.quad_model import iri_of
 from drillcore_server.hierarchy.model import ChunkWithRaws, Document, raw_id
 from drillcore_server.hierarchy.packed import PortableChunk
@@ -201,6 +202,7 @@ class FullChunk(NamedTuple):
     chunk: PortableChunk
     section: NodeId
     vector: bytes | None
+    """As the core has it."""
 
 
 @dataclass(frozen=True)
@@ -251,7 +253,9 @@ class DocumentChunks:
         found, section = hierarchy.chunk_with_raws(chunk), hierarchy.parent(chunk)
         if found is None or section is None:
             return None
-        return FullChunk(PortableChunk(found), section, hierarchy.vector(self.model, chunk))
+        stored = hierarchy.vector(self.model, chunk)
+        vector = None if stored is None else halves(stored).tobytes()
+        return FullChunk(PortableChunk(found), section, vector)
 
 
 class DocumentWriter:

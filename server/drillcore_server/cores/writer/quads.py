@@ -14,7 +14,14 @@ from drillcore_formats.quads import Iri
 from drillcore_server.cores import foreign_store
 from drillcore_server.cores.model import EntityVector, VectorKind
 from drillcore_server.cores.writer.core_file import CoreFile
-from drillcore_server.cores.writer.core_records import embedded_chunk, encoded_triple, entity, floats, term, triple
+from drillcore_server.cores.writer.core_records import (
+    embedded_chunk,
+    encoded_triple,
+    entity,
+    floats,
+    term,
+    triple,
+)
 from drillcore_server.facts.store import stored_vectors
 from drillcore_server.graphs.derived_quads import every_source_quad
 from drillcore_server.graphs.quad_model import Quad, decoded_term, iri_of
@@ -23,6 +30,7 @@ from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.storage.ids import NodeId, SourceId
 from drillcore_server.storage.sealed_file import SortedFile
+from drillcore_server.vectors.stored_vectors import unpacked
 
 _END: Final = b"\0\0"
 
@@ -132,7 +140,7 @@ def _read(source: SourceId, items: Iterable[bytes]) -> Iterator[ForeignVector]:
 
 def _facts(snapshot: BatchedReads, model: int) -> Iterator[bytes]:
     for fact, vector in stored_vectors(snapshot, model):
-        yield entity(term(Iri(iri_of("fact", fact))), _halves(vector))
+        yield entity(term(Iri(iri_of("fact", fact))), floats(unpacked(vector)))
 
 
 def _chunks(snapshot: BatchedReads, model: int) -> Iterator[bytes]:
@@ -143,11 +151,7 @@ def _chunks(snapshot: BatchedReads, model: int) -> Iterator[bytes]:
     for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.documents())):
         document = DOCUMENT.decode(entry.value)
         for chunk, vector in snapshot.each_unless_erased(document.chunks, read):
-            yield embedded_chunk(iri_of("chunk", chunk), _halves(vector))
-
-
-def _halves(stored: bytes) -> bytes:
-    return floats(np.frombuffer(stored, "<f2"))
+            yield embedded_chunk(iri_of("chunk", chunk), floats(unpacked(vector)))
 
 
 _ID_BYTES: Final = 16

@@ -24,7 +24,8 @@ from drillcore_server.storage.ids import BlockId, DocumentId, FactId, PrincipalI
 from drillcore_server.tokenizers.encodings import TokenCounter, token_counter
 from drillcore_server.vectors.embedding.embedders import Embedder, Embedders, Vector
 from drillcore_server.vectors.embedding.static import load_static
-from drillcore_server.vectors.embedding.unit_vectors import as_stored, packed_in_portions
+from drillcore_server.vectors.embedding.unit_vectors import packed_in_portions
+from drillcore_server.vectors.stored_vectors import as_stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from drillcore_server.hierarchy.model import Chunk, Document, Master, Section, S
 from drillcore_server.hierarchy.sections import Outline, sum_of_bytes
 from drillcore_server.storage.ids import Membership, NodeId, PrincipalId, SourceId, new_uuid
 from drillcore_server.vectors.embedding.embedders import Vector
+from drillcore_server.vectors.stored_vectors import COMPONENT, rows_of, units_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,7 @@ class Planner:
             return self._split(draft)
         if draft.left:
             members = self._remaining(draft) + draft.joined
-            return [self._rebuilt(draft, members, sum_of(list(self._vectors(members))))]
+            return [self._rebuilt(draft, members, sum_of(list(units_of(self._vectors(members)))))]
         return [self._extended(draft)]
 
     def _extended(self, draft: _Draft) -> SectionChange:
@@ -247,7 +248,7 @@ class Planner:
         changes = []
         for number, part in enumerate(parts):
             own = [members[place] for place in part]
-            total = sum_of(list(vectors[part]))
+            total = sum_of(list(units_of(vectors[part])))
             if number == 0:
                 kept = set(own)
                 moved = [member for member in staying if member not in kept]
@@ -269,15 +270,15 @@ class Planner:
         known = dict(zip(stored, self._reader.chunks(stored), strict=True))
         return [known[member.id] if member.id in known else self._fresh[member.id].chunk for member in members]
 
-    def _vectors(self, members: Sequence[Membership]) -> npt.NDArray[np.float16]:
-        """Returns a row for each member, with 16 bits as stored: a large call may add very many to one section."""
+    def _vectors(self, members: Sequence[Membership]) -> npt.NDArray[np.int8]:
+        """Returns a row for each member, as it is stored: a large call may add very many to one section."""
         stored = [member.id for member in members if member.id not in self._fresh]
         known = dict(zip(stored, self._reader.vectors(stored), strict=True))
         vectors = (known[member.id] if member.id in known else self._fresh[member.id].vector for member in members)
         first = next(vectors)
-        rows = np.empty((len(members), len(first)), np.float16)
+        rows = np.empty((len(members), len(first)), COMPONENT)
         for row, vector in zip(rows, chain([first], vectors), strict=True):
-            row[:] = vector
+            row[:] = rows_of(vector[np.newaxis])[0]
         return rows
 
     def _kept_title(self, title: str, members: Sequence[Membership], chunks: Sequence[Chunk]) -> str:

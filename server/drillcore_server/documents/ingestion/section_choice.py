@@ -132,8 +132,8 @@ def _direction(vector: Vector) -> Vector:
     return np.asarray(directions([vector])[0])
 
 
-def partitions(vectors: npt.NDArray[np.floating[Any]], largest: int) -> list[npt.NDArray[np.intp]]:
-    """Splits vectors by topic into parts of at most `largest`. Returns the indexes of each part.
+def partitions(vectors: npt.NDArray[np.number[Any]], largest: int) -> list[npt.NDArray[np.intp]]:
+    """Splits vectors, of any length, by topic into parts of at most `largest`. Returns the indexes of each part.
 
     The same vectors give the same parts.
     """
@@ -148,7 +148,7 @@ def partitions(vectors: npt.NDArray[np.floating[Any]], largest: int) -> list[npt
     return parts
 
 
-def _halves(vectors: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.bool_]:
+def _halves(vectors: npt.NDArray[np.number[Any]]) -> npt.NDArray[np.bool_]:
     """Splits the vectors in two halves and returns True for those in the second. Neither half is empty."""
     rows = vectors.astype(np.float32)
     rows /= np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), 1e-12)[:, np.newaxis]

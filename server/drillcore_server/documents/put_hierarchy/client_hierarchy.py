@@ -16,6 +16,7 @@ from drillcore_server.hierarchy.model import Citation, Raw, RawPage
 from drillcore_server.kernel.errors import BadInput
 from drillcore_server.storage.ids import SOURCE_CHARACTERS_MAX, DocumentId, Level, NodeId, SourceId, Span
 from drillcore_server.storage.records import RecordKind
+from drillcore_server.vectors.stored_vectors import dimensions_of
 
 CHUNK_CHARACTERS_MAX: Final = 1_000_000
 """The limit for the raws of a chunk together, and for its quotes together."""
@@ -177,7 +178,7 @@ class ClientHierarchy:
         self.documents: dict[DocumentId, DocumentDraft] = {}
         self.levels: dict[NodeId, Level] = {}
         """The level of every node."""
-        self.vector_bytes = 0
+        self.dimensions = 0
         """The size of each chunk's vector. 0 if the client gave no vectors."""
         self._master: MasterDraft | None = None
         self._parents: dict[NodeId, NodeId] = {}
@@ -223,12 +224,12 @@ class ClientHierarchy:
         if draft.document not in self.documents:
             raise invalid(label, f"is of document {draft.document}, which is not in this hierarchy")
         if not self._chunks:
-            self.vector_bytes = len(draft.vector)
-        elif bool(draft.vector) != bool(self.vector_bytes):
+            self.dimensions = dimensions_of(draft.vector)
+        elif bool(draft.vector) != bool(self.dimensions):
             message = f"{label} has {'an' if draft.vector else 'no'} embedding: give one for every chunk or for none"
             raise BadInput(Reason.INVALID_VECTOR, message, node=str(draft.id))
-        elif len(draft.vector) != self.vector_bytes:
-            sizes = f"{len(draft.vector) // 2} components, but the first chunk has {self.vector_bytes // 2}"
+        elif dimensions_of(draft.vector) != self.dimensions:
+            sizes = f"{dimensions_of(draft.vector)} components, but the first chunk has {self.dimensions}"
             raise BadInput(Reason.INVALID_VECTOR, f"the embedding of {label} has {sizes}", node=str(draft.id))
         self._chunks[draft.id] = _CHUNK.encode(draft)
         self._chunks_of.setdefault(draft.document, []).append(draft.id)

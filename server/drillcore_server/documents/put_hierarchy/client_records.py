@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -47,8 +47,8 @@ from drillcore_server.storage.ids import NodeId, PrincipalId, SourceId
 from drillcore_server.tokenizers.encodings import TokenCounter
 from drillcore_server.vectors.embedding.embedders import Embedder, TextRefused
 from drillcore_server.vectors.model import Model
+from drillcore_server.vectors.stored_vectors import packed, unpacked
 
-_STORED: Final = np.dtype("<f2")
 _BATCH: Final = 256
 """The number of chunks that are embedded and counted at once."""
 
@@ -56,17 +56,12 @@ PageOf = Callable[[NodeId], RawPage]
 """Returns the raws of a chunk that `ClientRecords.documents` has yielded."""
 
 
-def stored_vector(vector: npt.NDArray[Any]) -> bytes:
-    """Returns a vector of length 1 as it is stored, with 16 bits for each component."""
-    return vector.astype(_STORED).tobytes()
-
-
 def model_of(hierarchy: ClientHierarchy, named: str, own: Embedder) -> Model:
     """Returns the model of the chunks' vectors: the client's, or the server's `own` if the client gave no vectors.
 
     `named` is the model that the client names. Raises `Refused` if the name and the vectors do not fit together.
     """
-    dimensions = hierarchy.vector_bytes // _STORED.itemsize
+    dimensions = hierarchy.dimensions
     if not dimensions:
         if named not in {"", own.model}:
             message = (
@@ -101,7 +96,7 @@ class _SectionContent:
     sources: set[SourceId] = field(default_factory=set)
 
     def add(self, chunk: Chunk, vector: bytes) -> None:
-        wide = np.frombuffer(vector, _STORED).astype(np.float64)
+        wide = unpacked(vector).astype(np.float64)
         self.vector_sum = wide if self.vector_sum is None else self.vector_sum + wide
         self.chunks += 1
         self.sources.add(chunk.source)
@@ -158,7 +153,7 @@ class ClientRecords:
             MadeChunk(
                 self._chunk(document, first + place, chunk, count, chosen, vector.key),
                 chunk.page,
-                stored_vector(vector.vector),
+                packed(vector.vector),
                 chunk.draft.parent,
             )
             for place, (chunk, vector, count, chosen) in enumerate(zip(parts, vectors, tokens, candidates, strict=True))
@@ -167,8 +162,8 @@ class ClientRecords:
     def _vectors(
         self, document: DocumentDraft, parts: Sequence[ChunkParts], texts: Sequence[str]
     ) -> list[EmbeddedText]:
-        if self._hierarchy.vector_bytes:
-            return [EmbeddedText(np.frombuffer(chunk.draft.vector, _STORED).astype(np.float32), b"") for chunk in parts]
+        if self._hierarchy.dimensions:
+            return [EmbeddedText(unpacked(chunk.draft.vector), b"") for chunk in parts]
         titled = [
             embedded_text(document.title, chunk.draft.headings, text) for chunk, text in zip(parts, texts, strict=True)
         ]

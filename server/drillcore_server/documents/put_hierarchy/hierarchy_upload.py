@@ -166,7 +166,7 @@ class HierarchyUpload:
 
     def _embedder(self, corpus: Corpus, base: Revision) -> Embedder:
         """Returns the embedder for chunks that come without vectors."""
-        if self._hierarchy.vector_bytes:
+        if self._hierarchy.dimensions:
             return self._planner.embedders.own
         return self._planner.models(corpus, base).replacing_embedder()
 

@@ -31,7 +31,6 @@ from drillcore_server.documents.put_hierarchy.client_hierarchy import (
     SectionDraft,
     invalid,
 )
-from drillcore_server.documents.put_hierarchy.client_records import stored_vector
 from drillcore_server.documents.put_hierarchy.hierarchy_upload import HierarchyUpload, Progress, Put, PutTarget
 from drillcore_server.hierarchy.digests import Entity, FindingKind, MadeBy
 from drillcore_server.hierarchy.source_model import describe
@@ -42,6 +41,7 @@ from drillcore_server.kernel.revise import Target
 from drillcore_server.kernel.unit import Call
 from drillcore_server.storage.ids import NodeId, SourceId, Span, new_uuid
 from drillcore_server.vectors.embedding.unit_vectors import client_vector
+from drillcore_server.vectors.stored_vectors import packed
 
 _MADE_HERE: Final = {
     "master": {"statistics"},
@@ -134,7 +134,7 @@ def _section(node: NodeId, parent: NodeId, label: str, content: nodes_pb2.Sectio
 def _chunk(node: NodeId, parent: NodeId, label: str, content: nodes_pb2.ChunkContent) -> ChunkDraft:
     vector = b""
     if content.embedding:
-        vector = stored_vector(client_vector(content.embedding, f"the embedding of {label}"))
+        vector = packed(client_vector(content.embedding, f"the embedding of {label}"))
     return ChunkDraft(
         node,
         parent,

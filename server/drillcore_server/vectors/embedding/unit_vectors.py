@@ -17,6 +17,7 @@ from drillcore_server.vectors.embedding.embedders import (
     VectorRefused,
     Vectors,
 )
+from drillcore_server.vectors.stored_vectors import rows_of
 
 UNIT_TOLERANCE: Final = 2.5e-7
 """A vector this close to length 1 stays as it is, so that sending back what was read changes no bit. The tolerance
@@ -108,13 +109,8 @@ _FACTS_AT_ONCE: Final = 1_024
 """Facts that are embedded together."""
 
 
-def as_stored(vectors: Vectors) -> Vectors:
-    """Rounds vectors to the precision in which they are stored."""
-    return vectors.astype("<f2").astype(np.float32)
-
-
 def packed_in_portions(embed: Callable[[Sequence[str]], Vectors], texts: Sequence[str]) -> Iterator[bytes]:
     """Embeds texts in portions and packs the vectors: unpacked they take twice the memory, and facts may be many."""
     for start in range(0, len(texts), _FACTS_AT_ONCE):
-        for vector in embed(texts[start : start + _FACTS_AT_ONCE]).astype("<f2"):
-            yield vector.tobytes()
+        for row in rows_of(embed(texts[start : start + _FACTS_AT_ONCE])):
+            yield row.tobytes()
