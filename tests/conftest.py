@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.conformance import legs
+from tests.support.stores import engines
 
 pytest_plugins = ["tests.support.fixtures"]
 
@@ -17,6 +18,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes says nothing on a machine that has other things to do.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+engines.begin_run()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Removes what the tests kept on a cluster, once: after the processes that this one shared its tests with."""
+    if not hasattr(config, "workerinput"):
+        engines.remove_stores()
 
 
 @pytest.hookimpl(wrapper=True)

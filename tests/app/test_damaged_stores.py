@@ -14,7 +14,8 @@ from drillcore_fdb.engine import Transaction
 from drillcore_fdb.format import FORMAT_VERSION, STORE_PATH
 from drillcore_server.storage.store import open_store as open_header
 from tests.support.processes.drillcore_process import Ended, drillcore
-from tests.support.servers.running import create_tenants, open_store, running
+from tests.support.servers.running import create_tenants, running
+from tests.support.stores.engines import open_engine
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def test_a_directory_of_a_newer_engine_format_is_refused_and_left_as_it_is(data:
 
 
 def set_store_format(data: Path, version: int) -> None:
-    engine = open_store(data)
+    engine = open_engine(data)
     _, header = open_header(engine)
     key = engine.directory(*STORE_PATH).pack((0,))
 
@@ -170,7 +171,7 @@ def test_a_store_of_another_format_is_refused_and_left_as_it_is(data: Path, vers
 
 
 def test_a_store_without_one_of_its_directories_is_refused_and_left_as_it_is(data: Path) -> None:
-    engine = open_store(data)
+    engine = open_engine(data)
     engine.remove_directory(*STORE_PATH, "indexes", "members")
     engine.close()
     before = contents(data)

@@ -45,7 +45,7 @@ from drillcore_server.storage.keyring import KeyLostError, Keyring, make_secret_
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.store import open_store
 from tests.support.servers.running import ACME_ID, OPERATOR, SETTINGS
-from tests.support.servers.running import open_store as open_embedded
+from tests.support.stores.engines import open_engine
 
 PASSPHRASE = "correct horse battery"
 INVITE = ("cluster", "invite", "--engine", "cluster", "--data-dir", "one", "--cluster-file", "fdb.cluster")
@@ -112,7 +112,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    engine = open_embedded(tmp_path / "engine")
+    engine = open_engine(tmp_path / "engine")
     try:
         with mock.patch.object(engine, "close"):
             yield Cluster(engine, tmp_path)

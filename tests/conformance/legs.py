@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from drillcore_fdb.engine import Engine
+from tests.support.stores import engines
 
-CLUSTER_FILE_VARIABLE = "DRILLCORE_FDB_CLUSTER_FILE"
 REQUIRED_VARIABLE = "DRILLCORE_REQUIRE_FDB"
-NOT_RUN = f"FoundationDB leg NOT RUN: {CLUSTER_FILE_VARIABLE} is not set"
+NOT_RUN = f"FoundationDB leg NOT RUN: {engines.CLUSTER_FILE_VARIABLE} is not set"
 
 
 def open_embedded(directory: Path) -> Engine:
@@ -21,14 +21,12 @@ def open_embedded(directory: Path) -> Engine:
 
 def open_cluster(directory: Path) -> Engine:
     """The cluster of the environment. Without a cluster the test is skipped, or fails if a cluster is required."""
-    cluster_file = os.environ.get(CLUSTER_FILE_VARIABLE)
-    if not cluster_file:
+    file = engines.cluster_file()
+    if file is None:
         if os.environ.get(REQUIRED_VARIABLE) == "1":
             pytest.fail(f"{NOT_RUN}, and {REQUIRED_VARIABLE}=1 asks for it", pytrace=False)
         pytest.skip(NOT_RUN)
-    from drillcore_fdb.cluster import ClusterEngine, ClusterSettings
-
-    return ClusterEngine.open(ClusterSettings(cluster_file=Path(cluster_file)))
+    return engines.open_cluster(file)
 
 
 OPENERS: dict[str, Callable[[Path], Engine]] = {"embedded": open_embedded, "cluster": open_cluster}

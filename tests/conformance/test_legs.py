@@ -5,7 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.conformance.legs import CLUSTER_FILE_VARIABLE, REQUIRED_VARIABLE
+from tests.conformance.legs import REQUIRED_VARIABLE
+from tests.support.stores.engines import CLUSTER_FILE_VARIABLE
 
 ONE_TEST = f"{Path(__file__).parent / 'test_visibility.py'}::test_a_cleared_key_is_gone"
 

@@ -38,8 +38,9 @@ from tests.support.callers.erasures import (
     under_key,
 )
 from tests.support.callers.knowledge import CHUNK, SECTION, File, at_revision, refused
-from tests.support.servers.running import ACME, Running, create_tenants, open_store, running
+from tests.support.servers.running import ACME, Running, create_tenants, running
 from tests.support.stores.aged import age, keys_in, keys_of
+from tests.support.stores.engines import open_engine
 from tests.support.stores.stores import wait_until
 from tests.support.stores.trails import records
 
@@ -239,7 +240,7 @@ def test_an_old_copy_of_the_store_cannot_be_read_with_the_current_keyring(tmp_pa
     with running(data) as server, ErasingCaller(server, ACME) as caller:
         caller.erase(corpus, "marked")
     shutil.copytree(data / "keyring", backup / "keyring")
-    engine = open_store(backup)
+    engine = open_engine(backup)
     with open_keyring(EngineSettings(data_dir=backup), engine) as keyring:
         sealed, keys = SealedRecords(keyring), keys_in(engine, corpus)
         values, _ = engine.run(lambda tr: versioned.values_page(tr, *keys.chunks(), 10_000))

@@ -10,19 +10,26 @@ from uuid import uuid4
 import pytest
 
 from drillcore import Client
-from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
+from drillcore_fdb.engine import Engine
 from tests.support.callers.knowledge import Caller
 from tests.support.data.texts import REGULATIONS
 from tests.support.servers.running import ACME, GLOBEX, Running, create_tenants, running
 from tests.support.servers.trees import Tree, walk
+from tests.support.stores.engines import cluster_file, open_engine, remove_stores
 
 TenantFactory = Callable[[str], Client]
 
 
+@pytest.fixture(autouse=cluster_file() is not None)
+def no_store_left(tmp_path: Path) -> Iterator[None]:
+    """Removes what the test kept on a cluster. What it kept in its directory, pytest removes."""
+    yield
+    remove_stores(tmp_path)
+
+
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[EmbeddedEngine]:
-    """The embedded engine, without waiting for the disk: these tests do not lose power."""
-    opened = EmbeddedEngine.open(EmbeddedSettings(path=tmp_path / "store", durability=Durability.RELAXED))
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    opened = open_engine(tmp_path / "store")
     yield opened
     opened.close()
 

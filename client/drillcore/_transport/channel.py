@@ -121,9 +121,16 @@ def _read(file: Path | None, setting: str) -> bytes | None:
 
 
 def is_local(address: str) -> bool:
-    """Whether data sent to this address stays on this machine."""
+    """Whether data sent to this address, or to any of several, stays on this machine."""
     if address.startswith(("unix:", "unix-abstract:")):
         return True
+    scheme, several, addresses = address.partition("ipv4:")
+    if several and not scheme:
+        return all(map(_is_loopback, addresses.split(",")))
+    return _is_loopback(address)
+
+
+def _is_loopback(address: str) -> bool:
     match = _TARGET.fullmatch(address)
     host = match["host"].strip("[]") if match else ""
     try:

@@ -1,4 +1,4 @@
-"""A real server on a real embedded store, with tokens of an operator and of two tenants."""
+"""A real server on a real store, with tokens of an operator and of two tenants."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from typing import Any
 from uuid import UUID
 
 from drillcore import Client
-from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
 from drillcore_fdb.engine import Engine
 from drillcore_formats.settings import SettingsError
 from drillcore_server.app.config import (
-    EngineSettings,
     FactSettings,
     IngestSettings,
     ServerSettings,
@@ -29,6 +27,7 @@ from drillcore_server.envelopes.settings import EnvelopeSettings
 from drillcore_server.identity.settings import AuthSettings
 from drillcore_server.kernel.telemetry import LogFormat, make_logger
 from drillcore_server.vectors.settings import VectorSettings
+from tests.support.stores.engines import engine_settings, open_engine
 
 OPERATOR = "operator-token-0123456789"
 ACME_ID = UUID("aaaaaaaa-0000-4000-8000-000000000001")
@@ -69,7 +68,7 @@ class Running:
     """A running server, and its clients, which are closed with it."""
 
     server: Server
-    engine: EmbeddedEngine
+    engine: Engine
     port: int
     log: io.StringIO
     clients: ExitStack = field(default_factory=ExitStack)
@@ -88,10 +87,6 @@ class Running:
         return [line for line in self.log_lines() if line["event"] == "call"]
 
 
-def open_store(path: Path) -> EmbeddedEngine:
-    return EmbeddedEngine.open(EmbeddedSettings(path=path, durability=Durability.RELAXED))
-
-
 @contextmanager
 def running(
     path: Path,
@@ -107,7 +102,7 @@ def running(
     """A server on the store in `path`, with some settings changed. `wrap` puts another engine before the server's."""
     settings = Settings(
         server=replace(SETTINGS, **changes),
-        engine=EngineSettings(data_dir=path, durability=Durability.RELAXED),
+        engine=engine_settings(path),
         ingest=ingest or IngestSettings(),
         auth=auth,
         vectors=vectors or VectorSettings(),
@@ -115,7 +110,7 @@ def running(
         facts=facts or FACTS,
         envelopes=envelopes or EnvelopeSettings(),
     )
-    engine, log = open_store(path), io.StringIO()
+    engine, log = open_engine(path), io.StringIO()
     try:
         server = Server(settings, wrap(engine), make_logger(LogFormat.JSON, log))
         try:

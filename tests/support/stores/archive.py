@@ -14,8 +14,7 @@ from uuid import UUID, uuid4
 
 from drillcore_fdb.embedded import Durability
 from drillcore_fdb.engine import Engine
-from drillcore_server.app.config import EngineSettings
-from drillcore_server.app.factories import open_engine, open_keyring
+from drillcore_server.app.factories import open_keyring
 from drillcore_server.documents.add import Added, DocumentBatch, DocumentOutcome, Upload
 from drillcore_server.documents.document_planner import DocumentPlanner
 from drillcore_server.documents.ingestion.digest import InProcessReaders
@@ -41,6 +40,7 @@ from drillcore_server.storage.sealed import SealedRecords
 from drillcore_server.storage.store import open_store
 from drillcore_server.tenancy.corpora import create_corpus
 from drillcore_server.tenancy.tenants import create_tenant
+from tests.support.stores.engines import engine_settings, open_engine
 from tests.support.stores.journals import STORE, open_journal
 
 OPERATOR = Principal(PrincipalId("operator"), None, grants=EVERYTHING)
@@ -137,9 +137,9 @@ class Archive:
 @contextlib.contextmanager
 def opened_archive(path: Path, durability: Durability = Durability.RELAXED) -> Iterator[Archive]:
     """The corpus of a data directory, made on first use."""
-    settings = EngineSettings(data_dir=path, durability=durability)
+    settings = engine_settings(path, durability)
     with contextlib.ExitStack() as open_now:
-        engine = open_engine(settings)
+        engine = open_engine(path, durability)
         open_now.callback(engine.close)
         keyring = open_now.enter_context(open_keyring(settings, engine))
         keyspace = Keyspace(open_store(engine)[0])

@@ -14,12 +14,11 @@ from uuid import UUID
 
 import structlog
 
-from drillcore_fdb.embedded import Durability, EmbeddedEngine, EmbeddedSettings
+from drillcore_fdb.embedded import Durability
 from drillcore_fdb.engine import Engine, Transaction
 from drillcore_fdb.format import StoreHeader
 from drillcore_formats.audit.leaves import SERVER_LOG
 from drillcore_server.app.background import Background
-from drillcore_server.app.config import EngineSettings
 from drillcore_server.app.factories import open_keyring
 from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.log_store import Head
@@ -39,6 +38,7 @@ from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
 from drillcore_server.storage.sealed import SealedRecords
 from drillcore_server.storage.store import open_store
+from tests.support.stores.engines import engine_settings, open_engine
 
 T = TypeVar("T")
 TENANT: Final = TenantId(UUID(int=1))
@@ -150,11 +150,11 @@ def audited(
 ) -> Iterator[Audited]:
     """The store of a directory, made on first use."""
     with contextlib.ExitStack() as open_now:
-        engine = EmbeddedEngine.open(EmbeddedSettings(path=path, durability=durability))
+        engine = open_engine(path, durability)
         open_now.callback(engine.close)
         root, header = open_store(engine)
         keys = Keyspace(root)
-        keyring = open_now.enter_context(open_keyring(EngineSettings(data_dir=path, durability=durability), engine))
+        keyring = open_now.enter_context(open_keyring(engine_settings(path, durability), engine))
         keeper = keeper or KeyFiles(path / "audit" / "keys")
         signing = SigningKeys.open(engine, keys, header.store_id, keeper, datetime.now(UTC))
         yield Audited(engine, keys, header, keyring, keeper, signing)
