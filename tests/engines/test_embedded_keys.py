@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
+from pathlib import Path
 
 import lmdb
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from sortedcontainers import SortedDict
 
 from drillcore_fdb.embedded.ordered import PIECE_BYTES, OrderedStore
-from drillcore_fdb.engine import KEY_BYTES_MAX, KEYS_END
+from drillcore_fdb.engine import KEY_BYTES_MAX, KEYS_END, Streaming
 from tests.support.stores.stores import opened
 
 EDGES = sorted(
@@ -118,3 +120,22 @@ def test_a_key_of_every_length_is_kept_and_in_order(tmp_path_factory: pytest.Tem
         assert [(len(key), int(value)) for key, value in found] == [(len(key), len(key)) for key in keys]
         assert engine.run(lambda tr: tr.get_many(keys)) == [b"%d" % len(key) for key in keys]
         assert [key for key, _ in engine.run(lambda tr: list(tr.range(b"", KEYS_END, reverse=True)))] == keys[::-1]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_scan_of_a_small_range_does_not_read_what_is_beside_it(tmp_path: Path, reverse: bool) -> None:
+    """Not even when it asks for everything at once: what is beside the range may be large."""
+    with opened(tmp_path) as engine:
+        for side in (b"a", b"c"):
+            for start in range(0, 400, 50):
+                keys = [side + number.to_bytes(2, "big") for number in range(start, start + 50)]
+                engine.run(lambda tr, keys=keys: [tr.set(key, bytes(90_000)) for key in keys])  # type: ignore[misc]
+        engine.run(lambda tr: tr.set(b"b", b"small"))
+        tracemalloc.start()
+        try:
+            found = engine.run(lambda tr: list(tr.range(b"b", b"c", reverse=reverse, streaming=Streaming.WANT_ALL)))
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert found == [(b"b", b"small")]
+    assert peak < 8_000_000

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -21,6 +21,8 @@ import lmdb
 from drillcore_fdb.engine import KeyValue
 
 PIECE_BYTES = 1900
+_FIRST_READ = 32
+"""Entries that a scan reads before it looks whether it is past the end of its range."""
 _NEXT_TAIL = b"next_tail"
 _ID = struct.Struct(">Q")
 
@@ -161,9 +163,8 @@ def _logical(stored: bytes) -> bytes:
 def _forward(cursor: Any, begin: bytes, end: bytes, limit: int) -> list[KeyValue]:
     if not cursor.set_range(begin[:PIECE_BYTES]):
         return []
-    entries: list[KeyValue] = list(islice(cursor.iternext(), limit))
-    if entries[-1][0] >= end:
-        del entries[bisect_left(entries, (end, b"")) :]
+    entries = _read(cursor.iternext(), limit, lambda key: key >= end)
+    del entries[bisect_left(entries, (end, b"")) :]
     return entries
 
 
@@ -171,9 +172,23 @@ def _backward(cursor: Any, begin: bytes, end: bytes, limit: int) -> list[KeyValu
     found = cursor.prev() if cursor.set_range(end[:PIECE_BYTES]) else cursor.last()
     if not found:
         return []
-    entries: list[KeyValue] = list(islice(cursor.iterprev(), limit))
+    entries = _read(cursor.iterprev(), limit, lambda key: key < begin)
     while entries and entries[-1][0] < begin:
         entries.pop()
+    return entries
+
+
+def _read(found: Iterator[KeyValue], limit: int, is_outside: Callable[[bytes], bool]) -> list[KeyValue]:
+    """Up to `limit` entries, in parts that grow: what lies behind a small range is not read in vain."""
+    entries: list[KeyValue] = []
+    size = _FIRST_READ
+    while len(entries) < limit:
+        wanted = min(size, limit - len(entries))
+        part = list(islice(found, wanted))
+        entries += part
+        if len(part) < wanted or is_outside(part[-1][0]):
+            break
+        size *= 4
     return entries
 
 
