@@ -190,8 +190,10 @@ class _Scan:
         assert self._page is not None
         entries, count, more = self._page.wait()
         self._page = None
-        self._left -= count
-        self._is_over = not more or not count or (self._limited and self._left <= 0)
+        self._is_over = not more or not count
+        if self._limited:
+            self._left -= count
+            self._is_over = self._is_over or self._left <= 0
         if not self._is_over and self._reverse:
             self._end = fdb.KeySelector.first_greater_or_equal(entries[-1].key)
         elif not self._is_over:
