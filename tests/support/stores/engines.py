@@ -20,7 +20,7 @@ from drillcore_server.app.config import ClusterTable, EngineKind, EngineSettings
 from tests.support.stores.part_of_cluster import PartOfCluster
 
 CLUSTER_FILE_VARIABLE: Final = "DRILLCORE_FDB_CLUSTER_FILE"
-_RUN_VARIABLE: Final = "DRILLCORE_TEST_RUN"
+_RUN_VARIABLE: Final = "TESTS_OF_DRILLCORE_RUN"
 _TESTS: Final = "drillcore-tests"
 
 
