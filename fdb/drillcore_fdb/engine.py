@@ -12,10 +12,12 @@ blindly, never conflicts.
 from __future__ import annotations
 
 import enum
+import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from drillcore_fdb.errors import EngineError
 from drillcore_fdb.tuples import Subspace
@@ -27,6 +29,8 @@ KEY_BYTES_MAX = 10_000
 VALUE_BYTES_MAX = 100_000
 TRANSACTION_BYTES_MAX = 10_000_000
 TRANSACTION_AGE_S_MAX = 5.0
+SHARED_AGE_S_MAX = 1.0
+"""How long `Reads` goes on with one transaction. The last piece of work then still has four seconds."""
 VERSIONSTAMP_BYTES = 10
 KEYS_END = b"\xff"
 """The end of the keys a transaction may touch. FoundationDB keeps its own records from here on."""
@@ -325,9 +329,13 @@ class Engine(ABC):
         finally:
             attempts.close()
 
+    def reads(self) -> Reads:
+        """Reads that follow one another, in one transaction while it is young. Use it in a `with` statement."""
+        return Reads(self)
+
     @abstractmethod
     def begin(self, options: Options) -> Attempts:
-        """Starts the attempts of one `run`. Do not call it: call `run`, which retries, commits and closes."""
+        """Starts the attempts of one `run`. Do not call it: call `run` or `reads`, which retry and close."""
 
     def directory(self, *path: str) -> Subspace:
         """The key prefix of a path of names. It is short, made on first use, and never changes."""
@@ -359,3 +367,67 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Waits for commits under way, then closes the store. May be called again."""
+
+
+class Reads:
+    """Pieces of work that only read, one after the other, such as the steps of a plan.
+
+    They share a transaction while it is young: only the first waits for a read version, and what one has read costs the
+    following ones nothing. Later ones get a new transaction, so they may see a newer version of the store. Each may be
+    run more than once. Threads that share the reads wait for each other.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._attempts: Attempts | None = None
+        self._until_s = 0.0
+        self._is_running = False
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives the transaction back. May be called again, and further work gets a new one."""
+        with self._lock:
+            if self._attempts is not None:
+                self._attempts.close()
+                self._attempts = None
+
+    def run(self, work: Callable[[Reader], T]) -> T:
+        """Returns what `work` finds. Raises `EngineError` as `Engine.run` does. `work` may itself call `run`."""
+        with self._lock:
+            return self._run_inside(work) if self._is_running else self._run_alone(work)
+
+    def _run_alone(self, work: Callable[[Reader], T]) -> T:
+        attempts = self._young()
+        self._is_running = True
+        try:
+            while True:
+                try:
+                    return work(attempts.snapshot)
+                except EngineError as error:
+                    attempts.recover(error)
+                    self._until_s = time.monotonic() + SHARED_AGE_S_MAX
+        except EngineError:
+            self.close()
+            raise
+        finally:
+            self._is_running = False
+
+    def _run_inside(self, work: Callable[[Reader], T]) -> T:
+        """Runs work that other work has called. The transaction of that one must not become too old."""
+        if self._attempts is not None and time.monotonic() < self._until_s:
+            return work(self._attempts.snapshot)
+        return self._engine.run(lambda tr: work(tr.snapshot))
+
+    def _young(self) -> Attempts:
+        if time.monotonic() >= self._until_s:
+            self.close()
+        if self._attempts is None:
+            self._attempts = self._engine.begin(DEFAULT_OPTIONS)
+            self._until_s = time.monotonic() + SHARED_AGE_S_MAX
+        return self._attempts

@@ -156,7 +156,7 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
 
 def sections_by_topic(hierarchy: Hierarchy, archive: Archive) -> dict[str, set[NodeId]]:
     found: dict[str, set[NodeId]] = {}
-    reader = archive.planner.reader(archive.corpus, hierarchy.revision)
+    reader = archive.reader(hierarchy.revision)
     for section, members in hierarchy.sections.items():
         for chunk in reader.chunks(members):
             found.setdefault(chunk.source.partition("-")[0], set()).add(section)
@@ -250,7 +250,7 @@ def test_planning_twice_gives_the_same_plan(archive: Archive, monkeypatch: pytes
     for module in (planning, sectioning):
         monkeypatch.setattr(module, "SECTION_CHUNKS_MAX", 5)
     archive.add({topic: text_of(topic, 1, 3) for topic in SENTENCES})
-    reader = archive.planner.reader(archive.corpus, archive.head())
+    reader = archive.reader(archive.head())
     added = [prepared(text_of(topic, 2, 4)) for topic in ("banking", "school")]
     removed = [document for document in reader.documents([archive.documents()["school"]]) if document is not None]
     first, second = (Planner(reader, builtin_processor(), AT, BY).plan(added, removed) for _ in range(2))
@@ -274,7 +274,7 @@ def test_an_overtaken_plan_makes_only_the_changed_sections_again(archive: Archiv
     processor, settled = CountingProcessor(builtin_counter()), SettledSections()
 
     def plan() -> HierarchyChange:
-        reader = archive.planner.reader(archive.corpus, archive.head())
+        reader = archive.reader(archive.head())
         return Planner(reader, processor, AT, BY, settled).plan(added, [])
 
     first = plan()
@@ -296,7 +296,7 @@ def test_chapters_of_a_document_stay_apart_except_small_ones(archive: Archive) -
     chapters = [f"## Chapter {number}\n\n{text_of('banking', number, 4).partition('#')[2]}" for number in (1, 2)]
     archive.add({"act": "# The act\n\n## Preface\n\nThe bank holds capital.\n\n" + "\n\n".join(chapters)})
     hierarchy = check(archive)
-    reader = archive.planner.reader(archive.corpus, hierarchy.revision)
+    reader = archive.reader(hierarchy.revision)
     titles = [section.title for section in reader.sections(list(hierarchy.sections))]
     assert sorted(titles) == ["Chapter 1", "Chapter 2"]
 

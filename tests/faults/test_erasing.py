@@ -87,15 +87,12 @@ def test_an_erasure_killed_before_the_keys_are_destroyed_is_finished_later(tmp_p
 def test_another_server_does_not_use_an_erased_key_from_its_memory(archive: Archive, tmp_path: Path) -> None:
     second_server = _other_server(archive, tmp_path)
     assert readable(second_server, 2) == sorted(SENTENCES)
-    titles = [
-        outline.title
-        for outline in second_server.planner.reader(second_server.corpus, Revision(2)).outlines().by_id.values()
-    ]
+    titles = [outline.title for outline in second_server.reader(Revision(2)).outlines().by_id.values()]
     assert any(TOPIC in title for title in titles)
     erase(archive, TOPIC)
     assert [readable(second_server, revision) for revision in (1, 2, 3)] == [LEFT] * 3
     for revision in (1, 2, 3):
-        outlines = second_server.planner.reader(second_server.corpus, Revision(revision)).outlines()
+        outlines = second_server.reader(Revision(revision)).outlines()
         assert not any(TOPIC in outline.title for outline in outlines.by_id.values())
     second_server.add({TOPIC: text_of(TOPIC, 9)})
     assert readable(archive, 4) == sorted(SENTENCES)
@@ -134,7 +131,7 @@ def test_a_source_that_is_added_while_it_is_erased_is_sealed_under_a_key_that_st
                 done.result()
         head = archive.head()
         for server in (archive, second_server):
-            reader = server.planner.reader(server.corpus, head)
+            reader = server.reader(head)
             documents = server.planner.reviser.batched(server.corpus, head).read(
                 lambda view: list(HierarchyReader(view).documents())
             )

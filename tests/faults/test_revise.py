@@ -24,7 +24,6 @@ from drillcore_server.hierarchy.sections import Outline, Outlines, SectionCache
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel import corpus_at_revision, revise, revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
-from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput, Missing, Unavailable
 from drillcore_server.kernel.revise import Claimed, Overtaken, Plan, Reviser, Staged
 from drillcore_server.kernel.revisions import Claim
@@ -133,7 +132,7 @@ class Readers:
 
     def in_many_transactions(self) -> Revision:
         revision = self._archive.head()
-        reader = self._archive.planner.reader(self._archive.corpus, revision)
+        reader = self._archive.reader(revision)
         chunks = [chunk.id for section in reader.outlines().ids for chunk in reader.members(section)]
         texts = ["".join(raw.content for raw in chunk.page.raws) for chunk in reader.chunks_with_raws(chunks)]
         master = reader.master()
@@ -344,8 +343,8 @@ def test_every_key_of_an_expired_claim_is_swept(
     assert check(archive, idle=False).texts == FIRST
     planned: list[Revision] = []
 
-    def plan(_: Corpus, base: Revision) -> Plan[Any]:
-        planned.append(base)
+    def plan(base: BatchedReads) -> Plan[Any]:
+        planned.append(base.revision)
         if len(planned) == 2:
             raise Died
         raise Claimed(archive.engine.run(lambda tr: revisions.get_claim(tr, archive.keys)))  # type: ignore[arg-type]
@@ -401,7 +400,9 @@ def test_nothing_is_staged_or_published_without_holding_the_claim(archive: Archi
     writes = [Write(b"key", b"value")]
     steps: Sequence[Callable[[], object]] = [
         lambda: reviser._stage(archive.keys, own, 0, writes),
-        lambda: reviser._publish(archive.call("AddDocuments"), archive.target, ADDED, plan, Staged(own, b"")),
+        lambda: reviser._publish(
+            archive.call("AddDocuments"), archive.target, ADDED, plan, Staged(own, b""), archive.keys
+        ),
     ]
     before = archive.dump()
     for step in steps:

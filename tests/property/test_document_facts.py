@@ -23,8 +23,7 @@ from drillcore_server.facts.lexical.lexical_index import LexicalIndex
 from drillcore_server.facts.model import Fact, FactChange, FactStatus
 from drillcore_server.facts.store import FactReader
 from drillcore_server.kernel import revise, revisions
-from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
-from drillcore_server.kernel.corpus_model import Corpus
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.revise import Plan
 from drillcore_server.storage.ids import FactId, Revision
 from drillcore_server.storage.records import RecordKind
@@ -106,10 +105,10 @@ class Facts(RuleBasedStateMachine):
         archive = self.archive
         planner, call = fact_planner(archive), archive.call("SetFactStatus")
 
-        def plan(corpus: Corpus, base: Revision) -> Plan[Nothing]:
-            (before,) = planner.facts(corpus, base, [fact])
+        def plan(snapshot: BatchedReads) -> Plan[Nothing]:
+            (before,) = planner.facts(snapshot, [fact])
             after = before.moved(status, "so", call.at)
-            return planner.plan(corpus, base, [ChangedFact(before, after, FactChange.STATUS)], Nothing)
+            return planner.plan(snapshot, [ChangedFact(before, after, FactChange.STATUS)], Nothing)
 
         planner.reviser.revise(call, archive.target, RecordKind(Nothing), plan)
 

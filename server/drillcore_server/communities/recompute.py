@@ -27,6 +27,7 @@ from drillcore_server.communities.model import CommunityRun, Trigger
 from drillcore_server.communities.settings import CommunitySettings
 from drillcore_server.communities.store import CommunityWrites
 from drillcore_server.kernel.access import SERVER
+from drillcore_server.kernel.corpus_at_revision import BatchedReads
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import Refused, Unavailable
 from drillcore_server.kernel.revise import NothingToChange, Plan, Reviser, Target
@@ -223,11 +224,10 @@ class _ResultPlanner:
         self._trigger = trigger
         self._now = now
 
-    def plan(self, corpus: Corpus, base: Revision) -> Plan[Recomputed] | NothingToChange[Recomputed]:
-        """Plans on the corpus at `base`, which may already have these communities or newer ones."""
-        snapshot = self._reviser.batched(corpus, base)
-        keys = snapshot.keys
-        last = self._reviser.engine.run(lambda tr: communities.last_run(tr, keys))
+    def plan(self, snapshot: BatchedReads) -> Plan[Recomputed] | NothingToChange[Recomputed]:
+        """Plans on the corpus as it is now, which may already have these communities or newer ones."""
+        corpus, base, keys = snapshot.corpus, snapshot.revision, snapshot.keys
+        last = snapshot.read(lambda view: communities.last_run(view.tr, keys))
         if last is not None and last.of_revision > self._assignment.of_revision:
             return self._unchanged(corpus, keys, last)
         make = CommunityWrites(keys, corpus.number, self._reviser.keyring)

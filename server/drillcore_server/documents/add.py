@@ -7,6 +7,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple, Self
@@ -22,6 +23,7 @@ from drillcore_server.documents.parsers import Unparsable
 from drillcore_server.hierarchy.model import Document
 from drillcore_server.hierarchy.source_model import Source, describe, next_version
 from drillcore_server.kernel.canonical_json import fingerprint
+from drillcore_server.kernel.corpus_at_revision import BatchedReads
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput, Unavailable
 from drillcore_server.kernel.named import checked_metadata
@@ -57,8 +59,10 @@ class UploadQueue:
             self._waiting.popleft()
 
     def add(self, settle: Callable[[], None], drop: Callable[[], None], size_bytes: int) -> None:
-        """Adds an upload. `drop` is called if the queue is closed earlier; it must make `settle` end soon."""
-        self._waiting.append(_QueuedUpload(self._thread.submit(settle), drop, size_bytes))
+        """Adds an upload. What settling reads counts for the call of this thread.
+
+        `drop` is called if the queue is closed earlier; it must make `settle` end soon."""
+        self._waiting.append(_QueuedUpload(self._thread.submit(copy_context().run, settle), drop, size_bytes))
 
     def finish(self) -> None:
         """Waits until all uploads are settled. Raises the errors of settling."""
@@ -153,10 +157,11 @@ class DocumentBatch:
         self._target = target
         self._report = report
         self._progress = progress
-        corpus, head = planner.reviser.find(call, target)
-        self._reader = planner.reader(corpus, head)
+        self._reads = planner.reviser.engine.reads()
+        snapshot = planner.reviser.batched(*planner.reviser.find(call, target, self._reads), self._reads)
+        self._reader = planner.reader(snapshot)
         with errors_as_refusals():
-            self._embeddings = planner.embeddings(corpus, head)
+            self._embeddings = planner.embeddings(snapshot)
         self._buffer = DocumentBuffer()
         self._names: list[str] = []
         """The names of the documents in the buffer."""
@@ -178,6 +183,7 @@ class DocumentBatch:
         """Stops the uploads under way and drops everything that was taken."""
         self._queue.close()
         self._buffer.close()
+        self._reads.close()
 
     def take(self, upload: Upload) -> None:
         """Begins to read an upload. Outcomes come in the order of the uploads, even if several are read at once."""
@@ -278,9 +284,9 @@ class DocumentBatch:
                 )
                 raise Unavailable(Reason.CONFLICT, message)
 
-    def _plan(self, corpus: Corpus, base: Revision) -> Plan[Added] | NothingToChange[Added]:
-        """Plans on the corpus at `base`: a source may have changed since its document was prepared."""
-        reader = self._planner.reader(corpus, base)
+    def _plan(self, snapshot: BatchedReads) -> Plan[Added] | NothingToChange[Added]:
+        """Plans on the corpus as it is now: a source may have changed since its document was prepared."""
+        reader = self._planner.reader(snapshot)
         self._check_unchanged(reader)
         outcomes = list(self._outcomes)
         added: list[tuple[int, Document]] = []
@@ -300,17 +306,16 @@ class DocumentBatch:
             kind = OutcomeKind.UPDATED if known is not None and known.document else OutcomeKind.ADDED
             outcomes.append(DocumentOutcome(name, kind, document.id))
         if not added:
-            return NothingToChange(Added(base, tuple(outcomes), 0), self._outcome_keys(corpus))
+            return NothingToChange(Added(snapshot.revision, tuple(outcomes), 0), self._outcome_keys(snapshot.corpus))
         removed = [document for document in reader.documents(replaced) if document is not None]
         plan = self._planner.plan(
             self._call,
-            corpus,
-            base,
+            snapshot,
             Change(AddedDocuments(self._buffer, added), removed, sources, self._embeddings.model),
             self._settled,
             lambda revision, sections: Added(revision, tuple(outcomes), sections),
         )
-        return replace(plan, number=self._outcome_keys(corpus))
+        return replace(plan, number=self._outcome_keys(snapshot.corpus))
 
 
 def _source(upload: Upload, document: DocumentQuestion) -> SourceId:

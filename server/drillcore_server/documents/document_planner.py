@@ -19,7 +19,7 @@ from drillcore_server.facts.importance import ImportanceSettings
 from drillcore_server.hierarchy.model import Document
 from drillcore_server.hierarchy.sections import SectionCache
 from drillcore_server.hierarchy.source_model import Source
-from drillcore_server.hierarchy.store import HierarchyReader, HierarchyWrites
+from drillcore_server.hierarchy.store import HierarchyWrites
 from drillcore_server.kernel.corpus_at_revision import BatchedReads
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.revise import Plan, Reviser
@@ -52,7 +52,7 @@ def writes_of(
         yield from facts.added_writes(prepared, replaced.pop(prepared.document.source, None))
     for document in change.removed:
         yield from make.remove_document(document)
-        for removed in reader.batched.each(document.chunks, lambda view, chunk: HierarchyReader(view).chunk(chunk)):
+        for removed in reader.chunks(document.chunks):
             yield from make.remove_chunk(removed)
         if document.source in replaced:
             yield from facts.removed_writes(document.source)
@@ -102,40 +102,39 @@ class DocumentPlanner:
     def embedders(self) -> Embedders:
         return self.preparer.embedders
 
-    def reader(self, corpus: Corpus, revision: Revision) -> PlanReader:
-        return PlanReader(self.reviser.batched(corpus, revision), self.outlines)
+    def reader(self, snapshot: BatchedReads) -> PlanReader:
+        return PlanReader(snapshot, self.outlines)
 
-    def models(self, corpus: Corpus, revision: Revision) -> CorpusModels:
-        return CorpusModels(self.reviser.batched(corpus, revision), self.embedders)
+    def models(self, snapshot: BatchedReads) -> CorpusModels:
+        return CorpusModels(snapshot, self.embedders)
 
-    def embeddings(self, corpus: Corpus, revision: Revision) -> CorpusEmbeddings:
+    def embeddings(self, snapshot: BatchedReads) -> CorpusEmbeddings:
         """Returns the embedder of texts for the corpus. Raises `NotReady` if this server does not have its model."""
-        models = self.models(corpus, revision)
+        models = self.models(snapshot)
         now, embedder = models.now(), models.embedder()
         following = None if now is None or now.next is None else self.embedders.find(now.next.model)
-        return self.embeddings_with(embedder, corpus, revision, following)
+        return self.embeddings_with(embedder, snapshot, following)
 
     def embeddings_with(
-        self, embedder: Embedder, corpus: Corpus, revision: Revision, following: Embedder | None = None
+        self, embedder: Embedder, snapshot: BatchedReads, following: Embedder | None = None
     ) -> CorpusEmbeddings:
-        secret = self.reviser.keyring.derived(self.reviser.make_keys(corpus, []), b"embedded texts")
-        return CorpusEmbeddings(embedder, self.reviser.batched(corpus, revision), secret, following)
+        secret = self.reviser.keyring.derived(self.reviser.make_keys(snapshot.corpus, []), b"embedded texts")
+        return CorpusEmbeddings(embedder, snapshot, secret, following)
 
     def plan(
         self,
         call: Call,
-        corpus: Corpus,
-        base: Revision,
+        snapshot: BatchedReads,
         documents: Change,
         settled: SettledSections,
         result: Callable[[Revision, int], R],
     ) -> Plan[R]:
-        """Returns the plan of the revision that changes these documents. May be run again on another `base`.
+        """Returns the plan of the revision that changes these documents. May be run again on another snapshot.
 
         `result` gets the number of the revision and the number of changed sections. `settled` must be the same for all
         plans of a call. It keeps the work of earlier plans, which other calls have overtaken.
         """
-        reader, models = self.reader(corpus, base), self.models(corpus, base)
+        corpus, reader, models = snapshot.corpus, self.reader(snapshot), self.models(snapshot)
         before = models.now()
         after = before if documents.made_with is None else models.after(documents.made_with, was_current=True)
         assert after is not None, "there are no documents without a model"
@@ -144,11 +143,11 @@ class DocumentPlanner:
         change = planner.plan(documents.added, documents.removed)
         make = HierarchyWrites(self.reviser.keys, corpus.tenant_id, corpus.number, self.reviser.keyring, after)
         number = self.reviser.make_keys(corpus, [source.id for source in documents.sources])
-        facts = self._facts(call, corpus, reader.batched, documents.sources, after)
+        facts = self._facts(call, snapshot, documents.sources, after)
         writes = writes_of(change, documents.sources, reader, make, facts)
         sections = tuple(section.id for section in change.sections)
         return Plan(
-            base=base,
+            base=snapshot.revision,
             number=number,
             writes=writes if after == before else chain([make.set_embeddings(after)], writes),
             sections=sections,
@@ -160,12 +159,12 @@ class DocumentPlanner:
         )
 
     def _facts(
-        self, call: Call, corpus: Corpus, snapshot: BatchedReads, sources: Iterable[Source], models: Embeddings
+        self, call: Call, snapshot: BatchedReads, sources: Iterable[Source], models: Embeddings
     ) -> DocumentFacts:
         return DocumentFacts(
             snapshot,
             {source.id: source for source in sources},
-            self.fact_writes(corpus, models),
+            self.fact_writes(snapshot.corpus, models),
             FactChangeSettings(self.weights, models.current.name, call.at, call.principal.id),
         )
 

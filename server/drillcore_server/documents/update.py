@@ -16,7 +16,7 @@ from drillcore_server.documents.ingestion.revision_plan import SettledSections
 from drillcore_server.documents.parsers import Unparsable
 from drillcore_server.hierarchy.model import Document
 from drillcore_server.hierarchy.source_model import Source, next_version
-from drillcore_server.kernel.corpus_model import Corpus
+from drillcore_server.kernel.corpus_at_revision import BatchedReads
 from drillcore_server.kernel.errors import BadInput, Missing, Stale
 from drillcore_server.kernel.named import checked_metadata
 from drillcore_server.kernel.revise import NothingToChange, Plan, Target
@@ -70,12 +70,12 @@ def update_document(
     `prepared` gets the number of characters once the content is ready to be written. If the document has this content
     and metadata already, there is no new revision. Raises `Refused`. A repeated call returns the first outcome.
     """
-    begun = planner.reviser.begin(call, target, UPDATED)
-    if begun.known is not None:
-        return begun.known
     update = _Update(planner, call, wanted, content)
-    with errors_as_refusals():
-        ready = update.prepare(begun.corpus, begun.head)
+    with planner.reviser.engine.reads() as reads, errors_as_refusals():
+        begun = planner.reviser.begin(call, target, UPDATED, reads)
+        if begun.known is not None:
+            return begun.known
+        ready = update.prepare(planner.reviser.batched(begun.corpus, begun.head, reads))
         if not isinstance(ready, NothingToChange):
             prepared(ready)
     if isinstance(ready, NothingToChange):
@@ -91,33 +91,32 @@ class _Update:
         self._content = content
         self._settled = SettledSections()
 
-    def prepare(self, corpus: Corpus, head: Revision) -> int | NothingToChange[Updated]:
+    def prepare(self, head: BatchedReads) -> int | NothingToChange[Updated]:
         """Parses and prepares the content. Returns the number of its characters."""
-        source, document = _find(self._planner.reader(corpus, head), self._wanted)
+        source, document = _find(self._planner.reader(head), self._wanted)
         digested = _read(self._planner.readers, self._content, document)
         self._own_metadata = digested.metadata
         if self._metadata(document, digested.content_hash) is None:
-            return self._unchanged(corpus, head, source, document)
+            return self._unchanged(head, source, document)
         origin = Origin(source.id, source.version + 1, self._call.at, self._call.principal.id)
-        embeddings = self._planner.embeddings(corpus, head)
+        embeddings = self._planner.embeddings(head)
         self._made_with = embeddings.model
         self._prepared: PreparedDocument = self._planner.preparer.complete(digested, origin, embeddings)
         return len(digested.text)
 
-    def plan(self, corpus: Corpus, base: Revision) -> Plan[Updated] | NothingToChange[Updated]:
-        """Plans on the corpus at `base`: the document may have changed since the content was prepared."""
-        source, document = _find(self._planner.reader(corpus, base), self._wanted)
+    def plan(self, snapshot: BatchedReads) -> Plan[Updated] | NothingToChange[Updated]:
+        """Plans on the corpus as it is now: the document may have changed since the content was prepared."""
+        source, document = _find(self._planner.reader(snapshot), self._wanted)
         metadata = self._metadata(document, self._prepared.document.content_hash)
         if metadata is None:
-            return self._unchanged(corpus, base, source, document)
+            return self._unchanged(snapshot, source, document)
         described = replace(self._prepared.document, metadata=metadata)
         following = next_version(source, described, self._call.at)
         record = replace(described, source_version=following.version)
         added = replace(self._prepared, document=record)
         return self._planner.plan(
             self._call,
-            corpus,
-            base,
+            snapshot,
             Change([added], [document], [following], self._made_with),
             self._settled,
             lambda revision, sections: Updated(revision, OutcomeKind.UPDATED, record.id, following.version, sections),
@@ -131,9 +130,9 @@ class _Update:
             return None
         return metadata
 
-    def _unchanged(self, corpus: Corpus, at: Revision, source: Source, document: Document) -> NothingToChange[Updated]:
-        found = Updated(at, OutcomeKind.UNCHANGED, document.id, source.version, 0)
-        return NothingToChange(found, self._planner.reviser.make_keys(corpus, []))
+    def _unchanged(self, at: BatchedReads, source: Source, document: Document) -> NothingToChange[Updated]:
+        found = Updated(at.revision, OutcomeKind.UNCHANGED, document.id, source.version, 0)
+        return NothingToChange(found, self._planner.reviser.make_keys(at.corpus, []))
 
 
 def _find(reader: PlanReader, wanted: UpdateTarget) -> tuple[Source, Document]:
@@ -198,8 +197,8 @@ def remove_documents(planner: DocumentPlanner, call: Call, target: Target, docum
 
     settled = SettledSections()
 
-    def plan(corpus: Corpus, base: Revision) -> Plan[Removed]:
-        reader = planner.reader(corpus, base)
+    def plan(snapshot: BatchedReads) -> Plan[Removed]:
+        reader = planner.reader(snapshot)
         found = reader.documents(wanted)
         existing = [document for document in found if document is not None]
         if len(existing) < len(wanted):
@@ -213,8 +212,7 @@ def remove_documents(planner: DocumentPlanner, call: Call, target: Target, docum
         ]
         return planner.plan(
             call,
-            corpus,
-            base,
+            snapshot,
             Change([], existing, left),
             settled,
             lambda revision, _sections: Removed(revision, len(existing)),

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from drillcore_server.facts.model import fact_hash
 from drillcore_server.facts.store import FactReader, blocks_of_source
 from drillcore_server.hierarchy.store import HierarchyReader
-from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.corpus_at_revision import BatchedReads
 from drillcore_server.storage.ids import SourceId
 from drillcore_server.storage.keyring import KeyErased
 from drillcore_server.vectors.corpus_models import embeddings_of
@@ -76,7 +76,7 @@ class CorpusEmbeddings:
         number = self._number()
         if number is None:
             return [None] * len(keys)
-        return self.snapshot.find(keys, lambda view, key: _kept(view, number, key))
+        return self.snapshot.together(keys, lambda view, some: HierarchyReader(view).vectors_of_texts(number, some))
 
     def embed_facts(self, source: SourceId, texts: Sequence[str]) -> list[bytes]:
         """Returns the packed vectors of facts, in order. A text that the source already has as a fact is not embedded
@@ -114,13 +114,6 @@ class CorpusEmbeddings:
 
     def _made(self, texts: Sequence[str]) -> Iterable[Vector]:
         return as_stored(embed_or_refuse(self.embedder, texts)) if texts else ()
-
-
-def _kept(view: CorpusAtRevision, model: int, key: bytes) -> bytes | None:
-    try:
-        return HierarchyReader(view).vector_of_text(model, key)
-    except KeyErased:
-        return None
 
 
 class EmbeddedText(NamedTuple):

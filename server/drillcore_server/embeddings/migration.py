@@ -129,12 +129,12 @@ class Migrator:
 
         Changes nothing if that migration has begun or is not needed. May be run again.
         """
-        self._reviser.revise(call, target, SLICED, lambda corpus, base: self._begin(call, corpus, base))
+        self._reviser.revise(call, target, SLICED, lambda snapshot: self._begin(call, snapshot))
         return self._reviser.find(call, target)[0]
 
-    def _begin(self, call: Call, corpus: Corpus, base: Revision) -> _SlicePlan:
+    def _begin(self, call: Call, snapshot: BatchedReads) -> _SlicePlan:
+        corpus, base = snapshot.corpus, snapshot.revision
         own = model_of(self._embedders.own)
-        snapshot = self._snapshot(corpus, base)
         now = snapshot.read(embeddings_of)
         if now is None or (now.next.model if now.next else now.current.model) == own:
             return NothingToChange(Sliced(base, 0), self._reviser.make_keys(corpus, []))
@@ -200,9 +200,9 @@ class Migrator:
         assert run_state is not None
         self._check_model(models)
         if migration.cursor is not None:
-            self._revise(corpus, lambda c, base: self._slice(c, base, run_state))
+            self._revise(corpus, lambda snapshot: self._slice(snapshot, run_state))
         else:
-            self._revise(corpus, lambda c, base: self._flip(c, base, run_state))
+            self._revise(corpus, lambda snapshot: self._flip(snapshot, run_state))
 
     def _check_model(self, models: Embeddings) -> None:
         own = model_of(self._embedders.own)
@@ -213,7 +213,7 @@ class Migrator:
             )
             raise NotReady(Reason.MODEL_MISMATCH, message)
 
-    def _revise(self, corpus: Corpus, make_plan: Callable[[Corpus, Revision], _SlicePlan]) -> None:
+    def _revise(self, corpus: Corpus, make_plan: Callable[[BatchedReads], _SlicePlan]) -> None:
         """Commits one planned revision. Gives up without an error if others were faster too often: the next step plans
         again."""
         call = self._call(corpus)
@@ -223,24 +223,25 @@ class Migrator:
             if refused.reason is not Reason.CONFLICT:
                 raise
 
-    def _slice(self, corpus: Corpus, base: Revision, run_state: _RunState) -> _SlicePlan:
+    def _slice(self, snapshot: BatchedReads, run_state: _RunState) -> _SlicePlan:
         """Plans the next slice of the walk through all vectors that existed when the migration began."""
-        models, migration = self._state(corpus, base)
+        corpus, base = snapshot.corpus, snapshot.revision
+        models, migration = self._state(snapshot)
         if models is None or migration is None or models.next is None or migration.cursor is None:
             return _nothing_to_do(base)
-        missing = MissingVectors(self._snapshot(corpus, base), models)
+        missing = MissingVectors(snapshot, models)
         found = missing.from_key(migration.cursor, SLICE_MAX)
         writes, count = self._vector_writes(corpus, missing, found.missing, run_state)
         done = migration.done + count
         after = replace(migration, done=done, total=max(done, migration.total), cursor=found.following)
         return self._plan(corpus, base, writes, after)
 
-    def _flip(self, corpus: Corpus, base: Revision, run_state: _RunState) -> _SlicePlan:
+    def _flip(self, snapshot: BatchedReads, run_state: _RunState) -> _SlicePlan:
         """Plans the flip if every item has its new vector, or nearly; else another slice of missing vectors."""
-        models, migration = self._state(corpus, base)
+        corpus, base = snapshot.corpus, snapshot.revision
+        models, migration = self._state(snapshot)
         if models is None or migration is None or models.next is None or migration.cursor is not None:
             return _nothing_to_do(base)
-        snapshot = self._snapshot(corpus, base)
         missing = MissingVectors(snapshot, models)
         found = missing.changed_since(migration.since)
         some = found.missing[:SLICE_MAX]
@@ -266,12 +267,12 @@ class Migrator:
             else:
                 index.forget(corpus.number, model)
 
-    def _clear(self, corpus: Corpus, base: Revision) -> _SlicePlan:
+    def _clear(self, snapshot: BatchedReads) -> _SlicePlan:
         """Plans to remove vectors of former models. The last slice also finishes the migration."""
-        models, migration = self._state(corpus, base)
+        corpus, base = snapshot.corpus, snapshot.revision
+        models, migration = self._state(snapshot)
         if models is None or migration is None or models.next is not None or migration.finished_at is not None:
             return _nothing_to_do(base)
-        snapshot = self._snapshot(corpus, base)
         begin = migration.cursor or b""
         keys = [entry.key for entry in islice(_unused(snapshot, models, begin), CLEARED_MAX)]
         writes = [Write(key, None) for key in keys]
@@ -343,8 +344,9 @@ class Migrator:
             finish=finish,
         )
 
-    def _state(self, corpus: Corpus, base: Revision) -> tuple[Embeddings | None, Migration | None]:
-        return self._snapshot(corpus, base).read(lambda view: (embeddings_of(view), migration_of(view.tr, view.keys)))
+    @staticmethod
+    def _state(snapshot: BatchedReads) -> tuple[Embeddings | None, Migration | None]:
+        return snapshot.read(lambda view: (embeddings_of(view), migration_of(view.tr, view.keys)))
 
     def _snapshot(self, corpus: Corpus, revision: Revision) -> BatchedReads:
         return self._reviser.batched(corpus, revision)

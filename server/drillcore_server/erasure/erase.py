@@ -98,9 +98,10 @@ class _ErasurePlanner:
         self.corpus: Corpus | None = None
         """The corpus, once a plan was made."""
 
-    def plan(self, corpus: Corpus, base: Revision) -> Plan[Erasure]:
+    def plan(self, snapshot: BatchedReads) -> Plan[Erasure]:
+        corpus, base = snapshot.corpus, snapshot.revision
         check_not_on_hold(corpus.legal_hold)
-        snapshot, self.corpus = self._reviser.batched(corpus, base), corpus
+        self.corpus = corpus
         found = self._find(snapshot)
         if found is None:
             raise self._unknown(snapshot)
@@ -123,10 +124,11 @@ class _ErasurePlanner:
             sections=0,
             purge_due=self._call.at + timedelta(days=self._eraser.purge_days),
         )
-        return self._planned(corpus, base, found, about)
+        return self._planned(snapshot, found, about)
 
-    def _planned(self, corpus: Corpus, base: Revision, found: _Found, about: Erasure) -> Plan[Erasure]:
-        made = self._plan_documents(corpus, base, found.documents)
+    def _planned(self, snapshot: BatchedReads, found: _Found, about: Erasure) -> Plan[Erasure]:
+        corpus = snapshot.corpus
+        made = self._plan_documents(snapshot, found.documents)
         outcome = _Outcome(replace(about, sections=len(made.sections)))
         facts = [fact.id for block in found.blocks for fact in block.facts]
         communities = self._community_writes(corpus, found.held, facts)
@@ -135,7 +137,7 @@ class _ErasurePlanner:
             self._finish(tr, trail, corpus, outcome)
 
         return Plan(
-            base=base,
+            base=snapshot.revision,
             number=made.number,
             writes=chain(
                 made.writes,
@@ -156,13 +158,13 @@ class _ErasurePlanner:
             finish=finish,
         )
 
-    def _plan_documents(self, corpus: Corpus, base: Revision, documents: Sequence[Document]) -> Plan[None]:
+    def _plan_documents(self, snapshot: BatchedReads, documents: Sequence[Document]) -> Plan[None]:
         """The plan that removes the documents of the source from the hierarchy."""
         if not documents:
-            number = self._reviser.make_keys(corpus, [])
-            return Plan(base, number, (), (), (), (), (), lambda _revision: None)
+            number = self._reviser.make_keys(snapshot.corpus, [])
+            return Plan(snapshot.revision, number, (), (), (), (), (), lambda _revision: None)
         change = Change([], documents, [])
-        return self._planner.plan(self._call, corpus, base, change, self._settled, lambda _revision, _sections: None)
+        return self._planner.plan(self._call, snapshot, change, self._settled, lambda _revision, _sections: None)
 
     def _find(self, snapshot: BatchedReads) -> _Found | None:
         """What the corpus has of the source. None if it has neither the source nor facts from it."""

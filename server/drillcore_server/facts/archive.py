@@ -83,25 +83,23 @@ def _change_facts(
     """Changes facts of one corpus as one revision. If nothing changes, makes no revision."""
     ids = check_facts(facts, FACTS_MAX)
     target = planner.target(call, tenant, ids)
-    return planner.reviser.revise(
-        call, target, MOVED, lambda corpus, base: _plan(planner, call, corpus, base, ids, move)
-    )
+    return planner.reviser.revise(call, target, MOVED, lambda snapshot: _plan(planner, call, snapshot, ids, move))
 
 
 def _plan(
-    planner: FactPlanner, call: Call, corpus: Corpus, base: Revision, ids: Sequence[FactId], move: Move
+    planner: FactPlanner, call: Call, snapshot: BatchedReads, ids: Sequence[FactId], move: Move
 ) -> Plan[Moved] | NothingToChange[Moved]:
-    pairs = [(before, move.change(before)) for before in planner.facts(corpus, base, ids)]
+    pairs = [(before, move.change(before)) for before in planner.facts(snapshot, ids)]
     changes = [ChangedFact(before, after, move.what) for before, after in pairs if after is not None]
     if not changes:
-        return NothingToChange(Moved(0, base), planner.reviser.make_keys(corpus, []))
+        return NothingToChange(Moved(0, snapshot.revision), planner.reviser.make_keys(snapshot.corpus, []))
     changed_ids = [change.after.id for change in changes]
 
     def finish(tr: Transaction, _trail: Trail, _revision: Revision) -> None:
         if move.counts_as_access:
-            facts.note_accesses(tr, planner.reviser.keys.of_corpus(corpus.number), changed_ids, call.at)
+            facts.note_accesses(tr, snapshot.keys, changed_ids, call.at)
 
-    return replace(planner.plan(corpus, base, changes, lambda revision: Moved(len(changes), revision)), finish=finish)
+    return replace(planner.plan(snapshot, changes, lambda revision: Moved(len(changes), revision)), finish=finish)
 
 
 @dataclass(frozen=True, slots=True)

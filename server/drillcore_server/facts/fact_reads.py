@@ -164,10 +164,10 @@ def corpora_of(
     raise missing_fact(next(fact for fact in wanted if fact not in found))
 
 
-def expected_locators(reads: FactReads, call: Call, tenant: TenantId | None, wanted: Iterable[FactId]) -> list[bytes]:
+def expected_locators(unit: Unit, call: Call, tenant: TenantId | None, wanted: Iterable[FactId]) -> list[bytes]:
     """The keys that a call about these facts begins with, to be read ahead. Empty if its tenant is not known yet."""
     owner = call.principal.tenant or tenant
-    return [] if owner is None else facts.locators(reads.unit.keys, owner, wanted)
+    return [] if owner is None else facts.locators(unit.keys, owner, wanted)
 
 
 def missing_fact(fact: FactId) -> Missing:

@@ -103,19 +103,18 @@ class FactKeeper:
         target = Target(corpus.tenant_id, corpus.id, by_server=True)
         wanted = sorted(set(facts))
         reviser = self.planner.reviser
-        done = reviser.revise(call, target, UPKEEP_DONE, lambda found, base: self._plan(found, base, wanted, upkeep))
+        done = reviser.revise(call, target, UPKEEP_DONE, lambda snapshot: self._plan(snapshot, wanted, upkeep))
         return done.facts
 
     def _plan(
-        self, corpus: Corpus, base: Revision, facts: Sequence[FactId], upkeep: FactUpkeep
+        self, snapshot: BatchedReads, facts: Sequence[FactId], upkeep: FactUpkeep
     ) -> Plan[UpkeepDone] | NothingToChange[UpkeepDone]:
-        snapshot = self.planner.reviser.batched(corpus, base)
         wanted = snapshot.read(lambda view: upkeep.applies_to(view.tr, facts))
         there = [fact for fact in snapshot.read(lambda view: FactReader(view).facts_by_id(wanted)) if fact]
         pairs = ((before, upkeep.change(before)) for before in there)
         changes = [ChangedFact(before, after, upkeep.what) for before, after in pairs if after is not None]
         if not changes:
-            return NothingToChange(UpkeepDone(base, 0))
+            return NothingToChange(UpkeepDone(snapshot.revision, 0))
         ids = [change.after.id for change in changes]
 
         def finish(tr: Transaction, trail: Trail, _revision: Revision) -> None:
@@ -123,9 +122,8 @@ class FactKeeper:
                 raise Overtaken
             trail.detail["upkeep"] = upkeep.name
 
-        return replace(
-            self.planner.plan(corpus, base, changes, lambda revision: UpkeepDone(revision, len(ids))), finish=finish
-        )
+        plan = self.planner.plan(snapshot, changes, lambda revision: UpkeepDone(revision, len(ids)))
+        return replace(plan, finish=finish)
 
 
 EXPIRED_REASON: Final = "its time to live is over"

@@ -30,13 +30,13 @@ from drillcore_server.hierarchy.model import Chunk, ChunkWithRaws
 from drillcore_server.hierarchy.source_model import SourceDescription, SourceType
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel.access import InTenant
-from drillcore_server.kernel.corpus_at_revision import BatchedReads
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput, Exists, Missing
 from drillcore_server.kernel.named import checked_metadata
 from drillcore_server.kernel.revise import Plan, Target
 from drillcore_server.kernel.trail import Trail
-from drillcore_server.kernel.unit import Call
+from drillcore_server.kernel.unit import Call, errors_as_refusals
 from drillcore_server.storage.ids import (
     SOURCE_CHARACTERS_MAX,
     DocumentId,
@@ -121,11 +121,14 @@ def put_facts(
     `embedding_model` made the vectors of the drafts; it is empty if they have none. Raises `Refused`.
     """
     check_drafts(drafts)
-    begun = planner.reviser.begin(call, target, PUT_FACTS)
-    if begun.known is not None:
-        return begun.known
-    facts = NewFacts(planner, call, drafts, embedding_model)
-    return planner.reviser.revise(call, target, PUT_FACTS, facts.plan)
+    made: list[NewFacts] = []
+
+    def plan(snapshot: BatchedReads) -> Plan[PutFacts]:
+        if not made:
+            made.append(NewFacts(planner, call, drafts, embedding_model))
+        return made[0].plan(snapshot)
+
+    return planner.reviser.revise(call, target, PUT_FACTS, plan)
 
 
 class NewFacts:
@@ -150,38 +153,45 @@ class NewFacts:
         assert self._made is not None
         return self._made.model
 
-    def make(self, corpus: Corpus, base: Revision) -> list[tuple[Fact, bytes]]:
+    def make(self, snapshot: BatchedReads) -> list[tuple[Fact, bytes]]:
         """The facts, each with its vector as stored. Raises `Refused` if an id is taken or a chunk does not fit."""
-        snapshot = self._planner.reviser.batched(corpus, base)
+        snapshot.read(self._read_ahead)
         self._check_new(snapshot)
-        model, vectors = self._embedded(corpus, base)
+        model, vectors = self._embedded(snapshot)
         found = _chunks(snapshot, [draft.chunk for draft in self._drafts if draft.chunk is not None])
         self._pages = {id_: chunk.page for id_, chunk in found.items()}
         chunks = {id_: chunk.chunk for id_, chunk in found.items()}
         self._titles = _document_titles(snapshot, [chunk.document for chunk in chunks.values()])
-        self._described = self._planner.describe(corpus, base, chunks.values())
+        self._described = self._planner.describe(snapshot, chunks.values())
         facts = [self._fact(place, chunks, model) for place in range(len(self._drafts))]
         return list(zip(facts, vectors, strict=True))
 
-    def plan(self, corpus: Corpus, base: Revision) -> Plan[PutFacts]:
-        made = self.make(corpus, base)
+    def plan(self, snapshot: BatchedReads) -> Plan[PutFacts]:
+        made = self.make(snapshot)
         changes = [ChangedFact(None, fact, FactChange.ADDED, vector) for fact, vector in made]
         ids = tuple(self._ids)
         return self._planner.plan(
-            corpus,
-            base,
+            snapshot,
             changes,
             lambda revision: PutFacts(ids, revision),
             model=self.model,
             new_blocks=self._new_blocks,
         )
 
-    def _embedded(self, corpus: Corpus, base: Revision) -> Embedded:
+    def _read_ahead(self, view: CorpusAtRevision) -> None:
+        """Reads what is known to be needed, in one round trip."""
+        given = [draft.id for draft in self._drafts if draft.id is not None]
+        chunks = {draft.chunk for draft in self._drafts if draft.chunk is not None}
+        sources = {view.sealed.hashed(draft.source) for draft in self._drafts if draft.chunk is None}
+        keys = [view.keys.embeddings(), *map(view.keys.chunk, chunks), *map(view.keys.source, sources)]
+        view.read_ahead([*keys, *FactReader(view).keys_of(given)])
+
+    def _embedded(self, snapshot: BatchedReads) -> Embedded:
         if self._given is not None:
             return self._given
-        now = self._planner.models(corpus, base).now()
+        now = self._planner.models(snapshot).now()
         if self._made is None or (now is not None and now.current.model != self._made.model):
-            self._made = self._planner.embedded(corpus, base, [draft.content for draft in self._drafts])
+            self._made = self._planner.embedded(snapshot, [draft.content for draft in self._drafts])
         return self._made
 
     def _checked(self, named: str) -> Embedded:
@@ -280,12 +290,14 @@ def put_session_facts(
     The corpus does not change; the returned revision is its present one. Raises `Refused`.
     """
     check_drafts(drafts)
-    begun = planner.reviser.begin(call, target, PUT_FACTS)
-    if begun.known is not None:
-        return begun.known
-    new = NewFacts(planner, call, drafts, embedding_model)
-    facts = new.make(begun.corpus, begun.head)
-    planner.models(begun.corpus, begun.head).after(new.model)  # refuses vectors of another model
+    with planner.reviser.engine.reads() as reads, errors_as_refusals():
+        begun = planner.reviser.begin(call, target, PUT_FACTS, reads)
+        if begun.known is not None:
+            return begun.known
+        snapshot = planner.reviser.batched(begun.corpus, begun.head, reads)
+        new = NewFacts(planner, call, drafts, embedding_model)
+        facts = new.make(snapshot)
+        planner.models(snapshot).after(new.model)  # refuses vectors of another model
     made = [SessionFact(begun.corpus.id, fact, vector) for fact, vector in facts]
     own = OwnSession(begun.corpus.tenant_id, call.principal.id, session)
     sources = sessions.source_keys(begun.corpus.number, {kept.fact.source for kept in made})

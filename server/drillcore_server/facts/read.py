@@ -81,7 +81,7 @@ def get_facts(
         _check_size(found.values(), reads.unit.page_bytes_max)
         return Facts([found[id_] for id_ in ids], revisions)
 
-    expected = expected_locators(reads, call, tenant, ids)
+    expected = expected_locators(reads.unit, call, tenant, ids)
     return reads.unit.read_with_notes(call, access.in_tenant(tenant, Permission.READ), work, expected=expected)
 
 

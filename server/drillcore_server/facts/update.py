@@ -27,7 +27,7 @@ from drillcore_server.facts.model import (
     fact_hash,
 )
 from drillcore_server.facts.signable import fact_content
-from drillcore_server.kernel.corpus_at_revision import CorpusReads
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusReads
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput, NotReady, Stale
 from drillcore_server.kernel.journal import SigningKeys
@@ -78,12 +78,14 @@ def update_fact(
     `expected_version`, `NotReady` if it is deleted.
     """
     _check(update)
-    target = planner.target(call, tenant, [fact])
-    begun = planner.reviser.begin(call, target, UPDATED_FACT)
-    if begun.known is not None:
-        return begun.known
-    made = _Update(planner, call, fact, update)
-    return planner.reviser.revise(call, target, UPDATED_FACT, made.plan)
+    made: list[_Update] = []
+
+    def plan(snapshot: BatchedReads) -> Plan[UpdatedFact] | NothingToChange[UpdatedFact]:
+        if not made:
+            made.append(_Update(planner, call, fact, update))
+        return made[0].plan(snapshot)
+
+    return planner.reviser.revise(call, planner.target(call, tenant, [fact]), UPDATED_FACT, plan)
 
 
 def _check(update: FactUpdate) -> None:
@@ -109,21 +111,21 @@ class _Update:
             self._tokens = planner.counter.count(update.content)
             check_tokens(self._tokens, "the fact")
 
-    def plan(self, corpus: Corpus, base: Revision) -> Plan[UpdatedFact] | NothingToChange[UpdatedFact]:
-        (before,) = self._planner.facts(corpus, base, [self._fact])
+    def plan(self, snapshot: BatchedReads) -> Plan[UpdatedFact] | NothingToChange[UpdatedFact]:
+        (before,) = self._planner.facts(snapshot, [self._fact])
         _check_changeable(before, self._update.expected_version)
         after, what = self._changed(before)
         if not what:
-            number = self._planner.reviser.make_keys(corpus, [])
-            return NothingToChange(UpdatedFact(before.version, base), number)
+            number = self._planner.reviser.make_keys(snapshot.corpus, [])
+            return NothingToChange(UpdatedFact(before.version, snapshot.revision), number)
         model: Model | None = None
         vector: bytes | None = None
         if what & FactChange.CONTENT:
-            model, (vector,) = self._embedded(corpus, base, after.content)
+            model, (vector,) = self._embedded(snapshot, after.content)
             after = replace(after, embedding_model=model.name)
         change = ChangedFact(before, after, what, vector)
         return self._planner.plan(
-            corpus, base, [change], lambda revision: UpdatedFact(after.version, revision), model=model
+            snapshot, [change], lambda revision: UpdatedFact(after.version, revision), model=model
         )
 
     def _changed(self, before: Fact) -> tuple[Fact, FactChange]:
@@ -146,9 +148,9 @@ class _Update:
             what |= FactChange.DETAILS
         return replace(changed, modified_at=self._call.at, version=before.version + 1), what
 
-    def _embedded(self, corpus: Corpus, base: Revision, content: str) -> Embedded:
+    def _embedded(self, snapshot: BatchedReads, content: str) -> Embedded:
         if not self._update.embedding:
-            return self._planner.embedded(corpus, base, [content])
+            return self._planner.embedded(snapshot, [content])
         vector = client_vector(self._update.embedding, "embedding")
         return Embedded(Model(self._update.embedding_model, len(vector)), [packed(vector)])
 
@@ -242,18 +244,18 @@ def set_fact_status(
     _check_change(change, len(ids))
     target = planner.target(call, tenant, ids)
 
-    planned: list[Revision] = []
+    planned: list[CorpusId] = []
 
-    def plan(corpus: Corpus, base: Revision) -> Plan[StatusSet]:
-        planned.append(base)
-        found = planner.facts(corpus, base, ids)
+    def plan(snapshot: BatchedReads) -> Plan[StatusSet]:
+        planned.append(snapshot.corpus.id)
+        found = planner.facts(snapshot, ids)
         for fact in found:
             check_fact_version(fact, change.expected_version)
         changes = [
             ChangedFact(fact, fact.moved(change.status, change.reason, call.at), FactChange.STATUS) for fact in found
         ]
-        _check_lifted(planner, reviews, corpus, found, change)
-        made = planner.plan(corpus, base, changes, lambda revision: StatusSet(len(changes), revision))
+        _check_lifted(reviews, snapshot, found, change)
+        made = planner.plan(snapshot, changes, lambda revision: StatusSet(len(changes), revision))
         return replace(made, finish=finish)
 
     def finish(_tr: Transaction, trail: Trail, _revision: Revision) -> None:
@@ -265,7 +267,7 @@ def set_fact_status(
 
     done = planner.reviser.revise(call, target, STATUS_SET, plan)
     if change.status is FactStatus.QUARANTINED and planned:  # a retry plans nothing, and the operator knows already
-        reviews.tell(target.corpus, ids)
+        reviews.tell(planned[0], ids)
     return done
 
 
@@ -281,7 +283,7 @@ def _check_change(change: StatusChange, count: int) -> None:
 
 
 def _check_lifted(
-    planner: FactPlanner, reviews: QuarantineReviews, corpus: Corpus, facts: Sequence[Fact], change: StatusChange
+    reviews: QuarantineReviews, snapshot: BatchedReads, facts: Sequence[Fact], change: StatusChange
 ) -> None:
     """Only a signed review lifts a quarantine, one for each fact. No other change takes a signature.
 
@@ -297,4 +299,4 @@ def _check_lifted(
         message = "the fact is not quarantined; leave signature_id out"
         raise BadInput(Reason.INVALID_ARGUMENT, message, field="signature_id")
     (fact,), signature = lifted, change.signature
-    planner.reviser.engine.run(lambda tr: reviews.check(tr.snapshot, corpus, fact, signature))
+    snapshot.read(lambda view: reviews.check(view.tr, view.corpus, fact, signature))

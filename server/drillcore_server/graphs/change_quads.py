@@ -130,10 +130,10 @@ class QuadPut:
         """Stores the new quads. Makes no revision if there are none."""
         return self.reviser.revise(self.call, self.target, PUT_QUADS, self._plan)
 
-    def _plan(self, corpus: Corpus, base: Revision) -> Plan[PutQuads] | NothingToChange[PutQuads]:
+    def _plan(self, snapshot: BatchedReads) -> Plan[PutQuads] | NothingToChange[PutQuads]:
+        corpus, base = snapshot.corpus, snapshot.revision
         sources = [self.source] if self.source else []
         number = self.reviser.make_keys(corpus, sources)
-        snapshot = self.reviser.batched(corpus, base)
         new = NewQuads(snapshot, QuadWrites(self.reviser.keys, corpus.number, self.reviser.keyring))
         writes = new.of_source(self.quads(), self.source)
         first = next(writes, None)
@@ -295,9 +295,10 @@ def remove_quads(reviser: Reviser, call: Call, target: Target, selection: QuadSe
     """
     selection.check()
 
-    def plan(corpus: Corpus, base: Revision) -> Plan[RemovedQuads] | NothingToChange[RemovedQuads]:
+    def plan(snapshot: BatchedReads) -> Plan[RemovedQuads] | NothingToChange[RemovedQuads]:
+        corpus, base = snapshot.corpus, snapshot.revision
         hashes = QuadHashes.of(reviser.keyring, corpus.number)
-        removal = _Removal(reviser.batched(corpus, base), hashes, selection)
+        removal = _Removal(snapshot, hashes, selection)
 
         def finish(_tr: Transaction, trail: Trail, _revision: Revision) -> None:
             trail.detail["quads_removed"] = removal.removed

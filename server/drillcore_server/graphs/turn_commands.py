@@ -147,12 +147,11 @@ class GraphAt:
     """The conversation graph of a corpus at the revision that a change is planned on."""
 
     reviser: Reviser
-    corpus: Corpus
-    base: Revision
+    snapshot: BatchedReads
 
     @property
-    def snapshot(self) -> BatchedReads:
-        return self.reviser.batched(self.corpus, self.base)
+    def corpus(self) -> Corpus:
+        return self.snapshot.corpus
 
     @property
     def make(self) -> TurnWrites:
@@ -192,8 +191,9 @@ def change_graph(
 ) -> R:
     """Makes the change as one revision. Without writes, returns the result for the head and makes no revision."""
 
-    def plan(corpus: Corpus, base: Revision) -> Plan[R] | NothingToChange[R]:
-        change = make(GraphAt(reviser, corpus, base))
+    def plan(snapshot: BatchedReads) -> Plan[R] | NothingToChange[R]:
+        corpus, base = snapshot.corpus, snapshot.revision
+        change = make(GraphAt(reviser, snapshot))
         if not change.writes:
             return NothingToChange(change.result(base), reviser.make_keys(corpus, []))
         return _plan(reviser, corpus, base, change)

@@ -17,6 +17,7 @@ from drillcore_server.hierarchy.model import Citation, Section
 from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.revisions import RevisionRecord
+from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import CorpusNumber, NodeId, node_id
 from drillcore_server.vectors.corpus_follower import Follower
 from drillcore_server.vectors.settings import VectorSettings
@@ -109,12 +110,12 @@ class SectionCache(Follower[Outlines]):
 def _load(snapshot: BatchedReads) -> Outlines:
     """Reads section by section. A scan of the records would also read all earlier versions of the sections."""
     ids = [node_id(entry.key[-16:]) for entry in snapshot.entries(snapshot.keys.listed_sections())]
-    return Outlines.of(snapshot.each_unless_erased(ids, _outline))
+    return Outlines.of(snapshot.each_unless_erased(ids, _outline, CorpusKeys.section))
 
 
 def _follow(kept: Outlines, since: Sequence[RevisionRecord], snapshot: BatchedReads) -> Outlines:
     changed = sorted({section for record in since for section in record.sections})
-    return kept.changed(dict(zip(changed, snapshot.find(changed, _outline), strict=True)))
+    return kept.changed(dict(zip(changed, snapshot.find(changed, _outline, CorpusKeys.section), strict=True)))
 
 
 def _outline(view: CorpusAtRevision, section: NodeId) -> Outline | None:

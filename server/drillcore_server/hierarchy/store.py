@@ -214,12 +214,18 @@ class HierarchyReader:
         for entry in versioned.scan(self.view.tr, *self.view.keys.categories(category), self.view.revision):
             yield node_id(entry.key[-16:])
 
-    def vector_of_text(self, model: int, text: bytes) -> bytes | None:
-        """The vector of a chunk with this text; None if there is none. The text is given as its keyed hash."""
-        found = versioned.last_key(
-            self.view.tr, *self.view.keys.embedded_as(text), self.view.revision, _KNOWN_TEXTS_MAX
-        )
-        return None if found is None else self.vector(model, node_id(found[-16:]))
+    def vectors_of_texts(self, model: int, texts: Sequence[bytes]) -> list[bytes | None]:
+        """For each text, the vector of a chunk with it; None if there is none. Texts are given as their keyed hashes.
+
+        Takes two round trips.
+        """
+        ranges = [self.view.keys.embedded_as(text) for text in texts]
+        self.view.read_ahead([], [RangeRead(*keys, limit=_KNOWN_TEXTS_MAX, reverse=True) for keys in ranges])
+        found = [versioned.last_key(self.view.tr, *keys, self.view.revision, _KNOWN_TEXTS_MAX) for keys in ranges]
+        places = [self.view.keys.vector(model, node_id(key[-16:])) for key in found if key is not None]
+        stored = iter(self.view.sealed.get_many_unless_erased(self.view.tr, places, self.view.revision))
+        entries = [None if key is None else next(stored) for key in found]
+        return [None if entry is None else entry.value for entry in entries]
 
     def chunks_naming(self, kind: bytes, value: bytes = b"") -> Iterator[NodeId]:
         """The chunks that name an entity of this kind and, if it is given, this value. Both are keyed hashes."""

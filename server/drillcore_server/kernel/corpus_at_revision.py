@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 from uuid import UUID
 
-from drillcore_fdb.engine import Engine, RangeRead, Reader, Transaction
+from drillcore_fdb.engine import Engine, RangeRead, Reader, Reads, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
@@ -28,6 +28,8 @@ from drillcore_server.storage.versioned import Entry
 
 T = TypeVar("T")
 Id = TypeVar("Id")
+KeyOf = Callable[[CorpusKeys, Id], bytes]
+"""The key that a record with an id has in a corpus."""
 _RECORDS_MAX: Final = 500
 """How many records one transaction reads one by one: well within five seconds."""
 _KEYS_MAX: Final = 2_000
@@ -128,6 +130,8 @@ class BatchedReads:
     revision: Revision
     callers: _CallersTransaction | None = None
     """Where the first reads are made, if the reads follow a caller."""
+    shared: Reads | None = None
+    """Where all reads are made, if those of a plan share transactions."""
 
     @classmethod
     def of(cls, engine: Engine, view: CorpusAtRevision) -> BatchedReads:
@@ -156,6 +160,8 @@ class BatchedReads:
 
         if self.callers is not None and self.callers.takes_another():
             return read(self.callers.tr)
+        if self.shared is not None:
+            return self.shared.run(read)
         return self.engine.run(lambda tr: read(tr.snapshot))
 
     def check_kept(self) -> None:
@@ -173,20 +179,30 @@ class BatchedReads:
             batch = ids[start : start + _RECORDS_MAX]
             yield from self.read(lambda view, b=batch: get_many(view, b))  # type: ignore[misc]
 
-    def find(self, ids: Sequence[Id], get: Callable[[CorpusAtRevision, Id], T]) -> Iterator[T]:
-        """What `get` returns for each id, in order."""
-        for start in range(0, len(ids), _RECORDS_MAX):
-            batch = ids[start : start + _RECORDS_MAX]
-            yield from self.read(lambda view, b=batch: [get(view, id_) for id_ in b])  # type: ignore[misc]
+    def find(
+        self, ids: Sequence[Id], get: Callable[[CorpusAtRevision, Id], T], key: KeyOf[Id] | None = None
+    ) -> Iterator[T]:
+        """What `get` returns for each id, in order. `key` tells what it reads, which is then read together."""
 
-    def each(self, ids: Sequence[Id], get: Callable[[CorpusAtRevision, Id], T | None]) -> Iterator[T]:
+        def read(view: CorpusAtRevision, batch: Sequence[Id]) -> list[T]:
+            if key is not None:
+                view.read_ahead([key(view.keys, id_) for id_ in batch])
+            return [get(view, id_) for id_ in batch]
+
+        return self.together(ids, read)
+
+    def each(
+        self, ids: Sequence[Id], get: Callable[[CorpusAtRevision, Id], T | None], key: KeyOf[Id] | None = None
+    ) -> Iterator[T]:
         """Same as `find`, for records that must be there."""
-        for id_, record in zip(ids, self.find(ids, get), strict=True):
+        for id_, record in zip(ids, self.find(ids, get, key), strict=True):
             if record is None:
                 raise StoreCorruptError(f"{id_} is named at revision {self.revision} but is not there")
             yield record
 
-    def each_unless_erased(self, ids: Sequence[Id], get: Callable[[CorpusAtRevision, Id], T | None]) -> Iterator[T]:
+    def each_unless_erased(
+        self, ids: Sequence[Id], get: Callable[[CorpusAtRevision, Id], T | None], key: KeyOf[Id] | None = None
+    ) -> Iterator[T]:
         """Same as `each`, without records that were erased."""
 
         def get_or_skip(view: CorpusAtRevision, id_: Id) -> tuple[T] | tuple[()] | None:
@@ -196,7 +212,7 @@ class BatchedReads:
                 return ()
             return None if found is None else (found,)
 
-        for found in self.each(ids, get_or_skip):
+        for found in self.each(ids, get_or_skip, key):
             yield from found
 
     def entries(self, keys: KeyRange, keys_max: int = _KEYS_MAX) -> Iterator[Entry]:

@@ -13,13 +13,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Final, Generic, TypeVar
 from uuid import uuid4
 
-from drillcore_fdb.engine import Engine, Options, Reader, Transaction
+from drillcore_fdb.engine import Engine, Options, Reader, Reads, Transaction
 from drillcore_proto.reasons import Reason
 from drillcore_server.kernel import access, retention, revisions
 from drillcore_server.kernel import revisions as changes
@@ -29,10 +29,11 @@ from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import BatchedReads
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput, Unavailable
+from drillcore_server.kernel.read_ahead import Subjects
 from drillcore_server.kernel.revisions import Claim, RevisionRecord
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Unit, errors_as_refusals
-from drillcore_server.kernel.writes import Write, apply_all
+from drillcore_server.kernel.writes import Write, apply_all, locators_of
 from drillcore_server.storage import audit_records
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import (
@@ -52,6 +53,7 @@ from drillcore_server.storage.records import RecordKind
 from drillcore_server.storage.sealed import KeyNumbers, SealedKind, SealedRecords
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 SMALL_BYTES_MAX: Final = 3_000_000
 """A revision up to this size is one transaction. FoundationDB allows 10 MB and recommends much less."""
@@ -126,6 +128,21 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class SoughtTarget:
+    """A corpus to revise that the caller named by something in it."""
+
+    tenant: TenantId | None
+    find: Callable[[Reader, InTenant], CorpusId]
+    """Finds the corpus. Raises `Refused` if it is not there for the caller."""
+    expected: Sequence[bytes] = ()
+    """Keys that `find` reads first, to be read ahead."""
+
+    @property
+    def access(self) -> Rule[InTenant]:
+        return access.in_tenant(self.tenant, Permission.WRITE)
+
+
+@dataclass(frozen=True, slots=True)
 class Staged:
     """A large revision that is written but not visible yet."""
 
@@ -140,6 +157,10 @@ class Begun(Generic[R]):
     corpus: Corpus
     head: Revision
     known: R | None
+
+    def target_of(self, target: Target | SoughtTarget) -> Target:
+        """The target that is found, if it was sought."""
+        return target if isinstance(target, Target) else Target(target.tenant, self.corpus.id)
 
 
 class Overtaken(Exception):  # noqa: N818 - a signal, not an error
@@ -165,9 +186,10 @@ class Reviser:
     def keys(self) -> Keyspace:
         return self.unit.keys
 
-    def batched(self, corpus: Corpus, revision: Revision) -> BatchedReads:
-        """A revision of the corpus for planning, read in as many transactions as it takes."""
-        return BatchedReads(self.engine, corpus, self.keys.of_corpus(corpus.number), self.sealed, revision)
+    def batched(self, corpus: Corpus, revision: Revision, shared: Reads | None = None) -> BatchedReads:
+        """A revision of the corpus, read in as many transactions as it takes, or in those that others share."""
+        keys = self.keys.of_corpus(corpus.number)
+        return BatchedReads(self.engine, corpus, keys, self.sealed, revision, shared=shared)
 
     def make_keys(self, corpus: Corpus, sources: Iterable[SourceId]) -> KeyNumber:
         """Makes the missing keys of the corpus and these sources, and returns the number of the corpus's own key.
@@ -180,11 +202,14 @@ class Reviser:
     def revise(
         self,
         call: Call,
-        target: Target,
+        target: Target | SoughtTarget,
         kind: RecordKind[R],
-        make_plan: Callable[[Corpus, Revision], Plan[R] | NothingToChange[R]],
+        make_plan: Callable[[BatchedReads], Plan[R] | NothingToChange[R]],
     ) -> R:
         """Plans and writes the next revision. Returns the plan's `result`, which is stored as the request's outcome.
+
+        `make_plan` gets the corpus as it is now. It reads in the transaction that found the corpus while that is young,
+        and in following ones later; so a small revision takes two transactions, one to plan and one to write.
 
         A request that was made before gets its stored outcome and is not planned. Raises `Refused`: CONFLICT or
         DEADLINE_EXCEEDED if others keep writing first until the call's time is over. Planning, and cleaning up after a
@@ -192,44 +217,68 @@ class Reviser:
         """
         deadline: float | None = None
         while True:
-            begun = self.begin(call, target, kind)
-            if begun.known is not None:
-                return begun.known
-            corpus, base = begun.corpus, begun.head
-            keys = self.keys.of_corpus(corpus.number)
-            with errors_as_refusals():
+            with self.engine.reads() as reads, errors_as_refusals():
+                begun = self.begin(call, target, kind, reads)
+                if begun.known is not None:
+                    return begun.known
+                snapshot = self.batched(begun.corpus, begun.head, reads)
+                found = begun.target_of(target)
                 try:
-                    plan = make_plan(corpus, base)
+                    plan = make_plan(snapshot)
                     if isinstance(plan, NothingToChange):
-                        return self.leave(call, target, kind, plan)
-                    return self._write(call, target, kind, plan, keys)
+                        return self.leave(call, found, kind, plan)
+                    return self._write(call, found, kind, plan, snapshot)
                 except (Overtaken, KeyErased):  # after an erasure during planning, the next head is without the source
                     deadline = deadline or time.monotonic() + call.timeout_s
                 except Claimed as claimed:
                     deadline = deadline or time.monotonic() + call.timeout_s
-                    if self._wait_or_sweep(keys, claimed.claim, deadline):
+                    if self._wait_or_sweep(snapshot.keys, claimed.claim, deadline):
                         deadline = None
             if deadline is not None and time.monotonic() > deadline:
                 raise Unavailable(Reason.CONFLICT, "others kept changing the corpus; nothing was written, try again")
 
-    def find(self, call: Call, target: Target) -> tuple[Corpus, Revision]:
-        """The corpus and its head. Raises `Refused` if the caller may not change the corpus."""
+    def find(self, call: Call, target: Target, reads: Reads | None = None) -> tuple[Corpus, Revision]:
+        """The corpus and its head. Raises `Refused` if the caller may not change the corpus.
+
+        With `reads`, it is the first of them.
+        """
 
         def work(tr: Reader, granted: InTenant) -> tuple[Corpus, Revision]:
             corpus = self._corpus(tr, granted, target)
+            self.unit.read_ahead.remember(corpus)
             return corpus, revisions.head(tr, self.keys.of_corpus(corpus.number))
 
-        return self.unit.look(call, target.access, work)
+        return self._look(_naming(call, target), target.access, work, reads)
 
-    def begin(self, call: Call, target: Target, kind: RecordKind[R]) -> Begun[R]:
-        """The corpus, its head and a known result. Raises `Refused` if the caller may not change the corpus."""
+    def begin(
+        self, call: Call, target: Target | SoughtTarget, kind: RecordKind[R], reads: Reads | None = None
+    ) -> Begun[R]:
+        """The corpus, its head and a known result. Raises `Refused` if the caller may not change the corpus.
+
+        With `reads`, it is the first of them.
+        """
 
         def work(tr: Reader, granted: InTenant) -> Begun[R]:
             corpus = self._corpus(tr, granted, target)
+            self.unit.read_ahead.remember(corpus)
             head = revisions.head(tr, self.keys.of_corpus(corpus.number))
             return Begun(corpus, head, self.unit.known(tr, call, SealedKind(kind, self.sealed, call.request_id)))
 
-        return self.unit.look(call, target.access, work)
+        named = _naming(call, target) if isinstance(target, Target) else call
+        expected = () if isinstance(target, Target) else target.expected
+        return self._look(named, target.access, work, reads, expected)
+
+    def _look(
+        self,
+        call: Call,
+        access: Rule[InTenant],
+        work: Callable[[Reader, InTenant], T],
+        reads: Reads | None,
+        expected: Sequence[bytes] = (),
+    ) -> T:
+        if reads is None:
+            return self.unit.look(call, access, work, expected=expected)
+        return self.unit.look_first(call, access, work, reads, expected=expected)
 
     def leave(self, call: Call, target: Target, kind: RecordKind[R], unchanged: NothingToChange[R]) -> R:
         """Records a request that changes nothing, and stores its answer as its outcome."""
@@ -245,39 +294,45 @@ class Reviser:
             return unchanged.result
 
         stored_as = SealedKind(kind, self.sealed, call.request_id, unchanged.number)
-        return self.unit.write(call, target.access, stored_as, work)
+        return self.unit.write(_naming(call, target), target.access, stored_as, work)
 
-    def _corpus(self, tr: Reader, granted: InTenant, target: Target) -> Corpus:
+    def _corpus(self, tr: Reader, granted: InTenant, target: Target | SoughtTarget) -> Corpus:
         """The corpus. Raises `Refused` unless the caller may change all of its levels."""
-        corpus = granted.corpus(tr, self.keys, target.corpus)
+        named = target.corpus if isinstance(target, Target) else target.find(tr, granted)
+        corpus = granted.corpus(tr, self.keys, named)
         granted.check_level(corpus.id, *Level)
         return corpus
 
-    def _write(self, call: Call, target: Target, kind: RecordKind[R], plan: Plan[R], keys: CorpusKeys) -> R:
-        writes = iter(plan.writes)
+    def _write(self, call: Call, target: Target, kind: RecordKind[R], plan: Plan[R], base: BatchedReads) -> R:
+        keys, writes = base.keys, iter(plan.writes)
         first = _up_to(SMALL_BYTES_MAX, writes)
         following = next(writes, None)
         if following is None:
-            return self._publish(call, target, kind, plan, first)
+            return self._publish(call, target, kind, plan, first, keys)
         claim = Claim(uuid4(), Revision(plan.base + 1), _lease_end())
         _check_record(_record(call, plan, claim.revision, RecordId(claim.id), call.at))
         try:
             self._claim(keys, claim)
             batches = enumerate(_batches(chain(first, [following], writes)))
             hashes = [self._stage(keys, claim, number, batch) for number, batch in batches]
-            return self._publish(call, target, kind, plan, Staged(claim, manifests.root(hashes)))
+            return self._publish(call, target, kind, plan, Staged(claim, manifests.root(hashes)), keys)
         except BaseException:
             self._sweep(keys, claim)
             raise
 
     def _publish(
-        self, call: Call, target: Target, kind: RecordKind[R], plan: Plan[R], written: Staged | Sequence[Write]
+        self,
+        call: Call,
+        target: Target,
+        kind: RecordKind[R],
+        plan: Plan[R],
+        written: Staged | Sequence[Write],
+        keys: CorpusKeys,
     ) -> R:
         at = datetime.now(UTC)  # when readers begin to see the revision; the call may have begun long before
 
         def work(tr: Transaction, granted: InTenant, trail: Trail) -> R:
             corpus = self._corpus(tr, granted, target)
-            keys = self.keys.of_corpus(corpus.number)
             self._check_claim(tr, keys, written.claim if isinstance(written, Staged) else None)
             if revisions.head(tr, keys) != plan.base:
                 raise Overtaken
@@ -296,7 +351,8 @@ class Reviser:
             return plan.result(revision)
 
         stored_as = SealedKind(kind, self.sealed, call.request_id, plan.number)
-        return self.unit.write(call, target.access, stored_as, work)
+        expected = [keys.revision(plan.base), *(() if isinstance(written, Staged) else locators_of(written))]
+        return self.unit.write(_naming(call, target), target.access, stored_as, work, expected=expected)
 
     def _apply(self, tr: Transaction, keys: CorpusKeys, writes: Sequence[Write], revision: Revision) -> bytes:
         """Makes all writes of a small revision. Returns the hash of their manifest."""
@@ -381,6 +437,11 @@ class Reviser:
         while has_more:
             renewed = Claim(claim.id, claim.revision, _lease_end())
             has_more = self.engine.run(lambda tr: work(tr, renewed), Options(idempotent=True))  # noqa: B023 - run at once
+
+
+def _naming(call: Call, target: Target) -> Call:
+    """The call, naming the corpus that it revises, so that what is needed of the corpus is read ahead."""
+    return replace(call, subjects=Subjects(target.tenant, (target.corpus,)))
 
 
 def _leave_trail(trail: Trail, corpus: Corpus, plan: Plan[R], revision: Revision, commitment: bytes) -> None:

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 from drillcore_fdb import codec
-from drillcore_fdb.engine import Engine, Options, Reader, Transaction
+from drillcore_fdb.engine import Engine, Options, Reader, Reads, Transaction
 from drillcore_fdb.errors import (
     DiskFullError,
     EngineError,
@@ -252,6 +252,24 @@ class Unit:
 
         return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
+    def look_first(
+        self,
+        call: Call,
+        access: Rule[G],
+        work: Callable[[Reader, G], T],
+        reads: Reads,
+        *,
+        expected: Sequence[bytes] = (),
+    ) -> T:
+        """Same as `look`, as the first of `reads`. Does not count as a use of the session: the call does at its end."""
+
+        def attempt(tr: Reader) -> T:
+            granted, _ = self._admit(tr, tr, call, access, expected, writing=True)
+            return work(tr, granted)
+
+        with errors_as_refusals():
+            return reads.run(attempt)
+
     def look_again(self, call: Call, access: Rule[G], work: Callable[[Reader, G], T], now: datetime) -> T:
         """Same as `look`, in a long call: checks what the caller may do at `now`. Does not count as a session's use."""
 
@@ -305,16 +323,23 @@ class Unit:
     def _begin(
         self, tr: Transaction, call: Call, access: Rule[G], expected: Sequence[bytes], *, writing: bool = False
     ) -> tuple[G, Trail]:
+        granted, trail = self._admit(tr, tr.snapshot, call, access, expected, writing=writing)
+        if call.principal.session is not None:
+            sessions.note_use(tr, self.keys, call.principal.session, call.at)
+        return granted, trail
+
+    def _admit(
+        self, tr: Reader, snapshot: Reader, call: Call, access: Rule[G], expected: Sequence[bytes], *, writing: bool
+    ) -> tuple[G, Trail]:
+        """Checks what the caller may do. `snapshot` reads the same as `tr`, without conflicts."""
         trail = Trail(tenant=call.principal.tenant)
         call.trails[:] = [trail]
-        self.read_ahead.read(tr.snapshot, call.principal, call.request_id, call.subjects, expected, writing=writing)
-        erasure_notes.follow(tr.snapshot, self.keys.erasure_notes, self.journal.keyring)
+        self.read_ahead.read(snapshot, call.principal, call.request_id, call.subjects, expected, writing=writing)
+        erasure_notes.follow(snapshot, self.keys.erasure_notes, self.journal.keyring)
         granted = access(tr, self.keys, call.principal, call.at).within(self._regions, call.region)
         trail.tenant = granted.tenant
         if call.region:
             trail.detail["region"] = call.region
-        if call.principal.session is not None:
-            sessions.note_use(tr, self.keys, call.principal.session, call.at)
         return granted, trail
 
     def _run_recorded(self, attempt: Callable[[Transaction], T], options: Options) -> T:

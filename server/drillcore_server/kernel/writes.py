@@ -214,10 +214,14 @@ def is_ingested_chunk(locator: bytes) -> bool:
     return locator[0] == Level.CHUNK and locator[LOCATOR_BYTES:] != OWN_RAW_IDS
 
 
-def _known_locators(tr: Transaction, writes: Iterable[Write]) -> Mapping[bytes, bytes | None]:
+def locators_of(writes: Iterable[Write]) -> list[bytes]:
+    """The keys of all locators that decide whether the nodes of these writes may have their ids."""
     locators = [write for write in writes if not write.versioned]
-    keys = {key for write in locators for key in (write.key, write.block) if key is not None}
-    wanted = sorted(keys)
+    return sorted({key for write in locators for key in (write.key, write.block) if key is not None})
+
+
+def _known_locators(tr: Transaction, writes: Iterable[Write]) -> Mapping[bytes, bytes | None]:
+    wanted = locators_of(writes)
     return dict(zip(wanted, tr.get_many(wanted), strict=True))
 
 

@@ -195,12 +195,10 @@ class Keyring:
         self, scopes: Sequence[tuple[CorpusNumber, SourceId]]
     ) -> Mapping[tuple[CorpusNumber, SourceId], KeyNumber]:
         fresh = {scope: secrets.token_bytes(_KEY_BYTES) for scope in scopes}
-        found = self._engine.run(
-            lambda tr: {scope: self._find_or_make(tr, scope, key) for scope, key in fresh.items()},
-            Options(idempotent=True),
-        )
+        found, made = self._engine.run(lambda tr: self._find_or_make(tr, fresh), Options(idempotent=True))
         with self._lock:
             self._numbers.update((scope, number) for scope, number in found.items() if number not in self._erased)
+            self._keys.update((n, (key, AESGCM(key))) for n, key in made.items() if n not in self._erased)
         return found
 
     def find(self, corpus: CorpusNumber, source: SourceId) -> KeyNumber | None:
@@ -340,18 +338,30 @@ class Keyring:
         with self._lock:
             self._keys.update((n, (key, AESGCM(key))) for n, key in found.items() if n not in self._erased)
 
-    def _find_or_make(self, tr: Transaction, scope: tuple[CorpusNumber, SourceId], key: bytes) -> KeyNumber:
-        corpus, source = scope
-        place = self._root.pack((_BY_SCOPE, corpus, self.hashed(source)))
-        stored = tr.get(place)
-        if stored is not None and (known := KeyNumber(int.from_bytes(stored, "big"))) not in self._erased:
-            return known  # else it is about to be destroyed, and leads nowhere from now on
-        last = tr.get(self._root.pack((_LAST,)))
-        number = KeyNumber(int.from_bytes(last or b"", "big") + 1)
-        tr.set(self._root.pack((_LAST,)), number.to_bytes(8, "big"))
-        tr.set(place, number.to_bytes(8, "big"))
-        tr.set(self._root.pack((_BY_NUMBER, number)), self._wrap(number, key))
-        return number
+    def _find_or_make(
+        self, tr: Transaction, fresh: Mapping[tuple[CorpusNumber, SourceId], bytes]
+    ) -> tuple[dict[tuple[CorpusNumber, SourceId], KeyNumber], dict[KeyNumber, bytes]]:
+        """The numbers of the keys of these scopes, and those of the `fresh` keys that were stored, because there was
+        none."""
+        places = [self._root.pack((_BY_SCOPE, corpus, self.hashed(source))) for corpus, source in fresh]
+        last_place = self._root.pack((_LAST,))
+        *stored, last_stored = tr.get_many([*places, last_place])
+        last = before = int.from_bytes(last_stored or b"", "big")
+        found: dict[tuple[CorpusNumber, SourceId], KeyNumber] = {}
+        made: dict[KeyNumber, bytes] = {}
+        for (scope, key), place, known in zip(fresh.items(), places, stored, strict=True):
+            number = KeyNumber(int.from_bytes(known or b"", "big"))
+            if known is not None and number not in self._erased:  # else it is about to be destroyed: leads nowhere
+                found[scope] = number
+                continue
+            last += 1
+            number = found[scope] = KeyNumber(last)
+            made[number] = key
+            tr.set(place, number.to_bytes(8, "big"))
+            tr.set(self._root.pack((_BY_NUMBER, number)), self._wrap(number, key))
+        if last != before:
+            tr.set(last_place, last.to_bytes(8, "big"))
+        return found, made
 
     def _wrap(self, number: KeyNumber, key: bytes) -> bytes:
         nonce = os.urandom(_NONCE_BYTES)

@@ -205,7 +205,7 @@ def _search_after_change(world: World) -> Fields:
 FACTS: Final = (
     Call("PutFacts", 14, _put_facts),
     Call("PutFacts", 14, lambda world: _put_facts(world, 100), case="100 facts"),
-    Call("PutFacts", 12, _session_facts, case="in a session"),
+    Call("PutFacts", 10, _session_facts, case="in a session"),
     Call("GetFacts", 6, lambda world: {"fact_ids": world.facts[:50], "with_embedding": True}),
     Call("ListFacts", 8, lambda world: {"corpus_id": world.corpus, "page_size": PAGE}),
     Call(
@@ -218,10 +218,10 @@ FACTS: Final = (
         },
         case="of ten documents",
     ),
-    Call("UpdateFact", 14, lambda world: {"fact_id": world.new_fact(), "content": sentence(next(world.numbers))}),
-    Call("SetFactStatus", 12, lambda world: {"fact_ids": [world.new_fact()], "status": "FACT_STATUS_STALE"}),
-    Call("ArchiveFacts", 12, lambda world: {"fact_ids": [world.new_fact()]}),
-    Call("RestoreFacts", 12, _restored),
+    Call("UpdateFact", 10, lambda world: {"fact_id": world.new_fact(), "content": sentence(next(world.numbers))}),
+    Call("SetFactStatus", 10, lambda world: {"fact_ids": [world.new_fact()], "status": "FACT_STATUS_STALE"}),
+    Call("ArchiveFacts", 10, lambda world: {"fact_ids": [world.new_fact()]}),
+    Call("RestoreFacts", 10, _restored),
     Call("SearchFacts", 8, _search),
     Call("SearchFacts", 12, _search_after_change, case="after a change"),
     Call("SearchFacts", 10, lambda world: _search(world, filters={"metadata": {"site": "3"}}), case="with a filter"),

@@ -18,6 +18,7 @@ from drillcore_server.app.factories import open_keyring
 from drillcore_server.documents.add import Added, DocumentBatch, DocumentOutcome, Upload
 from drillcore_server.documents.document_planner import DocumentPlanner
 from drillcore_server.documents.ingestion.digest import InProcessReaders
+from drillcore_server.documents.ingestion.plan_reader import PlanReader
 from drillcore_server.documents.ingestion.prepared_documents import builtin_preparer
 from drillcore_server.documents.update import Removed, remove_documents
 from drillcore_server.fsck.check_store import Fsck, Report
@@ -116,6 +117,9 @@ class Archive:
 
     def fsck(self) -> Report:
         return Fsck(self.engine, self.keyspace, self.keyring, STORE).run()
+
+    def reader(self, revision: Revision) -> PlanReader:
+        return self.planner.reader(self.planner.reviser.batched(self.corpus, revision))
 
     def head(self) -> Revision:
         return self.engine.run(lambda tr: revisions.head(tr, self.keys))

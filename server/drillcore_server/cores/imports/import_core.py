@@ -23,6 +23,7 @@ from drillcore_server.cores.imports.check_core import CheckedCore, check_core
 from drillcore_server.cores.imports.import_plan import CorePlan, ForeignPlan, FullPlan
 from drillcore_server.cores.model import CoreCounts, CoreKind, Skipped
 from drillcore_server.cores.uploads import CoreUploads
+from drillcore_server.kernel.corpus_at_revision import BatchedReads
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import BadInput, NotReady
 from drillcore_server.kernel.revise import NothingToChange, Plan, Reviser, Target
@@ -118,7 +119,8 @@ class _Import:
     def run(self) -> ImportedCore:
         return self.importer.reviser.revise(self.call, self.order.target, IMPORTED, self._plan)
 
-    def _plan(self, corpus: Corpus, base: Revision) -> Plan[ImportedCore] | NothingToChange[ImportedCore]:
+    def _plan(self, snapshot: BatchedReads) -> Plan[ImportedCore] | NothingToChange[ImportedCore]:
+        corpus, base = snapshot.corpus, snapshot.revision
         reviser = self.importer.reviser
         plan = self._core_plan(corpus, base)
         number = reviser.keyring.numbers(corpus.number, [SourceId(""), *plan.outcome_sources])

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from multiprocessing.connection import Connection
 from typing import Final
 
@@ -81,7 +82,7 @@ class Workers:
             if self._closed:
                 raise Unavailable(Reason.SHUTTING_DOWN, "the server is stopping")
             self._under_way.add(upload)
-            self._threads.submit(self._read, upload)
+            self._threads.submit(copy_context().run, self._read, upload)
         return upload
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from drillcore_server.documents.put_hierarchy.replace import (
 from drillcore_server.hierarchy.model import ChunkWithRaws, Document, Statistics
 from drillcore_server.hierarchy.packed import SECTION, decode_whole_chunk, encode_whole_chunk
 from drillcore_server.hierarchy.store import HierarchyWrites
+from drillcore_server.kernel.corpus_at_revision import BatchedReads
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import Stale
 from drillcore_server.kernel.revise import Plan, Target
@@ -106,16 +107,17 @@ class HierarchyUpload:
         self._hierarchy.check()
         return self._planner.reviser.revise(call, self._target.corpus, PUT, self._plan)
 
-    def _plan(self, corpus: Corpus, base: Revision) -> Plan[Put]:
+    def _plan(self, snapshot: BatchedReads) -> Plan[Put]:
+        corpus, base = snapshot.corpus, snapshot.revision
         expected = self._target.expected_revision
         if expected is not None and base != expected:
             message = f"the corpus is at revision {base}, not at the expected {expected}; read it again"
             raise Stale(Reason.VERSION_MISMATCH, message, version=str(base))
         planner, keys = self._planner, self._planner.reviser.keys
-        earlier = EarlierCorpus(planner.reviser.batched(corpus, base), keys, corpus)
+        earlier = EarlierCorpus(snapshot, keys, corpus)
         known = earlier.known(self._hierarchy.levels)
-        records = self._make_records(corpus, base)
-        models = planner.models(corpus, base)
+        records = self._make_records(snapshot)
+        models = planner.models(snapshot)
         after = models.after_replacing(records.model)
         before = {document.id: document.source for document in earlier.documents()}
         sources = {*before.values(), *(document.source for document in records.documents.values())}
@@ -145,13 +147,13 @@ class HierarchyUpload:
         make = self._planner.fact_writes(corpus, models)
         return ReplacedFacts(earlier, documents, chunk_of, sources - documents.keys(), make, self._call.at)
 
-    def _make_records(self, corpus: Corpus, base: Revision) -> Records:
+    def _make_records(self, snapshot: BatchedReads) -> Records:
         """Makes the records on the first call only: embedding is slow, and the plan may be made several times."""
         if self._records is None:
             planner, hierarchy = self._planner, self._hierarchy
-            embedder = self._embedder(corpus, base)
+            embedder = self._embedder(snapshot)
             model = model_of(hierarchy, self._target.embedding_model, embedder)
-            embeddings = planner.embeddings_with(embedder, corpus, base)
+            embeddings = planner.embeddings_with(embedder, snapshot)
             counter = planner.preparer.digester.counter
             made = ClientRecords(hierarchy, counter, embeddings, self._call.at, self._call.principal.id)
             documents: dict[DocumentId, Document] = {}
@@ -164,11 +166,11 @@ class HierarchyUpload:
             self._records = Records(documents, chunks, sections, made.master(page_of), model)
         return self._records
 
-    def _embedder(self, corpus: Corpus, base: Revision) -> Embedder:
+    def _embedder(self, snapshot: BatchedReads) -> Embedder:
         """Returns the embedder for chunks that come without vectors."""
         if self._hierarchy.dimensions:
             return self._planner.embedders.own
-        return self._planner.models(corpus, base).replacing_embedder()
+        return self._planner.models(snapshot).replacing_embedder()
 
 
 def _stored(made: MadeChunk) -> StoredChunk:
