@@ -17,7 +17,7 @@ from typing import Final
 from drillcore_fdb.round_trips import counted
 from tests.support.round_trips.world import document
 from tests.support.stores.archive import Archive, opened_archive
-from tests.support.stores.metered_engine import MeteredEngine, Counts
+from tests.support.stores.metered_engine import Counts, MeteredEngine
 
 Costs = dict[str, float]
 CALLS: Final = 20

@@ -71,6 +71,7 @@ from drillcore_server.cores.imports.import_core import CoreImporter
 from drillcore_server.cores.service import CoreService
 from drillcore_server.cores.uploads import CoreUploads
 from drillcore_server.documents.document_planner import DocumentPlanner
+from drillcore_server.documents.ingestion.cited_chunks import CitedChunks
 from drillcore_server.documents.ingestion.prepared_documents import Preparer
 from drillcore_server.documents.processors import forget_passages
 from drillcore_server.documents.service import DocumentService
@@ -207,7 +208,9 @@ class Server:
         readers = open_readers(settings.ingest, preparer, self._open)
         self._forget_on_erasure(preparer)
         weights = settings.facts.importance
-        documents = DocumentPlanner(self._reviser, self.indexes.outlines, preparer, readers, weights)
+        cited = CitedChunks(self._engine)
+        self.keyring.on_erased.append(cited.forget)
+        documents = DocumentPlanner(self._reviser, self.indexes.outlines, cited, preparer, readers, weights)
         counter = preparer.digester.counter
         changed = FactPlanner(self._reads, self._reviser, preparer.embedders, counter, weights)
         found = CommunityCache(self._engine)

@@ -287,6 +287,7 @@ class DocumentBatch:
     def _plan(self, snapshot: BatchedReads) -> Plan[Added] | NothingToChange[Added]:
         """Plans on the corpus as it is now: a source may have changed since its document was prepared."""
         reader = self._planner.reader(snapshot)
+        reader.read_ahead(sources=[*self._unchanged, *(document.source for document in self._buffer.documents)])
         self._check_unchanged(reader)
         outcomes = list(self._outcomes)
         added: list[tuple[int, Document]] = []

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TypeVar
 
 from drillcore_server.documents.document_facts import DocumentFacts
+from drillcore_server.documents.ingestion.cited_chunks import CitedChunks
 from drillcore_server.documents.ingestion.digest import Readers
 from drillcore_server.documents.ingestion.fact_changes import FactChangeSettings
 from drillcore_server.documents.ingestion.plan_reader import PlanReader
@@ -94,6 +95,7 @@ class DocumentPlanner:
 
     reviser: Reviser
     outlines: SectionCache
+    cited: CitedChunks
     preparer: Preparer
     readers: Readers
     weights: ImportanceSettings = field(default_factory=ImportanceSettings)
@@ -103,7 +105,7 @@ class DocumentPlanner:
         return self.preparer.embedders
 
     def reader(self, snapshot: BatchedReads) -> PlanReader:
-        return PlanReader(snapshot, self.outlines)
+        return PlanReader(snapshot, self.outlines, self.cited)
 
     def models(self, snapshot: BatchedReads) -> CorpusModels:
         return CorpusModels(snapshot, self.embedders)
@@ -135,6 +137,8 @@ class DocumentPlanner:
         plans of a call. It keeps the work of earlier plans, which other calls have overtaken.
         """
         corpus, reader, models = snapshot.corpus, self.reader(snapshot), self.models(snapshot)
+        sources = [source.id for source in documents.sources]
+        reader.read_ahead(sources=sources, chunks=[chunk for removed in documents.removed for chunk in removed.chunks])
         before = models.now()
         after = before if documents.made_with is None else models.after(documents.made_with, was_current=True)
         assert after is not None, "there are no documents without a model"
@@ -142,7 +146,7 @@ class DocumentPlanner:
         planner = Planner(reader, self.preparer.processor, call.at, call.principal.id, settled)
         change = planner.plan(documents.added, documents.removed)
         make = HierarchyWrites(self.reviser.keys, corpus.tenant_id, corpus.number, self.reviser.keyring, after)
-        number = self.reviser.make_keys(corpus, [source.id for source in documents.sources])
+        number = self.reviser.make_keys(corpus, sources)
         facts = self._facts(call, snapshot, documents.sources, after)
         writes = writes_of(change, documents.sources, reader, make, facts)
         sections = tuple(section.id for section in change.sections)
@@ -153,7 +157,7 @@ class DocumentPlanner:
             sections=sections,
             documents_added=tuple(source.document for source in documents.sources if source.document is not None),
             documents_removed=tuple(document.id for document in change.removed),
-            sources=[source.id for source in documents.sources],
+            sources=sources,
             result=lambda revision: result(revision, len(sections)),
             facts_count=lambda: facts.changed,
         )

@@ -76,11 +76,10 @@ def update_document(
         if begun.known is not None:
             return begun.known
         ready = update.prepare(planner.reviser.batched(begun.corpus, begun.head, reads))
-        if not isinstance(ready, NothingToChange):
-            prepared(ready)
-    if isinstance(ready, NothingToChange):
-        return planner.reviser.leave(call, target, UPDATED, ready)
-    return planner.reviser.revise(call, target, UPDATED, update.plan)
+        if isinstance(ready, NothingToChange):
+            return planner.reviser.leave(call, target, UPDATED, ready)
+        prepared(ready)
+        return planner.reviser.revise(call, target, UPDATED, update.plan, reads)
 
 
 class _Update:
@@ -139,10 +138,12 @@ def _find(reader: PlanReader, wanted: UpdateTarget) -> tuple[Source, Document]:
     """Returns the source and the document. Raises `Refused` if they do not exist or have another version."""
     document: Document | None = None
     if isinstance(wanted.document, str):
+        reader.read_ahead(sources=[wanted.document])
         (source,) = reader.sources([wanted.document])
         if source is not None and source.document is not None:
             (document,) = reader.documents([source.document])
     else:
+        reader.read_ahead(documents=[wanted.document])
         (document,) = reader.documents([wanted.document])
         (source,) = reader.sources([document.source]) if document is not None else [None]
     if source is None or document is None:
@@ -199,12 +200,15 @@ def remove_documents(planner: DocumentPlanner, call: Call, target: Target, docum
 
     def plan(snapshot: BatchedReads) -> Plan[Removed]:
         reader = planner.reader(snapshot)
+        reader.read_ahead(documents=wanted)
         found = reader.documents(wanted)
         existing = [document for document in found if document is not None]
         if len(existing) < len(wanted):
             missing = next(id_ for id_, document in zip(wanted, found, strict=True) if document is None)
             raise Missing(Reason.DOCUMENT_NOT_FOUND, f"there is no document {missing}")
-        sources = reader.sources([document.source for document in existing])
+        named = [document.source for document in existing]
+        reader.read_ahead(sources=named, chunks=[chunk for document in existing for chunk in document.chunks])
+        sources = reader.sources(named)
         left = [
             source.without_document(call.at)
             for source, document in zip(sources, existing, strict=True)

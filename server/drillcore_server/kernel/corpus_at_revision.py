@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeVar
@@ -214,6 +214,11 @@ class BatchedReads:
 
         for found in self.each(ids, get_or_skip, key):
             yield from found
+
+    def first_pages_ahead(self, ranges: Iterable[KeyRange]) -> None:
+        """Reads the first page of each range in one round trip. `entries` then finds them here."""
+        pages = [RangeRead(*keys, limit=_KEYS_MAX) for keys in ranges]
+        self.read(lambda view: view.read_ahead([], pages))
 
     def entries(self, keys: KeyRange, keys_max: int = _KEYS_MAX) -> Iterator[Entry]:
         """What the revision has in a range, in order, as it is stored. Holds at most `keys_max` stored keys at once."""

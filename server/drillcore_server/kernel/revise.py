@@ -205,23 +205,26 @@ class Reviser:
         target: Target | SoughtTarget,
         kind: RecordKind[R],
         make_plan: Callable[[BatchedReads], Plan[R] | NothingToChange[R]],
+        reads: Reads | None = None,
     ) -> R:
         """Plans and writes the next revision. Returns the plan's `result`, which is stored as the request's outcome.
 
         `make_plan` gets the corpus as it is now. It reads in the transaction that found the corpus while that is young,
-        and in following ones later; so a small revision takes two transactions, one to plan and one to write.
+        and in following ones later; so a small revision takes two transactions, one to plan and one to write. `reads`
+        are those of the same call before: the first plan goes on with them.
 
         A request that was made before gets its stored outcome and is not planned. Raises `Refused`: CONFLICT or
         DEADLINE_EXCEEDED if others keep writing first until the call's time is over. Planning, and cleaning up after a
         dead writer, do not count towards that time, because they make progress.
         """
         deadline: float | None = None
+        shared = reads or self.engine.reads()
         while True:
-            with self.engine.reads() as reads, errors_as_refusals():
-                begun = self.begin(call, target, kind, reads)
+            with shared, errors_as_refusals():
+                begun = self.begin(call, target, kind, shared)
                 if begun.known is not None:
                     return begun.known
-                snapshot = self.batched(begun.corpus, begun.head, reads)
+                snapshot = self.batched(begun.corpus, begun.head, shared)
                 found = begun.target_of(target)
                 try:
                     plan = make_plan(snapshot)

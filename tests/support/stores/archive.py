@@ -17,6 +17,7 @@ from drillcore_fdb.engine import Engine
 from drillcore_server.app.factories import open_keyring
 from drillcore_server.documents.add import Added, DocumentBatch, DocumentOutcome, Upload
 from drillcore_server.documents.document_planner import DocumentPlanner
+from drillcore_server.documents.ingestion.cited_chunks import CitedChunks
 from drillcore_server.documents.ingestion.digest import InProcessReaders
 from drillcore_server.documents.ingestion.plan_reader import PlanReader
 from drillcore_server.documents.ingestion.prepared_documents import builtin_preparer
@@ -157,7 +158,7 @@ def _archive(engine: Engine, keyring: Keyring, keyspace: Keyspace, journal: Jour
     reviser = Reviser(engine, unit, sealed, keyring)
     preparer = builtin_preparer()
     readers = InProcessReaders(preparer.digester)
-    planner = DocumentPlanner(reviser, SectionCache(engine), preparer, readers)
+    planner = DocumentPlanner(reviser, SectionCache(engine), CitedChunks(engine), preparer, readers)
     return Archive(engine, keyring, corpus, planner, sealed, keyspace, journal)
 
 

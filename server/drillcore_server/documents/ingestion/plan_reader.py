@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from drillcore_server.documents.ingestion.cited_chunks import Cited, CitedChunks
 from drillcore_server.documents.ingestion.prepared_documents import PreparedChunk, PreparedDocument
 from drillcore_server.hierarchy.model import Chunk, ChunkWithRaws, Document, Master, Section
 from drillcore_server.hierarchy.packed import PlacedChunk
 from drillcore_server.hierarchy.sections import Outlines, SectionCache
 from drillcore_server.hierarchy.source_model import Source
 from drillcore_server.hierarchy.store import HierarchyReader
-from drillcore_server.kernel.corpus_at_revision import BatchedReads
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.revise import Overtaken
 from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import DocumentId, Membership, NodeId, SourceId
 from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.embedding.embedders import Vector
 from drillcore_server.vectors.stored_vectors import unpacked
+
+_READ_AHEAD_MAX: Final = 500
+"""Records that are read ahead. Of more, the others are read when their turn comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,38 @@ class PlanReader:
 
     batched: BatchedReads
     cache: SectionCache
+    cited: CitedChunks
+
+    def read_ahead(
+        self,
+        *,
+        documents: Sequence[DocumentId] = (),
+        sources: Sequence[SourceId] = (),
+        chunks: Sequence[NodeId] = (),
+    ) -> None:
+        """Reads these records, the sections of the chunks, and what every plan needs, in one round trip."""
+
+        def read(view: CorpusAtRevision) -> None:
+            keys = view.keys
+            found = [
+                *map(keys.document, documents),
+                *(self._source_key(keys, source) for source in sources),
+                *(key for chunk in chunks for key in (keys.chunk(chunk), keys.parent(chunk))),
+            ]
+            view.read_ahead([keys.embeddings(), keys.master(), *found[:_READ_AHEAD_MAX]])
+
+        self.batched.read(read)
+
+    def read_members_ahead(self, members: Sequence[Membership]) -> None:
+        """Reads in one round trip what making a section of these members anew needs."""
+
+        def read(view: CorpusAtRevision) -> None:
+            keys, embeddings = view.keys, embeddings_of(view)
+            chunks, documents = [member.id for member in members], {member.document for member in members}
+            vectors = [] if embeddings is None else [keys.vector(embeddings.current.number, chunk) for chunk in chunks]
+            view.read_ahead([*map(keys.chunk, chunks), *vectors, *map(keys.document, documents)][:_READ_AHEAD_MAX])
+
+        self.batched.read(read)
 
     def outlines(self) -> Outlines:
         return self.batched.read(self.cache.at)
@@ -44,7 +82,24 @@ class PlanReader:
 
     def chunks_with_raws(self, ids: Sequence[NodeId]) -> list[ChunkWithRaws]:
         placed = list(self._placed(ids))
-        return list(self.batched.together(placed, lambda view, some: HierarchyReader(view).with_raws(some)))
+        found: list[ChunkWithRaws] = []
+        for chunk in self.batched.together(placed, lambda view, some: HierarchyReader(view).with_raws(some)):
+            if chunk is None:
+                raise Overtaken  # its source was erased meanwhile: the next head is without it
+            found.append(chunk)
+        return found
+
+    def cited_chunks(self, ids: Sequence[NodeId]) -> dict[NodeId, ChunkWithRaws]:
+        """The chunks that a master cites. Keeps them for the next master, and reads only those that are not kept."""
+        kept = self.kept()
+        missing = [id_ for id_ in ids if id_ not in kept.chunks]
+        read = dict(zip(missing, self.chunks_with_raws(missing), strict=True)) if missing else {}
+        found = {id_: read[id_] if id_ in read else kept.chunks[id_] for id_ in ids}
+        kept.chunks = found
+        return found
+
+    def kept(self) -> Cited:
+        return self.batched.read(self.cited.at)
 
     def _placed(self, ids: Sequence[NodeId]) -> Iterator[PlacedChunk]:
         return self.batched.each(ids, lambda view, chunk: HierarchyReader(view).placed_chunk(chunk), CorpusKeys.chunk)

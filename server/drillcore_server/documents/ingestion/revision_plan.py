@@ -197,7 +197,9 @@ class Planner:
         if draft.count > SECTION_CHUNKS_MAX:
             return self._split(draft)
         if draft.left:
-            members = self._remaining(draft) + draft.joined
+            staying = self._remaining(draft)
+            self._reader.read_members_ahead(staying)
+            members = staying + draft.joined
             return [self._rebuilt(draft, members, sum_of(list(units_of(self._vectors(members)))))]
         return [self._extended(draft)]
 
@@ -241,6 +243,7 @@ class Planner:
     def _split(self, draft: _Draft) -> list[SectionChange]:
         """Splits a section. Its largest part keeps the section, and each other part becomes a new section."""
         staying = self._remaining(draft)
+        self._reader.read_members_ahead(staying)
         members = staying + draft.joined
         vectors = self._vectors(members)
         parts = sorted(partitions(vectors, SECTION_CHUNKS_MAX), key=lambda part: (-len(part), int(part[0])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeVar
@@ -162,7 +162,7 @@ class Summariser:
         offered = ((candidate, outline.id) for outline in outlines.values() for candidate in outline.candidates)
         best = heapq.nsmallest(MASTER_POOL, offered, key=lambda pair: _by_weight(pair[0]))
         citations = [citation for citation, _ in best]
-        cited = self._cited(citations)
+        cited = self._cited(citations, self._reader.cited_chunks)
         by_section: dict[NodeId, list[Citation]] = {}
         for citation, section in best:
             by_section.setdefault(section, []).append(citation)
@@ -171,15 +171,27 @@ class Summariser:
         return self._processor.summarise_corpus(members, MASTER_TOKENS), Pool((), _places(citations)), sources
 
     def _passages(self, citations: Sequence[Citation]) -> list[Passage]:
-        cited = self._cited(citations)
-        return [_passage(citation, cited) for citation in citations]
+        """Returns the passages. Reads only the chunks of those that earlier digests have not needed."""
+        kept = self._reader.kept()
+        known = {citation: text for citation in citations if (text := kept.passage(citation)) is not None}
+        missing = [citation for citation in citations if citation not in known]
+        cited = self._cited(missing, self._read)
+        read = {citation: cited[citation.chunk].page.text_of(citation.span) for citation in missing}
+        kept.note((citation, text) for citation, text in read.items() if citation.chunk not in self._fresh)
+        texts = known | read
+        return [Passage(texts[one], str(one.document), one.span, one.weight) for one in citations]
 
-    def _cited(self, citations: Sequence[Citation]) -> dict[NodeId, ChunkWithRaws | PreparedChunk]:
-        """Returns the cited chunks. New chunks come from the plan, the others from the store."""
+    def _read(self, chunks: Sequence[NodeId]) -> dict[NodeId, ChunkWithRaws]:
+        return dict(zip(chunks, self._reader.chunks_with_raws(chunks), strict=True))
+
+    def _cited(
+        self, citations: Sequence[Citation], read: Callable[[Sequence[NodeId]], Mapping[NodeId, ChunkWithRaws]]
+    ) -> dict[NodeId, ChunkWithRaws | PreparedChunk]:
+        """Returns the cited chunks. New chunks come from the plan, `read` reads the others."""
         ids = sorted({citation.chunk for citation in citations})
         stored = [chunk for chunk in ids if chunk not in self._fresh]
         found: dict[NodeId, ChunkWithRaws | PreparedChunk] = {}
-        found |= zip(stored, self._reader.chunks_with_raws(stored), strict=True)
+        found |= read(stored)
         return found | {chunk: self._fresh[chunk] for chunk in ids if chunk in self._fresh}
 
 

@@ -151,6 +151,7 @@ class HierarchyUpload:
         """Makes the records on the first call only: embedding is slow, and the plan may be made several times."""
         if self._records is None:
             planner, hierarchy = self._planner, self._hierarchy
+            planner.reviser.make_keys(snapshot.corpus, {draft.source for draft in hierarchy.documents.values()})
             embedder = self._embedder(snapshot)
             model = model_of(hierarchy, self._target.embedding_model, embedder)
             embeddings = planner.embeddings_with(embedder, snapshot)

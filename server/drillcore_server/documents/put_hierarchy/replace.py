@@ -131,8 +131,12 @@ class EarlierCorpus:
         Removes all entries of the indexes, so the entries of new nodes must be written after this. `models` are the
         models that have vectors, each with whether it is still in use. Then the vectors of these nodes stay.
         """
-        keys, sections = self.keys, self.section_ids()
+        keys, models = self.keys, list(models)
         indexes = (keys.all_categories(), keys.listed_sections(), keys.all_members(), keys.all_entities())
+        vectors = [keys.vectors(model) for model, _ in models]
+        others = (keys.all_embedded(), keys.parents(), keys.raws(), keys.documents())
+        self.snapshot.first_pages_ahead([*indexes, *others, *vectors])
+        sections = self.section_ids()
         for index in (*indexes, keys.all_embedded()):
             yield from (Write(entry.key, None) for entry in self.snapshot.entries(index))
         yield from (Write(keys.section(section), None) for section in sorted(sections) if section not in nodes)
