@@ -158,11 +158,19 @@ class SourceIndexCheck:
             if self._destroyed.get(listing.number) is False or (listing.revision <= self._floor and not is_trimmed):
                 continue  # its purge, or the trim, is under way
             for key in listing.keys:
-                if _place(listing.number, key, listing.revision) not in self._right:
+                is_right = _place(listing.number, key, listing.revision) in self._right
+                if not is_right and not self._went_with_another(key, listing.revision):
                     yield (
                         f"the index by source has {key.hex()} of revision {listing.revision} "
                         f"under the key {listing.number}, which leads to nothing"
                     )
+
+    def _went_with_another(self, key: bytes, revision: Revision) -> bool:
+        """Whether an edge was purged with one of its ends. The list of its other end still has it."""
+        if self.keys.space_of(key) is not Space.EDGES:
+            return False
+        ends = (self._number(turn, revision) for record in followed(self.keys, key, b"") for turn in record)
+        return any(number in self._destroyed for number in ends)
 
     def _listings(self) -> Iterator[Listing]:
         """All lists up to the head. Later ones belong to a revision that is being written."""
