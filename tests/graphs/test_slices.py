@@ -33,6 +33,7 @@ from tests.support.callers.hierarchies import put, two_sections
 from tests.support.callers.knowledge import CHUNK, LEVELS, MASTER, RAW, SECTION, File, at_revision, refused
 from tests.support.data.texts import REGULATIONS
 from tests.support.fixtures import Filled
+from tests.support.round_trips.measured import cost_of
 from tests.support.servers.running import ACME, Running, create_tenants, running
 from tests.support.stores.aged import corpus_in, keys_of
 from tests.support.stores.trails import records
@@ -123,6 +124,24 @@ def test_a_hundred_slices_of_knowledge_are_equal(caller: GraphCaller, anchors: l
     for anchor in anchors:
         answers = {caller.slice(anchor, format=pb.SLICE_FORMAT_BINARY).SerializeToString() for _ in range(20)}
         assert len(answers) == 1
+
+
+@pytest.mark.parametrize("policy_id", [slice_model.POLICY, slice_model.REFERENCE_POLICY])
+def test_a_slice_of_knowledge_is_the_same_however_much_is_read_ahead(
+    caller: GraphCaller, anchors: list[str], policy_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = pb.SlicePolicy(policy_id=policy_id)
+    expected = [caller.slice(anchor, policy=policy) for anchor in anchors]
+    for ahead in (1, 3, 1_000):
+        monkeypatch.setattr(slice_model, "_PREPARED_AHEAD", ahead)
+        assert [caller.slice(anchor, policy=policy) for anchor in anchors] == expected
+
+
+def test_a_slice_of_knowledge_takes_few_round_trips(shared: Running, caller: GraphCaller, anchors: list[str]) -> None:
+    for anchor in anchors:
+        nodes = len(caller.slice(anchor).nodes)
+        cost = cost_of(shared, "Slice", lambda: caller.slice(anchor))  # noqa: B023 - run at once
+        assert cost.round_trips <= 35 < nodes
 
 
 def test_memory_and_store_give_the_same_slices_at_every_revision(caller: GraphCaller, corpus: str) -> None:

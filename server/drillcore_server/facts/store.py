@@ -143,10 +143,13 @@ class FactReader:
 
     def of_chunks(self, chunks: Sequence[NodeId]) -> list[Fact]:
         """The facts that were drawn from these chunks or put into them, by id, unless they were erased."""
-        indexed = versioned.scan_many(self.view.tr, list(map(self.view.keys.chunk_blocks, chunks)), self.view.revision)
-        others = (block_id(entry.key) for entries in indexed for entry in entries)
-        wanted, found = frozenset(chunks), self._facts_in([*map(BlockId, chunks), *others])
+        wanted, found = frozenset(chunks), self._facts_in([*map(BlockId, chunks), *self.blocks_of_chunks(chunks)])
         return [fact for fact in found if fact.chunk in wanted]
+
+    def blocks_of_chunks(self, chunks: Sequence[NodeId]) -> list[BlockId]:
+        """The blocks, other than the chunks' own, that have facts of these chunks."""
+        indexed = versioned.scan_many(self.view.tr, list(map(self.view.keys.chunk_blocks, chunks)), self.view.revision)
+        return [block_id(entry.key) for entries in indexed for entry in entries]
 
     def of_sources(self, sources: Sequence[SourceId]) -> list[Fact]:
         """The facts of these sources, in the order of ids, unless they were erased."""

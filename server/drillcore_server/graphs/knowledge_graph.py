@@ -8,18 +8,21 @@ fact -> fact                                        Reference    the two are sim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
+from drillcore_fdb.engine import RangeRead
 from drillcore_server.facts.index import FactIndex, SimilarFacts
 from drillcore_server.facts.store import FactReader
 from drillcore_server.graphs.slice_model import SliceEdge, check_read, single
 from drillcore_server.graphs.turn_model import EdgeType, Phase
-from drillcore_server.hierarchy.model import ChunkWithRaws, Section, chunk_of_raw, raw_id
-from drillcore_server.hierarchy.store import HierarchyReader
+from drillcore_server.hierarchy.model import Section, chunk_of_raw
+from drillcore_server.hierarchy.packed import PlacedChunk
+from drillcore_server.hierarchy.reader import raw_ids
+from drillcore_server.hierarchy.store import HierarchyReader, MembersOf, sections_ahead
 from drillcore_server.kernel import erasures
 from drillcore_server.kernel.corpus_at_revision import CorpusAtRevision
 from drillcore_server.storage.ids import FactId, Level, NodeId
@@ -44,7 +47,9 @@ _COMPARED_AHEAD: Final = 127
 
 
 class KnowledgeGraph:
-    """The hierarchy and facts at one revision. Implements `slice_model.Graph`. Caches all it reads; use one per call.
+    """The hierarchy and facts at one revision. Implements `slice_model.Graph` and `slice_model.ReadAhead`.
+
+    Caches all it reads; use one per call.
 
     It only knows nodes that it has reached: call `reach` with the anchor first. Erased nodes are not in it. Facts that
     searches leave out are not in it either.
@@ -55,9 +60,11 @@ class KnowledgeGraph:
         self._facts = FactReader(view)
         self._open_index = index
         self._similar = similar
+        self._hierarchy = HierarchyReader(view)
         self._read = 0
+        self._ready: set[bytes] = set()
         self._nodes: dict[bytes, KnowledgeNode | None] = {}
-        self._chunks: dict[bytes, ChunkWithRaws | None] = {}
+        self._chunks: dict[bytes, PlacedChunk | None] = {}
         self._sections: dict[bytes, Section | None] = {}
         self._children: dict[bytes, list[bytes]] = {}
         self._ranked: dict[bytes, list[bytes]] = {}
@@ -69,7 +76,7 @@ class KnowledgeGraph:
 
     def reach(self, node: bytes, level: Level | None) -> None:
         """Makes a node known, if it exists. A level of None means a fact."""
-        id_ = NodeId(UUID(bytes=node))
+        id_ = _id(node)
         if level is None:
             self._reach_fact(FactId(id_))
         elif level is Level.MASTER:
@@ -79,12 +86,60 @@ class KnowledgeGraph:
         elif level is Level.CHUNK:
             self._nodes[node] = CHUNK if self._chunk(node) is not None else None
         else:
-            chunk = (HierarchyReader(self._view).parent(id_) or chunk_of_raw(id_)[0]).bytes
+            chunk = (self._hierarchy.parent(id_) or chunk_of_raw(id_)[0]).bytes
             if node in self._below_chunk(chunk):
                 self._nodes[chunk] = CHUNK
 
     def node(self, node: bytes) -> KnowledgeNode | None:
         return self._nodes.get(node)
+
+    def is_ready(self, node: bytes) -> bool:
+        return node in self._ready
+
+    def prepare(self, nodes: Sequence[bytes]) -> None:
+        """Reads ahead the records of the nodes, of those above them, and of the facts below them or similar to them."""
+        fresh = [node for node in nodes if node not in self._ready]
+        self._ready.update(fresh)
+        chunks = self._chunks_at(fresh)
+        self._read_ahead(fresh, chunks)
+        above = [section for section in dict.fromkeys(self._hierarchy.parents(chunks)) if section is not None]
+        keys, blocks = self._view.keys, self._facts.blocks_of_chunks(chunks)
+        self._view.read_ahead([*map(keys.section, above), *map(keys.fact_block, blocks)], self._members_ahead(above))
+
+    def _read_ahead(self, nodes: Sequence[bytes], chunks: Sequence[NodeId]) -> None:
+        """Reads what is known to be needed of nodes, and of the chunks at them, in one round trip."""
+        keys, kinds = self._view.keys, {node: self._kind(node) for node in nodes}
+        sections = [_id(node) for node, kind in kinds.items() if kind == "section"]
+        similar = self._similar_to_each([FactId(_id(node)) for node, kind in kinds.items() if kind == _FACT])
+        self._view.read_ahead(
+            [
+                keys.master(),
+                keys.embeddings(),
+                *map(keys.chunk, chunks),
+                *map(keys.parent, chunks),
+                *map(keys.section, sections),
+                *self._facts.keys_of([*map(FactId, chunks), *similar]),
+            ],
+            [
+                RangeRead(*keys.erasures()),
+                *(RangeRead(*keys.chunk_blocks(chunk)) for chunk in chunks),
+                *([sections_ahead(keys)] if {"section", "master"} & set(kinds.values()) else []),
+                *self._members_ahead(sections),
+            ],
+        )
+
+    def _chunks_at(self, nodes: Iterable[bytes]) -> list[NodeId]:
+        """The chunks among the nodes, and those that raws and facts among them belong to."""
+        found = (node if self._kind(node) == "chunk" else self._chunk_of.get(node) for node in nodes)
+        return [_id(chunk) for chunk in dict.fromkeys(found) if chunk is not None]
+
+    def _members_ahead(self, sections: Iterable[NodeId]) -> list[RangeRead]:
+        return [MembersOf(section).ahead(self._view.keys) for section in sections]
+
+    def _similar_to_each(self, facts: Sequence[FactId]) -> list[FactId]:
+        """The facts similar to any of these."""
+        there = [fact for fact in facts if fact in self._index]
+        return [other for fact in there for other in self._similar.find(self._index, fact, there)]
 
     def parents(self, node: bytes) -> list[bytes]:
         above = self._above(node)
@@ -127,7 +182,7 @@ class KnowledgeGraph:
 
     @cached_property
     def _master(self) -> bytes | None:
-        master = HierarchyReader(self._view).master_unless_erased()
+        master = self._hierarchy.master_unless_erased()
         return None if master is None else master.id.bytes
 
     @cached_property
@@ -144,7 +199,7 @@ class KnowledgeGraph:
         if kind == "section":
             above, found = self._master, MASTER
         elif kind == "chunk":
-            section = HierarchyReader(self._view).parent(NodeId(UUID(bytes=node)))
+            section = self._hierarchy.parent(_id(node))
             above, found = None if section is None else section.bytes, SECTION
             if above is not None and self._section(above) is None:
                 return None
@@ -165,14 +220,12 @@ class KnowledgeGraph:
         return self._children[node]
 
     def _read_below(self, node: bytes) -> list[bytes]:
-        kind, id_ = self._kind(node), NodeId(UUID(bytes=node))
+        kind, id_ = self._kind(node), _id(node)
         if kind == "master":
-            return self._known(
-                (section.bytes for section in HierarchyReader(self._view).section_ids()), SECTION, self._section
-            )
+            return self._known((section.bytes for section in self._hierarchy.section_ids()), SECTION, self._section)
         if kind == "section":
             return self._known(
-                (chunk.bytes for chunk in HierarchyReader(self._view).chunks_of(id_)), CHUNK, self._chunk
+                (chunk.id.bytes for _, chunk in self._hierarchy.members_of_each([MembersOf(id_)])), CHUNK, self._chunk
             )
         return self._below_chunk(node) if kind == "chunk" else []
 
@@ -193,8 +246,7 @@ class KnowledgeGraph:
         found = self._chunk(chunk)
         if found is None:
             return []
-        own = found.chunk.raw_ids or [raw_id(found.chunk.id, place) for place in range(len(found.page.raws))]
-        raws = [raw.bytes for raw in own]
+        raws = [raw.bytes for raw in raw_ids(found.chunk, found.raws)]
         self._nodes.update((raw, RAW) for raw in raws)
         facts = [fact.id.bytes for fact in self._facts.of_chunks([found.chunk.id]) if self._reach_fact(fact.id)]
         self._chunk_of.update((node, chunk) for node in [*raws, *facts])
@@ -217,7 +269,7 @@ class KnowledgeGraph:
     def _similar_to(self, node: bytes) -> list[bytes]:
         """The facts that are similar to a fact. Makes them known."""
         if node not in self._alike:
-            fact = FactId(UUID(bytes=node))
+            fact = FactId(_id(node))
             self._uncompared.pop(fact, None)
             ahead = [other for other in islice(self._uncompared, _COMPARED_AHEAD) if other in self._index]
             found = self._similar.find(self._index, fact, ahead) if fact in self._index else ()
@@ -229,21 +281,25 @@ class KnowledgeGraph:
         found = self._section(section)
         return set() if found is None else {citation.chunk.bytes for citation in found.citations}
 
-    def _chunk(self, chunk: bytes) -> ChunkWithRaws | None:
+    def _chunk(self, chunk: bytes) -> PlacedChunk | None:
         if chunk not in self._chunks:
             self._count_read()
-            self._chunks[chunk] = _left(HierarchyReader(self._view).chunk_with_raws, NodeId(UUID(bytes=chunk)))
+            self._chunks[chunk] = _left(self._hierarchy.placed_chunk, _id(chunk))
         return self._chunks[chunk]
 
     def _section(self, section: bytes) -> Section | None:
         if section not in self._sections:
             self._count_read()
-            self._sections[section] = _left(HierarchyReader(self._view).section, NodeId(UUID(bytes=section)))
+            self._sections[section] = _left(self._hierarchy.section, _id(section))
         return self._sections[section]
 
     def _count_read(self) -> None:
         self._read += 1
         check_read(self._read)
+
+
+def _id(node: bytes) -> NodeId:
+    return NodeId(UUID(bytes=node))
 
 
 def _left(get: Callable[[NodeId], T | None], node: NodeId) -> T | None:

@@ -253,7 +253,7 @@ class _CorpusSlicer:
             return CorpusSlice(made, view.corpus.id, view.revision, turns_by_id)
         knowledge = self._knowledge = self._knowledge or self._knowledge_graph()
         knowledge.reach(node, anchor.level)
-        return CorpusSlice(slice_graph(knowledge, node, policy), view.corpus.id, view.revision, {})
+        return CorpusSlice(slice_graph(knowledge, node, policy, knowledge), view.corpus.id, view.revision, {})
 
     def _turn_graph(self) -> TurnGraph | StoredTurnGraph:
         """The graph in memory for the head. Earlier revisions are read on demand."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heappop, heappush, nsmallest
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -177,8 +177,11 @@ SCHEMA_VERSION: Final = "1.0.0"
 ANCHORS_MAX: Final = 100
 """Anchors of one call."""
 READ_MAX: Final = 20_000
-"""Records of a corpus that the slices of one call may read. Takes about two seconds, since they are read one by one."""
+"""Records of a corpus that the slices of one call may read. Turns of earlier revisions are read one by one, in about
+two seconds."""
 KINDS: Final = ("turn", "raw", "chunk", "section", "master", "fact")
+_PREPARED_AHEAD: Final = 127
+"""How many further candidates are read together with one that is taken. Most of them are taken next."""
 EDGE_NAMES: Final = {edge_type: edge_type.name.capitalize() for edge_type in EdgeType}
 """Names of edge types in fingerprints."""
 
@@ -223,6 +226,16 @@ class Graph(Protocol):
         """All edges that connect two of the given nodes, in any order."""
 
 
+class ReadAhead(Protocol):
+    """A graph that is read from the store, and reads what it will be asked for together."""
+
+    def is_ready(self, node: bytes, /) -> bool:
+        """Whether the node was prepared."""
+
+    def prepare(self, nodes: Sequence[bytes], /) -> None:
+        """Reads ahead what the neighbours and edges of several known nodes need."""
+
+
 class SlicedNode(NamedTuple):
     id: bytes
     kind: str
@@ -255,11 +268,16 @@ class CorpusSlice:
     """The turns among its nodes, by id."""
 
 
-def slice_graph(graph: Graph, anchor: bytes, policy: Policy) -> Slice:
-    """The slice around an anchor. Equal graphs give equal slices. Raises `Missing` if the graph lacks the anchor."""
+def slice_graph(graph: Graph, anchor: bytes, policy: Policy, ahead: ReadAhead | None = None) -> Slice:
+    """The slice around an anchor. Equal graphs give equal slices. Raises `Missing` if the graph lacks the anchor.
+
+    `ahead` is the graph, if it must be told what it will be asked for. It makes no difference to the slice.
+    """
     if graph.node(anchor) is None:
         raise missing_anchor(UUID(bytes=anchor))
-    distances = _expanded(graph, anchor, policy)
+    distances = _expanded(graph, anchor, policy, ahead)
+    if ahead is not None:
+        _prepare_all(ahead, distances)
     nodes = tuple(_sliced(graph, node, distances[node]) for node in sorted(distances))
     edges = tuple(sorted(graph.edges(distances.keys())))
     params_hash = policy.params_hash()
@@ -290,7 +308,7 @@ def id_text(node: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def _expanded(graph: Graph, anchor: bytes, policy: Policy) -> dict[bytes, int]:
+def _expanded(graph: Graph, anchor: bytes, policy: Policy, ahead: ReadAhead | None) -> dict[bytes, int]:
     """The nodes of the slice with their distances. Takes the best candidate, adds its neighbours, and repeats."""
     rank, seen = policy.ranking(), {anchor}
     frontier = [((0.0, 0, b""), 0, anchor)]
@@ -308,11 +326,19 @@ def _expanded(graph: Graph, anchor: bytes, policy: Policy) -> dict[bytes, int]:
         taken[best] = distance
         if distance == policy.max_radius:
             continue  # the reference stops here, too, although siblings would be no farther away
+        if ahead is not None and not ahead.is_ready(best):
+            ahead.prepare([best, *(candidate for _, _, candidate in nsmallest(_PREPARED_AHEAD, frontier))])
         push(graph.parents(best), distance + 1)
         push(graph.children(best), distance + 1)
         if policy.include_siblings:
             push(graph.siblings(best, policy.max_siblings_per_node), distance)
     return taken
+
+
+def _prepare_all(ahead: ReadAhead, nodes: Iterable[bytes]) -> None:
+    left = [node for node in nodes if not ahead.is_ready(node)]
+    for start in range(0, len(left), _PREPARED_AHEAD):
+        ahead.prepare(left[start : start + _PREPARED_AHEAD])
 
 
 def _sliced(graph: Graph, id_: bytes, distance: int) -> SlicedNode:
