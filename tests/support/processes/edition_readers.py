@@ -218,7 +218,8 @@ class PutReaders(Readers):
         )
         edition = edition_of_nodes([hit.node for hit in found.items])
         best = np.sort(Edition(edition, self.size).vectors() @ sought)[::-1][:20]
-        assert [hit.score for hit in found.items] == pytest.approx(best.tolist(), abs=3e-3)
+        # A stored vector has a byte for each component, which moves a score a little.
+        assert [hit.score for hit in found.items] == pytest.approx(best.tolist(), abs=1e-2)
         return edition
 
     def level_by_level(self, seen: Seen) -> int:
