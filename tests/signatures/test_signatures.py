@@ -365,8 +365,10 @@ class Meanwhile:
         self._deed = deed
         self.settings = credentials.settings
 
-    def prove(self, call: Call, account: ServerAccount | None, password: str) -> Credential:
-        proven = self._credentials.prove(call, account, password)
+        self.attempt = credentials.attempt
+
+    def prove(self, call: Call, account: ServerAccount | None, tried: Credential | None, password: str) -> Credential:
+        proven = self._credentials.prove(call, account, tried, password)
         self._deed()
         return proven
 

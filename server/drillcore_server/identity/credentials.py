@@ -144,17 +144,34 @@ class Credentials:
         self.settings = settings
         self.passwords = Passwords(settings)
 
-    def prove(self, call: Call, account: Account | None, password: str, *, repeated: bool = False) -> Credential:
+    def attempt(self, tr: Transaction, call: Call, account: Account) -> Credential | None:
+        """Counts an attempt to use the password, in a transaction that is committed before the password is checked.
+
+        Returns the counted credential, for `prove`; None if the account has no password. A re-run after a commit with
+        an unknown result may count it twice, which is safe. Raises `Denied`: ACCOUNT_LOCKED.
+        """
+        call.trails[:] = [Trail(tenant=account.tenant_id, detail={"account_id": str(account.id)})]
+        known = accounts.find_credential(tr, self._keys, account.id)
+        if known is None:
+            return None
+        self._check_not_locked(known, call.at)
+        before = known.attempts if known.attempts < self.settings.failures_max else 0
+        tried = replace(known, attempts=before + 1, attempted_at=call.at, locked_until=None)
+        accounts.put_credential(tr, self._keys, account.id, tried)
+        return tried
+
+    def prove(
+        self, call: Call, account: Account | None, tried: Credential | None, password: str, *, repeated: bool = False
+    ) -> Credential:
         """The stored credential, if the password is right. A refusal takes as long if there is no such account.
+
+        `tried` is what `attempt` returned.
 
         `repeated`: the request has the login and password of one that was answered. Its password is not checked again,
         since that request may have changed it. It still counts as an attempt, or the password could be guessed.
 
         Raises `Denied`: LOGIN_FAILED, ACCOUNT_LOCKED or, to those who know the password, ACCOUNT_DISABLED.
         """
-        if account is not None:
-            call.trails[:] = [Trail(tenant=account.tenant_id, detail={"account_id": str(account.id)})]
-        tried = None if account is None else self._count(call, account.id)
         with errors_as_refusals():
             right = repeated or self.passwords.is_right(None if tried is None else tried.hash, password)
         if account is None or tried is None or not right:
@@ -179,21 +196,6 @@ class Credentials:
         """
         earlier = () if old is None else (old.hash, *old.earlier)[: self.settings.passwords_remembered]
         return Credential(new_hash, at, by_other, earlier)
-
-    def _count(self, call: Call, account: AccountId) -> Credential | None:
-        """Counts an attempt. A re-run after a commit with an unknown result may count it twice, which is safe."""
-
-        def work(tr: Transaction) -> Credential | None:
-            known = accounts.find_credential(tr, self._keys, account)
-            if known is None:
-                return None
-            self._check_not_locked(known, call.at)
-            before = known.attempts if known.attempts < self.settings.failures_max else 0
-            tried = replace(known, attempts=before + 1, attempted_at=call.at, locked_until=None)
-            accounts.put_credential(tr, self._keys, account, tried)
-            return tried
-
-        return self._unit.note(call, work)
 
     def _check_not_locked(self, known: Credential, now: datetime) -> None:
         until = known.locked_until
@@ -275,16 +277,19 @@ def set_password(
         raise BadInput(Reason.INVALID_ARGUMENT, "this caller has no account, so no password of its own", field="id")
     rule = access.account_manager_or_self(tenant, target)
 
-    def find(tr: Reader, granted: Granted) -> tuple[Account, Credential | None, AccountState | None]:
-        account = accounts.get(tr, unit.keys, granted.tenant, target)
-        return account, accounts.find_credential(tr, unit.keys, target), answered(tr, unit, call, ACCOUNT_STATE)
+    def find(tr: Transaction, granted: Granted) -> tuple[Account, Credential | None, AccountState | None]:
+        account = accounts.get(tr.snapshot, unit.keys, granted.tenant, target)
+        if account.kind is not AccountKind.PERSON:
+            raise BadInput(Reason.INVALID_ARGUMENT, "a service account has tokens, no password", field="id")
+        known = answered(tr.snapshot, unit, call, ACCOUNT_STATE)
+        if own:
+            return account, credentials.attempt(tr, call, account), known
+        return account, accounts.find_credential(tr.snapshot, unit.keys, target), known
 
     expected = [unit.keys.account(target), unit.keys.credential(target)]
-    account, old, known = unit.look(call, rule, find, expected=expected)
-    if account.kind is not AccountKind.PERSON:
-        raise BadInput(Reason.INVALID_ARGUMENT, "a service account has tokens, no password", field="id")
+    account, old, known = unit.look_and_note(call, rule, find, expected=expected)
     if own:
-        old = credentials.prove(call, account, old_password, repeated=known is not None)
+        old = credentials.prove(call, account, old, old_password, repeated=known is not None)
     if known is not None:
         return known
     new_hash = credentials.new_hash(account, old, new_password)
@@ -298,4 +303,5 @@ def set_password(
         trail.detail["revoked"] = sessions.revoke_all(tr, unit.keys, target, call.at, but=kept)
         return accounts.state_of(tr, unit.keys, account)
 
-    return unit.write(call, rule, ACCOUNT_STATE, work, expected=expected)
+    ranges = [sessions.held_by(unit.keys, target)]
+    return unit.write(call, rule, ACCOUNT_STATE, work, expected=expected, ranges=ranges)

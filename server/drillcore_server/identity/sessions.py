@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from drillcore_fdb.engine import Engine, Options, Reader, Transaction
@@ -36,6 +37,16 @@ class LoggedIn:
     account: Account
 
 
+class _Found(NamedTuple):
+    account: Account
+    own: Call
+    """The call as one of the account."""
+    known: Session | None
+    """The session that an earlier run of this request opened."""
+    tried: Credential | None
+    """The credential, with this attempt counted."""
+
+
 def login(
     unit: Unit, call: Call, credentials: Credentials, mint: Mint, *, login: str, password: str, new_password: str
 ) -> LoggedIn:
@@ -46,23 +57,24 @@ def login(
     """
     folded = checked_login(login)
 
-    def outcome_of(account: AccountId) -> list[bytes]:
-        return [unit.keys.request(PrincipalId(str(account)), call.request_id)]
+    def ahead(account: AccountId) -> list[bytes]:
+        return [unit.keys.request(PrincipalId(str(account)), call.request_id), unit.keys.credential(account)]
 
-    def find(tr: Reader, _granted: Granted) -> tuple[Account, Call, Session | None] | None:
-        account = accounts.find_by_login(tr, unit.keys, folded, outcome_of)
+    def find(tr: Transaction, _granted: Granted) -> _Found | None:
+        account = accounts.find_by_login(tr.snapshot, unit.keys, folded, ahead)
         if account is None:
             return None
         own = replace(call, principal=principal_of(account, Proof.PASSWORD))
-        return account, own, answered(tr, unit, own, SESSION)
+        known = answered(tr.snapshot, unit, own, SESSION)
+        return _Found(account, own, known, credentials.attempt(tr, call, account))
 
-    found = unit.look(call, access.nobody, find, expected=[unit.keys.login(folded)])
+    found = unit.look_and_note(call, access.nobody, find, expected=[unit.keys.login(folded)])
     if found is None:
-        credentials.prove(call, None, password)
+        credentials.prove(call, None, None, password)
         raise AssertionError("nobody has no password")
-    account, own, known = found
+    account, own, known, tried = found
     token = mint.token("session", own.principal.id, call.request_id, call.fingerprint, password)
-    proven = credentials.prove(call, account, password, repeated=known is not None)
+    proven = credentials.prove(call, account, tried, password, repeated=known is not None)
     if known is not None:
         return LoggedIn(token, _standing(unit, own, token), account)
     changed = _changed(call, credentials, account, proven, password, new_password)
@@ -78,8 +90,9 @@ def login(
         trail.detail |= {"account_id": str(account.id), "session_id": str(session.id)}
         return session
 
-    expected = [unit.keys.credential(account.id)]
-    return LoggedIn(token, unit.write(own, access.nobody, SESSION, work, expected=expected), account)
+    expected, ranges = [unit.keys.credential(account.id)], [sessions.held_by(unit.keys, account.id)]
+    opened = unit.write(own, access.nobody, SESSION, work, expected=expected, ranges=ranges)
+    return LoggedIn(token, opened, account)
 
 
 def _standing(unit: Unit, own: Call, token: str) -> Session:
@@ -218,8 +231,8 @@ def create_token(
         trail.detail |= {"account_id": str(account_id), "token_id": session.id.hex}
         return session
 
-    expected = [unit.keys.account(account_id)]
-    return token, unit.write(call, access.account_manager(tenant), SESSION, work, expected=expected)
+    expected, ranges = [unit.keys.account(account_id)], [sessions.held_by(unit.keys, account_id)]
+    return token, unit.write(call, access.account_manager(tenant), SESSION, work, expected=expected, ranges=ranges)
 
 
 def list_tokens(unit: Unit, call: Call, *, tenant: TenantId | None, account_id: AccountId) -> list[Session]:

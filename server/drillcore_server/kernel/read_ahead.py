@@ -55,10 +55,11 @@ class ReadAhead:
         request: RequestId,
         subjects: Subjects,
         further: Sequence[bytes] = (),
+        ranges: Sequence[RangeRead] = (),
         *,
         writing: bool = False,
     ) -> None:
-        """Reads what a call of this caller about these subjects will need, and further keys."""
+        """Reads what a call of this caller about these subjects will need, and further keys and ranges."""
         keys = self._keys
         expected = [keys.erasure_notes.count, keys.audit_state(), keys.audit_request(principal.id, request), *further]
         if writing:
@@ -70,7 +71,7 @@ class ReadAhead:
         tenant = principal.tenant or subjects.tenant
         if tenant is not None:
             expected.extend(self._in_tenant(tenant, subjects, writing=writing))
-        tr.get_many(expected)
+        tr.read_ahead(expected, ranges)
 
     def read_corpora(self, tr: Reader, corpora: Iterable[Corpus]) -> None:
         """Reads what is needed of corpora that a listing gave."""

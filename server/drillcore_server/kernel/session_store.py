@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from drillcore_fdb import codec
-from drillcore_fdb.engine import Reader, Transaction
+from drillcore_fdb.engine import RangeRead, Reader, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
@@ -37,7 +37,8 @@ def note_use(tr: Transaction, keys: Keyspace, token_hash: bytes, now: datetime) 
 
 def open_session(tr: Transaction, keys: Keyspace, token_hash: bytes, session: Session) -> None:
     """Adds a session. If the account has too many, sessions that are over make room."""
-    if sum(1 for _ in tr.range(*keys.account_sessions(session.account))) >= SESSIONS_MAX:
+    (held,) = tr.range_many([keys.account_sessions(session.account)])
+    if len(held) >= SESSIONS_MAX:
         _make_room(tr, keys, session.account, session.created_at)
     SESSION.write(tr, keys.session(token_hash), session)
     tr.set(keys.account_session(session.account, token_hash), b"")
@@ -51,9 +52,15 @@ def _make_room(tr: Transaction, keys: Keyspace, account: AccountId, now: datetim
         forget(tr, keys, account, token_hash)
 
 
+def held_by(keys: Keyspace, account: AccountId) -> RangeRead:
+    """What `sessions_of` and `open_session` read first, to be read ahead."""
+    return RangeRead(*keys.account_sessions(account))
+
+
 def sessions_of(tr: Reader, keys: Keyspace, account: AccountId) -> list[tuple[bytes, Session]]:
     """The sessions of an account with the hashes of their tokens, in no particular order."""
-    hashes = [keys.parse_account_session(key) for key, _ in tr.range(*keys.account_sessions(account))]
+    (held,) = tr.range_many([keys.account_sessions(account)])
+    hashes = [keys.parse_account_session(key) for key, _ in held]
     sessions = SESSION.read_many(tr, [keys.session(token_hash) for token_hash in hashes])
     if None in sessions:
         raise StoreCorruptError("a session that its account names is not there")

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 from drillcore_fdb import codec
-from drillcore_fdb.engine import Engine, Options, Reader, Reads, Transaction
+from drillcore_fdb.engine import Engine, Options, RangeRead, Reader, Reads, Transaction
 from drillcore_fdb.errors import (
     DiskFullError,
     EngineError,
@@ -220,14 +220,16 @@ class Unit:
         work: Callable[[Transaction, G, Trail], T],
         *,
         expected: Sequence[bytes] = (),
+        ranges: Sequence[RangeRead] = (),
     ) -> T:
         """Returns the result of `work`, or the result of an earlier call of the same request.
 
-        `work` may be run more than once. `expected` are keys that it will get: they are read ahead.
+        `work` may be run more than once. `expected` are keys that it will get, and `ranges` are what it will read by
+        `range_many`: they are read ahead.
         """
 
         def attempt(tr: Transaction) -> T:
-            granted, trail = self._begin(tr, call, access, expected, writing=True)
+            granted, trail = self._begin(tr, call, access, expected, ranges, writing=True)
             known = self.known(tr, call, result)
             if known is not None:
                 return known
@@ -245,10 +247,16 @@ class Unit:
         So the caller must not see the result before that `read` or `write`. Counts as a use of the caller's session.
         `expected` are keys that `work` will get: they are read ahead.
         """
+        return self.look_and_note(call, access, lambda tr, granted: work(tr.snapshot, granted), expected=expected)
+
+    def look_and_note(
+        self, call: Call, access: Rule[G], work: Callable[[Transaction, G], T], *, expected: Sequence[bytes] = ()
+    ) -> T:
+        """Same as `look`, for work that also stores what must be kept even if the call fails: see `note`."""
 
         def attempt(tr: Transaction) -> T:
             granted, _ = self._begin(tr, call, access, expected, writing=True)
-            return work(tr.snapshot, granted)
+            return work(tr, granted)
 
         return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
@@ -281,7 +289,7 @@ class Unit:
         return self._run(attempt, Options(timeout_s=call.timeout_s, idempotent=True))
 
     def note(self, call: Call, work: Callable[[Transaction], T]) -> T:
-        """Stores something that must be kept even if the call fails, such as an attempt to use a password.
+        """Stores something that must be kept even if the call fails, such as what using a password led to.
 
         Leaves no audit record: the call must still end with `read`, `write` or a refusal.
         """
@@ -321,20 +329,36 @@ class Unit:
         return result.decode(outcome.result)
 
     def _begin(
-        self, tr: Transaction, call: Call, access: Rule[G], expected: Sequence[bytes], *, writing: bool = False
+        self,
+        tr: Transaction,
+        call: Call,
+        access: Rule[G],
+        expected: Sequence[bytes],
+        ranges: Sequence[RangeRead] = (),
+        *,
+        writing: bool = False,
     ) -> tuple[G, Trail]:
-        granted, trail = self._admit(tr, tr.snapshot, call, access, expected, writing=writing)
+        granted, trail = self._admit(tr, tr.snapshot, call, access, expected, ranges, writing=writing)
         if call.principal.session is not None:
             sessions.note_use(tr, self.keys, call.principal.session, call.at)
         return granted, trail
 
     def _admit(
-        self, tr: Reader, snapshot: Reader, call: Call, access: Rule[G], expected: Sequence[bytes], *, writing: bool
+        self,
+        tr: Reader,
+        snapshot: Reader,
+        call: Call,
+        access: Rule[G],
+        expected: Sequence[bytes],
+        ranges: Sequence[RangeRead] = (),
+        *,
+        writing: bool = False,
     ) -> tuple[G, Trail]:
         """Checks what the caller may do. `snapshot` reads the same as `tr`, without conflicts."""
         trail = Trail(tenant=call.principal.tenant)
         call.trails[:] = [trail]
-        self.read_ahead.read(snapshot, call.principal, call.request_id, call.subjects, expected, writing=writing)
+        principal, request = call.principal, call.request_id
+        self.read_ahead.read(snapshot, principal, request, call.subjects, expected, ranges, writing=writing)
         erasure_notes.follow(snapshot, self.keys.erasure_notes, self.journal.keyring)
         granted = access(tr, self.keys, call.principal, call.at).within(self._regions, call.region)
         trail.tenant = granted.tenant

@@ -60,9 +60,9 @@ def find_signer(tr: Reader, keys: Keyspace, call: Call) -> Signer:
     return Signer(account, session, token)
 
 
-def check_can_sign(principal: Principal) -> None:
-    """Raises `Denied` for services, and for people who did not log in with a password."""
-    _account_and_session(principal)
+def check_can_sign(principal: Principal) -> AccountId:
+    """The caller's account. Raises `Denied` for services, and for people who did not log in with a password."""
+    return _account_and_session(principal)[0]
 
 
 def _account_and_session(principal: Principal) -> tuple[AccountId, bytes]:

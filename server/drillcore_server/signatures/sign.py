@@ -59,14 +59,18 @@ class RecordSigner:
         transaction that signs. A repeated request returns the first signature.
         """
         check_meaning(asked.meaning)
-        check_can_sign(call.principal)
-        rule = self.targets.rule(call.principal, tenant, asked.target.kind)
-        signer, log = self.unit.look(call, rule, lambda tr, granted: (self._begin(tr, call, asked), granted.tenant))
-        with _refusals_recorded(call, log, asked.target):
-            proven = self.credentials.prove(call, signer.account, asked.password)
+        keys, target = self.unit.keys, asked.target
+        expected = [keys.challenge(asked.challenge), keys.credential(check_can_sign(call.principal))]
+        rule = self.targets.rule(call.principal, tenant, target.kind)
+        signer, log, tried = self.unit.look_and_note(
+            call, rule, lambda tr, granted: self._begin(tr, granted, call, asked), expected=expected
+        )
+        with _refusals_recorded(call, log, target):
+            proven = self.credentials.prove(call, signer.account, tried, asked.password)
             self._check_not_expired(call, proven)
         signing = _Signing(self, call, asked, proven, new_uuid())
-        return self.targets.with_salt(self.unit.write(call, rule, SIGNATURE, signing.work))
+        expected.append(keys.signatures_of(log_of(log), target.kind, target.id, target.version))
+        return self.targets.with_salt(self.unit.write(call, rule, SIGNATURE, signing.work, expected=expected))
 
     def check(self, tr: Reader, call: Call, asked: ToSign) -> Signer:
         """The signer. Raises `Refused` unless they may sign this with these components, password aside."""
@@ -82,10 +86,17 @@ class RecordSigner:
         check_challenge(challenge, prepared, call.at)
         return signer
 
-    def _begin(self, tr: Reader, call: Call, asked: ToSign) -> Signer:
-        """The signer. A retry has used up its challenge, but its password is still checked: it could be a guess."""
-        answered = find_outcome(tr, self.unit.keys, call.principal.id, call.request_id) is not None
-        return find_signer(tr, self.unit.keys, call) if answered else self.check(tr, call, asked)
+    def _begin(
+        self, tr: Transaction, granted: Granted, call: Call, asked: ToSign
+    ) -> tuple[Signer, TenantId | None, Credential | None]:
+        """The signer, the log of the signature, and the signer's credential, with this attempt counted.
+
+        A retry has used up its challenge, but its password is still checked: it could be a guess.
+        """
+        answered = find_outcome(tr.snapshot, self.unit.keys, call.principal.id, call.request_id) is not None
+        signer = find_signer(tr.snapshot, self.unit.keys, call) if answered else self.check(tr.snapshot, call, asked)
+        with _refusals_recorded(call, granted.tenant, asked.target):
+            return signer, granted.tenant, self.credentials.attempt(tr, call, signer.account)
 
     def _check_not_expired(self, call: Call, proven: Credential) -> None:
         if proven.is_expired(call.at, self.credentials.settings.password_age_s_max):

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Final, TypeVar
 from uuid import UUID
 
-from drillcore_fdb.engine import Engine, Options, Priority, Reader, Transaction
+from drillcore_fdb.engine import Engine, Options, Priority, Transaction
 from drillcore_fdb.tuples import KeyRange
 from drillcore_server.kernel import access, corpus_store, retention, revisions
 from drillcore_server.kernel.access import ANYWHERE, SERVER, InTenant, Residency
@@ -58,7 +58,11 @@ class Trimmer:
 
         Raises `Refused`: CORPUS_ON_HOLD, also if the hold is put on meanwhile; CORPUS_NOT_FOUND.
         """
-        state = self._engine.run(lambda tr: self._raise_floor(tr, tenant, corpus_id, now), _OPTIONS)
+        state = self._engine.run(lambda tr: self.raise_floor(tr, self._corpus(tr, tenant, corpus_id), now), _OPTIONS)
+        return self.remove(tenant, corpus_id, state, enough)
+
+    def remove(self, tenant: TenantId, corpus_id: CorpusId, state: TrimState, enough: Callable[[], bool]) -> Trimmed:
+        """Same as `trim`, once the floor is raised."""
         oldest, removed = state.floor, 0
         while not state.finished:
             count, state = self._engine.run(lambda tr: self._trim_page(tr, tenant, corpus_id), _OPTIONS)
@@ -67,8 +71,12 @@ class Trimmer:
                 break
         return Trimmed(oldest, removed, state.finished)
 
-    def _raise_floor(self, tr: Transaction, tenant: TenantId, corpus_id: CorpusId, now: datetime) -> TrimState:
-        corpus = self._free(tr, tenant, corpus_id)
+    def raise_floor(self, tr: Transaction, corpus: Corpus, now: datetime) -> TrimState:
+        """Gives up what the policy of a corpus no longer keeps. The corpus must have been read with a conflict.
+
+        Raises `NotReady` for a corpus on hold.
+        """
+        check_not_on_hold(corpus.legal_hold)
         keys = self._keys.of_corpus(corpus.number)
         if corpus.retention_days is None:
             return retention.state(tr, keys)
@@ -76,13 +84,13 @@ class Trimmer:
         return retention.raise_floor(tr, keys, kept)
 
     def _trim_page(self, tr: Transaction, tenant: TenantId, corpus_id: CorpusId) -> tuple[int, TrimState]:
-        return retention.trim_page(tr, self._keys, self._free(tr, tenant, corpus_id))
-
-    def _free(self, tr: Transaction, tenant: TenantId, corpus_id: CorpusId) -> Corpus:
-        """The corpus, which must not be on hold. Read with a conflict, so that this still holds at the commit."""
-        corpus = corpus_store.get(tr, self._keys, tenant, corpus_id)
+        corpus = self._corpus(tr, tenant, corpus_id)
         check_not_on_hold(corpus.legal_hold)
-        return corpus
+        return retention.trim_page(tr, self._keys, corpus)
+
+    def _corpus(self, tr: Transaction, tenant: TenantId, corpus_id: CorpusId) -> Corpus:
+        """The corpus, read with a conflict, so that whether it is on hold is still so at the commit."""
+        return corpus_store.get(tr, self._keys, tenant, corpus_id)
 
 
 def trim_corpus(unit: Unit, trimmer: Trimmer, call: Call, *, tenant: TenantId | None, corpus_id: CorpusId) -> Trimmed:
@@ -91,16 +99,17 @@ def trim_corpus(unit: Unit, trimmer: Trimmer, call: Call, *, tenant: TenantId | 
 
     allowed = access.in_tenant(tenant, Permission.MANAGE_CORPORA)
 
-    def begin(tr: Reader, granted: InTenant) -> tuple[Corpus, Trimmed | None]:
+    def begin(tr: Transaction, granted: InTenant) -> tuple[Corpus, Trimmed | TrimState]:
         corpus = granted.corpus(tr, unit.keys, corpus_id)
         granted.check_level(corpus_id, *Level)
-        return corpus, unit.known(tr, call, TRIMMED)
+        known = unit.known(tr, call, TRIMMED)
+        return corpus, trimmer.raise_floor(tr, corpus, call.at) if known is None else known
 
-    corpus, known = unit.look(call, allowed, begin)
-    if known is not None:
-        return known
+    corpus, begun = unit.look_and_note(call, allowed, begin)
+    if isinstance(begun, Trimmed):
+        return begun
     with errors_as_refusals():
-        done = trimmer.trim(corpus.tenant_id, corpus_id, call.at, lambda: time.monotonic() >= until)
+        done = trimmer.remove(corpus.tenant_id, corpus_id, begun, lambda: time.monotonic() >= until)
     return unit.write(call, allowed, TRIMMED, lambda _tr, _granted, trail: leave_trail(trail, corpus_id, done))
 
 
