@@ -54,6 +54,7 @@ CALLS: dict[str, tuple[str, int, Reads]] = {
         7,
         lambda library, filled: library.roll_up(*sorted(filled.tree.raws)[:50], target=SECTION),
     ),
+    "documents": ("ListDocuments", 5, lambda library, filled: library.list_documents(filled.corpus)),
     "history": ("GetHistory", 5, lambda library, filled: library.history(node_id=first_of(filled, SECTION))),
 }
 
@@ -64,6 +65,14 @@ def test_a_call_takes_few_round_trips(
 ) -> None:
     call(library, filled)
     assert cost_of(shared, rpc, lambda: call(library, filled)).round_trips <= budget
+
+
+def test_the_text_of_a_document_takes_few_round_trips(shared: Running, library: Caller, corpus: str) -> None:
+    text = "\n\n".join(REGULATIONS.values())
+    document = library.add_texts(corpus, {"long.txt": text})["long.txt"]
+    assert len(library.query(corpus, level=CHUNK)) > 2
+    assert library.text(corpus, document) == text
+    assert cost_of(shared, "GetDocument", lambda: library.text(corpus, document)).round_trips <= 6
 
 
 @pytest.mark.parametrize("at_once", [1, 2])

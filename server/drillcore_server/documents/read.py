@@ -16,7 +16,7 @@ from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads
 from drillcore_server.kernel.errors import BadInput, Missing, NotReady
-from drillcore_server.kernel.pages import Page, PageLimit, fill_page, make_token, page_size, read_token
+from drillcore_server.kernel.pages import Page, PageLimit, fill_page, make_token, page_size, read_together, read_token
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, erased
 from drillcore_server.storage.ids import CorpusId, DocumentId, Level, Revision, TenantId
@@ -65,10 +65,13 @@ def get_document(
     return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
 
 
+_CHUNKS_AT_ONCE: Final = 250
+
+
 def _text(view: CorpusAtRevision, document: Document, bytes_max: int) -> str:
     if document.characters <= bytes_max:
-        pages = [HierarchyReader(view).raws(chunk) for chunk in document.chunks]
-        text = assembled([raw for page in pages if page is not None for raw in page.raws])
+        chunks = read_together(document.chunks, _CHUNKS_AT_ONCE, HierarchyReader(view).chunks_with_raws)
+        text = assembled([raw for chunk in chunks if chunk is not None for raw in chunk.page.raws])
         if text is None or len(text) != document.characters:
             message = "the document's raws do not cover its whole text: query the raws to read the parts that are here"
             raise NotReady(Reason.TEXT_INCOMPLETE, message, field="with_text")
@@ -97,7 +100,7 @@ def list_documents(
         view = reads.at(tr, granted, trail, corpus, as_of)
         check_documents(granted, corpus)
         items, more = fill_page(
-            ((found, _size_bytes(found)) for found in HierarchyReader(view).documents(after)), limit
+            ((found, _size_bytes(found)) for found in HierarchyReader(view).documents(after, limit.items + 1)), limit
         )
         trail.touch_documents(document.id for document in items)
         token = make_token(listing, view.revision.to_bytes(6, "big") + items[-1].id.bytes) if more else ""

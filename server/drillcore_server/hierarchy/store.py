@@ -160,11 +160,11 @@ class HierarchyReader:
             for entry in chain(entries, rest):
                 yield of.section, view.keys.parse_member(entry.key)
 
-    def _scan(self, keys: KeyRange) -> Iterator[Entry]:
-        """What the revision has in a range, in order. A round trip reads `KEYS_AT_ONCE` keys, when they are needed."""
+    def _scan(self, keys: KeyRange, at_once: int | None = None) -> Iterator[Entry]:
+        """What the revision has in a range, in order. Reads some keys at once, and more only when they are needed."""
         begin: bytes | None = keys.begin
         while begin is not None:
-            entries, begin = versioned.page(self.view.tr, begin, keys.end, self.view.revision, KEYS_AT_ONCE)
+            entries, begin = versioned.page(self.view.tr, begin, keys.end, self.view.revision, at_once or KEYS_AT_ONCE)
             yield from entries
 
     def vector(self, model: int, chunk: NodeId) -> bytes | None:
@@ -186,8 +186,10 @@ class HierarchyReader:
     def document(self, document: DocumentId) -> Document | None:
         return self.view.record(DOCUMENT, self.view.keys.document(document))
 
-    def documents(self, after: DocumentId | None = None) -> Iterator[Document]:
-        return self.view.records(DOCUMENT, self.view.keys.documents(after))
+    def documents(self, after: DocumentId | None = None, at_once: int = KEYS_AT_ONCE) -> Iterator[Document]:
+        """All documents in the order of ids, or those after one, without erased ones. Read in pages."""
+        entries = self._scan(self.view.keys.documents(after), at_once)
+        return (DOCUMENT.decode(entry.value) for entry in self.view.sealed.opened_all(entries))
 
     def source(self, source: SourceId) -> Source | None:
         return self.view.record(SOURCE, self.view.keys.source(self.view.sealed.hashed(source)))
