@@ -28,6 +28,7 @@ from drillcore_server.documents.processors.keywords import (
     tokens_of,
     word_scores,
 )
+from drillcore_server.facts.blocks import block_of
 from drillcore_server.facts.model import Fact
 from drillcore_server.facts.state_hash import changed_facts
 from drillcore_server.facts.store import FactReader
@@ -244,7 +245,10 @@ def _new_communities(
 
 def _facts(drawn: Sequence[Sequence[FactId]], snapshot: BatchedReads) -> Mapping[FactId, Fact]:
     wanted = [id_ for ids in drawn for id_ in ids]
-    return dict(zip(wanted, snapshot.each(wanted, lambda view, id_: FactReader(view).fact(id_)), strict=True))
+    found = snapshot.each(
+        wanted, lambda view, id_: FactReader(view).fact(id_), lambda keys, id_: keys.fact_block(block_of(id_))
+    )
+    return dict(zip(wanted, found, strict=True))
 
 
 def _differences(

@@ -129,8 +129,14 @@ class Migrator:
 
         Changes nothing if that migration has begun or is not needed. May be run again.
         """
-        self._reviser.revise(call, target, SLICED, lambda snapshot: self._begin(call, snapshot))
-        return self._reviser.find(call, target)[0]
+        planned: list[Corpus] = []
+
+        def plan(snapshot: BatchedReads) -> _SlicePlan:
+            planned[:] = [snapshot.corpus]
+            return self._begin(call, snapshot)
+
+        self._reviser.revise(call, target, SLICED, plan)
+        return planned[0] if planned else self._reviser.find(call, target)[0]
 
     def _begin(self, call: Call, snapshot: BatchedReads) -> _SlicePlan:
         corpus, base = snapshot.corpus, snapshot.revision
@@ -144,12 +150,9 @@ class Migrator:
         return self._plan(corpus, base, [self._hierarchy_writes(corpus).set_embeddings(after)], begun)
 
     def progress(self, corpus: Corpus) -> Progress:
-        keys = self._reviser.keys.of_corpus(corpus.number)
-        _, head = self._reviser.find(self._call(corpus), _target(corpus))
-        with errors_as_refusals():
-            models, migration = self._snapshot(corpus, head).read(
-                lambda view: (embeddings_of(view), migration_of(view.tr, keys))
-            )
+        with self._reviser.engine.reads() as reads, errors_as_refusals():
+            _, head = self._reviser.find(self._call(corpus), _target(corpus), reads)
+            models, migration = self._state(self._reviser.batched(corpus, head, reads))
         return Progress(models, migration, head)
 
     def run(self, corpus: Corpus, report: Callable[[Progress], None]) -> Progress:
@@ -347,9 +350,6 @@ class Migrator:
     @staticmethod
     def _state(snapshot: BatchedReads) -> tuple[Embeddings | None, Migration | None]:
         return snapshot.read(lambda view: (embeddings_of(view), migration_of(view.tr, view.keys)))
-
-    def _snapshot(self, corpus: Corpus, revision: Revision) -> BatchedReads:
-        return self._reviser.batched(corpus, revision)
 
     def _hierarchy_writes(self, corpus: Corpus) -> HierarchyWrites:
         reviser = self._reviser

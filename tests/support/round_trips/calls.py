@@ -168,7 +168,7 @@ DOCUMENTS: Final = (
     Call("RemoveDocuments", 30, lambda world: {"corpus_id": world.corpus, "document_ids": [world.new_document()]}),
     Call("GetDocument", 6, lambda world: {"corpus_id": world.corpus, "id": world.document_ids[0], "with_text": True}),
     Call("ListDocuments", 6, lambda world: {"corpus_id": world.corpus, "page_size": PAGE}),
-    Call("MigrateEmbeddings", 8, requests=lambda world: [request("MigrateEmbeddings", corpus_id=world.corpus)]),
+    Call("MigrateEmbeddings", 10, requests=lambda world: [request("MigrateEmbeddings", corpus_id=world.corpus)]),
     Call("GetMigration", 4, lambda world: {"corpus_id": world.corpus}),
 )
 
@@ -237,7 +237,7 @@ COMMUNITIES: Final = (
         8,
         lambda world: {"corpus_id": world.corpus, "id": _community(world), "page_size": PAGE},
     ),
-    Call("RecomputeCommunities", 20, lambda world: {"corpus_id": world.small}),
+    Call("RecomputeCommunities", 14, lambda world: {"corpus_id": world.small}),
 )
 
 
