@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from drillcore_fdb.engine import Engine, Reader, Transaction
+from drillcore_fdb.engine import Engine, Reader, Reads, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_formats.audit.notes import make_note
 from drillcore_formats.cores.signed import CoreStatement
@@ -151,8 +151,8 @@ class _Export:
         return view
 
     def _written(self, file: SealedFile, begun: _Begun) -> tuple[CoreFile, CoreCounts]:
-        content = self._content(begun)
-        with errors_as_refusals():
+        with errors_as_refusals(), self.exporter.engine.reads() as shared:
+            content = self._content(begun, shared)
             try:
                 core_id = self.order.core_id or default_id(content)
                 core = CoreFile(file, core_id, lambda size, records: self.progress("writing", size, records))
@@ -165,10 +165,10 @@ class _Export:
                 _check_nothing_erased(begun)
                 raise Missing(Reason.ERASED, _NOT_WHOLE) from error
 
-    def _content(self, begun: _Begun) -> CoreContent:
+    def _content(self, begun: _Begun, shared: Reads) -> CoreContent:
         reads, view = self.exporter.reads, begun.view
         return CoreContent(
-            BatchedReads.of(self.exporter.engine, view),
+            BatchedReads.of(self.exporter.engine, view, shared),
             self.order.kind,
             self.order.sources,
             LibraryPlaces.of(reads.keyring, view.corpus.number),

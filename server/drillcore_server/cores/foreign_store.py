@@ -171,13 +171,14 @@ def unpacked_floats(vector: EntityVector) -> npt.NDArray[np.float32] | npt.NDArr
     return np.frombuffer(vector.vector, "<f4" if width == 4 else "<f8")
 
 
-def has_any(snapshot: BatchedReads, keys: KeyRange) -> bool:
-    """Tells whether the revision has anything in a range of keys."""
-    begin: bytes | None = keys.begin
-    while begin is not None:
-        found, begin = snapshot.read(
-            lambda view, b=begin: versioned.page(view.tr, b, keys.end, snapshot.revision, 100)  # type: ignore[misc]
-        )
-        if found:
+def has_any(snapshot: BatchedReads, *ranges: KeyRange) -> bool:
+    """Tells whether the revision has anything in one of several ranges of keys, which are read together."""
+    left = list(ranges)
+    while left:
+        pages = snapshot.read(lambda view, some=left: versioned.pages(view.tr, some, view.revision, 100))  # type: ignore[misc]
+        if any(found for found, _ in pages):
             return True
+        left = [
+            KeyRange(following, of.end) for of, (_, following) in zip(left, pages, strict=True) if following is not None
+        ]
     return False

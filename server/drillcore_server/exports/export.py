@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from drillcore_fdb.engine import Engine, Reader, Transaction
+from drillcore_fdb.engine import Engine, Reader, Reads, Transaction
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_proto.reasons import Reason
 from drillcore_server.exports import store as exports
@@ -40,9 +40,10 @@ class Exporter:
     reads: CorpusReads
     binder: Binder
 
-    def walk(self, view: CorpusAtRevision) -> CorpusWalk:
+    def walk(self, view: CorpusAtRevision, shared: Reads | None = None) -> CorpusWalk:
+        """A walk whose reads follow one another in `shared`, or are alone in a transaction each."""
         unit, keyring = self.reads.unit, self.reads.keyring
-        snapshot = BatchedReads.of(self.engine, view)
+        snapshot = BatchedReads.of(self.engine, view, shared)
         return CorpusWalk(snapshot, view.corpus, ContentSignatures(self.engine, unit.keys, keyring))
 
 
@@ -101,9 +102,9 @@ class _Export:
             "request_id": self.call.request_id,
         }
         wanted = BundleOptions(self.order.format, self.order.include_audit, record)
-        with errors_as_refusals():
+        with errors_as_refusals(), self.exporter.engine.reads() as shared:
             try:
-                return self.exporter.binder.bind(self.exporter.walk(view), about, wanted)
+                return self.exporter.binder.bind(self.exporter.walk(view, shared), about, wanted)
             except StoreCorruptError:
                 self._view()  # refuses if the revision was trimmed meanwhile
                 raise

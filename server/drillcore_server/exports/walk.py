@@ -9,9 +9,9 @@ Records of sources that were erased since are left out, and the item of the corp
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -29,13 +29,15 @@ from drillcore_server.facts.signable import fact_content
 from drillcore_server.facts.store import FactReader, stored_facts
 from drillcore_server.hierarchy.model import ChunkWithRaws, Master, Section, raw_id
 from drillcore_server.hierarchy.nodes import ChunkText, Node, RawText
+from drillcore_server.hierarchy.packed import SECTION, PlacedChunk, decode_chunk
 from drillcore_server.hierarchy.signable import Content, node_content
-from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader
+from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader, raw_key
 from drillcore_server.kernel import erasures, revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.revisions import RevisionRecord
-from drillcore_server.storage.ids import DocumentId, Level, NodeId, Revision, node_id
+from drillcore_server.storage.ids import Level, NodeId, Revision, node_id
+from drillcore_server.storage.versioned import Entry
 from drillcore_server.vectors.corpus_models import embeddings_of
 from drillcore_server.vectors.model import EmbeddingModel
 from drillcore_server.vectors.stored_vectors import unpacked
@@ -44,10 +46,12 @@ _REVISIONS_AT_ONCE: Final = 500
 """Records of revisions that are read in one transaction."""
 _FACTS_AT_ONCE: Final = 500
 """Facts whose vectors and signatures are looked up together."""
-_CHUNKS_AT_ONCE: Final = 100
-"""Chunks that are read in one transaction and held in memory with their raws."""
-_DOCUMENTS_CACHED: Final = 10_000
-"""Documents whose preprocessing is cached. Neighbouring chunks mostly belong to the same few documents."""
+_SECTIONS_AT_ONCE: Final = 50
+"""Sections whose first members are read together."""
+_MEMBERS_AT_ONCE: Final = 500
+"""Stored keys of the members of each of them."""
+_PLACES_AT_ONCE: Final = 100
+"""Sections and chunks that are read in one transaction. Chunks are held in memory with their raws."""
 
 
 class Part(enum.Enum):
@@ -69,6 +73,60 @@ class Item(NamedTuple):
 class _FullChunk:
     found: ChunkWithRaws
     vector: bytes | None
+    preprocessing: tuple[str, ...]
+    """What was done to its document before it was cut."""
+
+
+class _Place(NamedTuple):
+    """A section, or one of its chunks."""
+
+    section: NodeId
+    chunk: NodeId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Sections and chunks that were read together, without those that were erased."""
+
+    sections: Mapping[NodeId, Section]
+    chunks: Mapping[NodeId, _FullChunk]
+
+    @classmethod
+    def read(cls, view: CorpusAtRevision, sections: Sequence[NodeId], chunks: Sequence[NodeId], model: int) -> _Found:
+        keys = view.keys
+        section_keys, chunk_keys = list(map(keys.section, sections)), list(map(keys.chunk, chunks))
+        vector_keys = [keys.vector(model, chunk) for chunk in chunks]
+        view.read_ahead([*section_keys, *chunk_keys, *vector_keys])
+        found = zip(sections, view.opened(section_keys), strict=True)
+        placed = [
+            (decode_chunk(chunk, entry.value), vector)
+            for chunk, entry, vector in zip(
+                chunks,
+                view.opened(chunk_keys),
+                view.sealed.get_many_unless_erased(view.tr, vector_keys, view.revision),
+                strict=True,
+            )
+            if entry is not None
+        ]
+        return cls(
+            {section: SECTION.decode(entry.value) for section, entry in found if entry is not None},
+            {full.found.chunk.id: full for full in _full_chunks(view, placed)},
+        )
+
+
+def _full_chunks(view: CorpusAtRevision, placed: Sequence[tuple[PlacedChunk, Entry | None]]) -> Iterator[_FullChunk]:
+    """Reads the raws of chunks, and what was done to their documents."""
+    chunks = [chunk for chunk, _ in placed]
+    documents = list(dict.fromkeys(chunk.chunk.document for chunk in chunks))
+    document_keys = list(map(view.keys.document, documents))
+    view.read_ahead([*(raw_key(view.keys, chunk.chunk) for chunk in chunks), *document_keys])
+    stored = zip(documents, view.opened(document_keys), strict=True)
+    preprocessing = {
+        document: () if entry is None else DOCUMENT.decode(entry.value).preprocessing for document, entry in stored
+    }
+    for found, (_, vector) in zip(HierarchyReader(view).with_raws(chunks), placed, strict=True):
+        if found is not None:
+            yield _FullChunk(found, None if vector is None else vector.value, preprocessing[found.chunk.document])
 
 
 class CorpusWalk:
@@ -81,7 +139,6 @@ class CorpusWalk:
         self._snapshot = snapshot
         self._signatures = signatures
         self.corpus = corpus
-        self._preprocessing = lru_cache(_DOCUMENTS_CACHED)(self._read_preprocessing)
 
     @property
     def revision(self) -> Revision:
@@ -131,23 +188,35 @@ class CorpusWalk:
         master = self._snapshot.read(lambda view: HierarchyReader(view).master_unless_erased())
         if master is not None:
             yield [self._upper(master, Level.MASTER, None)]
-        keys = self._snapshot.keys
-        for entry in self._snapshot.entries(keys.listed_sections()):
-            found = list(
-                self._snapshot.each_unless_erased(
-                    [node_id(entry.key[-16:])], lambda view, id_: HierarchyReader(view).section(id_)
-                )
-            )
-            if found:
-                yield [self._upper(found[0], Level.SECTION, None if master is None else master.id)]
-            yield from self._below(node_id(entry.key[-16:]))
+        parent, places = None if master is None else master.id, self._places()
+        while some := list(islice(places, _PLACES_AT_ONCE)):
+            found = self._found_at(some)
+            yield [node for place in some for node in self._nodes_of(place, found, parent)]
 
-    def _below(self, section: NodeId) -> Iterator[list[Node]]:
+    def _places(self) -> Iterator[_Place]:
+        """All sections and chunks in reading order."""
         keys = self._snapshot.keys
-        chunks = [keys.parse_member(entry.key).id for entry in self._snapshot.entries(keys.members(section))]
-        for start in range(0, len(chunks), _CHUNKS_AT_ONCE):
-            batch = self._snapshot.each_unless_erased(chunks[start : start + _CHUNKS_AT_ONCE], self._full_chunk)
-            yield [node for full in batch for node in self._chunk_and_raws(section, full)]
+        listed = (node_id(entry.key[-16:]) for entry in self._snapshot.entries(keys.listed_sections()))
+        while sections := list(islice(listed, _SECTIONS_AT_ONCE)):
+            members = self._snapshot.entries_of_each(list(map(keys.members, sections)), _MEMBERS_AT_ONCE)
+            for section, entries in zip(sections, members, strict=True):
+                yield _Place(section)
+                yield from (_Place(section, keys.parse_member(entry.key).id) for entry in entries)
+
+    def _found_at(self, places: Sequence[_Place]) -> _Found:
+        sections = [place.section for place in places if place.chunk is None]
+        chunks = [place.chunk for place in places if place.chunk is not None]
+        model = self._model.number if chunks else 0
+        return self._snapshot.read(lambda view: _Found.read(view, sections, chunks, model))
+
+    def _nodes_of(self, place: _Place, found: _Found, master: NodeId | None) -> Iterator[Node]:
+        """The section at a place, or the chunk and its raws. Nothing if it was erased."""
+        if place.chunk is not None:
+            chunk = found.chunks.get(place.chunk)
+            if chunk is not None:
+                yield from self._chunk_and_raws(place.section, chunk)
+        elif (section := found.sections.get(place.section)) is not None:
+            yield self._upper(section, Level.SECTION, master)
 
     def _chunk_and_raws(self, section: NodeId, full: _FullChunk) -> Iterator[Node]:
         chunk, page = full.found.chunk, full.found.page
@@ -155,14 +224,9 @@ class CorpusWalk:
         about = chunk.created_at, chunk.created_by, chunk.version
         text = ChunkText(chunk, page, self._model.name, embedding)
         yield Node(chunk.id, self.corpus.id, Level.CHUNK, section, text, *about)
-        preprocessing = self._preprocessing(chunk.document)
         for place, raw in enumerate(page.raws):
             node = chunk.raw_ids[place] if chunk.raw_ids else raw_id(chunk.id, place)
-            yield Node(node, self.corpus.id, Level.RAW, chunk.id, RawText(raw, chunk, preprocessing), *about)
-
-    def _full_chunk(self, view: CorpusAtRevision, chunk: NodeId) -> _FullChunk | None:
-        found = HierarchyReader(view).chunk_with_raws(chunk)
-        return None if found is None else _FullChunk(found, HierarchyReader(view).vector(self._model.number, chunk))
+            yield Node(node, self.corpus.id, Level.RAW, chunk.id, RawText(raw, chunk, full.preprocessing), *about)
 
     @cached_property
     def _model(self) -> EmbeddingModel:
@@ -170,14 +234,6 @@ class CorpusWalk:
         if found is None:
             raise StoreCorruptError(f"revision {self.revision} has chunks, but no embedding model is recorded for it")
         return found.current
-
-    def _read_preprocessing(self, document: DocumentId) -> tuple[str, ...]:
-        found = self._snapshot.read(lambda view: HierarchyReader(view).document(document))
-        if found is None:
-            raise StoreCorruptError(
-                f"document {document} is missing at revision {self.revision}, but a chunk refers to it"
-            )
-        return found.preprocessing
 
     def _upper(self, content: Master | Section, level: Level, parent: NodeId | None) -> Node:
         about = content.created_at, content.created_by, content.version

@@ -44,7 +44,8 @@ from drillcore_server.graphs.quad_model import (
     encoded_quad,
     named_by,
 )
-from drillcore_server.hierarchy.packed import decode_chunk
+from drillcore_server.hierarchy.model import Chunk
+from drillcore_server.hierarchy.packed import SECTION, decode_chunk
 from drillcore_server.hierarchy.store import DOCUMENT, SOURCE, HierarchyReader
 from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision, CorpusReads
@@ -228,26 +229,35 @@ def every_source_quad(snapshot: BatchedReads, *, hierarchy: bool = True) -> Iter
     return chain(_source_quads(snapshot), nodes, _fact_quads(snapshot))
 
 
+_CHUNKS_AT_ONCE: Final = 500
+"""Chunks without their text that are read together."""
+
+
 def _source_quads(snapshot: BatchedReads) -> Iterator[Quad]:
     """Holds all ids in memory, because sources are stored in another order."""
     entries = snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.sources()))
     ids = sorted(SOURCE.decode(entry.value).id for entry in entries)
-    for source in snapshot.each_unless_erased(ids, lambda view, id_: HierarchyReader(view).source(id_)):
-        yield from source_quads(source)
+    for found in snapshot.together(ids, lambda view, some: view.opened(HierarchyReader(view).source_keys(some))):
+        yield from () if found is None else source_quads(SOURCE.decode(found.value))
 
 
 def _document_quads(snapshot: BatchedReads) -> Iterator[Quad]:
-    for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.documents())):
-        document = DOCUMENT.decode(entry.value)
+    def read(view: CorpusAtRevision, chunks: Sequence[NodeId]) -> list[Chunk | None]:
+        found = zip(chunks, view.opened(list(map(view.keys.chunk, chunks))), strict=True)
+        return [None if entry is None else decode_chunk(chunk, entry.value).chunk for chunk, entry in found]
+
+    stored = snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.documents()))
+    documents = (DOCUMENT.decode(entry.value) for entry in stored)
+    for document, chunks in snapshot.of_each(documents, lambda document: document.chunks, read, _CHUNKS_AT_ONCE):
         yield from document_quads(document)
-        for chunk in snapshot.each_unless_erased(document.chunks, lambda view, id_: HierarchyReader(view).chunk(id_)):
+        for chunk in filter(None, chunks):
             yield from chunk_quads(chunk)
 
 
 def _summary_quads(snapshot: BatchedReads) -> Iterator[Quad]:
     ids = [node_id(entry.key[-16:]) for entry in snapshot.entries(snapshot.keys.listed_sections())]
-    for section in snapshot.each_unless_erased(ids, lambda view, id_: HierarchyReader(view).section(id_)):
-        yield from section_quads(section)
+    for found in snapshot.together(ids, lambda view, some: view.opened(list(map(view.keys.section, some)))):
+        yield from () if found is None else section_quads(SECTION.decode(found.value))
     master = snapshot.read(lambda view: HierarchyReader(view).master_unless_erased())
     yield from () if master is None else master_quads(master)
 

@@ -203,9 +203,11 @@ class HierarchyReader:
 
     def sources_by_id(self, sources: Sequence[SourceId]) -> list[Source | None]:
         """Several sources, read together. None for those that are missing or erased."""
-        keys = [self.view.keys.source(self.view.sealed.hashed(source)) for source in sources]
-        found = self.view.sealed.get_many_unless_erased(self.view.tr, keys, self.view.revision)
+        found = self.view.sealed.get_many_unless_erased(self.view.tr, self.source_keys(sources), self.view.revision)
         return [None if entry is None else SOURCE.decode(entry.value) for entry in found]
+
+    def source_keys(self, sources: Sequence[SourceId]) -> list[bytes]:
+        return [self.view.keys.source(self.view.sealed.hashed(source)) for source in sources]
 
     def sources(self, after: bytes | None = None) -> Iterator[Source]:
         """All sources in the order of the keyed hashes of their ids, or those after the source with this hash."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain, islice
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -28,6 +29,7 @@ from drillcore_server.storage.versioned import Entry
 
 T = TypeVar("T")
 Id = TypeVar("Id")
+Owner = TypeVar("Owner")
 KeyOf = Callable[[CorpusKeys, Id], bytes]
 """The key that a record with an id has in a corpus."""
 _RECORDS_MAX: Final = 500
@@ -79,6 +81,17 @@ class CorpusAtRevision:
         Whoever reads one of them later finds it here.
         """
         versioned.read_ahead(self.tr, [(key, self.revision) for key in records], ranges, keys)
+
+    def opened(self, keys: Sequence[bytes]) -> list[Entry | None]:
+        """Records that must be there, opened, read together. None for those that were erased.
+
+        Raises `StoreCorruptError` if one is missing: the store is damaged, or the revision was trimmed.
+        """
+        found = versioned.get_many(self.tr, keys, self.revision)
+        for key, entry in zip(keys, found, strict=True):
+            if entry is None:
+                raise StoreCorruptError(f"the record at {key.hex()} is missing at revision {self.revision}")
+        return [None if entry is None else unless_erased(self.sealed.opened, entry) for entry in found]
 
     def record(self, kind: RecordKind[T], key: bytes) -> T | None:
         """The record of a key. Raises `KeyErased` if it was erased."""
@@ -134,8 +147,8 @@ class BatchedReads:
     """Where all reads are made, if those of a plan share transactions."""
 
     @classmethod
-    def of(cls, engine: Engine, view: CorpusAtRevision) -> BatchedReads:
-        return cls(engine, view.corpus, view.keys, view.sealed, view.revision)
+    def of(cls, engine: Engine, view: CorpusAtRevision, shared: Reads | None = None) -> BatchedReads:
+        return cls(engine, view.corpus, view.keys, view.sealed, view.revision, shared=shared)
 
     @classmethod
     def following(cls, engine: Engine, view: CorpusAtRevision) -> BatchedReads:
@@ -220,6 +233,37 @@ class BatchedReads:
         pages = [RangeRead(*keys, limit=_KEYS_MAX) for keys in ranges]
         self.read(lambda view: view.read_ahead([], pages))
 
+    def of_each(
+        self,
+        owners: Iterable[Owner],
+        ids_of: Callable[[Owner], Sequence[Id]],
+        get_many: Callable[[CorpusAtRevision, Sequence[Id]], Sequence[T]],
+        at_once: int,
+    ) -> Iterator[tuple[Owner, Iterable[T]]]:
+        """Each owner with what `get_many` returns for its ids. Those of several small owners are read together."""
+
+        def read(ids: Sequence[Id]) -> Sequence[T]:
+            return self.read(lambda view: get_many(view, ids)) if ids else ()
+
+        for group in _groups(owners, lambda owner: len(ids_of(owner)), at_once):
+            ids = [id_ for owner in group for id_ in ids_of(owner)]
+            if len(ids) > at_once:
+                starts = range(0, len(ids), at_once)
+                yield group[0], chain.from_iterable(read(ids[start : start + at_once]) for start in starts)
+            else:
+                found = iter(read(ids))
+                yield from [(owner, list(islice(found, len(ids_of(owner))))) for owner in group]
+
+    def entries_of_each(self, ranges: Sequence[KeyRange], keys_max: int) -> Iterator[Iterator[Entry]]:
+        """What `entries` gives for each of several ranges. The first `keys_max` stored keys of each are read together.
+
+        Consume the entries of a range before you go on to the next.
+        """
+        pages = self.read(lambda view: versioned.pages(view.tr, ranges, view.revision, keys_max))
+        for keys, (found, following) in zip(ranges, pages, strict=True):
+            rest = iter(()) if following is None else self.entries(KeyRange(following, keys.end))
+            yield chain(found, rest)
+
     def entries(self, keys: KeyRange, keys_max: int = _KEYS_MAX) -> Iterator[Entry]:
         """What the revision has in a range, in order, as it is stored. Holds at most `keys_max` stored keys at once."""
         begin: bytes | None = keys.begin
@@ -228,6 +272,20 @@ class BatchedReads:
                 lambda view, b=begin: versioned.page(view.tr, b, keys.end, self.revision, keys_max)  # type: ignore[misc]
             )
             yield from page
+
+
+def _groups(items: Iterable[Owner], weight: Callable[[Owner], int], weight_max: int) -> Iterator[list[Owner]]:
+    """Cuts items into lists that weigh no more than this together. An item that is heavier is alone in its list."""
+    group: list[Owner] = []
+    total = 0
+    for item in items:
+        if group and total + weight(item) > weight_max:
+            yield group
+            group, total = [], 0
+        group.append(item)
+        total += weight(item)
+    if group:
+        yield group
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def erasure_costs(path: Path, documents: int, cases: Sequence[str] = tuple(CASES
         world = fill(server.address, OPERATOR, documents)
         try:
             measured = Measured(server, world)
-            return {case: _cost(measured, engines[0].reads, CASES[case]) for case in cases}
+            return {case: _cost(measured, engines[0].counted, CASES[case]) for case in cases}
         finally:
             world.close()
 

@@ -33,11 +33,11 @@ class Reads:
 
 
 class CountingEngine(FaultyEngine):
-    """Has no faults. `reads` is what calls have read."""
+    """Has no faults. `counted` is what calls have read."""
 
     def __init__(self, inner: Engine) -> None:
         super().__init__(inner, Faults(0, {}))
-        self.reads = Reads()
+        self.counted = Reads()
 
     def begin(self, options: Options) -> Attempts:
         return _CountingAttempts(self.inner.begin(options), self)
@@ -46,8 +46,8 @@ class CountingEngine(FaultyEngine):
 class _CountingAttempts(FaultyAttempts):
     def __init__(self, inner: Attempts, engine: CountingEngine) -> None:
         super().__init__(inner, engine.faults)
-        self._counted = engine.reads
-        self._reads = _CountingReader(inner, engine.reads)
+        self._counted = engine.counted
+        self._reads = _CountingReader(inner, engine.counted)
 
     @property
     def snapshot(self) -> Reader:

@@ -207,18 +207,21 @@ class FullPlan:
         """
         known = self.intake.hierarchy.chunks
         for some in batches(id_ for id_, chunk in known.items() if not chunk.has_own_raws):
-            for taken in snapshot.find(some, self._taken):
+            for taken in snapshot.together(some, self._taken):
                 if taken is not None:
                     message = f"node {taken}: the tenant has or had a node with this id; import the core elsewhere"
                     raise Exists(Reason.NODE_EXISTS, message, node=str(taken))
 
-    def _taken(self, view: CorpusAtRevision, chunk: NodeId) -> UUID | None:
-        """Returns a node whose id a raw of the chunk could have."""
+    def _taken(self, view: CorpusAtRevision, chunks: Sequence[NodeId]) -> list[UUID | None]:
+        """For each chunk, returns a node whose id a raw of it could have."""
+        found = view.tr.range_many(list(map(self._ids_of_raws, chunks)), limit=1)
+        return [UUID(bytes=entries[0][0][-16:]) if entries else None for entries in found]
+
+    def _ids_of_raws(self, chunk: NodeId) -> tuple[bytes, bytes]:
+        """Returns the range of the locators that raws of a chunk could have."""
         keys, tenant = self.reviser.keys, self.corpus.tenant_id
         first, last = UUID(int=chunk.int + 1), UUID(int=chunk.int | IDS_PER_NODE)
-        begin, end = keys.locator(tenant, NodeId(first)), keys.locator(tenant, NodeId(last)) + b"\0"
-        found = next(iter(view.tr.range(begin, end, limit=1)), None)
-        return None if found is None else UUID(bytes=found[0][-16:])
+        return keys.locator(tenant, NodeId(first)), keys.locator(tenant, NodeId(last)) + b"\0"
 
 
 def check_empty(snapshot: BatchedReads) -> None:
@@ -239,7 +242,7 @@ def check_empty(snapshot: BatchedReads) -> None:
         keys.all_foreign_signatures(),
     )
     has_master = snapshot.read(lambda view: HierarchyReader(view).master_unless_erased() is not None)
-    if has_master or any(has_any(snapshot, space) for space in spaces):
+    if has_master or has_any(snapshot, *spaces):
         raise NotReady(Reason.CORPUS_NOT_EMPTY, "a full core needs an empty corpus; create a corpus for it")
 
 

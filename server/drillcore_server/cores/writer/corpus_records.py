@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
+from typing import Final
 
 import msgspec
 
@@ -19,11 +21,16 @@ from drillcore_server.graphs.turn_store import TURN, edge_of
 from drillcore_server.hierarchy.model import Section
 from drillcore_server.hierarchy.packed import SECTION
 from drillcore_server.hierarchy.store import MASTER, SOURCE, HierarchyReader
-from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.corpus_at_revision import BatchedReads
 from drillcore_server.signatures.model import TargetKind
 from drillcore_server.storage.ids import CommunityId, node_id
 from drillcore_server.storage.sealed_file import SortedFile
 from drillcore_server.storage.versioned import Entry
+
+_COMMUNITIES_AT_ONCE: Final = 20
+"""Communities that are read together."""
+_PAGES_AT_ONCE: Final = 4
+"""Pages of members of each of them. A page has 64 KiB."""
 
 
 class RecordWriter:
@@ -47,7 +54,8 @@ class RecordWriter:
         """Writes sources by id. Without documents they refer to none."""
         entries = self._opened(self._snapshot.entries(self._snapshot.keys.sources()))
         ids = sorted(SOURCE.decode(entry.value).id for entry in entries)
-        for source in self._snapshot.each_unless_erased(ids, lambda view, source: HierarchyReader(view).source(source)):
+        together = self._snapshot.together(ids, lambda view, some: view.opened(HierarchyReader(view).source_keys(some)))
+        for source in (SOURCE.decode(found.value) for found in together if found is not None):
             left = source if with_documents else replace(source, document=None, content_hash="")
             self._parts.add("source", SOURCE.encode(left))
 
@@ -63,15 +71,16 @@ class RecordWriter:
     def write_communities(self, facts: IdSet) -> None:
         """Writes communities by their first member. Leaves out members that are not among `facts`, as erased facts."""
         with SortedFile() as order:
-            for entry in self._opened(self._snapshot.entries(self._snapshot.keys.communities())):
-                community = COMMUNITY.decode(entry.value).id
-                order.add(_first(self._members(community, facts)) + community.bytes)
-            for placed in order:
-                community = CommunityId(node_id(placed[-ID_BYTES:]))
-                members = self._members(community, facts)
-                for found in self._snapshot.each_unless_erased([community], _community):
-                    drawn, size = [fact.bytes for fact in found.drawn_from], len(members) // ID_BYTES
-                    self._parts.add("community", found.label, found.keywords, size, drawn, found.made_at, members)
+            entries = self._opened(self._snapshot.entries(self._snapshot.keys.communities()))
+            for community, members in self._with_members(COMMUNITY.decode(entry.value) for entry in entries):
+                order.add(_first(facts.among(members)) + community.id.bytes)
+            ordered = (CommunityId(node_id(placed[-ID_BYTES:])) for placed in order)
+            for community, packed in self._with_members(self._communities(ordered)):
+                members = facts.among(packed)
+                drawn, size = [fact.bytes for fact in community.drawn_from], len(members) // ID_BYTES
+                self._parts.add(
+                    "community", community.label, community.keywords, size, drawn, community.made_at, members
+                )
 
     def write_turns(self) -> None:
         """Writes turns by id, then the edges between them, by parent."""
@@ -101,9 +110,19 @@ class RecordWriter:
         self._parts.add("section", SECTION.encode(section))
         self._signatures.take(TargetKind.NODE, section.id, section.version)
 
-    def _members(self, community: CommunityId, facts: IdSet) -> bytes:
-        pages = self._opened(self._snapshot.entries(self._snapshot.keys.community_pages(community)))
-        return facts.among(b"".join(entry.value for entry in pages))
+    def _with_members(self, communities: Iterator[Community]) -> Iterator[tuple[Community, bytes]]:
+        """Communities with their packed members, some of them read together."""
+        while some := list(islice(communities, _COMMUNITIES_AT_ONCE)):
+            ranges = [self._snapshot.keys.community_pages(community.id) for community in some]
+            pages = self._snapshot.entries_of_each(ranges, _PAGES_AT_ONCE)
+            for community, entries in zip(some, pages, strict=True):
+                yield community, b"".join(entry.value for entry in self._opened(entries))
+
+    def _communities(self, ids: Iterator[CommunityId]) -> Iterator[Community]:
+        while some := list(islice(ids, _COMMUNITIES_AT_ONCE)):
+            keys = list(map(self._snapshot.keys.community, some))
+            found = self._snapshot.read(lambda view, keys=keys: view.opened(keys))  # type: ignore[misc]
+            yield from (COMMUNITY.decode(entry.value) for entry in found if entry is not None)
 
     def _opened(self, entries: Iterator[Entry]) -> Iterator[Entry]:
         return self._snapshot.sealed.opened_all(entries)
@@ -112,12 +131,7 @@ class RecordWriter:
 def sections(snapshot: BatchedReads) -> Iterator[Section]:
     """Yields sections by id. Raises `KeyErased` if a source of one was erased."""
     ids = [node_id(entry.key[-16:]) for entry in snapshot.entries(snapshot.keys.listed_sections())]
-    return snapshot.each(ids, lambda view, section: HierarchyReader(view).section(section))
-
-
-def _community(view: CorpusAtRevision, community: CommunityId) -> Community | None:
-    entry = view.sealed.get(view.tr, view.keys.community(community), view.revision)
-    return None if entry is None else COMMUNITY.decode(entry.value)
+    return snapshot.each(ids, lambda view, id_: HierarchyReader(view).section(id_), lambda keys, id_: keys.section(id_))
 
 
 def _first(members: bytes) -> bytes:

@@ -4,10 +4,10 @@ signatures."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, NamedTuple, Self
 from uuid import UUID
 
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drillcore_fdb.engine import Transaction
+from drillcore_fdb.errors import StoreCorruptError
 from drillcore_formats.cores.records import LibraryDocument
 from drillcore_server.cores import foreign_store
 from drillcore_server.cores import model as foreign
@@ -23,7 +24,7 @@ from drillcore_server.cores.writer.core_file import CoreFile, PartWriter
 from drillcore_server.cores.writer.core_records import halves
 from drillcore_server.graphs.quad_model import iri_of
 from drillcore_server.hierarchy.model import ChunkWithRaws, Document, raw_id
-from drillcore_server.hierarchy.packed import PortableChunk
+from drillcore_server.hierarchy.packed import PortableChunk, decode_chunk
 from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.signatures import store as signatures
@@ -127,6 +128,8 @@ def _foreign_signatures(view: CorpusAtRevision, target: _Target) -> list[Entry]:
 
 
 _DEPTH_BYTES: Final = 4
+_DOCUMENTS_AT_ONCE: Final = 20
+"""Library documents that are read together. The description of one may take half a megabyte."""
 _IN_A_CIRCLE: Final = (1 << 8 * _DEPTH_BYTES) - 1
 _PLACE: Final = "S16"
 """numpy drops zero bytes at the end of a value. All places have the same length, so two of them never become equal."""
@@ -146,9 +149,10 @@ def foreign_documents(snapshot: BatchedReads, places: LibraryPlaces) -> Iterator
     with SortedFile() as in_order:
         for number, document in enumerate(foreign_store.library_documents(snapshot)):
             in_order.add(int(depths[number]).to_bytes(_DEPTH_BYTES, "big") + document.id.encode())
-        for item in in_order:
-            place = places(item[_DEPTH_BYTES:].decode())
-            yield from snapshot.each_unless_erased([place], foreign_store.find_document)
+        ordered = (places(item[_DEPTH_BYTES:].decode()) for item in in_order)
+        while some := list(islice(ordered, _DOCUMENTS_AT_ONCE)):
+            found = snapshot.read(lambda view, some=some: view.opened(list(map(view.keys.library_document, some))))  # type: ignore[misc]
+            yield from (foreign_store.LIBRARY_DOCUMENT.decode(entry.value) for entry in found if entry is not None)
 
 
 def _depths(snapshot: BatchedReads, places: LibraryPlaces) -> npt.NDArray[np.int64]:
@@ -212,6 +216,8 @@ class DocumentChunks:
     snapshot: BatchedReads
     document: Document
     model: int
+    known: Sequence[FullChunk] | None = None
+    """All of them, if they were read together with those of other documents."""
 
     def __iter__(self) -> Iterator[FullChunk]:
         return iter(self._held) if self.document.characters <= _HELD_CHARACTERS_MAX else self._read()
@@ -241,21 +247,35 @@ class DocumentChunks:
 
     @cached_property
     def _held(self) -> list[FullChunk]:
-        return list(self._read())
+        return list(self._read() if self.known is None else self.known)
 
     def _read(self) -> Iterator[FullChunk]:
         chunks = self.document.chunks
         for start in range(0, len(chunks), _CHUNKS_AT_ONCE):
-            yield from self.snapshot.each_unless_erased(chunks[start : start + _CHUNKS_AT_ONCE], self._full)
+            batch = chunks[start : start + _CHUNKS_AT_ONCE]
+            found = self.snapshot.read(lambda view, some=batch: _full_chunks(view, some, self.model))  # type: ignore[misc]
+            yield from filter(None, found)
 
-    def _full(self, view: CorpusAtRevision, chunk: NodeId) -> FullChunk | None:
-        hierarchy = HierarchyReader(view)
-        found, section = hierarchy.chunk_with_raws(chunk), hierarchy.parent(chunk)
-        if found is None or section is None:
-            return None
-        stored = hierarchy.vector(self.model, chunk)
-        vector = None if stored is None else halves(stored).tobytes()
-        return FullChunk(PortableChunk(found), section, vector)
+
+def _full_chunks(view: CorpusAtRevision, chunks: Sequence[NodeId], model: int) -> list[FullChunk | None]:
+    """Reads chunks together. None for those that were erased. Raises `StoreCorruptError` if one is missing."""
+    keys, hierarchy = view.keys, HierarchyReader(view)
+    chunk_keys, vector_keys = list(map(keys.chunk, chunks)), [keys.vector(model, chunk) for chunk in chunks]
+    view.read_ahead([*chunk_keys, *vector_keys, *map(keys.parent, chunks)])
+    stored = zip(chunks, view.opened(chunk_keys), strict=True)
+    placed = [decode_chunk(chunk, entry.value) for chunk, entry in stored if entry is not None]
+    found = {there.chunk.id: there for there in hierarchy.with_raws(placed) if there is not None}
+    vectors = view.sealed.get_many_unless_erased(view.tr, vector_keys, view.revision)
+    return [
+        _full_chunk(found[chunk], section, vector) if chunk in found else None
+        for chunk, section, vector in zip(chunks, hierarchy.parents(chunks), vectors, strict=True)
+    ]
+
+
+def _full_chunk(found: ChunkWithRaws, section: NodeId | None, vector: Entry | None) -> FullChunk:
+    if section is None:
+        raise StoreCorruptError(f"chunk {found.chunk.id} is in no section")
+    return FullChunk(PortableChunk(found), section, None if vector is None else halves(vector.value).tobytes())
 
 
 class DocumentWriter:
@@ -273,12 +293,26 @@ class DocumentWriter:
     def write_all(self, *, full: bool) -> None:
         """Writes documents by id. Leaves out erased ones; a full core raises `KeyErased` instead."""
         stored, sealed = self._snapshot.entries(self._snapshot.keys.documents()), self._snapshot.sealed
-        for entry in map(sealed.opened, stored) if full else sealed.opened_all(stored):
-            document = DOCUMENT.decode(entry.value)
-            chunks = DocumentChunks(self._snapshot, document, self._model)
-            self._write_text(document, chunks, self._core.core_id if full else "")
+        opened = map(sealed.opened, stored) if full else sealed.opened_all(stored)
+        for entry, chunks in self._with_chunks((entry, DOCUMENT.decode(entry.value)) for entry in opened):
+            self._write_text(chunks.document, chunks, self._core.core_id if full else "")
             if full:
-                self._write_parts(document, DOCUMENT.as_written_now(entry.value), chunks)
+                self._write_parts(chunks.document, DOCUMENT.as_written_now(entry.value), chunks)
+
+    def _with_chunks(self, documents: Iterable[tuple[Entry, Document]]) -> Iterator[tuple[Entry, DocumentChunks]]:
+        """Documents with their chunks. Those of several small documents are read together."""
+
+        def small(pair: tuple[Entry, Document]) -> Sequence[NodeId]:
+            chunks = pair[1].chunks
+            return chunks if len(chunks) <= _CHUNKS_AT_ONCE else ()
+
+        def read(view: CorpusAtRevision, chunks: Sequence[NodeId]) -> list[FullChunk | None]:
+            return _full_chunks(view, chunks, self._model)
+
+        for (entry, document), found in self._snapshot.of_each(documents, small, read, _CHUNKS_AT_ONCE):
+            known = [chunk for chunk in found if chunk is not None]
+            is_small = len(document.chunks) <= _CHUNKS_AT_ONCE
+            yield entry, DocumentChunks(self._snapshot, document, self._model, known if is_small else None)
 
     def _write_text(self, document: Document, chunks: DocumentChunks, parent: str) -> None:
         iri = iri_of("document", document.id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple, Self
 from uuid import UUID
@@ -26,10 +26,11 @@ from drillcore_server.facts.store import stored_vectors
 from drillcore_server.graphs.derived_quads import every_source_quad
 from drillcore_server.graphs.quad_model import Quad, decoded_term, iri_of
 from drillcore_server.graphs.quad_store import parted_record
-from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader
+from drillcore_server.hierarchy.store import DOCUMENT
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.storage.ids import NodeId, SourceId
 from drillcore_server.storage.sealed_file import SortedFile
+from drillcore_server.storage.versioned import Entry
 from drillcore_server.vectors.stored_vectors import unpacked
 
 _END: Final = b"\0\0"
@@ -72,6 +73,8 @@ def cut(data: bytes) -> tuple[bytes, bytes]:
     return first.replace(b"\0\xff", b"\0") if b"\0" in first else first, rest
 
 
+_VECTORS_AT_ONCE: Final = 500
+"""Vectors of chunks that are read together."""
 _QUADS_MAX: Final = 500
 """Quads that are held at once. A literal may have several megabytes."""
 
@@ -144,14 +147,15 @@ def _facts(snapshot: BatchedReads, model: int) -> Iterator[bytes]:
 
 
 def _chunks(snapshot: BatchedReads, model: int) -> Iterator[bytes]:
-    def read(view: CorpusAtRevision, chunk: NodeId) -> tuple[NodeId, bytes] | None:
-        stored = HierarchyReader(view).vector(model, chunk)
-        return None if stored is None else (chunk, stored)
+    def read(view: CorpusAtRevision, chunks: Sequence[NodeId]) -> list[Entry | None]:
+        return view.opened([view.keys.vector(model, chunk) for chunk in chunks])
 
-    for entry in snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.documents())):
-        document = DOCUMENT.decode(entry.value)
-        for chunk, vector in snapshot.each_unless_erased(document.chunks, read):
-            yield embedded_chunk(iri_of("chunk", chunk), floats(unpacked(vector)))
+    stored = snapshot.sealed.opened_all(snapshot.entries(snapshot.keys.documents()))
+    documents = (DOCUMENT.decode(entry.value) for entry in stored)
+    for document, vectors in snapshot.of_each(documents, lambda document: document.chunks, read, _VECTORS_AT_ONCE):
+        for chunk, vector in zip(document.chunks, vectors, strict=True):
+            if vector is not None:
+                yield embedded_chunk(iri_of("chunk", chunk), floats(unpacked(vector.value)))
 
 
 _ID_BYTES: Final = 16
