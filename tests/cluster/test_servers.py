@@ -50,8 +50,8 @@ def test_what_one_server_has_acknowledged_the_other_shows_at_once(two: Installat
             writer, reader = reader, writer
             (fact,) = writer.put_facts(corpus, [NewFact(text(number), source_id="log")]).fact_ids
             assert reader.get_facts([fact])[0].content == text(number)
-            hits = reader.search_facts(text(number), corpus_ids=[corpus], limit=1).hits
-            assert [hit.fact.id for hit in hits] == [fact]
+            hits = reader.search_facts(text(number), corpus_ids=[corpus], limit=100).hits
+            assert fact in [hit.fact.id for hit in hits]
     assert two.problems() == ()
 
 
@@ -185,7 +185,7 @@ def test_a_sweep_of_several_servers_is_done_once(tmp_path: Path) -> None:
             corpus = client.create_corpus("shared").id
             ids = [*expire(client, corpus, range(20)), *expire(client, corpus, range(20, 40))]
             swept = client.query_audit(AuditFilter(corpus_id=corpus, operator="drillcore")).items
-            changed = [fact for record in swept for fact in record.body["detail"].get("facts", ())]
+            changed = [node for record in swept for node in record.body["nodes"]]
             assert sorted(changed) == sorted(map(str, ids))
         assert found.problems() == ()
 

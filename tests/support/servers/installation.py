@@ -32,6 +32,7 @@ token = "{OPERATOR}"
 name = "ann"
 token = "{MEMBER}"
 tenant_id = "{TENANT}"
+roles = ["reader", "writer", "auditor"]
 """
 
 

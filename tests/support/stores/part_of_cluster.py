@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from drillcore_fdb import directory
@@ -20,6 +21,7 @@ from drillcore_fdb.engine import (
     KeySelector,
     KeyValue,
     Options,
+    RangeRead,
     Reader,
     Streaming,
     Watch,
@@ -102,6 +104,10 @@ class _Reads(Reader):
         there = [(self._prefix + begin, self._prefix + end) for begin, end in ranges]
         found = self._reads.range_many(there, limit=limit, reverse=reverse)
         return [[(key[len(self._prefix) :], value) for key, value in entries] for entries in found]
+
+    def read_ahead(self, keys: Sequence[bytes], ranges: Sequence[RangeRead]) -> None:
+        there = [replace(read, begin=self._prefix + read.begin, end=self._prefix + read.end) for read in ranges]
+        self._reads.read_ahead([self._prefix + key for key in keys], there)
 
     def read_version(self) -> int:
         return self._reads.read_version()
