@@ -15,6 +15,7 @@ from tests.support.data.texts import notice
 from tests.support.processes.children import IGNORING_CTRL_C
 from tests.support.processes.drillcore_process import COMMAND, drillcore, is_running, processes_of, serving
 from tests.support.servers.running import create_tenants, running
+from tests.support.stores.engines import embedded_only
 from tests.support.stores.stores import wait_until
 
 
@@ -114,6 +115,7 @@ def test_a_data_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None
     assert "file/data" in ended.error["message"]
 
 
+@embedded_only
 def test_engine_info_describes_the_store(tmp_path: Path) -> None:
     with running(tmp_path / "data") as server:
         create_tenants(server.client())
@@ -130,6 +132,7 @@ def test_engine_commands_never_create_a_store(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
+@embedded_only
 def test_compacting_frees_disk_space_and_keeps_everything(tmp_path: Path) -> None:
     with running(tmp_path / "data") as server:
         client = server.client()
@@ -148,6 +151,7 @@ def test_compacting_frees_disk_space_and_keeps_everything(tmp_path: Path) -> Non
         assert list(server.client().iter_tenants()) == tenants
 
 
+@embedded_only
 def test_a_sound_store_passes_the_check(tmp_path: Path) -> None:
     with running(tmp_path / "data") as server:
         create_tenants(server.client())
@@ -155,6 +159,7 @@ def test_a_sound_store_passes_the_check(tmp_path: Path) -> None:
     assert (ended.exit_code, ended.document) == (0, {"ok": True, "problems": []})
 
 
+@embedded_only
 def test_engine_commands_leave_a_store_in_use_alone(tmp_path: Path) -> None:
     with running(tmp_path / "data") as server:
         for command in ("info", "compact", "check"):

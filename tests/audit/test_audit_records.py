@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -13,7 +14,6 @@ from google.protobuf.descriptor import MethodDescriptor
 
 from drillcore import Client, InvalidArgument, Level, NewDocument, NotFound, Reason, Unavailable
 from drillcore_fdb.engine import Transaction
-from drillcore_server.app.config import EngineSettings
 from drillcore_server.app.factories import open_keyring
 from drillcore_server.fsck.check_store import Fsck
 from drillcore_server.kernel.trail import ACTIONS
@@ -26,7 +26,7 @@ from tests.support.data.texts import notice
 from tests.support.servers.concurrently import concurrently
 from tests.support.servers.rpcs import METHODS, call, name_of, path_of, request_of
 from tests.support.servers.running import ACME, ACME_ID, GLOBEX_ID, OPERATOR, Running, running
-from tests.support.stores.stores import opened
+from tests.support.stores.engines import engine_settings, open_engine
 from tests.support.stores.trails import all_records, records
 
 SERVER_LOG = str(UUID(int=0))
@@ -203,7 +203,7 @@ def test_fsck_checks_the_logs_too(tmp_path: Path) -> None:
     with running(tmp_path) as found:
         found.client().create_tenant("acme", tenant_id=ACME_ID)
         found.client(ACME).create_corpus("rules")
-    with opened(tmp_path) as engine, open_keyring(EngineSettings(data_dir=tmp_path), engine) as keyring:
+    with closing(open_engine(tmp_path)) as engine, open_keyring(engine_settings(tmp_path), engine) as keyring:
         root, header = open_store(engine)
         keys = Keyspace(root)
         assert Fsck(engine, keys, keyring, header.store_id).run().problems == ()

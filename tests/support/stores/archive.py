@@ -12,8 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID, uuid4
 
+from drillcore_fdb import directory
 from drillcore_fdb.embedded import Durability
-from drillcore_fdb.engine import Engine
+from drillcore_fdb.engine import Engine, Transaction
+from drillcore_fdb.format import STORE_PATH
 from drillcore_server.app.factories import open_keyring
 from drillcore_server.documents.add import Added, DocumentBatch, DocumentOutcome, Upload
 from drillcore_server.documents.document_planner import DocumentPlanner
@@ -135,8 +137,13 @@ class Archive:
         return self.engine.run(work)
 
     def dump(self) -> dict[bytes, bytes]:
-        """Every key of the engine with its value."""
-        return self.engine.run(lambda tr: dict(tr.range(b"", b"\xff")))
+        """Every key of the store with its value. On a cluster the keyring has a directory beside the store's."""
+        return self.engine.run(_dump)
+
+
+def _dump(tr: Transaction) -> dict[bytes, bytes]:
+    beside = tuple(directory.tree(tr, (f"{STORE_PATH[0]}-keyring",)).values())
+    return {key: value for key, value in tr.range(b"", b"\xff") if not (beside and key.startswith(beside))}
 
 
 @contextlib.contextmanager
