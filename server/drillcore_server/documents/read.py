@@ -10,11 +10,11 @@ from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
 from drillcore_server.hierarchy.model import Document, assembled
 from drillcore_server.hierarchy.reader import check_documents
-from drillcore_server.hierarchy.store import HierarchyReader
+from drillcore_server.hierarchy.store import DOCUMENT, HierarchyReader
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.account_model import Permission
-from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusAtRevision, CorpusReads
+from drillcore_server.kernel.corpus_at_revision import AsOf, BoundedScan, CorpusAtRevision, CorpusReads
 from drillcore_server.kernel.errors import BadInput, Missing, NotReady
 from drillcore_server.kernel.pages import Page, PageLimit, fill_page, make_token, page_size, read_together, read_token
 from drillcore_server.kernel.trail import Trail
@@ -81,6 +81,7 @@ def _text(view: CorpusAtRevision, document: Document, bytes_max: int) -> str:
     raise BadInput(Reason.TOO_LARGE, message, field="with_text")
 
 
+_ID_BYTES: Final = 16
 _OVERHEAD_BYTES: Final = 1_000
 """A generous guess for the ids, times, hashes and numbers of a document."""
 
@@ -88,7 +89,10 @@ _OVERHEAD_BYTES: Final = 1_000
 def list_documents(
     reads: CorpusReads, call: Call, *, tenant: TenantId | None, corpus: CorpusId, as_of: AsOf, size: int, token: str
 ) -> tuple[Page[Document], Revision]:
-    """Returns a page of documents by id, and its revision. Later pages are of the revision of the first page."""
+    """Returns a page of documents by id, and its revision. Later pages are of the revision of the first page.
+
+    A page may be short or empty although more follow, if the store has many documents that this revision lacks.
+    """
     limit = PageLimit(page_size(size), reads.unit.page_bytes_max)
     listing = f"documents of {corpus}"
     cursor = read_token(listing, token)
@@ -99,11 +103,12 @@ def list_documents(
     def work(tr: Reader, granted: InTenant, trail: Trail) -> tuple[Page[Document], Revision]:
         view = reads.at(tr, granted, trail, corpus, as_of)
         check_documents(granted, corpus)
-        items, more = fill_page(
-            ((found, _size_bytes(found)) for found in HierarchyReader(view).documents(after, limit.items + 1)), limit
-        )
+        scan = BoundedScan(view, view.keys.documents(after))
+        documents = (DOCUMENT.decode(entry.value) for entry in scan.entries())
+        items, more = fill_page(((found, _size_bytes(found)) for found in documents), limit)
         trail.touch_documents(document.id for document in items)
-        token = make_token(listing, view.revision.to_bytes(6, "big") + items[-1].id.bytes) if more else ""
+        last = items[-1].id.bytes if more else (scan.cut_at or b"")[-_ID_BYTES:]
+        token = make_token(listing, view.revision.to_bytes(6, "big") + last) if last else ""
         return Page(items, token), view.revision
 
     return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)

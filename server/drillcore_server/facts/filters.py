@@ -8,22 +8,30 @@ that the filters allow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
+from uuid import UUID
 
+from drillcore_fdb.tuples import KeyRange
+from drillcore_server.facts.blocks import FactBlock, block_of
 from drillcore_server.facts.fact_reads import FactReads
 from drillcore_server.facts.model import Fact, FactFilters
 from drillcore_server.facts.state_hash import changed_facts
-from drillcore_server.facts.store import FactReader, stored_facts
+from drillcore_server.facts.store import FactReader, block_id, block_in, stored_facts
 from drillcore_server.hierarchy.store import HierarchyReader
-from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.corpus_at_revision import BatchedReads, BoundedScan, CorpusAtRevision
+from drillcore_server.kernel.pages import read_together
 from drillcore_server.kernel.unit import errors_as_refusals
-from drillcore_server.storage.ids import CorpusNumber, FactId, Revision
+from drillcore_server.storage import versioned
+from drillcore_server.storage.corpus_keys import CorpusKeys
+from drillcore_server.storage.ids import BlockId, CorpusNumber, DocumentId, FactId, NodeId, Revision
 
-_READ_MAX: Final = 500
-"""Facts that are read together."""
+_BLOCKS_AT_ONCE: Final = 100
+"""Blocks of facts that are read together."""
+_INDEXED_MAX: Final = 5_000
+"""Entries of an index that are read for each page of a listing. With more, the listing looks at all facts instead."""
 LOOKED_AT_MAX: Final = 20_000
 """Facts that a listing looks at for one page, allowed or not: well within the five seconds of a transaction."""
 
@@ -35,31 +43,96 @@ class FactListing:
     reads: FactReads
     view: CorpusAtRevision
     filters: FactFilters
-    after: FactId | None
-    """The last fact that was looked at, or None at the beginning. The listing continues behind it."""
+    behind: FactPlace | None
+    """The last place that was looked at, or None at the beginning. The listing continues behind it."""
     is_cut: bool = False
-    """Whether the listing stopped early, so that more facts may follow `after`. Read it once the facts are consumed."""
+    """Whether the listing stopped early, so that more facts may follow. Read it once the facts are consumed."""
 
     def facts(self) -> Iterator[Fact]:
         for count, fact in enumerate(self._looked_at()):
             if count == LOOKED_AT_MAX:
                 self.is_cut = True
                 return
-            self.after = fact.id
+            self.behind = FactPlace(fact.id)
             if allowed(self.reads, self.view, self.filters, fact):
                 yield fact
 
     def _looked_at(self) -> Iterator[Fact]:
-        facts, after = FactReader(self.view), self.after
-        narrowed = candidates(self.reads, self.view, self.filters)
-        if narrowed is None:
-            return facts.facts(after)
-        return _read_in_order(facts, [id_ for id_ in sorted(narrowed) if after is None or id_ > after])
+        after = self.behind
+        for block in self._blocks():
+            yield from (fact for fact in block.facts if after is None or after.is_block or fact.id > after.id)
+
+    def _blocks(self) -> Iterator[FactBlock]:
+        view = self.view
+        keys = view.keys.fact_blocks() if self.behind is None else self.behind.following(view.keys)
+        narrowed = narrowed_blocks(self.reads, view, self.filters)
+        if narrowed is not None:
+            left = sorted(block for block in narrowed if view.keys.fact_block(block) >= keys.begin)
+            there = read_together(left, _BLOCKS_AT_ONCE, FactReader(view).blocks_unless_erased)
+            yield from (block for block in there if block is not None)
+            return
+        scan = BoundedScan(view, keys)
+        yield from map(block_in, scan.entries())
+        if scan.cut_at is not None:
+            self.behind, self.is_cut = FactPlace(FactId(block_id(scan.cut_at)), is_block=True), True
 
 
-def _read_in_order(facts: FactReader, ids: Sequence[FactId]) -> Iterator[Fact]:
-    for start in range(0, len(ids), _READ_MAX):
-        yield from (fact for fact in facts.facts_unless_erased(ids[start : start + _READ_MAX]) if fact is not None)
+class FactPlace(NamedTuple):
+    """A place in the listing of a corpus's facts: a fact, or the end of a block."""
+
+    id: FactId
+    is_block: bool = False
+
+    def following(self, keys: CorpusKeys) -> KeyRange:
+        """The blocks that may have facts behind the place."""
+        if not self.is_block:
+            return keys.fact_blocks(block_of(self.id))
+        return KeyRange(versioned.behind(keys.fact_block(BlockId(self.id))), keys.fact_blocks().end)
+
+    def encoded(self) -> bytes:
+        return self.id.bytes + bytes([self.is_block])
+
+    @classmethod
+    def decoded(cls, stored: bytes) -> FactPlace:
+        return cls(FactId(UUID(bytes=stored[:16])), stored[16:] == b"\1")
+
+
+def narrowed_blocks(reads: FactReads, view: CorpusAtRevision, filters: FactFilters) -> set[BlockId] | None:
+    """The blocks that may have facts that the filters allow. None if no index narrows them, or not by much."""
+    sets: list[set[BlockId] | None] = []
+    if filters.sources:
+        ranges = [view.keys.source_blocks(view.sealed.hashed(source)) for source in sorted(filters.sources)]
+        sets.append(_indexed(view, ranges))
+    chunks_of_documents = _chunks_of(view, filters.documents)
+    for chunks in (chunks_of_documents, filters.chunks):
+        if chunks:
+            found = _indexed(view, list(map(view.keys.chunk_blocks, sorted(chunks))))
+            sets.append(None if found is None else found | set(map(BlockId, chunks)))
+    if filters.communities:
+        memberships = reads.communities.at(view)
+        members = [fact for community in filters.communities for fact in memberships.members(community)]
+        sets.append({*map(block_of, members), *map(BlockId, members)})
+    narrowing = [blocks for blocks in sets if blocks is not None]
+    return set.intersection(*narrowing) if narrowing else None
+
+
+def _indexed(view: CorpusAtRevision, ranges: Sequence[KeyRange]) -> set[BlockId] | None:
+    """The blocks that entries of an index lead to; None if there are too many to be read for each page."""
+    found = versioned.pages(view.tr, ranges, view.revision, _INDEXED_MAX)
+    blocks = {block_id(entry.key) for entries, _ in found for entry in entries}
+    is_cut = any(following is not None for _, following in found)
+    return None if is_cut or len(blocks) > _INDEXED_MAX else blocks
+
+
+def _chunks_of(view: CorpusAtRevision, documents: Collection[DocumentId]) -> set[NodeId]:
+    """The chunks of documents. None at all if one of the documents is not there.
+
+    Facts of a removed document stay, but its list of chunks is gone: then this index cannot narrow the search.
+    """
+    found = HierarchyReader(view).documents_by_id(sorted(documents))
+    if None in found:
+        return set()
+    return {chunk for document in found if document is not None for chunk in document.chunks}
 
 
 def candidates(reads: FactReads, view: CorpusAtRevision, filters: FactFilters) -> set[FactId] | None:
@@ -69,12 +142,9 @@ def candidates(reads: FactReads, view: CorpusAtRevision, filters: FactFilters) -
     if filters.sources:
         sets.append({fact.id for fact in facts.of_sources(sorted(filters.sources))})
     chunks = set(filters.chunks)
-    if filters.documents:
-        found = HierarchyReader(view).documents_by_id(sorted(filters.documents))
-        of_documents = {chunk for document in found if document is not None for chunk in document.chunks}
-        # Facts of a removed document stay, but its list of chunks is gone: then this index cannot narrow the search.
-        if None not in found:
-            sets.append({fact.id for fact in facts.of_chunks(sorted(of_documents))})
+    of_documents = _chunks_of(view, filters.documents)
+    if of_documents:
+        sets.append({fact.id for fact in facts.of_chunks(sorted(of_documents))})
     if chunks:
         sets.append({fact.id for fact in facts.of_chunks(sorted(chunks))})
     if filters.communities:

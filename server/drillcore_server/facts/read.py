@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
 from drillcore_fdb.engine import Reader
 from drillcore_proto.reasons import Reason
@@ -16,7 +15,7 @@ from drillcore_server.facts.fact_reads import (
     expected_locators,
     missing_fact,
 )
-from drillcore_server.facts.filters import FactListing
+from drillcore_server.facts.filters import FactListing, FactPlace
 from drillcore_server.facts.model import FACTS_MAX, Fact, FactFilters, FoundFact
 from drillcore_server.facts.state_hash import combined_hash
 from drillcore_server.facts.store import FactReader, note_accesses_later
@@ -110,17 +109,17 @@ def list_facts(
     asked = fingerprint("facts listed", filters).hex()
     listing = f"facts of {corpus} {asked}"
     cursor = read_token(listing, token)
-    after: FactId | None = None
+    behind: FactPlace | None = None
     if cursor is not None:
-        as_of, after = AsOf(Revision(int.from_bytes(cursor[:6], "big"))), FactId(UUID(bytes=cursor[6:]))
+        as_of, behind = AsOf(Revision(int.from_bytes(cursor[:6], "big"))), FactPlace.decoded(cursor[6:])
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> tuple[Page[FoundFact], Revision]:
         view = reads.at(tr, granted, trail, corpus, as_of)
-        listed = FactListing(reads, view, filters, after)
+        listed = FactListing(reads, view, filters, behind)
         items, more = fill_page(_sized(view, listed.facts()), limit)
         trail.touch_facts(items, view.corpus.number)
-        last = items[-1].id if more else listed.after if listed.is_cut else None
-        token = "" if last is None else make_token(listing, view.revision.to_bytes(6, "big") + last.bytes)
+        last = FactPlace(items[-1].id) if more else listed.behind if listed.is_cut else None
+        token = "" if last is None else make_token(listing, view.revision.to_bytes(6, "big") + last.encoded())
         return Page(reads.found_facts(view, items), token), view.revision
 
     return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)

@@ -13,11 +13,11 @@ from drillcore_proto.reasons import Reason
 from drillcore_server.facts.model import Fact, FactStatus
 from drillcore_server.hierarchy.reader import check_documents
 from drillcore_server.hierarchy.source_model import Source, source_without_document
-from drillcore_server.hierarchy.store import HierarchyReader, HierarchyWrites
+from drillcore_server.hierarchy.store import SOURCE, HierarchyReader, HierarchyWrites
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.account_model import Permission
-from drillcore_server.kernel.corpus_at_revision import AsOf, CorpusReads
+from drillcore_server.kernel.corpus_at_revision import AsOf, BoundedScan, CorpusReads
 from drillcore_server.kernel.errors import Missing
 from drillcore_server.kernel.pages import PageLimit, fill_page, make_token, page_size, read_token
 from drillcore_server.kernel.trail import Trail
@@ -52,6 +52,7 @@ def get_source(
     return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)
 
 
+_HASH_BYTES: Final = 16
 _OVERHEAD_BYTES: Final = 500
 """A generous guess of what ids, times, hashes and numbers take in an answer."""
 
@@ -66,7 +67,10 @@ class SourcesFound:
 def list_sources(
     reads: CorpusReads, call: Call, *, tenant: TenantId | None, corpus: CorpusId, as_of: AsOf, size: int, token: str
 ) -> SourcesFound:
-    """A page of sources, also removed ones, in no meaningful order. Later pages are of the same revision."""
+    """A page of sources, also removed ones, in no meaningful order. Later pages are of the same revision.
+
+    A page may be short or empty although more follow, if the store has many sources that this revision lacks.
+    """
     limit = PageLimit(page_size(size), reads.unit.page_bytes_max)
     listing = f"sources of {corpus}"
     cursor = read_token(listing, token)
@@ -77,12 +81,13 @@ def list_sources(
     def work(tr: Reader, granted: InTenant, trail: Trail) -> SourcesFound:
         view = reads.at(tr, granted, trail, corpus, as_of)
         check_documents(granted, corpus)
-        sources = HierarchyReader(view).sources(after)
+        scan = BoundedScan(view, view.keys.sources(after))
+        sources = (SOURCE.decode(entry.value) for entry in scan.entries())
         items, more = fill_page(((source, _size_bytes(source)) for source in sources), limit)
         trail.touch_documents(source.document for source in items if source.document is not None)
         trail.sources.update((view.corpus.number, source.id) for source in items)
-        last = reads.sealed.hashed(items[-1].id) if more else b""
-        token = make_token(listing, view.revision.to_bytes(6, "big") + last) if more else ""
+        last = reads.sealed.hashed(items[-1].id) if more else (scan.cut_at or b"")[-_HASH_BYTES:]
+        token = make_token(listing, view.revision.to_bytes(6, "big") + last) if last else ""
         return SourcesFound(items, token, view.revision)
 
     return reads.unit.read(call, access.in_tenant(tenant, Permission.READ), work)

@@ -160,11 +160,11 @@ class HierarchyReader:
             for entry in chain(entries, rest):
                 yield of.section, view.keys.parse_member(entry.key)
 
-    def _scan(self, keys: KeyRange, at_once: int | None = None) -> Iterator[Entry]:
+    def _scan(self, keys: KeyRange) -> Iterator[Entry]:
         """What the revision has in a range, in order. Reads some keys at once, and more only when they are needed."""
         begin: bytes | None = keys.begin
         while begin is not None:
-            entries, begin = versioned.page(self.view.tr, begin, keys.end, self.view.revision, at_once or KEYS_AT_ONCE)
+            entries, begin = versioned.page(self.view.tr, begin, keys.end, self.view.revision, KEYS_AT_ONCE)
             yield from entries
 
     def vector(self, model: int, chunk: NodeId) -> bytes | None:
@@ -186,9 +186,9 @@ class HierarchyReader:
     def document(self, document: DocumentId) -> Document | None:
         return self.view.record(DOCUMENT, self.view.keys.document(document))
 
-    def documents(self, after: DocumentId | None = None, at_once: int = KEYS_AT_ONCE) -> Iterator[Document]:
-        """All documents in the order of ids, or those after one, without erased ones. Read in pages."""
-        entries = self._scan(self.view.keys.documents(after), at_once)
+    def documents(self) -> Iterator[Document]:
+        """All documents in the order of ids, without erased ones. Read in pages."""
+        entries = self._scan(self.view.keys.documents())
         return (DOCUMENT.decode(entry.value) for entry in self.view.sealed.opened_all(entries))
 
     def source(self, source: SourceId) -> Source | None:
@@ -208,10 +208,6 @@ class HierarchyReader:
 
     def source_keys(self, sources: Sequence[SourceId]) -> list[bytes]:
         return [self.view.keys.source(self.view.sealed.hashed(source)) for source in sources]
-
-    def sources(self, after: bytes | None = None) -> Iterator[Source]:
-        """All sources in the order of the keyed hashes of their ids, or those after the source with this hash."""
-        return self.view.records(SOURCE, self.view.keys.sources(after))
 
     def sections_in(self, category: bytes) -> Iterator[NodeId]:
         """The sections of a category, given as its keyed hash."""

@@ -36,6 +36,8 @@ _RECORDS_MAX: Final = 500
 """How many records one transaction reads one by one: well within five seconds."""
 _KEYS_MAX: Final = 2_000
 """How many keys one transaction scans, whether the revision sees them or not."""
+LISTED_KEYS_MAX: Final = 20_000
+"""Stored keys that a listing reads for one page: well within the five seconds of a transaction."""
 _IN_CALLERS_MAX: Final = 8
 """How many reads `BatchedReads.following` makes in its caller's transaction. Each takes a part of its five seconds."""
 
@@ -98,10 +100,6 @@ class CorpusAtRevision:
         entry = self.sealed.get(self.tr, key, self.revision)
         return None if entry is None else kind.decode(entry.value)
 
-    def records(self, kind: RecordKind[T], keys: KeyRange) -> Iterator[T]:
-        for entry in self.sealed.scan(self.tr, *keys, self.revision):
-            yield kind.decode(entry.value)
-
     def sealed_by(self, key: bytes) -> tuple[KeyNumber, ...]:
         """The encryption keys of a record, which must be there."""
         entry = versioned.get(self.tr, key, self.revision)
@@ -115,6 +113,24 @@ class CorpusAtRevision:
             return there is not None and self.sealed.get(self.tr, key, there) is None
         except KeyErased:
             return True
+
+
+@dataclass(slots=True)
+class BoundedScan:
+    """What a revision has in a range, for a page of a listing: in order, opened, and without erased records.
+
+    It stops after as many stored keys as one transaction reads in time, whether the revision sees them or not.
+    """
+
+    view: CorpusAtRevision
+    keys: KeyRange
+    cut_at: bytes | None = None
+    """The logical key behind which to go on, if it stopped early. Read it once the entries are consumed."""
+
+    def entries(self) -> Iterator[Entry]:
+        scan = versioned.ScanOfPart(self.view.tr, *self.keys, self.view.revision, LISTED_KEYS_MAX)
+        yield from self.view.sealed.opened_all(scan.entries())
+        self.cut_at = scan.cut_at
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from drillcore_server.kernel import access, revisions
 from drillcore_server.kernel.access import Granted, InTenant, Rule
 from drillcore_server.kernel.account_model import Permission
 from drillcore_server.kernel.journal import log_of
-from drillcore_server.kernel.pages import Page, PageLimit, make_token, page_size, read_id_token
+from drillcore_server.kernel.pages import Page, PageLimit, make_token, page_size, read_id_token, read_together
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Unit
 from drillcore_server.signatures import store as signatures
@@ -22,6 +22,8 @@ from drillcore_server.signatures.targets import Targets
 from drillcore_server.storage.ids import TenantId
 from drillcore_server.storage.sealed import SealedRecords
 
+_READ_AT_ONCE: Final = 200
+"""Signatures of one record that are read together."""
 SEEN_MAX: Final = 5_000
 """Signatures read for one page. A page may be short if the caller may see only few of them."""
 
@@ -79,13 +81,13 @@ class SignatureReader:
             yield from map(Listed, signatures.scan(tr, keys, log, after))
             return
         foreign = {signature.id: signature for signature in self._foreign(tr, granted, target)}
-        for signature_id in sorted({*signatures.ids_of(tr, keys, log, target), *foreign}):
-            if after is not None and signature_id <= after:
-                continue
-            if signature_id in foreign:
-                yield Listed(foreign[signature_id], is_foreign=True)
-            else:
-                yield Listed(signatures.get(tr, keys, log, signature_id))
+        every = sorted({*signatures.ids_of(tr, keys, log, target), *foreign})
+
+        def read(ids: list[UUID]) -> Iterator[Listed]:
+            own = signatures.by_id(tr, keys, log, [id_ for id_ in ids if id_ not in foreign])
+            return (Listed(own[id_]) if id_ in own else Listed(foreign[id_], is_foreign=True) for id_ in ids)
+
+        yield from read_together((id_ for id_ in every if after is None or id_ > after), _READ_AT_ONCE, read)
 
     def _foreign(self, tr: Reader, granted: Granted, target: Target) -> list[Signature]:
         """Signatures that came with the target's corpus, if that is the tenant's own and the caller may read it."""

@@ -60,7 +60,7 @@ def signatures_of_many(
         ids = _ids(dict(entries).get(keys.signatures_of(tenant, kind, target, version)))
         if ids:
             signed[target] = ids
-    found = _by_id(tr, keys, tenant, [signature for ids in signed.values() for signature in ids])
+    found = by_id(tr, keys, tenant, [signature for ids in signed.values() for signature in ids])
     return {target: [found[signature] for signature in ids] for target, ids in signed.items()}
 
 
@@ -74,8 +74,8 @@ def any_signed(tr: Reader, keys: Keyspace, tenant: UUID, kind: TargetKind) -> bo
     return bool(tr.range_many([keys.signed(tenant, kind)], limit=1)[0])
 
 
-def _by_id(tr: Reader, keys: Keyspace, tenant: UUID, ids: Sequence[UUID]) -> dict[UUID, Signature]:
-    """Listed signatures, read together. Raises `StoreCorruptError` if one is missing."""
+def by_id(tr: Reader, keys: Keyspace, tenant: UUID, ids: Sequence[UUID]) -> dict[UUID, Signature]:
+    """Signatures that a list names, read together, without salts. Raises `StoreCorruptError` if one is missing."""
     stored = SIGNATURE.read_many(tr, [keys.signature(tenant, signature) for signature in ids])
     return {id_: _listed(id_, signature) for id_, signature in zip(ids, stored, strict=True)}
 
@@ -91,11 +91,6 @@ def ids_of(tr: Reader, keys: Keyspace, tenant: UUID, target: Target) -> list[UUI
 def find(tr: Reader, keys: Keyspace, tenant: UUID, signature: UUID) -> Signature | None:
     """A signature of a tenant, without its salt."""
     return SIGNATURE.read(tr, keys.signature(tenant, signature))
-
-
-def get(tr: Reader, keys: Keyspace, tenant: UUID, signature: UUID) -> Signature:
-    """Like `find`, for a signature that a list names. Raises `StoreCorruptError` if it is missing."""
-    return _listed(signature, find(tr, keys, tenant, signature))
 
 
 def _listed(id_: UUID, found: Signature | None) -> Signature:

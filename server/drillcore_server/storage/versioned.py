@@ -239,6 +239,41 @@ def _page(
     return found if cut_off is None else [*found, cut_off], behind(last)
 
 
+@dataclass(slots=True)
+class ScanOfPart:
+    """Same as `scan` for the first `keys_max` stored keys, read as they are consumed."""
+
+    tr: Reader
+    begin: bytes
+    end: bytes
+    revision: Revision
+    keys_max: int
+    cut_at: bytes | None = None
+    """The last logical key that was looked at, if there may be more. Read it once the entries are consumed."""
+
+    def entries(self) -> Iterator[Entry]:
+        looked_at: list[bytes] = []
+        held: Entry | None = None
+        for entry in _visible(self._stored(looked_at), self.revision):
+            if held is not None:
+                yield held
+            held = entry
+        if len(looked_at) < self.keys_max:
+            yield from () if held is None else (held,)
+            return
+        last = looked_at[-1][:-_SUFFIX_BYTES]
+        if held is not None and held.key != last:
+            yield held
+        cut_off = get(self.tr, last, self.revision)
+        yield from () if cut_off is None else (cut_off,)
+        self.cut_at = last
+
+    def _stored(self, looked_at: list[bytes]) -> Iterator[KeyValue]:
+        for entry in self.tr.range(self.begin, self.end, limit=self.keys_max, streaming=Streaming.WANT_ALL):
+            looked_at.append(entry[0])
+            yield entry
+
+
 def last_there(tr: Reader, key: bytes, revision: Revision) -> Revision | None:
     """The last revision up to this one that wrote a record of a key, whether it was removed since or not."""
     end = (revision + 1).to_bytes(REVISION_BYTES, "big")
