@@ -14,6 +14,7 @@ import pytest
 
 from drillcore_fdb import codec
 from drillcore_fdb.embedded import EmbeddedEngine, EmbeddedSettings, verify
+from drillcore_fdb.embedded.storage import ENGINE_FORMAT
 from drillcore_fdb.engine import Transaction
 from drillcore_fdb.errors import StoreCorruptError, UnavailableError
 from tests.support.processes.damage import PAGE_BYTES, digest
@@ -157,10 +158,19 @@ def test_a_broken_engine_json_is_refused(store: Path, marker: bytes) -> None:
 
 
 def test_a_newer_engine_format_is_refused_with_a_remedy(store: Path) -> None:
-    (store / "engine.json").write_text(json.dumps({"engine": "embedded", "engine_format": 2}))
+    (store / "engine.json").write_text(json.dumps({"engine": "embedded", "engine_format": ENGINE_FORMAT + 1}))
     error = refused(store)
     assert not isinstance(error, StoreCorruptError)
-    assert re.search(r"newer Drillcore \(engine format 2, this one knows up to 1\); upgrade", error.message)
+    assert re.search(r"newer Drillcore \(engine format 3, this one knows up to 2\); upgrade", error.message)
+
+
+def test_an_older_engine_format_is_refused_with_how_to_move_it_and_left_as_it_is(store: Path) -> None:
+    (store / "engine.json").write_text(json.dumps({"engine": "embedded", "engine_format": ENGINE_FORMAT - 1}))
+    before = (store / "kv" / "data.mdb").read_bytes()
+    error = refused(store)
+    assert not isinstance(error, StoreCorruptError)
+    assert "export a core of each corpus" in error.message
+    assert (store / "kv" / "data.mdb").read_bytes() == before
 
 
 @pytest.mark.parametrize("place", ["LOCK", "engine.json", "kv/data.mdb"])

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from sortedcontainers import SortedDict
 
 from drillcore_fdb.embedded.ordered import PIECE_BYTES, OrderedStore
+from drillcore_fdb.embedded.values import CUT_BELOW_BYTES, CUT_FROM_BYTES, MARK
 from drillcore_fdb.engine import KEY_BYTES_MAX, KEYS_END, Streaming
+from drillcore_fdb.errors import StoreCorruptError
 from tests.support.stores.stores import opened
 
 EDGES = sorted(
@@ -37,8 +39,17 @@ def some_keys(draw: st.DrawFn) -> bytes:
     return key if key < KEYS_END else b"\xfe" + key[1:]
 
 
+VALUE_LENGTHS = [0, 1, CUT_FROM_BYTES - 1, CUT_FROM_BYTES, 976, 977, 5_000, CUT_BELOW_BYTES - 1, CUT_BELOW_BYTES]
+VALUES = st.binary(max_size=8) | st.builds(
+    lambda beginning, length: (beginning + bytes(range(256)) * (length // 256 + 1))[:length],
+    st.sampled_from([b"", MARK, MARK + b"\1", MARK + b"\2", MARK * 3]),
+    st.sampled_from(VALUE_LENGTHS),
+)
+"""Some are cut into pieces, and some look like what is kept in place of such a value."""
+
 STEPS = st.lists(
-    st.tuples(st.just("set"), some_keys(), st.binary(max_size=8))
+    st.tuples(st.just("set"), some_keys(), VALUES)
+    | st.tuples(st.just("set_many"), st.dictionaries(some_keys(), VALUES, max_size=20))
     | st.tuples(st.just("delete"), some_keys())
     | st.tuples(st.just("delete_one_of"), st.integers(0, 1_000))
     | st.tuples(st.just("delete_range"), some_keys(), some_keys()),
@@ -66,6 +77,9 @@ def apply(step: tuple, store: OrderedStore, txn: lmdb.Transaction, model: Sorted
         case "set", key, value:
             store.put(txn, key, value)
             model[key] = value
+        case "set_many", entries:
+            store.put_many(txn, entries)
+            model.update(entries)
         case "delete", key:
             store.delete(txn, key)
             model.pop(key, None)
@@ -106,7 +120,33 @@ def test_keys_of_any_length_behave_as_in_a_sorted_dictionary(
             assert store.get(txn, key) == value
         store.delete_range(txn, b"", KEYS_END)
         left = [txn.stat(database)["entries"] for database in store.databases()[1:]]
-        assert left == [0, 0], "a marker of a long key was left after its key"
+        assert left == [0, 0, 0], "a marker of a long key or a piece of a value was left after its key"
+        txn.abort()
+
+
+def test_many_new_neighbours_are_put_among_others_of_any_size(
+    environment: lmdb.Environment, store: OrderedStore
+) -> None:
+    model = SortedDict({b"%05d" % number: b"x" * (number * 37 % 20_000) for number in range(0, 4_000, 10)})
+    with environment.begin(write=True) as txn:
+        for key, value in model.items():
+            store.put(txn, key, value)
+        for start in range(0, 4_000, 200):
+            entries = {b"%05d" % number: b"y" * (number % 900) for number in range(start + 60, start - 1, -3)}
+            store.put_many(txn, entries)
+            model.update(entries)
+        assert list(store.iterate(txn, b"", KEYS_END, False)) == list(model.items())
+        txn.abort()
+
+
+def test_a_value_whose_piece_is_missing_is_damage(environment: lmdb.Environment, store: OrderedStore) -> None:
+    with environment.begin(write=True) as txn:
+        store.put(txn, b"a", bytes(2_000))
+        with txn.cursor(store.databases()[3]) as pieces:
+            assert pieces.last()
+            assert pieces.delete()
+        with pytest.raises(StoreCorruptError, match="not what was stored there"):
+            store.get(txn, b"a")
         txn.abort()
 
 

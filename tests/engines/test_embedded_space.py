@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from drillcore_fdb.embedded import EmbeddedEngine, compact, transaction, verify
 from drillcore_fdb.engine import KeyValue, Options
 from drillcore_fdb.errors import TransactionTooOldError
 from tests.support.stores.stores import opened, wait_until
+
+FILLED = {100: 1.7, 300: 1.3, 900: 1.3, 1_500: 1.3, 3_000: 1.3}
+"""By the size of values: how many times their size the pages may take. Pages with half empty ones take about twice."""
 
 
 def overwrite(engine: EmbeddedEngine, times: int) -> None:
@@ -69,10 +73,26 @@ def test_compaction_shrinks_the_file_and_keeps_every_key(half_empty: Path) -> No
     assert not (half_empty / "compacting").exists()
 
 
+@pytest.mark.parametrize("value_bytes", [100, 300, 900, 1_500, 3_000])
+def test_new_neighbours_fill_their_pages_though_other_keys_follow(tmp_path: Path, value_bytes: int) -> None:
+    added, size_bytes = 0, 0
+    with opened(tmp_path) as engine:
+        engine.run(lambda tr: [tr.set(b"%d/" % space, b"x" * 50) for space in range(6)])
+        empty = engine.space()["live_bytes"]
+        for start in range(0, 1_000, 100):
+            keys = [b"%d/%05d" % (space, start + number) for number in range(100) for space in range(5)]
+            engine.run(lambda tr, keys=keys: [tr.set(key, os.urandom(value_bytes)) for key in keys])  # type: ignore[misc]
+            added, size_bytes = added + len(keys), size_bytes + sum(len(key) + value_bytes for key in keys)
+        assert engine.space()["live_bytes"] - empty < size_bytes * FILLED[value_bytes]
+    assert len(everything(tmp_path)) == added + 6
+    assert verify(tmp_path) == []
+
+
 def test_compaction_fills_the_pages_that_splits_left_half_empty(tmp_path: Path) -> None:
     with opened(tmp_path) as engine:
+        numbers = random.Random(1).sample(range(2_000), 2_000)
         for start in range(0, 2_000, 100):
-            keys = [b"%d/%05d" % (space, start + number) for number in range(100) for space in range(9)]
+            keys = [b"%d/%05d" % (space, number) for number in numbers[start : start + 100] for space in range(9)]
             engine.run(lambda tr, keys=keys: [tr.set(key, os.urandom(100)) for key in keys])  # type: ignore[misc]
         live = engine.space()["live_bytes"]
     kept = everything(tmp_path)

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import lmdb
 
 from drillcore_fdb.embedded.atomics import apply
 from drillcore_fdb.embedded.conflicts import ConflictWindow
-from drillcore_fdb.embedded.ordered import LmdbTransaction, OrderedStore
+from drillcore_fdb.embedded.ordered import OrderedStore
 from drillcore_fdb.embedded.storage import VERSION_KEY, as_engine_error, pack_version
+from drillcore_fdb.embedded.values import LmdbTransaction
 from drillcore_fdb.embedded.watches import Watches
 from drillcore_fdb.embedded.writes import Mutation, Op
 from drillcore_fdb.engine import TRANSACTION_AGE_S_MAX, VERSIONSTAMP_BYTES
@@ -240,12 +242,18 @@ class Committer:
         return True
 
     def _apply(self, txn: LmdbTransaction, request: Request) -> None:
-        store = self._store
-        for mutation in request.mutations:
-            op, first, second = mutation[0], mutation[1], mutation[2]
+        """Applies its mutations in order. Those that only set keys, one after the other, are applied together."""
+        for op, together in groupby(request.mutations, lambda mutation: mutation[0]):
             if op is Op.SET:
-                store.put(txn, first, second)
-            elif op is Op.CLEAR:
+                self._store.put_many(txn, {mutation[1]: mutation[2] for mutation in together})
+            else:
+                self._apply_others(txn, request, together)
+
+    def _apply_others(self, txn: LmdbTransaction, request: Request, mutations: Iterable[Mutation]) -> None:
+        store = self._store
+        for mutation in mutations:
+            op, first, second = mutation[0], mutation[1], mutation[2]
+            if op is Op.CLEAR:
                 store.delete(txn, first)
             elif op is Op.CLEAR_RANGE:
                 store.delete_range(txn, first, second)

@@ -12,22 +12,25 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import lmdb
 
+from drillcore_fdb.embedded.values import MARK, LmdbTransaction, Values
 from drillcore_fdb.engine import KeyValue
 
 PIECE_BYTES = 1900
 _FIRST_READ = 32
 """Entries that a scan reads before it looks whether it is past the end of its range."""
+_PAGE_BYTES = 4_096
+_MOVED_FROM_BYTES = _PAGE_BYTES // 2
+"""The size of new neighbours from which it is worth to move what follows them."""
+_MOVED_BYTES_MAX = 4 * _PAGE_BYTES
+"""Large values have pages of their own, which moving an entry would write again."""
 _NEXT_TAIL = b"next_tail"
 _ID = struct.Struct(">Q")
-
-LmdbTransaction = Any
-"""An `lmdb.Transaction` of either kind; its own type is generic over buffers, which are not used here."""
 
 
 class OrderedStore:
@@ -37,31 +40,87 @@ class OrderedStore:
         self.meta = environment.open_db(b"meta")
         self._keys = environment.open_db(b"keys")
         self._tails = environment.open_db(b"tails")
+        self._values = Values(environment)
 
     def databases(self) -> list[Any]:
-        return [self.meta, self._keys, self._tails]
+        return [self.meta, self._keys, self._tails, self._values.database]
 
     def get(self, txn: LmdbTransaction, key: bytes) -> bytes | None:
         stored = key if key[:1] > b"\0" else b"\0" + key
         if len(stored) < PIECE_BYTES:
-            value: bytes | None = txn.get(stored, None, self._keys)
-            return value
+            kept: bytes | None = txn.get(stored, None, self._keys)
+            return kept if kept is None or kept[:1] != MARK else self._values.read(txn, stored, kept)
         place = self._find(txn, stored)
         return None if place is None else txn.get(place, None, self._tails)
 
     def put(self, txn: LmdbTransaction, key: bytes, value: bytes) -> None:
         stored = key if key[:1] > b"\0" else b"\0" + key
         if len(stored) < PIECE_BYTES:
-            txn.put(stored, value, True, True, False, self._keys)
+            self._drop(txn, stored)
+            txn.put(stored, self._values.keep(txn, stored, value), True, True, False, self._keys)
         else:
             txn.put(self._make(txn, stored), value, db=self._tails)
+
+    def put_many(self, txn: LmdbTransaction, entries: Mapping[bytes, bytes]) -> None:
+        """Puts entries in the order of their keys, so that new neighbours fill the pages that they go to.
+
+        LMDB fills a page only if entries are added behind the last one of the page. Before an entry that is on the page
+        already, it splits the page in two halves and never fills the first. So what follows many new neighbours is
+        taken away first, and put back after them.
+        """
+        kept: list[KeyValue] = []
+        for key, value in sorted(entries.items()):
+            stored = key if key[:1] > b"\0" else b"\0" + key
+            if len(stored) < PIECE_BYTES:
+                self._drop(txn, stored)
+                kept.append((stored, self._values.keep(txn, stored, value)))
+            else:
+                self.put(txn, key, value)
+        for run in self._runs(txn, kept):
+            following = self._following(txn, run) if _size(run) >= _MOVED_FROM_BYTES else []
+            for stored, _ in following:
+                txn.delete(stored, db=self._keys)
+            for stored, value in chain(run, following):
+                txn.put(stored, value, True, True, False, self._keys)
+
+    def _runs(self, txn: LmdbTransaction, kept: Sequence[KeyValue]) -> Iterator[Sequence[KeyValue]]:
+        """The entries, in parts between which there is a stored entry. Put each part before you take the next one."""
+        start = 0
+        while start < len(kept):
+            with txn.cursor(self._keys) as cursor:
+                found = cursor.set_range(kept[start][0])
+                end = bisect_left(kept, (cursor.key(), b""), start) if found else len(kept)
+            end = max(end, start + 1)
+            yield kept[start:end]
+            start = end
+
+    def _following(self, txn: LmdbTransaction, run: Sequence[KeyValue]) -> list[KeyValue]:
+        """The stored entries behind a run that may be on the same page. None if they are too large to be moved."""
+        found: list[KeyValue] = []
+        size_bytes = 0
+        with txn.cursor(self._keys) as cursor:
+            if not cursor.set_range(run[0][0]) or cursor.key() <= run[-1][0]:
+                return []
+            for entry in cursor.iternext():
+                found.append(entry)
+                size_bytes += _size([entry])
+                if size_bytes >= _PAGE_BYTES:
+                    break
+        return found if size_bytes <= _MOVED_BYTES_MAX else []
 
     def delete(self, txn: LmdbTransaction, key: bytes) -> None:
         stored = key if key[:1] > b"\0" else b"\0" + key
         if len(stored) < PIECE_BYTES:
+            self._drop(txn, stored)
             txn.delete(stored, db=self._keys)
         else:
             self._delete_long(txn, self._keys, stored)
+
+    def _drop(self, txn: LmdbTransaction, stored: bytes) -> None:
+        """Removes the pieces of a key's value, which is about to be replaced or removed."""
+        kept = txn.get(stored, None, self._keys)
+        if kept is not None and kept[:1] == MARK:
+            self._values.drop(txn, kept)
 
     def delete_range(self, txn: LmdbTransaction, begin: bytes, end: bytes) -> None:
         if self._has_long_keys(txn):
@@ -72,6 +131,7 @@ class OrderedStore:
         with txn.cursor(self._keys) as cursor:
             found = cursor.set_range(_stored(begin)[:PIECE_BYTES])
             while found and cursor.key() < stored_end:
+                self._values.drop(txn, cursor.value())
                 found = cursor.delete() and bool(cursor.key())
 
     def batch(self, txn: LmdbTransaction, begin: bytes, end: bytes, limit: int, reverse: bool) -> list[KeyValue]:
@@ -81,6 +141,8 @@ class OrderedStore:
         begin, end = _stored(begin), _stored(end)
         with txn.cursor(self._keys) as cursor:
             entries = _backward(cursor, begin, end, limit) if reverse else _forward(cursor, begin, end, limit)
+            if any(kept[:1] == MARK for _, kept in entries):
+                entries = [(key, self._values.read(txn, key, kept)) for key, kept in entries]
         first = entries[-1 if reverse else 0] if entries else None
         if first is not None and first[0][0] == 0:
             return [(_logical(key), value) for key, value in entries]
@@ -149,7 +211,11 @@ class OrderedStore:
                     for rest, inner_value in self._walk(txn, self._tails, value, inner_begin, inner_end, reverse):
                         yield piece + rest, inner_value
                 elif key.startswith(tail) and piece >= begin and (end is None or piece < end):
-                    yield piece, value
+                    yield piece, value if tail else self._values.read(txn, key, value)
+
+
+def _size(entries: Iterable[KeyValue]) -> int:
+    return sum(len(key) + len(value) for key, value in entries)
 
 
 def _stored(key: bytes) -> bytes:

@@ -29,8 +29,11 @@ from drillcore_fdb.errors import (
     UnavailableError,
 )
 
-ENGINE_FORMAT: Final = 1
-"""1: databases `keys`, `tails` and `meta` as `ordered.py` describes them, pieces of 1900 bytes, LMDB 1.0 files."""
+ENGINE_FORMAT: Final = 2
+"""2: databases `keys`, `tails`, `values` and `meta` as `ordered.py` and `values.py` describe them, LMDB 1.0 files.
+
+In format 1, values were not cut. Its files are not read.
+"""
 
 VERSION_KEY: Final = b"version"
 _VERSION = struct.Struct(">Q")
@@ -129,6 +132,11 @@ def _check_marker(marker: Path, data: Path) -> None:
         raise UnavailableError(
             f"{marker.parent} was written by a newer Drillcore (engine format {engine_format}, "
             f"this one knows up to {ENGINE_FORMAT}); upgrade Drillcore"
+        )
+    if engine_format < ENGINE_FORMAT:
+        raise UnavailableError(
+            f"{marker.parent} was written by an older Drillcore (engine format {engine_format}, this one reads "
+            f"{ENGINE_FORMAT}); export a core of each corpus with that release, and import the cores into a new store"
         )
     if not data.exists() or data.stat().st_size == 0:
         raise StoreCorruptError(f"{data} is missing or empty although the store was made; restore it from a backup")
