@@ -78,6 +78,7 @@ def test_sources_of_an_early_revision_are_found_among_many_later_ones(caller: Fa
         while token or not pages:
             request = sources_pb2.ListSourcesRequest(corpus_id=corpus, as_of=at_revision(1), page_token=token)
             page = sources.sources.ListSources(request, **sources.options())
-            found, token, pages = [*found, *(source.source_id for source in page.sources)], page.next_page_token, pages + 1
+            found += [source.source_id for source in page.sources]
+            token, pages = page.next_page_token, pages + 1
     assert found == ["letter 0"]
     assert pages > 1
