@@ -56,8 +56,9 @@ def _erasure(world: World, source: str) -> Fields:
     return {"corpus_id": world.corpus, "source_id": source, "reason": "asked for", "purge_now": True}
 
 
+NOTHING_MADE_ANEW: Final = "a fact"
 CASES: Final[dict[str, Callable[[World], Fields]]] = {
-    "a fact": _new_fact,
+    NOTHING_MADE_ANEW: _new_fact,
     "a new document": _new_document,
     "an old document": _old_document,
 }

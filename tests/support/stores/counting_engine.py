@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from drillcore_fdb.engine import Attempts, Engine, KeySelector, KeyValue, Options, RangeRead, Reader, Streaming
+from drillcore_fdb.errors import EngineError
 from tests.support.stores.faulty_engine import Faults, FaultyAttempts, FaultyEngine
 from tests.support.stores.held_store import is_of_a_call
 
@@ -46,31 +47,63 @@ class CountingEngine(FaultyEngine):
 class _CountingAttempts(FaultyAttempts):
     def __init__(self, inner: Attempts, engine: CountingEngine) -> None:
         super().__init__(inner, engine.faults)
-        self._counted = engine.counted
-        self._reads = _CountingReader(inner, engine.counted)
+        self._once = _Once(engine.counted)
+        self._reads = _CountingReader(inner, self._once)
 
     @property
     def snapshot(self) -> Reader:
-        return _CountingReader(self._inner.snapshot, self._counted)
+        return _CountingReader(self._inner.snapshot, self._once)
+
+    def recover(self, error: EngineError) -> None:
+        super().recover(error)
+        self._once.begin()
+
+
+_Range = tuple[bytes | KeySelector, bytes | KeySelector, int, bool]
+
+
+class _Once:
+    """Counts what a transaction reads, once each: it keeps what it has read."""
+
+    def __init__(self, counted: Reads) -> None:
+        self._counted = counted
+        self.begin()
+
+    def begin(self) -> None:
+        self._asked: set[bytes | KeySelector | _Range] = set()
+        self._returned: set[_Range] = set()
+
+    def keys(self, keys: Iterable[bytes | KeySelector]) -> None:
+        new = set(keys) - self._asked
+        self._asked |= new
+        self._counted.note(keys=len(new))
+
+    def ranges(self, ranges: Iterable[_Range]) -> None:
+        new = set(ranges) - self._asked
+        self._asked |= new
+        self._counted.note(ranges=len(new))
+
+    def entries(self, of: _Range, count: int) -> None:
+        if of not in self._returned:
+            self._returned.add(of)
+            self._counted.note(entries=count)
 
 
 class _CountingReader(Reader):
-    """Reading ahead does not count: what is read ahead is read afterwards."""
-
-    def __init__(self, inner: Reader, reads: Reads) -> None:
+    def __init__(self, inner: Reader, once: _Once) -> None:
         self._inner = inner
-        self._counted = reads
+        self._once = once
 
     def get(self, key: bytes) -> bytes | None:
-        self._counted.note(keys=1)
+        self._once.keys([key])
         return self._inner.get(key)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        self._counted.note(keys=len(keys))
+        self._once.keys(keys)
         return self._inner.get_many(keys)
 
     def get_key(self, selector: KeySelector) -> bytes:
-        self._counted.note(keys=1)
+        self._once.keys([selector])
         return self._inner.get_key(selector)
 
     def range(
@@ -82,19 +115,28 @@ class _CountingReader(Reader):
         reverse: bool = False,
         streaming: Streaming = Streaming.ITERATOR,
     ) -> Iterator[KeyValue]:
-        self._counted.note(ranges=1)
-        for entry in self._inner.range(begin, end, limit=limit, reverse=reverse, streaming=streaming):
-            self._counted.note(entries=1)
-            yield entry
+        asked, count = (begin, end, limit, reverse), 0
+        self._once.ranges([asked])
+        try:
+            for entry in self._inner.range(begin, end, limit=limit, reverse=reverse, streaming=streaming):
+                count += 1
+                yield entry
+        finally:
+            self._once.entries(asked, count)
 
     def range_many(
         self, ranges: Sequence[tuple[bytes, bytes]], *, limit: int = 0, reverse: bool = False
     ) -> list[list[KeyValue]]:
+        asked = [(begin, end, limit, reverse) for begin, end in ranges]
+        self._once.ranges(asked)
         found = self._inner.range_many(ranges, limit=limit, reverse=reverse)
-        self._counted.note(ranges=len(ranges), entries=sum(map(len, found)))
+        for of, entries in zip(asked, found, strict=True):
+            self._once.entries(of, len(entries))
         return found
 
     def read_ahead(self, keys: Sequence[bytes], ranges: Sequence[RangeRead]) -> None:
+        self._once.keys(keys)
+        self._once.ranges((of.begin, of.end, of.limit, of.reverse) for of in ranges)
         self._inner.read_ahead(keys, ranges)
 
     def read_version(self) -> int:
