@@ -36,9 +36,10 @@ def corpus(caller: FactCaller) -> str:
     return made
 
 
-@pytest.fixture(autouse=True)
-def few_keys_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drillcore_server.kernel.corpus_at_revision.LISTED_KEYS_MAX", 2)
+@pytest.fixture(autouse=True, params=[("LISTED_KEYS_MAX", 2), ("LISTED_BYTES_MAX", 200)], ids=["keys", "bytes"])
+def little_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit, value = request.param
+    monkeypatch.setattr(f"drillcore_server.kernel.corpus_at_revision.{limit}", value)
     monkeypatch.setattr("drillcore_server.facts.filters._INDEXED_MAX", 2)
 
 

@@ -37,7 +37,8 @@ _RECORDS_MAX: Final = 500
 _KEYS_MAX: Final = 2_000
 """How many keys one transaction scans, whether the revision sees them or not."""
 LISTED_KEYS_MAX: Final = 20_000
-"""Stored keys that a listing reads for one page: well within the five seconds of a transaction."""
+LISTED_BYTES_MAX: Final = 1 << 25
+"""Stored keys and bytes that a listing reads for one page: well within the five seconds of a transaction."""
 _IN_CALLERS_MAX: Final = 8
 """How many reads `BatchedReads.following` makes in its caller's transaction. Each takes a part of its five seconds."""
 
@@ -128,7 +129,7 @@ class BoundedScan:
     """The logical key behind which to go on, if it stopped early. Read it once the entries are consumed."""
 
     def entries(self) -> Iterator[Entry]:
-        scan = versioned.ScanOfPart(self.view.tr, *self.keys, self.view.revision, LISTED_KEYS_MAX)
+        scan = versioned.ScanOfPart(self.view.tr, *self.keys, self.view.revision, LISTED_KEYS_MAX, LISTED_BYTES_MAX)
         yield from self.view.sealed.opened_all(scan.entries())
         self.cut_at = scan.cut_at
 

@@ -241,37 +241,38 @@ def _page(
 
 @dataclass(slots=True)
 class ScanOfPart:
-    """Same as `scan` for the first `keys_max` stored keys, read as they are consumed."""
+    """Same as `scan` for the first stored keys: at most so many, of about so many bytes. Read as they are consumed."""
 
     tr: Reader
     begin: bytes
     end: bytes
     revision: Revision
     keys_max: int
+    bytes_max: int
     cut_at: bytes | None = None
     """The last logical key that was looked at, if there may be more. Read it once the entries are consumed."""
 
     def entries(self) -> Iterator[Entry]:
-        looked_at: list[bytes] = []
         held: Entry | None = None
-        for entry in _visible(self._stored(looked_at), self.revision):
+        for entry in _visible(self._stored(), self.revision):
             if held is not None:
                 yield held
             held = entry
-        if len(looked_at) < self.keys_max:
-            yield from () if held is None else (held,)
-            return
-        last = looked_at[-1][:-_SUFFIX_BYTES]
-        if held is not None and held.key != last:
+        if held is not None and held.key != self.cut_at:
             yield held
-        cut_off = get(self.tr, last, self.revision)
+        cut_off = None if self.cut_at is None else get(self.tr, self.cut_at, self.revision)
         yield from () if cut_off is None else (cut_off,)
-        self.cut_at = last
 
-    def _stored(self, looked_at: list[bytes]) -> Iterator[KeyValue]:
-        for entry in self.tr.range(self.begin, self.end, limit=self.keys_max, streaming=Streaming.WANT_ALL):
-            looked_at.append(entry[0])
-            yield entry
+    def _stored(self) -> Iterator[KeyValue]:
+        """The stored keys. Sets `cut_at` if it stops early: of that logical key it may not give everything."""
+        stored = self.tr.range(self.begin, self.end, limit=self.keys_max, streaming=Streaming.WANT_ALL)
+        size_bytes = 0
+        for count, (key, value) in enumerate(stored, 1):
+            size_bytes += len(key) + len(value)
+            yield key, value
+            if count == self.keys_max or size_bytes >= self.bytes_max:
+                self.cut_at = key[:-_SUFFIX_BYTES]
+                return
 
 
 def last_there(tr: Reader, key: bytes, revision: Revision) -> Revision | None:
