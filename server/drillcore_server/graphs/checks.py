@@ -126,10 +126,12 @@ class QuadCheck:
         entries = self._snapshot.keys.all_quad_entries()
         if sum(1 for _ in self._snapshot.entries(entries)) == 6 * records:
             return
-        for entry in self._snapshot.entries(entries):
-            key = self._snapshot.keys.quad(indexed_place(self._snapshot.keys, entry.key))
-            if self._snapshot.read(lambda view, k=key: versioned.get(view.tr, k, view.revision)) is None:  # type: ignore[misc]
-                yield f"the quads' index has {entry.key.hex()}, which leads nowhere"
+        stored = self._snapshot.entries(entries)
+        while batch := list(islice(stored, _BATCH)):
+            there = self._snapshot.read(lambda view, b=batch: _lead_to_records(view, b))  # type: ignore[misc]
+            for entry, leads in zip(batch, there, strict=True):
+                if not leads:
+                    yield f"the quads' index has {entry.key.hex()}, which leads nowhere"
 
     def _unregistered(self) -> Iterator[str]:
         sources = sorted(self._sources)
@@ -141,7 +143,13 @@ class QuadCheck:
 
 
 def _missing(view: CorpusAtRevision, records: list[Entry]) -> Iterator[str]:
-    for record in records:
-        for key in index_keys(view.keys, record.key[-PLACE_BYTES:]):
-            if versioned.get(view.tr, key, view.revision) is None:
-                yield f"the quads' index lacks {key.hex()}"
+    keys = [key for record in records for key in index_keys(view.keys, record.key[-PLACE_BYTES:])]
+    for key, is_there in zip(keys, versioned.are_there(view.tr, keys, view.revision), strict=True):
+        if not is_there:
+            yield f"the quads' index lacks {key.hex()}"
+
+
+def _lead_to_records(view: CorpusAtRevision, entries: list[Entry]) -> list[bool]:
+    """For each entry of the quads' index, whether its record is there."""
+    keys = [view.keys.quad(indexed_place(view.keys, entry.key)) for entry in entries]
+    return versioned.are_there(view.tr, keys, view.revision)
