@@ -29,7 +29,14 @@ def server_credentials(certificates: Path, *, mutual: bool = False) -> grpc.Serv
 
 
 @pytest.mark.parametrize(
-    "address", ["example.org:7600", "10.0.0.1:7600", "dns:///example.org:7600", "[2001:db8::1]:7600"]
+    "address",
+    [
+        "example.org:7600",
+        "10.0.0.1:7600",
+        "dns:///example.org:7600",
+        "[2001:db8::1]:7600",
+        "ipv4:127.0.0.1:7600,10.0.0.1:7600",
+    ],
 )
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_a_token_does_not_leave_the_machine_unencrypted(address: str, kind: type[Client] | type[AsyncClient]) -> None:
@@ -37,7 +44,17 @@ def test_a_token_does_not_leave_the_machine_unencrypted(address: str, kind: type
         kind(address, token="secret")
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "localhost:1", "[::1]:1", "unix:/tmp/socket", "dns:///localhost:1"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1:1",
+        "localhost:1",
+        "[::1]:1",
+        "unix:/tmp/socket",
+        "dns:///localhost:1",
+        "ipv4:127.0.0.1:1,127.0.0.1:2",
+    ],
+)
 def test_a_token_may_be_sent_on_this_machine(address: str) -> None:
     Client(address, token="secret").close()
 
