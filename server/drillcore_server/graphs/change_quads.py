@@ -56,7 +56,7 @@ class NewQuads:
     def __init__(self, base: BatchedReads, make: QuadWrites) -> None:
         self._make = make
         self._base = base
-        self._staged = base.at(Revision(base.revision + 1))
+        self._staged = base.each_anew().at(Revision(base.revision + 1))
         self._last: set[bytes] = set()
         self._before: set[bytes] = set()
         self.added = 0

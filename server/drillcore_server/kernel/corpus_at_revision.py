@@ -181,6 +181,10 @@ class BatchedReads:
         """The same corpus at another revision."""
         return replace(self, revision=revision)
 
+    def each_anew(self) -> BatchedReads:
+        """The same, but each read has a new transaction: it sees what was staged just before it."""
+        return replace(self, callers=None, shared=None)
+
     def read(self, work: Callable[[CorpusAtRevision], T]) -> T:
         """Runs `work` in one transaction."""
 
