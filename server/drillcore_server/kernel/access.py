@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import groupby, islice
 from typing import Final, Self, TypeVar
 
 from drillcore_fdb.engine import Reader
@@ -23,7 +24,7 @@ from drillcore_server.kernel.account_model import Account, AccountKind, Grant, P
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.corpus_store import CORPORA, CORPUS, get_tenant
 from drillcore_server.kernel.errors import BadInput, Denied, Missing
-from drillcore_server.kernel.pages import read_together
+from drillcore_server.kernel.pages import Listed, read_together
 from drillcore_server.storage.ids import AccountId, CorpusId, Level, PrincipalId, TenantId
 from drillcore_server.storage.keyspace import Keyspace
 
@@ -80,6 +81,8 @@ SERVER: Final = Principal(PrincipalId("drillcore"), None, PrincipalKind.SERVER, 
 
 
 REGIONS_MAX: Final = 100
+SHARED_NAMES_MAX: Final = 20_000
+"""How many corpora may be shared with a tenant for a call to find one of them by its name."""
 _SHARED_AT_ONCE: Final = 100
 """How many shared corpora are read together."""
 _REGION: Final = re.compile("[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -203,13 +206,18 @@ class InTenant(Granted):
 
     def corpora(self, tr: Reader, keys: Keyspace, after: CorpusId | None = None) -> Iterator[tuple[Corpus, int]]:
         """Every corpus that `corpus` would give, in the order of ids, each with the size of its record in bytes."""
-        own = CORPORA.scan(tr, keys.corpora(self.tenant, after))
-        last = None
-        for corpus, size in heapq.merge(own, self._shared(tr, keys, after), key=lambda pair: pair[0].id):
-            hidden = corpus.id == last
-            last = corpus.id
-            if not hidden and self.reaches(corpus.id) and self.residency.allows(corpus.region):
-                yield corpus, size
+        found = self.corpora_looked_at(tr, keys, after)
+        return ((corpus, size_bytes) for _, corpus, size_bytes in found if corpus is not None)
+
+    def corpora_looked_at(self, tr: Reader, keys: Keyspace, after: CorpusId | None = None) -> Iterator[Listed[Corpus]]:
+        """Same as `corpora`, also with the ids of those it leaves out, for a listing that stops after so many."""
+        own = CORPORA.stored(tr, keys.corpora(self.tenant, after))
+        merged = heapq.merge(own, self._shared(tr, keys, after), key=lambda found: found.id)
+        for id_, group in groupby(merged, key=lambda found: found.id):
+            same = list(group)
+            corpus = next((found.record for found in same if found.record is not None), None)
+            gives = corpus is not None and self.reaches(corpus.id) and self.residency.allows(corpus.region)
+            yield Listed(id_, corpus if gives else None, sum(found.size_bytes for found in same))
 
     def owners(self, tr: Reader, keys: Keyspace) -> Iterator[TenantId]:
         """The tenants whose corpora can be read here: this one first, then those that share some with it."""
@@ -241,12 +249,38 @@ class InTenant(Granted):
         tr.get_many([keys.corpus(owner, id_) for id_, owner in owners if owner is not None])
         return {id_: self.find(tr, keys, id_) for id_ in ids}
 
-    def _shared(self, tr: Reader, keys: Keyspace, after: CorpusId | None) -> Iterator[tuple[Corpus, int]]:
-        shared = corpus_store.shared_with(tr, keys, self.tenant, after)
-        allowed = (keys.corpus(owner, corpus) for corpus, owner in shared if self._may_read(corpus))
-        for found in read_together(allowed, _SHARED_AT_ONCE, lambda at: CORPUS.read_many(tr, at)):
-            if found is not None and found.deleted_at is None:
-                yield found, len(CORPUS.encode(found))
+    def named(self, tr: Reader, keys: Keyspace, name: str) -> CorpusId | None:
+        """The tenant's own corpus of this name, or the first corpus of this name that is shared with the tenant.
+
+        Raises `BadInput` if too many corpora are shared with the tenant to look for a name among them.
+        """
+        own = corpus_store.find_by_name(tr, keys, self.tenant, name)
+        if own is not None and self.reaches(own):
+            return own
+        shared = list(islice(corpus_store.shared_with(tr, keys, self.tenant), SHARED_NAMES_MAX + 1))
+        if len(shared) > SHARED_NAMES_MAX:
+            message = f"over {SHARED_NAMES_MAX} corpora are shared with the tenant: give the id of the one you mean"
+            raise BadInput(Reason.TOO_LARGE, message, field="name")
+        owners = sorted({owner for _, owner in shared})
+        there = tr.get_many([keys.corpus_name(owner, name) for owner in owners])
+        of_that_name = {(owner, stored) for owner, stored in zip(owners, there, strict=True) if stored is not None}
+        ids = [corpus for corpus, owner in shared if (owner, corpus.bytes) in of_that_name]
+        found = self.find_many(tr, keys, ids)
+        return next((id_ for id_ in ids if self._is_shared_as(found[id_], name)), None)
+
+    def _is_shared_as(self, corpus: Corpus | None, name: str) -> bool:
+        if corpus is None or corpus.name != name:
+            return False
+        return self.is_shared(corpus) and self.residency.allows(corpus.region)
+
+    def _shared(self, tr: Reader, keys: Keyspace, after: CorpusId | None) -> Iterator[Listed[Corpus]]:
+        def read(batch: list[tuple[CorpusId, TenantId]]) -> Iterator[Listed[Corpus]]:
+            allowed = [(corpus, owner) for corpus, owner in batch if self._may_read(corpus)]
+            stored = CORPUS.read_many(tr, [keys.corpus(owner, corpus) for corpus, owner in allowed])
+            found = dict(zip(allowed, stored, strict=True))
+            return (_listed(shared[0], found.get(shared)) for shared in batch)
+
+        return read_together(corpus_store.shared_with(tr, keys, self.tenant, after), _SHARED_AT_ONCE, read)
 
     def _may_read(self, corpus: CorpusId) -> bool:
         """Whether one of the grants allows reading the corpus."""
@@ -264,6 +298,12 @@ class InTenant(Granted):
         """Raises `Denied` unless a grant covers the whole tenant: one for some corpora or levels is not enough."""
         if not any(grant.corpus is None and not grant.levels for grant in self.grants):
             raise _denied(self.permissions, "the whole tenant")
+
+
+def _listed(id_: CorpusId, stored: Corpus | None) -> Listed[Corpus]:
+    if stored is None:
+        return Listed(id_, None, 0)
+    return Listed(id_, stored if stored.deleted_at is None else None, len(CORPUS.encode(stored)))
 
 
 G_co = TypeVar("G_co", bound=Granted, covariant=True)

@@ -17,6 +17,7 @@ from drillcore_server.kernel import retention, revisions
 from drillcore_server.kernel.access import InTenant
 from drillcore_server.kernel.corpus_model import Corpus
 from drillcore_server.kernel.errors import Missing
+from drillcore_server.kernel.pages import LISTED_BYTES_MAX, LISTED_KEYS_MAX
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Unit
 from drillcore_server.storage import versioned
@@ -36,9 +37,6 @@ _RECORDS_MAX: Final = 500
 """How many records one transaction reads one by one: well within five seconds."""
 _KEYS_MAX: Final = 2_000
 """How many keys one transaction scans, whether the revision sees them or not."""
-LISTED_KEYS_MAX: Final = 20_000
-LISTED_BYTES_MAX: Final = 1 << 25
-"""Stored keys and bytes that a listing reads for one page: well within the five seconds of a transaction."""
 _IN_CALLERS_MAX: Final = 8
 """How many reads `BatchedReads.following` makes in its caller's transaction. Each takes a part of its five seconds."""
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 from uuid import UUID
 
-from drillcore_fdb.engine import Reader, Transaction
+from drillcore_fdb.engine import RangeRead, Reader, Streaming, Transaction
 from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
 from drillcore_server.kernel.corpus_model import Corpus, Sharing, Tenant
@@ -115,9 +115,14 @@ def owner_keys(keys: Keyspace, reader: TenantId, corpus: CorpusId) -> list[bytes
 def shared_with(
     tr: Reader, keys: Keyspace, reader: TenantId, after: CorpusId | None = None
 ) -> Iterator[tuple[CorpusId, TenantId]]:
-    """The corpora that are shared with a tenant, in the order of ids, each with the tenant that it belongs to."""
-    ranges = tr.range_many(shared_ranges(keys, reader, after))
-    entries = (((keys.parse_shared_corpus(key)[1], owner) for key, owner in found) for found in ranges)
+    """The corpora that are shared with a tenant, in the order of ids, each with the tenant that it belongs to.
+
+    Read as they are consumed.
+    """
+    ranges = shared_ranges(keys, reader, after)
+    tr.read_ahead([], [RangeRead(*of) for of in ranges])
+    found = [tr.range(*of, streaming=Streaming.WANT_ALL) for of in ranges]
+    entries = (((keys.parse_shared_corpus(key)[1], owner) for key, owner in shared) for shared in found)
     last = None
     for corpus, owner in heapq.merge(*entries, key=lambda entry: entry[0]):
         if corpus != last:

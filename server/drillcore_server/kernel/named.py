@@ -17,6 +17,7 @@ from drillcore_fdb.engine import Reader, Transaction
 from drillcore_fdb.tuples import KeyRange
 from drillcore_proto.reasons import Reason
 from drillcore_server.kernel.errors import BadInput, Exists, Missing, Stale
+from drillcore_server.kernel.pages import Listed
 from drillcore_server.storage.keyspace import Keyspace
 from drillcore_server.storage.records import RecordKind
 
@@ -121,10 +122,14 @@ class NamedRecords(Generic[R]):
 
     def scan(self, tr: Reader, keys: KeyRange) -> Iterator[tuple[R, int]]:
         """The records of a range in the order of ids, without deleted ones, each with its size in bytes."""
+        found = self.stored(tr, keys)
+        return ((record, size_bytes) for _, record, size_bytes in found if record is not None)
+
+    def stored(self, tr: Reader, keys: KeyRange) -> Iterator[Listed[R]]:
+        """Same as `scan`, also with the ids of deleted records, for a listing that stops after so many."""
         for _, stored in codec.scan(tr, *keys):
             record = self.kind.decode(stored)
-            if record.deleted_at is None:
-                yield record, len(stored)
+            yield Listed(record.id, record if record.deleted_at is None else None, len(stored))
 
     def insert(self, tr: Transaction, keys: Keyspace, record: R) -> None:
         if tr.get(self.key(keys, record)) is not None:

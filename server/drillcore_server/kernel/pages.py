@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from drillcore_proto.reasons import Reason
@@ -26,6 +26,9 @@ T = TypeVar("T", bound=HasId)
 
 PAGE_SIZE_DEFAULT = 100
 PAGE_SIZE_MAX = 1_000
+LISTED_KEYS_MAX: Final = 20_000
+LISTED_BYTES_MAX: Final = 1 << 25
+"""Stored keys and bytes that a listing reads for one page: well within the five seconds of a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,44 @@ def fill_page(found: Iterable[tuple[Item, int]], limit: PageLimit) -> tuple[list
     return items, False
 
 
+class Listed(NamedTuple, Generic[T]):
+    """A stored record that a listing looks at."""
+
+    id: UUID
+    record: T | None
+    """None if the listing must not show it: it is deleted, or out of the caller's reach."""
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class BoundedListing(Generic[T]):
+    """The records to show of a listing in the order of ids, each with its size in bytes.
+
+    It stops after as many stored records as one transaction reads in time, shown or not.
+    """
+
+    looked_at: Iterable[Listed[T]]
+    cut_at: UUID | None = None
+    """The id behind which to go on, if it stopped early. Read it once the records are consumed."""
+
+    def records(self) -> Iterator[tuple[T, int]]:
+        size_bytes = 0
+        for count, found in enumerate(self.looked_at, 1):
+            if found.record is not None:
+                yield found.record, found.size_bytes
+            size_bytes += found.size_bytes
+            if count >= LISTED_KEYS_MAX or size_bytes >= LISTED_BYTES_MAX:
+                self.cut_at = found.id
+                return
+
+
+def bounded_page(listing: str, looked_at: Iterable[Listed[T]], limit: PageLimit) -> Page[T]:
+    """A page of a `BoundedListing`. It may be short or empty although more follow."""
+    bounded = BoundedListing(looked_at)
+    items, more = fill_page(bounded.records(), limit)
+    return make_page(listing, items, more, bounded.cut_at)
+
+
 def read_together(found: Iterable[Key], size: int, read: Callable[[list[Key]], Iterable[Item]]) -> Iterator[Item]:
     """What `read` gives for the keys, in order. It gets `size` keys at a time, and no more than are asked for.
 
@@ -70,12 +111,13 @@ def read_together(found: Iterable[Key], size: int, read: Callable[[list[Key]], I
         yield from read(batch)
 
 
-def make_page(listing: str, items: list[T], more: bool) -> Page[T]:
-    """A page, with a token if there are more items.
+def make_page(listing: str, items: list[T], more: bool, cut_at: UUID | None = None) -> Page[T]:
+    """A page, with a token if there are more items, or if the listing was cut off behind an id.
 
     `listing` names the listing and everything that selects its items.
     """
-    return Page(items, make_token(listing, items[-1].id.bytes) if more else "")
+    last = items[-1].id if more else cut_at
+    return Page(items, "" if last is None else make_token(listing, last.bytes))
 
 
 def make_token(listing: str, cursor: bytes) -> str:

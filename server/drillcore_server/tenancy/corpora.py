@@ -28,7 +28,7 @@ from drillcore_server.kernel.named import (
     checked_metadata,
     checked_name,
 )
-from drillcore_server.kernel.pages import Page, PageLimit, fill_page, make_page, page_size, read_id_token
+from drillcore_server.kernel.pages import Listed, Page, PageLimit, bounded_page, page_size, read_id_token
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Unit
 from drillcore_server.storage.ids import CorpusId, Level, TenantId
@@ -105,7 +105,9 @@ def get_corpus(unit: Unit, call: Call, *, tenant: TenantId | None, key: CorpusId
     """The corpus with this id or this name."""
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> SeenCorpus:
-        wanted = _named(tr, unit.keys, granted, checked_name(key)) if isinstance(key, str) else key
+        wanted = granted.named(tr, unit.keys, checked_name(key)) if isinstance(key, str) else key
+        if wanted is None:
+            raise CORPORA.unnamed(str(key))
         trail.touch_corpus(wanted)
         found = granted.corpus(tr, unit.keys, wanted)
         return SeenCorpus(found, granted.is_shared(found))
@@ -113,33 +115,29 @@ def get_corpus(unit: Unit, call: Call, *, tenant: TenantId | None, key: CorpusId
     return unit.read(call, access.in_tenant(tenant, Permission.READ, Permission.MANAGE_CORPORA), work)
 
 
-def _named(tr: Reader, keys: Keyspace, granted: InTenant, name: str) -> CorpusId:
-    """The tenant's own corpus of this name, or the first corpus of this name that is shared with the tenant."""
-    own = corpus_store.find_by_name(tr, keys, granted.tenant, name)
-    if own is not None and granted.reaches(own):
-        return own
-    shared = (corpus for corpus, _ in granted.corpora(tr, keys) if granted.is_shared(corpus))
-    found = next((corpus.id for corpus in shared if corpus.name == name), None)
-    if found is None:
-        raise CORPORA.unnamed(name)
-    return found
-
-
 def list_corpora(unit: Unit, call: Call, *, tenant: TenantId | None, size: int, token: str) -> Page[SeenCorpus]:
-    """The corpora that the caller may see, in the order of ids: the tenant's own, and those shared with it."""
+    """The corpora that the caller may see, in the order of ids: the tenant's own, and those shared with it.
+
+    A page may be short or empty although more follow.
+    """
     limit = PageLimit(page_size(size), unit.page_bytes_max)
 
     def work(tr: Reader, granted: InTenant, trail: Trail) -> Page[SeenCorpus]:
         listing = f"corpora of {granted.tenant}"
         after = read_id_token(listing, token)
-        found = granted.corpora(tr, unit.keys, None if after is None else CorpusId(after))
-        seen = ((SeenCorpus(corpus, granted.is_shared(corpus)), size) for corpus, size in found)
-        page = make_page(listing, *fill_page(seen, limit))
+        found = granted.corpora_looked_at(tr, unit.keys, None if after is None else CorpusId(after))
+        page = bounded_page(listing, (_seen(granted, listed) for listed in found), limit)
         for corpus in page.items:
             trail.touch_corpus(corpus.id)
         return page
 
     return unit.read(call, access.in_tenant(tenant, Permission.READ, Permission.MANAGE_CORPORA), work)
+
+
+def _seen(granted: InTenant, found: Listed[Corpus]) -> Listed[SeenCorpus]:
+    corpus = found.record
+    seen = None if corpus is None else SeenCorpus(corpus, granted.is_shared(corpus))
+    return Listed(found.id, seen, found.size_bytes)
 
 
 def update_corpus(

@@ -14,7 +14,7 @@ from drillcore_server.kernel.corpus_model import Tenant
 from drillcore_server.kernel.corpus_store import TENANT, TENANTS
 from drillcore_server.kernel.errors import NotReady
 from drillcore_server.kernel.named import changed_metadata, check_version, checked_metadata, checked_name
-from drillcore_server.kernel.pages import Page, PageLimit, fill_page, make_page, page_size, read_id_token
+from drillcore_server.kernel.pages import Page, PageLimit, bounded_page, page_size, read_id_token
 from drillcore_server.kernel.trail import Trail
 from drillcore_server.kernel.unit import Call, Unit
 from drillcore_server.storage.ids import TenantId
@@ -87,12 +87,13 @@ _LISTING = "tenants"
 
 
 def list_tenants(unit: Unit, call: Call, *, size: int, token: str) -> Page[Tenant]:
+    """The tenants in the order of ids. A page may be short or empty although more follow."""
     after = read_id_token(_LISTING, token)
     limit = PageLimit(page_size(size), unit.page_bytes_max)
 
     def work(tr: Reader, _granted: Granted, trail: Trail) -> Page[Tenant]:
         keys = unit.keys.tenants(None if after is None else TenantId(after))
-        page = make_page(_LISTING, *fill_page(TENANTS.scan(tr, keys), limit))
+        page = bounded_page(_LISTING, TENANTS.stored(tr, keys), limit)
         trail.detail["tenant_ids"] = [str(tenant.id) for tenant in page.items]
         return page
 
