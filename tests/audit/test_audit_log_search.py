@@ -226,6 +226,45 @@ def test_a_search_that_tries_much_in_vain_stops_and_goes_on_where_it_stopped(
         assert len(stops) > 2
 
 
+@pytest.mark.parametrize(("limit", "value"), [("TRIED_MAX", 3), ("TRIED_BYTES_MAX", 1_000)])
+@pytest.mark.parametrize("oldest_first", [True, False])
+@pytest.mark.parametrize("sequenced_after", [1, 3, None])
+def test_a_search_among_waiting_records_of_other_logs_stops_and_goes_on(
+    tmp_path: Path,
+    oldest_first: bool,
+    limit: str,
+    value: int,
+    sequenced_after: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(search_module, limit, value)
+    with audited(tmp_path / "store") as store:
+        mine: list[RecordId] = []
+        for number in range(40):
+            record = store.record(TENANT if number in {2, 3, 20, 31} else OTHER)
+            mine += [record] if number in {2, 3, 20, 31} else []
+            if number == 9:
+                store.sequence()
+        found: list[FoundRecord] = []
+        stops: list[bytes] = [b""]
+        for page, stop in enumerate(stops, 1):
+            found += _up_to_a_stop(store, AuditFilter(), oldest_first, stop or None, stops)
+            if page == sequenced_after:
+                store.sequence()
+        assert len(stops) > (sequenced_after or 5)
+    assert ids(found) == list(map(str, mine if oldest_first else mine[::-1]))
+
+
+def test_it_is_not_said_that_a_record_is_missing_if_many_others_wait(
+    store: Audited, made: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing, placed = RecordId(UUID(int=1)), RecordId(UUID(str(made[0]["id"])))
+    assert not store.run(lambda tr: search(store).may_be_waiting(tr.snapshot, TENANT, missing))
+    monkeypatch.setattr(search_module, "TRIED_MAX", 10)
+    assert store.run(lambda tr: search(store).may_be_waiting(tr.snapshot, TENANT, missing))
+    assert store.run(lambda tr: search(store).get(tr.snapshot, TENANT, placed)) is not None
+
+
 def _up_to_a_stop(
     store: Audited, wanted: AuditFilter, oldest_first: bool, after: bytes | None, stops: list[bytes]
 ) -> list[FoundRecord]:

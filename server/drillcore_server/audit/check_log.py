@@ -27,7 +27,7 @@ from drillcore_formats.audit.notes import Note
 from drillcore_formats.audit.records import NOT_ERASED, PrivatePart, Sequence, check_content, check_leaf
 from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.log_store import Head, LogEntry, Place, RecordPlace, tree_of
-from drillcore_server.audit.search import AuditFilter, LogSearch
+from drillcore_server.audit.search import AuditFilter, LogSearch, until_enough
 from drillcore_server.audit.tiles import TILE_HASHES, Tree, full_tiles
 from drillcore_server.kernel.trail import Action
 from drillcore_server.storage import audit_records
@@ -227,7 +227,10 @@ class _Page:
             found: set[int] = set()
             # A damaged record is reported at its own index; here it explains nothing.
             with suppress(StoreCorruptError):
-                for record in self._search.find(self._tr, self._log, AuditFilter(action=Action.ERASE.value)):
+                erasures = self._search.find(
+                    self._tr, self._log, AuditFilter(action=Action.ERASE.value), oldest_first=True
+                )
+                for record in until_enough(erasures, []):
                     with suppress(VerificationFailed):
                         check_leaf(record.opened.leaf, self._log, self._trusted)
                         found |= check_content(record.opened.document(), record.opened.leaf).erased_keys

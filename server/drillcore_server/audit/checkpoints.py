@@ -122,7 +122,7 @@ def _locate(tr: Reader, unit: Unit, logs: AuditLogs, call: Call, log: UUID, want
     if audit_log.head(tr, unit.keys, log).problem:
         message = "the log has stopped; nothing is lost, and its operator finds out why with VerifyAudit"
         raise Unavailable(Reason.STORE_UNAVAILABLE, message)
-    if isinstance(wanted, UUID) and (placed is not None or logs.search.get(tr, log, record) is None):
+    if isinstance(wanted, UUID) and (placed is not None or not logs.search.may_be_waiting(tr, log, record)):
         raise Missing(Reason.AUDIT_RECORD_NOT_FOUND, f"the log has no record {record}")
     return _Located(log, record, None)
 

@@ -214,23 +214,36 @@ def tiles(tr: Reader, keys: Keyspace, log: UUID, which: Sequence[tuple[int, int]
 
 
 def records_after(
-    tr: Reader, keys: Keyspace, after: Place, incarnation: int, *, reverse: bool = False
+    tr: Reader, keys: Keyspace, after: Place, incarnation: int, *, before: Place | None = None, reverse: bool = False
 ) -> Iterator[tuple[Position, bytes]]:
     """The stored records of all logs after a place, in the order of their commits, up to the present incarnation.
+
+    `before` ends them before a place.
 
     A transaction that sees a record also sees every record with a lower versionstamp, so none can appear in between
     later.
     """
-    incarnations = range(after[0], incarnation + 1)
+    if before is not None and before <= after:
+        return
+    incarnations = range(after[0], (incarnation if before is None else before[0]) + 1)
     for number in reversed(incarnations) if reverse else incarnations:
-        yield from _in_order(tr, keys, number, after[1] if number == after[0] else None, reverse)
+        first = after[1] if number == after[0] else None
+        end = before[1] if before is not None and number == before[0] else None
+        yield from _in_order(tr, _spans(keys, number, first, end), number, keys, reverse)
+
+
+def _spans(keys: Keyspace, incarnation: int, after: bytes | None, before: bytes | None) -> list[KeyRange]:
+    """The records of each bucket between two versionstamps."""
+    spans = [keys.audit_records(incarnation, bucket, after) for bucket in range(BUCKETS)]
+    if before is None:
+        return spans
+    return [KeyRange(span.begin, keys.audit_record(incarnation, bucket, before)) for bucket, span in enumerate(spans)]
 
 
 def _in_order(
-    tr: Reader, keys: Keyspace, incarnation: int, after: bytes | None, reverse: bool
+    tr: Reader, spans: list[KeyRange], incarnation: int, keys: Keyspace, reverse: bool
 ) -> Iterator[tuple[Position, bytes]]:
     """The records of an incarnation by versionstamp. A page of every bucket is read in one round trip."""
-    spans = [keys.audit_records(incarnation, bucket, after) for bucket in range(BUCKETS)]
     while True:
         pages = tr.range_many(spans, limit=_FROM_EACH_BUCKET, reverse=reverse)
         found = [(_stamp(key), bucket, value) for bucket, page in enumerate(pages) for key, value in page]
@@ -246,7 +259,7 @@ def _in_order(
         spans = [
             KeyRange(span.begin, keys.audit_record(incarnation, bucket, end))
             if reverse
-            else keys.audit_records(incarnation, bucket, end)
+            else KeyRange(keys.audit_records(incarnation, bucket, end).begin, span.end)
             for bucket, span in enumerate(spans)
         ]
 

@@ -20,7 +20,7 @@ from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.check_log import LogChecker
 from drillcore_server.audit.ndjson import LogAt, LogPages, NdjsonExport, filter_document, log_now
 from drillcore_server.audit.ocsf import event
-from drillcore_server.audit.search import TOGETHER, AuditFilter, FoundRecord, LogSearch, until_enough
+from drillcore_server.audit.search import TOGETHER, AuditFilter, FoundRecord, LogSearch, TriedEnough, until_enough
 from drillcore_server.kernel import access
 from drillcore_server.kernel.access import Granted, Principal, Rule
 from drillcore_server.kernel.account_model import Permission
@@ -224,6 +224,14 @@ def export_audit(unit: Unit, logs: AuditLogs, call: Call, wanted: Wanted) -> Ite
     return (orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE) for found in events)
 
 
+def _newest_waiting(tr: Reader, logs: AuditLogs, log: UUID) -> RecordId | None:
+    """The newest record that the log lacks. Raises `NotYet` if too many records wait to find it."""
+    try:
+        return logs.search.newest_waiting(tr, log)
+    except TriedEnough:
+        raise NotYet from None
+
+
 def _begin_export(unit: Unit, logs: AuditLogs, call: Call, wanted: Wanted) -> LogAt:
     """Records the export. Waits a few seconds before, until the log has every record committed before this call."""
     deadline_s = time.monotonic() + min(_WAIT_S_MAX, call.timeout_s / 2)
@@ -234,7 +242,7 @@ def _begin_export(unit: Unit, logs: AuditLogs, call: Call, wanted: Wanted) -> Lo
         if time.monotonic() >= deadline_s:
             return
         if awaited is None:
-            waiting = logs.search.newest_waiting(tr, log)
+            waiting = _newest_waiting(tr, logs, log)
         else:
             waiting = awaited if audit_log.place_of(tr, unit.keys, awaited) is None else None
         if waiting is not None:

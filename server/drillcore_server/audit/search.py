@@ -163,7 +163,12 @@ _COMPARED: Final = 1_000
 _TRIED_TOGETHER: Final = 1_000
 """How many records are tried in one round trip if some of them may not match."""
 TRIED_MAX: Final = 20_000
-"""Records that one search tries in vain: a fraction of the five seconds of a transaction."""
+TRIED_BYTES_MAX: Final = 1 << 25
+"""Records, and bytes of records, that one search tries in vain: a fraction of the five seconds of a transaction.
+
+Of records that the log does not have yet, those of other logs count too: they are stored among each other.
+"""
+_NO_RECORD: Final = UUID(int=0)
 TOGETHER: Final = 200
 """How many records are read in one round trip, unless the caller wants fewer."""
 _END: Final = 1 << 63
@@ -202,8 +207,22 @@ class FoundRecord:
 
 
 def cursor_of(position: Position, record: UUID) -> bytes:
-    """The cursor to continue after a record. It stays valid when the record gets its place in the log."""
+    """The cursor to continue after a record. It stays valid when the record gets its place in the log.
+
+    The position may also be that of another log's record, if between it and the record this log has none.
+    """
     return audit_log.encode_position(position) + record.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where a search continues."""
+
+    index: int | None
+    """The index of the cursor's record, if it is in the log by now."""
+    place: Place
+    record: UUID
+    """The last record of this log before the place, in the direction of the search, or `_NO_RECORD`."""
 
 
 class TriedEnough(Exception):  # noqa: N818 - a signal, not an error
@@ -259,11 +278,21 @@ class LogSearch:
         return self._in_log(tr, log, wanted, start, True, together)
 
     def get(self, tr: Reader, log: UUID, record: RecordId) -> FoundRecord | None:
-        """A record of a log by its id, also if it is committed but not yet in the log."""
+        """A record of a log by its id, also if it is committed but not yet in the log. Raises `TriedEnough`."""
         return next(self.find(tr, log, AuditFilter(record=record)), None)
 
+    def may_be_waiting(self, tr: Reader, log: UUID, record: RecordId) -> bool:
+        """Whether a record is committed but not in the log yet, or so many records are that this cannot be told."""
+        try:
+            return self.get(tr, log, record) is not None
+        except TriedEnough:
+            return True
+
     def newest_waiting(self, tr: Reader, log: UUID) -> RecordId | None:
-        """The newest record that is committed but not in the log yet. None if the log has every record."""
+        """The newest record that is committed but not in the log yet. None if the log has every record.
+
+        Raises `TriedEnough` if so many records of other logs wait that this cannot be told.
+        """
         self._read_ahead(tr, log, EVERYTHING, None)
         found = next(self._tail(tr, log, EVERYTHING, None, False), None)
         return None if found is None else RecordId(found.opened.leaf.record)
@@ -279,27 +308,27 @@ class LogSearch:
         places = [self._keys.audit_place(RecordId(record)) for record in records]
         tr.get_many([*audit_log.ends_of(self._keys, log), *places])
 
-    def _start(self, tr: Reader, cursor: bytes) -> tuple[int | None, Place]:
-        """The index, if there is one by now, and the place of the record of a cursor."""
+    def _start(self, tr: Reader, cursor: bytes) -> _Start:
         position = audit_log.decode_position(cursor[: 5 + VERSIONSTAMP_BYTES])
-        placed = audit_log.place_of(tr, self._keys, RecordId(UUID(bytes=cursor[-16:])))
-        return None if placed is None else placed.index, (position.incarnation, position.versionstamp)
+        record = UUID(bytes=cursor[-16:])
+        placed = audit_log.place_of(tr, self._keys, RecordId(record))
+        return _Start(None if placed is None else placed.index, (position.incarnation, position.versionstamp), record)
 
     def _in_log(
         self,
         tr: Reader,
         log: UUID,
         wanted: AuditFilter,
-        start: tuple[int | None, Place] | None,
+        start: _Start | None,
         oldest_first: bool,
         together: int,
     ) -> Iterator[FoundRecord]:
         begin, end = 0, audit_log.head(tr, self._keys, log).size
         if wanted.since is not None or wanted.until is not None:
             begin, end = bounds(tr, self._keys, log, wanted.since, wanted.until)
-        if start is not None and start[0] is not None:
-            begin, end = (max(begin, start[0] + 1), end) if oldest_first else (begin, min(end, start[0]))
-        elif start is not None and oldest_first:
+        if start is not None and start.index is not None:
+            begin, end = (max(begin, start.index + 1), end) if oldest_first else (begin, min(end, start.index))
+        elif start is not None and oldest_first and start.record != _NO_RECORD:
             return
         candidates, rest = self._candidates(tr, log, wanted, begin, end, not oldest_first)
         some_are_in_vain = rest or wanted.since is not None or wanted.until is not None
@@ -364,30 +393,42 @@ class LogSearch:
         tr: Reader,
         log: UUID,
         wanted: AuditFilter,
-        start: tuple[int | None, Place] | None,
+        start: _Start | None,
         oldest_first: bool,
     ) -> Iterator[FoundRecord]:
         """Matching records that are committed but not in the log yet."""
-        if start is not None and start[0] is not None and not oldest_first:
+        if start is not None and start.index is not None and not oldest_first:
             return
-        state = audit_records.state(tr, self._keys)
-        bound = None if start is None or start[0] is not None else start[1]
-        in_vain = 0
-        for position, value in audit_log.records_after(
-            tr, self._keys, self._seen(tr, log), state.incarnation, reverse=not oldest_first
-        ):
-            place = position.incarnation, position.versionstamp
-            if bound is not None and (place <= bound if oldest_first else place >= bound):
-                continue
+        if wanted.record is not None and audit_log.place_of(tr, self._keys, RecordId(wanted.record)) is not None:
+            return
+        own = self._last(tr, log) if start is None and oldest_first else _NO_RECORD if start is None else start.record
+        in_vain = size_bytes = 0
+        for position, value in self._waiting(tr, log, start, oldest_first):
             stored = _record_of_log(value, log)
-            if stored is None or wanted.record not in {None, stored.id}:
-                continue
-            if self._matches(log, stored, wanted):
+            own = own if stored is None else stored.id
+            if stored is not None and self._matches(log, stored, wanted):
                 yield FoundRecord(None, position, self._opener.open(stored, position))
                 continue
-            in_vain += 1
-            if in_vain >= TRIED_MAX:
-                raise TriedEnough(cursor_of(position, stored.id))
+            in_vain, size_bytes = in_vain + 1, size_bytes + len(value)
+            if in_vain >= TRIED_MAX or size_bytes >= TRIED_BYTES_MAX:
+                raise TriedEnough(cursor_of(position, own))
+
+    def _waiting(
+        self, tr: Reader, log: UUID, start: _Start | None, oldest_first: bool
+    ) -> Iterator[tuple[Position, bytes]]:
+        """The records of all logs that are committed but not in the log yet, from where the search continues."""
+        seen, state = self._seen(tr, log), audit_records.state(tr, self._keys)
+        if start is None:
+            return audit_log.records_after(tr, self._keys, seen, state.incarnation, reverse=not oldest_first)
+        if oldest_first:
+            return audit_log.records_after(tr, self._keys, max(seen, start.place), state.incarnation)
+        return audit_log.records_after(tr, self._keys, seen, state.incarnation, before=start.place, reverse=True)
+
+    def _last(self, tr: Reader, log: UUID) -> UUID:
+        """The last record that the log has."""
+        size = audit_log.head(tr, self._keys, log).size
+        last = audit_log.entry(tr, self._keys, log, size - 1) if size else None
+        return _NO_RECORD if last is None else last.record
 
     def _seen(self, tr: Reader, log: UUID) -> Place:
         """The place up to which the log has every record: the sequencer's, or the log's own if it has stopped."""
@@ -395,6 +436,8 @@ class LogSearch:
         return head.place if head.problem or lease is None else lease.place
 
     def _matches(self, log: UUID, stored: StoredRecord, wanted: AuditFilter) -> bool:
+        if wanted.record not in {None, stored.id}:
+            return False
         body = orjson.loads(self._opener.body(stored)[1])
         terms = set(self._terms.of_body(log, body))
         return terms.issuperset(self._wanted_terms(log, wanted)) and _is_within(at_of(body), wanted)

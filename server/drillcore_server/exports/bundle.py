@@ -27,7 +27,7 @@ from drillcore_formats.audit.notes import make_note
 from drillcore_proto.reasons import Reason
 from drillcore_server.audit import log_store as audit_log
 from drillcore_server.audit.ndjson import LogAt, NdjsonExport, log_now
-from drillcore_server.audit.search import AuditFilter, LogSearch
+from drillcore_server.audit.search import AuditFilter, FoundRecord, LogSearch, TriedEnough
 from drillcore_server.exports.copies import About, Copied, MarkdownFile, Member, copy_for_people, copy_json
 from drillcore_server.exports.pdf.pdf_signature import PdfOptions
 from drillcore_server.exports.store import ExportFormat
@@ -44,6 +44,7 @@ from drillcore_server.storage.sealed_file import SealedFile
 WAIT_S: Final = 10.0
 """How long an export waits until the log has all records that were committed before. It usually takes moments."""
 _LOOK_EVERY_S: Final = 0.05
+_LAGS: Final = "the audit log does not have its newest records yet; export again in a few seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +63,21 @@ class Trails:
     def of_corpus(self, tenant: TenantId, corpus: CorpusId) -> CorpusTrail:
         """The trail with every record up to now. Raises `Unavailable` if the log does not have them in time."""
         log = log_of(tenant)
-        newest = self.engine.run(lambda tr: next(self.search.find(tr.snapshot, log, AuditFilter()), None))
+        newest = self._newest(log)
         until = time.monotonic() + WAIT_S
         while newest is not None and not self._has(log, newest.opened.leaf.record):
             if time.monotonic() > until:
-                message = "the audit log does not have its newest records yet; export again in a few seconds"
-                raise Unavailable(Reason.AUDIT_UNAVAILABLE, message)
+                raise Unavailable(Reason.AUDIT_UNAVAILABLE, _LAGS)
             time.sleep(_LOOK_EVERY_S)
         at = self.engine.run(lambda tr: log_now(tr.snapshot, self.keys, self.signing, log))
         return CorpusTrail(self, at, corpus)
+
+    def _newest(self, log: UUID) -> FoundRecord | None:
+        """Raises `Unavailable` if too many records of other logs wait to find it."""
+        try:
+            return self.engine.run(lambda tr: next(self.search.find(tr.snapshot, log, AuditFilter()), None))
+        except TriedEnough:
+            raise Unavailable(Reason.AUDIT_UNAVAILABLE, _LAGS) from None
 
     def _has(self, log: UUID, record: UUID) -> bool:
         """Raises `Unavailable` if the log has stopped."""
