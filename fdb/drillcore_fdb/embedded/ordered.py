@@ -141,7 +141,7 @@ class OrderedStore:
         begin, end = _stored(begin), _stored(end)
         with txn.cursor(self._keys) as cursor:
             entries = _backward(cursor, begin, end, limit) if reverse else _forward(cursor, begin, end, limit)
-            if any(kept[:1] == MARK for _, kept in entries):
+            if MARK in {kept[:1] for _, kept in entries}:  # faster than any()
                 entries = [(key, self._values.read(txn, key, kept)) for key, kept in entries]
         first = entries[-1 if reverse else 0] if entries else None
         if first is not None and first[0][0] == 0:
