@@ -9,11 +9,11 @@ This module finds the missing vectors, reads back the texts to embed, and comput
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -21,20 +21,27 @@ import numpy.typing as npt
 
 from drillcore_fdb.errors import StoreCorruptError
 from drillcore_fdb.tuples import KeyRange
+from drillcore_server.facts.blocks import FactBlock
 from drillcore_server.facts.store import FactReader, block_id
-from drillcore_server.hierarchy.model import ChunkWithRaws, Document, embedded_text
-from drillcore_server.hierarchy.store import HierarchyReader, HierarchyWrites
+from drillcore_server.hierarchy.model import Chunk, ChunkWithRaws, Document, embedded_text
+from drillcore_server.hierarchy.store import HierarchyReader, HierarchyWrites, raw_key
 from drillcore_server.kernel import revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.kernel.pages import read_together
 from drillcore_server.kernel.revisions import RevisionRecord
 from drillcore_server.kernel.writes import Write
 from drillcore_server.storage import versioned
+from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import BlockId, DocumentId, FactId, NodeId, Revision, SourceId, node_id
 from drillcore_server.vectors.model import Embeddings
 from drillcore_server.vectors.stored_vectors import unpacked
 
+T = TypeVar("T")
+
 _PAGE: Final = 500
 """The vectors, or the records of revisions, that one transaction reads."""
+_READ_AT_ONCE: Final = 100
+"""The vectors that are read together."""
 _FEED_PAGE: Final = 20_000
 """The entries of the feed of changes that one transaction reads."""
 
@@ -79,7 +86,7 @@ class MissingVectors:
     def changed_since(self, revision: Revision) -> FoundItems:
         """Returns the missing and stray vectors among the items that changed after a revision."""
         changed = [*self._changed_chunks(revision), *self._changed_facts(revision)]
-        states = list(zip(changed, self.snapshot.find(changed, self._state), strict=True))
+        states = list(zip(changed, self.snapshot.together(changed, self._states), strict=True))
         return FoundItems(
             [item for item, (current, following) in states if _is_missing(current, following)],
             [item for item, (current, following) in states if current is None and following is not None],
@@ -102,21 +109,18 @@ class MissingVectors:
         entries, following = versioned.page(view.tr, begin, end, view.revision, _PAGE)
         facts = self._spaces()[1]
         found = [(Item(facts.begin <= entry.key, UUID(bytes=entry.key[-16:])), entry) for entry in entries]
-        missing = [(item, entry.key) for item, entry in found if _is_missing(entry.revision, self._next(view, item))]
-        return missing, following
+        written = _written(view, [self.next_key(item) for item, _ in found])
+        missing = [pair for pair, of_next in zip(found, written, strict=True) if _is_missing(pair[1].revision, of_next)]
+        return [(item, entry.key) for item, entry in missing], following
 
-    def _state(self, view: CorpusAtRevision, item: Item) -> tuple[Revision | None, Revision | None]:
-        """Returns the revisions that wrote the current model's vector and the next model's; None for no vector."""
-        current = versioned.get(view.tr, self._key(self.models.current.number, item), view.revision)
-        return None if current is None else current.revision, self._next(view, item)
-
-    def _next(self, view: CorpusAtRevision, item: Item) -> Revision | None:
-        entry = versioned.get(view.tr, self.next_key(item), view.revision)
-        return None if entry is None else entry.revision
+    def _states(self, view: CorpusAtRevision, items: Sequence[Item]) -> list[tuple[Revision | None, Revision | None]]:
+        """Returns the revisions that wrote the current model's vectors and the next model's; None for no vector."""
+        current = _written(view, [self._key(self.models.current.number, item) for item in items])
+        return list(zip(current, _written(view, list(map(self.next_key, items))), strict=True))
 
     def _changed_chunks(self, since: Revision) -> Iterator[Item]:
         added = dict.fromkeys(document for record in self._records(since) for document in record.documents_added)
-        for chunks in self.snapshot.find(list(added), _chunks):
+        for chunks in self.snapshot.find(list(added), _chunks, CorpusKeys.document):
             yield from (Item(False, chunk) for chunk in chunks)
 
     def _records(self, since: Revision) -> Iterator[RevisionRecord]:
@@ -135,6 +139,12 @@ class MissingVectors:
             if len(page) < _FEED_PAGE:
                 return [Item(True, block) for block in blocks]
             begin = page[-1][0] + b"\0"
+
+
+def _written(view: CorpusAtRevision, keys: Sequence[bytes]) -> list[Revision | None]:
+    """Returns the revisions that wrote the records of some keys; None where there is no record."""
+    found = read_together(keys, _READ_AT_ONCE, lambda some: versioned.get_many(view.tr, some, view.revision))
+    return [None if entry is None else entry.revision for entry in found]
 
 
 def _is_missing(current: Revision | None, following: Revision | None) -> bool:
@@ -168,39 +178,62 @@ class ItemTexts:
         """Returns the texts of the chunks, then those of the facts. Raises `StoreCorruptError` for a missing item."""
         chunks = [item for item in items if not item.is_facts]
         blocks = [item for item in items if item.is_facts]
-        of_blocks = self.snapshot.each(blocks, lambda view, item: _fact_texts(view, item, self.model))
+        of_blocks = self.snapshot.together(blocks, lambda view, some: _fact_texts(view, some, self.model))
         return [*self._of_chunks(chunks), *chain.from_iterable(of_blocks)]
 
     def _of_chunks(self, items: Sequence[Item]) -> Iterator[ItemText]:
-        found = self.snapshot.each(items, lambda view, item: HierarchyReader(view).chunk_with_raws(NodeId(item.id)))
-        document_of = lru_cache(1)(self._document)
-        for item, chunk in zip(items, found, strict=True):
-            document = document_of(chunk.chunk.document)
-            text = self._lead_in(chunk, document) + chunk.page.text
-            yield ItemText(item, chunk.chunk.source, embedded_text(document.title, chunk.chunk.headings, text))
+        found = self._read([NodeId(item.id) for item in items])
+        documents = self._documents({chunk.chunk.document for chunk in found})
+        lead_ins = self._lead_ins([chunk.chunk for chunk in found], documents)
+        for item, read, lead_in in zip(items, found, lead_ins, strict=True):
+            chunk, text = read.chunk, lead_in + read.page.text
+            yield ItemText(item, chunk.source, embedded_text(documents[chunk.document].title, chunk.headings, text))
 
-    def _document(self, document: DocumentId) -> Document:
-        found = self.snapshot.read(lambda view: HierarchyReader(view).document(document))
-        if found is None:
-            raise StoreCorruptError(f"a chunk names document {document}, which does not exist")
-        return found
+    def _read(self, chunks: Sequence[NodeId]) -> list[ChunkWithRaws]:
+        found = self.snapshot.together(chunks, _chunks_with_raws)
+        return [_there(chunk, read) for chunk, read in zip(chunks, found, strict=True)]
 
-    def _lead_in(self, found: ChunkWithRaws, document: Document) -> str:
-        """Returns the end of the chunk before, which was embedded with this chunk."""
-        if not found.chunk.overlap:
-            return ""
-        before = document.chunks[found.chunk.ordinal - 1]
-        (page,) = self.snapshot.each([before], lambda view, chunk: HierarchyReader(view).raws(chunk))
-        return page.text[-found.chunk.overlap :]
+    def _documents(self, documents: Collection[DocumentId]) -> dict[DocumentId, Document]:
+        ids = sorted(documents)
+        found = self.snapshot.each(ids, lambda view, id_: HierarchyReader(view).document(id_), CorpusKeys.document)
+        return dict(zip(ids, found, strict=True))
+
+    def _lead_ins(self, chunks: Sequence[Chunk], documents: Mapping[DocumentId, Document]) -> list[str]:
+        """Returns for each chunk the end of the chunk before, which was embedded with it."""
+        before = {c.id: documents[c.document].chunks[c.ordinal - 1] for c in chunks if c.overlap}
+        pages = {found.chunk.id: found.page for found in self._read(sorted(set(before.values())))}
+        return [pages[before[c.id]].text[-c.overlap :] if c.overlap else "" for c in chunks]
 
 
-def _fact_texts(view: CorpusAtRevision, item: Item, model: int) -> list[ItemText] | None:
-    """The texts of the facts that have a vector of a model."""
-    block = BlockId(item.id)
-    (found,), (vectors,) = FactReader(view).blocks([block]), FactReader(view).vectors_of_blocks(model, [block])
-    if found is None or vectors is None:
-        return None
-    return [ItemText(item, fact.source, fact.content, fact.id) for fact in found.facts if fact.id in vectors]
+def _chunks_with_raws(view: CorpusAtRevision, chunks: Sequence[NodeId]) -> list[ChunkWithRaws | None]:
+    """Reads chunks together, then their raws. Raises `KeyErased` if a chunk was erased."""
+    hierarchy = HierarchyReader(view)
+    view.read_ahead([view.keys.chunk(chunk) for chunk in chunks])
+    placed = [hierarchy.placed_chunk(chunk) for chunk in chunks]
+    view.read_ahead([raw_key(view.keys, found.chunk) for found in placed if found is not None])
+    return [hierarchy.chunk_with_raws(chunk) for chunk in chunks]
+
+
+def _there(id_: UUID, found: T | None) -> T:
+    if found is None:
+        raise StoreCorruptError(f"{id_} is to be embedded but is not there")
+    return found
+
+
+def _fact_texts(view: CorpusAtRevision, items: Sequence[Item], model: int) -> list[list[ItemText]]:
+    """The texts of the facts of each block that have a vector of a model."""
+    ids = [BlockId(item.id) for item in items]
+    view.read_ahead([key for id_ in ids for key in (view.keys.fact_block(id_), view.keys.block_vectors(model, id_))])
+    found = zip(items, FactReader(view).blocks(ids), FactReader(view).vectors_of_blocks(model, ids), strict=True)
+    return [_texts_in(item, _there(item.id, block), _there(item.id, vectors)) for item, block, vectors in found]
+
+
+def _texts_in(item: Item, block: FactBlock, vectors: Mapping[FactId, bytes]) -> list[ItemText]:
+    return [ItemText(item, fact.source, fact.content, fact.id) for fact in block.facts if fact.id in vectors]
+
+
+def _has_section(view: CorpusAtRevision, section: NodeId) -> bool:
+    return HierarchyReader(view).section(section) is not None
 
 
 @dataclass(slots=True)
@@ -221,7 +254,7 @@ class SectionSums:
             ids = [node_id(entry.key[-16:]) for entry in snapshot.entries(snapshot.keys.listed_sections())]
         else:
             ids = self._changed(snapshot, self.at)
-        there = snapshot.find(ids, lambda view, section: HierarchyReader(view).section(section) is not None)
+        there = snapshot.find(ids, _has_section, CorpusKeys.section)
         for section, is_there in zip(ids, there, strict=True):
             self.sums.pop(section, None)
             if is_there:
@@ -231,7 +264,8 @@ class SectionSums:
     def writes(self, snapshot: BatchedReads, make: HierarchyWrites) -> Iterator[Write]:
         """Yields the writes that give every section its new sum. The text is unchanged, so versions stay."""
         ids = sorted(self.sums)
-        for section in snapshot.each(ids, lambda view, section: HierarchyReader(view).section(section)):
+        found = snapshot.each(ids, lambda view, section: HierarchyReader(view).section(section), CorpusKeys.section)
+        for section in found:
             yield from make.put_section(replace(section, vector_sum=self.sums[section.id]), section)
 
     def _changed(self, snapshot: BatchedReads, since: Revision) -> list[NodeId]:
@@ -242,7 +276,9 @@ class SectionSums:
         members = snapshot.read(lambda view: list(HierarchyReader(view).chunks_of(section)))
         total: npt.NDArray[np.float64] | None = None
         stored = snapshot.each(
-            members, lambda view, chunk: made.get(chunk) or HierarchyReader(view).vector(self.model, chunk)
+            members,
+            lambda view, chunk: made.get(chunk) or HierarchyReader(view).vector(self.model, chunk),
+            lambda keys, chunk: keys.vector(self.model, chunk),
         )
         for vector in map(unpacked, stored):
             total = vector.astype(np.float64) if total is None else total + vector

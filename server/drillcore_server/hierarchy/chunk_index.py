@@ -11,6 +11,7 @@ from drillcore_server.hierarchy.store import HierarchyReader
 from drillcore_server.kernel import retention, revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
 from drillcore_server.kernel.revisions import RevisionRecord
+from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import DocumentId, NodeId, Revision, node_id
 from drillcore_server.storage.keyring import KeyErased
 from drillcore_server.storage.versioned import Entry
@@ -101,7 +102,11 @@ def _changes(
         there |= dict.fromkeys(_chunks(snapshot.at(record.revision), record.documents_added), True)
     came = [chunk for chunk, is_there in there.items() if is_there]
     rows: dict[NodeId, Row | None] = dict.fromkeys(there)
-    vectors = snapshot.find(came, lambda view, chunk: HierarchyReader(view).vector(model, chunk))
+    vectors = snapshot.find(
+        came,
+        lambda view, chunk: HierarchyReader(view).vector(model, chunk),
+        lambda keys, chunk: keys.vector(model, chunk),
+    )
     for chunk, stored in zip(came, vectors, strict=True):
         rows[chunk] = None if stored is None else row_of(stored)
     # The erased source may have had documents that were removed earlier, and no record says which. So an erasure
@@ -111,5 +116,7 @@ def _changes(
 
 
 def _chunks(snapshot: BatchedReads, documents: Sequence[DocumentId]) -> list[NodeId]:
-    records = snapshot.each(documents, lambda view, document: HierarchyReader(view).document(document))
+    records = snapshot.each(
+        documents, lambda view, document: HierarchyReader(view).document(document), CorpusKeys.document
+    )
     return [chunk for record in records for chunk in record.chunks]
