@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -142,6 +143,17 @@ def test_a_slice_of_knowledge_takes_few_round_trips(shared: Running, caller: Gra
         nodes = len(caller.slice(anchor).nodes)
         cost = cost_of(shared, "Slice", lambda: caller.slice(anchor))  # noqa: B023 - run at once
         assert cost.round_trips <= 35 < nodes
+
+
+def test_a_slice_of_earlier_turns_takes_few_round_trips(shared: Running, caller: GraphCaller, corpus: str) -> None:
+    told, links = a_talk(120, seed=9)
+    caller.put_turns(corpus, told, links)
+    caller.put_turns(corpus, a_talk(1)[0])
+    for anchor in _ids(told[::40]):
+        earlier = partial(caller.slice, anchor, corpus_id=corpus, as_of=at_revision(1))
+        nodes = len(earlier().nodes)
+        assert nodes > 60
+        assert cost_of(shared, "Slice", earlier).round_trips <= 45
 
 
 def test_memory_and_store_give_the_same_slices_at_every_revision(caller: GraphCaller, corpus: str) -> None:

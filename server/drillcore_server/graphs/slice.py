@@ -248,7 +248,7 @@ class _CorpusSlicer:
         view, node = self._view, anchor.id.bytes
         if anchor.is_turn:
             graph = self._turns = self._turns or self._turn_graph()
-            made = slice_graph(graph, node, policy)
+            made = slice_graph(graph, node, policy, graph if isinstance(graph, StoredTurnGraph) else None)
             turns_by_id = {taken.id: graph.turn(taken.id) for taken in made.nodes}
             return CorpusSlice(made, view.corpus.id, view.revision, turns_by_id)
         knowledge = self._knowledge = self._knowledge or self._knowledge_graph()

@@ -1,7 +1,7 @@
 """The turns of a corpus as a graph that slices are taken from.
 
 `TurnGraphs` keeps the graph at the head of each corpus in memory and follows the feed of its changes. `StoredTurnGraph`
-reads the graph at any revision from the store, node by node, as a slice needs it.
+reads the graph at any revision from the store, as a slice needs it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from drillcore_fdb.engine import Engine
+from drillcore_fdb.engine import Engine, RangeRead
 from drillcore_server.graphs.slice_model import SliceEdge, check_read, most_salient
 from drillcore_server.graphs.turn_model import Edge, EdgeType, Phase, Turn
 from drillcore_server.graphs.turn_store import TURN, TurnReader
@@ -23,6 +24,11 @@ from drillcore_server.vectors.corpus_follower import Follower, Sharded
 
 _PAGE: Final = 20_000
 """Entries of the feed that are read in one transaction."""
+_TURNS_AHEAD_MAX: Final = 250
+"""Turns that are read ahead together. What is beyond that is read when it is needed."""
+_STEPS_AHEAD: Final = 6
+_STEPS_TO_SIBLINGS: Final = 2
+"""A sibling is two edges away. So a turn is ready once what lies this far from it was read."""
 _LOCKS: Final = 64
 _EDGE_BYTES: Final = 33
 _TYPES: Final = {int(edge_type): edge_type for edge_type in EdgeType}
@@ -219,12 +225,13 @@ class _StoredNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredTurnGraph:
-    """The turns at one revision, read on demand. Implements `slice_model.Graph`.
+    """The turns at one revision, read on demand. Implements `slice_model.Graph` and `slice_model.ReadAhead`.
 
     Caches all it reads; use one per call.
     """
 
     turns: TurnReader
+    _ready: set[bytes] = field(default_factory=set)
     _nodes: dict[bytes, _StoredNode | None] = field(default_factory=dict)
     _to: dict[bytes, list[Edge]] = field(default_factory=dict)
     _from: dict[bytes, list[Edge]] = field(default_factory=dict)
@@ -235,6 +242,28 @@ class StoredTurnGraph:
             turn = self.turns.turn_left(_turn_id(node))
             self._nodes[node] = None if turn is None else _StoredNode("turn", turn.phase, turn.salience, turn)
         return self._nodes[node]
+
+    def is_ready(self, node: bytes) -> bool:
+        return node in self._ready
+
+    def prepare(self, nodes: Sequence[bytes]) -> None:
+        """Reads ahead the nodes and what lies within a few edges of them: one edge farther in each round trip."""
+        around = [node for node in nodes if node not in self._ready]
+        for step in range(_STEPS_AHEAD):
+            if not around:
+                return
+            self._read_ahead(around)
+            if step < _STEPS_AHEAD - _STEPS_TO_SIBLINGS:
+                self._ready.update(around)
+            near = (other for node in around for other in (*self.parents(node), *self.children(node)))
+            unread = (other for other in near if other not in self._ready)
+            around = list(dict.fromkeys(islice(unread, _TURNS_AHEAD_MAX)))
+
+    def _read_ahead(self, nodes: Sequence[bytes]) -> None:
+        """Reads ahead turns with the edges in both directions."""
+        turns, keys = list(map(_turn_id, nodes)), self.turns.view.keys
+        edges = [RangeRead(*of(turn)) for turn in turns for of in (keys.edges, keys.edges_to)]
+        self.turns.view.read_ahead(list(map(keys.turn, turns)), edges)
 
     def turn(self, node: bytes) -> Turn:
         found = self.node(node)
