@@ -11,11 +11,13 @@ from drillcore_fdb.errors import EngineError
 from drillcore_server.communities.community_plan import LABEL_KEYWORDS, keywords_of
 from drillcore_server.communities.model import LABEL_FACTS, Community, community_id
 from drillcore_server.communities.store import COMMUNITY, all_members_searched_at, unpacked_members
+from drillcore_server.facts.blocks import block_of
 from drillcore_server.facts.model import Fact
 from drillcore_server.facts.state_hash import changed_facts
 from drillcore_server.facts.store import FactReader
 from drillcore_server.kernel import retention, revisions
 from drillcore_server.kernel.corpus_at_revision import BatchedReads, CorpusAtRevision
+from drillcore_server.storage.corpus_keys import CorpusKeys
 from drillcore_server.storage.ids import CommunityId, CorpusId, FactId, Revision
 from drillcore_server.storage.keyring import KeyErased
 from drillcore_server.storage.sealed import keys_of
@@ -87,7 +89,7 @@ class CommunityCheck:
         searched_at = self.snapshot.read(lambda view: all_members_searched_at(view, self._written))
         changed = set(changed_facts(self.snapshot, Revision(max(searched_at - 1, 0)))) if owner else set()
         unchanged = sorted(owner.keys() - changed)
-        found = self.snapshot.find(unchanged, _is_searched)
+        found = self.snapshot.find(unchanged, _is_searched, _home)
         yield from (
             f"community {owner[fact]} has the member {fact}, which is not a fact that is searched"
             for fact, is_searched in zip(unchanged, found, strict=True)
@@ -108,7 +110,7 @@ class CommunityCheck:
         if self._came_with_a_core(entry.revision):
             return  # the label was made on another server, from facts that this one does not have
         then = self.snapshot.at(entry.revision)
-        facts = list(then.find(community.drawn_from, _stored))
+        facts = list(then.find(community.drawn_from, _stored, _home))
         if None in facts:
             yield f"the label of community {community.id} is made from a missing fact"
             return
@@ -121,6 +123,11 @@ def _label_problems(entry: Entry, community: Community, facts: Sequence[tuple[En
         yield f"the label of community {community.id} is not made from the content of its facts"
     if not {number for stored, _ in facts for number in keys_of(stored.value)} <= set(keys_of(entry.value)):
         yield f"the label of community {community.id} is not sealed under the keys of all its sources"
+
+
+def _home(keys: CorpusKeys, fact: FactId) -> bytes:
+    """The key that a fact is read from, unless its id only looks made from a block's."""
+    return keys.fact_block(block_of(fact))
 
 
 def _is_searched(view: CorpusAtRevision, fact: FactId) -> bool:

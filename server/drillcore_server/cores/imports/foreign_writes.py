@@ -5,7 +5,7 @@ Records that the corpus already has stay unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, TypeVar
@@ -86,7 +86,7 @@ class ForeignWrites:
             return {}
         known: dict[str, LibraryDocument] = {}
         for some in batches(self.core.library.ids()):
-            found = self.snapshot.find(some, self._find)
+            found = self.snapshot.find(some, self._find, lambda keys, id_: keys.library_document(self.places(id_)))
             known |= {id_: document for id_, document in zip(some, found, strict=True) if document is not None}
         for document in known.values():
             self._check_own(document, skips)
@@ -137,12 +137,12 @@ class _NewItems:
             yield from items
             return
         for some in batches(items):
-            known = self.snapshot.find(some, lambda view, item: _has(view, key_of(item)))
+            known = self.snapshot.together(list(map(key_of, some)), _are_there)
             yield from (item for item, is_known in zip(some, known, strict=True) if not is_known)
 
 
-def _has(view: CorpusAtRevision, key: bytes) -> bool:
-    return versioned.get(view.tr, key, view.revision) is not None
+def _are_there(view: CorpusAtRevision, keys: Sequence[bytes]) -> list[bool]:
+    return versioned.are_there(view.tr, keys, view.revision)
 
 
 def batches(items: Iterable[T]) -> Iterator[list[T]]:
