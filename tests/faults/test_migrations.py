@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from drillcore_fdb.round_trips import counted
 from drillcore_proto.reasons import Reason
 from drillcore_server.documents.ingestion.prepared_documents import builtin_embedder
 from drillcore_server.embeddings import migration as migrating
@@ -26,7 +28,7 @@ from drillcore_server.storage.ids import FactId
 from drillcore_server.vectors.corpus_models import embeddings_at
 from drillcore_server.vectors.embedding.cache import CachingEmbedder, MemoryCache
 from drillcore_server.vectors.embedding.embedders import Embedders, ProviderFailed, model_of
-from drillcore_server.vectors.model import Model
+from drillcore_server.vectors.model import EmbeddingModel, Model
 from tests.support.stores.archive import SENTENCES, Archive, opened_archive, text_of
 from tests.support.stores.archive_migrations import (
     check_vectors,
@@ -96,6 +98,25 @@ def test_every_chunk_and_fact_gets_the_vector_of_its_text(new: Archive) -> None:
     assert counts == sorted(counts)
     assert (counts[0], counts[-1]) == (0, told[0][1])
     assert len(set(counts)) > 4, "progress is reported for every slice"
+
+
+def test_texts_and_missing_vectors_take_as_many_round_trips_for_all_items_as_for_few(
+    new: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(missing_vectors, "_PAGE", 500)
+    at, every = snapshot(new), items(new)
+    missing = MissingVectors(at, replace(models(new), next=EmbeddingModel(99, "next", 64)))
+
+    def trips(work: Callable[[], object]) -> int:
+        with counted() as total:
+            work()
+        return total.count
+
+    texts = ItemTexts(at, models(new).current.number)
+    assert len(every) > 15
+    assert len(missing.from_key(b"", len(every) + 1).missing) == len(every)
+    assert trips(lambda: texts.of(every)) <= 15
+    assert trips(lambda: missing.from_key(b"", len(every) + 1)) <= 8
 
 
 def test_chunks_are_read_with_the_end_of_the_chunk_before_them(archive: Archive) -> None:
