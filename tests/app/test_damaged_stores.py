@@ -15,7 +15,9 @@ from drillcore_fdb.format import FORMAT_VERSION, STORE_PATH
 from drillcore_server.storage.store import open_store as open_header
 from tests.support.processes.drillcore_process import Ended, drillcore
 from tests.support.servers.running import create_tenants, running
-from tests.support.stores.engines import open_engine
+from tests.support.stores.engines import embedded_only, open_engine
+
+pytestmark = embedded_only
 
 
 @pytest.fixture

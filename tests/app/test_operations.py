@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from drillcore import SettingsError, Unauthenticated
 from drillcore_server.app.config import ServerSettings
 from tests.support.servers.running import ACME, ACME_ID, Running, create_tenants, running
+from tests.support.stores.engines import embedded_only
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -56,6 +57,7 @@ def test_metrics_count_calls_by_method_and_outcome(tmp_path: Path) -> None:
     assert found["drillcore_call_seconds_count", frozenset({("method", "ListTenants")})] == 3
 
 
+@embedded_only
 def test_metrics_show_the_engines_figures(tmp_path: Path) -> None:
     """The server also commits by itself now and then, so the metric lies between two counts of the engine."""
     port = free_port()

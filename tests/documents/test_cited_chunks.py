@@ -1,12 +1,13 @@
 """What digests are made from stays in memory, and only as long as it is what the corpus has."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from drillcore_server.documents.ingestion.cited_chunks import Cited
-from drillcore_server.hierarchy.model import Citation
+from drillcore_server.documents.ingestion.plan_reader import PlanReader
+from drillcore_server.hierarchy.model import ChunkWithRaws, Citation
 from drillcore_server.storage.ids import DocumentId, NodeId, Span, new_uuid
 from tests.support.stores.archive import Archive, opened_archive, text_of
 from tests.support.stores.metered_engine import Counts, MeteredEngine
@@ -73,6 +74,25 @@ def test_a_second_addition_reads_no_chunk_that_the_first_has_read(archive: Archi
         writer.add({f"fishing {seed}": text_of("fishing", seed)})
         costs.append(engine.counts.reads)
     assert costs[1] < costs[0]
+
+
+def test_another_thread_may_replace_what_is_kept_while_a_master_is_planned(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.add({"fishing 2": text_of("fishing", 2)})
+    read = PlanReader.chunks_with_raws
+
+    def read_while_another_replaces(reader: PlanReader, ids: Sequence[NodeId]) -> list[ChunkWithRaws]:
+        found = read(reader, ids)
+        reader.kept().chunks = {}
+        return found
+
+    reader = archive.reader(archive.head())
+    known = list(reader.kept().chunks)
+    new = next(member.id for member in reader.members(reader.outlines().ids[0]) if member.id not in known[1:])
+    reader.kept().chunks = {id_: found for id_, found in reader.kept().chunks.items() if id_ != new}
+    monkeypatch.setattr(PlanReader, "chunks_with_raws", read_while_another_replaces)
+    assert set(reader.cited_chunks([*known, new])) == {*known, new}
 
 
 def test_what_was_kept_first_is_dropped_first(monkeypatch: pytest.MonkeyPatch) -> None:

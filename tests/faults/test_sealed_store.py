@@ -16,6 +16,7 @@ from drillcore_server.storage import versioned
 from drillcore_server.storage.keyring import KeyLostError
 from tests.support.stores.archive import Archive, opened_archive, text_of
 from tests.support.stores.consistent import check
+from tests.support.stores.engines import embedded_only
 
 BODY, TITLE, HEADING = "Zanzibarquark", "Ytterbiumtitel", "Xylophonheading"
 PERSON, EMAIL, SOURCE, METADATA = "Wolframina", "vexing@umbrellacorp.example", "thimble-source-4711", "stiltskin"
@@ -46,6 +47,7 @@ def data_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return path
 
 
+@embedded_only
 @pytest.mark.parametrize("marker", MARKERS)
 def test_the_stores_file_has_no_content_and_no_source_name(data_dir: Path, marker: str) -> None:
     stored = (data_dir / "kv" / "data.mdb").read_bytes()

@@ -92,9 +92,10 @@ class PlanReader:
     def cited_chunks(self, ids: Sequence[NodeId]) -> dict[NodeId, ChunkWithRaws]:
         """The chunks that a master cites. Keeps them for the next master, and reads only those that are not kept."""
         kept = self.kept()
-        missing = [id_ for id_ in ids if id_ not in kept.chunks]
+        known = kept.chunks  # once: another thread may replace it meanwhile
+        missing = [id_ for id_ in ids if id_ not in known]
         read = dict(zip(missing, self.chunks_with_raws(missing), strict=True)) if missing else {}
-        found = {id_: read[id_] if id_ in read else kept.chunks[id_] for id_ in ids}
+        found = {id_: read[id_] if id_ in read else known[id_] for id_ in ids}
         kept.chunks = found
         return found
 
