@@ -1,4 +1,4 @@
-"""What erasing a source reads in a small and in a large corpus: it must cost what is erased, and not what is kept.
+"""How much the erasure of a source reads, in a small corpus and in a large one. It should be the same in both.
 
 `reads` are keys and ranges that the call reads from the store, and `entries` those of all ranges. `growth` is how many
 times more an erasure reads in the large corpus if nothing has to be made anew, as for a source of one fact.

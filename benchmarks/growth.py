@@ -1,6 +1,6 @@
 """What adding and removing one small document costs in a large corpus, compared with a small one.
 
-Counts reads, keys, bytes, round trips and transactions of each call, on the embedded engine. `add_growth` and
+Counts what each call reads and writes, its round trips and its transactions, on the embedded engine. `add_growth` and
 `remove_growth` are the largest of these ratios. Removing a chunk makes its section anew from its others, which are 127
 at most. So a removal costs more until sections have their full size, at about 1,000 of these documents.
 """

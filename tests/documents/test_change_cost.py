@@ -17,7 +17,7 @@ def costs(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Costs]]:
     return [change_costs(tmp_path_factory.mktemp("corpus"), documents) for documents in (SMALL, LARGE)]
 
 
-@pytest.mark.parametrize("what", ["reads", "keys", "bytes", "round_trips", "transactions"])
+@pytest.mark.parametrize("what", ["reads", "entries", "written", "bytes", "round_trips", "transactions"])
 def test_adding_a_document_costs_the_same_in_a_larger_corpus(costs: list[dict[str, Costs]], what: str) -> None:
     small, large = (cost["add"][what] for cost in costs)
     assert 0 < large <= 1.2 * small

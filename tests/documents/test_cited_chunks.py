@@ -10,7 +10,7 @@ from drillcore_server.documents.ingestion.plan_reader import PlanReader
 from drillcore_server.hierarchy.model import ChunkWithRaws, Citation
 from drillcore_server.storage.ids import DocumentId, NodeId, Span, new_uuid
 from tests.support.stores.archive import Archive, opened_archive, text_of
-from tests.support.stores.metered_engine import Counts, MeteredEngine
+from tests.support.stores.counting_engine import CountingEngine, Counts
 
 TOPICS = ("fishing", "banking", "school")
 
@@ -66,7 +66,7 @@ def summaries(archive: Archive) -> list[str]:
 
 
 def test_a_second_addition_reads_no_chunk_that_the_first_has_read(archive: Archive) -> None:
-    engine = MeteredEngine(archive.engine)
+    engine = CountingEngine(archive.engine)
     writer = archive.on(engine)
     costs = []
     for seed in (2, 3):

@@ -45,7 +45,8 @@ VALUES = st.binary(max_size=8) | st.builds(
     st.sampled_from([b"", MARK, MARK + b"\1", MARK + b"\2", MARK * 3]),
     st.sampled_from(VALUE_LENGTHS),
 )
-"""Some are cut into pieces, and some look like what is kept in place of such a value."""
+"""Values of every kind. The engine cuts some of them into pieces and keeps a pointer to these. Others only look like a
+pointer."""
 
 STEPS = st.lists(
     st.tuples(st.just("set"), some_keys(), VALUES)

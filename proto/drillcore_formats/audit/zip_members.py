@@ -27,6 +27,7 @@ def as_malformed(what: str) -> Iterator[None]:
     """Turns the errors of the ZIP reader for a damaged file into `Malformed`."""
     try:
         yield
+    # The ZIP reader raises NotImplementedError for a compression or an encryption that it does not know.
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error, UnicodeDecodeError) as error:
         raise Malformed(f"{what} cannot be read: {error}") from None
 

@@ -164,9 +164,10 @@ _TRIED_TOGETHER: Final = 1_000
 """How many records are tried in one round trip if some of them may not match."""
 TRIED_MAX: Final = 20_000
 TRIED_BYTES_MAX: Final = 1 << 25
-"""Records, and bytes of records, that one search tries in vain: a fraction of the five seconds of a transaction.
+"""How many records that do not match a search reads before it stops, and how many bytes of them.
 
-Of records that the log does not have yet, those of other logs count too: they are stored among each other.
+Reading so many takes a fraction of the five seconds that a transaction may take. Records that are not in a log yet are
+stored together, whatever log they belong to. So those of other logs count too.
 """
 _NO_RECORD: Final = UUID(int=0)
 TOGETHER: Final = 200
@@ -282,7 +283,7 @@ class LogSearch:
         return next(self.find(tr, log, AuditFilter(record=record)), None)
 
     def may_be_waiting(self, tr: Reader, log: UUID, record: RecordId) -> bool:
-        """Whether a record is committed but not in the log yet, or so many records are that this cannot be told."""
+        """Whether a record is committed but not in the log yet. Also true if too many records wait to look at all."""
         try:
             return self.get(tr, log, record) is not None
         except TriedEnough:

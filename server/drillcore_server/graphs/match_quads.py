@@ -292,7 +292,7 @@ def touch_sources(
 
 
 def _read_ahead(view: CorpusAtRevision, described: list[Named]) -> list[Named]:
-    """The same records, which `_source_of` then finds read."""
+    """Reads together what `_source_of` needs for each of these records. Returns the records unchanged."""
     ids = {kind: [UUID(named.id) for named in described if named.kind == kind] for kind in _OF_ONE_SOURCE}
     documents = [view.keys.document(DocumentId(id_)) for id_ in ids["document"]]
     chunks = [view.keys.chunk(NodeId(id_)) for id_ in ids["chunk"]]

@@ -82,7 +82,7 @@ SERVER: Final = Principal(PrincipalId("drillcore"), None, PrincipalKind.SERVER, 
 
 REGIONS_MAX: Final = 100
 SHARED_NAMES_MAX: Final = 20_000
-"""How many corpora may be shared with a tenant for a call to find one of them by its name."""
+"""With more corpora shared with its tenant than this, a call must name a shared corpus by its id, not by its name."""
 _SHARED_AT_ONCE: Final = 100
 """How many shared corpora are read together."""
 _REGION: Final = re.compile("[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")

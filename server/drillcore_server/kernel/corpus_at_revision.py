@@ -91,7 +91,8 @@ class CorpusAtRevision:
         found = versioned.get_many(self.tr, keys, self.revision)
         for key, entry in zip(keys, found, strict=True):
             if entry is None:
-                raise StoreCorruptError(f"the record at {key.hex()} is missing at revision {self.revision}")
+                message = f"revision {self.revision} of the corpus must have a record with the key {key.hex()}"
+                raise StoreCorruptError(f"{message}, but the store has none; run `drillcore fsck`")
         return [None if entry is None else unless_erased(self.sealed.opened, entry) for entry in found]
 
     def record(self, kind: RecordKind[T], key: bytes) -> T | None:

@@ -115,9 +115,9 @@ def owner_keys(keys: Keyspace, reader: TenantId, corpus: CorpusId) -> list[bytes
 def shared_with(
     tr: Reader, keys: Keyspace, reader: TenantId, after: CorpusId | None = None
 ) -> Iterator[tuple[CorpusId, TenantId]]:
-    """The corpora that are shared with a tenant, in the order of ids, each with the tenant that it belongs to.
+    """The corpora that other tenants share with this one, and their owners. Sorted by the id of the corpus.
 
-    Read as they are consumed.
+    Each is read when it is consumed, so a caller that stops early does not read the rest.
     """
     ranges = shared_ranges(keys, reader, after)
     tr.read_ahead([], [RangeRead(*of) for of in ranges])

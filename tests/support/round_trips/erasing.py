@@ -13,7 +13,8 @@ from tests.support.round_trips.calls import Call, Fields
 from tests.support.round_trips.measured import Measured
 from tests.support.round_trips.world import World, fill
 from tests.support.servers.running import OPERATOR, running
-from tests.support.stores.counting_engine import CountingEngine, Reads
+from tests.support.stores.counting_engine import CountingEngine, Counts
+from tests.support.stores.held_store import is_of_a_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +70,26 @@ def erasure_costs(path: Path, documents: int, cases: Sequence[str] = tuple(CASES
     engines: list[CountingEngine] = []
 
     def counting(engine: Engine) -> Engine:
-        engines.append(CountingEngine(engine))
+        engines.append(CountingEngine(engine, is_of_a_call))
         return engines[-1]
 
     with running(path, wrap=counting) as server:
         world = fill(server.address, OPERATOR, documents)
         try:
             measured = Measured(server, world)
-            return {case: _cost(measured, engines[0].counted, CASES[case]) for case in cases}
+            return {case: _cost(measured, engines[0], CASES[case]) for case in cases}
         finally:
             world.close()
 
 
-def _cost(measured: Measured, reads: Reads, fields: Callable[[World], Fields]) -> ErasureCost:
+def _cost(measured: Measured, engine: CountingEngine, fields: Callable[[World], Fields]) -> ErasureCost:
     """Erases twice, and returns what the second time took. The first time fills caches."""
-    counted: list[Reads] = []
 
     def prepared(world: World) -> Fields:
         found = fields(world)
-        counted.append(reads.copy())
+        engine.counts = Counts()
         return found
 
     cost = measured.cost(Call("EraseSource", 0, prepared))
-    found = reads.since(counted[-1])
+    found = engine.counts
     return ErasureCost(found.keys, found.ranges, found.entries, cost.round_trips)

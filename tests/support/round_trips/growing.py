@@ -10,7 +10,7 @@ from typing import Final
 from drillcore_fdb.round_trips import counted
 from tests.support.round_trips.world import document
 from tests.support.stores.archive import opened_archive
-from tests.support.stores.metered_engine import Counts, MeteredEngine
+from tests.support.stores.counting_engine import CountingEngine, Counts
 
 Costs = dict[str, float]
 _CALLS: Final = 20
@@ -23,7 +23,7 @@ _WARM_UP: Final = 3
 def change_costs(path: Path, documents: int) -> dict[str, Costs]:
     """The mean costs of adding and of removing a document, in a corpus with this many."""
     with opened_archive(path) as plain:
-        engine = MeteredEngine(plain.engine)
+        engine = CountingEngine(plain.engine)
         archive = plain.on(engine)
         for start in range(0, documents, _AT_ONCE):
             archive.add(_texts(range(start, min(start + _AT_ONCE, documents))))
@@ -41,14 +41,15 @@ def _texts(numbers: range) -> dict[str, str]:
     return {made.name: str(made.content) for made in map(document, numbers)}
 
 
-def _cost(engine: MeteredEngine, call: Callable[[], object]) -> Costs:
+def _cost(engine: CountingEngine, call: Callable[[], object]) -> Costs:
     engine.counts = Counts()
     with counted() as total:
         call()
     counts = engine.counts
     return {
         "reads": counts.reads,
-        "keys": counts.keys,
+        "entries": counts.entries,
+        "written": counts.written,
         "bytes": counts.bytes,
         "round_trips": total.count,
         "transactions": total.transactions,

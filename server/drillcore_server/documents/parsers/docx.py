@@ -30,6 +30,7 @@ _ENCRYPTED_FLAG = 0x1
 # Office writes no document type. A file with one can only be an attack by XML entities that expand without end.
 _DOCUMENT_TYPES = tuple("<!DOCTYPE".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
 _TITLE = re.compile(r"<dc:title[^>]*>([^<]{1,1000})</dc:title>")
+# The ZIP reader raises NotImplementedError for a compression that it does not know, RuntimeError for an encrypted file.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, OSError, NotImplementedError, RuntimeError)
 
 
